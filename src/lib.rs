@@ -1,0 +1,1 @@
+//! One BPF object, two places to run it.

@@ -1,0 +1,136 @@
+//! The three tables. A row is one operation: how it is spelled, encoded and constrained.
+
+/// RFC 9669 section 2.4 conformance group, or one of the kernel's extensions (each can be switched off).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// `base32` / `base64`; the instruction's width selects which.
+    Base,
+    /// `divmul32` / `divmul64`.
+    DivMul,
+    /// `atomic32` / `atomic64`.
+    Atomic,
+    /// Legacy packet access, `ld_abs` and `ld_ind`.
+    Packet,
+    /// Indirect call through a register (`callx`, clang's encoding).
+    Callx,
+    /// Bounded loop budget branch (`may_goto`).
+    MayGoto,
+    /// `load_acquire` and `store_release`.
+    LoadAcquire,
+    /// `addr_space_cast`, used with arenas.
+    AddrSpaceCast,
+    /// Indirect jump through a register (`gotox`).
+    Gotox,
+}
+
+/// Which operand fields an operation reads; all others are reserved and must be zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// `dst`, then a `src` register or an immediate.
+    Binary,
+    /// As `Binary`, register source only.
+    BinaryReg,
+    /// As `BinaryReg`, 64-bit form only.
+    BinaryReg64,
+    /// `dst` only.
+    Unary,
+}
+
+/// One operation of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<Op> {
+    /// The operation.
+    pub op: Op,
+    /// Its name in the assembler of llvm and the RFC.
+    pub mnemonic: &'static str,
+    /// Opcode bits 7:4, or the immediate for atomics.
+    pub code: u8,
+    /// The value the offset field must hold.
+    pub ext: i16,
+    /// Conformance group.
+    pub group: Group,
+    /// Operand shape.
+    pub shape: Shape,
+    /// One line on what it does.
+    pub doc: &'static str,
+}
+
+macro_rules! table {
+    ($(#[$doc:meta])* enum $Enum:ident;
+     $($Variant:ident $mnemonic:literal $code:literal $ext:literal $group:ident $shape:ident $what:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $Enum { $(#[doc = $what] $Variant),* }
+
+        impl $Enum {
+            /// Every row, in the order of the enum.
+            pub const TABLE: &'static [Row<Self>] = &[$(Row {
+                op: $Enum::$Variant, mnemonic: $mnemonic, code: $code, ext: $ext,
+                group: Group::$group, shape: Shape::$shape, doc: $what,
+            }),*];
+
+            /// The row of this operation.
+            pub const fn row(self) -> &'static Row<Self> { &Self::TABLE[self as usize] }
+
+            /// The operation with this code and extension field.
+            pub fn find(code: u8, ext: i16) -> Option<Self> {
+                Self::TABLE.iter().find(|row| row.code == code && row.ext == ext).map(|row| row.op)
+            }
+        }
+    };
+}
+
+table! {
+    /// Arithmetic and logic, RFC 9669 section 4.1. `code` is opcode bits 7:4, `ext` the offset field.
+    enum AluOp;
+    Add     "add"     0x0  0 Base   Binary      "dst += src";
+    Sub     "sub"     0x1  0 Base   Binary      "dst -= src";
+    Mul     "mul"     0x2  0 DivMul Binary      "dst *= src";
+    Div     "div"     0x3  0 DivMul Binary      "dst = src != 0 ? dst / src : 0, unsigned";
+    Sdiv    "sdiv"    0x3  1 DivMul Binary      "dst = src == 0 ? 0 : src == -1 && dst == MIN ? MIN : dst / src, signed";
+    Or      "or"      0x4  0 Base   Binary      "dst |= src";
+    And     "and"     0x5  0 Base   Binary      "dst &= src";
+    Lsh     "lsh"     0x6  0 Base   Binary      "dst <<= src & (width - 1)";
+    Rsh     "rsh"     0x7  0 Base   Binary      "dst >>= src & (width - 1), logical";
+    Neg     "neg"     0x8  0 Base   Unary       "dst = -dst";
+    Mod     "mod"     0x9  0 DivMul Binary      "dst = src != 0 ? dst % src : dst, unsigned";
+    Smod    "smod"    0x9  1 DivMul Binary      "dst = src == 0 ? dst : src == -1 && dst == MIN ? 0 : dst % src, signed";
+    Xor     "xor"     0xa  0 Base   Binary      "dst ^= src";
+    Mov     "mov"     0xb  0 Base   Binary      "dst = src";
+    Movsx8  "movsx8"  0xb  8 Base   BinaryReg   "dst = sign extension of the low 8 bits of src";
+    Movsx16 "movsx16" 0xb 16 Base   BinaryReg   "dst = sign extension of the low 16 bits of src";
+    Movsx32 "movsx32" 0xb 32 Base   BinaryReg64 "dst = sign extension of the low 32 bits of src";
+    Arsh    "arsh"    0xc  0 Base   Binary      "dst >>= src & (width - 1), arithmetic";
+}
+
+table! {
+    /// Branch conditions, RFC 9669 section 4.3. `code` is opcode bits 7:4.
+    enum Cond;
+    Eq  "jeq"  0x1 0 Base Binary "dst == src";
+    Gt  "jgt"  0x2 0 Base Binary "dst > src, unsigned";
+    Ge  "jge"  0x3 0 Base Binary "dst >= src, unsigned";
+    Set "jset" 0x4 0 Base Binary "dst & src";
+    Ne  "jne"  0x5 0 Base Binary "dst != src";
+    Sgt "jsgt" 0x6 0 Base Binary "dst > src, signed";
+    Sge "jsge" 0x7 0 Base Binary "dst >= src, signed";
+    Lt  "jlt"  0xa 0 Base Binary "dst < src, unsigned";
+    Le  "jle"  0xb 0 Base Binary "dst <= src, unsigned";
+    Slt "jslt" 0xc 0 Base Binary "dst < src, signed";
+    Sle "jsle" 0xd 0 Base Binary "dst <= src, signed";
+}
+
+table! {
+    /// Atomic read-modify-write, RFC 9669 section 5.3. `code` is the immediate.
+    enum AtomicOp;
+    Add      "add"       0x00 0 Atomic BinaryReg "*addr += src";
+    Or       "or"        0x40 0 Atomic BinaryReg "*addr |= src";
+    And      "and"       0x50 0 Atomic BinaryReg "*addr &= src";
+    Xor      "xor"       0xa0 0 Atomic BinaryReg "*addr ^= src";
+    FetchAdd "fetch_add" 0x01 0 Atomic BinaryReg "src = old *addr; *addr += src";
+    FetchOr  "fetch_or"  0x41 0 Atomic BinaryReg "src = old *addr; *addr |= src";
+    FetchAnd "fetch_and" 0x51 0 Atomic BinaryReg "src = old *addr; *addr &= src";
+    FetchXor "fetch_xor" 0xa1 0 Atomic BinaryReg "src = old *addr; *addr ^= src";
+    Xchg     "xchg"      0xe1 0 Atomic BinaryReg "src = old *addr; *addr = src";
+    Cmpxchg  "cmpxchg"   0xf1 0 Atomic BinaryReg "if *addr == r0 then *addr = src; r0 = old *addr";
+}

@@ -1,0 +1,14 @@
+//! The machine: instruction set, programs, memory, maps, host functions and the interpreter.
+//!
+//! This crate knows nothing of ELF, of the kernel or of native code. It defines the contract that the
+//! loader produces and every backend consumes: [`program::Program`].
+//!
+//! Modules may use the ones before them in this list, never the reverse:
+//! `isa`, `program`, `validate` | `trap`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
+
+pub mod isa;
+pub mod program;
+
+pub mod trap;
+
+pub mod map;

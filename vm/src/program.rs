@@ -1,0 +1,148 @@
+//! A linked program: instructions whose references to the world are still names.
+//!
+//! The loader makes it, every backend consumes it. Nothing here exists yet at run time: a map is an index
+//! into the list of [`MapSpec`](crate::map::MapSpec)s, a host function an index into the list of [`Extern`]s.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::isa::Insn;
+
+/// Instructions of one entry function and of every function it reaches, in one stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// File name of the object, for messages.
+    pub object: Arc<str>,
+    /// Name of the entry function's symbol.
+    pub name: Arc<str>,
+    /// ELF section it came from, for example `xdp` or `tp/syscalls/sys_enter_read`.
+    pub section: Arc<str>,
+    /// One per 8-byte slot.
+    pub insns: Vec<Insn>,
+    /// What the instruction at a pc refers to. An `lddw` is keyed by its first slot.
+    pub bindings: BTreeMap<usize, Binding>,
+    /// The functions, sorted by `start`; the first starts at 0 and is the entry.
+    pub functions: Vec<Function>,
+    /// Source lines, sorted by pc. Empty without `.BTF.ext`.
+    pub lines: Vec<Line>,
+    /// Stack bytes of one frame (512 unless the loader was told otherwise).
+    pub stack_size: u32,
+}
+
+/// One function inside a [`Program`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Symbol name.
+    pub name: Arc<str>,
+    /// pc of its first instruction; it ends where the next one starts.
+    pub start: usize,
+    /// Number of arguments and so on, where BTF tells.
+    pub signature: Option<Signature>,
+}
+
+/// A C source line of an instruction and those after it up to the next record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// First pc it covers.
+    pub pc: usize,
+    /// Source file.
+    pub file: Arc<str>,
+    /// Line number, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// The text of the line.
+    pub text: Arc<str>,
+}
+
+/// What an instruction refers to, still symbolic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// `lddw`: the handle of a map.
+    Map(usize),
+    /// `lddw`: an address inside the single value of a data map (`.data`, `.rodata`, `.bss`).
+    MapValue {
+        /// Index of the map.
+        map: usize,
+        /// Byte offset inside the value.
+        off: u32,
+    },
+    /// `lddw`: the address of the function of this program that starts at this pc.
+    Function(usize),
+    /// `call`: an undefined symbol; `lddw`: its address.
+    Extern(usize),
+}
+
+/// An undefined symbol of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extern {
+    /// Symbol name.
+    pub name: Arc<str>,
+    /// An unresolved weak symbol has address 0.
+    pub weak: bool,
+    /// What kind of thing it must be.
+    pub kind: ExternKind,
+    /// Prototype by BTF, for functions that have one.
+    pub signature: Option<Signature>,
+}
+
+/// What an extern is, by section and use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExternKind {
+    /// Called, or its address taken as a function.
+    Function,
+    /// `.kconfig` value; kept for the kernel backend.
+    Kconfig,
+    /// `.ksyms` variable; kept for the kernel backend.
+    Ksym,
+}
+
+/// Type of a function: from a BTF prototype or from the Rust type of a closure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// Fixed parameters, in order. At most five.
+    pub params: Vec<ValType>,
+    /// Whether `...` follows.
+    pub variadic: bool,
+    /// Result.
+    pub result: ValType,
+}
+
+/// C type class of a parameter or result: what decides extension and register class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValType {
+    /// No value.
+    Void,
+    /// An integer, enum or bool of 1, 2, 4 or 8 bytes.
+    Int {
+        /// Bytes.
+        size: u8,
+        /// Sign-extended if set, else zero-extended.
+        signed: bool,
+    },
+    /// `float` (4) or `double` (8); BPF passes the bits in an integer register.
+    Float {
+        /// Bytes.
+        size: u8,
+    },
+    /// Any pointer.
+    Pointer,
+    /// Something that cannot be passed in one register (a struct by value, `__int128`).
+    Unsupported,
+}
+
+impl Program {
+    /// The function that contains `pc`.
+    pub fn function_at(&self, pc: usize) -> Option<&Function> {
+        let index = self.functions.partition_point(|function| function.start <= pc);
+        index.checked_sub(1).map(|index| &self.functions[index])
+    }
+
+    /// The source line of `pc`, inside the same function.
+    pub fn line_at(&self, pc: usize) -> Option<&Line> {
+        let index = self.lines.partition_point(|line| line.pc <= pc);
+        let line = &self.lines[index.checked_sub(1)?];
+        (line.pc >= self.function_at(pc)?.start).then_some(line)
+    }
+}

@@ -1,0 +1,157 @@
+//! A program faulted. A trap is not an error of the runtime: it is how validated code ends when it cannot go on.
+
+use std::fmt;
+use std::sync::Arc;
+
+macro_rules! trap_codes {
+    ($($Name:ident = $number:literal $text:literal;)*) => {
+        /// Why a program stopped. Numbers are pinned: they cross the C API and corpus files.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum TrapCode { $(#[doc = $text] $Name = $number),* }
+
+        impl TrapCode {
+            /// Every code.
+            pub const ALL: &'static [TrapCode] = &[$(TrapCode::$Name),*];
+
+            /// What happened, in a few words.
+            pub const fn text(self) -> &'static str {
+                match self { $(TrapCode::$Name => $text),* }
+            }
+        }
+    };
+}
+
+trap_codes! {
+    OutOfBounds = 1 "memory access out of bounds";
+    ReadOnly = 2 "store to read-only memory";
+    Misaligned = 3 "misaligned atomic access";
+    CallDepth = 4 "call depth exceeded";
+    StackOverflow = 5 "stack bytes exceeded";
+    OutOfInsns = 6 "instruction limit reached";
+    Timeout = 7 "time limit reached";
+    Unresolved = 8 "call of an unresolved symbol";
+    BadCall = 9 "indirect call to something that is not a function";
+    BadJump = 10 "indirect jump to something that is not a jump target";
+    Host = 11 "host function failed";
+    BadArgument = 12 "bad argument to a host function";
+    Deadlock = 13 "spin lock already held";
+    Exit = 14 "exit() called";
+    Panic = 15 "host function panicked";
+}
+
+/// The end of a program that could not go on: why, where, and what was known about it.
+#[derive(Clone, Debug)]
+pub struct Trap(Box<TrapInner>);
+
+#[derive(Clone, Debug)]
+struct TrapInner {
+    code: TrapCode,
+    /// The particulars: address, nearest region, argument.
+    detail: String,
+    /// `exit(status)`, for [`TrapCode::Exit`].
+    status: i32,
+    place: Option<Place>,
+    /// Callers, innermost first, without the faulting place.
+    backtrace: Vec<Place>,
+}
+
+/// A place in a program: instruction and C line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Object file.
+    pub object: Arc<str>,
+    /// Entry function of the program.
+    pub program: Arc<str>,
+    /// Function that contains the instruction.
+    pub function: Arc<str>,
+    /// Instruction index in the linked program.
+    pub pc: usize,
+    /// The instruction as text.
+    pub insn: String,
+    /// `file:line: text`, where line info exists.
+    pub line: Option<String>,
+}
+
+impl Trap {
+    /// A trap whose place is not known yet; the engine adds it.
+    pub fn new(code: TrapCode, detail: impl Into<String>) -> Trap {
+        Trap(Box::new(TrapInner { code, detail: detail.into(), status: 0, place: None, backtrace: Vec::new() }))
+    }
+
+    /// `exit(status)`: ends the run; not a fault.
+    pub fn exit(status: i32) -> Trap {
+        let mut trap = Trap::new(TrapCode::Exit, format!("status {status}"));
+        trap.0.status = status;
+        trap
+    }
+
+    /// Why.
+    pub fn code(&self) -> TrapCode {
+        self.0.code
+    }
+
+    /// The particulars.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Status of an `exit(status)`.
+    pub fn exit_status(&self) -> Option<i32> {
+        (self.0.code == TrapCode::Exit).then_some(self.0.status)
+    }
+
+    /// Where, once an engine has filled it in.
+    pub fn place(&self) -> Option<&Place> {
+        self.0.place.as_ref()
+    }
+
+    /// Callers of the faulting function, innermost first.
+    pub fn backtrace(&self) -> &[Place] {
+        &self.0.backtrace
+    }
+
+    /// Records where it happened. The innermost place is kept if there is one already.
+    pub fn at(mut self, place: Place, backtrace: Vec<Place>) -> Trap {
+        if self.0.place.is_none() {
+            self.0.place = Some(place);
+            self.0.backtrace = backtrace;
+        }
+        self
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: program {}", self.object, self.program)?;
+        if self.function != self.program {
+            write!(f, ", function {}", self.function)?;
+        }
+        write!(f, ", insn {}: {}", self.pc, self.insn)?;
+        match &self.line {
+            Some(line) => write!(f, "\n    {line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One line; `{:#}` adds the place and the callers.
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.code.text())?;
+        if !self.0.detail.is_empty() {
+            write!(f, ": {}", self.0.detail)?;
+        }
+        if f.alternate() {
+            if let Some(place) = &self.0.place {
+                write!(f, "\n  at {place}")?;
+            }
+            for place in &self.0.backtrace {
+                write!(f, "\n  called from {place}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Trap {}
