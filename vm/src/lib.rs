@@ -11,4 +11,6 @@ pub mod program;
 
 pub mod trap;
 
+pub mod mem;
+
 pub mod map;

@@ -1,0 +1,206 @@
+//! What every map can do, whoever holds its memory.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::MapSpec;
+
+/// A map operation failed: one of the kernel's errno values, positive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// As helpers return it: negative, in 64 bits.
+    pub fn to_r0(self) -> u64 {
+        i64::from(-self.0) as u64
+    }
+}
+
+macro_rules! errnos {
+    ($($NAME:ident $text:literal;)*) => {
+        impl Errno {
+            $(#[doc = $text] pub const $NAME: Errno = Errno(libc::$NAME);)*
+
+            /// `ENOENT` and so on.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $(libc::$NAME => Some(stringify!($NAME)),)* _ => None }
+            }
+
+            /// What it means.
+            pub fn text(self) -> &'static str {
+                match self.0 { $(libc::$NAME => $text,)* _ => "unknown error" }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM "operation not permitted";
+    ENOENT "no such element";
+    E2BIG "the map is full, or the index or argument is too large";
+    EAGAIN "no space or no data at the moment";
+    ENOMEM "out of memory";
+    EFAULT "bad address";
+    EBUSY "resource busy";
+    EEXIST "the element exists already";
+    EINVAL "invalid argument";
+    ENOSPC "no space left in the map or ring buffer";
+    EDOM "argument out of domain";
+    ERANGE "result out of range";
+    EOPNOTSUPP "operation not supported";
+    ELOOP "too many nested calls";
+    ENODEV "no such device";
+}
+
+impl Errno {
+    /// "Operation not supported by this map type": kernel-internal, but helpers return it.
+    pub const ENOTSUPP: Errno = Errno(524);
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None if *self == Errno::ENOTSUPP => f.write_str("ENOTSUPP"),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({self:?})", self.text())
+    }
+}
+
+impl std::error::Error for Errno {}
+
+/// `BPF_ANY`: create or replace.
+pub const BPF_ANY: u64 = 0;
+/// `BPF_NOEXIST`: create only.
+pub const BPF_NOEXIST: u64 = 1;
+/// `BPF_EXIST`: replace only.
+pub const BPF_EXIST: u64 = 2;
+/// `BPF_F_LOCK`: take the value's spin lock.
+pub const BPF_F_LOCK: u64 = 4;
+
+/// Something a program sent out through a map: a perf event, or a redirected frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// CPU or slot it was sent to.
+    pub slot: u32,
+    /// The payload.
+    pub bytes: Vec<u8>,
+}
+
+/// A map at run time. All methods may be called from several threads at once. Keys and values are exactly
+/// `key_size` and `value_size` bytes; for per-CPU maps, `cpu` says whose value a *program* means, and the
+/// host sees all CPUs through [`MapOps::lookup_copy`] with `cpu`.
+///
+/// Errno values and flags are those of the kernel's `map_ops` (kernel/bpf/*map*.c).
+pub trait MapOps: Send + Sync + fmt::Debug {
+    /// Its blueprint, after the kernel's own adjustments (ring buffer size, value size of maps of maps).
+    fn spec(&self) -> &MapSpec;
+
+    /// Address of the value in the arena, for programs; `None` if there is no such element. Kinds whose
+    /// values programs cannot point to return `None`.
+    fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64>;
+
+    /// Copies a value out, as `BPF_MAP_LOOKUP_ELEM` for one CPU. Does not count as a use for LRU.
+    fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno>;
+
+    /// Creates or replaces an element. A program's update of a per-CPU map writes the value of `cpu`.
+    fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno>;
+
+    /// Removes an element.
+    fn delete(&self, key: &[u8]) -> Result<(), Errno>;
+
+    /// `BPF_MAP_GET_NEXT_KEY`: the first key without `key` or when `key` is gone, else the one after it.
+    fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno>;
+
+    /// All keys at this moment: a walk over them may update and delete. Stops after as many keys as the map
+    /// can hold, so that concurrent changes cannot keep it going.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut next = vec![0; self.spec().key_size as usize];
+        while (keys.len() as u64) < u64::from(self.spec().max_entries)
+            && self.next_key(keys.last().map(Vec::as_slice), &mut next).is_ok()
+        {
+            keys.push(next.clone());
+        }
+        keys
+    }
+
+    /// Number of elements in it now (arrays: their size).
+    fn len(&self) -> u32;
+
+    /// Whether there is no element.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Queue, stack, bloom filter: adds a value. `BPF_EXIST` makes room by dropping the oldest.
+    fn push(&self, _value: &[u8], _flags: u64) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// Queue and stack: takes the next value out.
+    fn pop(&self, _value: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// Queue and stack: the next value; bloom filter: whether `value` may be in it (`ENOENT` if not).
+    fn peek(&self, _value: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// The ring buffer behind it, if it is one.
+    fn ring(&self) -> Option<&dyn Ring> {
+        None
+    }
+
+    /// The inner map in a slot of a map of maps: its handle is what a lookup gives a program.
+    fn inner(&self, _key: &[u8]) -> Option<Arc<dyn MapOps>> {
+        None
+    }
+
+    /// Puts an inner map with its handle (see `Maps`) into a slot of a map of maps.
+    fn set_inner(&self, _key: &[u8], _map: Arc<dyn MapOps>, _handle: u64) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// The program index in a slot of a prog array.
+    fn program(&self, _index: u32) -> Option<u32> {
+        None
+    }
+
+    /// Puts a program of the same image into a slot of a prog array.
+    fn set_program(&self, _index: u32, _program: u32) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// Perf event array, devmap, cpumap, xskmap: records what a program sends.
+    fn send(&self, _slot: u32, _bytes: &[u8]) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// Takes what programs have sent so far, in order. Ring buffers: the records a consumer would get.
+    fn take_sent(&self) -> Vec<Sent> {
+        Vec::new()
+    }
+}
+
+/// The producer side of a ring buffer, kernel/bpf/ringbuf.c.
+pub trait Ring: Send + Sync {
+    /// Reserves `size` bytes; the address of the sample, or `None` when full.
+    fn reserve(&self, size: u64) -> Option<u64>;
+
+    /// Ends a reservation: `discard` or submit. `EINVAL` if `sample` is not an open reservation.
+    fn commit(&self, sample: u64, discard: bool) -> Result<(), Errno>;
+
+    /// Reserve, copy, submit.
+    fn output(&self, bytes: &[u8]) -> Result<(), Errno>;
+
+    /// `bpf_ringbuf_query`: available data, ring size, consumer position, producer position (0 to 3).
+    fn query(&self, flags: u64) -> u64;
+}

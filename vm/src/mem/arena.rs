@@ -1,0 +1,291 @@
+//! The arena: address space, the table of regions, and the page allocator behind it.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::block::Block;
+use super::fault::{Access, Fault, FaultReason, MemError};
+use super::handle::HandleTable;
+use super::sys::Reservation;
+use super::{ARENA_SIZE, NULL_GUARD};
+
+/// Allocation granule: one page, so that protection can differ between regions.
+const PAGE: u64 = 4096;
+/// Inaccessible bytes on each side of an arena; more than any 16-bit offset plus an access reaches.
+const GUARD: usize = 1 << 20;
+/// Bytes at the top of an arena that hold read-only regions. Pages there are never writable for programs,
+/// pages below always are, so no page changes protection when it is reused.
+const READ_ONLY_SPACE: u64 = 1 << 30;
+
+/// What a region holds; decides nothing, but tells in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RegionKind {
+    /// Argument of an entry function.
+    Context,
+    /// Frames of one instance.
+    Stack,
+    /// Packet bytes behind an XDP or TC context.
+    Packet,
+    /// Values (or keys and values) of a map.
+    Map,
+    /// A data section.
+    Data,
+    /// Memory an embedder shares.
+    Host,
+}
+
+/// What [`Arena::alloc`] shall make.
+#[derive(Clone, Debug)]
+pub struct RegionSpec {
+    /// How messages call it: `value of map counts`, `stack`, `context`.
+    pub label: Arc<str>,
+    /// What it holds.
+    pub kind: RegionKind,
+    /// Bytes of one element that programs may touch.
+    pub element_size: u32,
+    /// Bytes from one element to the next, at least `element_size`. What lies between faults.
+    pub stride: u32,
+    /// Number of elements.
+    pub count: u32,
+    /// Whether programs may store to it.
+    pub writable: bool,
+    /// The only owner whose views see it; 0 for everybody.
+    pub owner: u32,
+}
+
+impl RegionSpec {
+    /// One element of `size` bytes, writable, seen by everybody.
+    pub fn new(label: impl Into<Arc<str>>, kind: RegionKind, size: u32) -> RegionSpec {
+        let label = label.into();
+        RegionSpec { label, kind, element_size: size, stride: size, count: 1, writable: true, owner: 0 }
+    }
+}
+
+/// A region in the table of its arena. Offsets count from the arena's base.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// What was asked for.
+    pub spec: RegionSpec,
+    /// First byte.
+    pub start: u32,
+    /// Bytes in use, `stride * count`.
+    pub len: u32,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Arena {
+    reservation: Reservation,
+    /// Offset of the arena's first byte inside the reservation.
+    origin: usize,
+    table: RwLock<Vec<Region>>,
+    pages: Mutex<Pages>,
+    /// Counts every change of the region table.
+    generation: AtomicU64,
+    owners: AtomicU32,
+    limit: u64,
+    functions: Arc<HandleTable>,
+    maps: Arc<HandleTable>,
+}
+
+/// Page bookkeeping: one frontier and one free list for each half.
+#[derive(Debug)]
+struct Pages {
+    used: u64,
+    writable: Space,
+    read_only: Space,
+}
+
+#[derive(Debug)]
+struct Space {
+    /// Everything from `start` to here has been handed out once.
+    frontier: u64,
+    end: u64,
+    /// Free (offset, bytes), unsorted; merging is not worth it for the few regions an engine has.
+    free: Vec<(u64, u64)>,
+}
+
+impl Space {
+    fn take(&mut self, bytes: u64) -> Option<u64> {
+        if let Some(index) = self.free.iter().position(|range| range.1 >= bytes) {
+            let (start, size) = self.free.swap_remove(index);
+            if size > bytes {
+                self.free.push((start + bytes, size - bytes));
+            }
+            return Some(start);
+        }
+        let start = self.frontier;
+        let end = start.checked_add(bytes).filter(|end| *end <= self.end)?;
+        self.frontier = end;
+        Some(start)
+    }
+}
+
+impl Arena {
+    /// Reserves an arena in which at most `limit` bytes can be in use at a time.
+    pub fn new(limit: u64) -> Result<Arc<Arena>, MemError> {
+        let size = ARENA_SIZE as usize;
+        let (reservation, origin) = Reservation::new(size, size, GUARD)?;
+        let split = ARENA_SIZE - READ_ONLY_SPACE;
+        Ok(Arc::new(Arena {
+            reservation,
+            origin,
+            table: RwLock::new(Vec::new()),
+            pages: Mutex::new(Pages {
+                used: 0,
+                writable: Space { frontier: u64::from(NULL_GUARD), end: split, free: Vec::new() },
+                read_only: Space { frontier: split, end: ARENA_SIZE - PAGE, free: Vec::new() },
+            }),
+            generation: AtomicU64::new(0),
+            owners: AtomicU32::new(0),
+            limit,
+            functions: HandleTable::new("functions", 32, 1 << 20)?,
+            maps: HandleTable::new("maps", 16, 1 << 16)?,
+        }))
+    }
+
+    /// Address of offset 0; its low 32 bits are zero.
+    pub fn base(&self) -> u64 {
+        self.reservation.at(self.origin) as u64
+    }
+
+    /// Addresses of functions.
+    pub fn functions(&self) -> &Arc<HandleTable> {
+        &self.functions
+    }
+
+    /// Handles of maps.
+    pub fn maps(&self) -> &Arc<HandleTable> {
+        &self.maps
+    }
+
+    /// A fresh owner number for [`RegionSpec::owner`].
+    pub fn new_owner(&self) -> u32 {
+        self.owners.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Changes whenever a region appears or goes.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.pages.lock().expect("no panic while held").used
+    }
+
+    /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
+    pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        assert!(spec.stride >= spec.element_size, "elements do not overlap");
+        let wanted = u64::from(spec.stride) * u64::from(spec.count);
+        let bytes = wanted.max(1).next_multiple_of(PAGE);
+        let start = self.take_pages(&spec, bytes)?;
+        let len = u32::try_from(wanted).expect("fits, since the pages fit into the arena");
+        let region = Region { spec, start, len };
+        let mut table = self.table.write().expect("no panic while held");
+        let index = table.partition_point(|other| other.start < start);
+        table.insert(index, region.clone());
+        drop(table);
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(Block::new(Arc::clone(self), region))
+    }
+
+    fn take_pages(&self, spec: &RegionSpec, bytes: u64) -> Result<u32, MemError> {
+        let mut pages = self.pages.lock().expect("no panic while held");
+        let free = self.limit.saturating_sub(pages.used);
+        let refused = || MemError::Limit { name: Arc::clone(&spec.label), wanted: bytes, free, limit: self.limit };
+        if bytes > free {
+            return Err(refused());
+        }
+        let space = if spec.writable { &mut pages.writable } else { &mut pages.read_only };
+        let frontier = space.frontier;
+        let start = space.take(bytes).ok_or_else(refused)?;
+        if start >= frontier {
+            // Read-only pages are written by their block through a short window, see `Block::write`.
+            self.reservation.protect(self.origin + start as usize, bytes as usize, true)?;
+        }
+        pages.used += bytes;
+        Ok(start as u32)
+    }
+
+    /// Called by the block's drop.
+    pub(super) fn free(&self, region: &Region) {
+        let mut table = self.table.write().expect("no panic while held");
+        if let Ok(index) = table.binary_search_by_key(&region.start, |other| other.start) {
+            table.remove(index);
+        }
+        drop(table);
+        self.generation.fetch_add(1, Ordering::Release);
+        let bytes = u64::from(region.len.max(1)).next_multiple_of(PAGE);
+        let mut pages = self.pages.lock().expect("no panic while held");
+        self.reservation.discard(self.origin + region.start as usize, bytes as usize);
+        pages.used -= bytes;
+        let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
+        space.free.push((u64::from(region.start), bytes));
+    }
+
+    /// Pointer to an offset.
+    pub(super) fn at(&self, off: u32) -> *mut u8 {
+        self.reservation.at(self.origin + off as usize)
+    }
+
+    /// Extent of the pages that were ever handed out, writable half or read-only half, by offset.
+    pub(super) fn extent(&self, off: u32) -> Option<(u32, u32, bool)> {
+        let pages = self.pages.lock().expect("no panic while held");
+        let split = (ARENA_SIZE - READ_ONLY_SPACE) as u32;
+        let (start, end, writable) = if off < split {
+            (NULL_GUARD, pages.writable.frontier as u32, true)
+        } else {
+            (split, pages.read_only.frontier as u32, false)
+        };
+        (off >= start && off < end).then_some((start, end, writable))
+    }
+
+    /// The element that holds `len` bytes at `addr`: its offset and size. `owner` is the view's.
+    pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<(u32, u32), Fault> {
+        let fault = |reason| Fault { addr, len, access, reason };
+        let off = self.offset(addr).ok_or_else(|| fault(FaultReason::Foreign))?;
+        if off < NULL_GUARD {
+            return Err(fault(FaultReason::Null));
+        }
+        let table = self.table.read().expect("no panic while held");
+        let index = table.partition_point(|region| region.start <= off);
+        let visible = |region: &&Region| region.spec.owner == 0 || region.spec.owner == owner;
+        let found = index.checked_sub(1).map(|index| &table[index]).filter(visible);
+        let Some(region) = found.filter(|region| off - region.start < region.len) else {
+            let below = table[..index].iter().rev().find(visible);
+            let above = table[index..].iter().find(visible);
+            return Err(fault(FaultReason::NoRegion(nearest(off, below, above))));
+        };
+        let stride = region.spec.stride.max(1);
+        let element = region.start + (off - region.start) / stride * stride;
+        let size = region.spec.element_size;
+        if u64::from(off - element) + len > u64::from(size) {
+            let region = Arc::clone(&region.spec.label);
+            return Err(fault(FaultReason::Overflow { region, size, off: off - element }));
+        }
+        if access == Access::Write && !region.spec.writable {
+            return Err(fault(FaultReason::ReadOnly(Arc::clone(&region.spec.label))));
+        }
+        Ok((element, size))
+    }
+
+    /// The address rule: an upper half that is zero or the arena's is fine, anything else is not ours.
+    pub(super) fn offset(&self, addr: u64) -> Option<u32> {
+        let upper = addr & !0xffff_ffff;
+        (upper == 0 || upper == self.base()).then_some(addr as u32)
+    }
+}
+
+/// The nearer one of the regions around an offset that is in neither.
+fn nearest(off: u32, below: Option<&Region>, above: Option<&Region>) -> Option<(Arc<str>, u32, i64)> {
+    let below = below.map(|region| (region, i64::from(off) - i64::from(region.start) - i64::from(region.len)));
+    let above = above.map(|region| (region, i64::from(off) - i64::from(region.start)));
+    let (region, distance) = match (below, above) {
+        (Some(below), Some(above)) if below.1 <= -above.1 => below,
+        (Some(below), None) => below,
+        (_, Some(above)) => above,
+        (None, None) => return None,
+    };
+    Some((Arc::clone(&region.spec.label), region.len, distance))
+}

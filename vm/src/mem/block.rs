@@ -1,0 +1,119 @@
+//! Ownership of a region, and access to it for the code that manages it (maps, contexts, packets).
+
+use std::ptr;
+use std::sync::Arc;
+
+use super::arena::{Arena, Region};
+use super::view::AtomicCell;
+
+/// A region of an arena, given back on drop. All offsets count from its first byte.
+#[derive(Debug)]
+pub struct Block {
+    arena: Arc<Arena>,
+    region: Region,
+}
+
+impl Block {
+    pub(super) fn new(arena: Arc<Arena>, region: Region) -> Block {
+        Block { arena, region }
+    }
+
+    /// The arena it is in.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// What it was made for, and where.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> u32 {
+        self.region.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.region.len == 0
+    }
+
+    /// Address of its first byte, as programs see it.
+    pub fn addr(&self) -> u64 {
+        self.arena.base() + u64::from(self.region.start)
+    }
+
+    /// Address of an element.
+    pub fn element(&self, index: u32) -> u64 {
+        assert!(index < self.region.spec.count, "element inside the block");
+        self.addr() + u64::from(index) * u64::from(self.region.spec.stride)
+    }
+
+    /// Which element an address that a program gave points to the start of.
+    pub fn index_of(&self, addr: u64) -> Option<u32> {
+        let off = self.arena.offset(addr)?.checked_sub(self.region.start).filter(|off| *off < self.region.len)?;
+        let stride = self.region.spec.stride;
+        off.is_multiple_of(stride).then(|| off / stride)
+    }
+
+    fn at(&self, off: u32, len: usize) -> *mut u8 {
+        let end = u64::from(off) + len as u64;
+        assert!(end <= u64::from(self.region.len), "range {off}+{len} inside the block of {} bytes", self.region.len);
+        self.arena.at(self.region.start).wrapping_add(off as usize)
+    }
+
+    /// Copies out.
+    pub fn read(&self, off: u32, out: &mut [u8]) {
+        let from = self.at(off, out.len());
+        // SAFETY: `at` checked that the source lies inside this block, whose pages stay mapped while `self`
+        // lives; `out` is a Rust buffer, and no Rust buffer overlaps an arena.
+        unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Copies in.
+    pub fn write(&self, off: u32, bytes: &[u8]) {
+        let to = self.at(off, bytes.len());
+        // SAFETY: as in `read`, in the other direction; pages of a block are writable for the host.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Sets every byte of a range.
+    pub fn fill(&self, off: u32, len: usize, byte: u8) {
+        let to = self.at(off, len);
+        // SAFETY: as in `write`.
+        unsafe { ptr::write_bytes(to, byte, len) };
+    }
+
+    /// Compares a range with `bytes`.
+    pub fn equals(&self, off: u32, bytes: &[u8]) -> bool {
+        let mut chunk = [0; 64];
+        let mut off = off;
+        bytes.chunks(chunk.len()).all(|part| {
+            self.read(off, &mut chunk[..part.len()]);
+            off += part.len() as u32;
+            chunk[..part.len()] == *part
+        })
+    }
+
+    /// A copy of a range.
+    pub fn to_vec(&self, off: u32, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.read(off, &mut bytes);
+        bytes
+    }
+
+    /// An atomic cell at an offset that must be aligned to its size.
+    pub fn atomic<A: AtomicCell>(&self, off: u32) -> &A {
+        let cell = self.at(off, A::SIZE);
+        assert!((cell as usize).is_multiple_of(A::SIZE), "aligned atomic");
+        // SAFETY: inside this block, aligned, mapped and writable while `self` lives; arena bytes are in no
+        // Rust object, so all references to them are to atomic cells like this one.
+        unsafe { A::from_ptr(cell) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.arena.free(&self.region);
+    }
+}

@@ -1,0 +1,116 @@
+//! Why an access was refused, in words that name the nearest thing the program could have meant.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::trap::{Trap, TrapCode};
+
+/// Direction of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Load.
+    Read,
+    /// Store or atomic.
+    Write,
+}
+
+/// A refused access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Address as the program computed it.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Direction.
+    pub access: Access,
+    /// Why.
+    pub reason: FaultReason,
+}
+
+/// Why an access was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultReason {
+    /// In the first 64 KiB: a null pointer, perhaps plus an offset.
+    Null,
+    /// The upper half of the pointer is neither zero nor the arena's.
+    Foreign,
+    /// No region there. The nearest region, if there is any: its label, its size, and how far away it is
+    /// (negative: the access is below it).
+    NoRegion(Option<(Arc<str>, u32, i64)>),
+    /// Starts inside a region (or one of its elements) and ends outside, or lies in the gap behind it.
+    Overflow {
+        /// Label of the region.
+        region: Arc<str>,
+        /// Bytes of the region or element.
+        size: u32,
+        /// Offset of the access from its start.
+        off: u32,
+    },
+    /// The region cannot be written by programs.
+    ReadOnly(Arc<str>),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = match self.access {
+            Access::Read => "load from",
+            Access::Write => "store to",
+        };
+        write!(f, "{}-byte {verb} {:#x}: ", self.len, self.addr)?;
+        match &self.reason {
+            FaultReason::Null => write!(f, "a null pointer; check the result of the lookup or helper it came from"),
+            FaultReason::Foreign => write!(f, "not a pointer into the sandbox"),
+            FaultReason::NoRegion(None) => write!(f, "no memory there"),
+            FaultReason::NoRegion(Some((region, size, distance))) => {
+                let side = if *distance < 0 { "below" } else { "behind" };
+                write!(
+                    f,
+                    "no memory there; nearest is {region} ({size} bytes), {} bytes {side} it",
+                    distance.unsigned_abs()
+                )
+            }
+            FaultReason::Overflow { region, size, off } => {
+                let past = u64::from(*off) + self.len - u64::from(*size);
+                write!(f, "{past} bytes past the end of {region} ({size} bytes, access at offset {off})")
+            }
+            FaultReason::ReadOnly(region) => write!(f, "{region} is read-only"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Fault> for Trap {
+    fn from(fault: Fault) -> Trap {
+        let code = match fault.reason {
+            FaultReason::ReadOnly(_) => TrapCode::ReadOnly,
+            FaultReason::Null | FaultReason::Foreign | FaultReason::NoRegion(_) | FaultReason::Overflow { .. } => {
+                TrapCode::OutOfBounds
+            }
+        };
+        Trap::new(code, fault.to_string())
+    }
+}
+
+/// The arena could not give memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MemError {
+    /// More than the arena or the configured limit holds.
+    #[error("{name}: {wanted} bytes asked for, but {free} of the memory limit of {limit} bytes are left")]
+    Limit {
+        /// Label of the region that was asked for.
+        name: Arc<str>,
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes left.
+        free: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The kernel refused.
+    #[error("cannot reserve or commit memory: {0}")]
+    System(#[from] std::io::Error),
+    /// A handle table is full.
+    #[error("too many {0} in one engine")]
+    Handles(&'static str),
+}

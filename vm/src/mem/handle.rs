@@ -1,0 +1,120 @@
+//! Addresses for things that are not memory: functions and maps.
+//!
+//! A slot is an address in a range of its own outside the arena, so it can neither be read nor confused with
+//! data, and checking one is a subtraction.
+
+use std::sync::{Arc, Mutex};
+
+use super::fault::MemError;
+use super::sys::Reservation;
+
+/// A dense table of addresses.
+#[derive(Debug)]
+pub struct HandleTable {
+    what: &'static str,
+    reservation: Reservation,
+    stride: u64,
+    capacity: u32,
+    /// Free ranges (first slot, count), sorted by slot, never adjacent.
+    free: Mutex<Vec<(u32, u32)>>,
+}
+
+/// Slots of one owner, given back on drop.
+#[derive(Debug)]
+pub struct HandleRange {
+    table: Arc<HandleTable>,
+    first: u32,
+    count: u32,
+}
+
+impl HandleTable {
+    /// A table of `capacity` slots that lie `stride` bytes apart. `what` names the slots in errors.
+    pub fn new(what: &'static str, stride: u64, capacity: u32) -> Result<Arc<HandleTable>, MemError> {
+        let bytes = stride as usize * capacity as usize;
+        let (reservation, _) = Reservation::new(bytes, 1, 0)?;
+        let free = Mutex::new(vec![(0, capacity)]);
+        Ok(Arc::new(HandleTable { what, reservation, stride, capacity, free }))
+    }
+
+    /// Address of slot 0.
+    pub fn base(&self) -> u64 {
+        self.reservation.at(0) as u64
+    }
+
+    /// Bytes between slots.
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// The slot at this address, taken or not.
+    pub fn slot(&self, addr: u64) -> Option<u32> {
+        let off = addr.wrapping_sub(self.base());
+        (off < self.stride * u64::from(self.capacity) && off.is_multiple_of(self.stride))
+            .then(|| (off / self.stride) as u32)
+    }
+
+    /// Address of a slot.
+    pub fn addr(&self, slot: u32) -> u64 {
+        assert!(slot < self.capacity, "slot inside the table");
+        self.base() + u64::from(slot) * self.stride
+    }
+
+    /// Takes `count` consecutive slots.
+    pub fn reserve(self: &Arc<Self>, count: u32) -> Result<HandleRange, MemError> {
+        let mut free = self.free.lock().expect("no panic while held");
+        let Some(index) = free.iter().position(|range| range.1 >= count) else {
+            return Err(MemError::Handles(self.what));
+        };
+        let (first, size) = free[index];
+        if size == count {
+            free.remove(index);
+        } else {
+            free[index] = (first + count, size - count);
+        }
+        Ok(HandleRange { table: Arc::clone(self), first, count })
+    }
+
+    fn release(&self, first: u32, count: u32) {
+        let mut free = self.free.lock().expect("no panic while held");
+        let index = free.partition_point(|range| range.0 < first);
+        free.insert(index, (first, count));
+        if free.get(index + 1).is_some_and(|next| first + count == next.0) {
+            free[index].1 += free.remove(index + 1).1;
+        }
+        if index > 0 && free[index - 1].0 + free[index - 1].1 == first {
+            free[index - 1].1 += free.remove(index).1;
+        }
+    }
+}
+
+impl HandleRange {
+    /// Address of the `index`th slot of this range.
+    pub fn addr(&self, index: u32) -> u64 {
+        assert!(index < self.count, "index inside the range");
+        self.table.addr(self.first + index)
+    }
+
+    /// Which slot of this range an address is.
+    pub fn index(&self, addr: u64) -> Option<u32> {
+        let slot = self.table.slot(addr)?;
+        (slot >= self.first && slot - self.first < self.count).then(|| slot - self.first)
+    }
+
+    /// Number of slots.
+    pub fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
+impl Drop for HandleRange {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            self.table.release(self.first, self.count);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Every byte a program can reach, and the only unsafe code of the machine.
+//!
+//! An [`Arena`] is 4 GiB of reserved address space, aligned to 4 GiB, with guard pages around it and nothing
+//! mapped in its low 64 KiB. Contexts, stacks, packets, map values and globals are *regions* of it. Pointers
+//! that a program holds are host addresses, but only their low 32 bits count, so a 32-bit field such as
+//! `xdp_md.data` holds a usable pointer too.
+//!
+//! - [`Block`] owns a region: made by [`Arena::alloc`], given back on drop.
+//! - [`View`] is how one running machine looks at the arena: loads and stores with exact bounds, through a
+//!   small cache of the regions seen last. It is what the interpreter calls for every memory instruction.
+//! - [`HandleTable`] gives functions and maps addresses that are not memory.
+//!
+//! Pages of the arena are never unmapped and never change protection while the arena lives, so a stale
+//! address can hit wrong bytes of the arena but nothing else. Concurrent plain accesses race as in C: each is
+//! one machine access, and the bytes are outside all Rust objects.
+
+mod arena;
+mod block;
+mod fault;
+mod handle;
+mod sys;
+mod view;
+
+pub use arena::{Arena, Region, RegionKind, RegionSpec};
+pub use block::Block;
+pub use fault::{Access, Fault, FaultReason, MemError};
+pub use handle::{HandleRange, HandleTable};
+pub use view::{AtomicCell, Bounds, View};
+
+/// Bytes of an arena.
+pub const ARENA_SIZE: u64 = 1 << 32;
+/// Nothing is ever mapped below this offset: a null pointer plus a small offset faults.
+pub const NULL_GUARD: u32 = 64 << 10;
+
+#[cfg(test)]
+mod tests;

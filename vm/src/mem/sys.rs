@@ -1,0 +1,67 @@
+//! The three system calls behind an arena, with their only unsafe blocks.
+
+use std::io;
+use std::ptr;
+
+/// A range of reserved address space, unmapped on drop.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the pointer is an address range that this value owns; all access goes through methods below or
+// through raw copies whose callers state their own bounds. Nothing is tied to a thread.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; the methods only change page protection and are safe to call from several threads.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `len` bytes without access, aligned to `align` (a power of two), with `guard` more
+    /// inaccessible bytes before and after.
+    pub(super) fn new(len: usize, align: usize, guard: usize) -> io::Result<(Reservation, usize)> {
+        let total = len + align + 2 * guard;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let reservation = Reservation { base: base.cast(), len: total };
+        let start = (base as usize + guard).next_multiple_of(align);
+        Ok((reservation, start - base as usize))
+    }
+
+    /// Address of byte `offset`, which must lie inside.
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.len, "offset inside the reservation");
+        // SAFETY: just checked to stay inside the one mapping that `base` points to.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Makes whole pages readable, and writable if asked.
+    pub(super) fn protect(&self, offset: usize, len: usize, writable: bool) -> io::Result<()> {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: the range lies inside our own mapping, which holds no Rust object.
+        match unsafe { libc::mprotect(self.at(offset).cast(), len, protection) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Gives the pages back to the kernel; they read as zero afterwards.
+    pub(super) fn discard(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        // SAFETY: the range lies inside our own private anonymous mapping, which holds no Rust object.
+        let result = unsafe { libc::madvise(self.at(offset).cast(), len, libc::MADV_DONTNEED) };
+        assert_eq!(result, 0, "madvise on our own pages");
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and nobody else unmaps it.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}

@@ -1,0 +1,163 @@
+use super::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+fn region(size: u32) -> RegionSpec {
+    RegionSpec::new("thing", RegionKind::Map, size)
+}
+
+fn view(arena: &std::sync::Arc<Arena>) -> View {
+    View::new(arena.clone(), arena.new_owner(), Bounds::Exact)
+}
+
+/// As the interpreter does it: try, refill, try again.
+fn load8(view: &mut View, addr: u64) -> Result<u64, Fault> {
+    if let Some(bytes) = view.load::<8>(1, addr) {
+        return Ok(u64::from_le_bytes(bytes));
+    }
+    view.refill(1, addr, 8, Access::Read)?;
+    Ok(u64::from_le_bytes(view.load::<8>(1, addr).expect("refilled")))
+}
+
+#[test]
+fn exact_bounds_on_both_sides() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(12)).unwrap();
+    block.write(0, &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+    let mut view = view(&arena);
+    assert_eq!(load8(&mut view, block.addr()), Ok(0x2_0000_0001));
+    assert_eq!(load8(&mut view, block.addr() + 4), Ok(0x3_0000_0002));
+    let over = load8(&mut view, block.addr() + 5).unwrap_err();
+    assert_eq!(over.reason, FaultReason::Overflow { region: "thing".into(), size: 12, off: 5 });
+    assert!(over.to_string().ends_with("1 bytes past the end of thing (12 bytes, access at offset 5)"), "{over}");
+    assert!(load8(&mut view, block.addr() - 1).is_err());
+    assert!(load8(&mut view, block.addr().wrapping_sub(8)).is_err());
+}
+
+#[test]
+fn only_the_low_half_of_a_pointer_counts() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(8)).unwrap();
+    block.write(0, &7u64.to_le_bytes());
+    let mut view = view(&arena);
+    assert_eq!(load8(&mut view, u64::from(block.addr() as u32)), Ok(7));
+    assert_eq!(load8(&mut view, block.addr()), Ok(7));
+    let foreign = load8(&mut view, block.addr() ^ 1 << 40).unwrap_err();
+    assert_eq!(foreign.reason, FaultReason::Foreign);
+    assert_eq!(load8(&mut view, 8).unwrap_err().reason, FaultReason::Null);
+}
+
+#[test]
+fn small_elements_never_hit_a_wide_access() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(RegionSpec { stride: 16, count: 4, ..region(3) }).unwrap();
+    let mut view = view(&arena);
+    let addr = block.element(2);
+    view.refill(1, addr, 1, Access::Read).unwrap();
+    assert!(view.load::<1>(1, addr + 2).is_some());
+    assert!(view.load::<1>(1, addr + 3).is_none());
+    assert!(view.load::<2>(1, addr + 2).is_none());
+    assert!(view.load::<4>(1, addr).is_none());
+    assert!(view.load::<8>(1, addr.wrapping_sub(2)).is_none());
+    assert!(view.refill(1, addr + 3, 1, Access::Read).is_err());
+    assert_eq!(block.index_of(addr), Some(2));
+    assert_eq!(block.index_of(addr + 1), None);
+}
+
+#[test]
+fn read_only_regions_load_and_do_not_store() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(RegionSpec { writable: false, ..region(8) }).unwrap();
+    block.write(0, b"constant");
+    let mut view = view(&arena);
+    assert_eq!(load8(&mut view, block.addr()), Ok(u64::from_le_bytes(*b"constant")));
+    let fault = view.refill(1, block.addr(), 8, Access::Write).unwrap_err();
+    assert_eq!(fault.reason, FaultReason::ReadOnly("thing".into()));
+    assert!(view.store(1, block.addr(), [0; 8]).is_none());
+}
+
+#[test]
+fn owners_do_not_see_each_other() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let (mut one, mut two) = (view(&arena), view(&arena));
+    let block = arena.alloc(RegionSpec { owner: one.owner(), ..region(8) }).unwrap();
+    assert!(load8(&mut one, block.addr()).is_ok());
+    assert!(load8(&mut two, block.addr()).is_err());
+}
+
+#[test]
+fn pages_come_back_zeroed_and_the_limit_holds() {
+    let arena = Arena::new(8192).unwrap();
+    let block = arena.alloc(region(5000)).unwrap();
+    block.fill(0, 5000, 0xff);
+    let error = arena.alloc(region(1)).unwrap_err();
+    assert_eq!(error.to_string(), "thing: 4096 bytes asked for, but 0 of the memory limit of 8192 bytes are left");
+    let addr = block.addr();
+    drop(block);
+    assert_eq!(arena.used(), 0);
+    let block = arena.alloc(region(5000)).unwrap();
+    assert_eq!(block.addr(), addr);
+    assert_eq!(block.to_vec(0, 5000), vec![0; 5000]);
+}
+
+#[test]
+fn a_freed_region_is_forgotten_after_sync() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(8)).unwrap();
+    let addr = block.addr();
+    let mut view = view(&arena);
+    load8(&mut view, addr).unwrap();
+    drop(block);
+    view.sync();
+    assert!(load8(&mut view, addr).is_err());
+}
+
+#[test]
+fn strings_end_at_nul_limit_or_fault() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(8)).unwrap();
+    block.write(0, b"abc\0defg");
+    let view = view(&arena);
+    assert_eq!(view.c_str(block.addr(), 100).unwrap(), b"abc");
+    assert_eq!(view.c_str(block.addr(), 2).unwrap(), b"ab");
+    assert_eq!(view.c_str(block.addr() + 4, 4).unwrap(), b"defg");
+    assert!(matches!(view.c_str(block.addr() + 4, 5).unwrap_err().reason, FaultReason::Overflow { .. }));
+    assert!(view.c_str(0, 5).is_err());
+}
+
+#[test]
+fn atomics_need_alignment() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(8)).unwrap();
+    let mut view = view(&arena);
+    view.refill(3, block.addr(), 4, Access::Write).unwrap();
+    view.atomic::<AtomicU32>(3, block.addr() + 4).unwrap().fetch_add(5, Ordering::SeqCst);
+    assert!(view.atomic::<AtomicU32>(3, block.addr() + 2).is_none());
+    assert_eq!(block.to_vec(4, 4), [5, 0, 0, 0]);
+    assert_eq!(block.atomic::<AtomicU32>(4).load(Ordering::SeqCst), 5);
+}
+
+#[test]
+fn the_page_grained_view_masks() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(8)).unwrap();
+    let mut view = View::new(arena.clone(), 1, Bounds::Arena);
+    assert_eq!(load8(&mut view, block.addr() + 8), Ok(0));
+    assert_eq!(load8(&mut view, block.addr() ^ 1 << 40), Ok(0));
+    assert!(load8(&mut view, block.addr() + 4090).is_err());
+    assert!(load8(&mut view, 8).is_err());
+}
+
+#[test]
+fn handles_are_dense_and_come_back() {
+    let table = HandleTable::new("functions", 32, 16).unwrap();
+    let one = table.reserve(4).unwrap();
+    let two = table.reserve(12).unwrap();
+    assert!(table.reserve(1).is_err());
+    assert_eq!(one.addr(3) - one.addr(0), 96);
+    assert_eq!(one.index(two.addr(0)), None);
+    assert_eq!(two.index(two.addr(5)), Some(5));
+    assert_eq!(two.index(two.addr(5) + 1), None);
+    drop(one);
+    drop(two);
+    assert_eq!(table.reserve(16).unwrap().len(), 16);
+}

@@ -1,0 +1,302 @@
+//! One machine's view of the arena: loads and stores with exact bounds, cached by base register.
+//!
+//! A window is the region element that the last access through a register hit. A hit costs a subtraction and
+//! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again.
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+use super::arena::Arena;
+use super::block::Block;
+use super::fault::{Access, Fault, FaultReason};
+
+/// Which accesses a view lets pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Bounds {
+    /// Only bytes of a region element. Finds every overflow.
+    #[default]
+    Exact,
+    /// Any page that was ever handed out, as code that only masks its pointers sees it.
+    Arena,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(32))]
+struct Window {
+    /// First address, spelled as the program spelled it (upper half zero or the arena's).
+    lo: u64,
+    /// The same byte for the host.
+    host: *mut u8,
+    /// Number of valid start offsets for an access of 1, 2, 4 and 8 bytes.
+    starts: [u32; 4],
+}
+
+const EMPTY: Window = Window { lo: 0, host: ptr::null_mut(), starts: [0; 4] };
+
+/// Which of `Window::starts` an access of this many bytes uses.
+const fn class(bytes: usize) -> usize {
+    match bytes {
+        1 => 0,
+        2 => 1,
+        4 => 2,
+        8 => 3,
+        _ => panic!("accesses have 1, 2, 4 or 8 bytes"),
+    }
+}
+
+impl Window {
+    fn new(lo: u64, host: *mut u8, size: u32) -> Window {
+        let starts = [1u32, 2, 4, 8].map(|bytes| (size + 1).saturating_sub(bytes));
+        Window { lo, host, starts }
+    }
+
+    /// Pointer to `N` bytes at `addr`, if all of them are inside.
+    #[inline(always)]
+    fn hit<const N: usize>(&self, addr: u64) -> Option<*mut u8> {
+        let off = addr.wrapping_sub(self.lo);
+        (off < u64::from(self.starts[const { class(N) }])).then(|| self.host.wrapping_add(off as usize))
+    }
+}
+
+/// See the module documentation. Registers are numbered 0 to 15.
+#[derive(Debug)]
+pub struct View {
+    loads: [Window; 16],
+    stores: [Window; 16],
+    arena: Arc<Arena>,
+    owner: u32,
+    bounds: Bounds,
+    generation: u64,
+}
+
+// SAFETY: the pointers inside windows point into `arena`, which the view keeps alive and whose pages may be
+// accessed from any thread.
+unsafe impl Send for View {}
+
+/// An atomic integer that can stand at an address.
+pub trait AtomicCell: sealed::Sealed {
+    /// Bytes, and alignment.
+    const SIZE: usize;
+
+    /// # Safety
+    /// `at` must be aligned to `SIZE`, and valid for reads and writes for `'a`.
+    unsafe fn from_ptr<'a>(at: *mut u8) -> &'a Self;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! atomic_cells {
+    ($($Atomic:ident $size:literal),*) => {$(
+        impl sealed::Sealed for $Atomic {}
+        impl AtomicCell for $Atomic {
+            const SIZE: usize = $size;
+            unsafe fn from_ptr<'a>(at: *mut u8) -> &'a Self {
+                // SAFETY: the caller promises alignment and validity; concurrent plain accesses come from
+                // programs, whose races are the machine's, not Rust's.
+                unsafe { $Atomic::from_ptr(at.cast()) }
+            }
+        }
+    )*};
+}
+atomic_cells!(AtomicU8 1, AtomicU16 2, AtomicU32 4, AtomicU64 8);
+
+impl View {
+    /// A view for `owner`, which sees its own regions and those of nobody in particular.
+    pub fn new(arena: Arc<Arena>, owner: u32, bounds: Bounds) -> View {
+        let generation = arena.generation();
+        View { loads: [EMPTY; 16], stores: [EMPTY; 16], arena, owner, bounds, generation }
+    }
+
+    /// The arena.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// Its owner number.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// `N` (1, 2, 4 or 8) bytes at `addr`, or `None` on a miss of the window of `reg`.
+    #[inline(always)]
+    pub fn load<const N: usize>(&self, reg: usize, addr: u64) -> Option<[u8; N]> {
+        let at = self.loads[reg & 15].hit::<N>(addr)?;
+        // SAFETY: a window lies inside one region element of `arena`, whose pages stay mapped and readable as
+        // long as `self.arena` lives; `hit` checked that all `N` bytes are inside. Any bytes are a `[u8; N]`.
+        Some(unsafe { at.cast::<[u8; N]>().read_unaligned() })
+    }
+
+    /// Stores `N` (1, 2, 4 or 8) bytes at `addr`, or does nothing on a miss of the window of `reg`.
+    #[inline(always)]
+    pub fn store<const N: usize>(&self, reg: usize, addr: u64, bytes: [u8; N]) -> Option<()> {
+        let at = self.stores[reg & 15].hit::<N>(addr)?;
+        // SAFETY: as in `load`; windows for stores are only made of writable pages.
+        unsafe { at.cast::<[u8; N]>().write_unaligned(bytes) };
+        Some(())
+    }
+
+    /// The atomic cell at `addr`, or `None` on a miss of the window of `reg` or a misaligned address.
+    #[inline(always)]
+    pub fn atomic<A: AtomicCell>(&self, reg: usize, addr: u64) -> Option<&A> {
+        let window = &self.stores[reg & 15];
+        let at = match A::SIZE {
+            1 => window.hit::<1>(addr),
+            2 => window.hit::<2>(addr),
+            4 => window.hit::<4>(addr),
+            _ => window.hit::<8>(addr),
+        }?;
+        if !(at as usize).is_multiple_of(A::SIZE) {
+            return None;
+        }
+        // SAFETY: inside a writable region element (see `load`), aligned as just checked, and mapped as long
+        // as `self.arena`, which the returned reference borrows through `self`.
+        Some(unsafe { A::from_ptr(at) })
+    }
+
+    /// Looks up `addr` and points the window of `reg` at what it finds. After `Ok`, the same access hits.
+    #[cold]
+    pub fn refill(&mut self, reg: usize, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
+        let (start, size) = self.find(addr, len, access)?;
+        let lo = addr.wrapping_sub(u64::from(addr as u32 - start));
+        let window = Window::new(lo, self.arena.at(start), size);
+        match access {
+            Access::Read => self.loads[reg & 15] = window,
+            Access::Write => self.stores[reg & 15] = window,
+        }
+        Ok(())
+    }
+
+    fn find(&self, addr: u64, len: u64, access: Access) -> Result<(u32, u32), Fault> {
+        match self.bounds {
+            Bounds::Exact => self.arena.find(addr, len, access, self.owner),
+            Bounds::Arena => {
+                let off = addr as u32;
+                match self.arena.extent(off) {
+                    Some((start, end, writable))
+                        if u64::from(end - off) >= len && (writable || access == Access::Read) =>
+                    {
+                        Ok((start, end - start))
+                    }
+                    _ => Err(Fault { addr, len, access, reason: FaultReason::NoRegion(None) }),
+                }
+            }
+        }
+    }
+
+    /// Points the windows of `reg` at an element of a block of the same arena, without a look-up. Used for r10.
+    #[inline]
+    pub fn set_window(&mut self, reg: usize, block: &Block, element: u32) {
+        assert!(Arc::ptr_eq(block.arena(), &self.arena), "block of this arena");
+        let spec = &block.region().spec;
+        assert!(spec.writable && element < spec.count, "a writable element");
+        let off = block.region().start + element * spec.stride;
+        let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
+        self.loads[reg & 15] = window;
+        self.stores[reg & 15] = window;
+    }
+
+    /// Forgets every window if regions came or went since the last call. To be called after host functions.
+    #[inline]
+    pub fn sync(&mut self) {
+        let generation = self.arena.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.forget();
+        }
+    }
+
+    /// Forgets every window.
+    #[cold]
+    pub fn forget(&mut self) {
+        self.loads = [EMPTY; 16];
+        self.stores = [EMPTY; 16];
+    }
+
+    /// Checks a range for the host, and returns a pointer that is valid while the arena lives.
+    fn range(&self, addr: u64, len: u64, access: Access) -> Result<*mut u8, Fault> {
+        if len == 0 {
+            return Ok(ptr::NonNull::dangling().as_ptr());
+        }
+        self.find(addr, len, access)?;
+        Ok(self.arena.at(addr as u32))
+    }
+
+    /// Checks that `len` bytes at `addr` can be accessed.
+    pub fn check(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
+        self.range(addr, len, access).map(|_| ())
+    }
+
+    /// Copies out of the program's memory.
+    pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let from = self.range(addr, out.len() as u64, Access::Read)?;
+        // SAFETY: `range` checked all bytes of the source; `out` is a Rust buffer, which is in no arena.
+        unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
+        Ok(())
+    }
+
+    /// Copies into the program's memory.
+    pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let to = self.range(addr, bytes.len() as u64, Access::Write)?;
+        // SAFETY: as in `read`, in the other direction; `range` checked for a writable region.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        Ok(())
+    }
+
+    /// Sets bytes of the program's memory.
+    pub fn fill(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
+        let to = self.range(addr, len, Access::Write)?;
+        // SAFETY: `range` checked all bytes.
+        unsafe { ptr::write_bytes(to, byte, len as usize) };
+        Ok(())
+    }
+
+    /// Copies inside the program's memory; the ranges may overlap.
+    pub fn copy(&self, to: u64, from: u64, len: u64) -> Result<(), Fault> {
+        let from = self.range(from, len, Access::Read)?;
+        let to = self.range(to, len, Access::Write)?;
+        // SAFETY: `range` checked all bytes of both; `copy` allows overlap.
+        unsafe { ptr::copy(from, to, len as usize) };
+        Ok(())
+    }
+
+    /// A copy of `len` bytes. `len` is checked before memory is allocated.
+    pub fn bytes(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
+        self.check(addr, len, Access::Read)?;
+        let mut bytes = vec![0; len as usize];
+        self.read(addr, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The bytes of a C string without its NUL, at most `max`. A string that runs to the end of its region
+    /// without a NUL is a fault at the first byte past it.
+    pub fn c_str(&self, addr: u64, max: u64) -> Result<Vec<u8>, Fault> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let (start, size) = self.find(addr, 1, Access::Read)?;
+        let available = u64::from(size - (addr as u32 - start));
+        let mut bytes = vec![0; available.min(max) as usize];
+        self.read(addr, &mut bytes)?;
+        match bytes.iter().position(|byte| *byte == 0) {
+            Some(end) => bytes.truncate(end),
+            None if available < max => {
+                return Err(self.find(addr, available + 1, Access::Read).expect_err("one byte past the element"));
+            }
+            None => {}
+        }
+        Ok(bytes)
+    }
+
+    /// The atomic cell at an address that a host function was given; `None` if misaligned.
+    pub fn atomic_at<A: AtomicCell>(&self, addr: u64) -> Result<Option<&A>, Fault> {
+        let at = self.range(addr, A::SIZE as u64, Access::Write)?;
+        if !(at as usize).is_multiple_of(A::SIZE) {
+            return Ok(None);
+        }
+        // SAFETY: `range` checked all bytes, the alignment was just checked, and the arena outlives `self`.
+        Ok(Some(unsafe { A::from_ptr(at) }))
+    }
+}
