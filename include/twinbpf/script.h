@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * What a twinbpf script includes.
+ *
+ * A script is one C file with programs for the kernel and programs for userspace. BEGIN and END are plain
+ * functions; twinbpf runs them in its virtual machine, where a call of an undefined function goes to the host by
+ * its name:
+ *
+ *     #include <twinbpf/script.h>
+ *
+ *     int BEGIN(void)
+ *     {
+ *             printf("hello from %s, %d\n", "BEGIN", 42);
+ *             return 0;               // below 0 aborts the run, END is then not called
+ *     }
+ *
+ *     void END(void)
+ *     {
+ *             printf("bye\n");
+ *     }
+ *
+ *     LICENSE("GPL");
+ *
+ * Build it with
+ *
+ *     clang -O2 -g -target bpf -mcpu=v3 -I include -c hello.bpf.c -o hello.bpf.o
+ *
+ * `-g` is needed: it writes the types (BTF) by which arguments are passed and maps are understood.
+ *
+ * Every host function below is declared `__ksym __weak`. Stock libbpf and bpftool then load the same object: to them
+ * a function the kernel does not have is merely absent, and BEGIN and END are functions nobody calls.
+ *
+ * The header works alone, after "vmlinux.h", after <linux/bpf.h>, and with <bpf/bpf_helpers.h>. Include it last.
+ */
+#ifndef TWINBPF_SCRIPT_H
+#define TWINBPF_SCRIPT_H
+
+/* ---- Types ------------------------------------------------------------------------------------------------- */
+
+/* Saying the same typedef twice is fine in C11, so these need no guard against the kernel's headers. */
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+
+typedef __s8 s8;
+typedef __u8 u8;
+typedef __s16 s16;
+typedef __u16 u16;
+typedef __s32 s32;
+typedef __u32 u32;
+typedef __s64 s64;
+typedef __u64 u64;
+
+#if !defined(__VMLINUX_H__) && !defined(bool) && __STDC_VERSION__ < 202311L
+typedef _Bool bool;
+enum { false = 0, true = 1 };
+#endif
+
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+
+#if !defined(__VMLINUX_H__) && !defined(__LINUX_BPF_H__)
+/* Numbers of the kernel's enum bpf_map_type, for the `type` of a map definition. */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PROG_ARRAY = 3,
+	BPF_MAP_TYPE_PERF_EVENT_ARRAY = 4,
+	BPF_MAP_TYPE_PERCPU_HASH = 5,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_LRU_PERCPU_HASH = 10,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
+	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
+	BPF_MAP_TYPE_HASH_OF_MAPS = 13,
+	BPF_MAP_TYPE_DEVMAP = 14,
+	BPF_MAP_TYPE_CPUMAP = 16,
+	BPF_MAP_TYPE_XSKMAP = 17,
+	BPF_MAP_TYPE_QUEUE = 22,
+	BPF_MAP_TYPE_STACK = 23,
+	BPF_MAP_TYPE_DEVMAP_HASH = 25,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_BLOOM_FILTER = 30,
+};
+
+/* Flags of updates and of map creation. */
+enum {
+	BPF_ANY = 0,     /* create or overwrite */
+	BPF_NOEXIST = 1, /* only create */
+	BPF_EXIST = 2,   /* only overwrite */
+	BPF_F_LOCK = 4,
+};
+enum {
+	BPF_F_NO_PREALLOC = 1U << 0,
+	BPF_F_MMAPABLE = 1U << 10,
+};
+
+/* A lock inside a map value. */
+struct bpf_spin_lock {
+	__u32 val;
+};
+#endif
+
+/* ---- Sections and map definitions -------------------------------------------------------------------------- */
+
+/* Puts a function or variable into an ELF section and keeps it even if nothing refers to it. */
+#ifndef SEC
+#define SEC(name)                                                                                                  \
+	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wignored-attributes\"")                  \
+	__attribute__((section(name), used)) _Pragma("GCC diagnostic pop")
+#endif
+
+/* Members of a map definition: numbers and types are kept in BTF, the variable holds no data.
+ *
+ *     struct {
+ *             __uint(type, BPF_MAP_TYPE_HASH);
+ *             __type(key, __u32);
+ *             __type(value, __u64);
+ *             __uint(max_entries, 1024);
+ *     } counts SEC(".maps");
+ */
+#ifndef __uint
+#define __uint(name, val) int (*name)[val]
+#endif
+#ifndef __type
+#define __type(name, val) __typeof__(val) *name
+#endif
+#ifndef __array
+#define __array(name, val) __typeof__(val) *name[]
+#endif
+#ifndef __ulong
+#define __twin_paste2(a, b) a##b
+#define __twin_paste(a, b) __twin_paste2(a, b)
+/* A number of 64 bits. */
+#define __ulong(name, val) enum { __twin_paste(__unique_value_, __COUNTER__) = val } name
+#endif
+
+/* Looked up outside the object: in the host here, among the kernel's symbols there. */
+#ifndef __ksym
+#define __ksym __attribute__((section(".ksyms")))
+#endif
+#ifndef __weak
+#define __weak __attribute__((weak))
+#endif
+#ifndef __hidden
+#define __hidden __attribute__((visibility("hidden")))
+#endif
+#ifndef __noinline
+#define __noinline __attribute__((noinline))
+#endif
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/* A function of the host. Weak: an object that never gets it still loads, and may ask `if (name)`. */
+#define HOST extern __weak __ksym
+
+/* The licence the kernel wants to know before it lends GPL-only helpers. */
+#define LICENSE(text) char _license[] SEC("license") = text
+
+/* ---- Host functions: output and control -------------------------------------------------------------------- */
+
+/* The C function, with every flag, width, precision, length and conversion but %n. Use the macros below: they also
+ * take more than four values and values of any scalar type. */
+HOST int printf(const char *fmt, ...);
+HOST int puts(const char *line);
+HOST int putchar(int c);
+HOST int print(const char *fmt, ...);
+HOST int snprintf(char *buf, __SIZE_TYPE__ size, const char *fmt, ...);
+
+/* The same under names that clang does not take for its own: it would turn printf("x\n") into puts("x"). */
+HOST int twinbpf_printf(const char *fmt, ...);
+HOST int twinbpf_snprintf(char *buf, __u64 size, const char *fmt, ...);
+/* Values in an array, 64 bits each; a double as its bits. */
+HOST int twinbpf_printfv(const char *fmt, const __u64 *values, __u32 count);
+HOST int twinbpf_snprintfv(char *buf, __u64 size, const char *fmt, const __u64 *values, __u32 count);
+
+/* Ends the run with this status; does not return. clang knows that of the C `exit` and would leave the function
+ * without an end behind the call, which validation refuses, hence the other name. */
+HOST void twinbpf_exit(int status);
+#define exit(status) twinbpf_exit(status)
+
+/* ---- Host functions: strings and memory, as in C ----------------------------------------------------------- */
+
+HOST __SIZE_TYPE__ strlen(const char *s);
+HOST __SIZE_TYPE__ strnlen(const char *s, __SIZE_TYPE__ max);
+HOST int strcmp(const char *a, const char *b);
+HOST int strncmp(const char *a, const char *b, __SIZE_TYPE__ n);
+HOST int strcasecmp(const char *a, const char *b);
+HOST int strncasecmp(const char *a, const char *b, __SIZE_TYPE__ n);
+HOST char *strcpy(char *dst, const char *src);
+HOST char *strncpy(char *dst, const char *src, __SIZE_TYPE__ n);
+HOST char *strcat(char *dst, const char *src);
+HOST char *strncat(char *dst, const char *src, __SIZE_TYPE__ n);
+HOST char *strchr(const char *s, int c);
+HOST char *strrchr(const char *s, int c);
+HOST char *strstr(const char *s, const char *part);
+HOST __SIZE_TYPE__ strspn(const char *s, const char *accept);
+HOST __SIZE_TYPE__ strcspn(const char *s, const char *reject);
+HOST int atoi(const char *s);
+HOST long atol(const char *s);
+HOST long strtol(const char *s, char **end, int base);
+HOST unsigned long strtoul(const char *s, char **end, int base);
+HOST int memcmp(const void *a, const void *b, __SIZE_TYPE__ n);
+HOST void *memchr(const void *s, int c, __SIZE_TYPE__ n);
+
+/* clang treats these three as its own and then fails on a length it cannot see. A length known when compiling, up to
+ * 1,024, is expanded in place, which kernel programs need too; any other is a call of the host. */
+HOST void *twinbpf_memcpy(void *dst, const void *src, __SIZE_TYPE__ n);
+HOST void *twinbpf_memmove(void *dst, const void *src, __SIZE_TYPE__ n);
+HOST void *twinbpf_memset(void *dst, int c, __SIZE_TYPE__ n);
+#define __twin_inline_size(n) (__builtin_constant_p(n) && (n) <= 1024)
+#ifndef memcpy
+#define memcpy(dst, src, n)                                                                                        \
+	(__twin_inline_size(n) ? __builtin_memcpy(dst, src, n) : twinbpf_memcpy(dst, src, n))
+#endif
+#ifndef memmove
+#define memmove(dst, src, n)                                                                                       \
+	(__twin_inline_size(n) ? __builtin_memmove(dst, src, n) : twinbpf_memmove(dst, src, n))
+#endif
+#ifndef memset
+#define memset(dst, c, n)                                                                                          \
+	(__twin_inline_size(n) ? __builtin_memset(dst, c, n) : twinbpf_memset(dst, c, n))
+#endif
+
+/* ---- Host functions: maps, by copy ------------------------------------------------------------------------- */
+
+/* As the commands of bpf(2): 0, or -1 on failure. They copy; a pointer into the map comes from the kernel's
+ * bpf_map_lookup_elem, which works in a script as well. */
+HOST int map_lookup_elem(void *map, const void *key, void *value);
+HOST int map_update_elem(void *map, const void *key, const void *value, __u64 flags);
+HOST int map_delete_elem(void *map, const void *key);
+/* The key after `key`, the first one for NULL; not 0 at the end. */
+HOST int map_get_next_key(void *map, const void *key, void *next);
+
+/* Calls fn for every entry, on a snapshot taken first, in the order asked for, until fn returns other than 0.
+ * Returns the number of calls, or a negative errno. */
+HOST long map_for_each(void *map, int (*fn)(const void *key, void *value, void *ctx), void *ctx, __u64 order);
+
+/* Orders of map_for_each; field by field as BTF describes the key or value. 0 is the map's own order. */
+enum {
+	MAP_BY_KEY = 1,
+	MAP_BY_VALUE = 2,
+	MAP_DESCENDING = 0x10, /* or it to one of the above */
+};
+
+/* ---- printf, print, snprintf ------------------------------------------------------------------------------- */
+
+/*
+ * A call in BPF carries five arguments, so printf has four left for values and snprintf two. Up to that they travel
+ * in registers, beyond that (up to 24) in an array on the stack. Each value becomes 64 bits: signed integers
+ * sign-extended, pointers as they are, float and double as the bits of a double.
+ */
+
+/* Declared only so that clang checks format against values; no code refers to it. */
+extern int __twin_check(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static __always_inline __u64 __twin_double(double x)
+{
+	return ((union { double from; __u64 to; }){ .from = x }).to;
+}
+
+/* The bits of (double)x. clang would call a conversion function here that BPF does not have. */
+static __always_inline __u64 __twin_float(float x)
+{
+	__u64 bits = ((union { float from; __u32 to; }){ .from = x }).to;
+	__u64 sign = bits >> 31 << 63, exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
+	int i;
+
+	if (exponent == 0xff) /* infinity, not a number */
+		return sign | 0x7ffULL << 52 | fraction << 29;
+	if (exponent == 0) { /* zero, or a denormal: normalise it */
+		if (fraction == 0)
+			return sign;
+		exponent = 1;
+		for (i = 0; i < 23 && !(fraction & 0x800000); i++) {
+			fraction <<= 1;
+			exponent--;
+		}
+		fraction &= 0x7fffff;
+	}
+	return sign | (exponent + 1023 - 127) << 52 | fraction << 29;
+}
+
+/* Every branch of _Generic must be correct C for every type, hence the inner ones. */
+#define __twin_bits(x)                                                                                             \
+	_Generic((x),                                                                                              \
+		float: __twin_float(_Generic((x), float: (x), default: 0.0f)),                                     \
+		double: __twin_double(_Generic((x), double: (x), default: 0.0)),                                   \
+		default: (__u64)_Generic((x), float: 0, double: 0, default: (x)))
+
+/* Values after the first, each behind its comma. */
+#define __twin_rest(_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, \
+		    _21, _22, _23, _24, N, ...)                                                                    \
+	N
+#define __twin_count(...)                                                                                          \
+	__twin_rest(0, ##__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5,   \
+		    4, 3, 2, 1, 0)
+#define __twin_join2(a, b) a##b
+#define __twin_join(a, b) __twin_join2(a, b)
+
+#define __twin_map0()
+#define __twin_map1(x) , __twin_bits(x)
+#define __twin_map2(x, ...) , __twin_bits(x) __twin_map1(__VA_ARGS__)
+#define __twin_map3(x, ...) , __twin_bits(x) __twin_map2(__VA_ARGS__)
+#define __twin_map4(x, ...) , __twin_bits(x) __twin_map3(__VA_ARGS__)
+#define __twin_map5(x, ...) , __twin_bits(x) __twin_map4(__VA_ARGS__)
+#define __twin_map6(x, ...) , __twin_bits(x) __twin_map5(__VA_ARGS__)
+#define __twin_map7(x, ...) , __twin_bits(x) __twin_map6(__VA_ARGS__)
+#define __twin_map8(x, ...) , __twin_bits(x) __twin_map7(__VA_ARGS__)
+#define __twin_map9(x, ...) , __twin_bits(x) __twin_map8(__VA_ARGS__)
+#define __twin_map10(x, ...) , __twin_bits(x) __twin_map9(__VA_ARGS__)
+#define __twin_map11(x, ...) , __twin_bits(x) __twin_map10(__VA_ARGS__)
+#define __twin_map12(x, ...) , __twin_bits(x) __twin_map11(__VA_ARGS__)
+#define __twin_map13(x, ...) , __twin_bits(x) __twin_map12(__VA_ARGS__)
+#define __twin_map14(x, ...) , __twin_bits(x) __twin_map13(__VA_ARGS__)
+#define __twin_map15(x, ...) , __twin_bits(x) __twin_map14(__VA_ARGS__)
+#define __twin_map16(x, ...) , __twin_bits(x) __twin_map15(__VA_ARGS__)
+#define __twin_map17(x, ...) , __twin_bits(x) __twin_map16(__VA_ARGS__)
+#define __twin_map18(x, ...) , __twin_bits(x) __twin_map17(__VA_ARGS__)
+#define __twin_map19(x, ...) , __twin_bits(x) __twin_map18(__VA_ARGS__)
+#define __twin_map20(x, ...) , __twin_bits(x) __twin_map19(__VA_ARGS__)
+#define __twin_map21(x, ...) , __twin_bits(x) __twin_map20(__VA_ARGS__)
+#define __twin_map22(x, ...) , __twin_bits(x) __twin_map21(__VA_ARGS__)
+#define __twin_map23(x, ...) , __twin_bits(x) __twin_map22(__VA_ARGS__)
+#define __twin_map24(x, ...) , __twin_bits(x) __twin_map23(__VA_ARGS__)
+#define __twin_values(...) __twin_join(__twin_map, __twin_count(__VA_ARGS__))(__VA_ARGS__)
+
+/* The array's first element is a filler in front of the first comma. */
+#define __twin_array(...) (&((const __u64[]){ 0 __twin_values(__VA_ARGS__) })[1]), __twin_count(__VA_ARGS__)
+
+#define __twin_printf_direct(fmt, ...) twinbpf_printf(fmt __twin_values(__VA_ARGS__))
+#define __twin_printf_packed(fmt, ...) twinbpf_printfv(fmt, __twin_array(__VA_ARGS__))
+#define __twin_snprintf_direct(buf, size, fmt, ...) twinbpf_snprintf(buf, size, fmt __twin_values(__VA_ARGS__))
+#define __twin_snprintf_packed(buf, size, fmt, ...) twinbpf_snprintfv(buf, size, fmt, __twin_array(__VA_ARGS__))
+
+#define __twin_printf_how(...)                                                                                     \
+	__twin_rest(0, ##__VA_ARGS__, packed, packed, packed, packed, packed, packed, packed, packed, packed,      \
+		    packed, packed, packed, packed, packed, packed, packed, packed, packed, packed, packed,        \
+		    direct, direct, direct, direct, direct)
+#define __twin_snprintf_how(...)                                                                                   \
+	__twin_rest(0, ##__VA_ARGS__, packed, packed, packed, packed, packed, packed, packed, packed, packed,      \
+		    packed, packed, packed, packed, packed, packed, packed, packed, packed, packed, packed,        \
+		    packed, packed, direct, direct, direct)
+
+#define printf(fmt, ...)                                                                                           \
+	(0 ? __twin_check(fmt, ##__VA_ARGS__)                                                                      \
+	   : __twin_join(__twin_printf_, __twin_printf_how(__VA_ARGS__))(fmt, ##__VA_ARGS__))
+#define print(fmt, ...) printf(fmt, ##__VA_ARGS__)
+#define snprintf(buf, size, fmt, ...)                                                                              \
+	(0 ? __twin_check(fmt, ##__VA_ARGS__)                                                                      \
+	   : __twin_join(__twin_snprintf_, __twin_snprintf_how(__VA_ARGS__))(buf, size, fmt, ##__VA_ARGS__))
+
+/* ---- Kernel helpers that a script and a kernel program may share ------------------------------------------- */
+
+#ifndef __BPF_HELPERS__
+/*
+ * A helper is called by its number; as everywhere, that is written as the address of a constant function pointer.
+ * <bpf/bpf_helpers.h> has them all. The ones here also work in a script.
+ */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
+static long (*const bpf_probe_read)(void *dst, __u32 size, const void *from) = (void *)4;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static long (*const bpf_trace_printk)(const char *fmt, __u32 fmt_size, ...) = (void *)6;
+static __u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_tail_call)(void *ctx, void *prog_array, __u32 index) = (void *)12;
+static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static __u64 (*const bpf_get_current_uid_gid)(void) = (void *)15;
+static long (*const bpf_get_current_comm)(void *buf, __u32 size) = (void *)16;
+static long (*const bpf_perf_event_output)(void *ctx, void *map, __u64 flags, void *data, __u64 size) = (void *)25;
+static long (*const bpf_probe_read_str)(void *dst, __u32 size, const void *from) = (void *)45;
+static long (*const bpf_map_push_elem)(void *map, const void *value, __u64 flags) = (void *)87;
+static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
+static long (*const bpf_map_peek_elem)(void *map, void *value) = (void *)89;
+static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
+static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
+static long (*const bpf_strtol)(const char *buf, unsigned long size, __u64 flags, long *result) = (void *)105;
+static long (*const bpf_strtoul)(const char *buf, unsigned long size, __u64 flags, unsigned long *result) =
+	(void *)106;
+static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *from) = (void *)112;
+static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *from) = (void *)113;
+static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *from) = (void *)114;
+static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *from) = (void *)115;
+static __u64 (*const bpf_ktime_get_boot_ns)(void) = (void *)125;
+static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130;
+static void *(*const bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
+static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static void (*const bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133;
+static __u64 (*const bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134;
+static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
+static long (*const bpf_for_each_map_elem)(void *map, void *fn, void *ctx, __u64 flags) = (void *)164;
+static long (*const bpf_snprintf)(char *buf, __u32 size, const char *fmt, __u64 *values, __u32 bytes) = (void *)165;
+static long (*const bpf_trace_vprintk)(const char *fmt, __u32 fmt_size, const void *values, __u32 bytes) =
+	(void *)177;
+static long (*const bpf_loop)(__u32 count, void *fn, void *ctx, __u64 flags) = (void *)181;
+static long (*const bpf_strncmp)(const char *a, __u32 size, const char *b) = (void *)182;
+static void *(*const bpf_map_lookup_percpu_elem)(void *map, const void *key, __u32 cpu) = (void *)195;
+static __u64 (*const bpf_ktime_get_tai_ns)(void) = (void *)208;
+#endif
+
+#endif
