@@ -14,3 +14,5 @@ pub mod trap;
 pub mod mem;
 
 pub mod map;
+
+pub mod host;

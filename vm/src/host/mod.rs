@@ -1,0 +1,65 @@
+//! Host functions: what a program can call that is not in its object.
+//!
+//! A [`HostFn`] is a name, a [`Signature`] and a body. Bodies get the five argument registers and the
+//! [`Activation`] that called them: the engine that runs the program, whichever it is. No `&mut` is held
+//! across a call back into the program.
+
+mod runtime;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use runtime::{MapTable, Runtime};
+
+use crate::program::Signature;
+use crate::trap::Trap;
+
+/// An engine in the middle of a run, as a host function sees it.
+pub trait Activation {
+    /// The state of the instance: memory, maps, output.
+    fn runtime(&mut self) -> &mut Runtime;
+
+    /// Calls the function at an address that the program gave (a BPF function or a host function), with up to
+    /// five arguments, and gives its r0. Traps of the callee are the caller's to pass on.
+    fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap>;
+}
+
+/// Body of a host function: argument registers r1 to r5 in, r0 out.
+pub type Body = dyn Fn(&mut dyn Activation, &[u64; 5]) -> Result<u64, Trap> + Send + Sync;
+
+/// A host function, ready to be called by any engine.
+#[derive(Clone)]
+pub struct HostFn {
+    name: Arc<str>,
+    signature: Signature,
+    body: Arc<Body>,
+}
+
+impl HostFn {
+    /// A function of this type; the body must do the conversions that the type asks for.
+    pub fn new(name: impl Into<Arc<str>>, signature: Signature, body: Arc<Body>) -> HostFn {
+        HostFn { name: name.into(), signature, body }
+    }
+
+    /// Symbol name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Its type.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Runs it.
+    #[inline]
+    pub fn call(&self, activation: &mut dyn Activation, args: &[u64; 5]) -> Result<u64, Trap> {
+        (self.body)(activation, args)
+    }
+}
+
+impl fmt::Debug for HostFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostFn({}: {:?})", self.name, self.signature)
+    }
+}
