@@ -8,6 +8,7 @@
 
 pub mod isa;
 pub mod program;
+pub mod validate;
 
 pub mod trap;
 

@@ -11,6 +11,16 @@ pub enum Width {
     W64,
 }
 
+impl Width {
+    /// Number of bits, 32 or 64.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Width::W32 => 32,
+            Width::W64 => 64,
+        }
+    }
+}
+
 /// Size of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
@@ -25,6 +35,9 @@ pub enum Size {
 }
 
 impl Size {
+    /// Every size, smallest first.
+    pub const ALL: [Size; 4] = [Size::B, Size::H, Size::W, Size::Dw];
+
     /// Size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
@@ -92,12 +105,13 @@ pub enum CallKind {
 
 /// One decoded instruction. Encoding is its exact inverse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "fields carry the names of RFC 9669 section 3.1; the variants say what they mean")]
 pub enum Insn {
     /// Arithmetic: `r1 += r2`, `w3 s/= 7`.
     Alu { width: Width, op: AluOp, dst: Reg, src: Operand },
     /// Byte order: `r1 = be16 r1`. `bits` is 16, 32 or 64.
     Endian { order: ByteOrder, bits: u8, dst: Reg },
-    /// First half of `lddw`. `kind` (0 to 6) says what the 64-bit immediate means, RFC 9669 section 5.4.
+    /// First half of `lddw`, the lower 32 bits. `kind` (0 to 6) says what the 64-bit immediate means, RFC 9669 section 5.4.
     LoadImm { dst: Reg, kind: u8, imm: i32 },
     /// Second half of `lddw`: the upper 32 bits.
     LoadImmHi { imm: i32 },

@@ -5,8 +5,19 @@
 //! (decoder, encoder, text, documentation) is derived from the rows.
 #![forbid(unsafe_code)]
 
+mod code;
 mod insn;
+mod policy;
+mod raw;
 mod table;
+mod text;
 
+pub use code::{DecodeError, Field, decode_all, encode_all};
 pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size, Width};
+pub use policy::{Groups, Mode, Policy};
+pub use raw::{Endian, Raw};
 pub use table::{AluOp, AtomicOp, Cond, Group, Row, Shape};
+pub use text::{disasm, disasm_with, text_at};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,3 @@
+//! Round trips over the whole grid: bytes, instructions and text.
+
+mod wire;
