@@ -1,15 +1,39 @@
 //! Host functions: what a program can call that is not in its object.
 //!
-//! A [`HostFn`] is a name, a [`Signature`] and a body. Bodies get the five argument registers and the
-//! [`Activation`] that called them: the engine that runs the program, whichever it is. No `&mut` is held
-//! across a call back into the program.
+//! A [`HostFn`] is a name, a [`Signature`] and a body. It is made from a closure whose Rust type is the
+//! declaration ([`HostFn::typed`]): argument registers become integers, floats or checked pointers
+//! ([`HostArg`]), the result becomes r0 ([`HostRet`]), and the signature follows from both.
+//!
+//! ```
+//! use twinbpf_vm::host::{CStr, Caller, HostFn};
+//!
+//! let add = HostFn::typed::<(), _>("add", |a: i32, b: i32| a.wrapping_add(b));
+//! let count = HostFn::typed::<u64, _>("count", |mut caller: Caller<'_, u64>, word: CStr| {
+//!     *caller.data_mut() += word.len() as u64;
+//! });
+//! assert_eq!(add.signature().params.len(), 2);
+//! assert_eq!(&**count.name(), "count");
+//! ```
+//!
+//! Bodies get the five argument registers and the [`Activation`] that called them: the engine that runs the
+//! program, whichever it is. No `&mut` is held across a call back into the program. A body that panics
+//! unwinds into its engine, which decides what becomes of that.
+#![forbid(unsafe_code)]
 
+mod arg;
+mod caller;
+mod func;
+mod ret;
 mod runtime;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub use runtime::{MapTable, Runtime};
+pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
+pub use caller::Caller;
+pub use func::{IntoHostFn, WithCaller};
+pub use ret::{Fail, HostRet};
+pub use runtime::{MapTable, Runtime, Task};
 
 use crate::program::Signature;
 use crate::trap::Trap;
@@ -41,6 +65,12 @@ impl HostFn {
         HostFn { name: name.into(), signature, body }
     }
 
+    /// A function from a closure, whose type is the declaration. `T` is the type of the instance's data, which
+    /// closures that take a [`Caller`] can reach.
+    pub fn typed<T: 'static, Params>(name: impl Into<Arc<str>>, function: impl IntoHostFn<T, Params>) -> HostFn {
+        function.into_host_fn(name.into())
+    }
+
     /// Symbol name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
@@ -63,3 +93,8 @@ impl fmt::Debug for HostFn {
         write!(f, "HostFn({}: {:?})", self.name, self.signature)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::map::MapOps;
 use crate::mem::View;
@@ -29,6 +29,68 @@ pub struct Runtime {
     pub cpu: u32,
     /// Set by a watchdog when the time limit is over; engines look at it.
     pub interrupt: Arc<AtomicBool>,
+    /// What the program must give back: released by [`Runtime::abandon`].
+    pub(crate) held: Held,
+    /// State of `bpf_get_prandom_u32`.
+    pub(crate) random: u64,
+    /// What `bpf_get_current_*` answer instead of the process's own values.
+    pub task: Task,
+}
+
+/// The task a program believes to run for; `None` asks the operating system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// Process id in the upper half, thread id in the lower.
+    pub pid_tgid: Option<u64>,
+    /// Group id in the upper half, user id in the lower.
+    pub uid_gid: Option<u64>,
+    /// Name, cut to 15 bytes.
+    pub comm: Option<String>,
+}
+
+/// Resources a program holds between two helper calls.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Addresses of spin locks.
+    pub(crate) locks: Vec<u64>,
+    /// Open ring buffer reservations: address of the sample, and its ring.
+    pub(crate) samples: Vec<(u64, Arc<dyn MapOps>)>,
+}
+
+impl Runtime {
+    /// State of a new instance: CPU 0, no time limit, the operating system's task.
+    pub fn new(
+        view: View,
+        maps: Arc<dyn MapTable>,
+        output: Box<dyn Write + Send>,
+        data: Box<dyn Any + Send>,
+    ) -> Runtime {
+        let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let (held, task) = (Held::default(), Task::default());
+        Runtime { view, maps, output, data, cpu: 0, interrupt, held, random, task }
+    }
+
+    /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.
+    pub fn seed(&mut self, seed: u64) {
+        self.random = seed;
+    }
+
+    /// Releases spin locks and discards ring buffer reservations that are still open. Engines call it when an
+    /// entry function has ended, above all by a trap; a program the kernel's verifier accepts leaves nothing.
+    pub fn abandon(&mut self) {
+        for addr in self.held.locks.drain(..) {
+            if let Ok(Some(lock)) = self.view.atomic_at::<AtomicU32>(addr) {
+                lock.store(0, Ordering::Release);
+            }
+        }
+        for (sample, map) in self.held.samples.drain(..) {
+            if let Some(ring) = map.ring() {
+                // A sample that is not open any more needs no discarding.
+                let _ = ring.commit(sample, true);
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Runtime {

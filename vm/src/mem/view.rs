@@ -278,14 +278,20 @@ impl View {
         }
         let (start, size) = self.find(addr, 1, Access::Read)?;
         let available = u64::from(size - (addr as u32 - start));
-        let mut bytes = vec![0; available.min(max) as usize];
-        self.read(addr, &mut bytes)?;
-        match bytes.iter().position(|byte| *byte == 0) {
-            Some(end) => bytes.truncate(end),
-            None if available < max => {
-                return Err(self.find(addr, available + 1, Access::Read).expect_err("one byte past the element"));
+        let limit = available.min(max) as usize;
+        let mut bytes = Vec::new();
+        // In growing steps: a short string in a large region costs a short copy.
+        while bytes.len() < limit {
+            let from = bytes.len();
+            bytes.resize(limit.min(from.max(32) * 2), 0);
+            self.read(addr + from as u64, &mut bytes[from..])?;
+            if let Some(end) = bytes[from..].iter().position(|byte| *byte == 0) {
+                bytes.truncate(from + end);
+                return Ok(bytes);
             }
-            None => {}
+        }
+        if available < max {
+            return Err(self.find(addr, available + 1, Access::Read).expect_err("one byte past the element"));
         }
         Ok(bytes)
     }

@@ -1,0 +1,87 @@
+//! Closures as host functions: the Rust signature is the declaration.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::arg::{Args, HostArg};
+use super::caller::Caller;
+use super::ret::HostRet;
+use super::{Activation, HostFn};
+use crate::program::Signature;
+
+/// A closure or function that can become a [`HostFn`]: up to five [`HostArg`]s, a [`HostRet`], and optionally
+/// a [`Caller`] in front. `Params` only tells the implementations apart.
+pub trait IntoHostFn<T, Params>: Send + Sync + 'static {
+    /// The host function of this name.
+    fn into_host_fn(self, name: Arc<str>) -> HostFn;
+}
+
+/// Marks, in the `Params` of [`IntoHostFn`], closures that take a [`Caller`].
+#[derive(Debug)]
+pub struct WithCaller<T>(PhantomData<fn(T)>);
+
+/// The signature of parameters and a result, and whether the last parameter is C's `...`.
+const fn variadic(params: &[bool]) -> bool {
+    let mut index = 0;
+    while index < params.len() {
+        assert!(!params[index] || index + 1 == params.len(), "VarArgs is the last parameter");
+        index += 1;
+    }
+    index > 0 && params[index - 1]
+}
+
+fn signature<R: HostRet>(params: &[(crate::program::ValType, bool)], variadic: bool) -> Signature {
+    let params = params.iter().filter(|param| !param.1).map(|param| param.0).collect();
+    Signature { params, variadic, result: R::TYPE }
+}
+
+macro_rules! into_host_fn {
+    ($($A:ident $a:ident),*) => {
+        impl<T, F, R, $($A),*> IntoHostFn<T, ($($A,)*)> for F
+        where
+            F: Fn($($A),*) -> R + Send + Sync + 'static,
+            R: HostRet,
+            $($A: HostArg,)*
+        {
+            fn into_host_fn(self, name: Arc<str>) -> HostFn {
+                let variadic = const { variadic(&[$($A::VARIADIC),*]) };
+                let signature = signature::<R>(&[$(($A::TYPE, $A::VARIADIC)),*], variadic);
+                let label = Arc::clone(&name);
+                #[allow(unused_mut, unused_variables, reason = "functions without parameters")]
+                let body = move |activation: &mut dyn Activation, regs: &[u64; 5]| {
+                    let mut args = Args::new(activation, &label, regs);
+                    $(let $a = $A::take(&mut args)?;)*
+                    self($($a),*).into_r0()
+                };
+                HostFn::new(name, signature, Arc::new(body))
+            }
+        }
+
+        impl<T: 'static, F, R, $($A),*> IntoHostFn<T, (WithCaller<T>, $($A,)*)> for F
+        where
+            F: Fn(Caller<'_, T>, $($A),*) -> R + Send + Sync + 'static,
+            R: HostRet,
+            $($A: HostArg,)*
+        {
+            fn into_host_fn(self, name: Arc<str>) -> HostFn {
+                let variadic = const { variadic(&[$($A::VARIADIC),*]) };
+                let signature = signature::<R>(&[$(($A::TYPE, $A::VARIADIC)),*], variadic);
+                let label = Arc::clone(&name);
+                #[allow(unused_mut, unused_variables, reason = "functions without parameters")]
+                let body = move |activation: &mut dyn Activation, regs: &[u64; 5]| {
+                    let mut args = Args::new(activation, &label, regs);
+                    $(let $a = $A::take(&mut args)?;)*
+                    self(Caller::new(activation, &label), $($a),*).into_r0()
+                };
+                HostFn::new(name, signature, Arc::new(body))
+            }
+        }
+    };
+}
+
+into_host_fn!();
+into_host_fn!(A1 a1);
+into_host_fn!(A1 a1, A2 a2);
+into_host_fn!(A1 a1, A2 a2, A3 a3);
+into_host_fn!(A1 a1, A2 a2, A3 a3, A4 a4);
+into_host_fn!(A1 a1, A2 a2, A3 a3, A4 a4, A5 a5);
