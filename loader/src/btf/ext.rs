@@ -163,7 +163,7 @@ impl<'a> Collector<'a> {
             return Err(BtfError::Ext { what: "record size", value: record_size });
         }
         while let Some((&[name_off, count], after)) = rest.split_first_chunk() {
-            let need = (count as usize).checked_mul(record).unwrap_or(usize::MAX);
+            let need = (count as usize).saturating_mul(record);
             let Some((records, after)) = after.split_at_checked(need) else {
                 return Err(BtfError::Ext { what: "number of records, more than the table holds,", value: count });
             };

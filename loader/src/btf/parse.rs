@@ -140,7 +140,7 @@ pub(super) fn check_start(bytes: &[u8], endian: Endian, min: usize) -> Result<us
 
 /// The `len` bytes at `off` of a section without its header.
 pub(super) fn part<'a>(body: &'a [u8], what: &'static str, off: usize, len: usize) -> Result<&'a [u8], BtfError> {
-    let end = off.checked_add(len).unwrap_or(usize::MAX);
+    let end = off.saturating_add(len);
     body.get(off..end).ok_or(BtfError::Truncated { what, need: end, have: body.len() })
 }
 

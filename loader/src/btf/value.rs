@@ -37,7 +37,7 @@ pub fn set_value(
         Some((first, bits)) => (first.saturating_add(bits)).div_ceil(8),
         None => btf.size_of(place.type_id)?,
     } as usize;
-    let end = off.checked_add(need).unwrap_or(usize::MAX);
+    let end = off.saturating_add(need);
     let Some(target) = bytes.get_mut(off..end) else {
         return Err(SetError::OutOfBounds { type_name: btf.type_name(place.type_id), need, off, have });
     };
