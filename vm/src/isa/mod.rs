@@ -5,6 +5,7 @@
 //! (decoder, encoder, text, documentation) is derived from the rows.
 #![forbid(unsafe_code)]
 
+pub mod asm;
 mod code;
 mod insn;
 mod policy;

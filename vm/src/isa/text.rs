@@ -84,6 +84,14 @@ impl Width {
     }
 }
 
+/// llvm's suffix of `xchg` and `cmpxchg`.
+pub(super) const fn exchange_suffix(width: Width) -> &'static str {
+    match width {
+        Width::W32 => "32_32",
+        Width::W64 => "_64",
+    }
+}
+
 fn alu(f: &mut Formatter<'_>, width: Width, op: AluOp, dst: Reg, src: Operand) -> fmt::Result {
     let (dst, src, symbol) = (Named(width, dst), Second(width, src), op.row().symbol);
     match op.row().shape {
@@ -96,11 +104,7 @@ fn alu(f: &mut Formatter<'_>, width: Width, op: AluOp, dst: Reg, src: Operand) -
 fn atomic(f: &mut Formatter<'_>, width: Width, op: AtomicOp, address: Address, src: Reg) -> fmt::Result {
     let (src, symbol) = (Named(width, src), op.row().symbol);
     let pointer = || Pointer(width.size(), false, Address(address.0, address.1));
-    // llvm's suffixes of exchange: 64-bit `_64`, 32-bit `32_32`.
-    let suffix = match width {
-        Width::W32 => "32_32",
-        Width::W64 => "_64",
-    };
+    let suffix = exchange_suffix(width);
     match op {
         AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => {
             write!(f, "lock *{} {symbol} {src}", pointer())

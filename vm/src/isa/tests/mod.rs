@@ -1,3 +1,4 @@
 //! Round trips over the whole grid: bytes, instructions and text.
 
+mod text;
 mod wire;
