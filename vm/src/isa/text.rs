@@ -155,6 +155,7 @@ impl Insn {
                 write!(f, "store_release({}, {src})", Pointer(size, false, Address(base, off)))
             }
             Insn::LoadPacket { size, src: None, imm } => write!(f, "r0 = *(u{} *)skb[{imm}]", size.bytes() * 8),
+            Insn::LoadPacket { size, src: Some(src), imm: 0 } => write!(f, "r0 = *(u{} *)skb[{src}]", size.bytes() * 8),
             Insn::LoadPacket { size, src: Some(src), imm } => {
                 let sign = if imm < 0 { '-' } else { '+' };
                 write!(f, "r0 = *(u{} *)skb[{src} {sign} {}]", size.bytes() * 8, imm.unsigned_abs())

@@ -48,6 +48,9 @@ impl Program {
     }
 }
 
+/// The kind of an `lddw` that loads the address of a function (`BPF_PSEUDO_FUNC`).
+const FUNCTION: u8 = 4;
+
 /// A failed rule and the pc that broke it.
 type Check = Result<(), (usize, Reason)>;
 
@@ -154,11 +157,15 @@ impl Checker<'_> {
     fn halves(&self, pc: usize, insn: Insn, span: &Span<'_>) -> Result<(), Reason> {
         let hi = |pc: usize| matches!(self.program.insns.get(pc), Some(Insn::LoadImmHi { .. }));
         let lo = |pc: usize| matches!(self.program.insns.get(pc), Some(Insn::LoadImm { .. }));
-        match insn {
-            Insn::LoadImm { .. } if pc + 1 >= span.end || !hi(pc + 1) => Err(Reason::TruncatedLddw),
-            Insn::LoadImmHi { .. } if pc == span.start || !lo(pc - 1) => Err(Reason::StrayHalf),
-            _ => Ok(()),
+        let is_lo = matches!(insn, Insn::LoadImm { .. });
+        let is_hi = matches!(insn, Insn::LoadImmHi { .. });
+        if is_lo && (pc + 1 >= span.end || !hi(pc + 1)) {
+            return Err(Reason::TruncatedLddw);
         }
+        if is_hi && (pc == span.start || !lo(pc - 1)) {
+            return Err(Reason::StrayHalf);
+        }
+        Ok(())
     }
 
     fn jump(&self, target: i64, span: &Span<'_>) -> Result<(), Reason> {
@@ -170,34 +177,37 @@ impl Checker<'_> {
         }
     }
 
-    /// Calls and `lddw`s refer to what exists, and to what their kind says.
+    /// Calls and `lddw`s refer to what exists, and to what their kind says; nothing else is bound.
     fn reference(&self, pc: usize, insn: Insn, span: &Span<'_>) -> Result<(), Reason> {
         let binding = self.program.bindings.get(&pc).copied();
-        let fits = match insn {
-            Insn::Call { kind: CallKind::Helper, imm, .. } if !(self.helper)(imm) => {
-                return Err(Reason::UnknownHelper(imm));
-            }
-            Insn::Call { kind: CallKind::Local, imm, .. } => {
-                let target = pc as i64 + 1 + i64::from(imm);
-                if !usize::try_from(target).is_ok_and(|target| span.starts.contains(&target)) {
-                    return Err(Reason::LocalCall { target });
+        let fits = if let Insn::Call { kind, imm, .. } = insn {
+            match kind {
+                CallKind::Helper if !(self.helper)(imm) => return Err(Reason::UnknownHelper(imm)),
+                CallKind::Helper => binding.is_none(),
+                CallKind::Local => {
+                    let target = pc as i64 + 1 + i64::from(imm);
+                    if !usize::try_from(target).is_ok_and(|target| span.starts.contains(&target)) {
+                        return Err(Reason::LocalCall { target });
+                    }
+                    binding.is_none()
                 }
-                binding.is_none()
+                CallKind::Extern => matches!(binding, Some(Binding::Extern(_))),
             }
-            Insn::Call { kind: CallKind::Extern, .. } => matches!(binding, Some(Binding::Extern(_))),
-            Insn::LoadImm { kind, .. } => match kind {
+        } else if let Insn::LoadImm { kind, .. } = insn {
+            if let Some(Binding::Function(target)) = binding.filter(|_| kind == FUNCTION)
+                && !span.starts.contains(&target)
+            {
+                return Err(Reason::FunctionAddress { target });
+            }
+            match kind {
                 0 => matches!(binding, None | Some(Binding::Extern(_))),
                 1 => matches!(binding, Some(Binding::Map(_))),
                 2 => matches!(binding, Some(Binding::MapValue { .. })),
-                4 => match binding {
-                    Some(Binding::Function(start)) if !span.starts.contains(&start) => {
-                        return Err(Reason::FunctionAddress { target: start });
-                    }
-                    other => matches!(other, Some(Binding::Function(_))),
-                },
+                FUNCTION => matches!(binding, Some(Binding::Function(_))),
                 _ => false,
-            },
-            _ => binding.is_none(),
+            }
+        } else {
+            binding.is_none()
         };
         if fits { Ok(()) } else { Err(Reason::Binding { binding }) }
     }
@@ -222,19 +232,24 @@ struct Span<'a> {
 
 /// What the kernel's verifier refuses and RFC 9669 section 4.1 defines.
 fn kernel_only(insn: Insn) -> Result<(), Reason> {
-    match insn {
-        Insn::Alu { op: AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod, src: Operand::Imm(0), .. } => {
-            Err(Reason::ZeroDivisor)
+    if let Insn::Alu { width, op, src: Operand::Imm(imm), .. } = insn {
+        let divides = matches!(op, AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod);
+        let shifts = matches!(op, AluOp::Lsh | AluOp::Rsh | AluOp::Arsh);
+        if divides && imm == 0 {
+            return Err(Reason::ZeroDivisor);
         }
-        Insn::Alu { width, op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, src: Operand::Imm(imm), .. }
-            if u32::try_from(imm).map_or(true, |count| count >= width.bits()) =>
-        {
-            Err(Reason::ShiftCount { count: imm, bits: width.bits() })
+        if shifts && !u32::try_from(imm).is_ok_and(|count| count < width.bits()) {
+            return Err(Reason::ShiftCount { count: imm, bits: width.bits() });
         }
-        // check_alu_op in kernel/bpf/verifier.c: between space 0 (kernel) and 1 (arena) only.
-        Insn::AddrSpaceCast { imm, .. } if imm != 1 && imm != 1 << 16 => Err(Reason::AddressSpaces),
-        _ => Ok(()),
     }
+    // check_alu_op in kernel/bpf/verifier.c: between space 0 (kernel) and 1 (arena) only.
+    if let Insn::AddrSpaceCast { imm, .. } = insn
+        && imm != 1
+        && imm != 1 << 16
+    {
+        return Err(Reason::AddressSpaces);
+    }
+    Ok(())
 }
 
 /// The register an instruction writes by name. Calls also write r0 to r5, which are never r10.
@@ -318,3 +333,6 @@ fn jump_target(pc: usize, insn: Insn) -> Option<i64> {
     };
     Some(pc as i64 + 1 + off)
 }
+
+#[cfg(test)]
+mod tests;

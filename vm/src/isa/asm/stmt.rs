@@ -31,7 +31,8 @@ pub(super) fn line(tokens: Vec<Token<'_>>) -> Result<Parsed, Fault> {
         parser.statement()?;
     }
     // llvm-objdump names the place behind a jump: <symbol+0x10>.
-    if parser.peek() != Tok::End && !(parser.peek() == Tok::Sym("<") && !parser.out.insns.is_empty()) {
+    let place = parser.peek() == Tok::Sym("<") && !parser.out.insns.is_empty();
+    if parser.peek() != Tok::End && !place {
         return Err(parser.expected("the end of the line"));
     }
     Ok(parser.out)

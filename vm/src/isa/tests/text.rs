@@ -194,7 +194,7 @@ fn no_text_panics() {
     let mut count = 0u32;
     grid(|raw| {
         count += 1;
-        if count % 997 == 0 {
+        if count.is_multiple_of(997) {
             lines.extend(Insn::decode(raw).map(|insn| insn.to_string()));
         }
     });
