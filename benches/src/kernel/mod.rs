@@ -1,0 +1,103 @@
+//! The compute kernels of `corpus/bench`: what they get as input and what they must return.
+//!
+//! The layout of the block is `corpus/bench/block.h`'s. The expected result comes from a second implementation of
+//! each kernel, in Rust, so that a machine that computes the wrong thing is never timed.
+
+mod object;
+mod reference;
+
+pub use object::{Dialect, code};
+
+/// Bytes of the input and of the scratch area.
+pub const AREA: usize = 65536;
+/// Offset of the input in the block.
+pub const INPUT: usize = 64;
+/// Bytes of the whole block.
+pub const BLOCK: usize = INPUT + 2 * AREA;
+
+/// One compute kernel.
+pub struct Kernel {
+    /// File name in `corpus/bench`, without extension.
+    pub name: &'static str,
+    /// Work of one run, in the kernel's own unit.
+    pub len: u64,
+    shape: fn(&mut [u8]),
+    reference: fn(&[u8], u64) -> u64,
+}
+
+/// Every kernel, in the order of the tables.
+pub const KERNELS: &[Kernel] = &[
+    Kernel { name: "alu64", len: 8000, shape: as_it_is, reference: reference::alu64 },
+    Kernel { name: "alu32", len: 8000, shape: as_it_is, reference: reference::alu32 },
+    Kernel { name: "sieve", len: 16384, shape: as_it_is, reference: reference::sieve },
+    Kernel { name: "heapsort", len: 512, shape: as_it_is, reference: reference::heapsort },
+    Kernel { name: "fnv1a", len: 16384, shape: as_it_is, reference: reference::fnv1a },
+    Kernel { name: "siphash", len: 16384, shape: as_it_is, reference: reference::siphash },
+    Kernel { name: "sha256", len: 4096, shape: round_constants, reference: reference::sha256 },
+    Kernel { name: "strsearch", len: 16384, shape: four_letters, reference: reference::strsearch },
+    Kernel { name: "matmul", len: 24, shape: as_it_is, reference: reference::matmul },
+    Kernel { name: "div64", len: 2000, shape: as_it_is, reference: reference::div64 },
+    Kernel { name: "switchvm", len: 10000, shape: as_it_is, reference: reference::switchvm },
+    Kernel { name: "pktparse", len: 512, shape: packets, reference: reference::pktparse },
+    Kernel { name: "hashtable", len: 1024, shape: as_it_is, reference: reference::hashtable },
+    Kernel { name: "memcpy64", len: 65536, shape: as_it_is, reference: reference::memcpy64 },
+];
+
+impl Kernel {
+    /// The block as every machine gets it: the same bytes on every run and machine.
+    pub fn block(&self) -> Vec<u8> {
+        let mut block = vec![0; BLOCK];
+        block[..8].copy_from_slice(&self.len.to_le_bytes());
+        let input = &mut block[INPUT..INPUT + AREA];
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for word in input.chunks_exact_mut(8) {
+            state ^= state << 7;
+            state ^= state >> 9;
+            word.copy_from_slice(&state.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        }
+        (self.shape)(input);
+        block
+    }
+
+    /// What a run over [`block`](Self::block) must return.
+    pub fn expected(&self) -> u64 {
+        (self.reference)(&self.block()[INPUT..INPUT + AREA], self.len)
+    }
+
+    /// The second implementation, to time as native code.
+    pub fn native(&self, block: &[u8]) -> u64 {
+        (self.reference)(&block[INPUT..INPUT + AREA], self.len)
+    }
+}
+
+fn as_it_is(_input: &mut [u8]) {}
+
+fn four_letters(input: &mut [u8]) {
+    for byte in input {
+        *byte = b"acgt"[usize::from(*byte >> 6)];
+    }
+}
+
+fn round_constants(input: &mut [u8]) {
+    for (slot, constant) in input.chunks_exact_mut(4).zip(reference::sha256_constants()) {
+        slot.copy_from_slice(&constant.to_le_bytes());
+    }
+}
+
+/// Mostly IPv4 with TCP or UDP, some with a VLAN tag or options, some of another protocol or broken.
+fn packets(input: &mut [u8]) {
+    for packet in input.chunks_exact_mut(128) {
+        let dice = packet[100];
+        let tagged = dice & 3 == 0;
+        let ip = if tagged { 18 } else { 14 };
+        if tagged {
+            packet[12..14].copy_from_slice(&[0x81, 0x00]);
+        }
+        packet[ip - 2..ip].copy_from_slice(if dice > 240 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+        packet[ip] = 0x45 + (packet[101] & 3);
+        if packet[102] < 8 {
+            packet[ip] = 0x42;
+        }
+        packet[ip + 9] = [6, 6, 17, 1][usize::from(packet[103] & 3)];
+    }
+}
