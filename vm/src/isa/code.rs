@@ -54,7 +54,8 @@ pub enum Field {
 }
 
 impl Field {
-    const ALL: [Field; 4] = [Field::Dst, Field::Src, Field::Off, Field::Imm];
+    /// Every field.
+    pub const ALL: [Field; 4] = [Field::Dst, Field::Src, Field::Off, Field::Imm];
 
     /// As the RFC spells it.
     pub const fn name(self) -> &'static str {

@@ -69,6 +69,16 @@ impl Reg {
     pub const R0: Reg = Reg(0);
     /// The first argument.
     pub const R1: Reg = Reg(1);
+    /// The second argument.
+    pub const R2: Reg = Reg(2);
+    /// The third argument.
+    pub const R3: Reg = Reg(3);
+    /// The fourth argument.
+    pub const R4: Reg = Reg(4);
+    /// The fifth argument.
+    pub const R5: Reg = Reg(5);
+    /// The first of four registers that a call preserves; legacy packet access expects the context here.
+    pub const R6: Reg = Reg(6);
     /// Frame pointer, read only.
     pub const FP: Reg = Reg(10);
 

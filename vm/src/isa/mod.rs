@@ -7,6 +7,7 @@
 
 pub mod asm;
 mod code;
+pub mod doc;
 mod insn;
 mod policy;
 mod raw;

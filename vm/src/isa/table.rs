@@ -1,11 +1,11 @@
 //! The three tables. A row is one operation: how it is spelled, encoded and constrained.
 
 macro_rules! groups {
-    ($($(#[doc = $doc:literal])* $Name:ident $name:literal;)*) => {
+    ($(#[doc = $doc:literal] $Name:ident $name:literal;)*) => {
         /// RFC 9669 section 2.4 conformance group, or one of the kernel's extensions (each can be switched off).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum Group { $($(#[doc = $doc])* $Name),* }
+        pub enum Group { $(#[doc = $doc] $Name),* }
 
         impl Group {
             /// Every group.
@@ -14,6 +14,11 @@ macro_rules! groups {
             /// Its name. The RFC's own groups take the width as a suffix, see [`Insn::conformance`](super::Insn::conformance).
             pub const fn name(self) -> &'static str {
                 match self { $(Group::$Name => $name),* }
+            }
+
+            /// One line on what is in it.
+            pub const fn doc(self) -> &'static str {
+                match self { $(Group::$Name => $doc),* }
             }
 
             /// The group with this name.

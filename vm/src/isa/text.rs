@@ -182,6 +182,15 @@ impl ByteOrder {
     /// Every order.
     pub const ALL: [ByteOrder; 3] = [ByteOrder::ToLe, ByteOrder::ToBe, ByteOrder::Swap];
 
+    /// One line on what it does.
+    pub const fn doc(self) -> &'static str {
+        match self {
+            ByteOrder::ToLe => "the low `imm` bits in little-endian order: truncation here",
+            ByteOrder::ToBe => "the low `imm` bits in big-endian order, zero-extended",
+            ByteOrder::Swap => "the low `imm` bits with their bytes reversed, zero-extended",
+        }
+    }
+
     /// What comes before the number of bits in text.
     pub const fn name(self) -> &'static str {
         match self {
