@@ -113,7 +113,7 @@ fn branches(out: &mut String) {
 }
 
 fn atomics(out: &mut String) {
-    heading(out, "Atomic read-modify-write", &["name", "text", "64", "32", "imm", "meaning"]);
+    heading(out, "Atomic read-modify-write", &["name", "text", "64-bit", "32-bit", "imm", "meaning"]);
     for op in AtomicOp::TABLE {
         let form = |width| Insn::Atomic { width, op: op.op, base: R1, off: 0, src: Reg::R2 };
         let wide = form(Width::W64);
