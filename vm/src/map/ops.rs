@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::MapSpec;
+use crate::mem::Block;
 
 /// A map operation failed: one of the kernel's errno values, positive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,6 +130,17 @@ pub trait MapOps: Send + Sync + fmt::Debug {
             keys.push(next.clone());
         }
         keys
+    }
+
+    /// Values under one key: the number of CPUs in per-CPU maps, else 1.
+    fn cpus(&self) -> u32 {
+        1
+    }
+
+    /// The memory of an array's values, element by index (per-CPU: index * CPUs + CPU), for hosts that fill or
+    /// watch it as mmap would allow. Data sections are arrays of one element.
+    fn memory(&self) -> Option<&Block> {
+        None
     }
 
     /// Number of elements in it now (arrays: their size).

@@ -1,5 +1,6 @@
 //! What a map shall be: a blueprint without any memory behind it.
 
+use std::fmt;
 use std::sync::Arc;
 
 macro_rules! map_kinds {
@@ -94,6 +95,105 @@ pub struct MapSpec {
     pub key_fields: Vec<Field>,
     /// Scalars of the value, likewise.
     pub value_fields: Vec<Field>,
+    /// Offset of a `struct bpf_spin_lock` in the value, where BTF tells. Copies in and out leave it alone,
+    /// and `BPF_F_LOCK` needs it.
+    pub spin_lock: Option<u32>,
+}
+
+impl MapSpec {
+    /// A map without flags, initial contents or type data.
+    pub fn new(name: impl Into<Arc<str>>, kind: MapKind, key: u32, value: u32, max_entries: u32) -> MapSpec {
+        MapSpec {
+            name: name.into(),
+            kind,
+            key_size: key,
+            value_size: value,
+            max_entries,
+            flags: 0,
+            extra: 0,
+            numa_node: 0,
+            pinned: false,
+            inner: None,
+            slots: Vec::new(),
+            data: None,
+            key_fields: Vec::new(),
+            value_fields: Vec::new(),
+            spin_lock: None,
+        }
+    }
+
+    /// Whether programs may change values (no `BPF_F_RDONLY_PROG`, no read-only data section). The kernel's
+    /// verifier refuses programs that break this; here the value region is read-only, and helpers that
+    /// write (`bpf_map_update_elem`) have to ask.
+    pub fn program_writable(&self) -> bool {
+        !self.flags().contains(MapFlags::RDONLY_PROG) && !self.data.as_ref().is_some_and(|data| data.read_only)
+    }
+
+    /// Whether programs may read values (no `BPF_F_WRONLY_PROG`).
+    pub fn program_readable(&self) -> bool {
+        !self.flags().contains(MapFlags::WRONLY_PROG)
+    }
+
+    /// The flags, typed.
+    pub fn flags(&self) -> MapFlags {
+        MapFlags::from_bits_retain(self.flags)
+    }
+}
+
+bitflags::bitflags! {
+    /// `BPF_F_*` of `BPF_MAP_CREATE` (include/uapi/linux/bpf.h), without the prefix.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct MapFlags: u32 {
+        /// Elements are allocated when needed.
+        const NO_PREALLOC = 1 << 0;
+        /// One LRU list for each CPU.
+        const NO_COMMON_LRU = 1 << 1;
+        /// Memory from a given node.
+        const NUMA_NODE = 1 << 2;
+        /// Read-only for user space.
+        const RDONLY = 1 << 3;
+        /// Write-only for user space.
+        const WRONLY = 1 << 4;
+        /// Stack traces as build ids.
+        const STACK_BUILD_ID = 1 << 5;
+        /// Hash seed 0.
+        const ZERO_SEED = 1 << 6;
+        /// Read-only for programs.
+        const RDONLY_PROG = 1 << 7;
+        /// Write-only for programs.
+        const WRONLY_PROG = 1 << 8;
+        /// Copied to a cloned socket.
+        const CLONE = 1 << 9;
+        /// Values lie as user space maps them.
+        const MMAPABLE = 1 << 10;
+        /// Perf events stay when the map's descriptor is closed.
+        const PRESERVE_ELEMS = 1 << 11;
+        /// An inner array whose size may differ from the template's.
+        const INNER_MAP = 1 << 12;
+        /// A struct_ops map made to be linked.
+        const LINK = 1 << 13;
+        /// Pinning path relative to a descriptor.
+        const PATH_FD = 1 << 14;
+        /// Value type from a module's BTF.
+        const VTYPE_BTF_OBJ_FD = 1 << 15;
+        /// Created with a token.
+        const TOKEN_FD = 1 << 16;
+        /// Arena: no page is made by a fault.
+        const SEGV_ON_FAULT = 1 << 17;
+        /// Arena: no user address in stores.
+        const NO_USER_CONV = 1 << 18;
+        /// Ring buffer: the newest record replaces the oldest.
+        const RB_OVERWRITE = 1 << 19;
+    }
+}
+
+impl fmt::Display for MapFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = self.bits() & !MapFlags::all().bits();
+        let names = self.iter_names().map(|(name, _)| format!("BPF_F_{name}"));
+        let parts: Vec<String> = names.chain((unknown != 0).then(|| format!("{unknown:#x}"))).collect();
+        f.write_str(if parts.is_empty() { "none".into() } else { parts.join(" | ") }.as_str())
+    }
 }
 
 /// An initial slot of a map of maps or prog array.

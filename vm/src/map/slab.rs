@@ -1,0 +1,101 @@
+//! Memory for elements that come and go: chunks that are made when needed and never move.
+//!
+//! A map with room for a million elements takes memory as it fills. Chunk sizes double, so there are few
+//! regions, and finding the chunk of a slot is a count of leading zeroes.
+
+use std::sync::Arc;
+
+use super::cell::Cell;
+use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
+
+/// Bytes the first chunk aims at.
+const FIRST_CHUNK: u32 = 4096;
+/// Bytes behind each value that belong to nobody, so that an overflow by one byte faults.
+pub(super) const GAP: u32 = 8;
+
+/// What a slab holds.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// How messages call an element.
+    pub(super) label: Arc<str>,
+    /// Bytes of an element.
+    pub(super) size: u32,
+    /// Elements under one slot.
+    pub(super) cpus: u32,
+    /// Number of slots.
+    pub(super) capacity: u32,
+    /// Whether programs may store to elements.
+    pub(super) writable: bool,
+    /// Whether no program sees it: keys, queued values.
+    pub(super) hidden: bool,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Slab {
+    arena: Arc<Arena>,
+    layout: Layout,
+    stride: u32,
+    owner: u32,
+    /// Slots of the first chunk, a power of two; the next has as many, then each has twice the one before.
+    first: u32,
+    chunks: Vec<Block>,
+}
+
+impl Slab {
+    /// An empty slab; takes no memory yet.
+    pub(super) fn new(arena: &Arc<Arena>, layout: Layout) -> Slab {
+        let gap = if layout.hidden { 0 } else { GAP };
+        let stride = layout.size.next_multiple_of(8) + gap;
+        let slot_bytes = u64::from(stride) * u64::from(layout.cpus);
+        let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
+        let owner = if layout.hidden { arena.new_owner() } else { 0 };
+        let chunks = Vec::new();
+        Slab { arena: Arc::clone(arena), layout, stride, owner, first: 1 << first.ilog2(), chunks }
+    }
+
+    /// Chunk of a slot, and the slot's place in it.
+    fn locate(&self, slot: u32) -> (usize, u32) {
+        match (slot / self.first).checked_ilog2() {
+            None => (0, slot),
+            Some(log) => (log as usize + 1, slot - (self.first << log)),
+        }
+    }
+
+    /// Makes sure that there is memory behind a slot.
+    pub(super) fn grow(&mut self, slot: u32) -> Result<(), MemError> {
+        assert!(slot < self.layout.capacity, "slot inside the slab");
+        while self.locate(slot).0 >= self.chunks.len() {
+            let start = match self.chunks.len() {
+                0 => 0,
+                chunk => self.first << (chunk - 1),
+            };
+            let slots = start.max(self.first).min(self.layout.capacity - start);
+            let block = self.arena.alloc(RegionSpec {
+                label: Arc::clone(&self.layout.label),
+                kind: RegionKind::Map,
+                element_size: self.layout.size,
+                stride: self.stride,
+                count: slots.saturating_mul(self.layout.cpus),
+                writable: self.layout.writable,
+                owner: self.owner,
+            })?;
+            self.chunks.push(block);
+        }
+        Ok(())
+    }
+
+    /// An element. The slot must have been grown.
+    pub(super) fn cell(&self, slot: u32, cpu: u32, lock: Option<u32>) -> Cell<'_> {
+        assert!(cpu < self.layout.cpus, "CPU inside the slab");
+        let (chunk, slot) = self.locate(slot);
+        let off = (slot * self.layout.cpus + cpu) * self.stride;
+        Cell { block: &self.chunks[chunk], off, lock }
+    }
+
+    /// Address of an element.
+    pub(super) fn addr(&self, slot: u32, cpu: u32) -> u64 {
+        let cell = self.cell(slot, cpu, None);
+        cell.block.addr() + u64::from(cell.off)
+    }
+}

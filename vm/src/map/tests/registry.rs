@@ -1,0 +1,75 @@
+use super::*;
+use crate::map::{Data, Maps, Pointer};
+
+fn no_program(_: &str) -> Option<u32> {
+    None
+}
+
+fn section(name: &str, bytes: Vec<u8>, pointers: Vec<(u32, Pointer)>) -> MapSpec {
+    let size = bytes.len() as u32;
+    let data = Some(Data { bytes, read_only: true, pointers });
+    MapSpec { data, ..MapSpec::new(name, MapKind::Array, 4, size, 1) }
+}
+
+#[test]
+fn handles_lead_to_maps() {
+    let arena = arena();
+    let specs = [spec(MapKind::Hash, 4, 4, 1), section(".rodata", vec![5; 16], Vec::new())];
+    let maps = Maps::new(&specs, &arena, 2, &mut no_program).unwrap();
+    assert_eq!(maps.own().len(), 2);
+    assert_eq!(maps.by_name(".rodata"), Some(1));
+    assert_eq!(maps.by_name(".data"), None);
+    for index in 0..2 {
+        let handle = maps.handle(index);
+        assert!(Arc::ptr_eq(maps.get(handle).unwrap(), &maps.own()[index]));
+        assert!(maps.get(handle + 1).is_none());
+    }
+    assert!(maps.get(0).is_none());
+    assert_eq!(maps.addr_of_value(0), None);
+    assert_eq!(maps.addr_of_value(1), maps.own()[1].lookup(&key(0), 0));
+    assert_eq!(maps.addr_of_value(2), None);
+}
+
+#[test]
+fn maps_can_be_added_for_ever() {
+    let arena = arena();
+    let maps = Maps::new(&[], &arena, 2, &mut no_program).unwrap();
+    let made: Vec<_> = (0..300).map(|_| maps.create(spec(MapKind::Hash, 4, 4, 1)).unwrap()).collect();
+    for (handle, map) in &made {
+        assert!(Arc::ptr_eq(maps.get(*handle).unwrap(), map));
+        assert_eq!(maps.add(Arc::clone(map)).unwrap(), *handle);
+    }
+    let other = Maps::new(&[], &arena, 2, &mut no_program).unwrap();
+    assert!(other.get(made[0].0).is_none());
+}
+
+#[test]
+fn a_given_map_is_taken_instead_of_a_new_one() {
+    let arena = arena();
+    let shared = make(&arena, spec(MapKind::Hash, 4, 4, 1));
+    let specs = [spec(MapKind::Hash, 4, 4, 1)];
+    let give = &mut |_: usize, _: &MapSpec| Some(Arc::clone(&shared));
+    let maps = Maps::with(&specs, &arena, 1, give, &mut no_program).unwrap();
+    assert!(Arc::ptr_eq(&maps.own()[0], &shared));
+    assert_eq!(maps.add(shared).unwrap(), maps.handle(0));
+}
+
+#[test]
+fn pointers_in_data_are_written() {
+    let arena = arena();
+    let pointers = vec![
+        (0, Pointer::MapValue { map: 1, off: 3 }),
+        (8, Pointer::Map(0)),
+        (16, Pointer::Function { program: 0, pc: 4 }),
+    ];
+    let specs = [section(".rodata", vec![0; 24], pointers), section(".data", vec![0; 8], Vec::new())];
+    let maps = Maps::new(&specs, &arena, 1, &mut no_program).unwrap();
+    maps.write_pointers(|pointer| match pointer {
+        Pointer::Function { program: 0, pc: 4 } => Ok(77),
+        other => Err(other.clone()),
+    })
+    .unwrap();
+    let bytes = copy(&*maps.own()[0], &key(0)).unwrap();
+    let words: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(words, [maps.addr_of_value(1).unwrap() + 3, maps.handle(0), 77]);
+}
