@@ -25,7 +25,8 @@
  *
  *     clang -O2 -g -target bpf -mcpu=v3 -I include -c hello.bpf.c -o hello.bpf.o
  *
- * `-g` is needed: it writes the types (BTF) by which arguments are passed and maps are understood.
+ * `-g` is needed: it writes the types (BTF) by which arguments are passed and maps are understood. Scripts that call the
+ * C library's mathematics want `-fno-builtin` too, or clang replaces pow(x, -1) by a division it cannot compile.
  *
  * Every host function below is declared `__ksym __weak`. Stock libbpf and bpftool then load the same object: to them
  * a function the kernel does not have is merely absent, and BEGIN and END are functions nobody calls.
