@@ -1,0 +1,55 @@
+// What a call costs, 1,000 of them a run: of nothing at all, of a host function, of a subprogram, of a callback.
+// Each program returns the sum that the calls made.
+// build: -mcpu=v2
+#include <twinbpf/script.h>
+
+#define ROUNDS 1000
+
+/* Registered by the harness: returns a + b. */
+HOST __u64 bench_add(__u64 a, __u64 b);
+
+static long (*loop)(__u32 rounds, void *callback, void *ctx, __u64 flags) = (void *)181;
+
+SEC("syscall") __u64 empty(void)
+{
+	return 0;
+}
+
+SEC("syscall") __u64 host(void)
+{
+	__u64 i, sum = 0;
+
+	for (i = 0; i < ROUNDS; i++)
+		sum = bench_add(sum, i);
+	return sum;
+}
+
+static __noinline __u64 add(__u64 a, __u64 b)
+{
+	/* Or clang would put the sum where the call is. */
+	asm volatile("" : "+r"(a));
+	return a + b;
+}
+
+SEC("syscall") __u64 local(void)
+{
+	__u64 i, sum = 0;
+
+	for (i = 0; i < ROUNDS; i++)
+		sum = add(sum, i);
+	return sum;
+}
+
+static long count(__u64 i, void *ctx)
+{
+	*(__u64 *)ctx += i;
+	return 0;
+}
+
+SEC("syscall") __u64 callback(void)
+{
+	__u64 sum = 0;
+
+	loop(ROUNDS, count, &sum, 0);
+	return sum;
+}
