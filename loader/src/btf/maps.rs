@@ -327,6 +327,17 @@ impl<'a> Definition<'a> {
             data: None,
             key_fields: fields(self.key),
             value_fields: fields(self.value),
+            spin_lock: self.value.id.and_then(|id| self.spin_lock(id)),
         })
+    }
+
+    /// Where the lock is: a direct member of the value, as kernel/bpf/btf.c `btf_find_struct_field` finds it.
+    fn spin_lock(&self, value: TypeId) -> Option<u32> {
+        let (_, Type::Struct(found)) = self.btf.resolve(value).ok()? else { return None };
+        let is_lock = |member: &Member<'_>| {
+            let Ok((id, Type::Struct(_))) = self.btf.resolve(member.type_id) else { return false };
+            self.btf.name(id) == "bpf_spin_lock" && member.bit_offset.is_multiple_of(32)
+        };
+        found.members().find(is_lock).map(|member| member.bit_offset / 8)
     }
 }
