@@ -1,0 +1,369 @@
+//! The one error of this crate: where it happened, what was found there, and what to do about it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use twinbpf_vm::isa::DecodeError;
+use twinbpf_vm::program::Line;
+
+/// Something in an object is wrong. `{}` is one line, `{:#}` the full story.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Error(Box<Report>);
+
+/// What an [`Error`] knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// File name of the object.
+    pub object: Arc<str>,
+    /// Section, if it is in one.
+    pub section: Option<Arc<str>>,
+    /// Function, if it is in one.
+    pub program: Option<Arc<str>>,
+    /// Instruction, counted from the start of that function.
+    pub insn: Option<usize>,
+    /// Its C line.
+    pub line: Option<Line>,
+    /// What is wrong, with the evidence.
+    pub cause: Cause,
+}
+
+/// What is wrong, with the evidence.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Cause {
+    /// Some other kind of file.
+    #[error("not an ELF object: it starts with {}", hex(start))]
+    NotElf {
+        /// Up to four bytes.
+        start: Vec<u8>,
+    },
+    /// The file ends too early.
+    #[error("truncated: {what} ends at byte {needed}, the file has {have}")]
+    Truncated {
+        /// The table or section.
+        what: String,
+        /// Bytes the file needs.
+        needed: u64,
+        /// Bytes it has.
+        have: u64,
+    },
+    /// Compiled for something else.
+    #[error("this is an {} object, not BPF", machine_name(*machine))]
+    Machine {
+        /// `e_machine`.
+        machine: u16,
+    },
+    /// BPF has only 64-bit objects.
+    #[error("ELF class {class}, a BPF object has class 2 (64-bit)")]
+    Class {
+        /// `EI_CLASS`.
+        class: u8,
+    },
+    /// Already linked.
+    #[error("this is {}, not a relocatable object", file_type_name(*kind))]
+    NotRelocatable {
+        /// `e_type`.
+        kind: u16,
+    },
+    /// The ELF structure contradicts itself.
+    #[error("malformed ELF: {what}")]
+    Malformed {
+        /// How.
+        what: String,
+    },
+    /// No symbol table.
+    #[error("no symbol table: the object was stripped")]
+    Stripped,
+    /// More than this crate is willing to hold.
+    #[error("{what} takes {size} bytes, the limit is {limit}")]
+    TooLarge {
+        /// What does.
+        what: String,
+        /// Bytes asked for.
+        size: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// `.BTF` or `.BTF.ext` cannot be read.
+    #[error("corrupt BTF: {0}")]
+    Btf(Arc<crate::btf::BtfError>),
+    /// Something needs type data and there is none.
+    #[error("{what} needs BTF and the object has none")]
+    NoBtf {
+        /// What does.
+        what: String,
+    },
+    /// A map definition that means nothing.
+    #[error("map '{map}': {why}")]
+    Map {
+        /// Variable.
+        map: Arc<str>,
+        /// What is wrong.
+        why: String,
+    },
+    /// A relocation that means nothing.
+    #[error("relocation at offset {offset:#x} of section '{section}' against {}: {why}", symbol_name(symbol))]
+    Reloc {
+        /// Section that is patched.
+        section: Arc<str>,
+        /// Byte offset inside it.
+        offset: u64,
+        /// Symbol, empty if it has no name.
+        symbol: Arc<str>,
+        /// What is wrong.
+        why: RelocFault,
+    },
+    /// An instruction that no instruction set has.
+    #[error("{error} (bytes {})", hex(bytes))]
+    Decode {
+        /// The slot, little-endian.
+        bytes: [u8; 8],
+        /// Why not.
+        error: DecodeError,
+    },
+    /// A local call or function address that leads nowhere.
+    #[error("calls instruction {target} of section '{section}', where no function is")]
+    NoFunction {
+        /// Section of the target.
+        section: Arc<str>,
+        /// Slot inside it.
+        target: i64,
+    },
+    /// A function symbol that covers no whole instructions of its section.
+    #[error("the function covers bytes {start} to {end} of a section of {size} bytes")]
+    Extent {
+        /// First byte.
+        start: u64,
+        /// Byte after the last.
+        end: u64,
+        /// Size of the section.
+        size: u64,
+    },
+    /// A program with everything it calls is longer than any engine takes.
+    #[error("the program and what it calls have more than {limit} instructions")]
+    TooLong {
+        /// Instructions allowed.
+        limit: usize,
+    },
+    /// A function asked for by name does not exist.
+    #[error("there is no function '{name}'")]
+    NoProgram {
+        /// The name.
+        name: Arc<str>,
+    },
+    /// A variable cannot be set.
+    #[error("variable '{name}': {why}")]
+    Variable {
+        /// As the user wrote it.
+        name: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// Why a relocation means nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelocFault {
+    /// The offset is not that of an instruction or pointer inside the section.
+    #[error("the offset is not that of {0}")]
+    Offset(&'static str),
+    /// The symbol index is outside the symbol table.
+    #[error("there is no symbol {0}")]
+    Symbol(usize),
+    /// Neither call nor `lddw`.
+    #[error("opcode {0:#04x} is neither a call nor a 64-bit load of an immediate")]
+    Opcode(u8),
+    /// A call to something that is no function.
+    #[error("a call to something that is not a function")]
+    CallToData,
+    /// `-fcommon`, or no section at all.
+    #[error("the symbol has no place in a section; was a global variable left uninitialised under -fcommon?")]
+    NoHome,
+    /// A section that holds neither code, data nor maps.
+    #[error("section '{0}' holds neither functions, maps nor data")]
+    Section(Arc<str>),
+    /// An offset that is not the start of a map.
+    #[error("no map starts at offset {offset:#x} of section '{section}'")]
+    NoMap {
+        /// Section of the maps.
+        section: Arc<str>,
+        /// Byte offset.
+        offset: i64,
+    },
+    /// An address outside the data it points to.
+    #[error("offset {offset} lies outside section '{section}' of {size} bytes")]
+    OutOfData {
+        /// Data section.
+        section: Arc<str>,
+        /// Byte offset.
+        offset: i64,
+        /// Its size.
+        size: u64,
+    },
+    /// An address inside a function.
+    #[error("byte {offset} of section '{section}' is not the start of a function")]
+    NotFunctionStart {
+        /// Code section.
+        section: Arc<str>,
+        /// Byte offset.
+        offset: i64,
+    },
+    /// Not supported.
+    #[error("{0} are not supported")]
+    Unsupported(&'static str),
+}
+
+impl Error {
+    /// An error about the object as a whole.
+    pub(crate) fn new(object: &Arc<str>, cause: Cause) -> Error {
+        let object = object.clone();
+        Error(Box::new(Report { object, section: None, program: None, insn: None, line: None, cause }))
+    }
+
+    pub(crate) fn in_section(mut self, section: &Arc<str>) -> Error {
+        self.0.section = Some(section.clone());
+        self
+    }
+
+    pub(crate) fn in_program(mut self, program: &Arc<str>) -> Error {
+        self.0.program = Some(program.clone());
+        self
+    }
+
+    pub(crate) fn at(mut self, insn: usize, line: Option<Line>) -> Error {
+        self.0.insn = Some(insn);
+        self.0.line = line;
+        self
+    }
+
+    /// Everything that is known.
+    pub fn report(&self) -> &Report {
+        &self.0
+    }
+
+    /// What is wrong.
+    pub fn cause(&self) -> &Cause {
+        &self.0.cause
+    }
+
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        self.0.cause.hint()
+    }
+}
+
+impl Cause {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Cause::NotElf { .. } | Cause::Machine { .. } | Cause::Class { .. } => {
+                Some("compile with `clang -O2 -g -target bpf -c`")
+            }
+            Cause::NotRelocatable { .. } => Some("pass what `clang -c` makes, without linking"),
+            Cause::Truncated { .. } | Cause::Malformed { .. } => Some("compile the object again"),
+            Cause::Stripped => Some("keep the symbols; `llvm-strip -g` removes only debug data"),
+            Cause::NoBtf { .. } => Some("compile with -g, and strip only with `llvm-strip -g`"),
+            Cause::Btf(_) => Some("compile again with -g"),
+            Cause::Reloc { why: RelocFault::NoHome, .. } => Some("initialise the variable, or compile with -fno-common"),
+            Cause::Reloc { why: RelocFault::Section(_), .. } => {
+                Some("put data into .data, .rodata or .bss, or a section whose name starts with one of them and a dot")
+            }
+            Cause::TooLarge { .. }
+            | Cause::Map { .. }
+            | Cause::Reloc { .. }
+            | Cause::Decode { .. }
+            | Cause::NoFunction { .. }
+            | Cause::Extent { .. }
+            | Cause::TooLong { .. }
+            | Cause::NoProgram { .. }
+            | Cause::Variable { .. } => None,
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        None
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = &*self.0;
+        if f.alternate() {
+            return report.story(f, self.hint());
+        }
+        write!(f, "{}: ", report.object)?;
+        match (&report.program, &report.section) {
+            (Some(program), Some(section)) => write!(f, "{program} (section {section}): ")?,
+            (Some(program), None) => write!(f, "{program}: ")?,
+            (None, Some(section)) => write!(f, "section {section}: ")?,
+            (None, None) => {}
+        }
+        if let Some(insn) = report.insn {
+            write!(f, "instruction {insn}: ")?;
+        }
+        write!(f, "{}", report.cause)?;
+        if let Some(line) = &report.line {
+            write!(f, " ({}:{}: {})", line.file, line.line, line.text.trim())?;
+        }
+        match self.hint() {
+            Some(hint) => write!(f, "; {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Report {
+    fn story(&self, f: &mut fmt::Formatter<'_>, hint: Option<&str>) -> fmt::Result {
+        write!(f, "{}\n  object:  {}", self.cause, self.object)?;
+        if let Some(section) = &self.section {
+            write!(f, "\n  section: {section}")?;
+        }
+        if let Some(program) = &self.program {
+            write!(f, "\n  program: {program}")?;
+        }
+        if let Some(insn) = self.insn {
+            write!(f, ", instruction {insn}")?;
+        }
+        if let Some(line) = &self.line {
+            write!(f, "\n  source:  {}:{}:{}: {}", line.file, line.line, line.column, line.text.trim())?;
+        }
+        match hint {
+            Some(hint) => write!(f, "\n  hint:    {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    if bytes.is_empty() { "nothing, it is empty".into() } else { bytes.join(" ") }
+}
+
+fn symbol_name(symbol: &str) -> String {
+    if symbol.is_empty() { "a symbol without name".into() } else { format!("symbol '{symbol}'") }
+}
+
+fn machine_name(machine: u16) -> String {
+    let name = match machine {
+        3 => "i386",
+        8 => "MIPS",
+        20 => "PowerPC",
+        21 => "PowerPC64",
+        22 => "s390",
+        40 => "ARM",
+        62 => "x86-64",
+        183 => "AArch64",
+        243 => "RISC-V",
+        258 => "LoongArch",
+        other => return format!("ELF machine {other}"),
+    };
+    name.into()
+}
+
+fn file_type_name(kind: u16) -> &'static str {
+    match kind {
+        2 => "an executable",
+        3 => "a shared library",
+        _ => "a core dump",
+    }
+}

@@ -1,0 +1,325 @@
+//! Section names as perf reads them: `{key=value;} event=function[position] arguments` and `group:event`.
+//!
+//! The grammar is that of perf's bpf-loader.c and `parse_perf_probe_command`, with a few keys of our own.
+
+use std::sync::Arc;
+
+use super::{SectionKind, number};
+
+/// `[!]group:event`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfTracepoint {
+    /// What stands before the definition.
+    pub options: PerfOptions,
+    /// Tracefs group, for example `raw_syscalls`.
+    pub group: Arc<str>,
+    /// Event name.
+    pub event: Arc<str>,
+    /// Without a leading `!`, which loads the program and leaves it unattached (a tail call target).
+    pub attach: bool,
+}
+
+/// `event=function[position] arguments`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfProbe {
+    /// What stands before the definition.
+    pub options: PerfOptions,
+    /// Name of the event.
+    pub event: Arc<str>,
+    /// Where.
+    pub point: ProbePoint,
+    /// Values handed to the program, in order.
+    pub args: Vec<PerfArg>,
+}
+
+/// `FUNC[@SRC][:LINE|+OFFSET|%return]` or `SRC:LINE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbePoint {
+    /// Function name or glob.
+    pub function: Option<Arc<str>>,
+    /// Source file.
+    pub file: Option<Arc<str>>,
+    /// Where inside.
+    pub position: ProbePosition,
+}
+
+/// Position inside a function or file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbePosition {
+    /// First instruction.
+    Entry,
+    /// Line, relative to the function, absolute in a file.
+    Line(u32),
+    /// Byte offset.
+    Offset(u64),
+    /// `%return`.
+    Return,
+}
+
+/// `[NAME=]EXPR[:TYPE][@user]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfArg {
+    /// Given name, or the last member of the expression.
+    pub name: Arc<str>,
+    /// `$retval`, `%reg`, `@symbol`, or a variable with members and indices.
+    pub expr: Arc<str>,
+    /// `u32`, `string` and so on.
+    pub ty: Option<Arc<str>>,
+    /// Read from user memory.
+    pub user: bool,
+}
+
+/// `key=value;` in front of a definition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfOptions {
+    /// `exec=PATH`: a uprobe in that file.
+    pub exec: Option<Arc<str>>,
+    /// `module=NAME`: a kprobe in that module.
+    pub module: Option<Arc<str>>,
+    /// `inlines=no` skips inlined copies.
+    pub inlines: bool,
+    /// `force=yes` adds an event that exists.
+    pub force: bool,
+    /// `pid=N`: only that process.
+    pub pid: Option<u32>,
+    /// `sleepable=yes|no|auto`.
+    pub sleepable: Switch,
+    /// `abi=perf|struct`.
+    pub abi: Abi,
+    /// `mode=kernel|user|auto`.
+    pub mode: Mode,
+    /// `max=N`: most probe points of one definition.
+    pub max: Option<u32>,
+    /// Pieces without `=`, which perf warns about and skips.
+    pub skipped: Vec<Arc<str>>,
+}
+
+/// A choice that may be left open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Asked for.
+    Yes,
+    /// Refused.
+    No,
+    /// As the target allows.
+    Auto,
+}
+
+/// How arguments reach the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abi {
+    /// `(ctx, int err, a1, a2, a3)`.
+    Perf,
+    /// `(ctx, u64 failed, struct args *)`.
+    Struct,
+}
+
+/// Where the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// In the kernel.
+    Kernel,
+    /// In userspace.
+    User,
+    /// As the target allows.
+    Auto,
+}
+
+impl Default for PerfOptions {
+    fn default() -> Self {
+        PerfOptions {
+            exec: None,
+            module: None,
+            inlines: true,
+            force: false,
+            pid: None,
+            sleepable: Switch::Auto,
+            abi: Abi::Perf,
+            mode: Mode::Auto,
+            max: None,
+            skipped: Vec::new(),
+        }
+    }
+}
+
+/// Why a name in perf's language says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PerfError {
+    /// perf's `PROGCONF_TERM`.
+    #[error("unknown option '{0}', there are exec module inlines force pid sleepable abi mode max")]
+    Key(Arc<str>),
+    /// A value the key does not take.
+    #[error("option '{key}' cannot be '{value}'")]
+    Value {
+        /// The key.
+        key: Arc<str>,
+        /// Its value.
+        value: Arc<str>,
+    },
+    /// Nothing behind the options.
+    #[error("no event behind the options: write group:event or name=function")]
+    Empty,
+    /// A probe definition without a name for the event.
+    #[error("no event name: write name={0}")]
+    NoEvent(Arc<str>),
+    /// A group that perf does not allow.
+    #[error("the group of a probe is perf_bpf_probe, not '{0}'")]
+    Group(Arc<str>),
+    /// A position inside the function that cannot be read.
+    #[error("'{0}' is no FUNCTION[@FILE][:LINE|+OFFSET|%return]")]
+    Point(Arc<str>),
+}
+
+/// Reads a name in which `:`, `=` or `;` comes before any `/`.
+pub(super) fn parse(name: &str) -> Result<SectionKind, PerfError> {
+    let (config, main) = match name.rsplit_once(';') {
+        Some((config, main)) => (Some(config), main.trim()),
+        None => (None, name.trim()),
+    };
+    let options = options(config)?;
+    if main.is_empty() {
+        return Err(PerfError::Empty);
+    }
+    if main.contains('=') {
+        return probe(options, main).map(|probe| SectionKind::PerfProbe(Box::new(probe)));
+    }
+    match main.split_once(':') {
+        Some((group, event)) if !group.is_empty() && !event.is_empty() => {
+            let plain = group.strip_prefix('!');
+            Ok(SectionKind::PerfTracepoint(PerfTracepoint {
+                options,
+                group: plain.unwrap_or(group).into(),
+                event: event.into(),
+                attach: plain.is_none(),
+            }))
+        }
+        Some(_) => Err(PerfError::Point(main.into())),
+        None => Err(PerfError::NoEvent(main.into())),
+    }
+}
+
+fn options(config: Option<&str>) -> Result<PerfOptions, PerfError> {
+    let mut options = PerfOptions::default();
+    for piece in config.into_iter().flat_map(|config| config.split(';')).filter(|piece| !piece.is_empty()) {
+        match piece.split_once('=') {
+            Some((key, value)) => option(&mut options, key, value)?,
+            None => options.skipped.push(piece.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn option(options: &mut PerfOptions, key: &str, value: &str) -> Result<(), PerfError> {
+    let bad = || PerfError::Value { key: key.into(), value: value.into() };
+    let yes = || match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(bad()),
+    };
+    match key {
+        "exec" => options.exec = Some(value.into()),
+        "module" => options.module = Some(value.into()),
+        "inlines" => options.inlines = yes()?,
+        "force" => options.force = yes()?,
+        "pid" => options.pid = Some(number(value).ok_or_else(bad)?),
+        "max" => options.max = Some(number(value).ok_or_else(bad)?),
+        "sleepable" => {
+            options.sleepable = match value {
+                "auto" => Switch::Auto,
+                _ if yes()? => Switch::Yes,
+                _ => Switch::No,
+            }
+        }
+        "abi" => {
+            options.abi = match value {
+                "perf" => Abi::Perf,
+                "struct" => Abi::Struct,
+                _ => return Err(bad()),
+            }
+        }
+        "mode" => {
+            options.mode = match value {
+                "kernel" => Mode::Kernel,
+                "user" => Mode::User,
+                "auto" => Mode::Auto,
+                _ => return Err(bad()),
+            }
+        }
+        _ => return Err(PerfError::Key(key.into())),
+    }
+    Ok(())
+}
+
+fn probe(options: PerfOptions, main: &str) -> Result<PerfProbe, PerfError> {
+    let mut words = main.split_ascii_whitespace();
+    let first = words.next().ok_or(PerfError::Empty)?;
+    let Some((event, point)) = first.split_once('=') else {
+        return Err(PerfError::NoEvent(first.into()));
+    };
+    let event = match event.split_once(':') {
+        Some(("perf_bpf_probe", event)) => event,
+        Some((group, _)) => return Err(PerfError::Group(group.into())),
+        None => event,
+    };
+    if event.is_empty() {
+        return Err(PerfError::NoEvent(point.into()));
+    }
+    Ok(PerfProbe { options, event: event.into(), point: probe_point(point)?, args: words.map(arg).collect() })
+}
+
+fn probe_point(text: &str) -> Result<ProbePoint, PerfError> {
+    let bad = || PerfError::Point(text.into());
+    let end = text.find([':', '+', '%', '@']).unwrap_or(text.len());
+    let (name, mut rest) = text.split_at(end);
+    if name.is_empty() {
+        return Err(bad());
+    }
+    // perf's rule: a name with a dot in front of a line, and nothing that belongs to a function.
+    let is_file = rest.starts_with(':') && name.contains('.') && !text.contains(['+', '%', '@']);
+    let mut point = ProbePoint {
+        function: (!is_file).then(|| name.into()),
+        file: is_file.then(|| name.into()),
+        position: ProbePosition::Entry,
+    };
+    while let Some(kind) = rest.chars().next() {
+        let body = rest.get(1..).unwrap_or_default();
+        let end = body.find([':', '+', '%', '@']).unwrap_or(body.len());
+        let (word, tail) = body.split_at(end);
+        let position = match kind {
+            '@' if point.file.is_none() && !word.is_empty() => {
+                point.file = Some(word.into());
+                point.position
+            }
+            ':' => ProbePosition::Line(number(word).ok_or_else(bad)?),
+            '+' => ProbePosition::Offset(number(word).ok_or_else(bad)?.into()),
+            '%' if word == "return" => ProbePosition::Return,
+            _ => return Err(bad()),
+        };
+        if kind != '@' && point.position != ProbePosition::Entry {
+            return Err(bad());
+        }
+        point.position = position;
+        rest = tail;
+    }
+    Ok(point)
+}
+
+fn arg(word: &str) -> PerfArg {
+    let (name, rest) = match word.split_once('=') {
+        Some((name, rest)) => (Some(name), rest),
+        None => (None, word),
+    };
+    let (rest, user) = match rest.strip_suffix("@user") {
+        Some(rest) if !rest.is_empty() => (rest, true),
+        _ => (rest, false),
+    };
+    let (expr, ty) = match rest.split_once(':') {
+        Some((expr, ty)) => (expr, Some(ty.into())),
+        None => (rest, None),
+    };
+    let default = || {
+        let member = expr.rsplit(['.', '>']).next().unwrap_or(expr);
+        member.split('[').next().unwrap_or(member).trim_start_matches(['$', '%', '@'])
+    };
+    PerfArg { name: name.unwrap_or_else(default).into(), expr: expr.into(), ty, user }
+}
