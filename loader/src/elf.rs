@@ -8,7 +8,9 @@ use goblin::elf::header::{EM_BPF, EM_NONE, ET_CORE, ET_DYN, ET_EXEC, ET_REL};
 use goblin::elf::reloc::RelocSection;
 use goblin::elf::section_header::{SHT_NOBITS, SHT_NULL, SHT_REL, SHT_RELA, SHT_SYMTAB, SectionHeader};
 use goblin::elf::sym::Symtab;
+use std::collections::HashMap;
 use std::sync::Arc;
+use twinbpf_vm::isa::Endian;
 
 use crate::error::Cause;
 
@@ -21,34 +23,32 @@ const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: u64 = 64;
 const SYMBOL_BYTES: u64 = 24;
 
-/// Byte order of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endian {
-    /// `bpfel`, what every machine in use today runs.
-    Little,
-    /// `bpfeb`.
-    Big,
+/// Numbers in the byte order of an object.
+pub(crate) trait Read {
+    /// The two bytes as a number.
+    fn u16(self, bytes: [u8; 2]) -> u16;
+    /// The four bytes as a number.
+    fn u32(self, bytes: [u8; 4]) -> u32;
+    /// The eight bytes as a number.
+    fn u64(self, bytes: [u8; 8]) -> u64;
 }
 
-impl Endian {
-    /// The two bytes as a number.
-    pub fn u16(self, bytes: [u8; 2]) -> u16 {
+impl Read for Endian {
+    fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
             Endian::Little => u16::from_le_bytes(bytes),
             Endian::Big => u16::from_be_bytes(bytes),
         }
     }
 
-    /// The four bytes as a number.
-    pub fn u32(self, bytes: [u8; 4]) -> u32 {
+    fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
             Endian::Little => u32::from_le_bytes(bytes),
             Endian::Big => u32::from_be_bytes(bytes),
         }
     }
 
-    /// The eight bytes as a number.
-    pub fn u64(self, bytes: [u8; 8]) -> u64 {
+    fn u64(self, bytes: [u8; 8]) -> u64 {
         match self {
             Endian::Little => u64::from_le_bytes(bytes),
             Endian::Big => u64::from_be_bytes(bytes),
@@ -150,6 +150,8 @@ pub(crate) struct Elf<'a> {
     pub(crate) sections: Vec<Section<'a>>,
     pub(crate) symbols: Vec<Symbol>,
     pub(crate) relocs: Vec<RelocTable>,
+    /// Target section to positions in `relocs`.
+    by_target: HashMap<usize, Vec<usize>>,
 }
 
 impl<'a> Elf<'a> {
@@ -167,7 +169,11 @@ impl<'a> Elf<'a> {
         let sections = sections.collect::<Result<Vec<_>, Cause>>()?;
         let symbols = symbols(bytes, &headers, ctx)?;
         let relocs = relocs(bytes, &headers, &sections, ctx)?;
-        Ok(Elf { endian: header.endian, sections, symbols, relocs })
+        let mut by_target: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, table) in relocs.iter().enumerate() {
+            by_target.entry(table.target).or_default().push(index);
+        }
+        Ok(Elf { endian: header.endian, sections, symbols, relocs, by_target })
     }
 
     /// The section with exactly this name.
@@ -177,7 +183,7 @@ impl<'a> Elf<'a> {
 
     /// The relocations that apply to a section.
     pub(crate) fn relocs_of(&self, section: usize) -> impl Iterator<Item = &RelocTable> {
-        self.relocs.iter().filter(move |table| table.target == section)
+        self.by_target.get(&section).into_iter().flatten().filter_map(|index| self.relocs.get(*index))
     }
 }
 
@@ -279,9 +285,8 @@ fn symbols(bytes: &[u8], headers: &[SectionHeader], ctx: Ctx) -> Result<Vec<Symb
 
 fn symbol(index: usize, sym: &goblin::elf::Sym, strings: &[u8]) -> Result<Symbol, Cause> {
     use goblin::elf::sym;
-    let name = u32::try_from(sym.st_name).unwrap_or(u32::MAX);
     Ok(Symbol {
-        name: name_at(strings, name as usize, MAX_SYMBOL_NAME, || format!("symbol {index}"))?,
+        name: name_at(strings, sym.st_name, MAX_SYMBOL_NAME, || format!("symbol {index}"))?,
         value: sym.st_value,
         size: sym.st_size,
         kind: match sym.st_type() {
@@ -306,12 +311,7 @@ fn symbol(index: usize, sym: &goblin::elf::Sym, strings: &[u8]) -> Result<Symbol
     })
 }
 
-fn relocs(
-    bytes: &[u8],
-    headers: &[SectionHeader],
-    sections: &[Section],
-    ctx: Ctx,
-) -> Result<Vec<RelocTable>, Cause> {
+fn relocs(bytes: &[u8], headers: &[SectionHeader], sections: &[Section], ctx: Ctx) -> Result<Vec<RelocTable>, Cause> {
     let mut tables = Vec::new();
     for (header, section) in headers.iter().zip(sections) {
         let explicit_addend = match header.sh_type {

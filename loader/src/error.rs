@@ -6,6 +6,8 @@ use std::sync::Arc;
 use twinbpf_vm::isa::DecodeError;
 use twinbpf_vm::program::Line;
 
+use crate::btf::{BtfError, MapError};
+
 /// Something in an object is wrong. `{}` is one line, `{:#}` the full story.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error(Box<Report>);
@@ -17,9 +19,11 @@ pub struct Report {
     pub object: Arc<str>,
     /// Section, if it is in one.
     pub section: Option<Arc<str>>,
-    /// Function, if it is in one.
+    /// Program, if it is in one.
     pub program: Option<Arc<str>>,
-    /// Instruction, counted from the start of that function.
+    /// Function of the program, if it is not the first.
+    pub function: Option<Arc<str>>,
+    /// Instruction, counted from the start of the function.
     pub insn: Option<usize>,
     /// Its C line.
     pub line: Option<Line>,
@@ -85,14 +89,17 @@ pub enum Cause {
     },
     /// `.BTF` or `.BTF.ext` cannot be read.
     #[error("corrupt BTF: {0}")]
-    Btf(Arc<crate::btf::BtfError>),
+    Btf(BtfError),
+    /// A definition in `.maps` that makes no map.
+    #[error("{0}")]
+    MapDef(MapError),
     /// Something needs type data and there is none.
     #[error("{what} needs BTF and the object has none")]
     NoBtf {
         /// What does.
         what: String,
     },
-    /// A map definition that means nothing.
+    /// A map definition without BTF that means nothing, or one with a key that nobody knows.
     #[error("map '{map}': {why}")]
     Map {
         /// Variable.
@@ -138,6 +145,9 @@ pub enum Cause {
         /// Size of the section.
         size: u64,
     },
+    /// Someone changed an instruction that refers to something into one that cannot.
+    #[error("the instruction has a reference and is no call or 64-bit load that could hold it")]
+    Edited,
     /// A program with everything it calls is longer than any engine takes.
     #[error("the program and what it calls have more than {limit} instructions")]
     TooLong {
@@ -216,7 +226,7 @@ impl Error {
     /// An error about the object as a whole.
     pub(crate) fn new(object: &Arc<str>, cause: Cause) -> Error {
         let object = object.clone();
-        Error(Box::new(Report { object, section: None, program: None, insn: None, line: None, cause }))
+        Error(Box::new(Report { object, section: None, program: None, function: None, insn: None, line: None, cause }))
     }
 
     pub(crate) fn in_section(mut self, section: &Arc<str>) -> Error {
@@ -226,6 +236,11 @@ impl Error {
 
     pub(crate) fn in_program(mut self, program: &Arc<str>) -> Error {
         self.0.program = Some(program.clone());
+        self
+    }
+
+    pub(crate) fn in_function(mut self, function: &Arc<str>) -> Error {
+        self.0.function = Some(function.clone());
         self
     }
 
@@ -262,17 +277,21 @@ impl Cause {
             Cause::Stripped => Some("keep the symbols; `llvm-strip -g` removes only debug data"),
             Cause::NoBtf { .. } => Some("compile with -g, and strip only with `llvm-strip -g`"),
             Cause::Btf(_) => Some("compile again with -g"),
-            Cause::Reloc { why: RelocFault::NoHome, .. } => Some("initialise the variable, or compile with -fno-common"),
+            Cause::Reloc { why: RelocFault::NoHome, .. } => {
+                Some("initialise the variable, or compile with -fno-common")
+            }
             Cause::Reloc { why: RelocFault::Section(_), .. } => {
                 Some("put data into .data, .rodata or .bss, or a section whose name starts with one of them and a dot")
             }
             Cause::TooLarge { .. }
             | Cause::Map { .. }
+            | Cause::MapDef(_)
             | Cause::Reloc { .. }
             | Cause::Decode { .. }
             | Cause::NoFunction { .. }
             | Cause::Extent { .. }
             | Cause::TooLong { .. }
+            | Cause::Edited
             | Cause::NoProgram { .. }
             | Cause::Variable { .. } => None,
         }
@@ -298,8 +317,11 @@ impl fmt::Display for Error {
             (None, Some(section)) => write!(f, "section {section}: ")?,
             (None, None) => {}
         }
-        if let Some(insn) = report.insn {
-            write!(f, "instruction {insn}: ")?;
+        match (&report.function, report.insn) {
+            (Some(function), Some(insn)) => write!(f, "function {function}, instruction {insn}: ")?,
+            (Some(function), None) => write!(f, "function {function}: ")?,
+            (None, Some(insn)) => write!(f, "instruction {insn}: ")?,
+            (None, None) => {}
         }
         write!(f, "{}", report.cause)?;
         if let Some(line) = &report.line {
@@ -320,6 +342,9 @@ impl Report {
         }
         if let Some(program) = &self.program {
             write!(f, "\n  program: {program}")?;
+        }
+        if let Some(function) = &self.function {
+            write!(f, ", function {function}")?;
         }
         if let Some(insn) = self.insn {
             write!(f, ", instruction {insn}")?;

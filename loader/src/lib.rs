@@ -1,7 +1,19 @@
-//! ELF bytes to an editable `Object`, and from there to linked programs.
+//! ELF bytes to an editable [`Object`], and from there to linked programs.
 //!
 //! Pure: the same bytes give the same `Object`, and no function here makes a system call. The crate knows the
 //! contract of the machine ([`twinbpf_vm::program`]) and nothing of any backend.
+//!
+//! [`Object::open`] keeps everything the file says, [`Object::link`] makes programs of it. Untrusted bytes end in
+//! an [`Error`] value, in bounded time and memory.
 #![forbid(unsafe_code)]
 
 pub mod btf;
+mod elf;
+mod error;
+mod link;
+mod object;
+pub mod section;
+
+pub use error::{Cause, Error, RelocFault, Report};
+pub use link::{Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE, Target};
+pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, Variable};

@@ -13,7 +13,9 @@ mod types;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use perf::{Abi, Mode, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition, Switch};
+pub use perf::{
+    Abi, Mode, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition, Switch,
+};
 pub use table::{Row, TABLE};
 pub use types::{AttachType, AutoAttach, Flag, ProgType};
 

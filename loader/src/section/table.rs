@@ -34,8 +34,12 @@ const fn split(pattern: &'static str) -> (&'static str, bool) {
 }
 
 macro_rules! optional {
-    ($Enum:ident Unset) => { None };
-    ($Enum:ident $Variant:ident) => { Some($Enum::$Variant) };
+    ($Enum:ident Unset) => {
+        None
+    };
+    ($Enum:ident $Variant:ident) => {
+        Some($Enum::$Variant)
+    };
 }
 
 macro_rules! rows {

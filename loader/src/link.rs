@@ -1,0 +1,179 @@
+//! From an [`Object`] to programs: each entry function with everything it reaches in one stream.
+//!
+//! Functions are appended in depth-first order of their call sites, as libbpf's `bpf_object__reloc_code` does,
+//! so that instruction streams compare slot by slot. Linking is pure and symbolic: maps, externs and functions
+//! become [`Binding`]s.
+//!
+//! A function whose address is only in a data section (a table of functions) becomes a program of its own, and
+//! the pointer leads to its first instruction; one that is an entry anyway is not linked twice. So each program
+//! has its own copy of what it calls, and two addresses of one function, taken in different ways, may differ.
+//!
+//! A program that cannot be linked is a [`Failure`] and leaves the others alone.
+
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use twinbpf_vm::map::{MapSpec, Pointer};
+use twinbpf_vm::program::{Extern, Program};
+
+use crate::error::{Cause, Error};
+use crate::object::{Object, ProgramSpec, Reference, Role};
+use crate::section::Attach;
+use stream::Linker;
+
+/// Instructions that one program may have, those of its functions included; the kernel's limit.
+pub const MAX_INSNS: usize = 1_000_000;
+/// Instructions that all programs of an object may have together.
+pub const MAX_TOTAL_INSNS: usize = 4_000_000;
+/// Bytes of a stack frame, unless the options say otherwise.
+pub const STACK_SIZE: u32 = 512;
+
+/// What to link for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Target {
+    /// The userspace VM. CO-RE relocations keep what was compiled.
+    #[default]
+    Vm,
+}
+
+/// How to link.
+#[derive(Clone, Debug, Default)]
+pub struct LinkOptions {
+    /// What for.
+    pub target: Target,
+    /// Bytes of a stack frame; [`STACK_SIZE`] if `None`. For code compiled with `-mllvm -bpf-stack-size=N`.
+    pub stack_size: Option<u32>,
+    /// Functions to link besides the entries, by name.
+    pub entries: Vec<String>,
+}
+
+/// A linked object.
+#[derive(Clone, Debug)]
+pub struct Linked {
+    /// The programs: entries in the order of the object, then functions that only data points to.
+    pub programs: Vec<Program>,
+    /// About each program, in the same order.
+    pub infos: Vec<ProgramInfo>,
+    /// Programs that could not be linked.
+    pub failures: Vec<Failure>,
+    /// Maps; pointers inside data maps lead to the programs above.
+    pub maps: Vec<MapSpec>,
+    /// Undefined symbols.
+    pub externs: Vec<Extern>,
+}
+
+/// What a linked program is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgramInfo {
+    /// Index in [`Object::programs`].
+    pub spec: usize,
+    /// What its section says.
+    pub attach: Attach,
+    /// Why it was linked.
+    pub origin: Origin,
+}
+
+/// Why a program was linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It is an entry of the object.
+    Entry,
+    /// The options name it.
+    Named,
+    /// A pointer in a data section leads to it.
+    Pointed,
+}
+
+/// A program that could not be linked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// Index in [`Object::programs`].
+    pub spec: usize,
+    /// Why.
+    pub error: Error,
+}
+
+impl Linked {
+    /// Index of the program with this name; an entry before others.
+    pub fn program(&self, name: &str) -> Option<usize> {
+        self.programs.iter().position(|program| &*program.name == name)
+    }
+}
+
+impl Object {
+    /// Links every entry of the object and those that the options name.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::NoProgram`] if the options name a function that does not exist. Everything else that is wrong
+    /// concerns single programs, see [`Linked::failures`].
+    pub fn link(&self, options: &LinkOptions) -> Result<Linked, Error> {
+        match options.target {
+            Target::Vm => {}
+        }
+        let mut linker = Linker::new(self, options.stack_size.unwrap_or(STACK_SIZE));
+        let mut result = Linked {
+            programs: Vec::new(),
+            infos: Vec::new(),
+            failures: Vec::new(),
+            maps: self.maps.clone(),
+            externs: self.externs.clone(),
+        };
+        let mut linked = HashMap::new();
+        for (spec, origin) in self.roots(options)? {
+            match linker.program(spec) {
+                Ok(program) => {
+                    linked.insert(spec, result.programs.len());
+                    result.programs.push(program);
+                    let attach = self.programs.get(spec).map(|spec| spec.attach.clone());
+                    result.infos.extend(attach.map(|attach| ProgramInfo { spec, attach, origin }));
+                }
+                Err(error) => result.failures.push(Failure { spec, error }),
+            }
+        }
+        self.fill_pointers(&linked, &mut result.maps);
+        Ok(result)
+    }
+
+    fn roots(&self, options: &LinkOptions) -> Result<Vec<(usize, Origin)>, Error> {
+        let is_entry = |(_, spec): &(usize, &ProgramSpec)| spec.role == Role::Entry;
+        let entries = self.programs.iter().enumerate().filter(is_entry);
+        let mut roots: Vec<(usize, Origin)> = entries.map(|(index, _)| (index, Origin::Entry)).collect();
+        for name in &options.entries {
+            let missing = || Error::new(&self.name, Cause::NoProgram { name: Arc::from(name.as_str()) });
+            roots.push((self.program(name).ok_or_else(missing)?, Origin::Named));
+        }
+        for pointer in &self.pointers {
+            match pointer.target {
+                Ok(Reference::Address(function) | Reference::Call(function)) => roots.push((function, Origin::Pointed)),
+                Ok(Reference::Map(_) | Reference::MapValue { .. } | Reference::Extern(_)) | Err(_) => {}
+            }
+        }
+        let mut first = BTreeMap::new();
+        roots.retain(|(spec, _)| first.insert(*spec, ()).is_none());
+        Ok(roots)
+    }
+
+    fn fill_pointers(&self, linked: &HashMap<usize, usize>, maps: &mut [MapSpec]) {
+        for pointer in &self.pointers {
+            let target = match pointer.target {
+                Ok(Reference::Map(map)) => Some(Pointer::Map(map)),
+                Ok(Reference::MapValue { map, off }) => Some(Pointer::MapValue { map, off }),
+                Ok(Reference::Extern(index)) => Some(Pointer::Extern(index)),
+                Ok(Reference::Call(function) | Reference::Address(function)) => {
+                    linked.get(&function).map(|program| Pointer::Function { program: *program, pc: 0 })
+                }
+                Err(_) => None,
+            };
+            let data = maps.get_mut(pointer.map).and_then(|map| map.data.as_mut());
+            if let (Some(data), Some(target)) = (data, target) {
+                data.pointers.push((pointer.off, target));
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Functions: one per symbol, with its slots, in the order of sections and offsets.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use twinbpf_vm::isa::{Endian, Raw};
+
+use super::spec::{Notes, ProgramSpec, Role};
+use crate::elf::{Bind, Elf, Home, Section, SectionType, Symbol, SymbolKind};
+use crate::error::Cause;
+use crate::section::{Attach, Script, SectionKind};
+
+/// Function symbols may overlap; together they may be this many times as long as the code.
+const MAX_OVERLAP: usize = 16;
+
+/// The functions, and where they are.
+#[derive(Debug, Default)]
+pub(super) struct Functions {
+    pub(super) specs: Vec<ProgramSpec>,
+    /// Section of each.
+    pub(super) homes: Vec<usize>,
+    /// For each code section, (first slot, slot after the last, index), by rising first slot.
+    places: BTreeMap<usize, Vec<(usize, usize, usize)>>,
+}
+
+impl Functions {
+    /// Finds the functions of every code section.
+    pub(super) fn collect(elf: &Elf, notes: &mut Notes) -> Functions {
+        let mut symbols: BTreeMap<usize, Vec<&Symbol>> = BTreeMap::new();
+        for symbol in &elf.symbols {
+            if let Home::Section(section) = symbol.home {
+                symbols.entry(section).or_default().push(symbol);
+            }
+        }
+        let code = |section: &Section| is_code(section) && section.size > 0;
+        let typed = elf.symbols.iter().any(|symbol| symbol.kind == SymbolKind::Func);
+        let total = elf.sections.iter().filter(|section| code(section)).map(|section| section.data.len() / 8).sum();
+        let mut functions = Functions::default();
+        let mut budget = usize::saturating_mul(total, MAX_OVERLAP);
+        for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| code(section)) {
+            let mut symbols = symbols.remove(&index).unwrap_or_default();
+            symbols.retain(|symbol| is_function(symbol, typed));
+            functions.add_section(index, section, symbols, elf.endian, &mut budget, notes);
+        }
+        functions
+    }
+
+    fn add_section(
+        &mut self,
+        index: usize,
+        section: &Section,
+        mut symbols: Vec<&Symbol>,
+        endian: Endian,
+        budget: &mut usize,
+        notes: &mut Notes,
+    ) {
+        if symbols.is_empty() {
+            notes.skipped(&section.name, "it holds code but no function symbol");
+            return;
+        }
+        symbols.sort_by_key(|symbol| (symbol.value, symbol.bind == Bind::Local));
+        let attach = attach(section, notes);
+        if let Some(symbol) = symbols.iter().find(|symbol| symbol.kind == SymbolKind::NoType) {
+            notes.accepted(&section.name, format!("'{}' is a function without the type of one", symbol.name));
+        }
+        let ends = natural_ends(&symbols, section.size);
+        for (symbol, end) in symbols.iter().zip(ends) {
+            let slots = extent(symbol, end, section.size);
+            let place = slots.as_ref().map_or((0, 0), |slots| (slots.start, slots.end));
+            let mut spec = spec(symbol, section, &attach);
+            match slots.and_then(|slots| read(section, slots, endian, budget)) {
+                Ok(insns) => {
+                    spec.start = place.0;
+                    spec.insns = insns;
+                    self.places.entry(index).or_default().push((place.0, place.1, self.specs.len()));
+                }
+                Err(fault) => spec.fault = Some(fault),
+            }
+            self.specs.push(spec);
+            self.homes.push(index);
+        }
+    }
+
+    /// The function that contains a slot of a section.
+    pub(super) fn containing(&self, section: usize, slot: usize) -> Option<usize> {
+        let places = self.places.get(&section)?;
+        let after = places.partition_point(|(start, ..)| *start <= slot);
+        let (last, ..) = *places.get(after.checked_sub(1)?)?;
+        // Of several names for one place the first, a global one, stands for it.
+        let first = places.partition_point(|(start, ..)| *start < last);
+        places.get(first).filter(|(_, end, _)| slot < *end).map(|(.., index)| *index)
+    }
+
+    /// The function that starts at a slot of a section.
+    pub(super) fn starting(&self, section: usize, slot: usize) -> Option<usize> {
+        let index = self.containing(section, slot)?;
+        self.specs.get(index).filter(|spec| spec.start == slot).map(|_| index)
+    }
+
+    /// Every function of a section that contains a slot: several if a function has several names.
+    pub(super) fn all_containing(&self, section: usize, slot: usize) -> impl Iterator<Item = usize> + '_ {
+        let places = self.places.get(&section).map(Vec::as_slice).unwrap_or_default();
+        let after = places.partition_point(|(start, ..)| *start <= slot);
+        let start = after.checked_sub(1).and_then(|last| places.get(last)).map(|place| place.0);
+        let before = places.get(..after).unwrap_or_default().iter().rev();
+        let same = before.take_while(move |place| Some(place.0) == start);
+        same.filter(move |place| slot < place.1).map(|place| place.2)
+    }
+}
+
+/// Whether a section holds instructions.
+pub(super) fn is_code(section: &Section) -> bool {
+    section.kind == SectionType::ProgBits && section.exec
+}
+
+/// LLVM before 9 gives its functions no type. Labels have none either: they are local, and LLVM calls them
+/// `LBB0_1` or `.Ltmp0`. `typed` says whether any function of the object has its type.
+fn is_function(symbol: &Symbol, typed: bool) -> bool {
+    let label = symbol.name.is_empty() || symbol.name.starts_with("LBB") || symbol.name.starts_with(".L");
+    match symbol.kind {
+        SymbolKind::Func => true,
+        SymbolKind::NoType => !label && (!typed || symbol.bind != Bind::Local),
+        SymbolKind::Object | SymbolKind::Section | SymbolKind::Other => false,
+    }
+}
+
+fn attach(section: &Section, notes: &mut Notes) -> Attach {
+    if section.name.starts_with(".text.") {
+        notes.accepted(&section.name, "it holds functions as .text does");
+        return Attach { autoload: true, kind: SectionKind::Text };
+    }
+    let attach = Attach::parse(&section.name);
+    match &attach.kind {
+        SectionKind::Known { row, loose: true, .. } => {
+            notes.accepted(&section.name, format!("the name is read as '{}', of which it is a variant", row.pattern));
+        }
+        SectionKind::Unknown => notes.accepted(&section.name, "the name gives no program type"),
+        SectionKind::Malformed(error) => notes.accepted(&section.name, format!("the name says nothing: {error}")),
+        SectionKind::PerfTracepoint(_) | SectionKind::PerfProbe(_) => {
+            notes.accepted(&section.name, "the name is one of perf's");
+        }
+        SectionKind::TailCall { .. } => notes.accepted(&section.name, "the name is one of iproute2's"),
+        SectionKind::Text | SectionKind::Script(_) | SectionKind::Known { .. } => {}
+    }
+    attach
+}
+
+fn spec(symbol: &Symbol, section: &Section, attach: &Attach) -> ProgramSpec {
+    let global = symbol.bind != Bind::Local;
+    let mut attach = attach.clone();
+    let mut role = Role::Function;
+    match (&attach.kind, Script::of_function(&symbol.name)) {
+        (SectionKind::Text, Some(script)) if global => {
+            attach.kind = SectionKind::Script(script);
+            role = Role::Entry;
+        }
+        (SectionKind::Text, _) => {}
+        _ if global => role = Role::Entry,
+        _ => {}
+    }
+    ProgramSpec {
+        name: symbol.name.clone(),
+        section: section.name.clone(),
+        attach,
+        role,
+        global,
+        weak: symbol.bind == Bind::Weak,
+        hidden: symbol.hidden,
+        start: 0,
+        insns: Vec::new(),
+        refs: BTreeMap::new(),
+        signature: None,
+        fault: None,
+    }
+}
+
+/// For each of the sorted symbols, where the next place begins.
+fn natural_ends(symbols: &[&Symbol], size: u64) -> Vec<u64> {
+    let mut ends = Vec::with_capacity(symbols.len());
+    let (mut next, mut last) = (size, None);
+    for symbol in symbols.iter().rev() {
+        if let Some(last) = last.filter(|last| *last != symbol.value) {
+            next = last;
+        }
+        last = Some(symbol.value);
+        ends.push(next);
+    }
+    ends.reverse();
+    ends
+}
+
+/// The slots a function symbol covers. A symbol without size reaches to the next one.
+fn extent(symbol: &Symbol, natural_end: u64, size: u64) -> Result<Range<usize>, Cause> {
+    let end = match symbol.size {
+        0 => natural_end,
+        given => symbol.value.saturating_add(given),
+    };
+    let whole = symbol.value % 8 == 0 && end % 8 == 0 && symbol.value < end && end <= size;
+    let slot = |byte: u64| usize::try_from(byte / 8).ok().filter(|_| whole);
+    match (slot(symbol.value), slot(end)) {
+        (Some(start), Some(end)) => Ok(start..end),
+        _ => Err(Cause::Extent { start: symbol.value, end, size }),
+    }
+}
+
+fn read(section: &Section, slots: Range<usize>, endian: Endian, budget: &mut usize) -> Result<Vec<Raw>, Cause> {
+    let (all, _) = section.data.as_chunks::<8>();
+    let bytes = (slots.start as u64 * 8, slots.end as u64 * 8);
+    let outside = Cause::Extent { start: bytes.0, end: bytes.1, size: section.size };
+    let found = all.get(slots).ok_or(outside)?;
+    let Some(left) = budget.checked_sub(found.len()) else {
+        let what = "the functions of overlapping symbols".into();
+        return Err(Cause::TooLarge { what, size: bytes.1 - bytes.0, limit: *budget as u64 * 8 });
+    };
+    *budget = left;
+    Ok(found.iter().map(|slot| Raw::from_bytes(*slot, endian)).collect())
+}

@@ -1,0 +1,273 @@
+//! Maps of an object: definitions in `.maps` and `maps`, and one map for each data section.
+//!
+//! A definition that makes no map fails the programs that refer to it, not the object.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use twinbpf_vm::map::{Data, MapKind, MapSpec, Slot};
+
+use super::code::{Targets, address};
+use super::externs::Externs;
+use super::functions::Functions;
+use super::legacy;
+use super::spec::{Notes, Reference};
+use super::types::Types;
+use crate::btf::{self, MapDecl};
+use crate::elf::{Elf, Home, Reloc, Section, SectionType};
+use crate::error::{Cause, RelocFault};
+use crate::section::SectionKind;
+
+/// All bytes that the data sections of an object may have, beyond those of its file.
+pub const MAX_BSS: u64 = 64 << 20;
+
+/// `BPF_F_RDONLY_PROG`.
+const RDONLY_PROG: u32 = 1 << 7;
+/// `BPF_F_MMAPABLE`.
+const MMAPABLE: u32 = 1 << 10;
+
+/// The maps, and where relocations find them.
+#[derive(Debug, Default)]
+pub(super) struct Maps {
+    pub(super) specs: Vec<MapSpec>,
+    /// (section, byte offset) of each definition.
+    defined: BTreeMap<usize, BTreeMap<u64, Result<usize, Cause>>>,
+    /// Data section to map.
+    data: BTreeMap<usize, usize>,
+    /// Definitions with initial slots: where slot 0 lies, the map, and the number of slots.
+    slots: BTreeMap<(usize, u64), (usize, u32)>,
+    /// `id` of iproute2's definitions to map.
+    ids: BTreeMap<u32, usize>,
+}
+
+impl Maps {
+    /// Reads every definition and data section.
+    pub(super) fn collect(elf: &Elf, types: &Types, file_size: u64, notes: &mut Notes) -> Result<Maps, Cause> {
+        let mut maps = Maps::default();
+        for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| section.size > 0) {
+            match &*section.name {
+                ".maps" => maps.add_declared(elf, index, types, notes),
+                "maps" => maps.add_legacy(elf, index, notes),
+                name if name.starts_with("maps/") => maps.add_legacy(elf, index, notes),
+                _ => {}
+            }
+        }
+        maps.add_data(elf, file_size)?;
+        Ok(maps)
+    }
+
+    /// The map of a data section.
+    pub(super) fn data_of(&self, section: usize) -> Option<usize> {
+        self.data.get(&section).copied()
+    }
+
+    /// Whether a section holds map definitions.
+    pub(super) fn has_section(&self, section: usize) -> bool {
+        self.defined.contains_key(&section)
+    }
+
+    /// The map that is defined at a place.
+    pub(super) fn at(&self, section: usize, offset: u64) -> Option<&Result<usize, Cause>> {
+        self.defined.get(&section)?.get(&offset)
+    }
+
+    /// Index of a data map, and the ELF section it comes from.
+    pub(super) fn data_sections(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.data.iter().map(|(section, map)| (*section, *map))
+    }
+
+    fn add_declared(&mut self, elf: &Elf, index: usize, types: &Types, notes: &mut Notes) {
+        let Some(section) = elf.sections.get(index) else { return };
+        let places = symbols_of(elf, index);
+        let defined = self.defined.entry(index).or_default();
+        let btf = match &types.btf {
+            Ok(Some(btf)) => btf,
+            Ok(None) => {
+                notes.skipped(&section.name, "its maps need BTF and the object has none");
+                let missing = |name: &Arc<str>| Cause::NoBtf { what: format!("map '{name}'") };
+                defined.extend(places.iter().map(|(name, place)| (*place, Err(missing(name)))));
+                return;
+            }
+            Err(error) => {
+                notes.skipped(&section.name, format!("its maps need BTF: {error}"));
+                defined.extend(places.values().map(|place| (*place, Err(Cause::Btf(error.clone())))));
+                return;
+            }
+        };
+        for decl in btf::map_specs(btf) {
+            let place = places.get(&*decl.name).copied().unwrap_or(u64::from(decl.offset));
+            match finish(&decl) {
+                Ok(spec) => {
+                    let map = self.specs.len();
+                    self.specs.push(spec);
+                    defined.insert(place, Ok(map));
+                    let slots = decl.slots.map(|slots| ((index, place + u64::from(slots.offset)), (map, slots.count)));
+                    self.slots.extend(slots);
+                }
+                Err(cause) => {
+                    notes.skipped(&section.name, cause.to_string());
+                    defined.insert(place, Err(cause));
+                }
+            }
+        }
+    }
+
+    fn add_legacy(&mut self, elf: &Elf, index: usize, notes: &mut Notes) {
+        let Some(section) = elf.sections.get(index) else { return };
+        notes.accepted(&section.name, "map definitions without BTF, which libbpf refuses since 1.0");
+        let definitions = legacy::read(elf, index);
+        let defined = self.defined.entry(index).or_default();
+        let mut first = BTreeMap::new();
+        for definition in &definitions {
+            let spec = match &definition.spec {
+                Ok(spec) => spec.clone(),
+                Err(cause) => {
+                    notes.skipped(&section.name, cause.to_string());
+                    defined.insert(definition.offset, Err(cause.clone()));
+                    continue;
+                }
+            };
+            let map = self.specs.len();
+            self.specs.push(spec);
+            defined.insert(definition.offset, Ok(map));
+            if let Some(extra) = definition.extra.filter(|extra| extra.id != 0) {
+                first.entry(extra.id).or_insert(map);
+            }
+        }
+        let made = |place: u64| defined.get(&place).and_then(|found| found.clone().ok());
+        for (outer, inner, slot) in legacy::nested(&definitions) {
+            let (Some(outer), Some(inner)) = (made(outer), made(inner)) else { continue };
+            let template = self.specs.get(inner).cloned();
+            let Some(outer) = self.specs.get_mut(outer) else { continue };
+            if outer.inner.is_none() {
+                outer.inner = template.map(Box::new);
+            }
+            outer.slots.extend(slot.map(|slot| (slot, Slot::Map(inner))));
+        }
+        self.ids.extend(first);
+    }
+
+    fn add_data(&mut self, elf: &Elf, file_size: u64) -> Result<(), Cause> {
+        let limit = MAX_BSS + file_size;
+        let mut total = 0_u64;
+        for (index, section) in elf.sections.iter().enumerate() {
+            let Some(read_only) = data_kind(section) else { continue };
+            total = total.saturating_add(section.size);
+            let size = u32::try_from(section.size).ok().filter(|_| total <= limit);
+            let too_large = || Cause::TooLarge { what: format!("section '{}'", section.name), size: total, limit };
+            let size = size.ok_or_else(too_large)?;
+            let mut bytes = section.data.to_vec();
+            bytes.resize(size as usize, 0);
+            self.data.insert(index, self.specs.len());
+            self.specs.push(data_map(&section.name, bytes, size, read_only));
+        }
+        Ok(())
+    }
+
+    /// Fills in `.values` of maps of maps and prog arrays, from the relocations of `.maps`, and the tail call
+    /// sections of iproute2.
+    pub(super) fn initialise(&mut self, elf: &Elf, functions: &Functions, externs: &Externs, notes: &mut Notes) {
+        let mut found = Vec::new();
+        for section in self.defined.keys() {
+            for reloc in elf.relocs_of(*section).flat_map(|table| &table.relocs) {
+                let targets = Targets { elf, maps: self, externs };
+                match self.slot(&targets, functions, *section, reloc) {
+                    Ok(slot) => found.extend(slot),
+                    Err(cause) => {
+                        let Some(section) = elf.sections.get(*section) else { continue };
+                        notes.skipped(&section.name, cause.to_string());
+                    }
+                }
+            }
+        }
+        for spec in &functions.specs {
+            let SectionKind::TailCall { map, key } = spec.attach.kind else { continue };
+            let map = self.ids.get(&map).copied();
+            found.extend(map.map(|map| (map, key, Slot::Program(spec.name.clone()))));
+        }
+        for (map, slot, value) in found {
+            if let Some(spec) = self.specs.get_mut(map) {
+                spec.slots.push((slot, value));
+            }
+        }
+    }
+
+    fn slot(
+        &self,
+        targets: &Targets,
+        functions: &Functions,
+        section: usize,
+        reloc: &Reloc,
+    ) -> Result<Option<(usize, u32, Slot)>, Cause> {
+        let before = self.slots.range(..=(section, reloc.offset)).next_back();
+        let holder = before.and_then(|((home, start), (map, count))| {
+            let within = reloc.offset.checked_sub(*start)?;
+            let inside = *home == section && within % 8 == 0 && within / 8 < u64::from(*count);
+            inside.then_some((*map, (within / 8) as u32))
+        });
+        let Some((map, slot)) = holder else { return Ok(None) };
+        let fail = |why| super::code::reloc_cause(targets.elf, section, reloc, why);
+        let symbol = targets.elf.symbols.get(reloc.symbol).ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))?;
+        let Home::Section(home) = symbol.home else { return Err(fail(RelocFault::NoHome)) };
+        let offset = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(0));
+        match address(functions, targets, home, offset).map_err(|fault| fault.cause(fail))? {
+            Reference::Map(inner) => Ok(Some((map, slot, Slot::Map(inner)))),
+            Reference::Address(function) | Reference::Call(function) => {
+                let name = functions.specs.get(function).map(|spec| spec.name.clone());
+                Ok(name.map(|name| (map, slot, Slot::Program(name))))
+            }
+            Reference::MapValue { .. } | Reference::Extern(_) => {
+                Err(fail(RelocFault::Unsupported("map slots that are neither maps nor programs")))
+            }
+        }
+    }
+}
+
+/// Name to offset of the variables in a section of definitions.
+fn symbols_of(elf: &Elf, section: usize) -> HashMap<Arc<str>, u64> {
+    let symbols = elf.symbols.iter().filter(|symbol| symbol.home == Home::Section(section));
+    symbols.filter(|symbol| !symbol.name.is_empty()).map(|symbol| (symbol.name.clone(), symbol.value)).collect()
+}
+
+fn finish(decl: &MapDecl) -> Result<MapSpec, Cause> {
+    let spec = decl.spec.clone().map_err(Cause::MapDef)?;
+    match &decl.unknown {
+        Some(unknown) => {
+            let why = format!("nobody knows the key '{}'", unknown.key);
+            Err(Cause::Map { map: decl.name.as_str().into(), why })
+        }
+        None => Ok(spec),
+    }
+}
+
+/// Whether a section becomes a data map, and whether programs may only read it.
+fn data_kind(section: &Section) -> Option<bool> {
+    let is = |name: &str| section.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    match section.kind {
+        _ if section.size == 0 || section.exec => None,
+        SectionType::ProgBits | SectionType::NoBits if is(".rodata") => Some(true),
+        SectionType::ProgBits | SectionType::NoBits if is(".data") || is(".bss") => Some(false),
+        // Globals of an arena; in the VM they are data as any other.
+        SectionType::ProgBits | SectionType::NoBits if &*section.name == ".addr_space.1" => Some(false),
+        SectionType::ProgBits | SectionType::NoBits | SectionType::Other => None,
+    }
+}
+
+fn data_map(name: &Arc<str>, bytes: Vec<u8>, size: u32, read_only: bool) -> MapSpec {
+    MapSpec {
+        name: name.clone(),
+        kind: MapKind::Array,
+        key_size: 4,
+        value_size: size,
+        max_entries: 1,
+        flags: MMAPABLE | if read_only { RDONLY_PROG } else { 0 },
+        extra: 0,
+        numa_node: 0,
+        pinned: false,
+        inner: None,
+        slots: Vec::new(),
+        data: Some(Data { bytes, read_only, pointers: Vec::new() }),
+        key_fields: Vec::new(),
+        value_fields: Vec::new(),
+    }
+}

@@ -1,0 +1,199 @@
+//! An opened object: everything its ELF file says, as plain data that may be edited before it is linked.
+//!
+//! Opening is pure and nearly total: only a file that is no BPF object at all, or asks for absurd amounts of
+//! memory, is refused. An unknown section, a broken relocation, an instruction that does not decode, a map
+//! without a type fail the program that uses them, at [`Object::link`]. What libbpf would refuse or ignore is
+//! listed in [`Object::report`].
+//!
+//! Memory is bounded by about a hundred times the size of the file plus [`MAX_BSS`].
+
+mod code;
+mod data;
+mod externs;
+mod functions;
+mod legacy;
+mod maps;
+mod spec;
+mod types;
+mod vars;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use twinbpf_vm::isa::Endian;
+use twinbpf_vm::map::{MapSpec, Slot};
+use twinbpf_vm::program::Extern;
+
+pub use maps::MAX_BSS;
+pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
+pub use vars::Variable;
+
+use crate::btf::{Btf, BtfError, CoreRelo};
+use crate::elf::{Elf, Read, Section, SectionType};
+use crate::error::Error;
+use crate::section::SectionKind;
+use externs::Externs;
+use functions::{Functions, is_code};
+use maps::Maps;
+use spec::Notes;
+use types::{Records, Types};
+
+/// An opened object.
+///
+/// Lists refer to each other by index, so entries may be edited and appended, not removed.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// File name, for messages.
+    pub name: Arc<str>,
+    /// Byte order it was compiled for.
+    pub endian: Endian,
+    /// Every function, in the order of sections and offsets.
+    pub programs: Vec<ProgramSpec>,
+    /// Maps that were defined, then one for each data section.
+    pub maps: Vec<MapSpec>,
+    /// Undefined symbols.
+    pub externs: Vec<Extern>,
+    /// Pointers inside data maps.
+    pub pointers: Vec<DataPointer>,
+    /// Variables in data sections.
+    pub variables: Vec<Variable>,
+    /// `license` section. Absent stays absent: nobody's licence is invented.
+    pub license: Option<Arc<str>>,
+    /// `version` section.
+    pub version: Option<u32>,
+    /// `config` section, as it is.
+    pub config: Option<Vec<u8>>,
+    /// Type data.
+    pub btf: Option<Arc<Btf>>,
+    /// Why there is no type data, if there should be.
+    pub btf_error: Option<BtfError>,
+    /// What was accepted beyond libbpf, kept for later, or skipped.
+    pub report: Vec<Note>,
+    pub(crate) records: Records,
+}
+
+impl Object {
+    /// Opens the object file `bytes`; `name` is for messages.
+    pub fn open(name: &str, bytes: &[u8]) -> Result<Object, Error> {
+        let name: Arc<str> = name.into();
+        let fail = |cause| Error::new(&name, cause);
+        let elf = Elf::parse(bytes).map_err(fail)?;
+        let mut notes = Notes::default();
+        let types = Types::read(&elf, &mut notes);
+        let mut functions = Functions::collect(&elf, &mut notes);
+        let mut maps = Maps::collect(&elf, &types, bytes.len() as u64, &mut notes).map_err(fail)?;
+        let externs = Externs::collect(&elf, &types);
+        let targets = code::Targets { elf: &elf, maps: &maps, externs: &externs };
+        code::resolve(&mut functions, &targets, &mut notes);
+        let pointers = data::pointers(&functions, &targets, &mut notes);
+        maps.initialise(&elf, &functions, &externs, &mut notes);
+        add_roles(&mut functions, &pointers, &maps, &mut notes);
+        for spec in &mut functions.specs {
+            spec.signature = types.signature(&spec.section, spec.start, &spec.name);
+        }
+        note_sections(&elf, &mut notes);
+        let variables = vars::collect(&elf, &maps, &types);
+        let (btf, btf_error) = match types.btf {
+            Ok(btf) => (btf, None),
+            Err(error) => (None, Some(error)),
+        };
+        Ok(Object {
+            endian: elf.endian,
+            programs: functions.specs,
+            maps: maps.specs,
+            externs: externs.list,
+            pointers,
+            variables,
+            license: elf.section("license").map(|section| text(section.data)),
+            version: elf.section("version").and_then(|section| section.data.first_chunk()).map(|v| elf.endian.u32(*v)),
+            config: elf.section("config").map(|section| section.data.to_vec()),
+            btf,
+            btf_error,
+            report: notes.0,
+            records: types.records,
+            name,
+        })
+    }
+
+    /// Index of the function with this name; of several, the first global one.
+    pub fn program(&self, name: &str) -> Option<usize> {
+        let named = |global: bool| self.programs.iter().position(|spec| &*spec.name == name && spec.global == global);
+        named(true).or_else(|| named(false))
+    }
+
+    /// Index of the map with this name.
+    pub fn map(&self, name: &str) -> Option<usize> {
+        self.maps.iter().position(|spec| &*spec.name == name)
+    }
+
+    /// The CO-RE relocations of a function; `insn_off` counts bytes from the start of its section.
+    ///
+    /// In the VM an instruction keeps what was compiled: the object's own types are the target.
+    pub fn core_relocs(&self, spec: &ProgramSpec) -> &[CoreRelo] {
+        self.records.relos(&spec.section, spec.start, spec.insns.len())
+    }
+}
+
+/// Functions that nothing in the object reaches, or that a map's slot names, are entries, wherever they are.
+fn add_roles(functions: &mut Functions, pointers: &[DataPointer], maps: &Maps, notes: &mut Notes) {
+    let refs = functions.specs.iter().flat_map(|spec| spec.refs.values());
+    let all = refs.chain(pointers.iter().map(|pointer| &pointer.target));
+    let reached: HashSet<usize> = all
+        .filter_map(|target| match target {
+            Ok(Reference::Call(function) | Reference::Address(function)) => Some(*function),
+            Ok(Reference::Map(_) | Reference::MapValue { .. } | Reference::Extern(_)) | Err(_) => None,
+        })
+        .collect();
+    let slots = maps.specs.iter().flat_map(|spec| &spec.slots);
+    let named: HashSet<Arc<str>> = slots
+        .filter_map(|(_, slot)| match slot {
+            Slot::Program(name) => Some(name.clone()),
+            Slot::Map(_) => None,
+        })
+        .collect();
+    for (index, spec) in functions.specs.iter_mut().enumerate().filter(|(_, spec)| spec.role == Role::Function) {
+        let outside = spec.attach.kind != SectionKind::Text;
+        if outside && !spec.global {
+            notes.accepted(&spec.section, format!("'{}' is static", spec.name));
+        }
+        if named.contains(&spec.name) || (outside && !reached.contains(&index)) {
+            spec.role = Role::Entry;
+        }
+    }
+}
+
+/// Says what becomes of sections that hold neither code nor data nor maps.
+fn note_sections(elf: &Elf, notes: &mut Notes) {
+    if elf.endian == Endian::Big {
+        notes.accepted(&".data".into(), "the object is big-endian; initial data stays in its byte order");
+    }
+    for section in &elf.sections {
+        let name = &*section.name;
+        let known = ["license", "version", "config", ".maps", "maps", ".addr_space.1"].contains(&name);
+        let data = [".data", ".rodata", ".bss", "maps/"].iter().any(|prefix| name.starts_with(prefix));
+        if section.kind == SectionType::Other || !section.alloc || section.size == 0 || known || data {
+            continue;
+        }
+        if name.trim_start_matches('?').starts_with(".struct_ops") {
+            notes.kept(&section.name, "struct_ops values, for the kernel");
+        } else if !is_code(section) {
+            notes.skipped(&section.name, describe(section));
+        }
+    }
+}
+
+fn describe(section: &Section) -> &'static str {
+    match section.kind {
+        SectionType::NoBits => "zeroes that no name makes variables",
+        SectionType::ProgBits | SectionType::Other => "data that no name makes variables",
+    }
+}
+
+/// A C string, or all of the bytes.
+fn text(bytes: &[u8]) -> Arc<str> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).into()
+}

@@ -1,0 +1,106 @@
+//! Variables in data sections, and setting them before a program runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Object;
+use super::maps::Maps;
+use super::types::Types;
+use crate::btf::{self, Btf, TypeId};
+use crate::elf::{Elf, Home, SymbolKind};
+use crate::error::{Cause, Error};
+use twinbpf_vm::isa::Endian;
+
+/// A variable of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Symbol name.
+    pub name: Arc<str>,
+    /// Index of the data map that holds it.
+    pub map: usize,
+    /// Byte offset inside the map's value.
+    pub off: u32,
+    /// Bytes.
+    pub size: u32,
+    /// Visible outside its file.
+    pub global: bool,
+    /// Type, where BTF tells.
+    pub type_id: Option<TypeId>,
+}
+
+/// Every object symbol of a data section.
+pub(super) fn collect(elf: &Elf, maps: &Maps, types: &Types) -> Vec<Variable> {
+    let btf = types.btf.as_ref().ok().and_then(|btf| btf.as_deref());
+    let sections: HashMap<usize, (usize, HashMap<&str, TypeId>)> = maps
+        .data_sections()
+        .map(|(section, map)| {
+            let name = elf.sections.get(section).map(|section| &*section.name);
+            (section, (map, name.zip(btf).map(|(name, btf)| types_of(btf, name)).unwrap_or_default()))
+        })
+        .collect();
+    let mut found = Vec::new();
+    for symbol in elf.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Object) {
+        let Home::Section(home) = symbol.home else { continue };
+        let Some((map, types)) = sections.get(&home) else { continue };
+        let (Ok(off), Ok(size)) = (u32::try_from(symbol.value), u32::try_from(symbol.size)) else { continue };
+        found.push(Variable {
+            name: symbol.name.clone(),
+            map: *map,
+            off,
+            size,
+            global: symbol.bind != crate::elf::Bind::Local,
+            type_id: types.get(&*symbol.name).copied(),
+        });
+    }
+    found
+}
+
+fn types_of<'a>(btf: &'a Btf, section: &'a str) -> HashMap<&'a str, TypeId> {
+    let vars = btf.datasec(section).into_iter().flat_map(|section| section.vars());
+    vars.map(|var| (var.name, var.type_id)).collect()
+}
+
+impl Object {
+    /// Sets a variable, or a member of one: `limit`, `config.names[2]`. The type decides how `text` is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Variable`] if there is no such variable or `text` is no value of its type, [`Cause::NoBtf`] if
+    /// its type is unknown.
+    pub fn set_variable(&mut self, path: &str, text: &str) -> Result<(), Error> {
+        self.try_set(path, text).map_err(|cause| Error::new(&self.name, cause))
+    }
+
+    fn try_set(&mut self, path: &str, text: &str) -> Result<(), Cause> {
+        let (name, member) = path.split_at(path.find(['.', '[']).unwrap_or(path.len()));
+        let fail = |why: String| Cause::Variable { name: path.into(), why };
+        let named = |global: bool| self.variables.iter().find(|var| &*var.name == name && var.global == global);
+        let Some(var) = named(true).or_else(|| named(false)) else {
+            return Err(fail(self.no_variable()));
+        };
+        let (Some(btf), Some(type_id)) = (&self.btf, var.type_id) else {
+            return Err(Cause::NoBtf { what: format!("setting '{name}'") });
+        };
+        let data = self.maps.get_mut(var.map).and_then(|map| map.data.as_mut());
+        let range = var.off as usize..(var.off as usize).saturating_add(var.size as usize);
+        let bytes = data.and_then(|data| data.bytes.get_mut(range));
+        let bytes = bytes.ok_or_else(|| fail("it lies outside its section".into()))?;
+        let endian = match self.endian {
+            Endian::Little => btf::Endian::Little,
+            Endian::Big => btf::Endian::Big,
+        };
+        btf::set_value(btf, type_id, member, text, bytes, endian).map_err(|error| fail(error.to_string()))
+    }
+
+    fn no_variable(&self) -> String {
+        let mut names: Vec<&str> = self.variables.iter().filter(|var| var.global).map(|var| &*var.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let more = if names.len() > 16 { ", and more" } else { "" };
+        names.truncate(16);
+        match names.is_empty() {
+            true => "the object has no variables".into(),
+            false => format!("there is none; the object has {}{more}", names.join(", ")),
+        }
+    }
+}
