@@ -106,7 +106,7 @@ fn resolve_table(
 
 /// What the relocation of the first of `insns` refers to.
 fn classify(functions: &Functions, targets: &Targets, insns: &[Raw], reloc: &Reloc) -> Result<Reference, Fault> {
-    let raw = insns.first().filter(|_| reloc.offset % 8 == 0).ok_or(RelocFault::Offset("an instruction"))?;
+    let raw = insns.first().filter(|_| reloc.offset.is_multiple_of(8)).ok_or(RelocFault::Offset("an instruction"))?;
     let symbol = targets.elf.symbols.get(reloc.symbol).ok_or(RelocFault::Symbol(reloc.symbol))?;
     match raw.opcode {
         CALL => Ok(call(functions, targets, raw, reloc, symbol)?),
@@ -195,7 +195,7 @@ pub(super) fn address(functions: &Functions, targets: &Targets, home: usize, off
         };
     }
     if is_code(section) {
-        let slot = usize::try_from(offset).ok().filter(|offset| offset % 8 == 0).map(|offset| offset / 8);
+        let slot = usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(8)).map(|offset| offset / 8);
         let found = slot.and_then(|slot| functions.starting(home, slot));
         let inside = || RelocFault::NotFunctionStart { section: name(), offset: clamp(offset) };
         return Ok(Reference::Address(found.ok_or_else(inside)?));

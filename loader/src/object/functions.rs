@@ -195,7 +195,7 @@ fn extent(symbol: &Symbol, natural_end: u64, size: u64) -> Result<Range<usize>, 
         0 => natural_end,
         given => symbol.value.saturating_add(given),
     };
-    let whole = symbol.value % 8 == 0 && end % 8 == 0 && symbol.value < end && end <= size;
+    let whole = symbol.value.is_multiple_of(8) && end.is_multiple_of(8) && symbol.value < end && end <= size;
     let slot = |byte: u64| usize::try_from(byte / 8).ok().filter(|_| whole);
     match (slot(symbol.value), slot(end)) {
         (Some(start), Some(end)) => Ok(start..end),

@@ -71,22 +71,7 @@ fn definition(name: Arc<str>, offset: u64, words: &[u32], size: usize) -> Defini
 }
 
 fn map([key_size, value_size, max_entries, flags]: [u32; 4], name: Arc<str>, kind: MapKind, pinned: bool) -> MapSpec {
-    MapSpec {
-        name,
-        kind,
-        key_size,
-        value_size,
-        max_entries,
-        flags,
-        extra: 0,
-        numa_node: 0,
-        pinned,
-        inner: None,
-        slots: Vec::new(),
-        data: None,
-        key_fields: Vec::new(),
-        value_fields: Vec::new(),
-    }
+    MapSpec { flags, pinned, ..MapSpec::new(name, kind, key_size, value_size, max_entries) }
 }
 
 /// Which definition holds which: (offset of the outer, offset of the inner, slot). Every map with the id that

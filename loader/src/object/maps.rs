@@ -255,19 +255,8 @@ fn data_kind(section: &Section) -> Option<bool> {
 
 fn data_map(name: &Arc<str>, bytes: Vec<u8>, size: u32, read_only: bool) -> MapSpec {
     MapSpec {
-        name: name.clone(),
-        kind: MapKind::Array,
-        key_size: 4,
-        value_size: size,
-        max_entries: 1,
         flags: MMAPABLE | if read_only { RDONLY_PROG } else { 0 },
-        extra: 0,
-        numa_node: 0,
-        pinned: false,
-        inner: None,
-        slots: Vec::new(),
         data: Some(Data { bytes, read_only, pointers: Vec::new() }),
-        key_fields: Vec::new(),
-        value_fields: Vec::new(),
+        ..MapSpec::new(name.clone(), MapKind::Array, 4, size, 1)
     }
 }
