@@ -28,4 +28,9 @@ int BEGIN(void)
 	return 0;
 }
 
+void END(void)
+{
+	printf("END\n");
+}
+
 LICENSE("GPL");

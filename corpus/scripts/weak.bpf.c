@@ -16,4 +16,9 @@ int BEGIN(void)
 	return 0;
 }
 
+void END(void)
+{
+	printf("END\n");
+}
+
 LICENSE("GPL");

@@ -29,7 +29,8 @@
  * C library's mathematics want `-fno-builtin` too, or clang replaces pow(x, -1) by a division it cannot compile.
  *
  * Every host function below is declared `__ksym __weak`. Stock libbpf and bpftool then load the same object: to them
- * a function the kernel does not have is merely absent, and BEGIN and END are functions nobody calls.
+ * a function the kernel does not have is merely absent, and BEGIN and END are functions nobody calls. (An object whose
+ * only function at all is BEGIN they take for a program of unknown type; give it an END.)
  *
  * The header works alone, after "vmlinux.h", after <linux/bpf.h>, and with <bpf/bpf_helpers.h>. Include it last.
  */
@@ -186,7 +187,7 @@ HOST int twinbpf_snprintfv(char *buf, __u64 size, const char *fmt, const __u64 *
 /* Ends the run with this status; does not return. clang knows that of the C `exit` and would leave the function
  * without an end behind the call, which validation refuses, hence the other name. */
 HOST void twinbpf_exit(int status);
-#define exit(status) twinbpf_exit(status)
+#define exit twinbpf_exit
 
 /* ---- Host functions: strings and memory, as in C ----------------------------------------------------------- */
 
@@ -233,7 +234,13 @@ HOST void *twinbpf_memset(void *dst, int c, __SIZE_TYPE__ n);
 
 /* ---- Host functions: maps, by copy ------------------------------------------------------------------------- */
 
-/* As the commands of bpf(2): 0, or -1 on failure. They copy; a pointer into the map comes from the kernel's
+/* The kernel has functions of its own by these names, with which libbpf would compare the types and give up. */
+#define map_lookup_elem twinbpf_map_lookup_elem
+#define map_update_elem twinbpf_map_update_elem
+#define map_delete_elem twinbpf_map_delete_elem
+#define map_get_next_key twinbpf_map_get_next_key
+
+/* As the commands of bpf(2): 0, or -errno on failure. They copy; a pointer into the map comes from the kernel's
  * bpf_map_lookup_elem, which works in a script as well. */
 HOST int map_lookup_elem(void *map, const void *key, void *value);
 HOST int map_update_elem(void *map, const void *key, const void *value, __u64 flags);
