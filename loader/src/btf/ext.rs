@@ -118,7 +118,7 @@ impl BtfExt {
             let field = |at| raw::word(bytes, at, endian).unwrap_or(0) as usize;
             Ok::<_, BtfError>(raw::words(part(body, what, field(at), field(at + 4))?, endian))
         };
-        let mut found = Collector { btf, sections: Vec::new(), by_name: HashMap::new() };
+        let mut found = Collector { btf, sections: Vec::new(), by_name: HashMap::new(), names: 0 };
         found.table(&table("function records", 8)?, 2, |section, words| {
             section.funcs.push(FuncInfo { insn_off: words[0], type_id: TypeId(words[1]) });
         })?;
@@ -146,6 +146,8 @@ struct Collector<'a> {
     btf: &'a Btf,
     sections: Vec<ExtSection>,
     by_name: HashMap<&'a str, usize>,
+    /// Length of all section names together.
+    names: usize,
 }
 
 impl<'a> Collector<'a> {
@@ -167,7 +169,7 @@ impl<'a> Collector<'a> {
             let Some((records, after)) = after.split_at_checked(need) else {
                 return Err(BtfError::Ext { what: "number of records, more than the table holds,", value: count });
             };
-            let section = self.section(name_off);
+            let section = self.section(name_off)?;
             for words in records.chunks_exact(record) {
                 add(section, words);
             }
@@ -179,18 +181,23 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn section(&mut self, name_off: u32) -> &mut ExtSection {
+    fn section(&mut self, name_off: u32) -> Result<&mut ExtSection, BtfError> {
         let name = self.btf.str(name_off);
-        let index = *self.by_name.entry(name).or_insert_with(|| {
-            self.sections.push(ExtSection {
-                name: name.into(),
-                funcs: Vec::new(),
-                lines: Vec::new(),
-                relos: Vec::new(),
-            });
-            self.sections.len() - 1
-        });
-        &mut self.sections[index]
+        let index = match self.by_name.get(name) {
+            Some(&index) => index,
+            None => {
+                // Names may be suffixes of each other, but not of one string without end.
+                self.names += name.len();
+                if self.names > 4 * self.btf.strings_len() {
+                    return Err(BtfError::Ext { what: "section name, one of too many,", value: name_off });
+                }
+                let (funcs, lines, relos) = (Vec::new(), Vec::new(), Vec::new());
+                self.sections.push(ExtSection { name: name.into(), funcs, lines, relos });
+                self.by_name.insert(name, self.sections.len() - 1);
+                self.sections.len() - 1
+            }
+        };
+        Ok(&mut self.sections[index])
     }
 }
 
@@ -211,7 +218,7 @@ impl<'a> LineResolver<'a> {
         LineResolver { btf, cache: HashMap::new(), budget: 2 * btf.strings_len() }
     }
 
-    /// The line of `info`, at `pc`; leading blanks of the text are left out.
+    /// The line of `info`, at `pc`; blanks around the text are left out.
     pub fn line(&mut self, info: &LineInfo, pc: usize) -> Line {
         let (file, text) = (self.text(info.file_off), self.text(info.text_off));
         Line { pc, file, line: info.line, column: info.column, text }

@@ -47,9 +47,11 @@ impl Printer<'_> {
 
     fn value(&mut self, id: TypeId, off: u64, depth: usize) {
         let (Ok((found_id, found)), true) = (self.btf.resolve(id), depth <= MAX_DEPTH) else {
-            self.out.push('?');
-            return;
+            return self.out.push('?');
         };
+        if off >= self.bytes.len() as u64 && self.btf.size_of(id) != Ok(0) {
+            return self.out.push('?');
+        }
         match found {
             Type::Int(int) => self.int(found_id, int, off),
             Type::Ptr(_) => match self.take(off, 8).map(|bytes| self.endian.read(bytes)) {
@@ -157,11 +159,12 @@ impl Printer<'_> {
         self.out.push('{');
         for index in 0..array.len {
             self.out.push_str(if index == 0 { " " } else { ", " });
-            if self.is_full() || index == MAX_ELEMENTS {
+            let at = off.saturating_add(u64::from(step) * u64::from(index));
+            let is_missing = step != 0 && at >= self.bytes.len() as u64;
+            if self.is_full() || index == MAX_ELEMENTS || is_missing {
                 self.out.push_str("...");
                 break;
             }
-            let at = off.saturating_add(u64::from(step) * u64::from(index));
             match self.take(at, 1) {
                 Some(&[byte]) if is_byte => _ = write!(self.out, "{byte:#04x}"),
                 _ => self.value(array.elem, at, depth + 1),

@@ -14,7 +14,7 @@ const MAX_FIELDS: usize = 1024;
 /// Scalars handed out by one [`Layouts`]; later types become one field of bytes.
 const MAX_TOTAL: usize = 1 << 14;
 /// Types visited by one [`Layouts`]; bounds nests of empty structs.
-const MAX_VISITS: usize = 1 << 18;
+const MAX_VISITS: usize = 1 << 16;
 /// Longest dotted name.
 const MAX_NAME: usize = 256;
 

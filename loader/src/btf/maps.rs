@@ -10,6 +10,8 @@
 //! made the number of CPUs, since that depends on the machine; and `values` is filled from ELF relocations, which
 //! the loader matches against [`MapDecl::slots`].
 
+use std::collections::HashSet;
+
 use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::layout::Layouts;
@@ -77,7 +79,10 @@ pub struct UnknownKey {
 pub fn map_specs(btf: &Btf) -> Vec<MapDecl> {
     let Some(section) = btf.datasec(".maps") else { return Vec::new() };
     let mut layouts = Layouts::new(btf);
-    section.vars().filter(|var| !var.is_func).map(|var| declare(btf, &mut layouts, &var)).collect()
+    // A variable stands in its section once; hostile BTF may repeat it to blow the list up.
+    let mut seen = HashSet::new();
+    let vars = section.vars().filter(|var| !var.is_func && seen.insert(var.var_id));
+    vars.map(|var| declare(btf, &mut layouts, &var)).collect()
 }
 
 fn declare(btf: &Btf, layouts: &mut Layouts<'_>, var: &VarInfo<'_>) -> MapDecl {

@@ -22,6 +22,9 @@ mod raw;
 mod types;
 mod value;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::OnceLock;
 
 pub use error::{BtfError, MapError, SetError};

@@ -1,0 +1,11 @@
+//! Tests over BTF built by hand, in both byte orders, and over that of the corpus.
+
+mod build;
+mod ext;
+mod format;
+mod layout;
+mod maps;
+mod mutate;
+mod parse;
+mod real;
+mod value;
