@@ -17,3 +17,7 @@ pub mod mem;
 pub mod map;
 
 pub mod host;
+
+pub mod image;
+
+pub mod interp;

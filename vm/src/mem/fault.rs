@@ -46,6 +46,8 @@ pub enum FaultReason {
         /// Offset of the access from its start.
         off: u32,
     },
+    /// The stack frame of a function that has returned.
+    DeadFrame,
     /// The region cannot be written by programs.
     ReadOnly(Arc<str>),
 }
@@ -73,6 +75,7 @@ impl fmt::Display for Fault {
                 let past = u64::from(*off) + self.len - u64::from(*size);
                 write!(f, "{past} bytes past the end of {region} ({size} bytes, access at offset {off})")
             }
+            FaultReason::DeadFrame => write!(f, "a stack frame of a function that has returned"),
             FaultReason::ReadOnly(region) => write!(f, "{region} is read-only"),
         }
     }
@@ -84,9 +87,11 @@ impl From<Fault> for Trap {
     fn from(fault: Fault) -> Trap {
         let code = match fault.reason {
             FaultReason::ReadOnly(_) => TrapCode::ReadOnly,
-            FaultReason::Null | FaultReason::Foreign | FaultReason::NoRegion(_) | FaultReason::Overflow { .. } => {
-                TrapCode::OutOfBounds
-            }
+            FaultReason::Null
+            | FaultReason::Foreign
+            | FaultReason::NoRegion(_)
+            | FaultReason::Overflow { .. }
+            | FaultReason::DeadFrame => TrapCode::OutOfBounds,
         };
         Trap::new(code, fault.to_string())
     }

@@ -5,7 +5,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::arena::Arena;
 use super::block::Block;
@@ -57,6 +57,18 @@ impl Window {
         let off = addr.wrapping_sub(self.lo);
         (off < u64::from(self.starts[const { class(N) }])).then(|| self.host.wrapping_add(off as usize))
     }
+
+    /// Pointer to the aligned cell at `addr`, if it is inside.
+    #[inline(always)]
+    fn hit_cell<A: AtomicCell>(&self, addr: u64) -> Option<*mut u8> {
+        let at = match A::SIZE {
+            1 => self.hit::<1>(addr),
+            2 => self.hit::<2>(addr),
+            4 => self.hit::<4>(addr),
+            _ => self.hit::<8>(addr),
+        }?;
+        (at as usize).is_multiple_of(A::SIZE).then_some(at)
+    }
 }
 
 /// See the module documentation. Registers are numbered 0 to 15.
@@ -82,6 +94,12 @@ pub trait AtomicCell: sealed::Sealed {
     /// # Safety
     /// `at` must be aligned to `SIZE`, and valid for reads and writes for `'a`.
     unsafe fn from_ptr<'a>(at: *mut u8) -> &'a Self;
+
+    /// Loads with acquire ordering, zero-extended.
+    fn acquire(&self) -> u64;
+
+    /// Stores the low bytes of `value` with release ordering.
+    fn release(&self, value: u64);
 }
 
 mod sealed {
@@ -89,7 +107,7 @@ mod sealed {
 }
 
 macro_rules! atomic_cells {
-    ($($Atomic:ident $size:literal),*) => {$(
+    ($($Atomic:ident $Int:ident $size:literal),*) => {$(
         impl sealed::Sealed for $Atomic {}
         impl AtomicCell for $Atomic {
             const SIZE: usize = $size;
@@ -98,10 +116,18 @@ macro_rules! atomic_cells {
                 // programs, whose races are the machine's, not Rust's.
                 unsafe { $Atomic::from_ptr(at.cast()) }
             }
+            #[inline(always)]
+            fn acquire(&self) -> u64 {
+                u64::from(self.load(Ordering::Acquire))
+            }
+            #[inline(always)]
+            fn release(&self, value: u64) {
+                self.store(value as $Int, Ordering::Release);
+            }
         }
     )*};
 }
-atomic_cells!(AtomicU8 1, AtomicU16 2, AtomicU32 4, AtomicU64 8);
+atomic_cells!(AtomicU8 u8 1, AtomicU16 u16 2, AtomicU32 u32 4, AtomicU64 u64 8);
 
 impl View {
     /// A view for `owner`, which sees its own regions and those of nobody in particular.
@@ -118,6 +144,11 @@ impl View {
     /// Its owner number.
     pub fn owner(&self) -> u32 {
         self.owner
+    }
+
+    /// Its policy.
+    pub fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// `N` (1, 2, 4 or 8) bytes at `addr`, or `None` on a miss of the window of `reg`.
@@ -141,19 +172,19 @@ impl View {
     /// The atomic cell at `addr`, or `None` on a miss of the window of `reg` or a misaligned address.
     #[inline(always)]
     pub fn atomic<A: AtomicCell>(&self, reg: usize, addr: u64) -> Option<&A> {
-        let window = &self.stores[reg & 15];
-        let at = match A::SIZE {
-            1 => window.hit::<1>(addr),
-            2 => window.hit::<2>(addr),
-            4 => window.hit::<4>(addr),
-            _ => window.hit::<8>(addr),
-        }?;
-        if !(at as usize).is_multiple_of(A::SIZE) {
-            return None;
-        }
-        // SAFETY: inside a writable region element (see `load`), aligned as just checked, and mapped as long
-        // as `self.arena`, which the returned reference borrows through `self`.
+        let at = self.stores[reg & 15].hit_cell::<A>(addr)?;
+        // SAFETY: inside a writable region element (see `load`), aligned as `hit_cell` checked, and mapped as
+        // long as `self.arena`, which the returned reference borrows through `self`.
         Some(unsafe { A::from_ptr(at) })
+    }
+
+    /// Loads from `addr` with acquire ordering, or `None` as [`View::atomic`] has it. Read-only memory will do.
+    #[inline(always)]
+    pub fn load_acquire<A: AtomicCell>(&self, reg: usize, addr: u64) -> Option<u64> {
+        let at = self.loads[reg & 15].hit_cell::<A>(addr)?;
+        // SAFETY: inside a region element, aligned as `hit_cell` checked, and mapped for reading and writing by
+        // the host as long as `self.arena` lives; the reference is only loaded from.
+        Some(unsafe { A::from_ptr(at) }.acquire())
     }
 
     /// Looks up `addr` and points the window of `reg` at what it finds. After `Ok`, the same access hits.

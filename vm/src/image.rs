@@ -1,0 +1,471 @@
+//! Programs placed one after another in one flat pc space, with every name resolved to a number: what engines run.
+//!
+//! An image is built once and shared. It belongs to no engine: it says what the instruction at a pc refers to,
+//! never how to execute it. It makes nothing: maps, data and host functions come resolved from the embedder, who
+//! also writes function addresses into data sections ([`Image::function_address`]).
+#![forbid(unsafe_code)]
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::host::HostFn;
+use crate::isa::{CallKind, Insn, text_at};
+use crate::mem::{Arena, HandleRange, MemError};
+use crate::program::{Binding, Program};
+use crate::trap::{Place, Trap, TrapCode};
+use crate::validate::Valid;
+
+/// Number of `bpf_tail_call`, which is part of every engine and not a host function.
+pub const TAIL_CALL: u32 = 12;
+
+/// What an extern turned out to be.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A host function.
+    Host(HostFn),
+    /// A number, for example a `.kconfig` value.
+    Value(u64),
+    /// `bpf_tail_call`, called by its name.
+    TailCall,
+    /// A weak symbol, by name, that nothing defines: its address is 0, and calling it traps.
+    Unresolved(Arc<str>),
+}
+
+/// The meaning of every binding of the programs of an image, by index.
+#[derive(Clone, Copy)]
+pub struct Resolve<'a> {
+    /// Handle of each map.
+    pub maps: &'a [u64],
+    /// Address of the value of each data map; anything for other maps.
+    pub values: &'a [u64],
+    /// Each extern.
+    pub externs: &'a [Target],
+    /// Kernel helpers by number. [`TAIL_CALL`] is never asked for.
+    pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
+    /// Instructions, by program and pc, whose addresses data sections hold, as targets of `gotox`.
+    pub labels: &'a [(usize, usize)],
+}
+
+/// What the instruction at a pc refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Nothing but its own fields.
+    None,
+    /// `lddw`: this number.
+    Value(u64),
+    /// `call`: a function of the image, by index.
+    Function(u32),
+    /// `call`: a host function, by index.
+    Host(u32),
+    /// `call`: `bpf_tail_call`.
+    TailCall,
+    /// `call`: this trap ([`Image::trap`]).
+    Trap(u32),
+}
+
+/// What an address that a program holds can be called as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// A function of the image, by index.
+    Function(u32),
+    /// A host function, by index.
+    Host(u32),
+}
+
+/// A BPF function of the image.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Symbol name.
+    pub name: Arc<str>,
+    /// Index of its program.
+    pub program: u32,
+    /// Flat pc of its first instruction.
+    pub start: u32,
+    /// Flat pc behind its last instruction.
+    pub end: u32,
+    /// Stack bytes of a frame.
+    pub stack_size: u32,
+}
+
+/// Why no image can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// No room in the table of function addresses.
+    #[error(transparent)]
+    Mem(#[from] MemError),
+    /// More code than pcs can number.
+    #[error("more than {limit} instructions in one image")]
+    TooLarge {
+        /// The limit.
+        limit: usize,
+    },
+    /// A binding names something that the resolution does not have.
+    #[error("{object}: program {program}, insn {pc}: {what} {index} does not exist; link and resolve the same object")]
+    Dangling {
+        /// Object file.
+        object: Arc<str>,
+        /// Program.
+        program: Arc<str>,
+        /// pc in the program.
+        pc: usize,
+        /// `map`, `data map`, `extern` or `function`.
+        what: &'static str,
+        /// Its index.
+        index: usize,
+    },
+}
+
+/// See the module documentation.
+pub struct Image {
+    arena: Arc<Arena>,
+    programs: Vec<Valid<Program>>,
+    /// Flat pc of each program's first instruction.
+    bases: Vec<u32>,
+    insns: Vec<Insn>,
+    links: Vec<Link>,
+    /// Sorted by start.
+    functions: Vec<Function>,
+    hosts: Vec<HostFn>,
+    /// Flat pcs that have an address without being the start of a function.
+    labels: Vec<u32>,
+    /// Functions, then host functions, then labels.
+    handles: HandleRange,
+    traps: Vec<(TrapCode, String)>,
+    /// Translation of an engine, made on first use.
+    translation: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// Most slots an image can have: pcs and their distances fit into an `i32`.
+const MAX_SLOTS: usize = 1 << 28;
+
+impl Image {
+    /// Places `programs` one after another and resolves what they refer to.
+    ///
+    /// # Errors
+    /// See [`ImageError`]. A helper that does not exist is not one: calling it traps.
+    pub fn new(arena: &Arc<Arena>, programs: Vec<Valid<Program>>, resolve: Resolve<'_>) -> Result<Image, ImageError> {
+        let mut builder = Builder::new(&programs)?;
+        builder.labels(&programs, resolve.labels);
+        builder.hosts(&programs, &resolve);
+        let slots = builder.functions.len() + builder.hosts.len() + builder.labels.len();
+        let handles = arena.functions().reserve(u32::try_from(slots).expect("fewer than instructions"))?;
+        let mut links = Vec::with_capacity(builder.insns.len());
+        for (index, program) in programs.iter().enumerate() {
+            for pc in 0..program.insns.len() {
+                links.push(builder.link(program, index, pc, &resolve, &handles)?);
+            }
+        }
+        let Builder { bases, insns, functions, hosts, labels, traps, .. } = builder;
+        let (arena, translation) = (Arc::clone(arena), OnceLock::new());
+        Ok(Image { arena, programs, bases, insns, links, functions, hosts, labels, handles, traps, translation })
+    }
+
+    /// The arena that its programs' memory is in.
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
+    }
+
+    /// The programs, in the order they were given.
+    pub fn programs(&self) -> &[Valid<Program>] {
+        &self.programs
+    }
+
+    /// Index of the program with this name.
+    pub fn program_index(&self, name: &str) -> Option<usize> {
+        self.programs.iter().position(|program| &*program.name == name)
+    }
+
+    /// Flat pc of a program's first instruction.
+    pub fn entry(&self, program: usize) -> usize {
+        self.bases[program] as usize
+    }
+
+    /// All instructions, by flat pc.
+    pub fn insns(&self) -> &[Insn] {
+        &self.insns
+    }
+
+    /// What each instruction refers to, by flat pc.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The BPF functions of all programs, sorted by start.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// Index of the function that contains a flat pc.
+    pub fn function_at(&self, pc: usize) -> usize {
+        self.functions.partition_point(|function| function.start as usize <= pc) - 1
+    }
+
+    /// The host functions that its programs refer to.
+    pub fn hosts(&self) -> &[HostFn] {
+        &self.hosts
+    }
+
+    /// Address of the function (or label) at `pc` of a program, as programs see it.
+    pub fn function_address(&self, program: usize, pc: usize) -> Option<u64> {
+        let base = *self.bases.get(program)?;
+        let program = self.programs.get(program)?;
+        (pc < program.insns.len()).then_some(())?;
+        address(&self.functions, &self.labels, self.hosts.len(), &self.handles, base + pc as u32)
+    }
+
+    /// Address of a host function, if programs of this image refer to one of this name.
+    pub fn host_address(&self, name: &str) -> Option<u64> {
+        let index = self.hosts.iter().position(|host| &**host.name() == name)?;
+        Some(self.handles.addr((self.functions.len() + index) as u32))
+    }
+
+    /// What an address that a program gave can be called as.
+    pub fn callee(&self, addr: u64) -> Option<Callee> {
+        let index = self.handles.index(addr)?;
+        let functions = self.functions.len() as u32;
+        match index.checked_sub(functions) {
+            None => Some(Callee::Function(index)),
+            Some(host) => ((host as usize) < self.hosts.len()).then_some(Callee::Host(host)),
+        }
+    }
+
+    /// The flat pc at an address that a program gave.
+    pub fn label(&self, addr: u64) -> Option<usize> {
+        let index = self.handles.index(addr)? as usize;
+        match index.checked_sub(self.functions.len()) {
+            None => Some(self.functions[index].start as usize),
+            Some(index) => self.labels.get(index.checked_sub(self.hosts.len())?).map(|pc| *pc as usize),
+        }
+    }
+
+    /// The trap of a [`Link::Trap`].
+    pub fn trap(&self, index: u32) -> Trap {
+        let (code, detail) = &self.traps[index as usize];
+        Trap::new(*code, detail.as_str())
+    }
+
+    /// Program, and pc in it, of a flat pc.
+    pub fn locate(&self, pc: usize) -> (usize, usize) {
+        let index = self.bases.partition_point(|base| *base as usize <= pc) - 1;
+        (index, pc - self.bases[index] as usize)
+    }
+
+    /// Program, function, instruction and C line of a flat pc.
+    pub fn place(&self, pc: usize) -> Place {
+        let (index, local) = self.locate(pc);
+        let program = &self.programs[index];
+        let line = program.line_at(local).map(|line| format!("{}:{}: {}", line.file, line.line, line.text.trim()));
+        Place {
+            object: Arc::clone(&program.object),
+            program: Arc::clone(&program.name),
+            function: Arc::clone(&self.functions[self.function_at(pc)].name),
+            pc: local,
+            insn: self.insn_text(index, local),
+            line,
+        }
+    }
+
+    /// The instruction as text, a call of a host function with its name.
+    fn insn_text(&self, index: usize, pc: usize) -> String {
+        let text = text_at(&self.programs[index].insns, pc);
+        match self.links[self.bases[index] as usize + pc] {
+            Link::Host(host) => format!("{text} ({})", self.hosts[host as usize].name()),
+            Link::Function(callee) => format!("{text} ({})", self.functions[callee as usize].name),
+            Link::TailCall => format!("{text} (bpf_tail_call)"),
+            Link::None | Link::Value(_) | Link::Trap(_) => text,
+        }
+    }
+
+    /// An engine's translation of this image, made by the first caller. One engine per image: asking for
+    /// another type panics.
+    pub fn translation<T: Any + Send + Sync>(&self, make: impl FnOnce(&Image) -> T) -> &T {
+        let translation = self.translation.get_or_init(|| Box::new(make(self)));
+        translation.downcast_ref().expect("one engine translates an image")
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let programs: Vec<&str> = self.programs.iter().map(|program| &*program.name).collect();
+        f.debug_struct("Image").field("programs", &programs).field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+/// Address of the function or label that starts at a flat pc.
+fn address(functions: &[Function], labels: &[u32], hosts: usize, handles: &HandleRange, pc: u32) -> Option<u64> {
+    if let Ok(index) = functions.binary_search_by_key(&pc, |function| function.start) {
+        return Some(handles.addr(index as u32));
+    }
+    let index = labels.binary_search(&pc).ok()?;
+    Some(handles.addr((functions.len() + hosts + index) as u32))
+}
+
+/// An image without addresses.
+#[derive(Default)]
+struct Builder {
+    bases: Vec<u32>,
+    insns: Vec<Insn>,
+    functions: Vec<Function>,
+    hosts: Vec<HostFn>,
+    labels: Vec<u32>,
+    traps: Vec<(TrapCode, String)>,
+    externs: HashMap<usize, u32>,
+    helpers: BTreeMap<u32, u32>,
+}
+
+impl Builder {
+    fn new(programs: &[Valid<Program>]) -> Result<Builder, ImageError> {
+        let total: usize = programs.iter().map(|program| program.insns.len()).sum();
+        if total > MAX_SLOTS {
+            return Err(ImageError::TooLarge { limit: MAX_SLOTS });
+        }
+        let mut builder = Builder { insns: Vec::with_capacity(total), ..Builder::default() };
+        for (index, program) in programs.iter().enumerate() {
+            let base = builder.insns.len() as u32;
+            builder.bases.push(base);
+            builder.insns.extend_from_slice(&program.insns);
+            let ends = program.functions.iter().skip(1).map(|function| function.start).chain([program.insns.len()]);
+            builder.functions.extend(program.functions.iter().zip(ends).map(|(function, end)| Function {
+                name: Arc::clone(&function.name),
+                program: index as u32,
+                start: base + function.start as u32,
+                end: base + end as u32,
+                stack_size: program.stack_size,
+            }));
+        }
+        Ok(builder)
+    }
+
+    /// Instructions that programs take the address of, and that `extra` lists.
+    fn labels(&mut self, programs: &[Valid<Program>], extra: &[(usize, usize)]) {
+        for (program, base) in programs.iter().zip(&self.bases) {
+            self.labels.extend(program.bindings.values().filter_map(|binding| match binding {
+                Binding::Function(pc) => Some(base + *pc as u32),
+                Binding::Map(_) | Binding::MapValue { .. } | Binding::Extern(_) => None,
+            }));
+        }
+        for &(program, pc) in extra {
+            if programs.get(program).is_some_and(|program| pc < program.insns.len()) {
+                self.labels.push(self.bases[program] + pc as u32);
+            }
+        }
+        let starts = |pc: &u32| self.functions.binary_search_by_key(pc, |function| function.start).is_ok();
+        self.labels.retain(|pc| !starts(pc));
+        self.labels.sort_unstable();
+        self.labels.dedup();
+    }
+
+    /// The host functions that programs refer to, each once.
+    fn hosts(&mut self, programs: &[Valid<Program>], resolve: &Resolve<'_>) {
+        for program in programs {
+            for binding in program.bindings.values() {
+                if let Binding::Extern(index) = binding
+                    && let Some(Target::Host(host)) = resolve.externs.get(*index)
+                    && !self.externs.contains_key(index)
+                {
+                    self.externs.insert(*index, self.hosts.len() as u32);
+                    self.hosts.push(host.clone());
+                }
+            }
+            for insn in &program.insns {
+                if let Insn::Call { kind: CallKind::Helper, imm, .. } = insn
+                    && *imm as u32 != TAIL_CALL
+                    && !self.helpers.contains_key(&(*imm as u32))
+                    && let Some(host) = (resolve.helper)(*imm as u32)
+                {
+                    self.helpers.insert(*imm as u32, self.hosts.len() as u32);
+                    self.hosts.push(host);
+                }
+            }
+        }
+    }
+
+    fn link(
+        &mut self,
+        program: &Program,
+        index: usize,
+        pc: usize,
+        resolve: &Resolve<'_>,
+        handles: &HandleRange,
+    ) -> Result<Link, ImageError> {
+        let base = self.bases[index];
+        let dangling = |what, index| {
+            let (object, program) = (Arc::clone(&program.object), Arc::clone(&program.name));
+            ImageError::Dangling { object, program, pc, what, index }
+        };
+        match (program.insns[pc], program.bindings.get(&pc)) {
+            (Insn::LoadImm { .. }, Some(binding)) => {
+                let (what, number, value) = match *binding {
+                    Binding::Map(map) => ("map", map, resolve.maps.get(map).copied()),
+                    Binding::MapValue { map, off } => {
+                        ("data map", map, resolve.values.get(map).map(|value| value.wrapping_add(u64::from(off))))
+                    }
+                    Binding::Function(pc) => {
+                        let pc = base + pc as u32;
+                        let addr = address(&self.functions, &self.labels, self.hosts.len(), handles, pc);
+                        ("function", pc as usize, addr)
+                    }
+                    Binding::Extern(number) => ("extern", number, self.extern_value(number, resolve, handles)),
+                };
+                value.map(Link::Value).ok_or_else(|| dangling(what, number))
+            }
+            (Insn::LoadImm { imm, .. }, None) => {
+                let Some(Insn::LoadImmHi { imm: hi }) = program.insns.get(pc + 1) else {
+                    unreachable!("validated: lddw has two halves");
+                };
+                Ok(Link::Value(u64::from(imm as u32) | u64::from(*hi as u32) << 32))
+            }
+            (Insn::Call { kind: CallKind::Helper, imm, .. }, _) => Ok(self.helper(imm as u32)),
+            (Insn::Call { kind: CallKind::Local, imm, .. }, _) => {
+                let target = i64::from(base) + pc as i64 + 1 + i64::from(imm);
+                let found = self.functions.binary_search_by_key(&target, |function| i64::from(function.start));
+                Ok(Link::Function(found.expect("validated: a call reaches a function") as u32))
+            }
+            (Insn::Call { kind: CallKind::Extern, .. }, Some(&Binding::Extern(number))) => {
+                self.extern_call(number, resolve).ok_or_else(|| dangling("extern", number))
+            }
+            (Insn::Call { kind: CallKind::Extern, imm, .. }, _) => {
+                Ok(self.trap(TrapCode::Unresolved, format!("kernel function with BTF id {imm}")))
+            }
+            _ => Ok(Link::None),
+        }
+    }
+
+    fn extern_value(&self, number: usize, resolve: &Resolve<'_>, handles: &HandleRange) -> Option<u64> {
+        match resolve.externs.get(number)? {
+            Target::Host(_) => Some(handles.addr(self.functions.len() as u32 + self.externs[&number])),
+            Target::Value(value) => Some(*value),
+            Target::TailCall | Target::Unresolved(_) => Some(0),
+        }
+    }
+
+    fn extern_call(&mut self, number: usize, resolve: &Resolve<'_>) -> Option<Link> {
+        Some(match resolve.externs.get(number)? {
+            Target::Host(_) => Link::Host(self.externs[&number]),
+            Target::TailCall => Link::TailCall,
+            Target::Value(value) => self.trap(TrapCode::BadCall, format!("the extern is the value {value:#x}")),
+            Target::Unresolved(name) => self.trap(
+                TrapCode::Unresolved,
+                format!("{name} is weak and nothing defines it; test its address first, or name a library with --lib"),
+            ),
+        })
+    }
+
+    fn helper(&mut self, id: u32) -> Link {
+        match self.helpers.get(&id) {
+            Some(host) => Link::Host(*host),
+            None if id == TAIL_CALL => Link::TailCall,
+            None => self.trap(TrapCode::Unresolved, format!("kernel helper {id} is not available in the VM")),
+        }
+    }
+
+    fn trap(&mut self, code: TrapCode, detail: String) -> Link {
+        self.traps.push((code, detail));
+        Link::Trap(self.traps.len() as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! What the machine does itself: calls, returns, tail calls, computed jumps, legacy packet loads.
+//!
+//! Both drivers come here for these instructions and go on where it tells them.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::machine::{Context, Machine, POISON};
+use super::state::MAX_LOOPS;
+use crate::host::HostFn;
+use crate::image::{Callee, Function, Link};
+use crate::isa::{Insn, Reg, Size};
+use crate::map::Errno;
+use crate::trap::{Trap, TrapCode};
+
+/// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
+const MAX_TAIL_CALLS: u32 = 33;
+
+/// Where to go on.
+pub(super) enum Next {
+    /// At this pc.
+    Goto(usize),
+    /// Nowhere: the frame that the driver was started for has returned.
+    Done,
+}
+
+/// One call that has not returned.
+pub(super) struct Frame {
+    /// pc of the call; the callee returns behind it.
+    site: u32,
+    /// Stack bytes that count against the limit.
+    size: u32,
+    /// `may_goto` budget of the caller.
+    loops: u32,
+    /// r6 to r9 of the caller.
+    saved: [u64; 4],
+}
+
+impl Frame {
+    pub(super) fn site(&self) -> usize {
+        self.site as usize
+    }
+}
+
+impl Machine {
+    /// Executes the instruction at `pc`, which is one that operations leave to the machine.
+    pub(super) fn event(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Next, Trap> {
+        if self.s.interrupted() {
+            return Err(self.timeout());
+        }
+        match cx.image.insns()[pc] {
+            Insn::Exit => self.leave(cx, base),
+            Insn::Call { .. } => match cx.image.links()[pc] {
+                Link::Function(callee) => self.enter(cx, callee, pc),
+                Link::Host(host) => self.call_host(cx, host, pc),
+                Link::TailCall => self.tail_call(cx, pc),
+                Link::Trap(trap) => Err(cx.image.trap(trap)),
+                Link::None | Link::Value(_) => unreachable!("an image gives every call a callee"),
+            },
+            Insn::Callx { dst } => {
+                let addr = self.s.r[dst.index()];
+                match cx.image.callee(addr) {
+                    Some(Callee::Function(callee)) => self.enter(cx, callee, pc),
+                    Some(Callee::Host(host)) => self.call_host(cx, host, pc),
+                    None => Err(bad_call(addr)),
+                }
+            }
+            Insn::Gotox { dst } => self.gotox(cx, pc, dst),
+            Insn::LoadPacket { size, src, imm } => self.load_packet(cx, pc, base, (size, src, imm)),
+            Insn::Alu { .. }
+            | Insn::Endian { .. }
+            | Insn::LoadImm { .. }
+            | Insn::LoadImmHi { .. }
+            | Insn::Load { .. }
+            | Insn::Store { .. }
+            | Insn::Atomic { .. }
+            | Insn::LoadAcquire { .. }
+            | Insn::StoreRelease { .. }
+            | Insn::Branch { .. }
+            | Insn::Goto { .. }
+            | Insn::Gotol { .. }
+            | Insn::MayGoto { .. }
+            | Insn::AddrSpaceCast { .. } => unreachable!("executed by its operation"),
+        }
+    }
+
+    /// Calls a function of the image from the instruction at `site`. Its arguments are in r1 to r5.
+    fn enter(&mut self, cx: Context<'_>, callee: u32, site: usize) -> Result<Next, Trap> {
+        let function = &cx.image.functions()[callee as usize];
+        self.push_frame(function, site)?;
+        Ok(Next::Goto(function.start as usize))
+    }
+
+    /// Makes the frame of `function` the innermost.
+    pub(super) fn push_frame(&mut self, function: &Function, site: usize) -> Result<(), Trap> {
+        let depth = self.frames.len();
+        if depth >= self.limits.max_depth as usize {
+            let detail = format!("the call of {} is one too many, the limit is {depth}", function.name);
+            return Err(Trap::new(TrapCode::CallDepth, detail));
+        }
+        let size = function.stack_size;
+        if self.stack_used.saturating_add(size) > self.limits.stack_bytes {
+            let (name, used, limit) = (&function.name, self.stack_used, self.limits.stack_bytes);
+            let detail = format!("the frame of {name} needs {size} bytes on top of {used}, the limit is {limit}");
+            return Err(Trap::new(TrapCode::StackOverflow, detail));
+        }
+        let r = &self.s.r;
+        let saved = [r[6], r[7], r[8], r[9]];
+        self.frames.push(Frame { site: site as u32, size, loops: self.s.loops, saved });
+        self.stack_used += size;
+        self.s.loops = MAX_LOOPS;
+        self.point_at_frame();
+        Ok(())
+    }
+
+    /// Takes the innermost frame away; registers other than r10 are the caller's business.
+    pub(super) fn pop_frame(&mut self) -> Frame {
+        let frame = self.frames.pop().expect("a frame for every function that runs");
+        self.stack_used -= frame.size;
+        self.s.loops = frame.loops;
+        self.point_at_frame();
+        frame
+    }
+
+    /// Sets r10 and its window to the innermost frame.
+    fn point_at_frame(&mut self) {
+        let stride = self.s.stack.region().spec.stride;
+        let frames = self.frames.len() as u32;
+        self.s.live_stack = frames * stride;
+        if let Some(top) = frames.checked_sub(1) {
+            self.s.r[10] = self.s.stack.element(top) + u64::from(self.s.stack.region().spec.element_size);
+            self.s.runtime.view.set_window(10, &self.s.stack, top);
+        }
+    }
+
+    /// Returns from the innermost function.
+    fn leave(&mut self, cx: Context<'_>, base: usize) -> Result<Next, Trap> {
+        let frame = self.pop_frame();
+        if self.frames.len() == base {
+            return Ok(Next::Done);
+        }
+        self.s.r[6..10].copy_from_slice(&frame.saved);
+        self.after_call(cx, frame.site())
+    }
+
+    /// After a call: r1 to r5 are undefined (RFC 9669 section 4.3.2), so they get values that show.
+    fn after_call(&mut self, cx: Context<'_>, site: usize) -> Result<Next, Trap> {
+        self.s.r[1..6].copy_from_slice(&POISON[1..6]);
+        if cx.code.steps[site].last {
+            let detail = "the call at the end of the function was not expected to return";
+            return Err(Trap::new(TrapCode::BadJump, detail));
+        }
+        Ok(Next::Goto(site + 1))
+    }
+
+    fn call_host(&mut self, cx: Context<'_>, host: u32, pc: usize) -> Result<Next, Trap> {
+        let r = &self.s.r;
+        let args = [r[1], r[2], r[3], r[4], r[5]];
+        let site = std::mem::replace(&mut self.site, pc);
+        let result = self.guarded(&cx.image.hosts()[host as usize], &args);
+        self.site = site;
+        self.s.r[0] = result?;
+        if self.s.interrupted() {
+            return Err(self.timeout());
+        }
+        self.after_call(cx, pc)
+    }
+
+    /// Runs a host function. A panic in it ends as a trap, and the machine can be used again.
+    pub(super) fn guarded(&mut self, host: &HostFn, args: &[u64; 5]) -> Result<u64, Trap> {
+        let result = catch_unwind(AssertUnwindSafe(|| host.call(self, args)));
+        self.s.runtime.view.sync();
+        result.unwrap_or_else(|payload| {
+            Err(Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), message(payload.as_ref()))))
+        })
+    }
+
+    /// `bpf_tail_call(ctx, map, index)`: the program replaces the function that calls it, so in a subprogram it
+    /// returns to that function's caller, as on the kernel's x86-64. A failed one goes on behind the call with a
+    /// negative r0.
+    fn tail_call(&mut self, cx: Context<'_>, pc: usize) -> Result<Next, Trap> {
+        let (ctx, handle, index) = (self.s.r[1], self.s.r[2], self.s.r[3] as u32);
+        let program = match self.s.runtime.maps.get(handle) {
+            None => Err(Errno::EINVAL),
+            Some(_) if self.tail_calls >= MAX_TAIL_CALLS => Err(Errno::ELOOP),
+            Some(map) if index >= map.spec().max_entries => Err(Errno::E2BIG),
+            Some(map) => map.program(index).ok_or(Errno::ENOENT),
+        };
+        let program = match program.map(|program| program as usize) {
+            Ok(program) if program < cx.image.programs().len() => program,
+            Ok(_) => return self.failed(cx, pc, Errno::ENOENT),
+            Err(errno) => return self.failed(cx, pc, errno),
+        };
+        self.tail_calls += 1;
+        let frame = self.pop_frame();
+        let function = &cx.image.functions()[cx.image.function_at(cx.image.entry(program))];
+        let loops = self.s.loops;
+        self.push_frame(function, frame.site())?;
+        let top = self.frames.last_mut().expect("just pushed");
+        (top.saved, top.loops) = (frame.saved, loops);
+        let fp = self.s.r[10];
+        self.s.r[..11].copy_from_slice(&POISON);
+        (self.s.r[1], self.s.r[10]) = (ctx, fp);
+        Ok(Next::Goto(function.start as usize))
+    }
+
+    fn failed(&mut self, cx: Context<'_>, pc: usize, errno: Errno) -> Result<Next, Trap> {
+        self.s.r[0] = errno.to_r0();
+        self.after_call(cx, pc)
+    }
+
+    /// Jumps to an instruction of the same function by its address.
+    fn gotox(&mut self, cx: Context<'_>, pc: usize, dst: Reg) -> Result<Next, Trap> {
+        let addr = self.s.r[dst.index()];
+        let function = &cx.image.functions()[cx.image.function_at(pc)];
+        let inside = |target: &usize| (function.start as usize..function.end as usize).contains(target);
+        match cx.image.label(addr).filter(inside) {
+            Some(target) => Ok(Next::Goto(target)),
+            None => {
+                Err(Trap::new(TrapCode::BadJump, format!("{addr:#x} is no jump target inside {}", function.name)))
+            }
+        }
+    }
+
+    /// Legacy packet access, RFC 9669 section 5.5: big-endian bytes of the packet into r0, or an exit of the
+    /// function with r0 = 0 when they are not there.
+    fn load_packet(
+        &mut self,
+        cx: Context<'_>,
+        pc: usize,
+        base: usize,
+        (size, src, imm): (Size, Option<Reg>, i32),
+    ) -> Result<Next, Trap> {
+        let Some(packet) = self.packet else {
+            return Err(Trap::new(TrapCode::BadArgument, "a legacy packet load in a run without a packet"));
+        };
+        let off = src.map_or(0, |src| self.s.r[src.index()] as u32).wrapping_add(imm as u32);
+        let bytes = size.bytes();
+        let mut value = [0; 8];
+        let inside = off <= i32::MAX as u32 && u64::from(off) + bytes as u64 <= u64::from(packet.len);
+        if !inside {
+            self.s.r[0] = 0;
+            return self.leave(cx, base);
+        }
+        self.s.runtime.view.read(packet.addr + u64::from(off), &mut value[8 - bytes..])?;
+        self.s.r[0] = u64::from_be_bytes(value);
+        self.after_call(cx, pc)
+    }
+}
+
+pub(super) fn bad_call(addr: u64) -> Trap {
+    let detail = match addr {
+        0 => "address 0: an unresolved weak symbol, or a function pointer that was never set".to_owned(),
+        _ => format!("{addr:#x} is not the address of a function"),
+    };
+    Trap::new(TrapCode::BadCall, detail)
+}
+
+/// What a panic said.
+fn message(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "panicked",
+    }
+}

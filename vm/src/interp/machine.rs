@@ -1,0 +1,284 @@
+//! A machine: one thread's registers, stack and runtime, and the runs on it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::code::Code;
+use super::event::{Frame, bad_call};
+use super::state::{MAX_LOOPS, State};
+use super::trace::Tracer;
+use crate::host::{Activation, Runtime};
+use crate::image::{Callee, Image};
+use crate::mem::{MemError, RegionKind, RegionSpec};
+use crate::trap::{Place, Trap, TrapCode};
+
+/// Values of registers that a program may not rely on. As pointers they are in no sandbox.
+pub(super) const POISON: [u64; 11] = {
+    let mut poison = [0xdead_dead_dead_de00; 11];
+    let mut index = 0;
+    while index < poison.len() {
+        poison[index] |= index as u64;
+        index += 1;
+    }
+    poison
+};
+
+/// Bytes behind a frame that belong to nobody, so that running over its end is noticed.
+const FRAME_GAP: u32 = 64;
+/// Callbacks inside callbacks: each takes native stack, unlike calls between BPF functions.
+const MAX_REENTRY: u32 = 128;
+/// Callers that a trap names.
+const MAX_BACKTRACE: usize = 16;
+/// Stands for no limit; large enough never to be used up, small enough to add to.
+const UNLIMITED: i64 = i64::MAX / 4;
+
+/// What one run may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Instructions; `None` for no limit. Wall-clock time is limited through [`Runtime::interrupt`].
+    pub max_insns: Option<u64>,
+    /// Functions that have not returned, the entry function included.
+    pub max_depth: u32,
+    /// Bytes of all frames together.
+    pub stack_bytes: u32,
+}
+
+impl Default for Limits {
+    /// No instruction limit, 1,024 calls, 1 MiB of stack.
+    fn default() -> Limits {
+        Limits { max_insns: None, max_depth: 1024, stack_bytes: 1 << 20 }
+    }
+}
+
+/// Which driver executes programs. The results are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// One instruction at a time.
+    Step,
+}
+
+/// Packet bytes for legacy packet loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Address in the arena.
+    pub addr: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// Where a run stopped, and why.
+pub(super) type Stop = (usize, Trap);
+
+/// What a driver works from.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) image: &'a Image,
+    pub(super) code: &'a Code,
+}
+
+/// See the module documentation.
+///
+/// After a trap, also after a panic in a host function, it can be used again: every run starts with an empty
+/// stack, and the machine's own state is complete before a host function is entered.
+pub struct Machine {
+    pub(super) s: State,
+    pub(super) frames: Vec<Frame>,
+    pub(super) limits: Limits,
+    pub(super) tracer: Option<Tracer>,
+    pub(super) packet: Option<Packet>,
+    /// Instructions left.
+    pub(super) remaining: i64,
+    pub(super) stack_used: u32,
+    pub(super) tail_calls: u32,
+    /// pc of the innermost call of a host function.
+    pub(super) site: usize,
+    image: Arc<Image>,
+    budget: i64,
+    reentry: u32,
+}
+
+impl Machine {
+    /// A machine for the programs of `image`, with a stack of its own in the image's arena.
+    ///
+    /// # Errors
+    /// The arena has no room for the stack.
+    pub fn new(image: Arc<Image>, runtime: Runtime, limits: Limits) -> Result<Machine, MemError> {
+        assert!(Arc::ptr_eq(image.arena(), runtime.view.arena()), "one arena for programs and runtime");
+        let sizes = || image.functions().iter().map(|function| function.stack_size);
+        let (largest, smallest) = (sizes().max().unwrap_or(0).max(1), sizes().min().unwrap_or(0).max(1));
+        let frames = (limits.stack_bytes / smallest).clamp(1, limits.max_depth.max(1));
+        let spec = RegionSpec {
+            stride: largest + FRAME_GAP,
+            count: frames,
+            owner: runtime.view.owner(),
+            ..RegionSpec::new("stack frame", RegionKind::Stack, largest)
+        };
+        let (stack, arena_base) = (image.arena().alloc(spec)?, image.arena().base());
+        let (r, trap) = ([0; 16], None);
+        let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trap, runtime, stack };
+        Ok(Machine {
+            s,
+            frames: Vec::new(),
+            limits,
+            tracer: None,
+            packet: None,
+            remaining: 0,
+            stack_used: 0,
+            tail_calls: 0,
+            site: 0,
+            image,
+            budget: 0,
+            reentry: 0,
+        })
+    }
+
+    /// The image it runs.
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// What host functions see.
+    pub fn runtime(&mut self) -> &mut Runtime {
+        &mut self.s.runtime
+    }
+
+    /// Changes the limits of later runs. The stack stays as long as it was made: depth and bytes can only shrink.
+    pub fn set_limits(&mut self, limits: Limits) {
+        let max_depth = limits.max_depth.min(self.s.stack.region().spec.count);
+        self.limits = Limits { max_depth, ..limits };
+    }
+
+    /// Has `tracer` called before every instruction of later runs.
+    pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
+        self.tracer = tracer;
+    }
+
+    /// The packet of legacy packet loads in later runs.
+    pub fn set_packet(&mut self, packet: Option<Packet>) {
+        self.packet = packet;
+    }
+
+    /// r0 to r10 as the last run left them.
+    pub fn registers(&self) -> [u64; 11] {
+        std::array::from_fn(|index| self.s.r[index])
+    }
+
+    /// Instructions that the last run executed.
+    pub fn insns_executed(&self) -> u64 {
+        (self.budget - self.remaining) as u64
+    }
+
+    /// Runs a program of the image with up to five arguments; other registers start with values that show.
+    ///
+    /// # Errors
+    /// The trap that ended it, `exit` included.
+    pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
+        let mut registers = POISON;
+        registers[1..6].copy_from_slice(&args);
+        self.run_with(program, registers)
+    }
+
+    /// Runs a program with all registers given, except r10, which is its frame pointer.
+    ///
+    /// # Errors
+    /// As [`Machine::run`].
+    pub fn run_with(&mut self, program: usize, registers: [u64; 11]) -> Result<u64, Trap> {
+        assert!(program < self.image.programs().len(), "program {program} of the image");
+        let image = Arc::clone(&self.image);
+        let callee = image.function_at(image.entry(program));
+        self.reset();
+        self.start(&image, callee, registers)
+    }
+
+    /// Empties the stack and fills the budget.
+    fn reset(&mut self) {
+        self.frames.clear();
+        (self.stack_used, self.tail_calls, self.reentry, self.site) = (0, 0, 0, 0);
+        let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
+        self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
+        self.remaining = self.budget;
+        self.s.trap = None;
+        self.s.runtime.view.sync();
+    }
+
+    /// Runs a function on an empty stack.
+    fn start(&mut self, image: &Image, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
+        self.s.r[..11].copy_from_slice(&registers);
+        let result = self.enter_and_run(image, callee);
+        self.frames.clear();
+        self.stack_used = 0;
+        result
+    }
+
+    /// Pushes a frame for a function whose arguments are in registers, and runs it until it returns.
+    fn enter_and_run(&mut self, image: &Image, callee: usize) -> Result<u64, Trap> {
+        let function = &image.functions()[callee];
+        let base = self.frames.len();
+        self.push_frame(function, self.site)?;
+        let cx = Context { image, code: image.translation(Code::new) };
+        match self.step(cx, function.start as usize, base) {
+            Ok(()) => Ok(self.s.r[0]),
+            Err((pc, trap)) => {
+                let trap = match trap.place() {
+                    Some(_) => trap,
+                    None => trap.at(image.place(pc), self.backtrace(image)),
+                };
+                while self.frames.len() > base {
+                    self.pop_frame();
+                }
+                Err(trap)
+            }
+        }
+    }
+
+    /// Where the functions that have not returned were called, innermost first.
+    fn backtrace(&self, image: &Image) -> Vec<Place> {
+        let called = self.frames.iter().skip(1).rev();
+        called.take(MAX_BACKTRACE).map(|frame| image.place(frame.site())).collect()
+    }
+
+    /// A call from a host function into the program: like a call instruction for what is above it on the stack,
+    /// and without effect on the registers of what is below.
+    fn callback(&mut self, image: &Image, callee: u32, args: [u64; 5]) -> Result<u64, Trap> {
+        if self.reentry >= MAX_REENTRY {
+            let detail = format!("more than {MAX_REENTRY} host functions call back inside each other");
+            return Err(Trap::new(TrapCode::CallDepth, detail));
+        }
+        self.reentry += 1;
+        let registers = self.s.r;
+        self.s.r[..11].copy_from_slice(&POISON);
+        self.s.r[1..6].copy_from_slice(&args);
+        let result = self.enter_and_run(image, callee as usize);
+        self.s.r = registers;
+        self.reentry -= 1;
+        result
+    }
+}
+
+impl Activation for Machine {
+    fn runtime(&mut self) -> &mut Runtime {
+        &mut self.s.runtime
+    }
+
+    /// Also works between runs, as a run of its own.
+    fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap> {
+        let image = Arc::clone(&self.image);
+        match image.callee(function) {
+            Some(Callee::Function(callee)) if self.frames.is_empty() => {
+                self.reset();
+                let mut registers = POISON;
+                registers[1..6].copy_from_slice(&args);
+                self.start(&image, callee as usize, registers)
+            }
+            Some(Callee::Function(callee)) => self.callback(&image, callee, args),
+            Some(Callee::Host(host)) => self.guarded(&image.hosts()[host as usize], &args),
+            None => Err(bad_call(function)),
+        }
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("image", &self.image).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! The reference interpreter: one copy of the semantics, executed by two drivers.
+//!
+//! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types.
+//! - `step` executes one instruction at a time and charges each: exact, traceable.
+//! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
+//!
+//! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
+//! function: everything a program can reach comes through the [`Image`](crate::image::Image) and the
+//! [`Runtime`](crate::host::Runtime).
+//!
+//! Counting: every executed instruction counts 1, in callees and callbacks too. An `lddw` is one instruction, and
+//! so is a call, whatever the host function does. The instruction that traps counts.
+#![forbid(unsafe_code)]
+
+mod code;
+mod event;
+mod machine;
+mod ops;
+mod rows;
+mod state;
+mod step;
+mod trace;
+
+pub use machine::{Driver, Limits, Machine, Packet};
+pub use trace::{TraceStep, Tracer};
+
+#[cfg(test)]
+mod tests;

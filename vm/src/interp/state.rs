@@ -1,0 +1,63 @@
+//! What operations work on: registers, memory, counters.
+
+use super::ops::{Mem, Operands};
+use crate::host::Runtime;
+use crate::mem::{Access, Block, Fault, FaultReason};
+use crate::trap::{Trap, TrapCode};
+
+/// How often a frame's `may_goto` falls through: `BPF_MAX_LOOPS` of the kernel.
+pub(super) const MAX_LOOPS: u32 = 8 << 20;
+
+/// State of one run that operations read and write. What is used most comes first.
+#[repr(C)]
+pub(super) struct State {
+    /// Registers r0 to r10; the rest is padding, so that an index of four bits is always inside.
+    pub(super) r: [u64; 16],
+    /// Threaded driver: instructions left, counted so that straight-line code need not touch it.
+    pub(super) fuel: i64,
+    /// How often `may_goto` of this frame may still fall through.
+    pub(super) loops: u32,
+    /// Bytes from the first frame to the end of the innermost one.
+    pub(super) live_stack: u32,
+    /// Address of the arena's first byte.
+    pub(super) arena_base: u64,
+    /// Why the last operation could not be done.
+    pub(super) trap: Option<Trap>,
+    /// What host functions see, the view of memory among it.
+    pub(super) runtime: Runtime,
+    /// Frames, one element each.
+    pub(super) stack: Block,
+}
+
+impl State {
+    /// Points the window of the operation's base register at what it accesses.
+    ///
+    /// # Errors
+    /// The access is refused.
+    pub(super) fn refill(&mut self, mem: Mem, o: &Operands) -> Result<(), Trap> {
+        let addr = self.r[o.b as usize].wrapping_add(i64::from(o.x) as u64);
+        if mem.aligned && !addr.is_multiple_of(mem.size as u64) {
+            let detail = format!("{}-byte access at {addr:#x}, which is not a multiple of {0}", mem.size);
+            return Err(Trap::new(TrapCode::Misaligned, detail));
+        }
+        self.dead_frame(addr, mem.size as u64, mem.access)?;
+        Ok(self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access)?)
+    }
+
+    /// Refuses the frame of a function that has returned. Only windows are checked: one that was made while the
+    /// function ran stays good.
+    fn dead_frame(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
+        let off = (addr as u32).wrapping_sub(self.stack.addr() as u32);
+        let inside = off >= self.live_stack && off < self.stack.len();
+        if !inside || self.runtime.view.bounds() == crate::mem::Bounds::Arena {
+            return Ok(());
+        }
+        Err(Fault { addr, len, access, reason: FaultReason::DeadFrame })
+    }
+
+    /// True when somebody wants the run to end.
+    #[inline(always)]
+    pub(super) fn interrupted(&self) -> bool {
+        self.runtime.interrupt.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}

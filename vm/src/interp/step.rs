@@ -1,0 +1,62 @@
+//! The plain driver: one instruction at a time, with the exact budget. It traces, it is what debug builds use, and
+//! it finishes what the threaded driver leaves when the budget runs low.
+
+use super::event::Next;
+use super::machine::{Context, Machine, Stop};
+use super::ops::Flow;
+use super::trace::TraceStep;
+use crate::trap::{Trap, TrapCode};
+
+impl Machine {
+    /// Runs from `pc` until the frame above `base` returns.
+    pub(super) fn step(&mut self, cx: Context<'_>, mut pc: usize, base: usize) -> Result<(), Stop> {
+        loop {
+            self.trace(cx, pc);
+            if self.remaining == 0 {
+                return Err((pc, self.out_of_insns()));
+            }
+            self.remaining -= 1;
+            let step = &cx.code.steps[pc];
+            let flow = match (step.run)(&step.o, &mut self.s) {
+                Flow::Miss => {
+                    let mem = step.mem.expect("only memory operations miss");
+                    self.s.refill(mem, &step.o).map_err(|trap| (pc, trap))?;
+                    (step.run)(&step.o, &mut self.s)
+                }
+                flow => flow,
+            };
+            match flow {
+                Flow::Next => pc += usize::from(step.len),
+                Flow::Taken => {
+                    let target = step.o.x as usize;
+                    if target <= pc && self.s.interrupted() {
+                        return Err((pc, self.timeout()));
+                    }
+                    pc = target;
+                }
+                Flow::Event => match self.event(cx, pc, base).map_err(|trap| (pc, trap))? {
+                    Next::Goto(next) => pc = next,
+                    Next::Done => return Ok(()),
+                },
+                Flow::Miss => unreachable!("after a refill the same access hits"),
+            }
+        }
+    }
+
+    fn trace(&mut self, cx: Context<'_>, pc: usize) {
+        let Some(mut tracer) = self.tracer.take() else { return };
+        let (program, local) = cx.image.locate(pc);
+        let registers = self.registers();
+        tracer(&TraceStep { program, pc: local, depth: self.frames.len() - 1, registers });
+        self.tracer = Some(tracer);
+    }
+
+    pub(super) fn out_of_insns(&self) -> Trap {
+        let limit = self.limits.max_insns.unwrap_or(u64::MAX);
+        Trap::new(TrapCode::OutOfInsns, format!("the limit is {limit} instructions"))
+    }
+
+    pub(super) fn timeout(&self) -> Trap {
+        Trap::new(TrapCode::Timeout, "")
+    }
+}
