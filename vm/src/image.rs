@@ -468,4 +468,6 @@ impl Builder {
 }
 
 #[cfg(test)]
+pub(crate) mod rig;
+#[cfg(test)]
 mod tests;

@@ -148,7 +148,8 @@ impl Machine {
         self.s.r[1..6].copy_from_slice(&POISON[1..6]);
         if cx.code.steps[site].last {
             let detail = "the call at the end of the function was not expected to return";
-            return Err(Trap::new(TrapCode::BadJump, detail));
+            let trap = Trap::new(TrapCode::BadJump, detail);
+            return Err(trap.at(cx.image.place(site), self.backtrace(cx.image)));
         }
         Ok(Next::Goto(site + 1))
     }
@@ -168,9 +169,12 @@ impl Machine {
 
     /// Runs a host function. A panic in it ends as a trap, and the machine can be used again.
     pub(super) fn guarded(&mut self, host: &HostFn, args: &[u64; 5]) -> Result<u64, Trap> {
+        let (depth, reentry) = (self.frames.len(), self.reentry);
         let result = catch_unwind(AssertUnwindSafe(|| host.call(self, args)));
         self.s.runtime.view.sync();
         result.unwrap_or_else(|payload| {
+            self.unwind(depth);
+            self.reentry = reentry;
             Err(Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), message(payload.as_ref()))))
         })
     }
@@ -216,9 +220,7 @@ impl Machine {
         let inside = |target: &usize| (function.start as usize..function.end as usize).contains(target);
         match cx.image.label(addr).filter(inside) {
             Some(target) => Ok(Next::Goto(target)),
-            None => {
-                Err(Trap::new(TrapCode::BadJump, format!("{addr:#x} is no jump target inside {}", function.name)))
-            }
+            None => Err(Trap::new(TrapCode::BadJump, format!("{addr:#x} is no jump target inside {}", function.name))),
         }
     }
 

@@ -55,6 +55,15 @@ impl Default for Limits {
 pub enum Driver {
     /// One instruction at a time.
     Step,
+    /// Instructions jump to their successors; the step driver takes over when the budget runs low.
+    Threaded,
+}
+
+impl Default for Driver {
+    /// The threaded driver in optimised builds.
+    fn default() -> Driver {
+        if cfg!(debug_assertions) { Driver::Step } else { Driver::Threaded }
+    }
 }
 
 /// Packet bytes for legacy packet loads.
@@ -93,8 +102,9 @@ pub struct Machine {
     /// pc of the innermost call of a host function.
     pub(super) site: usize,
     image: Arc<Image>,
+    driver: Driver,
     budget: i64,
-    reentry: u32,
+    pub(super) reentry: u32,
 }
 
 impl Machine {
@@ -127,6 +137,7 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             image,
+            driver: Driver::default(),
             budget: 0,
             reentry: 0,
         })
@@ -146,6 +157,11 @@ impl Machine {
     pub fn set_limits(&mut self, limits: Limits) {
         let max_depth = limits.max_depth.min(self.s.stack.region().spec.count);
         self.limits = Limits { max_depth, ..limits };
+    }
+
+    /// Chooses the driver of later runs. A tracer always has the step driver.
+    pub fn set_driver(&mut self, driver: Driver) {
+        self.driver = driver;
     }
 
     /// Has `tracer` called before every instruction of later runs.
@@ -205,8 +221,7 @@ impl Machine {
     fn start(&mut self, image: &Image, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         self.s.r[..11].copy_from_slice(&registers);
         let result = self.enter_and_run(image, callee);
-        self.frames.clear();
-        self.stack_used = 0;
+        self.s.runtime.abandon();
         result
     }
 
@@ -223,16 +238,21 @@ impl Machine {
                     Some(_) => trap,
                     None => trap.at(image.place(pc), self.backtrace(image)),
                 };
-                while self.frames.len() > base {
-                    self.pop_frame();
-                }
+                self.unwind(base);
                 Err(trap)
             }
         }
     }
 
+    /// Takes frames away until `depth` are left.
+    pub(super) fn unwind(&mut self, depth: usize) {
+        while self.frames.len() > depth {
+            self.pop_frame();
+        }
+    }
+
     /// Where the functions that have not returned were called, innermost first.
-    fn backtrace(&self, image: &Image) -> Vec<Place> {
+    pub(super) fn backtrace(&self, image: &Image) -> Vec<Place> {
         let called = self.frames.iter().skip(1).rev();
         called.take(MAX_BACKTRACE).map(|frame| image.place(frame.site())).collect()
     }

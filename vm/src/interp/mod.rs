@@ -15,7 +15,9 @@
 mod code;
 mod event;
 mod machine;
+#[allow(dead_code, reason = "identities of operations, which the threaded driver will pair by")]
 mod ops;
+#[allow(dead_code, reason = "as above")]
 mod rows;
 mod state;
 mod step;

@@ -3,10 +3,9 @@
 //! A row becomes a zero-sized type. Both drivers execute these types, so they cannot disagree. The matches that
 //! find the type of an operation are made of the rows; a table entry without a row does not compile.
 
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::ops::{Alu, Atomic, Branch, Kind, Op, Pick};
+use super::ops::{Alu, Atomic, Branch, Pick};
 use crate::isa::{AluOp, AtomicOp, Cond, Width};
 
 /// Arithmetic of one operation at both widths.
