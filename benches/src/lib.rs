@@ -7,5 +7,6 @@
 pub mod clock;
 pub mod kernel;
 pub mod peers;
+pub mod question;
 pub mod rounds;
 pub mod table;

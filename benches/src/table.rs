@@ -1,11 +1,13 @@
-//! Plain tables: what was measured, in nanoseconds, and how the peers compare with the first column.
+//! Plain tables: what was measured, and how the peers compare with the first column.
+
+use crate::rounds::Figure;
 
 /// One line: a name and a figure for each column, or none where a machine was left out.
 pub struct Row {
     /// First cell.
     pub name: String,
-    /// Nanoseconds per run, by column.
-    pub ns: Vec<Option<f64>>,
+    /// By column.
+    pub figures: Vec<Option<Figure>>,
 }
 
 /// A table of nanoseconds, with a ratio to the first column for each of the others.
@@ -21,42 +23,42 @@ pub struct Table {
 impl Table {
     /// How many times as long as the first column a column takes, on each row that has both.
     pub fn ratios(&self, column: usize) -> Vec<(&str, f64)> {
-        let both = |row: &Row| Some((row.ns[0]?, row.ns[column]?));
-        self.rows.iter().filter_map(|row| both(row).map(|(ours, peer)| (row.name.as_str(), peer / ours))).collect()
+        self.rows.iter().filter_map(|row| Some((row.name.as_str(), row.figures[column]?.ratio?))).collect()
     }
 
-    /// Geometric mean of [`ratios`](Self::ratios); NaN without any.
-    pub fn mean_ratio(&self, column: usize) -> f64 {
+    /// Geometric mean of [`ratios`](Self::ratios); `None` without any.
+    pub fn mean_ratio(&self, column: usize) -> Option<f64> {
         let ratios = self.ratios(column);
-        (ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
+        let sum = ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>();
+        (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
     }
 
     /// Prints the table, means last.
     pub fn print(&self) {
+        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(self.subject.len()) + 1;
+        let peers = 1..self.columns.len();
         let first = self.columns[0];
-        print!("{:<14}", self.subject);
-        for column in &self.columns {
-            print!("{column:>14}");
-        }
-        for column in &self.columns[1..] {
-            print!("{:>22}", format!("{column}/{first}"));
-        }
-        println!();
+        let titles = self.columns.iter().map(|column| format!("{column:>14}"));
+        let ratio_titles = peers.clone().map(|column| format!("{:>22}", format!("{}/{first}", self.columns[column])));
+        println!("{:<width$}{}", self.subject, titles.chain(ratio_titles).collect::<String>());
         for row in &self.rows {
-            print!("{:<14}", row.name);
-            for ns in &row.ns {
-                print!("{:>14}", ns.map_or("-".to_owned(), |ns| format!("{ns:.0} ns")));
-            }
-            for peer in &row.ns[1..] {
-                let ratio = row.ns[0].zip(*peer).map(|(ours, peer)| peer / ours);
-                print!("{:>22}", ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
-            }
-            println!();
+            let ns = row.figures.iter().map(|figure| cell(figure.map(|figure| figure.ns), " ns", 14));
+            let ratios = row.figures[1..].iter().map(|figure| cell(figure.and_then(|figure| figure.ratio), "", 22));
+            println!("{:<width$}{}", row.name, ns.chain(ratios).collect::<String>());
         }
-        print!("{:<14}{:>width$}", "geomean", "", width = 14 * self.columns.len());
-        for column in 1..self.columns.len() {
-            print!("{:>22.2}", self.mean_ratio(column));
+        if !peers.is_empty() {
+            let means = peers.map(|column| cell(self.mean_ratio(column), "", 22)).collect::<String>();
+            println!("{:<width$}{:>gap$}{means}", "geomean", "", gap = 14 * self.columns.len());
         }
-        println!();
     }
+}
+
+/// Three digits at least, and no more behind the point than that takes.
+fn cell(value: Option<f64>, unit: &str, width: usize) -> String {
+    let text = value.map_or("-".to_owned(), |value| match value {
+        ..10.0 => format!("{value:.2}{unit}"),
+        10.0..100.0 => format!("{value:.1}{unit}"),
+        _ => format!("{value:.0}{unit}"),
+    });
+    format!("{text:>width$}")
 }

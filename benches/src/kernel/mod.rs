@@ -6,7 +6,7 @@
 mod object;
 mod reference;
 
-pub use object::{Dialect, code};
+pub use object::{Dialect, code, corpus, link, program};
 
 /// Bytes of the input and of the scratch area.
 pub const AREA: usize = 65536;
