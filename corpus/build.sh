@@ -66,6 +66,7 @@ status=0
 for source; do
 	object=${source%.c}.o
 	compile "$source" "$scratch/object.o"
+	! cmp -s "$object" "$scratch/object.o" || continue # another clang 19 may differ in what does not matter
 	contents "$scratch/object.o" >"$scratch/built"
 	contents "$object" >"$scratch/committed" || true
 	if ! diff -u "$scratch/committed" "$scratch/built" >"$scratch/diff"; then

@@ -1,0 +1,105 @@
+//! What several integration tests need: the corpus with its cases, and tools that may be missing.
+#![allow(dead_code, reason = "each test crate uses its own part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The `corpus` directory.
+pub(crate) fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// One block of `corpus/cases.txt`; its README explains the keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Case {
+    /// Name of the case.
+    pub(crate) name: String,
+    /// Line of its header, for messages.
+    pub(crate) line: usize,
+    /// Arguments of the command.
+    pub(crate) args: Vec<String>,
+    /// Exit status.
+    pub(crate) status: i32,
+    /// Result of an `exec`.
+    pub(crate) r0: Option<i128>,
+    /// Packet after an `exec`, hex.
+    pub(crate) packet: Option<String>,
+    /// File with the standard output, relative to the corpus.
+    pub(crate) stdout: Option<String>,
+    /// Texts that standard error contains.
+    pub(crate) stderr: Vec<String>,
+    /// What must be installed.
+    pub(crate) needs: Option<String>,
+    /// The kernel does not agree, for a reason the file gives.
+    pub(crate) not_in_kernel: bool,
+}
+
+/// Reads `corpus/cases.txt`. A mistake in it is a failure of the test.
+pub(crate) fn cases() -> Vec<Case> {
+    let path = corpus().join("cases.txt");
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut cases: Vec<Case> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            assert!(cases.iter().all(|case| case.name != name), "cases.txt:{number}: [{name}] again");
+            cases.push(Case { name: name.to_owned(), line: number, ..Case::default() });
+            continue;
+        }
+        let (key, value) = line.split_once(" = ").unwrap_or_else(|| panic!("cases.txt:{number}: no key = value"));
+        let case = cases.last_mut().unwrap_or_else(|| panic!("cases.txt:{number}: before the first [name]"));
+        set(case, key, value).unwrap_or_else(|error| panic!("cases.txt:{number}: {error}"));
+    }
+    assert!(!cases.is_empty(), "no cases");
+    cases
+}
+
+fn set(case: &mut Case, key: &str, value: &str) -> Result<(), String> {
+    let number = |text: &str| text.parse::<i128>().map_err(|error| format!("{text}: {error}"));
+    match key {
+        "args" => case.args = value.split_whitespace().map(str::to_owned).collect(),
+        "status" => case.status = value.parse().map_err(|error| format!("{value}: {error}"))?,
+        "r0" => case.r0 = Some(number(value)?),
+        "packet" => case.packet = Some(value.to_owned()),
+        "stdout" => case.stdout = Some(value.to_owned()),
+        "stderr" => case.stderr.push(value.to_owned()),
+        "needs" => case.needs = Some(value.to_owned()),
+        "kernel" if value == "no" => case.not_in_kernel = true,
+        _ => return Err(format!("unknown key {key}")),
+    }
+    Ok(())
+}
+
+/// Every object of these directories of the corpus, sorted, as paths relative to it.
+pub(crate) fn objects(directories: &[&str]) -> Vec<String> {
+    let mut objects = Vec::new();
+    for directory in directories {
+        let entries = std::fs::read_dir(corpus().join(directory)).expect("a corpus directory");
+        for entry in entries {
+            let name = entry.expect("an entry").file_name().into_string().expect("a name in UTF-8");
+            if name.ends_with(".bpf.o") {
+                objects.push(format!("{directory}/{name}"));
+            }
+        }
+    }
+    objects.sort();
+    objects
+}
+
+/// Reports that something a test needs is missing: a printed reason, or a failure where CI demands all of it.
+pub(crate) fn skip(reason: &str) {
+    assert!(
+        std::env::var_os("TWINBPF_CI").is_none_or(|value| value != "1"),
+        "TWINBPF_CI=1 allows no skipping: {reason}"
+    );
+    println!("skipped: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// Whether `tool --version` runs.
+pub(crate) fn installed(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
