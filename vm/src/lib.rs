@@ -12,11 +12,15 @@ pub mod validate;
 
 pub mod trap;
 
+mod os;
+
 pub mod mem;
 
 pub mod map;
 
 pub mod host;
+
+pub mod helper;
 
 pub mod image;
 

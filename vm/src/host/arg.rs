@@ -6,12 +6,8 @@ use std::sync::Arc;
 
 use super::{Activation, Runtime};
 use crate::map::MapOps;
-use crate::mem::Fault;
 use crate::program::ValType;
 use crate::trap::{Trap, TrapCode};
-
-/// Longest C string a host function reads, NUL excluded.
-const MAX_STRING: u64 = 16 << 20;
 
 /// The five argument registers of one call, taken from left to right.
 pub struct Args<'a> {
@@ -50,13 +46,7 @@ impl fmt::Debug for Args<'_> {
     }
 }
 
-/// A refused access as a trap that names the argument it came through.
-pub(crate) fn fault_of(fault: Fault, function: &str, position: u8) -> Trap {
-    let trap = Trap::from(fault);
-    Trap::new(trap.code(), format!("argument {position} of {function}: {}", trap.detail()))
-}
-
-/// The trap of an argument that is not what the function needs.
+/// The trap of an argument that is not what the function needs, refused accesses through it included.
 pub(crate) fn bad_argument(function: &str, position: u8, why: impl fmt::Display) -> Trap {
     Trap::new(TrapCode::BadArgument, format!("argument {position} of {function}: {why}"))
 }
@@ -199,8 +189,8 @@ impl HostArg for CStr {
 
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let ptr = Ptr::take(args)?;
-        let read = args.runtime().view.c_str(ptr.addr, MAX_STRING);
-        let bytes = read.map_err(|fault| fault_of(fault, args.function, ptr.position))?;
+        let read = args.runtime().view.c_str(ptr.addr, u64::MAX);
+        let bytes = read.map_err(|fault| bad_argument(args.function, ptr.position, fault))?;
         Ok(CStr { ptr, bytes })
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use super::arg::{MapRef, Ptr, bad_argument, fault_of};
+use super::arg::{MapRef, Ptr, bad_argument};
 use super::{Activation, Runtime};
 use crate::mem::{Access, Fault, View};
 use crate::trap::{Trap, TrapCode};
@@ -71,6 +71,8 @@ impl<'a, T> Caller<'a, T> {
         assert!(args.len() <= 5, "a function has at most five arguments");
         let mut regs = [0; 5];
         regs[..args.len()].copy_from_slice(args);
+        // The function that calls back may have made or freed memory.
+        self.activation.runtime().view.sync();
         self.activation.call(function.addr(), regs)
     }
 
@@ -88,7 +90,7 @@ impl<'a, T> Caller<'a, T> {
     }
 
     fn checked<R>(&self, pointer: Ptr, result: Result<R, Fault>) -> Result<R, Trap> {
-        result.map_err(|fault| fault_of(fault, self.function, pointer.position()))
+        result.map_err(|fault| self.bad_argument(pointer, fault))
     }
 
     /// Copies out of the program's memory.

@@ -50,7 +50,8 @@ impl Fake {
         let output = Arc::new(Mutex::new(Vec::new()));
         let view = View::new(Arc::clone(&arena), owner, Bounds::Exact);
         let writer = Box::new(Shared(Arc::clone(&output)));
-        let runtime = Runtime::new(view, Arc::new(FakeMaps::default()), writer, Box::new(0u32));
+        let mut runtime = Runtime::new(view, Arc::new(FakeMaps::default()), writer, Box::new(0u32));
+        runtime.trace = Box::new(Shared(Arc::clone(&output)));
         Fake { runtime, memory, output, callbacks: HashMap::new() }
     }
 

@@ -23,6 +23,8 @@ pub struct Runtime {
     pub maps: Arc<dyn MapTable>,
     /// Where `printf` goes.
     pub output: Box<dyn Write + Send>,
+    /// Where `bpf_trace_printk` goes, the trace pipe of a kernel; standard error at first.
+    pub trace: Box<dyn Write + Send>,
     /// The embedder's data, `T` of `Linker<T>`.
     pub data: Box<dyn Any + Send>,
     /// The CPU whose per-CPU values the program sees.
@@ -67,13 +69,19 @@ impl Runtime {
     ) -> Runtime {
         let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
         let interrupt = Arc::new(AtomicBool::new(false));
+        let trace = Box::new(std::io::stderr());
         let (held, task) = (Held::default(), Task::default());
-        Runtime { view, maps, output, data, cpu: 0, interrupt, held, random, task }
+        Runtime { view, maps, output, trace, data, cpu: 0, interrupt, held, random, task }
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.
     pub fn seed(&mut self, seed: u64) {
         self.random = seed;
+    }
+
+    /// Whether the program holds the spin lock at this address, in either spelling.
+    pub(crate) fn holds_lock(&self, addr: u64) -> bool {
+        self.held.locks.iter().any(|held| *held as u32 == addr as u32)
     }
 
     /// Releases spin locks and discards ring buffer reservations that are still open. Engines call it when an

@@ -80,7 +80,7 @@ fn strings_are_read_inside_their_region() {
     assert_eq!(fake.run(&function, &[addr]).unwrap(), 3000);
     fake.memory.fill(0, 4096, b'a');
     let trap = fake.run(&function, &[fake.at(4000)]).unwrap_err();
-    assert_eq!(trap.code(), TrapCode::OutOfBounds);
+    assert_eq!(trap.code(), TrapCode::BadArgument);
     let end = fake.at(4000);
     let text = "1 bytes past the end of memory (4096 bytes, access at offset 4000)";
     assert_eq!(trap.detail(), format!("argument 1 of len: 97-byte load from {end:#x}: {text}"));
@@ -95,7 +95,8 @@ fn a_bad_pointer_names_function_and_argument() {
     assert_eq!(fake.run(&function, &[0, fake.at(8)]).unwrap(), 7);
     let trap = fake.run(&function, &[0, 16]).unwrap_err();
     assert!(
-        trap.to_string().starts_with("memory access out of bounds: argument 2 of peek: 4-byte load from 0x10: a null")
+        trap.to_string()
+            .starts_with("bad argument to a host function: argument 2 of peek: 4-byte load from 0x10: a null")
     );
     let function = typed("size", |map: MapRef| map.spec().value_size);
     let trap = fake.run(&function, &[0x1234]).unwrap_err();

@@ -1,0 +1,192 @@
+//! The printf engine: C's format language (ISO C23 7.23.6.1 as glibc prints it) over values from registers or
+//! from an array in the program's memory.
+//!
+//! Everything is bounded: strings by their region and precision, output by the limit of the [`Sink`]. `%n`,
+//! wide strings and `%1$d` are refused. The kernel's dialect is in [`super::printk`].
+
+mod float;
+mod spec;
+
+use crate::host::VarArgs;
+use crate::mem::{Fault, View};
+use crate::trap::{Trap, TrapCode};
+
+pub(crate) use spec::{Length, Spec};
+
+/// Output of one call: keeps the first bytes, counts all.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    bytes: Vec<u8>,
+    limit: usize,
+    total: u64,
+}
+
+impl Sink {
+    /// Keeps at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Sink {
+        Sink { bytes: Vec::new(), limit, total: 0 }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.total = self.total.saturating_add(bytes.len() as u64);
+        let room = self.limit - self.bytes.len();
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    pub(crate) fn fill(&mut self, byte: u8, count: u64) {
+        self.total = self.total.saturating_add(count);
+        let room = (self.limit - self.bytes.len()) as u64;
+        self.bytes.resize(self.bytes.len() + count.min(room) as usize, byte);
+    }
+
+    /// What was kept.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Bytes written, kept or not.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+/// Where the values of conversions come from.
+#[derive(Debug)]
+pub(crate) enum Values {
+    /// The registers behind the format.
+    Registers(VarArgs),
+    /// A copy of an array that the program packed, and how many were taken.
+    Words(Vec<u64>, usize),
+}
+
+/// A value, and how messages call it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    pub(crate) bits: u64,
+    position: u32,
+    packed: bool,
+}
+
+impl Values {
+    pub(crate) fn words(words: Vec<u64>) -> Values {
+        Values::Words(words, 0)
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Value> {
+        match self {
+            Values::Registers(args) => {
+                let (bits, position) = args.next_arg()?;
+                Some(Value { bits, position: u32::from(position), packed: false })
+            }
+            Values::Words(words, taken) => {
+                let bits = *words.get(*taken)?;
+                *taken += 1;
+                Some(Value { bits, position: *taken as u32, packed: true })
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Values::Registers(_) => {
+                "registers carry at most four values, twinbpf_printfv takes more in an array".to_owned()
+            }
+            Values::Words(words, _) => format!("the array holds {}", words.len()),
+        }
+    }
+}
+
+/// One run of the engine.
+pub(crate) struct Formatter<'a> {
+    pub(crate) view: &'a View,
+    /// Name of the host function, for messages.
+    pub(crate) function: &'a str,
+    pub(crate) values: Values,
+    pub(crate) out: Sink,
+}
+
+impl Formatter<'_> {
+    /// Writes `format` with its values. A format that cannot be obeyed is a trap.
+    pub(crate) fn run(&mut self, format: &[u8]) -> Result<(), Trap> {
+        let mut rest = format;
+        while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+            self.out.push(&rest[..at]);
+            let from = &rest[at..];
+            let (mut spec, used) = Spec::parse(from).map_err(|why| self.refuse(from, why))?;
+            let (text, behind) = from.split_at(used);
+            self.stars(&mut spec, text)?;
+            self.convert(&spec, text)?;
+            rest = behind;
+        }
+        self.out.push(rest);
+        Ok(())
+    }
+
+    /// A trap that shows the format from the offending conversion on.
+    fn refuse(&self, from: &[u8], why: impl std::fmt::Display) -> Trap {
+        let shown = String::from_utf8_lossy(&from[..from.len().min(12)]).into_owned();
+        Trap::new(TrapCode::BadArgument, format!("format of {}: {why}, at {shown:?}", self.function))
+    }
+
+    fn value(&mut self, text: &[u8]) -> Result<Value, Trap> {
+        self.values.next().ok_or_else(|| {
+            let text = String::from_utf8_lossy(text);
+            let detail = format!("format of {}: no value for {text}; {}", self.function, self.values.describe());
+            Trap::new(TrapCode::BadArgument, detail)
+        })
+    }
+
+    /// Takes the values of `*`.
+    fn stars(&mut self, spec: &mut Spec, text: &[u8]) -> Result<(), Trap> {
+        if spec.star_width {
+            let width = self.value(text)?.bits as i32;
+            spec.left |= width < 0;
+            spec.width = u64::from(width.unsigned_abs());
+        }
+        if spec.star_precision {
+            let precision = self.value(text)?.bits as i32;
+            spec.precision = u64::try_from(precision).ok();
+        }
+        Ok(())
+    }
+
+    fn convert(&mut self, spec: &Spec, text: &[u8]) -> Result<(), Trap> {
+        if spec.conversion == b'%' {
+            self.out.push(b"%");
+            return Ok(());
+        }
+        let value = self.value(text)?;
+        match spec.conversion {
+            b'd' | b'i' => spec.signed(&mut self.out, value.bits),
+            b'u' | b'o' | b'x' | b'X' | b'b' | b'B' => spec.unsigned(&mut self.out, value.bits),
+            b'p' if value.bits == 0 => spec.text(&mut self.out, b"(nil)"),
+            b'p' => spec.pointer(&mut self.out, value.bits),
+            b'c' => spec.character(&mut self.out, value.bits),
+            b's' => self.string(spec, text, value)?,
+            _ => float::write(spec, &mut self.out, f64::from_bits(value.bits)),
+        }
+        Ok(())
+    }
+
+    /// As glibc: NULL is `(null)`, or nothing where the precision has no room for that.
+    fn string(&mut self, spec: &Spec, text: &[u8], value: Value) -> Result<(), Trap> {
+        if value.bits == 0 {
+            let fits = spec.precision.is_none_or(|precision| precision >= 6);
+            spec.text(&mut self.out, if fits { b"(null)" } else { b"" });
+            return Ok(());
+        }
+        let max = spec.precision.unwrap_or(u64::MAX);
+        let bytes = self.view.c_str(value.bits, max).map_err(|fault| self.fault(text, value, fault))?;
+        spec.text(&mut self.out, &bytes);
+        Ok(())
+    }
+
+    fn fault(&self, text: &[u8], value: Value, fault: Fault) -> Trap {
+        let what = if value.packed { "value" } else { "argument" };
+        let (position, function, text) = (value.position, self.function, String::from_utf8_lossy(text));
+        Trap::new(TrapCode::BadArgument, format!("{what} {position} of {function} ({text}): {fault}"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

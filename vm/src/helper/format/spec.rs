@@ -1,0 +1,243 @@
+//! One conversion specification: parsed, and applied to integers and text.
+
+use super::Sink;
+
+/// Length modifier, as far as it matters where `long` has 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Length {
+    /// `hh`
+    Char,
+    /// `h`
+    Short,
+    /// none
+    #[default]
+    Int,
+    /// `l`, `ll`, `j`, `z`, `t`, `L`
+    Long,
+}
+
+/// `%[flags][width][.precision][length]conversion`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    /// `-`
+    pub(crate) left: bool,
+    /// `+`
+    pub(crate) plus: bool,
+    /// ` `
+    pub(crate) space: bool,
+    /// `#`
+    pub(crate) alternate: bool,
+    /// `0`
+    pub(crate) zero: bool,
+    pub(crate) width: u64,
+    pub(crate) star_width: bool,
+    pub(crate) precision: Option<u64>,
+    pub(crate) star_precision: bool,
+    pub(crate) length: Length,
+    pub(crate) conversion: u8,
+}
+
+/// A number taken apart: how padding sees it.
+#[derive(Debug, Default)]
+pub(super) struct Number {
+    /// Sign and `0x`.
+    pub(super) prefix: Vec<u8>,
+    /// Zeros that the precision asks for, in front of the digits.
+    pub(super) leading: u64,
+    /// Digits.
+    pub(super) head: Vec<u8>,
+    /// Zeros behind the digits of a float whose precision exceeds what a double has.
+    pub(super) trailing: u64,
+    /// Exponent.
+    pub(super) tail: Vec<u8>,
+    /// Whether the `0` flag applies.
+    pub(super) zero_pad: bool,
+}
+
+const CONVERSIONS: &[u8] = b"diuoxXbBcspeEfFgGaA%";
+
+impl Spec {
+    /// Parses at a `%`, and says how many bytes it took.
+    pub(super) fn parse(text: &[u8]) -> Result<(Spec, usize), &'static str> {
+        let mut spec = Spec::default();
+        let mut at = 1;
+        while spec.flag(text.get(at)) {
+            at += 1;
+        }
+        spec.star_width = text.get(at) == Some(&b'*');
+        if spec.star_width {
+            at += 1;
+        } else {
+            spec.width = number(text, &mut at)?;
+        }
+        if text.get(at) == Some(&b'$') {
+            return Err("numbered values are not supported");
+        }
+        if text.get(at) == Some(&b'.') {
+            at += 1;
+            spec.star_precision = text.get(at) == Some(&b'*');
+            if spec.star_precision {
+                at += 1;
+            } else {
+                spec.precision = Some(number(text, &mut at)?);
+            }
+        }
+        at += spec.length(&text[at.min(text.len())..]);
+        spec.conversion = *text.get(at).ok_or("it ends inside a conversion")?;
+        match spec.conversion {
+            b'n' => Err("%n is refused, it would write to memory"),
+            b's' if spec.length == Length::Long => Err("wide strings are not supported"),
+            conversion if CONVERSIONS.contains(&conversion) => Ok((spec, at + 1)),
+            _ => Err("unknown conversion"),
+        }
+    }
+
+    /// Whether it is a flag. `'` groups digits by locale; the C locale has no groups.
+    pub(crate) fn flag(&mut self, byte: Option<&u8>) -> bool {
+        match byte {
+            Some(b'-') => self.left = true,
+            Some(b'+') => self.plus = true,
+            Some(b' ') => self.space = true,
+            Some(b'#') => self.alternate = true,
+            Some(b'0') => self.zero = true,
+            Some(b'\'') => {}
+            _ => return false,
+        }
+        true
+    }
+
+    fn length(&mut self, text: &[u8]) -> usize {
+        let (length, used) = match text {
+            [b'h', b'h', ..] => (Length::Char, 2),
+            [b'h', ..] => (Length::Short, 1),
+            [b'l', b'l', ..] => (Length::Long, 2),
+            [b'l' | b'j' | b'z' | b't' | b'L', ..] => (Length::Long, 1),
+            _ => (Length::Int, 0),
+        };
+        self.length = length;
+        used
+    }
+
+    fn sign(&self, negative: bool) -> &'static [u8] {
+        match (negative, self.plus, self.space) {
+            (true, _, _) => b"-",
+            (false, true, _) => b"+",
+            (false, false, true) => b" ",
+            (false, false, false) => b"",
+        }
+    }
+
+    /// `%d`.
+    pub(crate) fn signed(&self, out: &mut Sink, bits: u64) {
+        let value = match self.length {
+            Length::Char => i64::from(bits as i8),
+            Length::Short => i64::from(bits as i16),
+            Length::Int => i64::from(bits as i32),
+            Length::Long => bits as i64,
+        };
+        self.integer(out, self.sign(value < 0), value.unsigned_abs().to_string());
+    }
+
+    /// `%u %o %x %X %b %B`.
+    pub(crate) fn unsigned(&self, out: &mut Sink, bits: u64) {
+        let value = match self.length {
+            Length::Char => u64::from(bits as u8),
+            Length::Short => u64::from(bits as u16),
+            Length::Int => u64::from(bits as u32),
+            Length::Long => bits,
+        };
+        let (prefix, digits): (&[u8], String) = match self.conversion {
+            b'o' => (b"", format!("{value:o}")),
+            b'x' => (b"0x", format!("{value:x}")),
+            b'X' => (b"0X", format!("{value:X}")),
+            b'b' => (b"0b", format!("{value:b}")),
+            b'B' => (b"0B", format!("{value:b}")),
+            _ => (b"", value.to_string()),
+        };
+        self.integer(out, if self.alternate && value != 0 { prefix } else { b"" }, digits);
+    }
+
+    /// `%p` of a pointer that is not null.
+    pub(crate) fn pointer(&self, out: &mut Sink, bits: u64) {
+        self.integer(out, &[self.sign(false), b"0x"].concat(), format!("{bits:x}"));
+    }
+
+    fn integer(&self, out: &mut Sink, prefix: &[u8], digits: String) {
+        let mut head = digits.into_bytes();
+        if self.precision == Some(0) && head == b"0" {
+            head.clear();
+        }
+        let mut leading = self.precision.unwrap_or(0).saturating_sub(head.len() as u64);
+        if self.conversion == b'o' && self.alternate && leading == 0 && head.first() != Some(&b'0') {
+            leading = 1;
+        }
+        let zero_pad = self.precision.is_none();
+        self.number(out, Number { prefix: prefix.to_vec(), leading, head, zero_pad, ..Number::default() });
+    }
+
+    /// Sign of a float.
+    pub(super) fn float_sign(&self, value: f64) -> Vec<u8> {
+        self.sign(value.is_sign_negative()).to_vec()
+    }
+
+    /// Writes a number, padded.
+    pub(super) fn number(&self, out: &mut Sink, number: Number) {
+        let solid = (number.prefix.len() + number.head.len() + number.tail.len()) as u64;
+        let length = solid.saturating_add(number.leading).saturating_add(number.trailing);
+        let padding = self.width.saturating_sub(length);
+        let zeros = self.zero && !self.left && number.zero_pad;
+        if !zeros && !self.left {
+            out.fill(b' ', padding);
+        }
+        out.push(&number.prefix);
+        out.fill(b'0', number.leading);
+        if zeros {
+            out.fill(b'0', padding);
+        }
+        out.push(&number.head);
+        out.fill(b'0', number.trailing);
+        out.push(&number.tail);
+        if self.left {
+            out.fill(b' ', padding);
+        }
+    }
+
+    /// `%c`; `%lc` writes the character as UTF-8, or its low byte where it is none.
+    pub(crate) fn character(&self, out: &mut Sink, bits: u64) {
+        let wide = char::from_u32(bits as u32).filter(|_| self.length == Length::Long);
+        match wide {
+            Some(wide) => self.padded(out, wide.encode_utf8(&mut [0; 4]).as_bytes()),
+            None => self.padded(out, &[bits as u8]),
+        }
+    }
+
+    /// `%s`: no more than the precision, padded.
+    pub(crate) fn text(&self, out: &mut Sink, bytes: &[u8]) {
+        let keep = self.precision.map_or(bytes.len(), |precision| precision.min(bytes.len() as u64) as usize);
+        self.padded(out, if self.conversion == b's' { &bytes[..keep] } else { bytes });
+    }
+
+    fn padded(&self, out: &mut Sink, bytes: &[u8]) {
+        let padding = self.width.saturating_sub(bytes.len() as u64);
+        if !self.left {
+            out.fill(b' ', padding);
+        }
+        out.push(bytes);
+        if self.left {
+            out.fill(b' ', padding);
+        }
+    }
+}
+
+/// Digits of a width or precision; none are 0.
+fn number(text: &[u8], at: &mut usize) -> Result<u64, &'static str> {
+    let mut value = 0u64;
+    while let Some(digit) = text.get(*at).filter(|byte| byte.is_ascii_digit()) {
+        value = value * 10 + u64::from(digit - b'0');
+        if value > i32::MAX as u64 {
+            return Err("width or precision above 2147483647");
+        }
+        *at += 1;
+    }
+    Ok(value)
+}

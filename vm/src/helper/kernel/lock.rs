@@ -1,0 +1,52 @@
+//! `bpf_spin_lock`: 4 bytes of a map value, 1 while held.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::Host;
+use crate::host::{HostFn, Ptr};
+use crate::trap::{Trap, TrapCode};
+
+/// Attempts between two looks at the time limit.
+const PATIENCE: u32 = 256;
+
+pub(super) fn functions() -> Vec<HostFn> {
+    vec![HostFn::typed::<(), _>("bpf_spin_lock", lock), HostFn::typed::<(), _>("bpf_spin_unlock", unlock)]
+}
+
+fn with_lock<R>(caller: &mut Host<'_>, at: Ptr, work: impl FnOnce(&AtomicU32) -> R) -> Result<R, Trap> {
+    caller.check(at, 4, crate::mem::Access::Write)?;
+    match caller.view().atomic_at::<AtomicU32>(at.addr())? {
+        Some(lock) => Ok(work(lock)),
+        None => Err(caller.bad_argument(at, "a spin lock must be aligned to 4 bytes")),
+    }
+}
+
+fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
+    if caller.runtime().holds_lock(at.addr()) {
+        return Err(Trap::new(TrapCode::Deadlock, "by this program itself; unlock it first"));
+    }
+    loop {
+        for _ in 0..PATIENCE {
+            let taken = with_lock(&mut caller, at, |lock| {
+                lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            })?;
+            if taken {
+                caller.runtime().held.locks.push(at.addr());
+                return Ok(0);
+            }
+            std::hint::spin_loop();
+        }
+        caller.check_interrupt()?;
+        std::thread::yield_now();
+    }
+}
+
+fn unlock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
+    let locks = &mut caller.runtime().held.locks;
+    let Some(index) = locks.iter().rposition(|held| *held as u32 == at.addr() as u32) else {
+        return Err(caller.bad_argument(at, "this program does not hold the lock"));
+    };
+    locks.remove(index);
+    with_lock(&mut caller, at, |lock| lock.store(0, Ordering::Release))?;
+    Ok(0)
+}

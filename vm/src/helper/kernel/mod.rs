@@ -1,0 +1,36 @@
+//! The kernel's helpers, as kernel/bpf/helpers.c and net/core/filter.c define them.
+//!
+//! What the kernel's verifier would refuse before a program runs is a trap here; what the helper itself
+//! refuses is the same negative errno.
+
+mod lock;
+mod map;
+mod printk;
+mod probe;
+mod ringbuf;
+mod task;
+mod text;
+mod time;
+
+use crate::host::{Caller, HostFn};
+
+/// Helpers care for no embedder's data.
+type Host<'a> = Caller<'a, ()>;
+
+/// All that work in the machine.
+pub(super) fn functions() -> Vec<HostFn> {
+    [
+        lock::functions(),
+        map::functions(),
+        printk::functions(),
+        probe::functions(),
+        ringbuf::functions(),
+        task::functions(),
+        text::functions(),
+        time::functions(),
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Functions that every program can call without naming a library: the kernel's helpers, by id or by name, and
+//! the registry for scripts, by C name.
+//!
+//! All are host functions made from typed closures. A kernel helper answers as the kernel's does, errno values
+//! and flags included; one that is known but absent from the machine has a [`name`] and does not
+//! [`resolve`]. `bpf_tail_call` is none of these: engines do it themselves.
+#![forbid(unsafe_code)]
+
+mod format;
+mod ids;
+mod kernel;
+mod script;
+mod walk;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub use ids::{COUNT, id, name};
+
+use crate::host::{Fail, HostFn};
+
+/// What a helper returns: a value, a negative errno, or a trap.
+type HelperResult<R = ()> = Result<R, Fail>;
+
+static SCRIPT: LazyLock<HashMap<String, HostFn>> =
+    LazyLock::new(|| script::functions().into_iter().map(|function| (function.name().to_string(), function)).collect());
+
+static KERNEL: LazyLock<Vec<Option<HostFn>>> = LazyLock::new(|| {
+    let mut table = vec![None; COUNT as usize + 1];
+    for function in kernel::functions() {
+        let id = id(function.name()).expect("a helper the kernel has");
+        table[id as usize] = Some(function);
+    }
+    table
+});
+
+/// The kernel helper with this id, if the machine has it.
+pub fn resolve(id: i32) -> Option<HostFn> {
+    KERNEL.get(usize::try_from(id).ok()?)?.clone()
+}
+
+/// The host function of a symbol: a kernel helper (`bpf_ktime_get_ns`) or a function of the script registry
+/// (`printf`).
+pub fn by_name(name: &str) -> Option<HostFn> {
+    id(name).and_then(resolve).or_else(|| SCRIPT.get(name).cloned())
+}
+
+/// Every function there is: kernel helpers by id, then the registry by name.
+pub fn all() -> impl Iterator<Item = &'static HostFn> {
+    let mut registry: Vec<&HostFn> = SCRIPT.values().collect();
+    registry.sort_by_key(|function| function.name());
+    KERNEL.iter().flatten().chain(registry)
+}

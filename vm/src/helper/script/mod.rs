@@ -1,0 +1,21 @@
+//! The registry for scripts: what include/twinbpf/script.h declares, with the semantics of C.
+//!
+//! Every pointer is checked against the sandbox; a bad one is a trap that names function and argument.
+
+mod memory;
+mod number;
+mod output;
+mod string;
+
+use crate::host::{Caller, HostFn};
+
+/// These functions care for no embedder's data.
+type Host<'a> = Caller<'a, ()>;
+
+/// All of them.
+pub(super) fn functions() -> Vec<HostFn> {
+    [output::functions(), string::functions(), memory::functions(), number::functions()].concat()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use crate::helper::by_name;
+use crate::host::fake::Fake;
+use crate::trap::{Trap, TrapCode};
+
+fn call(fake: &mut Fake, name: &str, args: &[u64]) -> Result<u64, Trap> {
+    fake.run(&by_name(name).unwrap(), args)
+}
+
+fn int(fake: &mut Fake, name: &str, args: &[u64]) -> i64 {
+    call(fake, name, args).unwrap() as i64
+}
+
+#[test]
+fn output() {
+    let mut fake = Fake::new();
+    let line = fake.string(0, "hello");
+    assert_eq!(int(&mut fake, "puts", &[line]), 6);
+    assert_eq!(int(&mut fake, "putchar", &[0x141]), 0x41);
+    assert_eq!(fake.printed(), "hello\nA");
+    let trap = call(&mut fake, "exit", &[3]).unwrap_err();
+    assert_eq!((trap.code(), trap.exit_status()), (TrapCode::Exit, Some(3)));
+}
+
+#[test]
+fn comparisons() {
+    let mut fake = Fake::new();
+    let (a, b) = (fake.string(0, "Apple"), fake.string(16, "apply"));
+    assert_eq!(int(&mut fake, "strcmp", &[a, b]), -32);
+    assert_eq!(int(&mut fake, "strcmp", &[b, b]), 0);
+    assert_eq!(int(&mut fake, "strcasecmp", &[a, b]), i64::from(b'e') - i64::from(b'y'));
+    assert_eq!(int(&mut fake, "strncasecmp", &[a, b, 4]), 0);
+    assert_eq!(int(&mut fake, "strncmp", &[a, b, 0]), 0);
+    let empty = fake.string(40, "");
+    assert_eq!(int(&mut fake, "strcmp", &[empty, a]), -65);
+    // No NUL up to the end of memory, but a difference.
+    fake.memory.write(4092, b"appx");
+    let end = fake.at(4092);
+    assert_eq!(int(&mut fake, "strncmp", &[end, b, 100]), i64::from(b'x') - i64::from(b'l'));
+    fake.memory.write(4092, b"appl");
+    let trap = call(&mut fake, "strncmp", &[b, end, 100]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 2 of strncmp: 5-byte load"), "{trap}");
+    assert_eq!(int(&mut fake, "strncmp", &[b, end, 4]), 0);
+    let trap = call(&mut fake, "strcmp", &[a, 0x20]).unwrap_err();
+    assert!(
+        trap.to_string().starts_with("bad argument to a host function: argument 2 of strcmp: 1-byte load from 0x20")
+    );
+}
+
+#[test]
+fn lengths_and_searches() {
+    let mut fake = Fake::new();
+    let text = fake.string(0, "one two one");
+    let (part, chars, empty) = (fake.string(32, "one"), fake.string(48, "eno "), fake.string(64, ""));
+    assert_eq!(int(&mut fake, "strlen", &[text]), 11);
+    assert_eq!(int(&mut fake, "strnlen", &[text, 4]), 4);
+    assert_eq!(call(&mut fake, "strchr", &[text, 0x6f]).unwrap(), text);
+    assert_eq!(call(&mut fake, "strrchr", &[text, 0x6f]).unwrap(), text + 8);
+    assert_eq!(call(&mut fake, "strchr", &[text, 0]).unwrap(), text + 11);
+    assert_eq!(call(&mut fake, "strchr", &[text, 0x78]).unwrap(), 0);
+    assert_eq!(call(&mut fake, "strstr", &[text + 1, part]).unwrap(), text + 8);
+    assert_eq!(call(&mut fake, "strstr", &[text, empty]).unwrap(), text);
+    assert_eq!(int(&mut fake, "strspn", &[text, chars]), 4);
+    assert_eq!(int(&mut fake, "strcspn", &[text, chars]), 0);
+    assert_eq!(call(&mut fake, "memchr", &[text, 0x74, 11]).unwrap(), text + 4);
+    assert_eq!(call(&mut fake, "memchr", &[text, 0x74, 4]).unwrap(), 0);
+}
+
+#[test]
+fn copies() {
+    let mut fake = Fake::new();
+    let (from, to) = (fake.string(0, "abc"), fake.at(100));
+    fake.memory.fill(100, 20, b'#');
+    assert_eq!(call(&mut fake, "strcpy", &[to, from]).unwrap(), to);
+    assert_eq!(call(&mut fake, "strcat", &[to, from]).unwrap(), to);
+    assert_eq!(call(&mut fake, "strncat", &[to, from, 1]).unwrap(), to);
+    assert_eq!(fake.memory.to_vec(100, 9), b"abcabca\0#");
+    call(&mut fake, "strncpy", &[to, from, 6]).unwrap();
+    assert_eq!(fake.memory.to_vec(100, 9), b"abc\0\0\0a\0#");
+    call(&mut fake, "strncpy", &[to, from, 2]).unwrap();
+    assert_eq!(fake.memory.to_vec(100, 4), b"abc\0");
+    call(&mut fake, "memmove", &[to + 1, to, 3]).unwrap();
+    assert_eq!(fake.memory.to_vec(100, 4), b"aabc");
+    call(&mut fake, "memset", &[to, 0x178, 2]).unwrap();
+    assert_eq!(fake.memory.to_vec(100, 4), b"xxbc");
+    call(&mut fake, "memcpy", &[to, from, 4]).unwrap();
+    assert_eq!(int(&mut fake, "memcmp", &[to, from, 4]), 0);
+    assert_eq!(int(&mut fake, "memcmp", &[to, from + 1, 2]), -1);
+    let end = fake.at(4095);
+    let trap = call(&mut fake, "strcpy", &[end, from]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 1 of strcpy: 4-byte store"), "{trap}");
+    let trap = call(&mut fake, "memcpy", &[to, end, 2]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 2 of memcpy: 2-byte load"), "{trap}");
+    assert_eq!(int(&mut fake, "memcmp", &[0, 0, 0]), 0);
+}
+
+#[test]
+fn numbers() {
+    let mut fake = Fake::new();
+    let out = fake.at(200);
+    let mut strtol = |text: &str, base: u64, name: &str| {
+        let text = fake.string(0, text);
+        let value = int(&mut fake, name, &[text, out, base]);
+        (value, u64::from_le_bytes(fake.memory.to_vec(200, 8).try_into().unwrap()) - text)
+    };
+    assert_eq!(strtol("  -42x", 10, "strtol"), (-42, 5));
+    assert_eq!(strtol("0x1fg", 0, "strtol"), (31, 4));
+    assert_eq!(strtol("0xg", 16, "strtol"), (0, 1));
+    assert_eq!(strtol("0779", 0, "strtol"), (63, 3));
+    assert_eq!(strtol("zz", 36, "strtol"), (35 * 36 + 35, 2));
+    assert_eq!(strtol("+", 10, "strtol"), (0, 0));
+    assert_eq!(strtol("9223372036854775808", 10, "strtol"), (i64::MAX, 19));
+    assert_eq!(strtol("-9223372036854775808", 10, "strtol"), (i64::MIN, 20));
+    assert_eq!(strtol("-99999999999999999999", 10, "strtol"), (i64::MIN, 21));
+    assert_eq!(strtol("-1", 10, "strtoul"), (-1, 2));
+    assert_eq!(strtol("18446744073709551616", 10, "strtoul"), (-1, 20));
+    assert_eq!(strtol("12", 1, "strtol"), (0, 0));
+    let text = fake.string(0, "\t4294967297 apples");
+    assert_eq!(int(&mut fake, "atoi", &[text]), 1);
+    assert_eq!(int(&mut fake, "atol", &[text]), 4294967297);
+    assert_eq!(int(&mut fake, "strtol", &[text, 0, 10]), 4294967297);
+}
