@@ -315,7 +315,7 @@ pub enum SetError {
     #[error("the string contains a NUL byte, where C would end it")]
     Nul,
     /// A type that no text can set.
-    #[error("a {kind} ({type_name}) cannot be set: {hint}")]
+    #[error("{type_name} ({kind}) cannot be set: {hint}")]
     Unsettable {
         /// Kind of type.
         kind: &'static str,
@@ -335,7 +335,7 @@ pub enum SetError {
         known: String,
     },
     /// The path asks for a member of something that has none.
-    #[error("{type_name} is a {kind}, it has no member '{member}'")]
+    #[error("{type_name} ({kind}) has no members, so no '{member}'")]
     NotStruct {
         /// What was asked for.
         member: String,
@@ -345,7 +345,7 @@ pub enum SetError {
         kind: &'static str,
     },
     /// The path asks for an element of something that is no array.
-    #[error("{type_name} is a {kind}, it has no element [{index}]")]
+    #[error("{type_name} ({kind}) has no elements, so no [{index}]")]
     NotArray {
         /// Index asked for.
         index: u32,

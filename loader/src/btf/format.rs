@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use super::order::Order;
 use super::query::MAX_DEPTH;
 use super::value::mask;
 use super::{Array, Btf, Composite, Endian, Enum, Int, Member, Type, TypeId};

@@ -16,6 +16,7 @@ mod ext;
 mod format;
 mod layout;
 mod maps;
+mod order;
 mod parse;
 mod query;
 mod raw;
@@ -25,7 +26,10 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+use std::hash::RandomState;
 use std::sync::OnceLock;
+
+pub use twinbpf_vm::isa::Endian;
 
 pub use error::{BtfError, MapError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
@@ -36,15 +40,6 @@ pub use types::{
     Array, Composite, Datasec, Enum, Enumerator, FuncProto, Int, Linkage, Member, Param, Type, TypeId, VarInfo,
 };
 pub use value::{Place, encode_value, locate, set_value};
-
-/// Byte order of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endian {
-    /// `bpfel`.
-    Little,
-    /// `bpfeb`.
-    Big,
-}
 
 /// The types of an object, or of a kernel.
 #[derive(Debug)]
@@ -58,6 +53,15 @@ pub struct Btf {
     starts: Vec<u32>,
     /// The string section, NUL-terminated; bytes that are not UTF-8 are replaced one by one.
     strings: String,
-    /// (hash of name, id) of each named type, sorted; made by the first lookup.
-    names: OnceLock<Vec<(u32, u32)>>,
+    /// Made by the first lookup.
+    names: OnceLock<NameIndex>,
+}
+
+/// Finds types by name.
+#[derive(Debug)]
+struct NameIndex {
+    /// With a random key, so that nobody can prepare names whose hashes collide.
+    hasher: RandomState,
+    /// (hash of name, kind, id) of each named type, sorted.
+    entries: Vec<(u32, u8, u32)>,
 }

@@ -5,6 +5,7 @@
 
 use std::sync::OnceLock;
 
+use super::order::Order;
 use super::raw::{
     self, HEADER_LEN, MAGIC, RawEnum, RawEnum64, RawMember, RawParam, RawSecinfo, RawType, TYPE_WORDS, kind,
 };

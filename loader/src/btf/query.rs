@@ -2,12 +2,13 @@
 //! the prototype of a function as the machine wants it.
 
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, RandomState};
 
 use twinbpf_vm::program::{Signature, ValType};
 
 use super::raw::{self, RawType, kind};
 use super::types::{Array, Composite, Datasec, Enum, FuncProto, Int, Linkage, RawEnums, Type, TypeId, VarInfo};
-use super::{Btf, BtfError, Endian};
+use super::{Btf, BtfError, Endian, NameIndex};
 
 /// Longest chain of typedefs, qualifiers, pointers and arrays that is followed. (libbpf's limit is 32.)
 pub(super) const MAX_DEPTH: usize = 64;
@@ -104,34 +105,50 @@ impl Btf {
         self.type_by_id(id).ok_or(BtfError::NoType { id, last: self.last_id() })
     }
 
-    /// Every type called `name`, of any kind, by rising id.
+    /// Every type called `name`, by kind and then by rising id.
     pub fn ids_by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = TypeId> + use<'a> {
-        let hash = hash(name);
-        let names = self.names.get_or_init(|| self.name_index());
-        let from = names.partition_point(|&(other, _)| other < hash);
-        let same = names.get(from..).unwrap_or(&[]).iter().take_while(move |&&(other, _)| other == hash);
-        same.map(|&(_, id)| TypeId(id)).filter(move |&id| self.name(id) == name)
+        self.named(name, None)
     }
 
-    fn name_index(&self) -> Vec<(u32, u32)> {
+    /// The types called `name`, of one kind or of all.
+    fn named<'a>(&'a self, name: &'a str, kind: Option<u32>) -> impl Iterator<Item = TypeId> + use<'a> {
+        let index = self.names.get_or_init(|| self.name_index());
+        let hash = index.hasher.hash_one(name) as u32;
+        let first = (hash, kind.unwrap_or(0) as u8);
+        let last = (hash, kind.unwrap_or(0xff) as u8);
+        let from = index.entries.partition_point(|&(hash, kind, _)| (hash, kind) < first);
+        let same = index.entries.get(from..).unwrap_or(&[]).iter();
+        let same = same.take_while(move |&&(hash, kind, _)| (hash, kind) <= last);
+        same.map(|&(_, _, id)| TypeId(id)).filter(move |&id| self.name(id) == name)
+    }
+
+    fn name_index(&self) -> NameIndex {
+        let hasher = RandomState::new();
         let named = self.ids().filter_map(|id| {
-            let name = self.name(id);
-            (!name.is_empty()).then(|| (hash(name), id.0))
+            let (head, _) = self.raw(id)?;
+            let name = self.str(head.name_off);
+            (!name.is_empty()).then(|| (hasher.hash_one(name) as u32, head.kind() as u8, id.0))
         });
-        let mut names: Vec<_> = named.collect();
-        names.sort_unstable();
-        names.shrink_to_fit();
-        names
+        let mut entries: Vec<_> = named.collect();
+        entries.sort_unstable();
+        entries.shrink_to_fit();
+        NameIndex { hasher, entries }
     }
 
-    /// The first type called `name` that `want` accepts.
+    /// The first type called `name` that `want` accepts. [`Btf::func`], [`Btf::var`] and [`Btf::datasec`] are faster
+    /// where many types share a name.
     pub fn find(&self, name: &str, mut want: impl FnMut(&Type<'_>) -> bool) -> Option<TypeId> {
         self.ids_by_name(name).find(|&id| self.type_by_id(id).is_some_and(|found| want(&found)))
     }
 
+    /// The function called `name`, whether defined here or extern.
+    pub fn func(&self, name: &str) -> Option<TypeId> {
+        self.named(name, Some(kind::FUNC)).next()
+    }
+
     /// The section called `name`.
     pub fn datasec(&self, name: &str) -> Option<Datasec<'_>> {
-        self.ids_by_name(name).find_map(|id| self.as_datasec(id))
+        self.named(name, Some(kind::DATASEC)).find_map(|id| self.as_datasec(id))
     }
 
     /// Names and contents of all sections.
@@ -145,8 +162,7 @@ impl Btf {
 
     /// The variable called `name`, without its place in a section.
     pub fn var(&self, name: &str) -> Option<VarInfo<'_>> {
-        let found = self.find(name, |found| matches!(found, Type::Var { .. }))?;
-        self.var_info(found)
+        self.named(name, Some(kind::VAR)).find_map(|id| self.var_info(id))
     }
 
     pub(super) fn var_info(&self, var_id: TypeId) -> Option<VarInfo<'_>> {
@@ -251,7 +267,7 @@ impl Btf {
 
     /// Prototype of the function called `name`, whether defined here or extern.
     pub fn func_signature(&self, name: &str) -> Option<Signature> {
-        self.signature(self.find(name, |found| matches!(found, Type::Func { .. }))?)
+        self.signature(self.func(name)?)
     }
 
     /// Prototype of a function, of a variable of function type, or of a function type. `None` for other types.
@@ -301,9 +317,4 @@ fn int(size: u32, encoding: u32) -> Int {
         is_char: encoding & (1 << 25) != 0,
         is_bool: encoding & (1 << 26) != 0,
     }
-}
-
-/// FNV-1a of a name. Collisions only cost time: names are compared after it.
-fn hash(name: &str) -> u32 {
-    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

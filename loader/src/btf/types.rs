@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::Btf;
 use super::raw::{RawEnum, RawEnum64, RawMember, RawParam, RawSecinfo};
-use super::{Btf, Endian};
 
 /// Number of a type inside a [`Btf`]. 0 is `void`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -387,29 +387,5 @@ impl<'a> Datasec<'a> {
 impl fmt::Debug for Datasec<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Datasec").field("size", &self.size).field("vars", &self.raw).finish()
-    }
-}
-
-impl Endian {
-    /// The unsigned number in up to 16 `bytes`.
-    pub(super) fn read(self, bytes: &[u8]) -> u128 {
-        let push = |value: u128, byte: &u8| value << 8 | u128::from(*byte);
-        match self {
-            Endian::Little => bytes.iter().rev().fold(0, push),
-            Endian::Big => bytes.iter().fold(0, push),
-        }
-    }
-
-    /// Writes the low bytes of `value`, as many as `out` has (up to 16).
-    pub(super) fn write(self, value: u128, out: &mut [u8]) {
-        let bytes = value.to_le_bytes();
-        let len = out.len();
-        for (index, byte) in out.iter_mut().enumerate() {
-            let from = match self {
-                Endian::Little => index,
-                Endian::Big => len - 1 - index,
-            };
-            *byte = bytes.get(from).copied().unwrap_or(0);
-        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing is rounded, cut or wrapped: what does not fit is an error that says what would.
 
+use super::order::Order;
 use super::{Btf, Composite, Endian, Enum, SetError, Type, TypeId};
 
 /// Members searched for one name, through anonymous structs and unions.
@@ -362,14 +363,4 @@ fn float(btf: &Btf, id: TypeId, text: &str, size: u32) -> Result<u128, SetError>
 /// The low `bits` bits (1 to 128) set.
 pub(super) fn mask(bits: u32) -> u128 {
     u128::MAX.checked_shr(128 - bits.min(128)).unwrap_or(0)
-}
-
-impl Endian {
-    /// How far up a bitfield lies in the number read from the `bytes` bytes that hold it.
-    pub(super) fn bit_shift(self, bytes: usize, first: u32, bits: u32) -> Option<u32> {
-        match self {
-            Endian::Little => Some(first),
-            Endian::Big => u32::try_from(bytes).ok()?.checked_mul(8)?.checked_sub(first.checked_add(bits)?),
-        }
-    }
 }

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Endian;
 use twinbpf_vm::program::Signature;
 
 use super::spec::Notes;
-use crate::btf::{self, Btf, BtfError, BtfExt, CoreRelo, ExtSection, LineInfo, TypeId};
+use crate::btf::{Btf, BtfError, BtfExt, CoreRelo, ExtSection, LineInfo, TypeId};
 use crate::elf::Elf;
 
 /// What the object says about types and lines.
@@ -29,11 +28,7 @@ impl Types {
     pub(super) fn read(elf: &Elf, notes: &mut Notes) -> Types {
         let none = |btf| Types { btf, records: Records::default() };
         let Some(section) = elf.section(".BTF") else { return none(Ok(None)) };
-        let endian = match elf.endian {
-            Endian::Little => btf::Endian::Little,
-            Endian::Big => btf::Endian::Big,
-        };
-        let btf = match Btf::parse(section.data, endian) {
+        let btf = match Btf::parse(section.data, elf.endian) {
             Ok(btf) => Arc::new(btf),
             Err(error) => {
                 notes.skipped(&section.name, error.to_string());

@@ -9,7 +9,6 @@ use super::types::Types;
 use crate::btf::{self, Btf, TypeId};
 use crate::elf::{Elf, Home, SymbolKind};
 use crate::error::{Cause, Error};
-use twinbpf_vm::isa::Endian;
 
 /// A variable of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,11 +84,7 @@ impl Object {
         let range = var.off as usize..(var.off as usize).saturating_add(var.size as usize);
         let bytes = data.and_then(|data| data.bytes.get_mut(range));
         let bytes = bytes.ok_or_else(|| fail("it lies outside its section".into()))?;
-        let endian = match self.endian {
-            Endian::Little => btf::Endian::Little,
-            Endian::Big => btf::Endian::Big,
-        };
-        btf::set_value(btf, type_id, member, text, bytes, endian).map_err(|error| fail(error.to_string()))
+        btf::set_value(btf, type_id, member, text, bytes, self.endian).map_err(|error| fail(error.to_string()))
     }
 
     fn no_variable(&self) -> String {

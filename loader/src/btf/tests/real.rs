@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use twinbpf_vm::map::{FieldKind, MapKind};
 use twinbpf_vm::program::ValType;
 
+use crate::btf::order::Order;
 use crate::btf::raw::word;
 use crate::btf::{Btf, BtfExt, Endian, LineResolver, Linkage, map_specs};
 

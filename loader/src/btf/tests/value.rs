@@ -151,16 +151,16 @@ fn strings_and_floats() {
 #[test]
 fn what_cannot_be_set_says_what_can() {
     let t = types(Endian::Little);
-    let text = "a pointer (int *) cannot be set: there is nothing a text could point to";
+    let text = "int * (pointer) cannot be set: there is nothing a text could point to";
     assert_eq!(round(&t, t.ptr, "0"), text);
     let error = encode_value(&t.btf, t.conf, "1", &mut [0; 40], Endian::Little).unwrap_err().to_string();
     let members = "level, name, (anonymous), at, (anonymous), flag, mode";
-    assert_eq!(error, format!("a struct (conf_t) cannot be set: set one of its members: {members}"));
+    assert_eq!(error, format!("conf_t (struct) cannot be set: set one of its members: {members}"));
     let mut bytes = [0; 3];
     let error = encode_value(&t.btf, t.int, "1", &mut bytes, Endian::Little).unwrap_err().to_string();
     assert_eq!(error, "int needs 4 bytes at offset 0, the variable has 3");
     let error = set_value(&t.btf, t.conf, "at", "1", &mut [0; 40], Endian::Little).unwrap_err().to_string();
-    assert_eq!(error, "a array (struct point[2]) cannot be set: set its elements one by one, as in name[0]=1");
+    assert_eq!(error, "struct point[2] (array) cannot be set: set its elements one by one, as in name[0]=1");
 }
 
 #[test]
@@ -173,8 +173,8 @@ fn paths_lead_to_members_and_elements() {
     assert_eq!(place, Place { off: 36, type_id: t.byte, bits: Some((3, 5)) });
     let known = "it has level, name, (anonymous), at, (anonymous), flag, mode";
     assert_eq!(at("nope"), Err(format!("conf_t has no member 'nope', {known}")));
-    assert_eq!(at("level.x"), Err("int is a integer, it has no member 'x'".into()));
-    assert_eq!(at("level[0]"), Err("int is a integer, it has no element [0]".into()));
+    assert_eq!(at("level.x"), Err("int (integer) has no members, so no 'x'".into()));
+    assert_eq!(at("level[0]"), Err("int (integer) has no elements, so no [0]".into()));
     assert_eq!(at("at[2]"), Err("index 2 is past the end of struct point[2]".into()));
     for path in [".", "..x", "at[", "at[]", "at[x]", "at[-1]", "at[0]x", "at]", "at.", "at[4294967296]"] {
         let error = at(path).unwrap_err();
