@@ -3,9 +3,11 @@
 //! The layout of the block is `corpus/bench/block.h`'s. The expected result comes from a second implementation of
 //! each kernel, in Rust, so that a machine that computes the wrong thing is never timed.
 
+mod calls;
 mod object;
 mod reference;
 
+pub use calls::{Calls, code_with};
 pub use object::{Dialect, code, corpus, link, program};
 
 /// Bytes of the input and of the scratch area.

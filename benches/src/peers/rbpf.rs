@@ -9,9 +9,14 @@ pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
     program(code(kernel.name, Dialect::V3).leak(), kernel.block())
 }
 
+/// Number of the helper that adds two numbers.
+pub const ADD: i32 = 1;
+
 /// Any bytecode over any block of memory.
 pub fn program(code: &'static [u8], mut block: Vec<u8>) -> Result<Runner, String> {
-    let vm = rbpf::EbpfVmRaw::new(Some(code)).map_err(|error| error.to_string())?;
+    let mut vm = rbpf::EbpfVmRaw::new(Some(code)).map_err(|error| error.to_string())?;
+    let add = |a: u64, b: u64, _: u64, _: u64, _: u64| a.wrapping_add(b);
+    vm.register_helper(ADD as u32, add).map_err(|error| error.to_string())?;
     Ok(Box::new(move || {
         // Shortens the machine's lifetime parameter to this borrow of the block.
         let vm: &rbpf::EbpfVmRaw<'_> = &vm;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use solana_sbpf::aligned_memory::AlignedMemory;
 use solana_sbpf::ebpf;
 use solana_sbpf::elf::Executable;
-use solana_sbpf::error::StableResult;
+use solana_sbpf::error::{EbpfError, StableResult};
 use solana_sbpf::memory_region::{MemoryMapping, MemoryRegion};
-use solana_sbpf::program::{BuiltinProgram, FunctionRegistry, SBPFVersion};
+use solana_sbpf::program::{BuiltinFunctionDefinition, BuiltinProgram, FunctionRegistry, SBPFVersion};
 use solana_sbpf::verifier::RequisiteVerifier;
 use solana_sbpf::vm::{CallFrame, Config, ContextObject, EbpfVm, ExecutionMode};
 
@@ -40,25 +40,30 @@ impl ContextObject for Context {
     }
 }
 
+/// The host function that adds two numbers.
+struct Add;
+
+impl BuiltinFunctionDefinition<Context> for Add {
+    type Error = EbpfError;
+
+    fn rust(_: &mut Context, a: u64, b: u64, _: u64, _: u64, _: u64) -> Result<u64, EbpfError> {
+        Ok(a.wrapping_add(b))
+    }
+}
+
+/// What a call of the function that adds two numbers has as its immediate.
+pub fn add() -> i32 {
+    ebpf::hash_symbol_name(b"add") as i32
+}
+
 /// A kernel whose block is the machine's input region.
 pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
-    program(&code(kernel.name, Dialect::V2), kernel.block())
+    program(&code(kernel.name, Dialect::V2), kernel.block(), &[])
 }
 
-/// Any bytecode over any block of memory.
-pub fn program(code: &[u8], block: Vec<u8>) -> Result<Runner, String> {
-    let loader = Arc::new(BuiltinProgram::<Context>::new_loader(Config::default()));
-    with_loader(code, block, loader)
-}
-
-/// The same with functions registered in `loader`.
-pub fn with_loader(code: &[u8], block: Vec<u8>, loader: Arc<BuiltinProgram<Context>>) -> Result<Runner, String> {
-    let mut functions = FunctionRegistry::default();
-    functions.register_function(0, *b"entrypoint", 0).map_err(|error| error.to_string())?;
-    let executable =
-        Executable::from_text_bytes(code, loader, SBPFVersion::V0, functions).map_err(|error| error.to_string())?;
-    executable.verify::<RequisiteVerifier>().map_err(|error| error.to_string())?;
-
+/// Any bytecode over any block of memory. A call whose immediate is one of `starts` goes to the function at that pc.
+pub fn program(code: &[u8], block: Vec<u8>, starts: &[usize]) -> Result<Runner, String> {
+    let executable = executable(code, starts)?;
     // The machine borrows everything. All of it lives as long as the process, which measures a few dozen programs.
     let executable: &'static Executable<Context> = Box::leak(Box::new(executable));
     let context = Box::leak(Box::new(context(executable, block)?));
@@ -76,6 +81,21 @@ pub fn with_loader(code: &[u8], block: Vec<u8>, loader: Arc<BuiltinProgram<Conte
             StableResult::Err(error) => Err(error.to_string()),
         }
     }))
+}
+
+/// Bytecode, loaded and verified.
+pub fn executable(code: &[u8], starts: &[usize]) -> Result<Executable<Context>, String> {
+    let mut loader = BuiltinProgram::new_loader(Config::default());
+    Add::register(&mut loader, "add").map_err(|error| error.to_string())?;
+    let mut functions = FunctionRegistry::default();
+    functions.register_function(0, *b"entrypoint", 0).map_err(|error| error.to_string())?;
+    for &start in starts {
+        functions.register_function(start as u32, "", start).map_err(|error| error.to_string())?;
+    }
+    let executable = Executable::from_text_bytes(code, Arc::new(loader), SBPFVersion::V0, functions)
+        .map_err(|error| error.to_string())?;
+    executable.verify::<RequisiteVerifier>().map_err(|error| error.to_string())?;
+    Ok(executable)
 }
 
 fn context(executable: &Executable<Context>, block: Vec<u8>) -> Result<Context, String> {

@@ -1,0 +1,79 @@
+//! How long from bytes to something that can run? For us that is opening the object, linking and validating every
+//! program, time per object. The peers have no loader for such objects: they get the bare code of the one program
+//! and check it, so their figures are only the last part of ours.
+
+use std::path::Path;
+
+use twinbpf_benches::kernel::{Dialect, KERNELS, code, corpus};
+use twinbpf_benches::peers::{Make, Runner, sbpf};
+use twinbpf_benches::question::{Case, ask};
+use twinbpf_loader::{LinkOptions, Object};
+use twinbpf_vm::isa::Policy;
+
+/// Folders of the corpus whose objects are loaded together.
+const FOLDERS: &[&str] = &["scripts", "maps", "packets", "kernel", "bench"];
+
+fn main() {
+    let mut cases: Vec<Case> = FOLDERS.iter().map(|folder| objects_in(folder)).collect();
+    cases.extend(KERNELS.iter().map(|kernel| {
+        let object = vec![read(&corpus().join(format!("bench/{}.bpf.o", kernel.name)))];
+        let v3: &'static [u8] = code(kernel.name, Dialect::V3).leak();
+        let v2 = code(kernel.name, Dialect::V2);
+        let expected = load(&object);
+        Case {
+            name: kernel.name.to_owned(),
+            operations: 1,
+            expected,
+            machines: vec![
+                ("twinbpf", loading(object)),
+                ("rbpf", Box::new(move || Ok(in_rbpf(v3, expected)))),
+                ("solana-sbpf", Box::new(move || Ok(in_sbpf(v2.clone(), expected)))),
+            ],
+        }
+    }));
+    ask("object", &["twinbpf", "rbpf", "solana-sbpf"], cases);
+}
+
+fn objects_in(folder: &str) -> Case {
+    let entries = std::fs::read_dir(corpus().join(folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+    let paths = entries.map(|entry| entry.unwrap_or_else(|error| panic!("{folder}: {error}")).path());
+    let objects: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|kind| kind == "o")).map(|path| read(&path)).collect();
+    let name = format!("{folder}/*.bpf.o");
+    Case {
+        name,
+        operations: objects.len() as u32,
+        expected: load(&objects),
+        machines: vec![("twinbpf", loading(objects))],
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn loading(objects: Vec<Vec<u8>>) -> Make {
+    Box::new(move || {
+        let objects = objects.clone();
+        Ok(Box::new(move || Ok(load(&objects))) as Runner)
+    })
+}
+
+/// Instructions of the programs that could be loaded.
+fn load(objects: &[Vec<u8>]) -> u64 {
+    let load = |bytes: &Vec<u8>| -> Option<usize> {
+        let linked = Object::open("bench.o", bytes).ok()?.link(&LinkOptions::default()).ok()?;
+        let valid =
+            linked.programs.into_iter().filter_map(|program| program.validate(&Policy::default(), &|_| true).ok());
+        Some(valid.map(|program| program.insns.len()).sum())
+    };
+    objects.iter().filter_map(load).sum::<usize>() as u64
+}
+
+fn in_rbpf(code: &'static [u8], expected: u64) -> Runner {
+    Box::new(move || rbpf::EbpfVmRaw::new(Some(code)).map(|_| expected).map_err(|error| error.to_string()))
+}
+
+fn in_sbpf(code: Vec<u8>, expected: u64) -> Runner {
+    Box::new(move || sbpf::executable(&code, &[]).map(|_| expected))
+}
