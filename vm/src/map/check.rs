@@ -182,6 +182,22 @@ pub(super) fn check(mut spec: MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
     Ok(spec)
 }
 
+/// The template of the inner maps, as they will be: kernel `bpf_map_meta_alloc`.
+pub(super) fn template(spec: &MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
+    let outer = Check { spec };
+    let Some(inner) = &spec.inner else {
+        return Err(outer.fail(Errno::EINVAL, "values", "missing", "the definition of the inner maps"));
+    };
+    let value = format!("maps of type {}", inner.kind.name());
+    if matches!(inner.kind, MapKind::ArrayOfMaps | MapKind::HashOfMaps) {
+        return Err(outer.fail(Errno::EINVAL, "values", value, "maps that do not hold maps themselves"));
+    }
+    if inner.kind == MapKind::ProgArray {
+        return Err(outer.fail(Errno::ENOTSUPP, "values", value, "maps of another type"));
+    }
+    check((**inner).clone(), cpus)
+}
+
 /// What libbpf does to a definition before it creates the map, and the kernel on creation.
 fn adjust(spec: &mut MapSpec, cpus: u32) {
     if spec.kind == MapKind::PerfEventArray && spec.max_entries == 0 {

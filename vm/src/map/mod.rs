@@ -5,14 +5,24 @@
 //! the map is dropped. This module knows neither programs nor the interpreter.
 
 mod array;
+mod bloom;
 mod cell;
 mod check;
 mod hash;
+mod lpm;
+mod lru;
+mod of_maps;
 mod ops;
+mod order;
+mod prog;
+mod queue;
 mod registry;
+mod ring;
+mod sink;
 mod slab;
 mod spec;
 mod store;
+mod trie;
 
 use std::sync::Arc;
 
@@ -20,6 +30,7 @@ use crate::mem::Arena;
 
 pub use check::MapError;
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Ring, Sent};
+pub use order::{Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
 
@@ -35,7 +46,36 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         MapKind::PercpuArray => Arc::new(array::Array::new(spec, arena, cpus).map_err(memory)?),
         MapKind::Hash => Arc::new(hash::Hash::new(spec, arena, 1)),
         MapKind::PercpuHash => Arc::new(hash::Hash::new(spec, arena, cpus)),
-        kind => return Err(MapError::Kind { map: spec.name, kind, reason: "not built yet" }),
+        MapKind::LruHash => Arc::new(lru::Lru::new(spec, arena, 1)),
+        MapKind::LruPercpuHash => Arc::new(lru::Lru::new(spec, arena, cpus)),
+        MapKind::LpmTrie => Arc::new(lpm::Lpm::new(spec, arena)),
+        MapKind::Queue | MapKind::Stack => Arc::new(queue::Queue::new(spec, arena)),
+        MapKind::BloomFilter => Arc::new(bloom::Bloom::new(spec, arena).map_err(memory)?),
+        MapKind::ProgArray => Arc::new(prog::ProgArray::new(spec)),
+        MapKind::ArrayOfMaps | MapKind::HashOfMaps => {
+            let template = check::template(&spec, cpus)?;
+            Arc::new(of_maps::OfMaps::new(spec, template))
+        }
+        MapKind::Ringbuf | MapKind::UserRingbuf => Arc::new(ring::RingBuffer::new(spec, arena).map_err(memory)?),
+        MapKind::PerfEventArray => Arc::new(sink::PerfEvents::new(spec)),
+        MapKind::Devmap | MapKind::Cpumap | MapKind::Xskmap => {
+            Arc::new(sink::Targets::new(spec, arena).map_err(memory)?)
+        }
+        MapKind::DevmapHash => Arc::new(sink::TargetHash::new(spec, arena)),
+        MapKind::StackTrace
+        | MapKind::CgroupArray
+        | MapKind::Sockmap
+        | MapKind::Sockhash
+        | MapKind::CgroupStorage
+        | MapKind::ReuseportSockarray
+        | MapKind::PercpuCgroupStorage
+        | MapKind::SkStorage
+        | MapKind::StructOps
+        | MapKind::InodeStorage
+        | MapKind::TaskStorage
+        | MapKind::CgrpStorage
+        | MapKind::Arena
+        | MapKind::InsnArray => unreachable!("refused by the check"),
     })
 }
 

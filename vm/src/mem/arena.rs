@@ -61,6 +61,12 @@ impl RegionSpec {
     }
 }
 
+/// Elements of different sizes in one region, decided while programs run: the open records of a ring buffer.
+pub trait Elements: std::fmt::Debug + Send + Sync {
+    /// Offset (from the region's start) and size of the last element that starts at or before `off`.
+    fn element(&self, off: u32) -> Option<(u32, u32)>;
+}
+
 /// A region in the table of its arena. Offsets count from the arena's base.
 #[derive(Clone, Debug)]
 pub struct Region {
@@ -70,6 +76,8 @@ pub struct Region {
     pub start: u32,
     /// Bytes in use, `stride * count`.
     pub len: u32,
+    /// Set by [`Block::set_elements`].
+    pub(super) elements: Option<Arc<dyn Elements>>,
 }
 
 /// See the module documentation.
@@ -181,7 +189,7 @@ impl Arena {
         let bytes = wanted.max(1).next_multiple_of(PAGE);
         let start = self.take_pages(&spec, bytes)?;
         let len = u32::try_from(wanted).expect("fits, since the pages fit into the arena");
-        let region = Region { spec, start, len };
+        let region = Region { spec, start, len, elements: None };
         let mut table = self.table.write().expect("no panic while held");
         let index = table.partition_point(|other| other.start < start);
         table.insert(index, region.clone());
@@ -206,6 +214,20 @@ impl Arena {
         }
         pages.used += bytes;
         Ok(start as u32)
+    }
+
+    /// Makes every view look again before it trusts what it knows of regions.
+    pub(super) fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Called by [`Block::set_elements`].
+    pub(super) fn set_elements(&self, region: &Region, elements: Arc<dyn Elements>) {
+        let mut table = self.table.write().expect("no panic while held");
+        let found = table.iter_mut().find(|other| other.start == region.start);
+        found.expect("a block's region is in the table").elements = Some(elements);
+        drop(table);
+        self.touch();
     }
 
     /// Called by the block's drop.
@@ -257,9 +279,16 @@ impl Arena {
             let above = table[index..].iter().find(visible);
             return Err(fault(FaultReason::NoRegion(nearest(off, below, above))));
         };
-        let stride = region.spec.stride.max(1);
-        let element = region.start + (off - region.start) / stride * stride;
-        let size = region.spec.element_size;
+        let (element, size) = match &region.elements {
+            None => {
+                let stride = region.spec.stride.max(1);
+                (region.start + (off - region.start) / stride * stride, region.spec.element_size)
+            }
+            Some(elements) => match elements.element(off - region.start) {
+                Some((start, size)) => (region.start + start, size),
+                None => return Err(fault(FaultReason::Closed(Arc::clone(&region.spec.label)))),
+            },
+        };
         if u64::from(off - element) + len > u64::from(size) {
             let region = Arc::clone(&region.spec.label);
             return Err(fault(FaultReason::Overflow { region, size, off: off - element }));

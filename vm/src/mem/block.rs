@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
-use super::arena::{Arena, Region};
+use super::arena::{Arena, Elements, Region};
 use super::view::AtomicCell;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
@@ -49,9 +49,25 @@ impl Block {
         self.addr() + u64::from(index) * u64::from(self.region.spec.stride)
     }
 
+    /// Lets `elements` say which bytes programs may touch, instead of equal elements side by side.
+    pub fn set_elements(&self, elements: Arc<dyn Elements>) {
+        self.arena.set_elements(&self.region, elements);
+    }
+
+    /// To be called after elements set by [`Block::set_elements`] have gone: views forget them at their next
+    /// [`super::View::sync`].
+    pub fn touch(&self) {
+        self.arena.touch();
+    }
+
+    /// How far behind the first byte an address that a program gave is.
+    pub fn offset_of(&self, addr: u64) -> Option<u32> {
+        self.arena.offset(addr)?.checked_sub(self.region.start).filter(|off| *off < self.region.len)
+    }
+
     /// Which element an address that a program gave points to the start of.
     pub fn index_of(&self, addr: u64) -> Option<u32> {
-        let off = self.arena.offset(addr)?.checked_sub(self.region.start).filter(|off| *off < self.region.len)?;
+        let off = self.offset_of(addr)?;
         let stride = self.region.spec.stride;
         off.is_multiple_of(stride).then(|| off / stride)
     }

@@ -48,6 +48,8 @@ pub enum FaultReason {
     },
     /// The stack frame of a function that has returned.
     DeadFrame,
+    /// Inside a region whose elements come and go, where none is now.
+    Closed(Arc<str>),
     /// The region cannot be written by programs.
     ReadOnly(Arc<str>),
 }
@@ -76,6 +78,9 @@ impl fmt::Display for Fault {
                 write!(f, "{past} bytes past the end of {region} ({size} bytes, access at offset {off})")
             }
             FaultReason::DeadFrame => write!(f, "a stack frame of a function that has returned"),
+            FaultReason::Closed(region) => {
+                write!(f, "no open {region} there; it was submitted or discarded, or never reserved")
+            }
             FaultReason::ReadOnly(region) => write!(f, "{region} is read-only"),
         }
     }
@@ -91,7 +96,8 @@ impl From<Fault> for Trap {
             | FaultReason::Foreign
             | FaultReason::NoRegion(_)
             | FaultReason::Overflow { .. }
-            | FaultReason::DeadFrame => TrapCode::OutOfBounds,
+            | FaultReason::DeadFrame
+            | FaultReason::Closed(_) => TrapCode::OutOfBounds,
         };
         Trap::new(code, fault.to_string())
     }

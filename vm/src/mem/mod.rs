@@ -21,7 +21,7 @@ mod handle;
 mod sys;
 mod view;
 
-pub use arena::{Arena, Region, RegionKind, RegionSpec};
+pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
 pub use fault::{Access, Fault, FaultReason, MemError};
 pub use handle::{HandleRange, HandleTable};

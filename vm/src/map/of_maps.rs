@@ -1,0 +1,129 @@
+//! Maps of maps: kernel/bpf/map_in_map.c, with the array of arraymap.c or the hash of hashtab.c around it.
+//!
+//! What a program's lookup gets is the inner map's handle. Inner maps are put in by [`MapOps::set_inner`]; each
+//! must equal the template. Slots are sparse, and a hash lists its keys in the order of their bytes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, RwLock};
+
+use super::array::{array_index, next_index};
+use super::hash::check_sizes;
+use super::{Errno, MapFlags, MapKind, MapOps, MapSpec};
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct OfMaps {
+    spec: MapSpec,
+    /// What inner maps must look like.
+    template: MapSpec,
+    slots: RwLock<BTreeMap<Box<[u8]>, Inner>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    map: Arc<dyn MapOps>,
+    handle: u64,
+}
+
+/// `map_meta_equal` of the inner map's kind: whether a map can stand where `template` is expected.
+pub(super) fn equal(template: &MapSpec, map: &MapSpec) -> bool {
+    let shape = |spec: &MapSpec| (spec.kind, spec.key_size, spec.value_size, spec.flags, spec.spin_lock);
+    // array_map_meta_equal, xsk_map_meta_equal: programs have the size compiled in.
+    let sized = match template.kind == MapKind::Array {
+        true => !template.flags().contains(MapFlags::INNER_MAP),
+        false => template.kind == MapKind::Xskmap,
+    };
+    shape(template) == shape(map) && (!sized || template.max_entries == map.max_entries)
+}
+
+impl OfMaps {
+    /// `template` has passed the checks of its kind.
+    pub(super) fn new(spec: MapSpec, template: MapSpec) -> OfMaps {
+        OfMaps { spec, template, slots: RwLock::default() }
+    }
+
+    fn is_array(&self) -> bool {
+        self.spec.kind == MapKind::ArrayOfMaps
+    }
+
+    fn with<R>(&self, key: &[u8], get: impl FnOnce(&Inner) -> R) -> Option<R> {
+        self.slots.read().expect("no panic while held").get(key).map(get)
+    }
+}
+
+impl MapOps for OfMaps {
+    fn spec(&self) -> &MapSpec {
+        &self.spec
+    }
+
+    /// The inner map's handle.
+    fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
+        self.with(key, |inner| inner.handle)
+    }
+
+    /// Gives the low half of the inner map's handle, where the kernel gives its id.
+    fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
+        check_sizes(&self.spec, key, value)?;
+        let handle = self.with(key, |inner| inner.handle).ok_or(Errno::ENOENT)?;
+        value.copy_from_slice(&(handle as u32).to_le_bytes());
+        Ok(())
+    }
+
+    /// A value would be a file descriptor; see [`MapOps::set_inner`].
+    fn update(&self, _key: &[u8], _value: &[u8], _flags: u64, _cpu: u32) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        if self.is_array() && array_index(key).is_none_or(|index| index >= self.spec.max_entries) {
+            return Err(Errno::E2BIG);
+        }
+        let taken = self.slots.write().expect("no panic while held").remove(key);
+        taken.map(|_| ()).ok_or(Errno::ENOENT)
+    }
+
+    fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
+        if self.is_array() {
+            return next_index(self.spec.max_entries, key, next);
+        }
+        let slots = self.slots.read().expect("no panic while held");
+        let from = match key.filter(|key| slots.contains_key(*key)) {
+            Some(key) => Bound::Excluded(key),
+            None => Bound::Unbounded,
+        };
+        let (found, _) = slots.range::<[u8], _>((from, Bound::Unbounded)).next().ok_or(Errno::ENOENT)?;
+        if next.len() != found.len() {
+            return Err(Errno::EINVAL);
+        }
+        next.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn len(&self) -> u32 {
+        match self.is_array() {
+            true => self.spec.max_entries,
+            false => self.slots.read().expect("no panic while held").len() as u32,
+        }
+    }
+
+    fn inner(&self, key: &[u8]) -> Option<Arc<dyn MapOps>> {
+        self.with(key, |inner| Arc::clone(&inner.map))
+    }
+
+    fn set_inner(&self, key: &[u8], map: Arc<dyn MapOps>, handle: u64) -> Result<(), Errno> {
+        if key.len() != self.spec.key_size as usize || !equal(&self.template, map.spec()) {
+            return Err(Errno::EINVAL);
+        }
+        let mut slots = self.slots.write().expect("no panic while held");
+        let full = match self.is_array() {
+            true => array_index(key).is_none_or(|index| index >= self.spec.max_entries),
+            false => slots.len() >= self.spec.max_entries as usize && !slots.contains_key(key),
+        };
+        if full {
+            return Err(Errno::E2BIG);
+        }
+        slots.insert(key.into(), Inner { map, handle });
+        Ok(())
+    }
+}

@@ -1,0 +1,286 @@
+//! Maps through which programs send things out: perf event arrays, and the targets of `bpf_redirect_map`
+//! (devmap, devmap_hash, cpumap, xskmap). There is no device or CPU behind a slot here: what is sent is
+//! recorded, for the host to look at.
+//!
+//! Slots follow kernel/bpf/devmap.c, cpumap.c and net/xdp/xskmap.c, except that every interface, CPU and
+//! socket that the host names exists.
+
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::array::{array_index, next_index};
+use super::cell::Cell;
+use super::hash::check_sizes;
+use super::slab::GAP;
+use super::store::Store;
+use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec, Sent};
+use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
+
+/// Most bytes one map records until somebody takes them.
+const LOG_MAX: usize = 16 << 20;
+/// Counted for each thing sent, besides its bytes.
+const SENT_BYTES: usize = 64;
+
+/// What was sent, oldest first.
+#[derive(Debug, Default)]
+struct Log(Mutex<(Vec<Sent>, usize)>);
+
+impl Log {
+    /// `ENOSPC` when nobody takes things out, as a perf buffer that is not read.
+    fn push(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
+        let (sent, used) = &mut *self.0.lock().expect("no panic while held");
+        let total = used.saturating_add(bytes.len()).saturating_add(SENT_BYTES);
+        if total > LOG_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        *used = total;
+        sent.push(Sent { slot, bytes: bytes.to_vec() });
+        Ok(())
+    }
+
+    fn take(&self) -> Vec<Sent> {
+        std::mem::take(&mut *self.0.lock().expect("no panic while held")).0
+    }
+}
+
+/// A perf event array. Every slot has an event.
+#[derive(Debug)]
+pub(super) struct PerfEvents {
+    spec: MapSpec,
+    log: Log,
+}
+
+impl PerfEvents {
+    pub(super) fn new(spec: MapSpec) -> PerfEvents {
+        PerfEvents { spec, log: Log::default() }
+    }
+}
+
+impl MapOps for PerfEvents {
+    fn spec(&self) -> &MapSpec {
+        &self.spec
+    }
+
+    fn lookup(&self, _key: &[u8], _cpu: u32) -> Option<u64> {
+        None
+    }
+
+    fn lookup_copy(&self, _key: &[u8], _cpu: u32, _value: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::ENOTSUPP)
+    }
+
+    /// A value would be a file descriptor.
+    fn update(&self, _key: &[u8], _value: &[u8], _flags: u64, _cpu: u32) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn delete(&self, _key: &[u8]) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+
+    fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
+        next_index(self.spec.max_entries, key, next)
+    }
+
+    fn len(&self) -> u32 {
+        self.spec.max_entries
+    }
+
+    /// `bpf_perf_event_output` to a CPU.
+    fn send(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
+        if slot >= self.spec.max_entries {
+            return Err(Errno::E2BIG);
+        }
+        self.log.push(slot, bytes)
+    }
+
+    fn take_sent(&self) -> Vec<Sent> {
+        self.log.take()
+    }
+}
+
+/// Devmap, cpumap and xskmap: targets by index.
+#[derive(Debug)]
+pub(super) struct Targets {
+    spec: MapSpec,
+    block: Block,
+    /// One bit for each slot that has a target.
+    set: RwLock<Vec<u64>>,
+    log: Log,
+}
+
+impl Targets {
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<Targets, MemError> {
+        let block = arena.alloc(RegionSpec {
+            stride: spec.value_size.next_multiple_of(8) + GAP,
+            count: spec.max_entries,
+            writable: false,
+            ..RegionSpec::new(format!("value of map {}", spec.name), RegionKind::Map, spec.value_size)
+        })?;
+        let set = RwLock::new(vec![0; spec.max_entries.div_ceil(64) as usize]);
+        Ok(Targets { spec, block, set, log: Log::default() })
+    }
+
+    fn is_set(&self, index: u32) -> bool {
+        let set = self.set.read().expect("no panic while held");
+        set.get(index as usize / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
+    }
+
+    fn cell(&self, index: u32) -> Cell<'_> {
+        Cell { block: &self.block, off: index * self.block.region().spec.stride, lock: None }
+    }
+}
+
+/// The first word of a value: interface index, queue size or socket.
+fn target(value: &[u8]) -> u32 {
+    value.first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+impl MapOps for Targets {
+    fn spec(&self) -> &MapSpec {
+        &self.spec
+    }
+
+    fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
+        let index = array_index(key).filter(|index| self.is_set(*index))?;
+        Some(self.block.element(index))
+    }
+
+    fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
+        check_sizes(&self.spec, key, value)?;
+        let index = array_index(key).filter(|index| self.is_set(*index)).ok_or(Errno::ENOENT)?;
+        self.cell(index).load(value);
+        Ok(())
+    }
+
+    /// A devmap or cpumap slot with a target of 0 becomes empty.
+    fn update(&self, key: &[u8], value: &[u8], flags: u64, _cpu: u32) -> Result<(), Errno> {
+        check_sizes(&self.spec, key, value)?;
+        if flags > BPF_EXIST {
+            return Err(Errno::EINVAL);
+        }
+        let index = array_index(key).filter(|index| *index < self.spec.max_entries).ok_or(Errno::E2BIG)?;
+        let mut set = self.set.write().expect("no panic while held");
+        let word = &mut set[index as usize / 64];
+        let bit = 1 << (index % 64);
+        let socket = self.spec.kind == MapKind::Xskmap;
+        match flags {
+            BPF_NOEXIST if !socket || *word & bit != 0 => return Err(Errno::EEXIST),
+            BPF_EXIST if socket && *word & bit == 0 => return Err(Errno::ENOENT),
+            _ => {}
+        }
+        self.cell(index).store(value);
+        if socket || target(value) != 0 {
+            *word |= bit;
+        } else {
+            *word &= !bit;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        let index = array_index(key).filter(|index| *index < self.spec.max_entries).ok_or(Errno::EINVAL)?;
+        self.set.write().expect("no panic while held")[index as usize / 64] &= !(1 << (index % 64));
+        Ok(())
+    }
+
+    fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
+        next_index(self.spec.max_entries, key, next)
+    }
+
+    fn len(&self) -> u32 {
+        self.spec.max_entries
+    }
+
+    /// A frame redirected to a slot; `ENOENT` if it has no target.
+    fn send(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
+        if !self.is_set(slot) {
+            return Err(Errno::ENOENT);
+        }
+        self.log.push(slot, bytes)
+    }
+
+    fn take_sent(&self) -> Vec<Sent> {
+        self.log.take()
+    }
+}
+
+/// A devmap with arbitrary indices.
+#[derive(Debug)]
+pub(super) struct TargetHash {
+    spec: MapSpec,
+    store: RwLock<Store>,
+    log: Log,
+}
+
+impl TargetHash {
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> TargetHash {
+        let store = RwLock::new(Store::new(&spec, arena, 1));
+        TargetHash { spec, store, log: Log::default() }
+    }
+
+    fn find<R>(&self, key: &[u8], get: impl FnOnce(&Store, u32) -> R) -> Option<R> {
+        let store = self.store.read().expect("no panic while held");
+        store.find(key).map(|slot| get(&store, slot))
+    }
+}
+
+impl MapOps for TargetHash {
+    fn spec(&self) -> &MapSpec {
+        &self.spec
+    }
+
+    fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
+        self.find(key, |store, slot| store.addr(slot, 0))
+    }
+
+    fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
+        check_sizes(&self.spec, key, value)?;
+        self.find(key, |store, slot| store.value(slot, 0).load(value)).ok_or(Errno::ENOENT)
+    }
+
+    fn update(&self, key: &[u8], value: &[u8], flags: u64, _cpu: u32) -> Result<(), Errno> {
+        check_sizes(&self.spec, key, value)?;
+        if flags > BPF_EXIST || target(value) == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut store = self.store.write().expect("no panic while held");
+        match store.find(key) {
+            Some(_) if flags == BPF_NOEXIST => return Err(Errno::EEXIST),
+            Some(slot) => store.value(slot, 0).store(value),
+            None => {
+                let slot = store.insert(key)?;
+                store.init(slot, 0, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        let mut store = self.store.write().expect("no panic while held");
+        let slot = store.find(key).ok_or(Errno::ENOENT)?;
+        store.remove(slot);
+        Ok(())
+    }
+
+    fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
+        self.store.read().expect("no panic while held").next_key(key, next)
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        self.store.read().expect("no panic while held").keys()
+    }
+
+    fn len(&self) -> u32 {
+        self.store.read().expect("no panic while held").len()
+    }
+
+    /// A frame redirected to a key; `ENOENT` if it has no target.
+    fn send(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
+        self.find(&slot.to_le_bytes(), |_, _| ()).ok_or(Errno::ENOENT)?;
+        self.log.push(slot, bytes)
+    }
+
+    fn take_sent(&self) -> Vec<Sent> {
+        self.log.take()
+    }
+}
