@@ -1,11 +1,11 @@
-//! A machine without an engine, for tests of host functions: memory, no maps or a few, Rust callbacks.
+//! A machine without an engine, for tests of host functions: memory, maps, Rust callbacks.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use super::{Activation, HostFn, MapTable, Runtime};
-use crate::map::MapOps;
+use crate::map::{MapSpec, Maps};
 use crate::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
 use crate::trap::{Trap, TrapCode};
 
@@ -14,18 +14,10 @@ pub(crate) type Callback = Box<dyn FnMut(&mut Runtime, [u64; 5]) -> Result<u64, 
 
 pub(crate) struct Fake {
     pub(crate) runtime: Runtime,
+    pub(crate) maps: Arc<Maps>,
     pub(crate) memory: Block,
     output: Arc<Mutex<Vec<u8>>>,
     callbacks: HashMap<u64, Option<Callback>>,
-}
-
-#[derive(Clone, Default)]
-pub(crate) struct FakeMaps(Vec<(u64, Arc<dyn MapOps>)>);
-
-impl MapTable for FakeMaps {
-    fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>> {
-        self.0.iter().find(|entry| entry.0 == handle).map(|entry| Arc::clone(&entry.1))
-    }
 }
 
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -44,15 +36,22 @@ impl Write for Shared {
 impl Fake {
     /// 4,096 bytes of memory called `memory`, data of type `u32`.
     pub(crate) fn new() -> Fake {
+        Fake::with_maps(&[])
+    }
+
+    /// With these maps too, for two CPUs.
+    pub(crate) fn with_maps(specs: &[MapSpec]) -> Fake {
         let arena = Arena::new(1 << 24).unwrap();
         let owner = arena.new_owner();
         let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
         let output = Arc::new(Mutex::new(Vec::new()));
         let view = View::new(Arc::clone(&arena), owner, Bounds::Exact);
         let writer = Box::new(Shared(Arc::clone(&output)));
-        let mut runtime = Runtime::new(view, Arc::new(FakeMaps::default()), writer, Box::new(0u32));
+        let maps = Arc::new(Maps::new(specs, &arena, 2, &mut |_| None).unwrap());
+        let table = Arc::clone(&maps) as Arc<dyn MapTable>;
+        let mut runtime = Runtime::new(view, table, writer, Box::new(0u32));
         runtime.trace = Box::new(Shared(Arc::clone(&output)));
-        Fake { runtime, memory, output, callbacks: HashMap::new() }
+        Fake { runtime, maps, memory, output, callbacks: HashMap::new() }
     }
 
     /// Address of an offset of the memory.

@@ -6,13 +6,19 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::map::MapOps;
+use crate::map::{MapOps, Maps};
 use crate::mem::View;
 
 /// Finds maps by the handle a program holds.
 pub trait MapTable: Send + Sync {
     /// The map with this handle, inner maps included.
     fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>>;
+}
+
+impl MapTable for Maps {
+    fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>> {
+        Maps::get(self, handle).cloned()
+    }
 }
 
 /// See the module documentation.

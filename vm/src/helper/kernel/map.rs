@@ -6,7 +6,7 @@ use crate::helper::walk::{Entry, Order, walk};
 use crate::host::{HostFn, MapRef, Ptr};
 use crate::map::{Errno, MapKind};
 use crate::mem::Access;
-use crate::trap::Trap;
+use crate::trap::{Trap, TrapCode};
 
 /// `BPF_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 8 << 20;
@@ -23,6 +23,7 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("bpf_map_update_elem", update),
         HostFn::typed::<(), _>("bpf_map_delete_elem", delete),
         HostFn::typed::<(), _>("bpf_map_push_elem", |mut caller: Host<'_>, map: MapRef, value: Ptr, flags: u64| {
+            writable(&caller, &map)?;
             let value = caller.value(&map, value)?;
             HelperResult::Ok(map.push(&value, flags)?)
         }),
@@ -55,7 +56,17 @@ fn lookup(mut caller: Host<'_>, map: &MapRef, key: Ptr, cpu: u32) -> Result<u64,
     with_key(&mut caller, map, key, |key| map.lookup(key, cpu).unwrap_or(0))
 }
 
+/// Programs must not write to this map; the kernel's verifier refuses the program.
+fn writable(caller: &Host<'_>, map: &MapRef) -> Result<(), Trap> {
+    if map.spec().program_writable() {
+        return Ok(());
+    }
+    let detail = format!("{} of map {}, which is read-only for programs", caller.function(), map.spec().name);
+    Err(Trap::new(TrapCode::ReadOnly, detail))
+}
+
 fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -> HelperResult {
+    writable(&caller, &map)?;
     let cpu = caller.runtime().cpu;
     let value = caller.value(&map, value)?;
     with_key(&mut caller, &map, key, |key| map.update(key, &value, flags, cpu))??;
@@ -63,6 +74,7 @@ fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -
 }
 
 fn delete(mut caller: Host<'_>, map: MapRef, key: Ptr) -> HelperResult {
+    writable(&caller, &map)?;
     with_key(&mut caller, &map, key, |key| map.delete(key))??;
     Ok(())
 }
