@@ -18,6 +18,8 @@ use crate::error::Cause;
 const MAX_SYMBOL_NAME: usize = 512;
 /// Longest section name that is read; the perf forms carry paths and argument lists.
 const MAX_SECTION_NAME: usize = 4096;
+/// All names together may have this many bytes, and as many as the file: names can overlap in the string table.
+const MAX_NAMES: usize = 1 << 20;
 
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: u64 = 64;
@@ -165,7 +167,8 @@ impl<'a> Elf<'a> {
             Some(table) => range(bytes, table.sh_offset, table.sh_size, || "the section name table".into())?,
             None => return Err(Cause::Malformed { what: "the header names no section name table".into() }),
         };
-        let sections = headers.iter().enumerate().map(|(index, header)| section(bytes, index, header, names));
+        let mut names = Names { strings: names, limit: MAX_SECTION_NAME, left: MAX_NAMES + bytes.len() };
+        let sections = headers.iter().enumerate().map(|(index, header)| section(bytes, index, header, &mut names));
         let sections = sections.collect::<Result<Vec<_>, Cause>>()?;
         let symbols = symbols(bytes, &headers, ctx)?;
         let relocs = relocs(bytes, &headers, &sections, ctx)?;
@@ -242,8 +245,8 @@ fn section_headers(bytes: &[u8], header: &Header, ctx: Ctx) -> Result<Vec<Sectio
     SectionHeader::parse_from(bytes, header.table as usize, header.count, ctx).map_err(malformed)
 }
 
-fn section<'a>(bytes: &'a [u8], index: usize, header: &SectionHeader, names: &[u8]) -> Result<Section<'a>, Cause> {
-    let name = name_at(names, header.sh_name, MAX_SECTION_NAME, || format!("section {index}"))?;
+fn section<'a>(bytes: &'a [u8], index: usize, header: &SectionHeader, names: &mut Names) -> Result<Section<'a>, Cause> {
+    let name = names.at(header.sh_name, || format!("section {index}"))?;
     let kind = match header.sh_type {
         goblin::elf::section_header::SHT_PROGBITS => SectionType::ProgBits,
         SHT_NOBITS => SectionType::NoBits,
@@ -280,13 +283,14 @@ fn symbols(bytes: &[u8], headers: &[SectionHeader], ctx: Ctx) -> Result<Vec<Symb
         return Err(Cause::Stripped);
     }
     let table = Symtab::parse(bytes, table.sh_offset as usize, count, ctx).map_err(malformed)?;
-    table.iter().enumerate().map(|(index, sym)| symbol(index, &sym, strings)).collect()
+    let mut names = Names { strings, limit: MAX_SYMBOL_NAME, left: MAX_NAMES + bytes.len() };
+    table.iter().enumerate().map(|(index, sym)| symbol(index, &sym, &mut names)).collect()
 }
 
-fn symbol(index: usize, sym: &goblin::elf::Sym, strings: &[u8]) -> Result<Symbol, Cause> {
+fn symbol(index: usize, sym: &goblin::elf::Sym, names: &mut Names) -> Result<Symbol, Cause> {
     use goblin::elf::sym;
     Ok(Symbol {
-        name: name_at(strings, sym.st_name, MAX_SYMBOL_NAME, || format!("symbol {index}"))?,
+        name: names.at(sym.st_name, || format!("symbol {index}"))?,
         value: sym.st_value,
         size: sym.st_size,
         kind: match sym.st_type() {
@@ -348,17 +352,30 @@ fn truncated(what: &str, needed: u64, have: usize) -> Cause {
     Cause::Truncated { what: what.into(), needed, have: have as u64 }
 }
 
-/// A NUL-terminated name. The scan is bounded, so that many names in one long string stay cheap.
-fn name_at(strings: &[u8], offset: usize, limit: usize, whose: impl Fn() -> String) -> Result<Arc<str>, Cause> {
-    if offset == 0 {
-        return Ok("".into());
+/// The NUL-terminated names of a string table, within limits of time and memory.
+struct Names<'a> {
+    strings: &'a [u8],
+    /// Longest name.
+    limit: usize,
+    /// Bytes that may still be copied.
+    left: usize,
+}
+
+impl Names<'_> {
+    fn at(&mut self, offset: usize, whose: impl Fn() -> String) -> Result<Arc<str>, Cause> {
+        if offset == 0 {
+            return Ok("".into());
+        }
+        let limit = self.limit;
+        let bad = |why: &str| Cause::Malformed { what: format!("the name of {} {why}", whose()) };
+        let rest = self.strings.get(offset..).ok_or_else(|| bad("lies outside the string table"))?;
+        let length = rest.iter().take(limit + 1).position(|byte| *byte == 0);
+        let name = length.and_then(|length| rest.get(..length));
+        let name = name.ok_or_else(|| bad(&format!("has no end within {limit} bytes")))?;
+        let left = self.left.checked_sub(name.len());
+        self.left = left.ok_or_else(|| bad("and those before it overlap in the string table"))?;
+        Ok(String::from_utf8_lossy(name).into())
     }
-    let bad = |why: &str| Cause::Malformed { what: format!("the name of {} {why}", whose()) };
-    let rest = strings.get(offset..).ok_or_else(|| bad("lies outside the string table"))?;
-    let length = rest.iter().take(limit + 1).position(|byte| *byte == 0);
-    let name = length.and_then(|length| rest.get(..length));
-    let name = name.ok_or_else(|| bad(&format!("has no end within {limit} bytes")))?;
-    Ok(String::from_utf8_lossy(name).into())
 }
 
 fn malformed(error: goblin::error::Error) -> Cause {

@@ -80,6 +80,7 @@ fn resolve_table(
     if table.explicit_addend {
         notes.accepted(&section.name, format!("relocations with addends in '{}'", table.name));
     }
+    let mut outside = HashSet::new();
     for reloc in table.relocs.iter().filter(|reloc| reloc.kind != NONE) {
         let slot = usize::try_from(reloc.offset / 8).unwrap_or(usize::MAX);
         if !seen.insert((table.target, slot)) {
@@ -97,10 +98,21 @@ fn resolve_table(
             let found = classify(functions, targets, spec.insns.get(pc..).unwrap_or_default(), reloc);
             let fail = |why| reloc_cause(targets.elf, table.target, reloc, why);
             let found = found.map_err(|fault| fault.cause(fail));
+            if let Ok(Reference::Call(callee)) = found {
+                note_callee(functions, callee, &mut outside, notes);
+            }
             if let Some(spec) = functions.specs.get_mut(owner) {
                 spec.refs.insert(pc, found);
             }
         }
+    }
+}
+
+/// libbpf calls only what is in `.text`.
+fn note_callee(functions: &Functions, callee: usize, outside: &mut HashSet<usize>, notes: &mut Notes) {
+    let Some(spec) = functions.specs.get(callee) else { return };
+    if !spec.section.starts_with(".text") && outside.insert(callee) {
+        notes.accepted(&spec.section, format!("'{}' is called, though it is not in .text", spec.name));
     }
 }
 

@@ -110,6 +110,10 @@ impl Maps {
                 }
             }
         }
+        for (name, place) in &places {
+            let unknown = || Err(Cause::Map { map: name.clone(), why: "BTF does not describe it".into() });
+            defined.entry(*place).or_insert_with(unknown);
+        }
     }
 
     fn add_legacy(&mut self, elf: &Elf, index: usize, notes: &mut Notes) {
@@ -233,7 +237,7 @@ fn finish(decl: &MapDecl) -> Result<MapSpec, Cause> {
     let spec = decl.spec.clone().map_err(Cause::MapDef)?;
     match &decl.unknown {
         Some(unknown) => {
-            let why = format!("nobody knows the key '{}'", unknown.key);
+            let why = format!("nobody knows its key '{}'", unknown.key);
             Err(Cause::Map { map: decl.name.as_str().into(), why })
         }
         None => Ok(spec),

@@ -40,6 +40,10 @@ impl Types {
             notes.skipped(&section.name, error.to_string());
             BtfExt::default()
         });
+        for found in ext.sections.iter().filter(|found| !found.relos.is_empty()) {
+            let count = found.relos.len();
+            notes.kept(&found.name, format!("{count} CO-RE relocations; in the VM the compiled offsets hold"));
+        }
         Types { btf: Ok(Some(btf)), records: Records::new(ext) }
     }
 
