@@ -8,6 +8,9 @@ use goblin::elf::header::{EM_BPF, EM_NONE, ET_CORE, ET_DYN, ET_EXEC, ET_REL};
 use goblin::elf::reloc::RelocSection;
 use goblin::elf::section_header::{SHT_NOBITS, SHT_NULL, SHT_REL, SHT_RELA, SHT_SYMTAB, SectionHeader};
 use goblin::elf::sym::Symtab;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use twinbpf_vm::isa::Endian;

@@ -13,6 +13,8 @@ mod error;
 mod link;
 mod object;
 pub mod section;
+#[cfg(test)]
+mod testing;
 
 pub use error::{Cause, Error, RelocFault, Report};
 pub use link::{Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE, Target};

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_vm::isa::Endian;
+
 use super::Object;
 use super::maps::Maps;
 use super::types::Types;
@@ -84,7 +86,8 @@ impl Object {
         let range = var.off as usize..(var.off as usize).saturating_add(var.size as usize);
         let bytes = data.and_then(|data| data.bytes.get_mut(range));
         let bytes = bytes.ok_or_else(|| fail("it lies outside its section".into()))?;
-        btf::set_value(btf, type_id, member, text, bytes, self.endian).map_err(|error| fail(error.to_string()))
+        // Whatever the object was compiled for, the machine reads its memory in little-endian order.
+        btf::set_value(btf, type_id, member, text, bytes, Endian::Little).map_err(|error| fail(error.to_string()))
     }
 
     fn no_variable(&self) -> String {
