@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::HelperResult;
 use crate::host::{Caller, MapRef};
-use crate::map::Errno;
+use crate::map::{Errno, MapKind};
 use crate::mem::{Block, RegionKind, RegionSpec};
 use crate::trap::Trap;
 
@@ -13,35 +13,43 @@ use crate::trap::Trap;
 pub(super) struct Entry {
     /// A read-only copy of the key.
     pub(super) key: u64,
-    /// The value itself where programs can point to it, else a read-only copy.
+    /// The value itself, or a read-only copy if programs cannot point to it.
     pub(super) value: u64,
 }
 
-/// In which order entries are visited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// That of the map.
-    Map,
+/// One entry to visit.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) key: Vec<u8>,
+    /// What the callback gets when the map has no value to point to (any more); without one, the entry is
+    /// passed over.
+    pub(super) copy: Option<Vec<u8>>,
 }
 
-/// Calls back for every entry of a snapshot of the keys until the callback gives other than 0. Entries that go
-/// away before their turn are passed over. Gives the number of calls.
+/// Calls back for these entries until the callback gives other than 0. Gives the number of calls.
 pub(super) fn walk(
     caller: &mut Caller<'_, ()>,
     map: &MapRef,
-    order: Order,
+    visits: impl IntoIterator<Item = Visit>,
     mut call: impl FnMut(&mut Caller<'_, ()>, Entry) -> Result<u64, Trap>,
 ) -> HelperResult<i64> {
-    let keys = match order {
-        Order::Map => map.keys(),
-    };
     let spec = map.spec();
     let key = scratch(caller, &format!("key of map {}", spec.name), spec.key_size)?;
+    let copy = scratch(caller, &format!("copy of a value of map {}", spec.name), spec.value_size)?;
+    // A lookup in a map of maps gives a handle, not memory.
+    let points = !matches!(spec.kind, MapKind::ArrayOfMaps | MapKind::HashOfMaps);
     let mut calls = 0;
-    for bytes in keys {
+    for visit in visits {
         let cpu = caller.runtime().cpu;
-        let Some(value) = map.lookup(&bytes, cpu) else { continue };
-        key.write(0, &bytes);
+        let value = match (map.lookup(&visit.key, cpu).filter(|_| points), &visit.copy) {
+            (Some(value), _) => value,
+            (None, Some(bytes)) => {
+                copy.write(0, bytes);
+                copy.addr()
+            }
+            (None, None) => continue,
+        };
+        key.write(0, &visit.key);
         calls += 1;
         if call(caller, Entry { key: key.addr(), value })? != 0 {
             break;

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::helper::HelperResult;
-use crate::helper::walk::{Entry, Order, walk};
+use crate::helper::walk::{Entry, Visit, walk};
 use crate::host::{HostFn, MapRef, Ptr};
 use crate::map::{Errno, MapKind};
 use crate::mem::Access;
@@ -119,7 +119,8 @@ fn for_each(mut caller: Host<'_>, handle: Ptr, callback: Ptr, context: Ptr, flag
     let call = |caller: &mut Host<'_>, entry: Entry| {
         caller.call(callback, &[handle.addr(), entry.key, entry.value, context.addr()])
     };
-    walk(&mut caller, &map, Order::Map, call)
+    let visits = map.keys().into_iter().map(|key| Visit { key, copy: None });
+    walk(&mut caller, &map, visits, call)
 }
 
 /// Calls back with index and ctx until the callback returns other than 0; gives the number of calls.

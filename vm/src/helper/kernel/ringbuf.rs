@@ -35,7 +35,7 @@ fn with_ring<R>(mut caller: Host<'_>, handle: Ptr, work: impl FnOnce(&dyn Ring) 
 
 fn not_a_ring(caller: &Host<'_>, handle: Ptr, map: &MapRef) -> Trap {
     let spec = map.spec();
-    caller.bad_argument(handle, format!("map {} is a {}, not a ring buffer", spec.name, spec.kind.name()))
+    caller.bad_argument(handle, format!("map {} is of type {}, not a ring buffer", spec.name, spec.kind.name()))
 }
 
 fn reserve(mut caller: Host<'_>, handle: Ptr, size: u64, flags: u64) -> Result<u64, Trap> {

@@ -239,3 +239,46 @@ fn spin_locks() {
     fake.runtime.abandon();
     assert_eq!(fake.memory.to_vec(16, 4), [1, 0, 0, 0], "not this program's lock");
 }
+
+#[test]
+fn queues_and_filters() {
+    let specs = [MapSpec::new("queue", MapKind::Queue, 0, 8, 2), MapSpec::new("seen", MapKind::BloomFilter, 0, 8, 9)];
+    let mut fake = Fake::with_maps(&specs);
+    let (queue, seen) = (fake.maps.handle(0), fake.maps.handle(1));
+    let (value, out) = (fake.words(0, &[5]), fake.words(8, &[1]));
+    assert_eq!(ok(&mut fake, "bpf_map_push_elem", &[queue, value, 0]), 0);
+    assert_eq!(ok(&mut fake, "bpf_map_peek_elem", &[queue, out]), 0);
+    assert_eq!(ok(&mut fake, "bpf_map_pop_elem", &[queue, out]), 0);
+    assert_eq!(fake.memory.to_vec(8, 8), [5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(ok(&mut fake, "bpf_map_pop_elem", &[queue, out]), -2);
+    assert_eq!(fake.memory.to_vec(8, 8), [0; 8]);
+    assert_eq!(ok(&mut fake, "bpf_map_peek_elem", &[seen, value]), -2);
+    assert_eq!(ok(&mut fake, "bpf_map_push_elem", &[seen, value, 0]), 0);
+    assert_eq!(ok(&mut fake, "bpf_map_peek_elem", &[seen, value]), 0);
+    assert_eq!(fake.memory.to_vec(0, 1), [5]);
+}
+
+#[test]
+fn ring_buffers() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("events", MapKind::Ringbuf, 0, 0, 4096), counts(MapKind::Array)]);
+    let (ring, other) = (fake.maps.handle(0), fake.maps.handle(1));
+    let reserve = |fake: &mut Fake, size| ok(fake, "bpf_ringbuf_reserve", &[ring, size, 0]) as u64;
+    let (one, two, three) = (reserve(&mut fake, 8), reserve(&mut fake, 8), reserve(&mut fake, 8));
+    assert_eq!(reserve(&mut fake, 5000), 0);
+    assert_eq!(ok(&mut fake, "bpf_ringbuf_reserve", &[ring, 8, 1]), 0);
+    fake.runtime.view.write(one, b"first...").unwrap();
+    ok(&mut fake, "bpf_ringbuf_discard", &[two, 0]);
+    ok(&mut fake, "bpf_ringbuf_submit", &[one & 0xffff_ffff, 0]);
+    let trap = call(&mut fake, "bpf_ringbuf_submit", &[one, 0]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 1 of bpf_ringbuf_submit: not an open reservation"), "{trap}");
+    assert_ne!(three, 0);
+    fake.runtime.abandon();
+    let data = fake.string(0, "second");
+    assert_eq!(ok(&mut fake, "bpf_ringbuf_output", &[ring, data, 6, 0]), 0);
+    assert_eq!(ok(&mut fake, "bpf_ringbuf_output", &[ring, data, 6, 4]), EINVAL);
+    assert_eq!(ok(&mut fake, "bpf_ringbuf_query", &[ring, 1]), 4096);
+    let sent: Vec<_> = fake.maps.own()[0].take_sent().into_iter().map(|sent| sent.bytes).collect();
+    assert_eq!(sent, [b"first...".to_vec(), b"second".to_vec()]);
+    let trap = call(&mut fake, "bpf_ringbuf_query", &[other, 1]).unwrap_err();
+    assert_eq!(trap.detail(), "argument 1 of bpf_ringbuf_query: map counts is of type array, not a ring buffer");
+}

@@ -2,6 +2,7 @@
 //!
 //! Every pointer is checked against the sandbox; a bad one is a trap that names function and argument.
 
+mod map;
 mod memory;
 mod number;
 mod output;
@@ -14,7 +15,7 @@ type Host<'a> = Caller<'a, ()>;
 
 /// All of them.
 pub(super) fn functions() -> Vec<HostFn> {
-    [output::functions(), string::functions(), memory::functions(), number::functions()].concat()
+    [output::functions(), string::functions(), memory::functions(), number::functions(), map::functions()].concat()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use crate::helper::by_name;
 use crate::host::fake::Fake;
+use crate::map::{MapFlags, MapKind, MapSpec};
 use crate::trap::{Trap, TrapCode};
 
 fn call(fake: &mut Fake, name: &str, args: &[u64]) -> Result<u64, Trap> {
@@ -118,4 +119,98 @@ fn numbers() {
     assert_eq!(int(&mut fake, "atoi", &[text]), 1);
     assert_eq!(int(&mut fake, "atol", &[text]), 4294967297);
     assert_eq!(int(&mut fake, "strtol", &[text, 0, 10]), 4294967297);
+}
+
+#[test]
+fn maps_by_copy() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("counts", MapKind::Hash, 4, 8, 2)]);
+    let map = fake.maps.handle(0);
+    let (key, value, next) = (fake.at(0), fake.words(8, &[7]), fake.at(16));
+    for name in ["map_update_elem", "twinbpf_map_update_elem"] {
+        assert_eq!(int(&mut fake, name, &[map, key, value, 0]), 0);
+    }
+    fake.words(8, &[0]);
+    assert_eq!(int(&mut fake, "map_lookup_elem", &[map, key, value]), 0);
+    assert_eq!(fake.memory.to_vec(8, 1), [7]);
+    assert_eq!(int(&mut fake, "map_get_next_key", &[map, 0, next]), 0);
+    assert_eq!(fake.memory.to_vec(16, 4), fake.memory.to_vec(0, 4));
+    assert_eq!(int(&mut fake, "map_get_next_key", &[map, next, next]), -2);
+    assert_eq!(int(&mut fake, "map_delete_elem", &[map, key]), 0);
+    assert_eq!(int(&mut fake, "map_delete_elem", &[map, key]), -2);
+    assert_eq!(int(&mut fake, "map_lookup_elem", &[map, key, value]), -2);
+    let trap = call(&mut fake, "map_lookup_elem", &[map, key, 4]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 3 of map_lookup_elem: 8-byte load from 0x4"), "{trap}");
+}
+
+#[test]
+fn flags_keep_user_space_out() {
+    let flags = MapFlags::RDONLY.bits();
+    let mut fake = Fake::with_maps(&[MapSpec { flags, ..MapSpec::new("counts", MapKind::Array, 4, 8, 2) }]);
+    let args = [fake.maps.handle(0), fake.at(0), fake.at(8), 0];
+    assert_eq!(int(&mut fake, "map_update_elem", &args), -1);
+    assert_eq!(int(&mut fake, "map_lookup_elem", &args), 0);
+}
+
+/// Keys in the order `map_for_each` visits them, and what it returns.
+fn visited(fake: &mut Fake, order: u64, limit: usize) -> (Vec<u32>, i64) {
+    let map = fake.maps.handle(0);
+    let keys = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = std::sync::Arc::clone(&keys);
+    let callback = move |runtime: &mut crate::host::Runtime, args: [u64; 5]| {
+        let mut key = [0; 4];
+        runtime.view.read(args[0], &mut key).unwrap();
+        runtime.view.check(args[1], 8, crate::mem::Access::Write).unwrap();
+        assert_eq!(args[2], 0x55);
+        let mut log = log.lock().unwrap();
+        log.push(u32::from_le_bytes(key));
+        Ok(0xffff_ffff_0000_0000 | u64::from(log.len() == limit))
+    };
+    fake.callback(0x100, Box::new(callback));
+    let calls = int(fake, "map_for_each", &[map, 0x100, 0x55, order]);
+    let keys = keys.lock().unwrap().clone();
+    (keys, calls)
+}
+
+#[test]
+fn walks_in_order() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("counts", MapKind::Hash, 4, 8, 8)]);
+    for (key, value) in [(3u32, 10u64), (1, 30), (2, 20)] {
+        fake.maps.own()[0].update(&key.to_le_bytes(), &value.to_le_bytes(), 0, 0).unwrap();
+    }
+    assert_eq!(visited(&mut fake, 1, 9), (vec![1, 2, 3], 3));
+    assert_eq!(visited(&mut fake, 0x11, 9), (vec![3, 2, 1], 3));
+    assert_eq!(visited(&mut fake, 2, 9), (vec![3, 2, 1], 3));
+    assert_eq!(visited(&mut fake, 0x12, 2), (vec![1, 2], 2));
+    assert_eq!(visited(&mut fake, 0, 9).1, 3);
+    assert_eq!(visited(&mut fake, 3, 9), (vec![], -22));
+}
+
+#[test]
+fn a_walk_visits_the_snapshot() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("counts", MapKind::Hash, 4, 8, 8)]);
+    let map = fake.maps.own()[0].clone();
+    for key in 1..4u32 {
+        map.update(&key.to_le_bytes(), &u64::from(key).to_le_bytes(), 0, 0).unwrap();
+    }
+    let handle = fake.maps.handle(0);
+    let callback = move |runtime: &mut crate::host::Runtime, args: [u64; 5]| {
+        let (mut key, mut value) = ([0; 4], [0; 8]);
+        runtime.view.read(args[0], &mut key).unwrap();
+        runtime.view.read(args[1], &mut value).unwrap();
+        assert_eq!(u64::from(u32::from_le_bytes(key)), u64::from_le_bytes(value));
+        for key in 1..4u32 {
+            let _ = map.delete(&key.to_le_bytes());
+        }
+        Ok(0)
+    };
+    fake.callback(0x100, Box::new(callback));
+    assert_eq!(int(&mut fake, "map_for_each", &[handle, 0x100, 0, 1]), 3);
+    assert_eq!(fake.maps.own()[0].len(), 0);
+}
+
+#[test]
+fn a_queue_has_no_entries_to_walk() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("queue", MapKind::Queue, 0, 8, 8)]);
+    let handle = fake.maps.handle(0);
+    assert_eq!(int(&mut fake, "map_for_each", &[handle, 0x100, 0, 0]), -22);
 }

@@ -1,0 +1,92 @@
+//! Maps by copy, as the commands of bpf(2): 0 or a negative errno. A per-CPU map means the value of the CPU the
+//! program runs on, where bpf(2) copies those of all.
+
+use super::Host;
+use crate::helper::HelperResult;
+use crate::helper::walk::{Entry, Visit, walk};
+use crate::host::{HostFn, MapRef, Ptr};
+use crate::map::{Errno, MapFlags, SortBy, sorted};
+
+/// `MAP_BY_KEY`.
+const BY_KEY: u64 = 1;
+/// `MAP_BY_VALUE`.
+const BY_VALUE: u64 = 2;
+/// `MAP_DESCENDING`.
+const DESCENDING: u64 = 0x10;
+
+pub(super) fn functions() -> Vec<HostFn> {
+    // libbpf would compare the types of the plain names with the kernel's own functions, hence two names each.
+    let mut all = vec![HostFn::typed::<(), _>("map_for_each", for_each)];
+    all.extend(["map_lookup_elem", "twinbpf_map_lookup_elem"].map(|name| HostFn::typed::<(), _>(name, lookup)));
+    all.extend(["map_update_elem", "twinbpf_map_update_elem"].map(|name| HostFn::typed::<(), _>(name, update)));
+    all.extend(["map_delete_elem", "twinbpf_map_delete_elem"].map(|name| HostFn::typed::<(), _>(name, delete)));
+    all.extend(["map_get_next_key", "twinbpf_map_get_next_key"].map(|name| HostFn::typed::<(), _>(name, next_key)));
+    all
+}
+
+/// `EPERM` if the map was made with a flag that keeps user space from it.
+fn permitted(map: &MapRef, forbidden: MapFlags) -> Result<(), Errno> {
+    if map.spec().flags().intersects(forbidden) { Err(Errno::EPERM) } else { Ok(()) }
+}
+
+fn lookup(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr) -> HelperResult<i32> {
+    permitted(&map, MapFlags::WRONLY)?;
+    let cpu = caller.runtime().cpu;
+    let key = caller.key(&map, key)?;
+    // A bloom filter is asked for the value that is there.
+    let mut bytes = caller.value(&map, value)?;
+    map.lookup_copy(&key, cpu, &mut bytes)?;
+    caller.write(value, &bytes)?;
+    Ok(0)
+}
+
+fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -> HelperResult<i32> {
+    permitted(&map, MapFlags::RDONLY)?;
+    let cpu = caller.runtime().cpu;
+    let key = caller.key(&map, key)?;
+    let value = caller.value(&map, value)?;
+    map.update(&key, &value, flags, cpu)?;
+    Ok(0)
+}
+
+fn delete(mut caller: Host<'_>, map: MapRef, key: Ptr) -> HelperResult<i32> {
+    permitted(&map, MapFlags::RDONLY)?;
+    let key = caller.key(&map, key)?;
+    map.delete(&key)?;
+    Ok(0)
+}
+
+fn next_key(mut caller: Host<'_>, map: MapRef, key: Ptr, next: Ptr) -> HelperResult<i32> {
+    permitted(&map, MapFlags::WRONLY)?;
+    let key = if key.is_null() { None } else { Some(caller.key(&map, key)?) };
+    let mut bytes = vec![0; map.spec().key_size as usize];
+    map.next_key(key.as_deref(), &mut bytes)?;
+    caller.write(next, &bytes)?;
+    Ok(0)
+}
+
+/// Calls back with key, value and ctx for every entry of a snapshot; gives the number of calls. The value is the
+/// map's own as long as the entry is there.
+fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, order: u64) -> HelperResult<i64> {
+    permitted(&map, MapFlags::WRONLY)?;
+    let by = match order & !DESCENDING {
+        0 => SortBy::Map,
+        BY_KEY => SortBy::Key,
+        BY_VALUE => SortBy::Value,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    let mut first = vec![0; map.spec().key_size as usize];
+    match map.next_key(None, &mut first) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let cpu = caller.runtime().cpu as usize;
+    let visits = sorted(&**map.map(), by, order & DESCENDING != 0).into_iter().map(|entry| {
+        let copy = entry.values.into_iter().nth(cpu.min(map.cpus().saturating_sub(1) as usize));
+        Visit { key: entry.key, copy }
+    });
+    walk(&mut caller, &map, visits, |caller, Entry { key, value }| {
+        // An `int`: the upper half of r0 means nothing.
+        Ok(u64::from(caller.call(callback, &[key, value, context.addr()])? as u32))
+    })
+}
