@@ -23,7 +23,7 @@ fn link(path: &str) -> Linked {
     };
     let linked =
         object.link(&LinkOptions { stack_size, ..LinkOptions::default() }).unwrap_or_else(|error| panic!("{error:#}"));
-    for failure in &linked.failures {
+    if let Some(failure) = linked.failures.first() {
         panic!("{path}: {:#}", failure.error);
     }
     linked

@@ -30,8 +30,6 @@ pub(crate) struct Case {
     pub(crate) stderr: Vec<String>,
     /// What must be installed.
     pub(crate) needs: Option<String>,
-    /// The kernel does not agree, for a reason the file gives.
-    pub(crate) not_in_kernel: bool,
 }
 
 /// Reads `corpus/cases.txt`. A mistake in it is a failure of the test.
@@ -67,7 +65,6 @@ fn set(case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         "stdout" => case.stdout = Some(value.to_owned()),
         "stderr" => case.stderr.push(value.to_owned()),
         "needs" => case.needs = Some(value.to_owned()),
-        "kernel" if value == "no" => case.not_in_kernel = true,
         _ => return Err(format!("unknown key {key}")),
     }
     Ok(())
