@@ -7,7 +7,7 @@ use twinbpf_vm::program::ValType;
 
 use crate::btf::order::Order;
 use crate::btf::raw::word;
-use crate::btf::{Btf, BtfExt, Endian, LineResolver, Linkage, map_specs};
+use crate::btf::{Btf, BtfError, BtfExt, Endian, LineResolver, Linkage, SlotsKind, map_specs};
 
 /// `.BTF` and `.BTF.ext` of an object of the corpus. A section table is all that is read of ELF here.
 pub(super) fn sections(path: &str) -> (Vec<u8>, Vec<u8>, Endian) {
@@ -58,27 +58,49 @@ fn a_script_reads_as_its_source_says() {
 }
 
 #[test]
+fn maps_of_maps_read_as_their_source_says() {
+    let (bytes, _, endian) = sections("maps/nested.bpf.o");
+    let btf = Btf::parse(&bytes, endian).unwrap();
+    let maps = map_specs(&btf);
+    let by_index = maps.iter().find(|decl| decl.name == "by_index").unwrap();
+    let inner = by_index.spec.as_ref().unwrap().inner.as_ref().unwrap();
+    assert_eq!((&*inner.name, inner.kind, inner.max_entries), ("by_index.inner", MapKind::Array, 2));
+    let slots = by_index.slots.unwrap();
+    assert_eq!((slots.kind, slots.count), (SlotsKind::Maps, 4));
+    assert_eq!(by_index.inner_types.1.map(|id| btf.type_name(id)).as_deref(), Some("__u64"));
+}
+
+#[test]
+fn a_big_endian_object_reads() {
+    let (bytes, ext, endian) = sections("scripts/bigendian.bpf.o");
+    assert_eq!((endian, Btf::detect_endian(&bytes)), (Endian::Big, Some(Endian::Big)));
+    let btf = Btf::parse(&bytes, endian).unwrap();
+    assert_eq!(map_specs(&btf)[0].spec.as_ref().unwrap().value_size, 8);
+    assert!(BtfExt::parse(&btf, &ext).unwrap().section(".text").is_some());
+    assert_eq!(Btf::parse(&bytes, Endian::Little).unwrap_err(), BtfError::ByteOrder);
+}
+
+#[test]
 fn every_object_of_the_corpus_reads() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../corpus");
+    let list = |path: &PathBuf| std::fs::read_dir(path).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
+    let folders: Vec<_> = list(&root).into_iter().filter(|path| path.is_dir()).collect();
     let mut count = 0;
-    for folder in ["scripts", "bench", "maps"] {
-        let Ok(files) = std::fs::read_dir(root.join(folder)) else { continue };
-        for file in files.map(|file| file.unwrap().path()) {
-            let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-            if !name.ends_with(".bpf.o") {
-                continue;
-            }
-            let (bytes, ext, endian) = sections(&name);
-            if bytes.is_empty() {
-                continue;
-            }
-            let btf = Btf::parse(&bytes, endian).unwrap_or_else(|error| panic!("{name}: {error}"));
-            BtfExt::parse(&btf, &ext).unwrap_or_else(|error| panic!("{name}: {error}"));
-            for decl in map_specs(&btf) {
-                assert!(decl.spec.is_ok() && decl.unknown.is_none(), "{name}: {decl:?}");
-            }
-            count += 1;
+    for file in folders.iter().flat_map(list) {
+        let name = file.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        if !name.ends_with(".bpf.o") {
+            continue;
         }
+        let (bytes, ext, endian) = sections(&name);
+        if bytes.is_empty() {
+            continue;
+        }
+        let btf = Btf::parse(&bytes, endian).unwrap_or_else(|error| panic!("{name}: {error}"));
+        BtfExt::parse(&btf, &ext).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for decl in map_specs(&btf) {
+            assert!(decl.spec.is_ok() && decl.unknown.is_none(), "{name}: {decl:?}");
+        }
+        count += 1;
     }
-    assert!(count >= 10, "{count} objects with BTF");
+    assert!(count >= 25, "{count} objects with BTF");
 }
