@@ -148,16 +148,15 @@ fn attach(section: &Section, notes: &mut Notes) -> Attach {
 fn spec(symbol: &Symbol, section: &Section, attach: &Attach) -> ProgramSpec {
     let global = symbol.bind != Bind::Local;
     let mut attach = attach.clone();
-    let mut role = Role::Function;
-    match (&attach.kind, Script::of_function(&symbol.name)) {
-        (SectionKind::Text, Some(script)) if global => {
-            attach.kind = SectionKind::Script(script);
-            role = Role::Entry;
-        }
-        (SectionKind::Text, _) => {}
-        _ if global => role = Role::Entry,
-        _ => {}
-    }
+    let script = Script::of_function(&symbol.name).filter(|_| global);
+    let role = if attach.kind != SectionKind::Text {
+        if global { Role::Entry } else { Role::Function }
+    } else if let Some(script) = script {
+        attach.kind = SectionKind::Script(script);
+        Role::Entry
+    } else {
+        Role::Function
+    };
     ProgramSpec {
         name: symbol.name.clone(),
         section: section.name.clone(),
