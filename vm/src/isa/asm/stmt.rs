@@ -156,12 +156,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A number with its sign.
+    /// A number with its sign; `+ -1` is what templates make of an offset.
     fn number(&mut self) -> Result<i128, Fault> {
+        self.accept(Tok::Sym("+"));
         let negative = self.accept(Tok::Sym("-"));
-        if !negative {
-            self.accept(Tok::Sym("+"));
-        }
         let Tok::Num(number) = self.peek() else { return Err(self.expected("a number")) };
         self.at += 1;
         Ok(if negative { -i128::from(number) } else { i128::from(number) })
