@@ -12,29 +12,29 @@ use twinbpf_vm::program::{Binding, Function, Program};
 use crate::case::{self, Case, Input, Run, Value};
 
 /// Bytes in front of the memory of a case, where the epilogue puts the registers.
-pub const DUMP: usize = 80;
+pub(crate) const DUMP: usize = 80;
 
 /// The host functions that bodies can `call @name`, in the order of their externs.
-pub const EXTERNS: [&str; 6] = ["sum", "s32", "u8", "one", "two", "nothing"];
+pub(crate) const EXTERNS: [&str; 6] = ["sum", "s32", "u8", "one", "two", "nothing"];
 
 /// A case with one of its inputs, before validation.
-pub struct Built {
-    pub program: Program,
+pub(crate) struct Built {
+    pub(crate) program: Program,
     /// pcs of the body.
-    pub body: std::ops::Range<usize>,
+    pub(crate) body: std::ops::Range<usize>,
 }
 
 /// What a register holds that no input names: both halves set, and different from its neighbours.
-pub fn dirty(reg: usize) -> u64 {
+pub(crate) fn dirty(reg: usize) -> u64 {
     0xdead_bee0_c0ff_ee00 + reg as u64 * 0x1_0000_0001
 }
 
 /// The value of a register before the body, with `mem` at this address.
-pub fn initial(input: &Input, reg: usize, mem: u64) -> u64 {
+pub(crate) fn initial(input: &Input, reg: usize, mem: u64) -> u64 {
     input.regs[reg].map_or(dirty(reg), |value| resolve(value, mem))
 }
 
-pub fn resolve(value: Value, mem: u64) -> u64 {
+pub(crate) fn resolve(value: Value, mem: u64) -> u64 {
     match value {
         Value::Number(number) => number,
         Value::Mem(off) => mem.wrapping_add_signed(off),
@@ -93,7 +93,7 @@ fn repeated(line: &str) -> String {
 const MARK: u64 = 0x6164_6472_0000_0000;
 
 /// The program of a case with one of its inputs, or why its `raw` bytes are no instructions.
-pub fn build(case: &Case, run: &Run) -> Result<Built, DecodeError> {
+pub(crate) fn build(case: &Case, run: &Run) -> Result<Built, DecodeError> {
     let name = case.name(run);
     let (body, functions) = texts(case, &run.input);
     let prologue = prologue(&run.input);

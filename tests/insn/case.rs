@@ -4,51 +4,51 @@ use std::fs;
 use std::path::Path;
 
 /// A body and what it does with several inputs.
-pub struct Case {
-    pub file: String,
-    pub line: usize,
-    pub title: String,
+pub(crate) struct Case {
+    pub(crate) file: String,
+    pub(crate) line: usize,
+    pub(crate) title: String,
     /// Assembler text with `$name` placeholders.
-    pub body: String,
-    pub runs: Vec<Run>,
+    pub(crate) body: String,
+    pub(crate) runs: Vec<Run>,
 }
 
 /// One line of a case.
-pub struct Run {
-    pub line: usize,
-    pub input: Input,
-    pub expect: Expect,
+pub(crate) struct Run {
+    pub(crate) line: usize,
+    pub(crate) input: Input,
+    pub(crate) expect: Expect,
 }
 
 /// The machine before the body.
 #[derive(Default)]
-pub struct Input {
+pub(crate) struct Input {
     /// What r0 to r9 hold; the rest are dirty.
-    pub regs: [Option<Value>; 10],
+    pub(crate) regs: [Option<Value>; 10],
     /// The memory behind `mem`.
-    pub mem: Vec<u8>,
+    pub(crate) mem: Vec<u8>,
     /// Texts of placeholders.
-    pub texts: Vec<(String, String)>,
+    pub(crate) texts: Vec<(String, String)>,
     /// Instruction limit, of the body alone.
-    pub insns: Option<u64>,
+    pub(crate) insns: Option<u64>,
     /// Call depth limit.
-    pub depth: Option<u32>,
+    pub(crate) depth: Option<u32>,
     /// Validate as the kernel would.
-    pub kernel: bool,
+    pub(crate) kernel: bool,
     /// The memory is the packet of legacy packet access.
-    pub packet: bool,
+    pub(crate) packet: bool,
 }
 
 /// A 64-bit value, possibly an address that is known only when the machine is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     Number(u64),
     /// Relative to the memory of the case.
     Mem(i64),
 }
 
 /// What must come out.
-pub enum Expect {
+pub(crate) enum Expect {
     /// The body ran to its end or to `exit`.
     State(State),
     /// It trapped, at this instruction of the body where given. Memory is as given, else as before.
@@ -59,24 +59,24 @@ pub enum Expect {
 
 /// Registers and memory afterwards. What is not named must be as before.
 #[derive(Default)]
-pub struct State {
-    pub regs: Vec<(usize, Value)>,
-    pub mem: Option<Vec<u8>>,
+pub(crate) struct State {
+    pub(crate) regs: Vec<(usize, Value)>,
+    pub(crate) mem: Option<Vec<u8>>,
     /// r1 to r5 are not looked at: a call has lost them.
-    pub lost: bool,
+    pub(crate) lost: bool,
     /// The result of a body that ends in `exit`; no register is looked at.
-    pub ret: Option<Value>,
+    pub(crate) ret: Option<Value>,
 }
 
 impl Case {
     /// `file:line: title`, for messages.
-    pub fn name(&self, run: &Run) -> String {
+    pub(crate) fn name(&self, run: &Run) -> String {
         format!("{}:{}: {}", self.file, run.line, self.title)
     }
 }
 
 /// Every case of a directory, in the order of file names.
-pub fn load(dir: &Path) -> Vec<Case> {
+pub(crate) fn load(dir: &Path) -> Vec<Case> {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("directory entry").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "case"));
@@ -90,7 +90,7 @@ pub fn load(dir: &Path) -> Vec<Case> {
 }
 
 /// The cases of one file, or the line and what is wrong with it.
-pub fn parse(file: &str, text: &str) -> Result<Vec<Case>, (usize, String)> {
+pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, (usize, String)> {
     let mut cases: Vec<Case> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
@@ -131,6 +131,7 @@ fn run(text: &str) -> Result<(Input, Expect), String> {
         let (key, value) = token.split_once('=').ok_or_else(|| format!("`{token}` is not key=value"))?;
         match key {
             "mem" => input.mem = bytes(value)?,
+            "packet" => (input.mem, input.packet) = (bytes(value)?, true),
             "insns" => input.insns = Some(number(value)? as u64),
             "depth" => input.depth = Some(number(value)? as u32),
             "policy" => input.kernel = value == "kernel",
@@ -196,7 +197,7 @@ fn parse_value(text: &str) -> Result<Value, String> {
 }
 
 /// `00ff`, or `00ff*16` for a repetition.
-pub fn bytes(text: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     let (hex, times) = text.split_once('*').unwrap_or((text, "1"));
     let pairs = hex.as_bytes().chunks(2);
     let byte = |pair: &[u8]| {

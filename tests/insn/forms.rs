@@ -8,7 +8,7 @@ use crate::build::build;
 use crate::case::{Case, Expect};
 
 /// An instruction without its operands: table row, width, and whether the second operand is an immediate.
-pub fn form(insn: Insn) -> String {
+pub(crate) fn form(insn: Insn) -> String {
     let bits = |width: Width| width.bits();
     let bytes = |size: Size| size.bytes();
     let second = |src| match src {
@@ -63,7 +63,7 @@ fn existing() -> BTreeSet<String> {
 const ELSEWHERE: [&str; 5] = ["lddw 1", "lddw 2", "lddw 3", "lddw 5", "lddw 6"];
 
 /// Each form is run, and those that compute are run with several values.
-pub fn check(cases: &[Case]) {
+pub(crate) fn check(cases: &[Case]) {
     let mut runs: BTreeMap<String, usize> = BTreeMap::new();
     for case in cases {
         for run in case.runs.iter().filter(|run| !matches!(run.expect, Expect::Reject(_))) {

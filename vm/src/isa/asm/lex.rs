@@ -60,7 +60,9 @@ pub(super) fn tokens(line: &str) -> Result<Vec<Token<'_>>, Fault> {
             return Ok(tokens);
         };
         let word = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-        let (kind, len) = match symbol(rest) {
+        // No operator has more than one letter.
+        let operator = if word < 2 { symbol(rest) } else { None };
+        let (kind, len) = match operator {
             Some(symbol) => (Tok::Sym(symbol), symbol.len()),
             None if first.is_ascii_digit() => (Tok::Num(number(&rest[..word], col)?), word),
             None if word > 0 => (Tok::Word(&rest[..word]), word),

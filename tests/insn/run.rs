@@ -1,0 +1,153 @@
+//! Runs a case on the interpreter and compares everything: registers, memory, result or trap.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use twinbpf_vm::host::{HostFn, MapTable, Runtime};
+use twinbpf_vm::image::{Image, Resolve, Target};
+use twinbpf_vm::interp::{Driver, Limits, Machine, Packet};
+use twinbpf_vm::isa::Insn;
+use twinbpf_vm::map::MapOps;
+use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
+use twinbpf_vm::program::Program;
+use twinbpf_vm::trap::Trap;
+use twinbpf_vm::validate::Valid;
+
+use crate::build::{self, DUMP, EXTERNS};
+use crate::case::{Expect, Input, Run, State};
+
+/// No case has maps.
+struct NoMaps;
+
+impl MapTable for NoMaps {
+    fn get(&self, _: u64) -> Option<Arc<dyn MapOps>> {
+        None
+    }
+}
+
+/// What a program did.
+struct Outcome {
+    result: Result<u64, Trap>,
+    regs: [u64; 10],
+    mem: Vec<u8>,
+    /// Address of the memory of the case.
+    addr: u64,
+}
+
+/// Runs a validated case with both drivers. `body` are the pcs of its body. On failure, what differs.
+pub(crate) fn check(
+    arena: &Arc<Arena>,
+    program: &Valid<Program>,
+    body: &Range<usize>,
+    run: &Run,
+) -> Result<(), String> {
+    let (externs, helper) = (externs(), |id| helper(id));
+    let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[] };
+    let image = Image::new(arena, vec![program.clone()], resolve).map_err(|error| error.to_string())?;
+    let image = Arc::new(image);
+    for driver in [Driver::Step, Driver::Threaded] {
+        let limits = limits(program, body, run);
+        let outcome = execute(arena, &image, driver, limits, &run.input);
+        compare(&outcome, body, run).map_err(|what| format!("{driver:?}: {what}"))?;
+    }
+    Ok(())
+}
+
+fn externs() -> Vec<Target> {
+    let sum = |a: u64, b: u64, c: u64, d: u64, e: u64| {
+        [b, c, d, e].iter().zip(2..).fold(a, |sum, (value, times)| sum.wrapping_add(value.wrapping_mul(times)))
+    };
+    let target = |name: &str| match name {
+        "sum" => Target::Host(HostFn::typed::<(), _>("sum", sum)),
+        "s32" => Target::Host(HostFn::typed::<(), _>("s32", |value: i32| value)),
+        "u8" => Target::Host(HostFn::typed::<(), _>("u8", |value: u8| value)),
+        "one" => Target::Host(HostFn::typed::<(), _>("one", || 1u64)),
+        "two" => Target::Host(HostFn::typed::<(), _>("two", || 2u64)),
+        _ => Target::Unresolved(name.into()),
+    };
+    EXTERNS.map(target).into()
+}
+
+fn helper(id: u32) -> Option<HostFn> {
+    match id {
+        1 => Some(HostFn::typed::<(), _>("first", || 1111u64)),
+        2 => Some(HostFn::typed::<(), _>("second", || 2222u64)),
+        _ => None,
+    }
+}
+
+/// The limit on instructions is for the body; around it the prologue runs, and if it ends, the epilogue.
+fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limits {
+    let slots = |slots: &[Insn]| slots.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u64;
+    let prologue = slots(&program.insns[..body.start]);
+    let end = program.functions.get(1).map_or(program.insns.len(), |function| function.start);
+    let epilogue = match run.expect {
+        Expect::State(_) => slots(&program.insns[body.end..end]),
+        Expect::Trap { .. } | Expect::Reject(_) => 0,
+    };
+    Limits {
+        max_insns: run.input.insns.map(|insns| prologue + insns + epilogue),
+        max_depth: run.input.depth.unwrap_or(64),
+        stack_bytes: 64 * 512,
+    }
+}
+
+fn execute(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits, input: &Input) -> Outcome {
+    let size = u32::try_from(DUMP + input.mem.len()).expect("a small case");
+    let spec = RegionSpec::new("context", RegionKind::Context, size);
+    let context: Block = arena.alloc(spec).expect("room in the arena");
+    context.write(DUMP as u32, &input.mem);
+    let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
+    let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(io::sink()), Box::new(()));
+    let mut machine = Machine::new(Arc::clone(image), runtime, limits).expect("room for a stack");
+    machine.set_driver(driver);
+    let addr = context.addr() + DUMP as u64;
+    machine.set_packet(input.packet.then_some(Packet { addr, len: input.mem.len() as u32 }));
+    let result = machine.run(0, [context.addr(), 0, 0, 0, 0]);
+    let dump = context.to_vec(0, DUMP);
+    let regs =
+        std::array::from_fn(|reg| u64::from_le_bytes(dump[reg * 8..reg * 8 + 8].try_into().expect("eight bytes")));
+    Outcome { result, regs, mem: context.to_vec(DUMP as u32, input.mem.len()), addr }
+}
+
+fn compare(outcome: &Outcome, body: &Range<usize>, run: &Run) -> Result<(), String> {
+    let mem = match (&run.expect, &outcome.result) {
+        (Expect::State(state), Ok(r0)) => {
+            registers(outcome, *r0, state, &run.input)?;
+            &state.mem
+        }
+        (Expect::State(_), Err(trap)) => return Err(format!("{trap:#}")),
+        (Expect::Trap { name, .. }, Ok(_)) => return Err(format!("ran to its end, expected the trap {name}")),
+        (Expect::Trap { name, at, mem }, Err(trap)) => {
+            let pc = trap.place().map(|place| place.pc);
+            if *name != format!("{:?}", trap.code()) || at.is_some_and(|at| pc != Some(body.start + at)) {
+                return Err(format!("expected the trap {name} at {at:?}, body at {body:?}: {trap:#}"));
+            }
+            mem
+        }
+        (Expect::Reject(_), _) => return Err("was not rejected".to_owned()),
+    };
+    let expected = mem.as_ref().unwrap_or(&run.input.mem);
+    if outcome.mem == *expected { Ok(()) } else { Err(format!("memory {:02x?}, not {expected:02x?}", outcome.mem)) }
+}
+
+fn registers(outcome: &Outcome, r0: u64, state: &State, input: &Input) -> Result<(), String> {
+    let resolve = |value| build::resolve(value, outcome.addr);
+    if let Some(value) = state.ret {
+        let expected = resolve(value);
+        return if r0 == expected { Ok(()) } else { Err(format!("result {r0:#x}, not {expected:#x}")) };
+    }
+    for (reg, &found) in outcome.regs.iter().enumerate() {
+        let named = state.regs.iter().find(|(named, _)| *named == reg);
+        let expected = match named {
+            Some((_, value)) => resolve(*value),
+            None if state.lost && (1..=5).contains(&reg) => continue,
+            None => build::initial(input, reg, outcome.addr),
+        };
+        if found != expected {
+            return Err(format!("r{reg} is {found:#x}, not {expected:#x}"));
+        }
+    }
+    Ok(())
+}
