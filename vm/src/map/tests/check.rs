@@ -73,3 +73,64 @@ fn hashes() {
     assert_eq!(errno(MapSpec { value_size: (32 << 10) + 8, ..percpu() }), Errno::E2BIG);
     assert_eq!(errno(with(MapFlags::NO_PREALLOC, spec(MapKind::LruHash, 4, 8, 1))), Errno::ENOTSUPP);
 }
+
+#[test]
+fn tries() {
+    let trie = || with(MapFlags::NO_PREALLOC, spec(MapKind::LpmTrie, 8, 8, 1));
+    assert!(create(trie(), &arena(), 1).is_ok());
+    assert_eq!(errno(spec(MapKind::LpmTrie, 8, 8, 1)), Errno::EINVAL);
+    for key_size in [0, 4, 261] {
+        assert_eq!(errno(MapSpec { key_size, ..trie() }), Errno::EINVAL);
+    }
+    assert_eq!(errno(MapSpec { value_size: 0, ..trie() }), Errno::EINVAL);
+    assert_eq!(errno(MapSpec { value_size: 4 << 20, ..trie() }), Errno::EINVAL);
+    assert_eq!(errno(MapSpec { max_entries: 0, ..trie() }), Errno::EINVAL);
+}
+
+#[test]
+fn keyless_maps() {
+    for kind in [MapKind::Queue, MapKind::Stack, MapKind::BloomFilter] {
+        assert!(create(spec(kind, 0, 8, 1), &arena(), 1).is_ok());
+        assert_eq!(errno(spec(kind, 4, 8, 1)), Errno::EINVAL);
+        assert_eq!(errno(spec(kind, 0, 0, 1)), Errno::EINVAL);
+        assert_eq!(errno(spec(kind, 0, 8, 0)), Errno::EINVAL);
+        assert_eq!(errno(spec(kind, 0, (4 << 20) + 1, 1)), Errno::E2BIG);
+        assert_eq!(errno(with(MapFlags::MMAPABLE, spec(kind, 0, 8, 1))), Errno::EINVAL);
+    }
+    assert_eq!(errno(MapSpec { extra: 16, ..spec(MapKind::BloomFilter, 0, 8, 1) }), Errno::EINVAL);
+    assert_eq!(errno(spec(MapKind::BloomFilter, 0, 8, u32::MAX)), Errno::ENOMEM);
+}
+
+#[test]
+fn rings() {
+    let ring = || spec(MapKind::Ringbuf, 0, 0, 4096);
+    assert_eq!(
+        refused(MapSpec { max_entries: 0, ..ring() }),
+        "map counts (ringbuf): max_entries is 0, but must be bytes, a power of two and a multiple of the page size \
+         (4096)"
+    );
+    assert_eq!(errno(MapSpec { max_entries: (1 << 31) + 1, ..ring() }), Errno::EINVAL);
+    assert_eq!(errno(MapSpec { max_entries: 1 << 31, ..ring() }), Errno::ENOMEM);
+    assert_eq!(errno(MapSpec { key_size: 4, ..ring() }), Errno::EINVAL);
+    assert_eq!(errno(MapSpec { value_size: 4, ..ring() }), Errno::EINVAL);
+    assert_eq!(errno(with(MapFlags::RDONLY_PROG, ring())), Errno::EINVAL);
+}
+
+#[test]
+fn maps_of_descriptors_and_targets() {
+    for kind in [MapKind::ProgArray, MapKind::PerfEventArray, MapKind::ArrayOfMaps, MapKind::HashOfMaps] {
+        assert_eq!(errno(spec(kind, 4, 8, 1)), Errno::EINVAL);
+    }
+    assert_eq!(errno(with(MapFlags::RDONLY_PROG, spec(MapKind::ProgArray, 4, 4, 1))), Errno::EINVAL);
+    assert_eq!(errno(with(MapFlags::PRESERVE_ELEMS, spec(MapKind::ProgArray, 4, 4, 1))), Errno::EINVAL);
+    assert!(create(with(MapFlags::PRESERVE_ELEMS, spec(MapKind::PerfEventArray, 4, 4, 1)), &arena(), 1).is_ok());
+    for kind in [MapKind::Devmap, MapKind::DevmapHash, MapKind::Cpumap, MapKind::Xskmap] {
+        assert_eq!(errno(spec(kind, 8, 4, 1)), Errno::EINVAL);
+        assert_eq!(errno(spec(kind, 4, 5, 1)), Errno::EINVAL);
+        assert_eq!(errno(spec(kind, 4, 4, 0)), Errno::EINVAL);
+        assert_eq!(errno(with(MapFlags::WRONLY_PROG, spec(kind, 4, 4, 1))), Errno::EINVAL);
+    }
+    assert_eq!(errno(spec(MapKind::Xskmap, 4, 8, 1)), Errno::EINVAL);
+    assert_eq!(errno(spec(MapKind::Cpumap, 4, 4, 8193)), Errno::E2BIG);
+    assert_eq!(errno(spec(MapKind::DevmapHash, 4, 4, u32::MAX)), Errno::EINVAL);
+}

@@ -8,7 +8,15 @@ use crate::mem::{Arena, Bounds, View};
 mod array;
 mod check;
 mod hash;
+mod lpm;
+mod lru;
+mod model;
+mod order;
+mod queue;
 mod registry;
+mod ring;
+mod slots;
+mod threads;
 
 fn arena() -> Arc<Arena> {
     Arena::new(64 << 20).unwrap()

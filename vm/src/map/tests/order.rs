@@ -1,0 +1,58 @@
+use super::*;
+use crate::map::{BPF_ANY, Field, FieldKind, SortBy, compare, sorted};
+use std::cmp::Ordering;
+
+fn field(off: u32, size: u32, kind: FieldKind) -> Field {
+    Field { name: "".into(), off, size, kind }
+}
+
+#[test]
+fn fields_decide() {
+    let int = [field(0, 4, FieldKind::Signed)];
+    let one = |value: i32| value.to_le_bytes();
+    assert_eq!(compare(&int, &one(-1), &one(1)), Ordering::Less);
+    assert_eq!(compare(&[field(0, 4, FieldKind::Unsigned)], &one(-1), &one(1)), Ordering::Greater);
+    assert_eq!(compare(&[], &one(256), &one(1)), Ordering::Greater, "4 bytes are an integer");
+    assert_eq!(compare(&[], &[0, 1, 0], &[1, 0, 0]), Ordering::Less, "3 bytes are bytes");
+    let text = [field(0, 4, FieldKind::String)];
+    assert_eq!(compare(&text, b"ab\0z", b"abc\0"), Ordering::Less);
+    assert_eq!(compare(&text, b"ab\0z", b"ab\0a"), Ordering::Greater, "the rest decides between equal strings");
+    let both = [field(4, 1, FieldKind::Unsigned), field(0, 4, FieldKind::String)];
+    assert_eq!(compare(&both, b"zzz\0\x01", b"aaa\0\x02"), Ordering::Less);
+    assert_eq!(compare(&both, b"zzz\0\x02", b"aaa\0\x02"), Ordering::Greater);
+    assert_eq!(compare(&[field(0, 8, FieldKind::Unsigned)], b"b", b"a"), Ordering::Greater, "a field outside");
+    let wide = [field(0, 16, FieldKind::Unsigned)];
+    assert_eq!(compare(&wide, &[1; 16], &[2; 16]), Ordering::Less);
+}
+
+#[test]
+fn maps_are_sorted_by_key_or_value() {
+    let map = make(&arena(), spec(MapKind::Hash, 4, 4, 10));
+    for (number, value) in [(300, 1), (2, 5), (40, 1)] {
+        map.update(&key(number), &key(value), BPF_ANY, 0).unwrap();
+    }
+    let keys = |by, descending| {
+        let entries = sorted(&*map, by, descending).into_iter();
+        entries.map(|entry| u32::from_le_bytes(entry.key.try_into().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(SortBy::Map, false), [300, 2, 40]);
+    assert_eq!(keys(SortBy::Key, false), [2, 40, 300]);
+    assert_eq!(keys(SortBy::Key, true), [300, 40, 2]);
+    assert_eq!(keys(SortBy::Value, false), [40, 300, 2]);
+    assert_eq!(keys(SortBy::Value, true), [2, 300, 40]);
+}
+
+#[test]
+fn values_of_cpus_count_together() {
+    let map = make(&arena(), spec(MapKind::PercpuHash, 4, 4, 10));
+    for (number, values) in [(1, [9, 0, 0, 0]), (2, [1, 2, 3, 4])] {
+        for (cpu, value) in values.into_iter().enumerate() {
+            map.update(&key(number), &key(value), BPF_ANY, cpu as u32).unwrap();
+        }
+    }
+    let entries = sorted(&*map, SortBy::Value, true);
+    assert_eq!(entries[0].key, key(2));
+    assert_eq!(entries[0].values, [1, 2, 3, 4].map(|value| key(value).to_vec()));
+    let layout: Vec<u8> = [1, 2, 3, 4].into_iter().flat_map(|value: u64| value.to_le_bytes()).collect();
+    assert_eq!(entries[0].value(), layout);
+}

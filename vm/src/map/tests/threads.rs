@@ -1,0 +1,133 @@
+//! Several threads on one map: no deadlock, no torn element, counts that add up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::lpm::{prefix, trie};
+use super::*;
+use crate::map::{BPF_ANY, BPF_EXIST, Errno};
+
+const TIME: Duration = Duration::from_millis(150);
+
+/// Runs `work(thread, step)` on four threads for a while.
+fn hammer(work: impl Fn(u32, u32) + Sync) {
+    let end = Instant::now() + TIME;
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let work = &work;
+            scope.spawn(move || {
+                for step in 0.. {
+                    if step % 64 == 0 && Instant::now() > end {
+                        break;
+                    }
+                    work(number, step);
+                }
+            });
+        }
+    });
+}
+
+/// Values whose bytes are all the same; a mixture would show up.
+fn keyed(map: &dyn MapOps, make_key: impl Fn(u32) -> Vec<u8> + Sync) {
+    let size = map.spec().value_size as usize;
+    hammer(|thread, step| {
+        let at = make_key(step.wrapping_mul(2_654_435_761) >> 26);
+        match (step + thread) % 4 {
+            0 => match map.update(&at, &vec![thread as u8 + 1; size], BPF_ANY, 0) {
+                Ok(()) | Err(Errno::E2BIG | Errno::ENOSPC) => {}
+                Err(error) => panic!("{error}"),
+            },
+            1 => drop(map.delete(&at)),
+            2 => {
+                if let Some(value) = copy(map, &at) {
+                    assert!((1..=4).contains(&value[0]) && value.iter().all(|byte| *byte == value[0]), "{value:?}");
+                }
+            }
+            _ => {
+                map.lookup(&at, 0);
+                map.next_key(Some(&at), &mut vec![0; at.len()]).ok();
+            }
+        }
+    });
+    let keys = map.keys();
+    assert_eq!(keys.len(), map.len() as usize);
+    assert!(map.len() <= map.spec().max_entries);
+    assert!(keys.iter().all(|key| map.delete(key).is_ok()));
+    assert!(map.is_empty());
+}
+
+#[test]
+fn hash() {
+    keyed(&*make(&arena(), spec(MapKind::Hash, 4, 40, 48)), |number| key(number).to_vec());
+}
+
+#[test]
+fn lru() {
+    keyed(&*make(&arena(), spec(MapKind::LruHash, 4, 40, 48)), |number| key(number).to_vec());
+}
+
+#[test]
+fn lpm() {
+    let map = make(&arena(), MapSpec { value_size: 40, ..trie(1, 48) });
+    keyed(&*map, |number| prefix(2 + number % 7, &[(number << 2) as u8]));
+}
+
+#[test]
+fn a_queue_loses_nothing() {
+    let map = make(&arena(), spec(MapKind::Queue, 0, 8, 100));
+    let (pushed, popped) = (AtomicU64::new(0), AtomicU64::new(0));
+    hammer(|thread, step| {
+        let mut value = (u64::from(thread) << 32 | u64::from(step)).to_le_bytes();
+        if thread % 2 == 0 {
+            if map.push(&value, BPF_ANY).is_ok() {
+                pushed.fetch_add(u64::from_le_bytes(value), Ordering::Relaxed);
+            }
+        } else if map.pop(&mut value).is_ok() {
+            popped.fetch_add(u64::from_le_bytes(value), Ordering::Relaxed);
+        }
+    });
+    let mut value = [0; 8];
+    while map.pop(&mut value).is_ok() {
+        popped.fetch_add(u64::from_le_bytes(value), Ordering::Relaxed);
+    }
+    assert_eq!(pushed.into_inner(), popped.into_inner());
+}
+
+#[test]
+fn a_ring_loses_nothing() {
+    let arena = arena();
+    let map = make(&arena, spec(MapKind::Ringbuf, 0, 0, 4096));
+    let (pushed, popped) = (AtomicU64::new(0), AtomicU64::new(0));
+    let consume = || {
+        for sent in map.take_sent() {
+            assert!(sent.bytes.iter().all(|byte| *byte == sent.bytes[0]), "{sent:?}");
+            popped.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    hammer(|thread, step| {
+        if thread == 0 {
+            return consume();
+        }
+        let ring = map.ring().unwrap();
+        if let Some(sample) = ring.reserve(u64::from(step % 100 + 1)) {
+            view(&arena).fill(sample, u64::from(step % 100 + 1), thread as u8).unwrap();
+            let discard = step % 5 == 0;
+            ring.commit(sample, discard).unwrap();
+            pushed.fetch_add(u64::from(!discard), Ordering::Relaxed);
+        }
+    });
+    consume();
+    assert_eq!(pushed.into_inner(), popped.into_inner());
+}
+
+#[test]
+fn locked_updates_are_whole() {
+    let map = make(&arena(), MapSpec { spin_lock: Some(0), ..spec(MapKind::Array, 4, 64, 1) });
+    hammer(|thread, _| {
+        map.update(&key(0), &[thread as u8; 64], BPF_EXIST | crate::map::BPF_F_LOCK, 0).unwrap();
+    });
+    let value = copy(&*map, &key(0)).unwrap();
+    assert!(value[4..].iter().all(|byte| *byte == value[4]), "{value:?}");
+    assert_eq!(value[..4], [0; 4]);
+}
