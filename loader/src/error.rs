@@ -160,6 +160,14 @@ pub enum Cause {
         /// The name.
         name: Arc<str>,
     },
+    /// A variable that is asked for by name does not exist.
+    #[error("variable '{name}': {known}")]
+    NoVariable {
+        /// As the user wrote it.
+        name: Arc<str>,
+        /// What there is instead.
+        known: String,
+    },
     /// A variable cannot be set.
     #[error("variable '{name}': {why}")]
     Variable {
@@ -293,6 +301,7 @@ impl Cause {
             | Cause::TooLong { .. }
             | Cause::Edited
             | Cause::NoProgram { .. }
+            | Cause::NoVariable { .. }
             | Cause::Variable { .. } => None,
         }
     }

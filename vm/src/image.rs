@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::helper;
 use crate::host::HostFn;
 use crate::isa::{CallKind, Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
@@ -46,6 +47,8 @@ pub struct Resolve<'a> {
     pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
     /// Instructions, by program and pc, whose addresses data sections hold, as targets of `gotox`.
     pub labels: &'a [(usize, usize)],
+    /// Externs whose addresses data sections hold.
+    pub pointed: &'a [usize],
 }
 
 /// What the instruction at a pc refers to.
@@ -215,7 +218,7 @@ impl Image {
         address(&self.functions, &self.labels, self.hosts.len(), &self.handles, base + pc as u32)
     }
 
-    /// Address of a host function, if programs of this image refer to one of this name.
+    /// Address of a host function, if programs or data of this image refer to one of this name.
     pub fn host_address(&self, name: &str) -> Option<u64> {
         let index = self.hosts.iter().position(|host| &**host.name() == name)?;
         Some(self.handles.addr((self.functions.len() + index) as u32))
@@ -357,18 +360,22 @@ impl Builder {
         self.labels.dedup();
     }
 
-    /// The host functions that programs refer to, each once.
+    /// The host functions that programs and data refer to, each once.
     fn hosts(&mut self, programs: &[Valid<Program>], resolve: &Resolve<'_>) {
-        for program in programs {
-            for binding in program.bindings.values() {
-                if let Binding::Extern(index) = binding
-                    && let Some(Target::Host(host)) = resolve.externs.get(*index)
-                    && !self.externs.contains_key(index)
-                {
-                    self.externs.insert(*index, self.hosts.len() as u32);
-                    self.hosts.push(host.clone());
-                }
+        let bindings = programs.iter().flat_map(|program| program.bindings.values());
+        let bound = bindings.filter_map(|binding| match binding {
+            Binding::Extern(index) => Some(*index),
+            Binding::Map(_) | Binding::MapValue { .. } | Binding::Function(_) => None,
+        });
+        for index in bound.chain(resolve.pointed.iter().copied()) {
+            if let Some(Target::Host(host)) = resolve.externs.get(index)
+                && !self.externs.contains_key(&index)
+            {
+                self.externs.insert(index, self.hosts.len() as u32);
+                self.hosts.push(host.clone());
             }
+        }
+        for program in programs {
             for insn in &program.insns {
                 if let Insn::Call { kind: CallKind::Helper, imm, .. } = insn
                     && *imm as u32 != TAIL_CALL
@@ -457,7 +464,10 @@ impl Builder {
         match self.helpers.get(&id) {
             Some(host) => Link::Host(*host),
             None if id == TAIL_CALL => Link::TailCall,
-            None => self.trap(TrapCode::Unresolved, format!("kernel helper {id} is not available in the VM")),
+            None => {
+                let name = i32::try_from(id).ok().and_then(helper::name).unwrap_or_else(|| "kernel helper".to_owned());
+                self.trap(TrapCode::Unresolved, format!("{name} ({id}) is not available in the virtual machine"))
+            }
         }
     }
 

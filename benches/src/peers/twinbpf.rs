@@ -27,7 +27,7 @@ pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
 fn machine(program: Program) -> Result<Machine, Box<dyn Error>> {
     let program = program.validate(&Policy::default(), &|_| false)?;
     let arena = Arena::new(1 << 30)?;
-    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[] };
+    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[], pointed: &[] };
     let image = Image::new(&arena, vec![program], resolve)?;
     let view = View::new(Arc::clone(&arena), arena.new_owner(), Bounds::Exact);
     let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(std::io::sink()), Box::new(()));

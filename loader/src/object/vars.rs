@@ -77,7 +77,7 @@ impl Object {
         let fail = |why: String| Cause::Variable { name: path.into(), why };
         let named = |global: bool| self.variables.iter().find(|var| &*var.name == name && var.global == global);
         let Some(var) = named(true).or_else(|| named(false)) else {
-            return Err(fail(self.no_variable()));
+            return Err(Cause::NoVariable { name: path.into(), known: self.no_variable() });
         };
         let (Some(btf), Some(type_id)) = (&self.btf, var.type_id) else {
             return Err(Cause::NoBtf { what: format!("setting '{name}'") });

@@ -64,8 +64,14 @@ impl Rig {
         let values = vec![self.memory.addr(); 8];
         let maps: Vec<u64> = self.maps.iter().map(|map| map.0).collect();
         let helper = |id| self.helpers.get(&id).cloned();
-        let resolve =
-            Resolve { maps: &maps, values: &values, externs: &self.externs, helper: &helper, labels: &self.labels };
+        let resolve = Resolve {
+            maps: &maps,
+            values: &values,
+            externs: &self.externs,
+            helper: &helper,
+            labels: &self.labels,
+            pointed: &[],
+        };
         Arc::new(Image::new(&self.arena, self.programs.clone(), resolve).unwrap())
     }
 

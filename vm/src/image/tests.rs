@@ -87,7 +87,7 @@ fn a_binding_without_a_target_is_an_error() {
     };
     let valid = program.validate(&Default::default(), &|_| true).unwrap();
     let arena = Arena::new(1 << 20).unwrap();
-    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[] };
+    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[], pointed: &[] };
     let error = Image::new(&arena, vec![valid], resolve).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -267,7 +267,7 @@ impl Arena {
     pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<(u32, u32), Fault> {
         let fault = |reason| Fault { addr, len, access, reason };
         let off = self.offset(addr).ok_or_else(|| fault(FaultReason::Foreign))?;
-        if off < NULL_GUARD {
+        if addr < u64::from(NULL_GUARD) {
             return Err(fault(FaultReason::Null));
         }
         let table = self.table.read().expect("no panic while held");

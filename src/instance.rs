@@ -1,0 +1,172 @@
+//! Running: maps, globals and programs made once, and threads that call them.
+
+use std::any::Any;
+use std::fmt;
+use std::io::Write;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use twinbpf_vm::host::Runtime;
+use twinbpf_vm::image::Image;
+use twinbpf_vm::interp::{Limits, Machine};
+use twinbpf_vm::map::{MapOps, Maps};
+use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
+use twinbpf_vm::program::Program;
+use twinbpf_vm::trap::Trap;
+
+use crate::engine::Engine;
+
+/// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from
+/// every thread.
+pub struct InstancePre<T> {
+    inner: Arc<Pre>,
+    data: PhantomData<fn(T) -> T>,
+}
+
+struct Pre {
+    engine: Engine,
+    image: Arc<Image>,
+    maps: Arc<Maps>,
+    warnings: Vec<String>,
+}
+
+/// A program of an [`InstancePre`], found by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry(usize);
+
+impl<T> Clone for InstancePre<T> {
+    fn clone(&self) -> InstancePre<T> {
+        InstancePre { inner: Arc::clone(&self.inner), data: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for InstancePre<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstancePre").field("image", &self.inner.image).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> InstancePre<T> {
+    pub(crate) fn new(engine: Engine, image: Image, maps: Maps, warnings: Vec<String>) -> InstancePre<T> {
+        let (image, maps) = (Arc::new(image), Arc::new(maps));
+        InstancePre { inner: Arc::new(Pre { engine, image, maps, warnings }), data: PhantomData }
+    }
+
+    /// The program with this name.
+    pub fn program(&self, name: &str) -> Option<Entry> {
+        self.inner.image.program_index(name).map(Entry)
+    }
+
+    /// Names of all programs, in the order of the object.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        self.inner.image.programs().iter().map(|program| &*program.name)
+    }
+
+    /// The linked instructions of all programs, in the order of [`InstancePre::programs`].
+    pub fn linked_programs(&self) -> impl Iterator<Item = &Program> {
+        self.inner.image.programs().iter().map(|program| &**program)
+    }
+
+    /// The map with this name; data sections have their section's name (`.bss`).
+    pub fn map(&self, name: &str) -> Option<&Arc<dyn MapOps>> {
+        self.inner.maps.by_name(name).map(|index| &self.inner.maps.own()[index])
+    }
+
+    /// All maps, in the order of the object.
+    pub fn maps(&self) -> &[Arc<dyn MapOps>] {
+        self.inner.maps.own()
+    }
+
+    /// What does not stop the programs that were asked for, but may surprise: unresolved weak symbols that code
+    /// refers to, other programs of the object that cannot run here.
+    pub fn warnings(&self) -> &[String] {
+        &self.inner.warnings
+    }
+
+    /// The engine it was made in.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
+    /// A thread's own stack and state. Output of programs goes to standard output.
+    pub fn instance(&self, data: T) -> Result<Instance<T>, MemError> {
+        self.instance_with_output(data, Box::new(std::io::stdout()))
+    }
+
+    /// As [`InstancePre::instance`], with another place for the output of programs.
+    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, MemError> {
+        let config = self.inner.engine.config();
+        let arena = self.inner.engine.arena();
+        let view = View::new(Arc::clone(arena), arena.new_owner(), config.bounds);
+        let data: Box<dyn Any + Send> = Box::new(data);
+        let runtime = Runtime::new(view, Arc::clone(&self.inner.maps) as _, output, data);
+        let limits =
+            Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
+        let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;
+        machine.set_driver(config.driver);
+        Ok(Instance { machine, pre: self.clone() })
+    }
+}
+
+/// One thread's stack and state. Calls programs one after another; globals and maps are shared with the other
+/// instances of the same [`InstancePre`].
+pub struct Instance<T> {
+    machine: Machine,
+    pre: InstancePre<T>,
+}
+
+impl<T> fmt::Debug for Instance<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").field("pre", &self.pre).finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static> Instance<T> {
+    /// Calls a program with up to five arguments, and gives its r0. Pointers among the arguments must lead into
+    /// the arena: see [`Instance::context`].
+    ///
+    /// # Errors
+    /// The program faulted, or reached a limit of the engine's [`Config`](crate::Config).
+    ///
+    /// # Panics
+    /// If there are more than five arguments, or `entry` is of another object with more programs.
+    pub fn call(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
+        assert!(args.len() <= 5, "a program has at most five arguments");
+        let mut regs = [0; 5];
+        regs[..args.len()].copy_from_slice(args);
+        let engine = self.pre.engine().clone();
+        let interrupt = Arc::clone(&self.machine.runtime().interrupt);
+        let limit = engine.config().timeout;
+        let _deadline = limit.map(|limit| engine.watchdog().arm(limit, &interrupt));
+        self.machine.run(entry.0, regs)
+    }
+
+    /// Memory in the arena that only this instance sees, filled with `bytes`: a context, or an argument that
+    /// programs get a pointer to. It goes when the block is dropped.
+    pub fn context(&mut self, bytes: &[u8]) -> Result<Block, MemError> {
+        let arena = self.pre.engine().arena();
+        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let spec = RegionSpec {
+            owner: self.machine.runtime().view.owner(),
+            ..RegionSpec::new("the context", RegionKind::Context, size)
+        };
+        let block = arena.alloc(spec)?;
+        block.write(0, bytes);
+        Ok(block)
+    }
+
+    /// The embedder's data.
+    pub fn data(&mut self) -> &mut T {
+        self.machine.runtime().data.downcast_mut().expect("made with this type")
+    }
+
+    /// The machine behind it: registers after a run, tracing, packet state.
+    pub fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// What it was made of.
+    pub fn pre(&self) -> &InstancePre<T> {
+        &self.pre
+    }
+}

@@ -1,0 +1,321 @@
+//! From names to things: which host function, map or value a symbol means.
+//!
+//! A symbol that the object does not define is looked for, in this order, among the functions the embedder gave,
+//! the kernel's helpers and the script functions, and the libraries the user named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use twinbpf_loader::{LinkOptions, Linked, Object};
+use twinbpf_vm::helper;
+use twinbpf_vm::host::{HostFn, IntoHostFn};
+use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
+use twinbpf_vm::isa::Insn;
+use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
+use twinbpf_vm::program::{Binding, Extern, ExternKind, Program};
+use twinbpf_vm::validate::Valid;
+
+use crate::engine::Engine;
+use crate::error::{LinkError, SymbolError, SymbolFault};
+use crate::instance::InstancePre;
+use crate::plan::Resolution;
+
+/// Names and what they mean. `T` is the data of the instances that will be made.
+#[derive(Debug)]
+pub struct Linker<T> {
+    engine: Engine,
+    functions: BTreeMap<Arc<str>, HostFn>,
+    maps: BTreeMap<String, Arc<dyn MapOps>>,
+    #[cfg(feature = "dl")]
+    libraries: Vec<crate::dl::Library>,
+    data: std::marker::PhantomData<fn(T) -> T>,
+}
+
+impl<T: Send + 'static> Linker<T> {
+    /// A linker that knows the kernel's helpers and the script functions.
+    pub fn new(engine: &Engine) -> Linker<T> {
+        Linker {
+            engine: engine.clone(),
+            functions: BTreeMap::new(),
+            maps: BTreeMap::new(),
+            #[cfg(feature = "dl")]
+            libraries: Vec::new(),
+            data: std::marker::PhantomData,
+        }
+    }
+
+    /// Gives programs a function. The closure's type is the declaration: up to five parameters, the first
+    /// optionally a [`Caller`](crate::Caller). It goes before a built-in function of the same name.
+    pub fn func<Params>(&mut self, name: &str, function: impl IntoHostFn<T, Params>) -> &mut Linker<T> {
+        self.functions.insert(name.into(), HostFn::typed(name, function));
+        self
+    }
+
+    /// Gives every object that declares a map of this name the same map, instead of one of its own.
+    pub fn map(&mut self, name: &str, map: Arc<dyn MapOps>) -> &mut Linker<T> {
+        self.maps.insert(name.to_owned(), map);
+        self
+    }
+
+    /// Lets programs call the functions of a shared library, by path or by the name the system's loader knows.
+    #[cfg(feature = "dl")]
+    pub fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
+        self.libraries.push(crate::dl::Library::open(name)?);
+        Ok(self)
+    }
+
+    /// Makes the maps, globals and programs of an object, once for all instances.
+    ///
+    /// # Errors
+    /// The first program, in the order of the object, that cannot run here.
+    pub fn instantiate_pre(&self, object: &Object) -> Result<InstancePre<T>, LinkError> {
+        self.instantiate(object, None)
+    }
+
+    /// As [`Linker::instantiate_pre`], but only the named functions must be able to run. Other programs of the
+    /// object come along where they can, as targets of tail calls; those that cannot are in
+    /// [`InstancePre::warnings`]. A name may be that of any function of the object.
+    pub fn instantiate_programs(&self, object: &Object, names: &[&str]) -> Result<InstancePre<T>, LinkError> {
+        self.instantiate(object, Some(names))
+    }
+
+    fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
+        let config = self.engine.config();
+        let linked = self.link(object, names)?;
+        let prepared = self.prepare_all(object, linked, names)?;
+        let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
+
+        let index_of = |name: &str| programs.iter().position(|program| &*program.name == name);
+        let maps = Maps::with(
+            &specs,
+            self.engine.arena(),
+            config.cpus,
+            &mut |_, spec| self.maps.get(&*spec.name).cloned(),
+            &mut |name| index_of(name).map(|index| index as u32),
+        )?;
+        let handles: Vec<u64> = (0..specs.len()).map(|index| maps.handle(index)).collect();
+        let values: Vec<u64> = (0..specs.len()).map(|index| maps.addr_of_value(index).unwrap_or(0)).collect();
+        let pointed: Vec<usize> = specs.iter().flat_map(pointed_externs).collect();
+        let resolve = Resolve {
+            maps: &handles,
+            values: &values,
+            externs: &targets,
+            helper: &|id| self.helper(id),
+            labels: &[],
+            pointed: &pointed,
+        };
+        let image = Image::new(self.engine.arena(), programs, resolve)?;
+        maps.write_pointers::<LinkError>(|pointer| {
+            Ok(match pointer {
+                Pointer::Function { program, pc } => positions
+                    .get(program)
+                    .and_then(|position| image.function_address(*position, *pc))
+                    .unwrap_or_else(|| dangling(&mut warnings, *program)),
+                Pointer::Extern(index) => {
+                    linked_name(object, *index).and_then(|name| image.host_address(name)).unwrap_or(0)
+                }
+                Pointer::Map(_) | Pointer::MapValue { .. } => 0,
+            })
+        })?;
+        Ok(InstancePre::new(self.engine.clone(), image, maps, warnings))
+    }
+
+    pub(crate) fn link(&self, object: &Object, names: Option<&[&str]>) -> Result<Linked, LinkError> {
+        for name in names.unwrap_or(&[]) {
+            if object.program(name).is_none() {
+                let known = object.programs.iter().map(|program| Arc::clone(&program.name)).collect();
+                return Err(LinkError::NoProgram { object: Arc::clone(&object.name), name: (*name).to_owned(), known });
+            }
+        }
+        let entries = names.unwrap_or(&[]).iter().map(|name| (*name).to_owned()).collect();
+        let options = LinkOptions { stack_size: self.engine.config().frame_size, entries, ..LinkOptions::default() };
+        Ok(object.link(&options)?)
+    }
+
+    /// Decides which programs can run, and what every extern is.
+    fn prepare_all(&self, object: &Object, linked: Linked, names: Option<&[&str]>) -> Result<Prepared, LinkError> {
+        let mut prepared = Prepared { specs: linked.maps, ..Prepared::default() };
+        let needed = |name: &str| names.is_none_or(|names| names.contains(&name));
+        for failure in linked.failures {
+            let name = object.programs.get(failure.spec).map_or("", |spec| &*spec.name);
+            if needed(name) {
+                return Err(failure.error.into());
+            }
+            prepared.warnings.push(failure.error.to_string());
+        }
+        let resolved: Vec<Resolved> = linked.externs.iter().map(|symbol| self.resolve(symbol)).collect();
+        for (index, program) in linked.programs.into_iter().enumerate() {
+            let name = Arc::clone(&program.name);
+            let mut warnings = Vec::new();
+            match self.prepare(program, &linked.externs, &resolved, &mut warnings) {
+                Ok(program) => {
+                    prepared.positions.insert(index, prepared.programs.len());
+                    prepared.programs.push(program);
+                }
+                Err(error) if needed(&name) => return Err(error),
+                Err(error) => warnings.push(error.to_string()),
+            }
+            // What concerns programs that nobody asked for is only of interest to `check`.
+            if needed(&name) {
+                prepared.warnings.append(&mut warnings);
+            } else {
+                warnings.iter().for_each(|warning| log::info!("{warning}"));
+            }
+        }
+        prepared.drop_missing_slots();
+        let targets = linked.externs.iter().zip(resolved);
+        prepared.targets = targets.map(|(symbol, (what, function))| what.target(&symbol.name, function)).collect();
+        Ok(prepared)
+    }
+
+    /// Validates a program whose externs are all resolved.
+    pub(crate) fn prepare(
+        &self,
+        program: Program,
+        externs: &[Extern],
+        resolved: &[Resolved],
+        warnings: &mut Vec<String>,
+    ) -> Result<Valid<Program>, LinkError> {
+        let mut seen = BTreeSet::new();
+        for (pc, binding) in &program.bindings {
+            let Binding::Extern(index) = *binding else { continue };
+            let (Some(symbol), Some((resolution, _))) = (externs.get(index), resolved.get(index)) else { continue };
+            let called = matches!(program.insns.get(*pc), Some(Insn::Call { .. }));
+            match resolution {
+                Resolution::Fault(why) => return Err(SymbolError::new(&program, *pc, &symbol.name, why.clone()).into()),
+                Resolution::Weak if called && seen.insert(index) => {
+                    let why = SymbolFault::Weak(Arc::clone(&symbol.name));
+                    warnings.push(SymbolError::new(&program, *pc, &symbol.name, why).to_string());
+                }
+                Resolution::Weak | Resolution::Host { .. } | Resolution::TailCall => {}
+            }
+        }
+        let known = |id: i32| helper::name(id).is_some();
+        Ok(program.validate(&self.engine.config().policy, &known)?)
+    }
+
+    /// What an extern means here, and the function behind it if it is one.
+    pub(crate) fn resolve(&self, symbol: &Extern) -> Resolved {
+        let name = &symbol.name;
+        match symbol.kind {
+            ExternKind::Function if &**name == "bpf_tail_call" => return (Resolution::TailCall, None),
+            ExternKind::Function => {}
+            ExternKind::Ksym if symbol.weak => return (Resolution::Weak, None),
+            ExternKind::Ksym | ExternKind::Kconfig => {
+                return (Resolution::Fault(SymbolFault::Kernel(Arc::clone(name))), None);
+            }
+        }
+        let known = self.functions.get(name).cloned().or_else(|| helper::by_name(name));
+        if let Some(function) = known {
+            return match check_parameters(symbol, &function) {
+                Ok(()) => {
+                    let signature = function.signature().clone();
+                    (Resolution::Host { signature, library: None }, Some(function))
+                }
+                Err(fault) => (Resolution::Fault(fault), None),
+            };
+        }
+        if let Some(found) = self.in_libraries(symbol) {
+            return found;
+        }
+        match symbol.weak {
+            true => (Resolution::Weak, None),
+            false => (Resolution::Fault(SymbolFault::Unknown(Arc::clone(name))), None),
+        }
+    }
+
+    #[cfg(not(feature = "dl"))]
+    fn in_libraries(&self, _: &Extern) -> Option<Resolved> {
+        None
+    }
+
+    #[cfg(feature = "dl")]
+    fn in_libraries(&self, symbol: &Extern) -> Option<Resolved> {
+        self.libraries.iter().find_map(|library| {
+            let found = library.function(&symbol.name, symbol.signature.as_ref())?;
+            let name = Arc::clone(&symbol.name);
+            Some(match found {
+                Ok(function) => {
+                    let signature = function.signature().clone();
+                    (Resolution::Host { signature, library: Some(Arc::clone(library.name())) }, Some(function))
+                }
+                Err(why) => (Resolution::Fault(SymbolFault::Library { name, why }), None),
+            })
+        })
+    }
+
+    pub(crate) fn has_helper(&self, id: i32) -> bool {
+        id == TAIL_CALL as i32 || u32::try_from(id).is_ok_and(|id| self.helper(id).is_some())
+    }
+
+    fn helper(&self, id: u32) -> Option<HostFn> {
+        let id = i32::try_from(id).ok().filter(|id| *id as u32 != TAIL_CALL)?;
+        let given = helper::name(id).and_then(|name| self.functions.get(name.as_str()).cloned());
+        given.or_else(|| helper::resolve(id))
+    }
+}
+
+/// An extern's meaning, and the function behind it if it is one.
+pub(crate) type Resolved = (Resolution, Option<HostFn>);
+
+/// The parts of an instance before anything is made.
+#[derive(Default)]
+struct Prepared {
+    programs: Vec<Valid<Program>>,
+    /// Index in the linked object -> index in `programs`.
+    positions: BTreeMap<usize, usize>,
+    targets: Vec<Target>,
+    specs: Vec<MapSpec>,
+    warnings: Vec<String>,
+}
+
+impl Prepared {
+    /// Slots of prog arrays whose program is not there stay empty: tail calls to them fall through.
+    fn drop_missing_slots(&mut self) {
+        let names: BTreeSet<Arc<str>> = self.programs.iter().map(|program| Arc::clone(&program.name)).collect();
+        for spec in &mut self.specs {
+            let map = Arc::clone(&spec.name);
+            spec.slots.retain(|(slot, content)| match content {
+                Slot::Program(name) if !names.contains(name) => {
+                    self.warnings.push(format!("slot {slot} of map {map} stays empty: program {name} cannot run here"));
+                    false
+                }
+                Slot::Program(_) | Slot::Map(_) => true,
+            });
+        }
+    }
+}
+
+fn pointed_externs(spec: &MapSpec) -> Vec<usize> {
+    let pointers = spec.data.iter().flat_map(|data| &data.pointers);
+    let externs = pointers.filter_map(|(_, pointer)| match pointer {
+        Pointer::Extern(index) => Some(*index),
+        Pointer::Function { .. } | Pointer::Map(_) | Pointer::MapValue { .. } => None,
+    });
+    externs.collect()
+}
+
+fn linked_name(object: &Object, index: usize) -> Option<&str> {
+    object.externs.get(index).map(|symbol| &*symbol.name)
+}
+
+fn dangling(warnings: &mut Vec<String>, program: usize) -> u64 {
+    warnings.push(format!("a pointer to program number {program} is null: the program cannot run here"));
+    0
+}
+
+/// A prototype in the object must have as many parameters as the host's function.
+fn check_parameters(symbol: &Extern, function: &HostFn) -> Result<(), SymbolFault> {
+    let Some(declared) = &symbol.signature else { return Ok(()) };
+    let host = function.signature();
+    let fits = match (declared.variadic, host.variadic) {
+        (false, false) => declared.params.len() == host.params.len(),
+        (_, true) => declared.params.len() >= host.params.len(),
+        (true, false) => declared.params.len() <= host.params.len(),
+    };
+    if fits {
+        return Ok(());
+    }
+    let (declared, host) = (declared.params.len(), host.params.len());
+    Err(SymbolFault::Parameters { name: Arc::clone(&symbol.name), declared, host })
+}

@@ -1,0 +1,122 @@
+//! What an object would resolve to, without making anything of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use twinbpf_loader::Object;
+use twinbpf_vm::helper;
+use twinbpf_vm::host::HostFn;
+use twinbpf_vm::image::Target;
+use twinbpf_vm::isa::{CallKind, Insn};
+use twinbpf_vm::program::{Program, Signature};
+
+use crate::error::{LinkError, SymbolFault};
+use crate::linker::Linker;
+
+/// What an extern means to a [`Linker`].
+#[derive(Clone, Debug)]
+pub enum Resolution {
+    /// A function of the host.
+    Host {
+        /// Its type.
+        signature: Signature,
+        /// The shared library it comes from, if it is not the embedder's or built in.
+        library: Option<Arc<str>>,
+    },
+    /// `bpf_tail_call`.
+    TailCall,
+    /// A weak symbol that nothing defines.
+    Weak,
+    /// Nothing, and that is an error for the programs that use it.
+    Fault(SymbolFault),
+}
+
+impl Resolution {
+    /// Whether there is something behind the name.
+    pub fn is_resolved(&self) -> bool {
+        match self {
+            Resolution::Host { .. } | Resolution::TailCall => true,
+            Resolution::Weak | Resolution::Fault(_) => false,
+        }
+    }
+
+    /// As an image wants it.
+    pub(crate) fn target(&self, name: &Arc<str>, function: Option<HostFn>) -> Target {
+        match (self, function) {
+            (Resolution::Host { .. }, Some(function)) => Target::Host(function),
+            (Resolution::TailCall, _) => Target::TailCall,
+            (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => {
+                Target::Unresolved(Arc::clone(name))
+            }
+        }
+    }
+}
+
+/// What [`Linker::check`] finds.
+#[derive(Debug)]
+pub struct Plan {
+    /// The programs, in the order of the object.
+    pub programs: Vec<PlannedProgram>,
+    /// What each extern of the object means, in its order.
+    pub externs: Vec<Resolution>,
+    /// Kernel helpers that programs call by number: name, and whether this machine has it.
+    pub helpers: Vec<(String, bool)>,
+    /// See [`InstancePre::warnings`](crate::InstancePre::warnings).
+    pub warnings: Vec<String>,
+}
+
+/// One program of a [`Plan`].
+#[derive(Debug)]
+pub struct PlannedProgram {
+    /// Index in [`Object::programs`].
+    pub spec: usize,
+    /// Instructions, with those of the functions it calls.
+    pub insns: usize,
+    /// Functions, itself included.
+    pub functions: usize,
+    /// Why it cannot run here.
+    pub problem: Option<LinkError>,
+}
+
+impl<T: Send + 'static> Linker<T> {
+    /// Says what [`Linker::instantiate_pre`] would do, and makes nothing.
+    ///
+    /// # Errors
+    /// Only what concerns the object as a whole; a program that cannot run is part of the plan.
+    pub fn check(&self, object: &Object) -> Result<Plan, LinkError> {
+        let linked = self.link(object, None)?;
+        let resolved: Vec<_> = linked.externs.iter().map(|symbol| self.resolve(symbol)).collect();
+        let mut warnings = Vec::new();
+        let mut programs = Vec::new();
+        let mut helpers = BTreeSet::new();
+        for failure in linked.failures {
+            let problem = Some(failure.error.into());
+            programs.push(PlannedProgram { spec: failure.spec, insns: 0, functions: 0, problem });
+        }
+        for (program, info) in linked.programs.into_iter().zip(&linked.infos) {
+            let (insns, functions) = (program.insns.len(), program.functions.len());
+            helpers.extend(called_helpers(&program));
+            let problem = self.prepare(program, &linked.externs, &resolved, &mut warnings).err();
+            programs.push(PlannedProgram { spec: info.spec, insns, functions, problem });
+        }
+        programs.sort_by_key(|program| program.spec);
+        let helpers = helpers.into_iter().map(|id| (helper_name(id), self.has_helper(id))).collect();
+        Ok(Plan {
+            programs,
+            externs: resolved.into_iter().map(|(resolution, _)| resolution).collect(),
+            helpers,
+            warnings,
+        })
+    }
+}
+
+fn called_helpers(program: &Program) -> impl Iterator<Item = i32> + '_ {
+    program.insns.iter().filter_map(|insn| match insn {
+        Insn::Call { kind: CallKind::Helper, imm, .. } => Some(*imm),
+        _ => None,
+    })
+}
+
+fn helper_name(id: i32) -> String {
+    helper::name(id).unwrap_or_else(|| format!("helper {id}"))
+}
