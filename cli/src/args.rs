@@ -1,0 +1,213 @@
+//! The command line: what can be said, and the help that explains it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use twinbpf::interp::Driver;
+
+/// One BPF object, two places to run it.
+#[derive(Debug, Parser)]
+#[command(name = "twinbpf", version, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Examples:
+  twinbpf run hello.bpf.o                 run its BEGIN and END
+  twinbpf run count.bpf.o -- make -j2     BEGIN, then the workload, then END
+  twinbpf exec xdp.bpf.o --packet @p.bin  run one program on one packet
+  twinbpf check tool.bpf.o                what everything resolves to; runs nothing
+  twinbpf disasm tool.bpf.o:main --source instructions with their C lines
+
+Status: that of exit(), else of the workload (128+signal if one killed it), else 0;
+125 for errors of twinbpf itself and for programs that trap.")]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the scripts of objects: BEGIN, the workload, END.
+    Run(RunArgs),
+    /// Run one program once (or many times) and print what it returns.
+    Exec(ExecArgs),
+    /// Print every program, map and extern, and what it resolves to. No side effects.
+    Check(CheckArgs),
+    /// Print instructions.
+    Disasm(DisasmArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// bash, zsh, fish, elvish or powershell.
+        shell: Shell,
+    },
+}
+
+/// What applies wherever an object is loaded.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct LoadArgs {
+    /// Give a global variable a value before loading, typed by BTF: integers, enum names, strings.
+    #[arg(long, value_name = "VAR=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// A shared library whose functions programs may call, for example libm.so.6.
+    #[arg(long, value_name = "LIBRARY")]
+    pub(crate) lib: Vec<String>,
+    /// Stack bytes of a frame, if the object was made with -mllvm -bpf-stack-size.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) stack_size: Option<u32>,
+}
+
+/// Limits of a run.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct LimitArgs {
+    /// Instructions one call of a program may execute.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_insns: Option<u64>,
+    /// Time one call of a program may take: 500ms, 2s, 1m; a bare number is seconds.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// How the interpreter goes from instruction to instruction: `step` or `threaded`. The results are the same.
+    #[arg(long, hide = true, value_parser = driver)]
+    pub(crate) driver: Option<Driver>,
+}
+
+/// `twinbpf run`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf run hello.bpf.o
+  twinbpf run a.bpf.o b.bpf.o             both BEGINs in this order, then both ENDs
+  twinbpf run stats.bpf.o --set limit=10 -- ls -l
+  twinbpf run roots.bpf.o --lib libm.so.6")]
+pub(crate) struct RunArgs {
+    /// Objects made by clang.
+    #[arg(required = true, value_name = "OBJ")]
+    pub(crate) objects: Vec<PathBuf>,
+    /// The workload: runs between BEGIN and END.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) workload: Vec<String>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// `twinbpf exec`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf exec xdp.bpf.o --packet 0102030405060708090a0b0c0800
+  twinbpf exec tc.bpf.o:classify --packet @frame.bin --json
+  twinbpf exec tp.bpf.o:on_open --ctx @context.bin --trace
+  twinbpf exec sum.bpf.o --repeat 1000")]
+pub(crate) struct ExecArgs {
+    /// Object, and the program in it if there are several.
+    #[arg(value_name = "OBJ[:PROG]")]
+    pub(crate) program: String,
+    /// Bytes of the context: hex digits, or a file.
+    #[arg(long, value_name = "HEX|@FILE", conflicts_with = "packet")]
+    pub(crate) ctx: Option<String>,
+    /// Bytes of a packet, around which the context of XDP and TC programs is built.
+    #[arg(long, value_name = "HEX|@FILE")]
+    pub(crate) packet: Option<String>,
+    /// Run it this often, each time on the same input, and print the mean duration.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Print every instruction with the registers it changed, to standard error.
+    #[arg(long)]
+    pub(crate) trace: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// `twinbpf check`.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    /// Objects made by clang.
+    #[arg(required = true, value_name = "OBJ")]
+    pub(crate) objects: Vec<PathBuf>,
+    /// Print one JSON object per line and object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+/// `twinbpf disasm`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf disasm tool.bpf.o               every program, with all it calls
+  twinbpf disasm tool.bpf.o:main --source with the C lines")]
+pub(crate) struct DisasmArgs {
+    /// Object, and the program in it if not all are wanted.
+    #[arg(value_name = "OBJ[:PROG]")]
+    pub(crate) program: String,
+    /// Print C lines between the instructions.
+    #[arg(long)]
+    pub(crate) source: bool,
+}
+
+/// `500ms`, `2s`, `1m`, `3` (seconds), `0.5`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}'; use us, ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+fn driver(text: &str) -> Result<Driver, String> {
+    match text {
+        "step" => Ok(Driver::Step),
+        "threaded" => Ok(Driver::Threaded),
+        other => Err(format!("'{other}' is neither step nor threaded")),
+    }
+}
+
+/// Splits `OBJ[:PROG]`. A file of that full name wins, so that paths may hold colons.
+pub(crate) fn split_program(text: &str) -> (PathBuf, Option<&str>) {
+    if PathBuf::from(text).exists() {
+        return (PathBuf::from(text), None);
+    }
+    match text.rsplit_once(':') {
+        Some((object, program)) if !object.is_empty() && !program.is_empty() => (PathBuf::from(object), Some(program)),
+        _ => (PathBuf::from(text), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(duration("3parsecs").is_err());
+        assert!(duration("-1s").is_err());
+        assert!(duration("ms").is_err());
+    }
+
+    #[test]
+    fn a_program_follows_the_last_colon() {
+        assert_eq!(split_program("a:b.o:main"), (PathBuf::from("a:b.o"), Some("main")));
+        assert_eq!(split_program("a.o"), (PathBuf::from("a.o"), None));
+        assert_eq!(split_program("a.o:"), (PathBuf::from("a.o:"), None));
+    }
+}

@@ -1,0 +1,181 @@
+//! `twinbpf check`: what every program, map and extern of an object is and resolves to. Runs and makes nothing.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use twinbpf::isa::Endian;
+use twinbpf::loader::section::SectionKind;
+use twinbpf::loader::{Object, ProgramSpec};
+use twinbpf::program::{Signature, ValType};
+use twinbpf::{Plan, Resolution};
+
+use crate::args::{CheckArgs, LimitArgs};
+use crate::load;
+
+/// Exit status when a program that runs in userspace cannot.
+const STATUS_PROBLEMS: u8 = 1;
+
+pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
+    let objects = load::open_all(&args.objects, &args.load)?;
+    let engine = load::engine(&args.load, &LimitArgs::default())?;
+    let linker = load::linker(&engine, &args.load)?;
+    let mut problems = 0;
+    for object in &objects {
+        let plan = linker.check(object)?;
+        let report = Report { object, plan: &plan };
+        problems += plan.programs.iter().filter(|program| program.problem.is_some()).count();
+        if args.json {
+            writeln!(stdout(), "{}", report.json())?;
+        } else {
+            report.print(&mut stdout().lock())?;
+        }
+    }
+    Ok(if problems > 0 { ExitCode::from(STATUS_PROBLEMS) } else { ExitCode::SUCCESS })
+}
+
+struct Report<'a> {
+    object: &'a Object,
+    plan: &'a Plan,
+}
+
+impl Report<'_> {
+    fn print(&self, out: &mut impl Write) -> Result<()> {
+        let object = self.object;
+        let license = object.license.as_deref().unwrap_or("none");
+        let endian = match object.endian {
+            Endian::Little => "little",
+            Endian::Big => "big",
+        };
+        let btf = if object.btf.is_some() { "with BTF" } else { "without BTF" };
+        writeln!(out, "{}: {endian}-endian, {btf}, license {license}", object.name)?;
+        for program in &self.plan.programs {
+            let spec = &object.programs[program.spec];
+            writeln!(out, "  program {:24} {:28} {}", spec.name, spec.section, kind(spec))?;
+            match &program.problem {
+                Some(problem) => writeln!(out, "    cannot run: {problem}")?,
+                None => writeln!(
+                    out,
+                    "    {}, {}",
+                    count(program.insns, "instruction"),
+                    count(program.functions, "function")
+                )?,
+            }
+        }
+        for map in &object.maps {
+            writeln!(
+                out,
+                "  map     {:24} {:28} key {}, value {}, entries {}",
+                map.name,
+                map.kind.name(),
+                map.key_size,
+                map.value_size,
+                map.max_entries
+            )?;
+        }
+        for (symbol, resolution) in object.externs.iter().zip(&self.plan.externs) {
+            let weak = if symbol.weak { " (weak)" } else { "" };
+            writeln!(out, "  extern  {:24} {}{weak}", symbol.name, describe(resolution))?;
+        }
+        for (name, available) in &self.plan.helpers {
+            let what = if *available { "in the virtual machine" } else { "in the kernel only; calling it here traps" };
+            writeln!(out, "  helper  {name:24} {what}")?;
+        }
+        for note in object.report.iter().map(ToString::to_string).chain(self.plan.warnings.iter().cloned()) {
+            writeln!(out, "  note    {note}")?;
+        }
+        Ok(())
+    }
+
+    fn json(&self) -> Value {
+        let object = self.object;
+        let programs = self.plan.programs.iter().map(|program| {
+            let spec = &object.programs[program.spec];
+            json!({
+                "name": &*spec.name, "section": &*spec.section, "kind": kind(spec), "insns": program.insns,
+                "functions": program.functions, "problem": program.problem.as_ref().map(ToString::to_string),
+            })
+        });
+        let maps = object.maps.iter().map(|map| {
+            json!({
+                "name": &*map.name, "type": map.kind.name(), "key_size": map.key_size, "value_size": map.value_size,
+                "max_entries": map.max_entries, "flags": map.flags,
+            })
+        });
+        let externs = object.externs.iter().zip(&self.plan.externs).map(|(symbol, resolution)| {
+            json!({
+                "name": &*symbol.name, "weak": symbol.weak, "resolved": resolution.is_resolved(),
+                "to": describe(resolution),
+            })
+        });
+        let helpers = self.plan.helpers.iter().map(|(name, available)| json!({ "name": name, "available": available }));
+        let notes = object.report.iter().map(ToString::to_string).chain(self.plan.warnings.iter().cloned());
+        json!({
+            "object": &*object.name, "license": object.license.as_deref(), "btf": object.btf.is_some(),
+            "programs": programs.collect::<Vec<_>>(), "maps": maps.collect::<Vec<_>>(),
+            "externs": externs.collect::<Vec<_>>(), "helpers": helpers.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `1 function`, `2 functions`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What a program is for, by its section.
+fn kind(spec: &ProgramSpec) -> String {
+    let load = if spec.attach.autoload { "" } else { ", not loaded unless asked for" };
+    let kind = match &spec.attach.kind {
+        SectionKind::Text => "function".to_owned(),
+        SectionKind::Script(script) => format!("script {script:?}, userspace"),
+        SectionKind::Known { row, target, loose } => {
+            let target = target.as_deref().map_or_else(String::new, |target| format!(" on {target}"));
+            let loose = if *loose { " (by prefix; libbpf wants the exact name)" } else { "" };
+            format!("{}{target}{loose}", row.prog.name())
+        }
+        SectionKind::PerfTracepoint(_) => "tracepoint, perf's notation".to_owned(),
+        SectionKind::PerfProbe(_) => "probe, perf's notation".to_owned(),
+        SectionKind::TailCall { map, key } => format!("tail call target {key} of map id {map}"),
+        SectionKind::Malformed(error) => format!("malformed section name: {error}"),
+        SectionKind::Unknown => "unknown section name".to_owned(),
+    };
+    format!("{kind}{load}")
+}
+
+fn describe(resolution: &Resolution) -> String {
+    match resolution {
+        Resolution::Host { signature, library: None } => format!("host function {}", prototype(signature)),
+        Resolution::Host { signature, library: Some(library) } => {
+            format!("library {library}, {}", prototype(signature))
+        }
+        Resolution::TailCall => "the machine's tail call".to_owned(),
+        Resolution::Weak => "nothing; its address is 0, calling it traps".to_owned(),
+        Resolution::Fault(fault) => fault.to_string(),
+    }
+}
+
+/// A prototype as C would write it.
+fn prototype(signature: &Signature) -> String {
+    let mut params: Vec<String> = signature.params.iter().map(|ty| c_type(*ty)).collect();
+    if signature.variadic {
+        params.push("...".to_owned());
+    }
+    if params.is_empty() {
+        params.push("void".to_owned());
+    }
+    format!("{} ({})", c_type(signature.result), params.join(", "))
+}
+
+fn c_type(ty: ValType) -> String {
+    match ty {
+        ValType::Void => "void".to_owned(),
+        ValType::Int { size, signed } => format!("{}{}", if signed { 's' } else { 'u' }, u32::from(size) * 8),
+        ValType::Float { size: 4 } => "float".to_owned(),
+        ValType::Float { .. } => "double".to_owned(),
+        ValType::Pointer => "pointer".to_owned(),
+        ValType::Unsupported => "aggregate".to_owned(),
+    }
+}

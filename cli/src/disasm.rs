@@ -1,0 +1,76 @@
+//! `twinbpf disasm`: linked instructions in the notation of the kernel's verifier.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use twinbpf::isa::disasm_with;
+use twinbpf::loader::{LinkOptions, Linked, Object};
+use twinbpf::program::{Binding, Program};
+
+use crate::args::{DisasmArgs, split_program};
+use crate::check::count;
+use crate::load;
+
+pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
+    let (path, name) = split_program(&args.program);
+    let object = load::open(&path)?;
+    let entries = name.iter().map(|name| (*name).to_owned()).collect();
+    let linked = object.link(&LinkOptions { entries, ..LinkOptions::default() })?;
+    let wanted = |program: &Program| name.is_none_or(|name| &*program.name == name);
+    let mut out = stdout().lock();
+    let mut failed = false;
+    for failure in &linked.failures {
+        let failing = object.programs.get(failure.spec).map_or("", |spec| &*spec.name);
+        if name.is_none_or(|name| name == failing) {
+            eprintln!("twinbpf: {:#}", failure.error);
+            failed = true;
+        }
+    }
+    for program in linked.programs.iter().filter(|program| wanted(program)) {
+        print(&mut out, &object, &linked, program, args.source)?;
+    }
+    if failed {
+        bail!("{}: not every program could be linked", object.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, object: &Object, linked: &Linked, program: &Program, source: bool) -> Result<()> {
+    writeln!(
+        out,
+        "{}: program {} (section {}), {}, {}",
+        object.name,
+        program.name,
+        program.section,
+        count(program.insns.len(), "instruction"),
+        count(program.functions.len(), "function")
+    )?;
+    let above = |pc: usize| {
+        let mut lines = Vec::new();
+        if let Some(function) = program.functions.iter().find(|function| function.start == pc) {
+            lines.push(format!("{}:", function.name));
+        }
+        if source && let Some(line) = program.lines.iter().find(|line| line.pc == pc) {
+            lines.push(format!("; {}:{}: {}", line.file, line.line, line.text.trim()));
+        }
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    };
+    let beside = |pc: usize| program.bindings.get(&pc).map(|binding| describe(linked, program, *binding));
+    writeln!(out, "{}", disasm_with(&program.insns, above, beside))?;
+    Ok(())
+}
+
+/// What an instruction refers to, in words.
+fn describe(linked: &Linked, program: &Program, binding: Binding) -> String {
+    let map = |index: usize| linked.maps.get(index).map_or("?", |map| &*map.name);
+    match binding {
+        Binding::Map(index) => format!("map {}", map(index)),
+        Binding::MapValue { map: index, off } => format!("{} + {off}", map(index)),
+        Binding::Function(pc) => match program.function_at(pc) {
+            Some(function) => format!("function {}", function.name),
+            None => format!("function at {pc}"),
+        },
+        Binding::Extern(index) => linked.externs.get(index).map_or_else(String::new, |symbol| symbol.name.to_string()),
+    }
+}

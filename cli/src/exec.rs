@@ -1,0 +1,221 @@
+//! `twinbpf exec`: one program, one input, what came of it.
+
+use std::process::ExitCode;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use twinbpf::loader::section::ProgType;
+use twinbpf::loader::{Object, ProgramSpec, Role};
+use twinbpf::map::Sent;
+use twinbpf::{Entry, Instance};
+
+use crate::args::{ExecArgs, split_program};
+use crate::load::{self, hex};
+use crate::trace::Trace;
+
+pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
+    let (path, name) = split_program(&args.program);
+    let objects = load::open_all(&[path], &args.load)?;
+    let object = &objects[0];
+    let spec = choose(object, name)?;
+    let engine = load::engine(&args.load, &args.limits)?;
+    let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
+    for warning in pre.warnings() {
+        eprintln!("twinbpf: warning: {warning}");
+    }
+    let entry = pre.program(&spec.name).expect("instantiated above");
+    let mut instance = pre.instance(())?;
+    let trace = args.trace.then(|| Trace::new(pre.linked_programs().cloned().collect()));
+    if let Some(trace) = &trace {
+        instance.machine().set_tracer(Some(Trace::tracer(trace)));
+    }
+    let input = Input::new(args, spec)?;
+    let result = repeat(&mut instance, entry, &input, args.repeat);
+    if let Some(trace) = trace {
+        let registers = instance.machine().registers();
+        trace.lock().unwrap_or_else(PoisonError::into_inner).flush(&registers);
+    }
+    let mut run = match result {
+        Err(error) => match error.downcast_ref::<twinbpf::Trap>().and_then(twinbpf::Trap::exit_status) {
+            Some(status) => return Ok(ExitCode::from(status as u8)),
+            None => return Err(error),
+        },
+        Ok(run) => run,
+    };
+    for map in pre.maps() {
+        let name = map.spec().name.to_string();
+        run.sent.extend(map.take_sent().into_iter().map(|sent| (name.clone(), sent)));
+    }
+    run.verdict = verdict(spec, run.r0);
+    if args.json {
+        run.print_json(args.repeat)
+    } else {
+        run.print(args.repeat)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The program that was named, or the only one there is.
+fn choose<'a>(object: &'a Object, name: Option<&str>) -> Result<&'a ProgramSpec> {
+    if let Some(name) = name {
+        let names = || object.programs.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(", ");
+        let index = object.program(name);
+        let index =
+            index.with_context(|| format!("{}: there is no program '{name}'; it has {}", object.name, names()))?;
+        return Ok(&object.programs[index]);
+    }
+    let entries: Vec<&ProgramSpec> = object.programs.iter().filter(|spec| spec.role == Role::Entry).collect();
+    match entries.as_slice() {
+        [] => bail!("{}: no program", object.name),
+        [only] => Ok(only),
+        several => {
+            let names: Vec<String> = several.iter().map(|spec| format!("{}:{}", object.name, spec.name)).collect();
+            bail!("{}: several programs, choose one: {}", object.name, names.join(", "))
+        }
+    }
+}
+
+/// What a program gets in r1.
+enum Input {
+    None,
+    Context(Vec<u8>),
+    Xdp(Vec<u8>),
+    Skb(Vec<u8>),
+}
+
+impl Input {
+    fn new(args: &ExecArgs, spec: &ProgramSpec) -> Result<Input> {
+        if let Some(ctx) = &args.ctx {
+            return Ok(Input::Context(load::bytes(ctx).context("--ctx")?));
+        }
+        let Some(packet) = &args.packet else { return Ok(Input::None) };
+        let bytes = load::bytes(packet).context("--packet")?;
+        match spec.attach.prog_type() {
+            // A function of unknown kind is taken for XDP, which is what most packet programs are.
+            Some(ProgType::Xdp | ProgType::Ext) | None => Ok(Input::Xdp(bytes)),
+            Some(
+                ProgType::SchedCls
+                | ProgType::SchedAct
+                | ProgType::SocketFilter
+                | ProgType::CgroupSkb
+                | ProgType::LwtIn
+                | ProgType::LwtOut
+                | ProgType::LwtXmit
+                | ProgType::LwtSeg6local
+                | ProgType::SkSkb
+                | ProgType::FlowDissector,
+            ) => Ok(Input::Skb(bytes)),
+            Some(other) => bail!(
+                "program {} is of type {}, which gets no packet; give its context with --ctx",
+                spec.name,
+                other.name()
+            ),
+        }
+    }
+}
+
+/// What came of a run.
+struct Run {
+    r0: u64,
+    insns: u64,
+    /// Mean of the repetitions.
+    duration: Duration,
+    ctx: Option<Vec<u8>>,
+    packet: Option<Vec<u8>>,
+    redirect: Option<String>,
+    verdict: Option<&'static str>,
+    /// What programs sent out through maps, with the map's name.
+    sent: Vec<(String, Sent)>,
+}
+
+/// Runs the program on a fresh copy of the input each time; the last run is reported.
+fn repeat(instance: &mut Instance<()>, entry: Entry, input: &Input, times: u32) -> Result<Run> {
+    let mut total = Duration::ZERO;
+    let mut last = None;
+    for _ in 0..times {
+        let (run, duration) = once(instance, entry, input)?;
+        total += duration;
+        last = Some(run);
+    }
+    let run = last.expect("at least once");
+    Ok(Run { duration: total / times, ..run })
+}
+
+fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run, Duration)> {
+    let (block, args): (_, Vec<u64>) = match input {
+        Input::None => (None, vec![]),
+        Input::Context(bytes) => {
+            let block = instance.context(bytes)?;
+            let args = vec![block.addr(), bytes.len() as u64];
+            (Some(block), args)
+        }
+        Input::Xdp(bytes) | Input::Skb(bytes) => bail!("packets ({} bytes) come later", bytes.len()),
+    };
+    let start = Instant::now();
+    let r0 = instance.call(entry, &args)?;
+    let duration = start.elapsed();
+    let insns = instance.machine().insns_executed();
+    let ctx = block.map(|block| block.to_vec(0, block.len() as usize));
+    let (packet, redirect) = (None, None);
+    Ok((Run { r0, insns, duration, ctx, packet, redirect, verdict: None, sent: Vec::new() }, duration))
+}
+
+/// The name of a verdict, include/uapi/linux/bpf.h and pkt_cls.h.
+fn verdict(spec: &ProgramSpec, r0: u64) -> Option<&'static str> {
+    match spec.attach.prog_type()? {
+        ProgType::Xdp => ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"].get(r0 as usize).copied(),
+        ProgType::SchedCls | ProgType::SchedAct => match r0 as i32 {
+            -1 => Some("TC_ACT_UNSPEC"),
+            0 => Some("TC_ACT_OK"),
+            1 => Some("TC_ACT_RECLASSIFY"),
+            2 => Some("TC_ACT_SHOT"),
+            3 => Some("TC_ACT_PIPE"),
+            4 => Some("TC_ACT_STOLEN"),
+            5 => Some("TC_ACT_QUEUED"),
+            6 => Some("TC_ACT_REPEAT"),
+            7 => Some("TC_ACT_REDIRECT"),
+            8 => Some("TC_ACT_TRAP"),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Run {
+    fn print(&self, times: u32) {
+        match self.verdict {
+            Some(verdict) => println!("r0       = {} ({:#x}, {verdict})", self.r0 as i64, self.r0),
+            None => println!("r0       = {} ({:#x})", self.r0 as i64, self.r0),
+        }
+        println!("insns    = {}", self.insns);
+        match times {
+            1 => println!("duration = {:?}", self.duration),
+            _ => println!("duration = {:?} (mean of {times} runs)", self.duration),
+        }
+        if let Some(ctx) = &self.ctx {
+            println!("ctx      = {}", hex(ctx));
+        }
+        if let Some(packet) = &self.packet {
+            println!("packet   = {}", hex(packet));
+        }
+        if let Some(redirect) = &self.redirect {
+            println!("redirect = {redirect}");
+        }
+        for (map, sent) in &self.sent {
+            println!("sent     = map {map}, slot {}: {}", sent.slot, hex(&sent.bytes));
+        }
+    }
+
+    fn print_json(&self, times: u32) {
+        let sent =
+            self.sent.iter().map(|(map, sent)| json!({ "map": map, "slot": sent.slot, "bytes": hex(&sent.bytes) }));
+        let value = json!({
+            "r0": self.r0, "verdict": self.verdict, "insns": self.insns, "runs": times,
+            "duration_ns": self.duration.as_nanos() as u64, "ctx": self.ctx.as_deref().map(hex),
+            "packet": self.packet.as_deref().map(hex), "redirect": self.redirect, "sent": sent.collect::<Vec<_>>(),
+        });
+        println!("{value}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Objects from files, with what the command line says about them.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use twinbpf::{Config, Engine, Linker, Object};
+
+use crate::args::{LimitArgs, LoadArgs};
+
+/// Largest object file that is read.
+const MAX_OBJECT: u64 = 256 << 20;
+
+/// Reads and opens an object.
+pub(crate) fn open(path: &Path) -> Result<Object> {
+    let name = path.display().to_string();
+    let size = fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
+    if size > MAX_OBJECT {
+        bail!("{name} has {size} bytes; objects have at most {MAX_OBJECT}");
+    }
+    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    Ok(Object::open(&name, &bytes)?)
+}
+
+/// Opens objects and gives variables the values of `--set`. A variable must be in at least one of them.
+pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
+    let mut objects = paths.iter().map(|path| open(path.as_ref())).collect::<Result<Vec<Object>>>()?;
+    for set in &load.set {
+        let Some((name, value)) = set.split_once('=') else {
+            bail!("--set {set}: write it as VAR=VALUE");
+        };
+        let mut errors = Vec::new();
+        for object in &mut objects {
+            errors.extend(object.set_variable(name, value).err());
+        }
+        // Where several objects are given, those without the variable do not count.
+        let worst = errors.iter().position(|error| !is_missing(error)).unwrap_or(0);
+        if errors.len() == objects.len() || errors.get(worst).is_some_and(|error| !is_missing(error)) {
+            return Err(errors.swap_remove(worst)).with_context(|| format!("--set {set}"));
+        }
+    }
+    Ok(objects)
+}
+
+fn is_missing(error: &twinbpf::loader::Error) -> bool {
+    matches!(error.cause(), twinbpf::loader::Cause::NoVariable { .. })
+}
+
+/// An engine with the limits of the command line.
+pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs) -> Result<Engine> {
+    let default = Config::default();
+    let config = Config {
+        driver: limits.driver.unwrap_or(default.driver),
+        max_insns: limits.max_insns,
+        timeout: limits.timeout,
+        frame_size: load.stack_size,
+        ..default
+    };
+    Engine::new(config).context("cannot make an engine")
+}
+
+/// A linker with the libraries of the command line.
+pub(crate) fn linker(engine: &Engine, load: &LoadArgs) -> Result<Linker<()>> {
+    let mut linker = Linker::new(engine);
+    for library in &load.lib {
+        linker.library(library)?;
+    }
+    Ok(linker)
+}
+
+/// Bytes of an argument: hex digits (blanks, colons and a leading 0x are ignored), or `@FILE`.
+pub(crate) fn bytes(text: &str) -> Result<Vec<u8>> {
+    if let Some(path) = text.strip_prefix('@') {
+        return fs::read(path).with_context(|| format!("cannot read {path}"));
+    }
+    let text = text.strip_prefix("0x").unwrap_or(text);
+    let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
+    if !digits.len().is_multiple_of(2) {
+        bail!("'{text}' has an odd number of hex digits; write two for each byte, or @FILE");
+    }
+    digits.chunks(2).map(|pair| byte(pair[0], pair[1])).collect()
+}
+
+fn byte(high: char, low: char) -> Result<u8> {
+    match (high.to_digit(16), low.to_digit(16)) {
+        (Some(high), Some(low)) => Ok((high * 16 + low) as u8),
+        _ => bail!("'{high}{low}' is not a byte in hex; write two digits for each byte, or @FILE"),
+    }
+}
+
+/// Bytes as hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_may_be_spaced() {
+        assert_eq!(bytes("0x01:02 fF").unwrap(), [1, 2, 255]);
+        assert_eq!(bytes("").unwrap(), [0u8; 0]);
+        assert!(bytes("012").unwrap_err().to_string().contains("odd number"));
+        assert!(bytes("zz").unwrap_err().to_string().contains("'zz' is not a byte"));
+        assert_eq!(hex(&[1, 0xab]), "01ab");
+    }
+}

@@ -1,0 +1,64 @@
+//! The `twinbpf` command: reads arguments, calls the library, prints.
+
+mod args;
+mod check;
+mod disasm;
+mod exec;
+mod load;
+mod run;
+mod trace;
+mod workload;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use twinbpf::{LinkError, Trap, loader};
+
+/// Exit status for errors that are not the script's or the workload's own.
+const STATUS_ERROR: u8 = 125;
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .init();
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Exec(args) => exec::exec(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Disasm(args) => disasm::disasm(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "twinbpf", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| {
+        if !is_broken_pipe(&error) {
+            eprintln!("twinbpf: {}", story(&error));
+        }
+        ExitCode::from(STATUS_ERROR)
+    })
+}
+
+/// The whole chain of an error; the full story of the cause where it has one.
+fn story(error: &anyhow::Error) -> String {
+    let cause = error.root_cause();
+    let full = cause
+        .downcast_ref::<Trap>()
+        .map(|trap| format!("{trap:#}"))
+        .or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")));
+    let Some(full) = full else { return format!("{error:#}") };
+    let context: Vec<String> = error.chain().take(error.chain().count() - 1).map(ToString::to_string).collect();
+    if context.is_empty() { full } else { format!("{}: {full}", context.join(": ")) }
+}
+
+/// `twinbpf ... | head` is not worth a message.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+}
