@@ -1,0 +1,197 @@
+//! Rules of the repository that a compiler does not check: who may know whom, where unsafe code may stand,
+//! how long a file and a function may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Files that may hold unsafe code.
+const UNSAFE: &[&str] = &[
+    "vm/src/mem/sys.rs",
+    "vm/src/mem/block.rs",
+    "vm/src/mem/view.rs",
+    "vm/src/os.rs",
+    "src/dl.rs",
+    "cli/src/workload.rs",
+];
+
+/// Crate folder -> crates of this workspace it may depend on (outside tests and benches).
+const EDGES: &[(&str, &[&str])] = &[
+    ("vm", &[]),
+    ("loader", &["twinbpf-vm"]),
+    (".", &["twinbpf-vm", "twinbpf-loader"]),
+    ("cli", &["twinbpf"]),
+    ("benches", &["twinbpf", "twinbpf-vm", "twinbpf-loader"]),
+];
+
+/// Modules of the machine: each may use the ones before it.
+const VM_ORDER: &[&str] = &["isa", "program", "validate", "trap", "mem", "map", "host", "helper", "image", "interp"];
+
+const MAX_FILE: usize = 500;
+const MAX_FUNCTION: usize = 70;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust file of the repository with its path relative to the root.
+fn sources() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                let relative = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.push((relative, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    assert!(found.len() > 20, "the walk found the sources");
+    found
+}
+
+fn report(what: &str, findings: Vec<String>) {
+    assert!(findings.is_empty(), "{what}:\n  {}", findings.join("\n  "));
+}
+
+#[test]
+fn unsafe_code_has_an_address() {
+    let word = format!("{} ", "unsafe");
+    let is_unsafe = |line: &str| {
+        let code = line.split("//").next().unwrap();
+        code.contains(&format!("{word}{{"))
+            || code.contains(&format!("{word}fn"))
+            || code.contains(&format!("{word}impl"))
+    };
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let test = path.contains("tests/") || path.ends_with("tests.rs") || path.starts_with("benches/");
+        if !test && !UNSAFE.contains(&path.as_str()) {
+            let lines = text.lines().enumerate().filter(|(_, line)| is_unsafe(line));
+            findings.extend(lines.map(|(at, line)| format!("{path}:{}: {}", at + 1, line.trim())));
+        }
+    }
+    report("unsafe code outside the files listed in tests/tidy.rs", findings);
+    for path in UNSAFE.iter().filter(|path| Path::new(&root()).join(path).exists()) {
+        let text = fs::read_to_string(root().join(path)).unwrap();
+        assert!(text.lines().any(is_unsafe), "{path} is listed but holds no unsafe code");
+    }
+}
+
+#[test]
+fn safe_parts_forbid_unsafe_code() {
+    let must = ["vm/src/isa/mod.rs", "vm/src/program.rs", "loader/src/lib.rs"];
+    let modules = ["vm/src/validate", "vm/src/interp", "vm/src/image"].map(|module| {
+        let folder = root().join(format!("{module}/mod.rs"));
+        if folder.exists() { format!("{module}/mod.rs") } else { format!("{module}.rs") }
+    });
+    let forbids = |path: &str| fs::read_to_string(root().join(path)).unwrap().contains("#![forbid(unsafe_code)]");
+    let all = must.iter().map(|path| path.to_string()).chain(modules);
+    report("must say #![forbid(unsafe_code)]", all.filter(|path| !forbids(path)).collect());
+}
+
+#[test]
+fn crates_depend_downwards() {
+    let mut findings = Vec::new();
+    for (folder, allowed) in EDGES {
+        let Ok(manifest) = fs::read_to_string(root().join(folder).join("Cargo.toml")) else { continue };
+        let section = manifest.split("\n[dependencies]").nth(1).unwrap_or("");
+        let section = section.split("\n[").next().unwrap();
+        for line in section.lines().filter(|line| line.starts_with("twinbpf")) {
+            let name = line.split(['.', ' ', '=']).next().unwrap();
+            if !allowed.contains(&name) {
+                findings.push(format!("{folder}/Cargo.toml: {name} is not among {allowed:?}"));
+            }
+        }
+    }
+    report("dependencies between crates that docs/ARCHITECTURE.md does not allow", findings);
+}
+
+#[test]
+fn modules_of_the_machine_use_earlier_ones_only() {
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let Some(rest) = path.strip_prefix("vm/src/") else { continue };
+        let module = rest.split(['/', '.']).next().unwrap();
+        let Some(rank) = VM_ORDER.iter().position(|name| *name == module) else { continue };
+        if path.ends_with("tests.rs") || path.contains("/tests/") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        for (at, line) in code.lines().enumerate() {
+            for later in &VM_ORDER[rank + 1..] {
+                if line.split("//").next().unwrap().contains(&format!("crate::{later}")) {
+                    findings.push(format!("{path}:{}: {module} uses {later}", at + 1));
+                }
+            }
+        }
+    }
+    report("modules of vm out of order", findings);
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    let mut findings = Vec::new();
+    for (path, text) in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        if lines.len() > MAX_FILE {
+            findings.push(format!("{path}: {} lines", lines.len()));
+        }
+        findings.extend(long_functions(&lines).map(|(at, len)| format!("{path}:{}: function of {len} lines", at + 1)));
+    }
+    report("longer than allowed", findings);
+}
+
+/// Functions over the limit: rustfmt puts a function's closing brace under the `fn` that opened it. One that
+/// says `// exhaustive match` in its first three lines may be longer.
+fn long_functions<'a>(lines: &'a [&'a str]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    let starts = lines.iter().enumerate().filter(|(_, line)| {
+        let code = line.trim_start();
+        let head = code.trim_start_matches("pub ").trim_start_matches("pub(super) ").trim_start_matches("pub(crate) ");
+        head.trim_start_matches("const ").trim_start_matches("unsafe ").starts_with("fn ") && !code.ends_with(';')
+    });
+    starts.filter_map(|(at, line)| {
+        let indent = line.len() - line.trim_start().len();
+        let close = format!("{}}}", " ".repeat(indent));
+        let len = lines[at..].iter().position(|line| line.trim_end() == close)? + 1;
+        let marked = lines[at..at + len.min(3)].iter().any(|line| line.contains("// exhaustive match"));
+        (len > MAX_FUNCTION && !marked && !line.trim_end().ends_with('}')).then_some((at, len))
+    })
+}
+
+#[test]
+fn no_leftovers() {
+    let marks = ["todo!(", "unimplemented!(", concat!("FIX", "ME"), concat!("XX", "X")];
+    let mut findings = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| path != "tests/tidy.rs") {
+        for (at, line) in text.lines().enumerate() {
+            if marks.iter().any(|mark| line.contains(mark)) {
+                findings.push(format!("{path}:{}: {}", at + 1, line.trim()));
+            }
+        }
+    }
+    report("left open", findings);
+}
+
+#[test]
+fn every_dependency_says_why() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let section = manifest.split("[workspace.dependencies]").nth(1).unwrap().split("\n[").next().unwrap();
+    let silent = section.lines().filter(|line| line.contains('=') && !line.starts_with("twinbpf"));
+    let silent = silent.filter(|line| !line.contains(" # ")).map(str::to_owned).collect();
+    report("dependencies without a reason in Cargo.toml", silent);
+}
+
+#[test]
+fn architecture_fits_on_a_few_pages() {
+    let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
+    assert!(text.lines().count() <= 200, "docs/ARCHITECTURE.md has at most 200 lines");
+    let gone = |word: &&str| word.ends_with('/') && !word.contains("..") && !root().join(word).exists();
+    let words = text.split(['`', ' ', '\n', '(', ')']).filter(|word| word.contains('/') && !word.contains("://"));
+    report(
+        "folders that docs/ARCHITECTURE.md names and that do not exist",
+        words.filter(gone).map(str::to_owned).collect(),
+    );
+}
