@@ -92,7 +92,7 @@ fn what_libbpf_refuses_is_as_listed() {
 /// The object with program, and the packet, of a plain `exec OBJ:PROG --packet HEX`.
 fn packet_case(case: &Case) -> Option<(&str, &str, &str)> {
     let [command, program, flag, packet] = case.args.as_slice() else { return None };
-    if command != "exec" || flag != "--packet" || OTHERWISE_IN_KERNEL.contains(&&*case.name) {
+    if command != "exec" || flag != "--packet" || case.r0.is_none() || OTHERWISE_IN_KERNEL.contains(&&*case.name) {
         return None;
     }
     let (object, program) = program.rsplit_once(':')?;
