@@ -90,3 +90,23 @@ pub(crate) fn check(cases: &[Case]) {
     assert!(existing.len() > 150, "{}", existing.len());
     assert!(missing.is_empty(), "not covered by corpus/insn:\n{}", missing.join("\n"));
 }
+
+/// Every case that `classes.txt` names exists, and every line names one.
+pub(crate) fn check_classes(cases: &[Case], text: &str) {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut classes = 0;
+    for line in lines {
+        let mut parts = line.split(" | ");
+        let class = parts.next().unwrap_or_default();
+        let named: Vec<&str> = parts.collect();
+        assert!(!named.is_empty(), "no case for: {class}");
+        for name in named {
+            let (file, title) = name.split_once(' ').unwrap_or_else(|| panic!("{class}: `{name}` is no case"));
+            let file = format!("{file}.case");
+            let found = cases.iter().any(|case| case.file == file && case.title.starts_with(title));
+            assert!(found, "{class}: there is no case `{title}` in {file}");
+        }
+        classes += 1;
+    }
+    assert!(classes >= 40, "{classes}");
+}

@@ -5,7 +5,7 @@ mod case;
 mod forms;
 mod run;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use twinbpf_vm::isa::{Groups, Mode, Policy};
@@ -15,8 +15,12 @@ use twinbpf_vm::validate::Valid;
 
 use case::{Case, Expect, Run};
 
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/insn")
+}
+
 fn corpus() -> Vec<Case> {
-    case::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/insn"))
+    case::load(&directory())
 }
 
 /// The validated program of a run, or the text of the error that rejects it.
@@ -57,4 +61,10 @@ fn every_case_on_every_engine() {
 #[test]
 fn every_form_has_a_case() {
     forms::check(&corpus());
+}
+
+#[test]
+fn every_known_class_of_bugs_has_a_case() {
+    let text = std::fs::read_to_string(directory().join("classes.txt")).expect("classes.txt");
+    forms::check_classes(&corpus(), &text);
 }
