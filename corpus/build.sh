@@ -35,7 +35,7 @@ compile() {
 	# shellcheck disable=SC2086 # flags are words
 	"$clang" -O2 $debug -target $target -Wall -Wextra -Wno-unused-parameter -Werror $flags \
 		-I ../include -idirafter "/usr/include/$(uname -m)-linux-gnu" \
-		-fdebug-compilation-dir=. -c "$1" -o "$2"
+		-fdebug-compilation-dir=corpus -c "$1" -o "$2"
 	[ -n "$keep" ] || [ $debug = -g0 ] || "$strip" -g "$2"
 }
 
