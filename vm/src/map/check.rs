@@ -162,6 +162,7 @@ pub(super) fn check(mut spec: MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
     if spec.kind != MapKind::BloomFilter && spec.kind != MapKind::Arena {
         check.no_extra()?;
     }
+    data(&check)?;
     let reject = |reason| MapError::Kind { map: Arc::clone(&spec.name), kind: spec.kind, reason };
     match family(spec.kind).map_err(reject)? {
         Family::Array => array(&check)?,
@@ -180,6 +181,22 @@ pub(super) fn check(mut spec: MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
         Family::Xskmap => xskmap(&check)?,
     }
     Ok(spec)
+}
+
+/// The contents of a data section must fit into its value, and pointers into the contents.
+fn data(check: &Check<'_>) -> Result<(), MapError> {
+    let Some(data) = &check.spec.data else { return Ok(()) };
+    let size = check.spec.value_size as usize;
+    if data.bytes.len() > size {
+        let allowed = format!("at least {}, the bytes of the section", data.bytes.len());
+        return Err(check.fail(Errno::EINVAL, "value_size", size, allowed));
+    }
+    match data.pointers.iter().find(|(off, _)| (*off as usize).saturating_add(8) > size) {
+        None => Ok(()),
+        Some((off, _)) => {
+            Err(check.fail(Errno::EINVAL, "offset of a pointer", off, format!("inside the section of {size} bytes")))
+        }
+    }
 }
 
 /// The template of the inner maps, as they will be: kernel `bpf_map_meta_alloc`.

@@ -4,6 +4,8 @@
 //! instantiated object. Values that programs can point to live in the arena and stay where they are until
 //! the map is dropped. This module knows neither programs nor the interpreter.
 
+#![forbid(unsafe_code)]
+
 mod array;
 mod bloom;
 mod cell;

@@ -1,7 +1,7 @@
 //! Maps of maps: kernel/bpf/map_in_map.c, with the array of arraymap.c or the hash of hashtab.c around it.
 //!
 //! What a program's lookup gets is the inner map's handle. Inner maps are put in by [`MapOps::set_inner`]; each
-//! must equal the template. Slots are sparse, and a hash lists its keys in the order of their bytes.
+//! must equal the template. Slots are sparse and listed in the order of the bytes of their keys.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -98,6 +98,11 @@ impl MapOps for OfMaps {
         }
         next.copy_from_slice(found);
         Ok(())
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let slots = self.slots.read().expect("no panic while held");
+        slots.keys().map(|key| key.to_vec()).collect()
     }
 
     fn len(&self) -> u32 {

@@ -120,7 +120,8 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno>;
 
     /// All keys at this moment: a walk over them may update and delete. Stops after as many keys as the map
-    /// can hold, so that concurrent changes cannot keep it going.
+    /// can hold, so that concurrent changes cannot keep it going. Arrays of programs, maps or targets list the
+    /// slots that are set, since an empty one has nothing to look at.
     fn keys(&self) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut next = vec![0; self.spec().key_size as usize];

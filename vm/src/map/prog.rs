@@ -54,6 +54,11 @@ impl MapOps for ProgArray {
         next_index(self.spec.max_entries, key, next)
     }
 
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let slots = self.slots.read().expect("no panic while held");
+        slots.keys().map(|index| index.to_le_bytes().to_vec()).collect()
+    }
+
     fn len(&self) -> u32 {
         self.spec.max_entries
     }

@@ -81,6 +81,11 @@ impl MapOps for PerfEvents {
         next_index(self.spec.max_entries, key, next)
     }
 
+    /// None: there is nothing in a slot to look at.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     fn len(&self) -> u32 {
         self.spec.max_entries
     }
@@ -185,6 +190,11 @@ impl MapOps for Targets {
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
         next_index(self.spec.max_entries, key, next)
+    }
+
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let indices = (0..self.spec.max_entries).filter(|index| self.is_set(*index));
+        indices.map(|index| index.to_le_bytes().to_vec()).collect()
     }
 
     fn len(&self) -> u32 {

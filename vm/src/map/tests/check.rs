@@ -1,5 +1,5 @@
 use super::*;
-use crate::map::{Errno, MapFlags};
+use crate::map::{Data, Errno, MapFlags, Pointer};
 
 #[track_caller]
 fn errno(spec: MapSpec) -> Errno {
@@ -133,4 +133,21 @@ fn maps_of_descriptors_and_targets() {
     assert_eq!(errno(spec(MapKind::Xskmap, 4, 8, 1)), Errno::EINVAL);
     assert_eq!(errno(spec(MapKind::Cpumap, 4, 4, 8193)), Errno::E2BIG);
     assert_eq!(errno(spec(MapKind::DevmapHash, 4, 4, u32::MAX)), Errno::EINVAL);
+}
+
+#[test]
+fn contents_of_data_sections_fit() {
+    let section = |value, pointer| {
+        let pointers = vec![(pointer, Pointer::Map(0))];
+        let data = Some(Data { bytes: vec![0; 16], read_only: true, pointers });
+        MapSpec { data, ..MapSpec::new(".rodata", MapKind::Array, 4, value, 1) }
+    };
+    assert!(create(section(16, 8), &arena(), 1).is_ok());
+    assert_eq!(
+        refused(section(8, 0)),
+        "map .rodata (array): value_size is 8, but must be at least 16, the bytes of the section"
+    );
+    for pointer in [9, u32::MAX] {
+        assert!(refused(section(16, pointer)).contains("must be inside the section of 16 bytes"));
+    }
 }

@@ -12,6 +12,7 @@ fn prog_arrays() {
     assert_eq!(map.program(7), Some(3));
     assert_eq!(copy(&*map, &key(7)), Some(key(3).to_vec()));
     assert_eq!(copy(&*map, &key(8)), None);
+    assert_eq!(map.keys(), [key(7)]);
     assert_eq!(map.lookup(&key(7), 0), None);
     assert_eq!(map.set_program(u32::MAX, 3), Err(Errno::E2BIG));
     assert_eq!(map.delete(&key(7)), Ok(()));
@@ -91,7 +92,10 @@ fn arrays_of_maps_are_indexed() {
     assert_eq!(maps.set_inner(outer, &key(3), &inner), Err(Errno::E2BIG));
     assert_eq!(outer.delete(&key(3)), Err(Errno::E2BIG));
     assert_eq!(outer.delete(&key(0)), Err(Errno::ENOENT));
-    assert_eq!(outer.keys(), [key(0), key(1), key(2)]);
+    assert_eq!(outer.keys(), [key(1)], "slots that are set");
+    let mut next = [0; 4];
+    assert_eq!(outer.next_key(Some(&key(1)), &mut next), Ok(()));
+    assert_eq!(next, key(2), "bpf(2) walks over all slots");
     assert_eq!(outer.update(&key(1), &key(1), BPF_ANY, 0), Err(Errno::EINVAL));
 }
 
@@ -142,6 +146,7 @@ fn devmaps_have_targets_that_programs_can_only_read() {
     assert_eq!(map.update(&key(69), &value(2), BPF_ANY, 0), Ok(()));
     assert_eq!(map.send(69, b"frame"), Ok(()));
     assert_eq!(map.send(70, b"frame"), Err(Errno::ENOENT));
+    assert_eq!(map.keys(), [key(69)]);
     assert_eq!(map.take_sent(), [Sent { slot: 69, bytes: b"frame".to_vec() }]);
     let addr = map.lookup(&key(69), 0).unwrap();
     assert!(view(&arena).check(addr, 8, Access::Read).is_ok());
