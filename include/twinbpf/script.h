@@ -185,7 +185,7 @@ HOST int twinbpf_printfv(const char *fmt, const __u64 *values, __u32 count);
 HOST int twinbpf_snprintfv(char *buf, __u64 size, const char *fmt, const __u64 *values, __u32 count);
 
 /* Ends the run with this status; does not return. clang knows that of the C `exit` and would leave the function
- * without an end behind the call, which validation refuses, hence the other name. */
+ * without an end behind the call, which no verifier likes, hence the other name. */
 HOST void twinbpf_exit(int status);
 #define exit twinbpf_exit
 
@@ -240,7 +240,7 @@ HOST void *twinbpf_memset(void *dst, int c, __SIZE_TYPE__ n);
 #define map_delete_elem twinbpf_map_delete_elem
 #define map_get_next_key twinbpf_map_get_next_key
 
-/* As the commands of bpf(2): 0, or -errno on failure. They copy; a pointer into the map comes from the kernel's
+/* As the commands of bpf(2): 0, or a negative errno. They copy; a pointer into the map comes from the kernel's
  * bpf_map_lookup_elem, which works in a script as well. */
 HOST int map_lookup_elem(void *map, const void *key, void *value);
 HOST int map_update_elem(void *map, const void *key, const void *value, __u64 flags);
