@@ -1,43 +1,25 @@
-//! Our own machine: exact bounds, in the sandbox, without limits that were not asked for.
+//! Our own machine as an embedder gets it: exact bounds, in the sandbox, no limits that were not asked for.
 
-use std::error::Error;
-use std::sync::Arc;
-
-use twinbpf_vm::host::{MapTable, Runtime};
-use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::interp::{Limits, Machine};
-use twinbpf_vm::isa::Policy;
-use twinbpf_vm::map::MapOps;
-use twinbpf_vm::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::Program;
+use twinbpf::{Config, Engine, Entry, Instance, Linker, Object};
 
 use super::Runner;
-use crate::kernel::{Dialect, Kernel, program};
+use crate::kernel::{Kernel, corpus};
 
 /// A kernel on the interpreter, its block as the context.
 pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
-    let mut machine = machine(program(kernel.name, Dialect::V3)).map_err(|error| error.to_string())?;
-    let bytes = kernel.block();
-    let spec = RegionSpec::new("context", RegionKind::Context, bytes.len() as u32);
-    let block = machine.image().arena().alloc(spec).map_err(|error| error.to_string())?;
-    block.write(0, &bytes);
-    Ok(Box::new(move || machine.run(0, [block.addr(), 0, 0, 0, 0]).map_err(|trap| trap.to_string())))
+    let (mut instance, entry) = instance(&format!("bench/{}.bpf.o", kernel.name), "prog")?;
+    let block = instance.context(&kernel.block()).map_err(|error| error.to_string())?;
+    Ok(Box::new(move || instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())))
 }
 
-fn machine(program: Program) -> Result<Machine, Box<dyn Error>> {
-    let program = program.validate(&Policy::default(), &|_| false)?;
-    let arena = Arena::new(1 << 30)?;
-    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[], pointed: &[] };
-    let image = Image::new(&arena, vec![program], resolve)?;
-    let view = View::new(Arc::clone(&arena), arena.new_owner(), Bounds::Exact);
-    let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(std::io::sink()), Box::new(()));
-    Ok(Machine::new(Arc::new(image), runtime, Limits::default())?)
-}
-
-struct NoMaps;
-
-impl MapTable for NoMaps {
-    fn get(&self, _handle: u64) -> Option<Arc<dyn MapOps>> {
-        None
-    }
+/// An object of the corpus and one of its programs. Programs can call `bench_add`.
+pub fn instance(object: &str, program: &str) -> Result<(Instance<()>, Entry), String> {
+    let bytes = std::fs::read(corpus().join(object)).map_err(|error| error.to_string())?;
+    let object = Object::open(object, &bytes).map_err(|error| error.to_string())?;
+    let engine = Engine::new(Config::default()).map_err(|error| error.to_string())?;
+    let mut linker = Linker::<()>::new(&engine);
+    linker.func("bench_add", u64::wrapping_add);
+    let pre = linker.instantiate_pre(&object).map_err(|error| error.to_string())?;
+    let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
+    Ok((pre.instance(()).map_err(|error| error.to_string())?, entry))
 }
