@@ -243,6 +243,11 @@ impl Image {
         }
     }
 
+    /// Flat pcs that have an address without being the start of a function.
+    pub fn labels(&self) -> impl Iterator<Item = usize> + '_ {
+        self.labels.iter().map(|pc| *pc as usize)
+    }
+
     /// The trap of a [`Link::Trap`].
     pub fn trap(&self, index: u32) -> Trap {
         let (code, detail) = &self.traps[index as usize];

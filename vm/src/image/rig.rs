@@ -50,7 +50,11 @@ impl Rig {
 
     /// Adds a program; the C line of the instruction at pc n is `t.c:n`.
     pub(crate) fn program(&mut self, name: &str, text: &str) -> &mut Rig {
-        let valid = program(name, text).validate(&policy(), &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
+        self.valid(program(name, text))
+    }
+
+    pub(crate) fn valid(&mut self, program: Program) -> &mut Rig {
+        let valid = program.validate(&policy(), &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
         self.programs.push(valid);
         self
     }
@@ -86,7 +90,7 @@ fn policy() -> Policy {
     Policy { groups: Groups::ALL, ..Policy::default() }
 }
 
-fn program(name: &str, text: &str) -> Program {
+pub(crate) fn program(name: &str, text: &str) -> Program {
     let assembled = asm::assemble(text).unwrap_or_else(|error| panic!("{error}"));
     let mut insns = assembled.insns;
     let (mut bindings, mut starts) = (BTreeMap::new(), BTreeSet::from([0]));

@@ -1,7 +1,10 @@
-//! Translation of an image, made once and shared by its machines: one [`Step`] per slot for the step driver.
+//! Translation of an image, made once and shared by its machines: one [`Step`] per slot for the step driver, and
+//! threaded code.
 
+use super::layout;
 use super::ops::{Flow, Kind, Mem, Op, Operands, Pick, R};
 use super::state::State;
+use super::threaded::Threaded;
 use crate::image::{Image, Link};
 use crate::isa::{Insn, Operand, Reg};
 
@@ -14,11 +17,13 @@ pub(super) struct Step {
     /// The last instruction of its function, and a call: returning to behind it is a trap.
     pub(super) last: bool,
     pub(super) mem: Option<Mem>,
+    pub(super) kind: Kind,
 }
 
 /// See the module documentation.
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
+    pub(super) threaded: Threaded,
 }
 
 struct PickStep;
@@ -37,13 +42,15 @@ impl Code {
         for function in image.functions() {
             for pc in function.start..function.end {
                 let insn = image.insns()[pc as usize];
-                let (run, mem) = Kind::of(insn).select(PickStep);
+                let kind = Kind::of(insn);
+                let (run, mem) = kind.select(PickStep);
                 let o = operands(insn, pc, image.links()[pc as usize]);
                 let len = if matches!(insn, Insn::LoadImm { .. }) { 2 } else { 1 };
-                steps.push(Step { run, o, len, last: pc + 1 == function.end, mem });
+                steps.push(Step { run, o, len, last: pc + 1 == function.end, mem, kind });
             }
         }
-        Code { steps }
+        let threaded = layout::threaded(image, &steps);
+        Code { steps, threaded }
     }
 }
 

@@ -1,11 +1,12 @@
 //! A machine: one thread's registers, stack and runtime, and the runs on it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
 use super::state::{MAX_LOOPS, State};
+use super::threaded::takes_no_stack;
 use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
 use crate::image::{Callee, Image};
@@ -126,7 +127,7 @@ impl Machine {
         let (stack, arena_base) = (image.arena().alloc(spec)?, image.arena().base());
         let (r, trap) = ([0; 16], None);
         let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trap, runtime, stack };
-        Ok(Machine {
+        let mut machine = Machine {
             s,
             frames: Vec::new(),
             limits,
@@ -137,10 +138,12 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             image,
-            driver: Driver::default(),
+            driver: Driver::Step,
             budget: 0,
             reentry: 0,
-        })
+        };
+        machine.set_driver(Driver::default());
+        Ok(machine)
     }
 
     /// The image it runs.
@@ -159,9 +162,14 @@ impl Machine {
         self.limits = Limits { max_depth, ..limits };
     }
 
-    /// Chooses the driver of later runs. A tracer always has the step driver.
+    /// Chooses the driver of later runs. A tracer always has the step driver, and so has a build in which
+    /// handlers of the threaded one take stack.
     pub fn set_driver(&mut self, driver: Driver) {
-        self.driver = driver;
+        static NO_STACK: OnceLock<bool> = OnceLock::new();
+        self.driver = match driver {
+            Driver::Threaded if !NO_STACK.get_or_init(|| takes_no_stack(&mut self.s)) => Driver::Step,
+            Driver::Threaded | Driver::Step => driver,
+        };
     }
 
     /// Has `tracer` called before every instruction of later runs.
@@ -231,7 +239,12 @@ impl Machine {
         let base = self.frames.len();
         self.push_frame(function, self.site)?;
         let cx = Context { image, code: image.translation(Code::new) };
-        match self.step(cx, function.start as usize, base) {
+        let pc = function.start as usize;
+        let result = match self.driver {
+            Driver::Threaded if self.tracer.is_none() => self.threaded(cx, pc, base),
+            Driver::Threaded | Driver::Step => self.step(cx, pc, base),
+        };
+        match result {
             Ok(()) => Ok(self.s.r[0]),
             Err((pc, trap)) => {
                 let trap = match trap.place() {

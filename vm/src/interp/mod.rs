@@ -2,6 +2,8 @@
 //!
 //! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types.
 //! - `step` executes one instruction at a time and charges each: exact, traceable.
+//! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
+//!   hands over to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
@@ -14,13 +16,14 @@
 
 mod code;
 mod event;
+mod layout;
 mod machine;
-#[allow(dead_code, reason = "identities of operations, which the threaded driver will pair by")]
 mod ops;
-#[allow(dead_code, reason = "as above")]
+mod pairs;
 mod rows;
 mod state;
 mod step;
+mod threaded;
 mod trace;
 
 pub use machine::{Driver, Limits, Machine, Packet};

@@ -1,6 +1,7 @@
 //! Calls, limits, traps and the agreement of the drivers.
 
 mod calls;
+mod random;
 
 use super::*;
 use crate::image::rig::Rig;

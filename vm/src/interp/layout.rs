@@ -1,0 +1,280 @@
+//! Lays out threaded code: which instructions share a handler, and where slots begin.
+//!
+//! Two kinds of joining. *Folding* makes one operation of several instructions, where the first only copies or
+//! prepares: `r1 = r2; r1 += 3` is one addition with three operands, a pair of shifts by 32 a zero extension.
+//! *Pairing* puts two operations into one handler and leaves both slots in place ([`pairs`](super::pairs)).
+//! Neither reaches over an instruction that something jumps to.
+
+use std::collections::HashMap;
+
+use super::code::Step;
+use super::ops::{Kind, Op, Operands, Pick, R};
+use super::pairs;
+use super::threaded::{Handler, Slot, Threaded, rotate, single};
+use crate::image::Image;
+use crate::isa::{AluOp, Insn, Width};
+
+/// One operation of the layout.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    pub(super) kind: Kind,
+    /// Jump targets are flat pcs.
+    pub(super) o: Operands,
+    pub(super) pc: u32,
+    /// Instructions it stands for.
+    pub(super) weight: u32,
+    /// Something other than the unit before it comes here.
+    pub(super) leader: bool,
+}
+
+struct PickSingle {
+    back: bool,
+}
+
+impl Pick for PickSingle {
+    type Out = Handler;
+
+    fn pick<O: Op>(&self) -> Handler {
+        if self.back { single::<O, true> } else { single::<O, false> }
+    }
+}
+
+/// Operations of an image in order, folded.
+pub(super) fn units(image: &Image, steps: &[Step]) -> Vec<Unit> {
+    let leaders = leaders(image, steps);
+    let mut units: Vec<Unit> = Vec::with_capacity(steps.len());
+    for (pc, step) in steps.iter().enumerate() {
+        if matches!(image.insns()[pc], Insn::LoadImmHi { .. }) {
+            continue;
+        }
+        let unit = Unit { kind: step.kind, o: step.o, pc: pc as u32, weight: 1, leader: leaders[pc] };
+        push(&mut units, unit);
+    }
+    units
+}
+
+/// Appends a unit, or folds it into the last ones.
+fn push(units: &mut Vec<Unit>, unit: Unit) {
+    if let Some(last) = units.last()
+        && !unit.leader
+        && let Some((kind, o)) = fold(last, &unit)
+    {
+        let last = units.pop().expect("just seen");
+        push(units, Unit { kind, o, weight: last.weight + unit.weight, ..last });
+        return;
+    }
+    units.push(unit);
+}
+
+/// One operation that does what two do, if there is one.
+fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
+    let (a, b) = (&first.o, &second.o);
+    if b.b != a.a || b.a != a.a {
+        return None;
+    }
+    match (first.kind, second.kind) {
+        // `r1 = r2; r1 op= r3`, unless the right operand is r1 too.
+        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Alu(_, op, imm)) if op != AluOp::Mov && reads_left(op) => {
+            (imm || b.c != a.a).then_some((second.kind, Operands { b: a.c, ..*b }))
+        }
+        (Kind::Alu(Width::W32, AluOp::Mov, false), Kind::Alu(Width::W32, op, imm)) if reads_left(op) => {
+            (imm || b.c != a.a).then_some((second.kind, Operands { b: a.c, ..*b }))
+        }
+        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Endian(..)) => {
+            Some((second.kind, Operands { b: a.c, ..*b }))
+        }
+        // `r1 <<= 32; r1 >>= 32`: how code for machines without 32-bit operations clears the upper half.
+        (Kind::Alu(Width::W64, AluOp::Lsh, true), Kind::Alu(Width::W64, AluOp::Rsh, true))
+            if a.imm == 32 && b.imm == 32 =>
+        {
+            Some((Kind::Alu(Width::W32, AluOp::Mov, false), Operands { c: a.b, ..*b }))
+        }
+        (Kind::Alu(Width::W64, AluOp::Lsh, true), Kind::Alu(Width::W64, AluOp::Arsh, true))
+            if a.imm == 32 && b.imm == 32 =>
+        {
+            Some((Kind::Alu(Width::W64, AluOp::Movsx32, false), Operands { c: a.b, ..*b }))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the operation depends on its left operand.
+fn reads_left(op: AluOp) -> bool {
+    match op {
+        AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => false,
+        AluOp::Add
+        | AluOp::Sub
+        | AluOp::Mul
+        | AluOp::Div
+        | AluOp::Sdiv
+        | AluOp::Or
+        | AluOp::And
+        | AluOp::Lsh
+        | AluOp::Rsh
+        | AluOp::Neg
+        | AluOp::Mod
+        | AluOp::Smod
+        | AluOp::Xor
+        | AluOp::Arsh => true,
+    }
+}
+
+/// Flat pcs at which something may come in: jump targets, functions, labels, the way back from calls.
+fn leaders(image: &Image, steps: &[Step]) -> Vec<bool> {
+    let mut leaders = vec![false; steps.len() + 1];
+    for function in image.functions() {
+        leaders[function.start as usize] = true;
+    }
+    for (pc, step) in steps.iter().enumerate() {
+        match step.kind {
+            Kind::Branch(..) | Kind::Goto | Kind::MayGoto => leaders[step.o.x as usize] = true,
+            Kind::Event => leaders[pc + 1] |= !matches!(image.insns()[pc], Insn::LoadImmHi { .. }),
+            Kind::Alu(..)
+            | Kind::Endian(..)
+            | Kind::LoadImm
+            | Kind::Load(..)
+            | Kind::Store(..)
+            | Kind::Atomic(..)
+            | Kind::Acquire(_)
+            | Kind::Release(_)
+            | Kind::CastKernel
+            | Kind::CastUser => {}
+        }
+    }
+    for pc in image.labels() {
+        leaders[pc] = true;
+    }
+    leaders
+}
+
+/// Threaded code of an image.
+pub(super) fn threaded(image: &Image, steps: &[Step]) -> Threaded {
+    let units = units(image, steps);
+    let mut entry = vec![u32::MAX; steps.len()];
+    let mut weight = Vec::with_capacity(units.len() + 1);
+    let mut total = 0;
+    for (at, unit) in units.iter().enumerate() {
+        entry[unit.pc as usize] = at as u32;
+        weight.push(total);
+        total += i64::from(unit.weight);
+    }
+    weight.push(total);
+    let mut slots: Vec<Slot> = Vec::with_capacity(units.len());
+    for (at, unit) in units.iter().enumerate() {
+        let mut o = unit.o;
+        let back = jumps(unit.kind) && o.x <= unit.pc as i32;
+        if jumps(unit.kind) {
+            let target = entry[o.x as usize];
+            o.y = (weight[target as usize] - weight[at + 1]) as i32;
+            o.x = target as i32;
+        }
+        slots.push(Slot { f: unit.kind.select(PickSingle { back }), o });
+    }
+    join(&units, &mut slots);
+    let origin = units.iter().map(|unit| unit.pc).collect();
+    let longest = image.functions().iter().map(|function| i64::from(function.end - function.start)).max();
+    Threaded { slots, origin, weight, entry, floor: total + longest.unwrap_or(0) }
+}
+
+/// Whether `x` is a jump target.
+pub(super) fn jumps(kind: Kind) -> bool {
+    match kind {
+        Kind::Branch(..) | Kind::Goto | Kind::MayGoto => true,
+        Kind::Alu(..)
+        | Kind::Endian(..)
+        | Kind::LoadImm
+        | Kind::Load(..)
+        | Kind::Store(..)
+        | Kind::Atomic(..)
+        | Kind::Acquire(_)
+        | Kind::Release(_)
+        | Kind::CastKernel
+        | Kind::CastUser
+        | Kind::Event => false,
+    }
+}
+
+/// Gives slots handlers that do the next slot's work too, from the left.
+fn join(units: &[Unit], slots: &mut [Slot]) {
+    let pairs: HashMap<(Kind, Kind, bool), [Handler; 2]> = pairs::PAIRS.iter().copied().collect();
+    let mut at = 0;
+    while at + 1 < units.len() {
+        if let Some(handler) = rotation(&units[at..]) {
+            slots[at].f = handler;
+            at += 3;
+            continue;
+        }
+        let (first, second) = (&units[at], &units[at + 1]);
+        let found = |chained| pairs.get(&(first.kind, second.kind, chained));
+        let handlers = match () {
+            () if second.leader => None,
+            () if chains(first, second) => found(true).or_else(|| found(false)),
+            () => found(false),
+        };
+        match handlers {
+            Some(handlers) => {
+                let back = jumps(second.kind) && second.o.x <= second.pc as i32;
+                slots[at].f = handlers[usize::from(back)];
+                at += 2;
+            }
+            None => at += 1,
+        }
+    }
+}
+
+/// Whether the second operation reads the result of the first as its left operand.
+pub(super) fn chains(first: &Unit, second: &Unit) -> bool {
+    let writes = match first.kind {
+        Kind::Alu(..)
+        | Kind::Endian(..)
+        | Kind::LoadImm
+        | Kind::Load(..)
+        | Kind::Acquire(_)
+        | Kind::CastKernel
+        | Kind::CastUser => true,
+        Kind::Store(..)
+        | Kind::Atomic(..)
+        | Kind::Release(_)
+        | Kind::Branch(..)
+        | Kind::Goto
+        | Kind::MayGoto
+        | Kind::Event => false,
+    };
+    let reads = match second.kind {
+        Kind::Alu(_, op, _) => reads_left(op),
+        Kind::Goto | Kind::MayGoto | Kind::LoadImm | Kind::Event => false,
+        Kind::Endian(..)
+        | Kind::Load(..)
+        | Kind::Store(..)
+        | Kind::Atomic(..)
+        | Kind::Acquire(_)
+        | Kind::Release(_)
+        | Kind::Branch(..)
+        | Kind::CastKernel
+        | Kind::CastUser => true,
+    };
+    writes && reads && second.o.b == first.o.a
+}
+
+/// `t = x >> n; d = x << (bits - n); d |= t` at the start of `units`, if the registers are different ones.
+fn rotation(units: &[Unit]) -> Option<Handler> {
+    let [right, left, or, ..] = units else { return None };
+    let (Kind::Alu(width, AluOp::Rsh, true), Kind::Alu(second, AluOp::Lsh, true), Kind::Alu(third, AluOp::Or, false)) =
+        (right.kind, left.kind, or.kind)
+    else {
+        return None;
+    };
+    let bits = if width == Width::W64 { 64 } else { 32 };
+    let (t, x, d): (R, R, R) = (right.o.a, right.o.b, left.o.a);
+    let fits = width == second
+        && width == third
+        && !left.leader
+        && !or.leader
+        && (1..bits).contains(&right.o.imm)
+        && right.o.imm + left.o.imm == bits
+        && left.o.b == x
+        && t != d
+        && t != x
+        && (or.o.a, or.o.b, or.o.c) == (d, d, t);
+    fits.then_some(if width == Width::W64 { rotate::<true> } else { rotate::<false> })
+}
