@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 
 use super::code::Step;
-use super::ops::{Kind, Op, Operands, Pick, R};
+use super::ops::{Goto, Kind, MayGoto, Op, Operands, Pick, R};
 use super::pairs;
+use super::rows;
 use super::threaded::{Handler, Slot, Threaded, rotate, single};
 use crate::image::Image;
 use crate::isa::{AluOp, Insn, Width};
@@ -27,15 +28,35 @@ pub(super) struct Unit {
     pub(super) leader: bool,
 }
 
-struct PickSingle {
-    back: bool,
-}
+struct PickSingle;
 
 impl Pick for PickSingle {
     type Out = Handler;
 
     fn pick<O: Op>(&self) -> Handler {
-        if self.back { single::<O, true> } else { single::<O, false> }
+        single::<O, false>
+    }
+}
+
+/// For jumps that go backwards.
+struct PickBack;
+
+impl Pick for PickBack {
+    type Out = Handler;
+
+    fn pick<O: Op>(&self) -> Handler {
+        single::<O, true>
+    }
+}
+
+/// The handler of a unit by itself.
+fn handler(unit: &Unit) -> Handler {
+    let back = jumps(unit.kind) && unit.o.x <= unit.pc as i32;
+    match unit.kind {
+        Kind::Branch(width, cond, imm) if back => rows::branch(width, cond, imm, PickBack),
+        Kind::Goto if back => PickBack.pick::<Goto>(),
+        Kind::MayGoto if back => PickBack.pick::<MayGoto>(),
+        kind => kind.select(PickSingle),
     }
 }
 
@@ -80,9 +101,7 @@ fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
         (Kind::Alu(Width::W32, AluOp::Mov, false), Kind::Alu(Width::W32, op, imm)) if reads_left(op) => {
             (imm || b.c != a.a).then_some((second.kind, Operands { b: a.c, ..*b }))
         }
-        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Endian(..)) => {
-            Some((second.kind, Operands { b: a.c, ..*b }))
-        }
+        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Endian(..)) => Some((second.kind, Operands { b: a.c, ..*b })),
         // `r1 <<= 32; r1 >>= 32`: how code for machines without 32-bit operations clears the upper half.
         (Kind::Alu(Width::W64, AluOp::Lsh, true), Kind::Alu(Width::W64, AluOp::Rsh, true))
             if a.imm == 32 && b.imm == 32 =>
@@ -162,13 +181,12 @@ pub(super) fn threaded(image: &Image, steps: &[Step]) -> Threaded {
     let mut slots: Vec<Slot> = Vec::with_capacity(units.len());
     for (at, unit) in units.iter().enumerate() {
         let mut o = unit.o;
-        let back = jumps(unit.kind) && o.x <= unit.pc as i32;
         if jumps(unit.kind) {
             let target = entry[o.x as usize];
             o.y = (weight[target as usize] - weight[at + 1]) as i32;
             o.x = target as i32;
         }
-        slots.push(Slot { f: unit.kind.select(PickSingle { back }), o });
+        slots.push(Slot { f: handler(unit), o });
     }
     join(&units, &mut slots);
     let origin = units.iter().map(|unit| unit.pc).collect();
@@ -206,12 +224,8 @@ fn join(units: &[Unit], slots: &mut [Slot]) {
         }
         let (first, second) = (&units[at], &units[at + 1]);
         let found = |chained| pairs.get(&(first.kind, second.kind, chained));
-        let handlers = match () {
-            () if second.leader => None,
-            () if chains(first, second) => found(true).or_else(|| found(false)),
-            () => found(false),
-        };
-        match handlers {
+        let both = || if chains(first, second) { found(true).or_else(|| found(false)) } else { found(false) };
+        match both().filter(|_| !second.leader) {
             Some(handlers) => {
                 let back = jumps(second.kind) && second.o.x <= second.pc as i32;
                 slots[at].f = handlers[usize::from(back)];

@@ -1,7 +1,7 @@
 //! Which operations share a handler: the pairs that compute kernels execute most, by profile.
 
-use super::ops::{Alu, Branch, Byte, Double, Half, Kind, Load, Op, Store, Word};
-use super::rows::{Add, And, Arsh, Lsh, Mov, Mul, Or, Rsh, Sub, Xor, cond};
+use super::ops::{Alu, Branch, Byte, Kind, Load, Op};
+use super::rows::{Add, cond};
 use super::threaded::{Handler, pair};
 
 /// First and second operation, whether the second reads the first's result, and the handlers for a second that
@@ -9,14 +9,25 @@ use super::threaded::{Handler, pair};
 type Pair = ((Kind, Kind, bool), [Handler; 2]);
 
 macro_rules! pairs {
-    ($($A:ty, $B:ty, $chained:literal;)*) => {
-        pub(super) const PAIRS: &[Pair] = &[$((
-            (<$A>::KIND, <$B>::KIND, $chained),
-            [pair::<$A, $B, $chained, false>, pair::<$A, $B, $chained, true>],
-        ),)*];
+    (forward { $($A:ty, $B:ty, $chained:literal;)* } jumps { $($C:ty, $J:ty, $linked:literal;)* }) => {
+        pub(super) const PAIRS: &[Pair] = &[
+            $((
+                (<$A>::KIND, <$B>::KIND, $chained),
+                [pair::<$A, $B, $chained, false>, pair::<$A, $B, $chained, false>],
+            ),)*
+            $((
+                (<$C>::KIND, <$J>::KIND, $linked),
+                [pair::<$C, $J, $linked, false>, pair::<$C, $J, $linked, true>],
+            ),)*
+        ];
     };
 }
 
 pairs! {
-    Alu<Add, true, false>, Load<Byte, false>, true;
+    forward {
+        Alu<Add, true, false>, Load<Byte, false>, true;
+    }
+    jumps {
+        Alu<Add, true, true>, Branch<cond::Ne, true, true>, true;
+    }
 }

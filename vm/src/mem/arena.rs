@@ -11,6 +11,8 @@ use super::{ARENA_SIZE, NULL_GUARD};
 
 /// Allocation granule: one page, so that protection can differ between regions.
 const PAGE: u64 = 4096;
+/// Bytes behind a region that belong to no other, so that running over its end is noticed.
+const GAP: u64 = 64;
 /// Inaccessible bytes on each side of an arena; more than any 16-bit offset plus an access reaches.
 const GUARD: usize = 1 << 20;
 /// Bytes at the top of an arena that hold read-only regions. Pages there are never writable for programs,
@@ -186,7 +188,7 @@ impl Arena {
     pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         assert!(spec.stride >= spec.element_size, "elements do not overlap");
         let wanted = u64::from(spec.stride) * u64::from(spec.count);
-        let bytes = wanted.max(1).next_multiple_of(PAGE);
+        let bytes = (wanted + GAP).next_multiple_of(PAGE);
         let start = self.take_pages(&spec, bytes)?;
         let len = u32::try_from(wanted).expect("fits, since the pages fit into the arena");
         let region = Region { spec, start, len, elements: None };
@@ -238,7 +240,7 @@ impl Arena {
         }
         drop(table);
         self.generation.fetch_add(1, Ordering::Release);
-        let bytes = u64::from(region.len.max(1)).next_multiple_of(PAGE);
+        let bytes = (u64::from(region.len) + GAP).next_multiple_of(PAGE);
         let mut pages = self.pages.lock().expect("no panic while held");
         self.reservation.discard(self.origin + region.start as usize, bytes as usize);
         pages.used -= bytes;

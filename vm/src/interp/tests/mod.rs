@@ -1,6 +1,8 @@
 //! Calls, limits, traps and the agreement of the drivers.
 
 mod calls;
+mod limits;
+mod memory;
 mod random;
 
 use super::*;

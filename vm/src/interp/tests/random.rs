@@ -57,7 +57,13 @@ fn insn(rng: &mut Rng, left: usize) -> Insn {
     match rng.below(10) {
         0 => Insn::Load { size, signed: size != Size::Dw && rng.below(2) == 0, dst, base, off },
         1 => Insn::Store { size, base, off, src },
-        2 => Insn::Atomic { width, op: rng.of(&AtomicOp::TABLE.iter().map(|row| row.op).collect::<Vec<_>>()), base, off: cell, src: dst },
+        2 => Insn::Atomic {
+            width,
+            op: rng.of(&AtomicOp::TABLE.iter().map(|row| row.op).collect::<Vec<_>>()),
+            base,
+            off: cell,
+            src: dst,
+        },
         3 => Insn::Endian { order: rng.of(&ByteOrder::ALL), bits: rng.of(&[16, 32, 64]), dst },
         4 | 5 if left > 1 => {
             let cond = rng.of(&Cond::TABLE.iter().map(|row| row.op).collect::<Vec<_>>());
@@ -69,7 +75,13 @@ fn insn(rng: &mut Rng, left: usize) -> Insn {
             let unary = row.shape == crate::isa::Shape::Unary;
             let only_reg = matches!(row.op, AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32);
             let width = if row.op == AluOp::Movsx32 { Width::W64 } else { width };
-            let src = if unary { Operand::Imm(0) } else if only_reg { Operand::Reg(other) } else { src };
+            let src = if unary {
+                Operand::Imm(0)
+            } else if only_reg {
+                Operand::Reg(other)
+            } else {
+                src
+            };
             Insn::Alu { width, op: row.op, dst, src }
         }
     }
@@ -153,10 +165,34 @@ fn arithmetic(width: Width, op: AluOp, a: u64, b: u64) -> u64 {
         AluOp::Add => ua + ub,
         AluOp::Sub => ua - ub,
         AluOp::Mul => i128::from(a.wrapping_mul(b)),
-        AluOp::Div => if ub == 0 { 0 } else { ua / ub },
-        AluOp::Sdiv => if sb == 0 { 0 } else { sa / sb },
-        AluOp::Mod => if ub == 0 { ua } else { ua % ub },
-        AluOp::Smod => if sb == 0 { sa } else { sa % sb },
+        AluOp::Div => {
+            if ub == 0 {
+                0
+            } else {
+                ua / ub
+            }
+        }
+        AluOp::Sdiv => {
+            if sb == 0 {
+                0
+            } else {
+                sa / sb
+            }
+        }
+        AluOp::Mod => {
+            if ub == 0 {
+                ua
+            } else {
+                ua % ub
+            }
+        }
+        AluOp::Smod => {
+            if sb == 0 {
+                sa
+            } else {
+                sa % sb
+            }
+        }
         AluOp::Or => ua | ub,
         AluOp::And => ua & ub,
         AluOp::Xor => ua ^ ub,
@@ -201,12 +237,20 @@ fn atomic(width: Width, op: AtomicOp, r: &mut [u64; 11], src: usize, memory: &mu
         AtomicOp::And | AtomicOp::FetchAnd => old & operand,
         AtomicOp::Xor | AtomicOp::FetchXor => old ^ operand,
         AtomicOp::Xchg => operand,
-        AtomicOp::Cmpxchg => if old == unsigned_of(r[0], bits) as u64 { operand } else { old },
+        AtomicOp::Cmpxchg => {
+            if old == unsigned_of(r[0], bits) as u64 {
+                operand
+            } else {
+                old
+            }
+        }
     };
     put(memory, off, bytes, new);
     match op {
         AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => {}
-        AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => r[src] = old,
+        AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => {
+            r[src] = old
+        }
         AtomicOp::Cmpxchg => r[0] = old,
     }
 }
