@@ -7,6 +7,7 @@
 //!
 //! In the sandbox only scalar prototypes are allowed: a C function would follow any pointer out of the arena.
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
@@ -66,7 +67,10 @@ impl Library {
         // SAFETY: loading runs the library's initialisers. The user named the library to have its code run.
         match unsafe { libloading::Library::new(OsStr::new(name)) } {
             Ok(library) => Ok(Library { name: shared, library: Arc::new(library) }),
-            Err(error) => Err(DlError::Load { name: shared, why: error.to_string() }),
+            Err(error) => {
+                let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                Err(DlError::Load { name: shared, why })
+            }
         }
     }
 

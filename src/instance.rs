@@ -12,7 +12,7 @@ use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
 use twinbpf_vm::program::Program;
-use twinbpf_vm::trap::Trap;
+use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::engine::Engine;
 
@@ -138,7 +138,11 @@ impl<T: Send + 'static> Instance<T> {
         let interrupt = Arc::clone(&self.machine.runtime().interrupt);
         let limit = engine.config().timeout;
         let _deadline = limit.map(|limit| engine.watchdog().arm(limit, &interrupt));
-        self.machine.run(entry.0, regs)
+        let result = self.machine.run(entry.0, regs);
+        result.map_err(|trap| match limit {
+            Some(limit) if trap.code() == TrapCode::Timeout => trap.with_detail(format!("{limit:?}")),
+            _ => trap,
+        })
     }
 
     /// Memory in the arena that only this instance sees, filled with `bytes`: a context, or an argument that

@@ -111,6 +111,13 @@ impl Trap {
         &self.0.backtrace
     }
 
+    /// With other particulars.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Trap {
+        self.0.detail = detail.into();
+        self
+    }
+
     /// Records where it happened. The innermost place is kept if there is one already.
     pub fn at(mut self, place: Place, backtrace: Vec<Place>) -> Trap {
         if self.0.place.is_none() {
@@ -146,8 +153,11 @@ impl fmt::Display for Trap {
             if let Some(place) = &self.0.place {
                 write!(f, "\n  at {place}")?;
             }
-            for place in &self.0.backtrace {
-                write!(f, "\n  called from {place}")?;
+            for calls in self.0.backtrace.chunk_by(|one, next| one == next) {
+                write!(f, "\n  called from {}", calls[0])?;
+                if calls.len() > 1 {
+                    write!(f, "\n    and {} more times from there", calls.len() - 1)?;
+                }
             }
         }
         Ok(())

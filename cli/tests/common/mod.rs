@@ -26,18 +26,20 @@ pub(crate) fn stderr(output: &Output) -> String {
     mask(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Addresses of the arena (0x7f..., twelve digits) become `0xADDR`.
+/// Addresses of the arena (0x7f..., twelve digits) become `0xADDR`, and long distances `FAR bytes`.
 pub(crate) fn mask(text: &str) -> String {
+    let number = |word: &str| word.chars().take_while(char::is_ascii_hexdigit).count();
     let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("0x") {
-        let digits = rest[at + 2..].chars().take_while(char::is_ascii_hexdigit).count();
-        out.push_str(&rest[..at]);
-        let number = &rest[at..at + 2 + digits];
-        out.push_str(if digits == 12 && number.starts_with("0x7") { "0xADDR" } else { number });
-        rest = &rest[at + 2 + digits..];
+    for word in text.split_inclusive([' ', ':', ';', ')', '\n']) {
+        let digits = word.strip_prefix("0x").map_or(0, number);
+        let decimal = word.chars().take_while(char::is_ascii_digit).count();
+        match word {
+            _ if digits == 12 && word.starts_with("0x7") => out.extend(["0xADDR", &word[14..]]),
+            _ if decimal > 9 => out.extend(["FAR", &word[decimal..]]),
+            _ => out.push_str(word),
+        }
     }
-    out + rest
+    out
 }
 
 /// Whether the system's loader finds a library.

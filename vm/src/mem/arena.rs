@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::block::Block;
-use super::fault::{Access, Fault, FaultReason, MemError};
+use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::handle::HandleTable;
 use super::sys::Reservation;
 use super::{ARENA_SIZE, NULL_GUARD};
@@ -268,18 +268,23 @@ impl Arena {
     /// The element that holds `len` bytes at `addr`: its offset and size. `owner` is the view's.
     pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<(u32, u32), Fault> {
         let fault = |reason| Fault { addr, len, access, reason };
-        let off = self.offset(addr).ok_or_else(|| fault(FaultReason::Foreign))?;
         if addr < u64::from(NULL_GUARD) {
             return Err(fault(FaultReason::Null));
         }
         let table = self.table.read().expect("no panic while held");
-        let index = table.partition_point(|region| region.start <= off);
         let visible = |region: &&Region| region.spec.owner == 0 || region.spec.owner == owner;
+        let Some(off) = self.offset(addr) else {
+            let edge = if addr < self.base() { table.iter().find(visible) } else { table.iter().rev().find(visible) };
+            return Err(fault(FaultReason::Foreign(edge.map(|region| self.near(addr, region)))));
+        };
+        let index = table.partition_point(|region| region.start <= off);
         let found = index.checked_sub(1).map(|index| &table[index]).filter(visible);
         let Some(region) = found.filter(|region| off - region.start < region.len) else {
             let below = table[..index].iter().rev().find(visible);
             let above = table[index..].iter().find(visible);
-            return Err(fault(FaultReason::NoRegion(nearest(off, below, above))));
+            let near =
+                [below, above].into_iter().flatten().map(|region| self.near(self.base() + u64::from(off), region));
+            return Err(fault(FaultReason::NoRegion(near.min_by_key(|near| near.distance))));
         };
         let (element, size) = match &region.elements {
             None => {
@@ -301,22 +306,18 @@ impl Arena {
         Ok((element, size))
     }
 
+    /// A region as the one next to an address outside it.
+    fn near(&self, addr: u64, region: &Region) -> Near {
+        let start = self.base() + u64::from(region.start);
+        let below = addr < start;
+        let distance = if below { start - addr } else { addr - start - u64::from(region.len) };
+        let (label, count, size) = (Arc::clone(&region.spec.label), region.spec.count, region.spec.element_size);
+        Near { label, count, size, distance, below }
+    }
+
     /// The address rule: an upper half that is zero or the arena's is fine, anything else is not ours.
     pub(super) fn offset(&self, addr: u64) -> Option<u32> {
         let upper = addr & !0xffff_ffff;
         (upper == 0 || upper == self.base()).then_some(addr as u32)
     }
-}
-
-/// The nearer one of the regions around an offset that is in neither.
-fn nearest(off: u32, below: Option<&Region>, above: Option<&Region>) -> Option<(Arc<str>, u32, i64)> {
-    let below = below.map(|region| (region, i64::from(off) - i64::from(region.start) - i64::from(region.len)));
-    let above = above.map(|region| (region, i64::from(off) - i64::from(region.start)));
-    let (region, distance) = match (below, above) {
-        (Some(below), Some(above)) if below.1 <= -above.1 => below,
-        (Some(below), None) => below,
-        (_, Some(above)) => above,
-        (None, None) => return None,
-    };
-    Some((Arc::clone(&region.spec.label), region.len, distance))
 }

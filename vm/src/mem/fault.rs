@@ -32,11 +32,10 @@ pub struct Fault {
 pub enum FaultReason {
     /// In the first 64 KiB: a null pointer, perhaps plus an offset.
     Null,
-    /// The upper half of the pointer is neither zero nor the arena's.
-    Foreign,
-    /// No region there. The nearest region, if there is any: its label, its size, and how far away it is
-    /// (negative: the access is below it).
-    NoRegion(Option<(Arc<str>, u32, i64)>),
+    /// The upper half of the pointer is neither zero nor the arena's; the nearest region.
+    Foreign(Option<Near>),
+    /// No region there; the nearest one, if there is any.
+    NoRegion(Option<Near>),
     /// Starts inside a region (or one of its elements) and ends outside, or lies in the gap behind it.
     Overflow {
         /// Label of the region.
@@ -54,6 +53,36 @@ pub enum FaultReason {
     ReadOnly(Arc<str>),
 }
 
+/// The region next to an access that hit none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// How messages call it.
+    pub label: Arc<str>,
+    /// Number of elements.
+    pub count: u32,
+    /// Bytes of one.
+    pub size: u32,
+    /// How far away it is.
+    pub distance: u64,
+    /// The access is below it, not behind its end.
+    pub below: bool,
+}
+
+/// `; nearest is ...`, if something is.
+struct Nearest<'a>(&'a Option<Near>);
+
+impl fmt::Display for Nearest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(near) = self.0 else { return Ok(()) };
+        let side = if near.below { "below" } else { "behind" };
+        write!(f, "; nearest is {} (", near.label)?;
+        if near.count != 1 {
+            write!(f, "{} x ", near.count)?;
+        }
+        write!(f, "{} bytes), {} bytes {side} it", near.size, near.distance)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.access {
@@ -63,16 +92,8 @@ impl fmt::Display for Fault {
         write!(f, "{}-byte {verb} {:#x}: ", self.len, self.addr)?;
         match &self.reason {
             FaultReason::Null => write!(f, "a null pointer; check the result of the lookup or helper it came from"),
-            FaultReason::Foreign => write!(f, "not a pointer into the sandbox"),
-            FaultReason::NoRegion(None) => write!(f, "no memory there"),
-            FaultReason::NoRegion(Some((region, size, distance))) => {
-                let side = if *distance < 0 { "below" } else { "behind" };
-                write!(
-                    f,
-                    "no memory there; nearest is {region} ({size} bytes), {} bytes {side} it",
-                    distance.unsigned_abs()
-                )
-            }
+            FaultReason::Foreign(near) => write!(f, "not a pointer into the sandbox{}", Nearest(near)),
+            FaultReason::NoRegion(near) => write!(f, "no memory there{}", Nearest(near)),
             FaultReason::Overflow { region, size, off } => {
                 let past = u64::from(*off) + self.len - u64::from(*size);
                 write!(f, "{past} bytes past the end of {region} ({size} bytes, access at offset {off})")
@@ -93,7 +114,7 @@ impl From<Fault> for Trap {
         let code = match fault.reason {
             FaultReason::ReadOnly(_) => TrapCode::ReadOnly,
             FaultReason::Null
-            | FaultReason::Foreign
+            | FaultReason::Foreign(_)
             | FaultReason::NoRegion(_)
             | FaultReason::Overflow { .. }
             | FaultReason::DeadFrame
