@@ -32,11 +32,14 @@ compile() {
 		*) flags="$flags $word" ;;
 		esac
 	done
+	# From the root, so that names of sources begin there and clang finds them to quote their lines.
 	# shellcheck disable=SC2086 # flags are words
+	cd ..
 	"$clang" -O2 $debug -target $target -Wall -Wextra -Wno-unused-parameter -Werror $flags \
-		-I ../include -idirafter "/usr/include/$(uname -m)-linux-gnu" \
-		-fdebug-compilation-dir=corpus -c "$1" -o "$2"
+		-I include -idirafter "/usr/include/$(uname -m)-linux-gnu" \
+		-fdebug-compilation-dir=. -c "corpus/$1" -o "$2"
 	[ -n "$keep" ] || [ $debug = -g0 ] || "$strip" -g "$2"
+	cd corpus
 }
 
 # What must not change: code with relocations, and initialised data.
@@ -55,7 +58,7 @@ fi
 
 if [ $mode = build ]; then
 	for source; do
-		compile "$source" "${source%.c}.o"
+		compile "$source" "corpus/${source%.c}.o"
 	done
 	exit 0
 fi
