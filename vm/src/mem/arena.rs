@@ -203,7 +203,8 @@ impl Arena {
     fn take_pages(&self, spec: &RegionSpec, bytes: u64) -> Result<u32, MemError> {
         let mut pages = self.pages.lock().expect("no panic while held");
         let free = self.limit.saturating_sub(pages.used);
-        let refused = || MemError::Limit { name: Arc::clone(&spec.label), wanted: bytes, free, limit: self.limit };
+        let wanted = u64::from(spec.stride) * u64::from(spec.count);
+        let refused = || MemError::Limit { name: Arc::clone(&spec.label), wanted, free, limit: self.limit };
         if bytes > free {
             return Err(refused());
         }
