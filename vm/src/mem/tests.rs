@@ -90,7 +90,7 @@ fn pages_come_back_zeroed_and_the_limit_holds() {
     let block = arena.alloc(region(5000)).unwrap();
     block.fill(0, 5000, 0xff);
     let error = arena.alloc(region(1)).unwrap_err();
-    assert_eq!(error.to_string(), "thing: 4096 bytes asked for, but 0 of the memory limit of 8192 bytes are left");
+    assert_eq!(error.to_string(), "thing: 1 bytes asked for, but 0 of the memory limit of 8192 bytes are left");
     let addr = block.addr();
     drop(block);
     assert_eq!(arena.used(), 0);
