@@ -43,7 +43,7 @@ pub(crate) fn check(
     run: &Run,
 ) -> Result<(), String> {
     let (externs, helper) = (externs(), |id| helper(id));
-    let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[] };
+    let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
     let image = Image::new(arena, vec![program.clone()], resolve).map_err(|error| error.to_string())?;
     let image = Arc::new(image);
     for driver in [Driver::Step, Driver::Threaded] {
