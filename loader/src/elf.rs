@@ -157,6 +157,8 @@ pub(crate) struct Elf<'a> {
     pub(crate) relocs: Vec<RelocTable>,
     /// Target section to positions in `relocs`.
     by_target: HashMap<usize, Vec<usize>>,
+    /// Section to positions in `symbols`.
+    by_home: HashMap<usize, Vec<usize>>,
 }
 
 impl<'a> Elf<'a> {
@@ -179,12 +181,23 @@ impl<'a> Elf<'a> {
         for (index, table) in relocs.iter().enumerate() {
             by_target.entry(table.target).or_default().push(index);
         }
-        Ok(Elf { endian: header.endian, sections, symbols, relocs, by_target })
+        let mut by_home: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, symbol) in symbols.iter().enumerate() {
+            if let Home::Section(home) = symbol.home {
+                by_home.entry(home).or_default().push(index);
+            }
+        }
+        Ok(Elf { endian: header.endian, sections, symbols, relocs, by_target, by_home })
     }
 
     /// The section with exactly this name.
     pub(crate) fn section(&self, name: &str) -> Option<&Section<'a>> {
         self.sections.iter().find(|section| &*section.name == name)
+    }
+
+    /// The symbols that are defined in a section.
+    pub(crate) fn symbols_in(&self, section: usize) -> impl Iterator<Item = &Symbol> {
+        self.by_home.get(&section).into_iter().flatten().filter_map(|index| self.symbols.get(*index))
     }
 
     /// The relocations that apply to a section.
@@ -320,6 +333,7 @@ fn symbol(index: usize, sym: &goblin::elf::Sym, names: &mut Names) -> Result<Sym
 
 fn relocs(bytes: &[u8], headers: &[SectionHeader], sections: &[Section], ctx: Ctx) -> Result<Vec<RelocTable>, Cause> {
     let mut tables = Vec::new();
+    let mut left = bytes.len();
     for (header, section) in headers.iter().zip(sections) {
         let explicit_addend = match header.sh_type {
             SHT_REL => false,
@@ -327,6 +341,8 @@ fn relocs(bytes: &[u8], headers: &[SectionHeader], sections: &[Section], ctx: Ct
             _ => continue,
         };
         let size = section.data.len();
+        let overlap = || Cause::Malformed { what: "relocation sections overlap".into() };
+        left = left.checked_sub(size).ok_or_else(overlap)?;
         let table = RelocSection::parse(bytes, header.sh_offset as usize, size, explicit_addend, ctx);
         let relocs = table.map_err(malformed)?.iter().map(|reloc| Reloc {
             offset: reloc.r_offset,

@@ -154,6 +154,12 @@ pub enum Cause {
         /// Instructions allowed.
         limit: usize,
     },
+    /// All programs together are longer than this crate links.
+    #[error("the programs before this one and this one have more than {limit} instructions together")]
+    TooManyInsns {
+        /// Instructions allowed.
+        limit: usize,
+    },
     /// A function asked for by name does not exist.
     #[error("there is no function '{name}'")]
     NoProgram {
@@ -299,6 +305,7 @@ impl Cause {
             | Cause::NoFunction { .. }
             | Cause::Extent { .. }
             | Cause::TooLong { .. }
+            | Cause::TooManyInsns { .. }
             | Cause::Edited
             | Cause::NoProgram { .. }
             | Cause::NoVariable { .. }

@@ -17,5 +17,7 @@ pub mod section;
 mod testing;
 
 pub use error::{Cause, Error, RelocFault, Report};
-pub use link::{Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE, Target};
+pub use link::{
+    FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE, Target,
+};
 pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, Variable};

@@ -28,8 +28,11 @@ use stream::Linker;
 
 /// Instructions that one program may have, those of its functions included; the kernel's limit.
 pub const MAX_INSNS: usize = 1_000_000;
-/// Instructions that all programs of an object may have together.
-pub const MAX_TOTAL_INSNS: usize = 4_000_000;
+/// Instructions that all programs of an object may have together, a function counting for
+/// [`FUNCTION_WEIGHT`] more. With bindings and lines that is at most some 250 MB.
+pub const MAX_TOTAL_INSNS: usize = 2_000_000;
+/// What a function takes besides its instructions, in instructions.
+pub const FUNCTION_WEIGHT: usize = 8;
 /// Bytes of a stack frame, unless the options say otherwise.
 pub const STACK_SIZE: u32 = 512;
 

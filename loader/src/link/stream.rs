@@ -6,7 +6,7 @@ use std::sync::Arc;
 use twinbpf_vm::isa::{CallKind, Endian, Insn, Raw};
 use twinbpf_vm::program::{Binding, Function, Line, Program};
 
-use super::{MAX_INSNS, MAX_TOTAL_INSNS};
+use super::{FUNCTION_WEIGHT, MAX_INSNS, MAX_TOTAL_INSNS};
 use crate::btf::LineResolver;
 use crate::error::{Cause, Error};
 use crate::object::{Object, ProgramSpec, Reference};
@@ -108,12 +108,10 @@ impl<'a> Linker<'a> {
         if layout.slots > MAX_INSNS {
             return Err(self.error(root, self.spec(root), None, Cause::TooLong { limit: MAX_INSNS }));
         }
-        match self.left.checked_sub(spec.insns.len()) {
+        match self.left.checked_sub(spec.insns.len() + FUNCTION_WEIGHT) {
             Some(left) => self.left = left,
             None => {
-                let what = format!("all programs together, from '{}' on,", self.spec(root).name);
-                let (size, limit) = (MAX_TOTAL_INSNS as u64 * 8 + 8, MAX_TOTAL_INSNS as u64 * 8);
-                return Err(self.error(root, self.spec(root), None, Cause::TooLarge { what, size, limit }));
+                return Err(self.error(root, self.spec(root), None, Cause::TooManyInsns { limit: MAX_TOTAL_INSNS }));
             }
         }
         Ok(())

@@ -129,7 +129,7 @@ fn programs_have_a_longest_length_together_and_alone() {
     let text = elf.code(".text", &vec![Insn::Exit; half as usize]);
     let begin = elf.function("BEGIN", GLOBAL, text, 0..half);
     elf.rel(main, &[(0, R64_32, begin)]);
-    for index in 0..9 {
+    for index in 0..5 {
         elf.function(&format!("again{index}"), GLOBAL, text, 0..half);
     }
     let mut object = elf.open();
@@ -138,12 +138,12 @@ fn programs_have_a_longest_length_together_and_alone() {
     }
     let linked = link(&object);
     let lengths: usize = linked.programs.iter().map(|program| program.insns.len()).sum();
-    assert_eq!((linked.programs.len(), lengths), (6, 6 * half as usize));
+    assert_eq!((linked.programs.len(), lengths), (2, 2 * half as usize));
     let errors: Vec<_> = linked.failures.iter().map(|failure| failure.error.to_string()).collect();
     assert!(errors.contains(
         &"x.o: main (section xdp): the program and what it calls have more than 1000000 instructions".into()
     ));
-    assert!(errors.iter().any(|error| error.contains("takes 32000008 bytes, the limit is 32000000")), "{errors:?}");
+    assert!(errors.iter().any(|error| error.ends_with("have more than 2000000 instructions together")), "{errors:?}");
 }
 
 #[test]

@@ -134,7 +134,7 @@ pub(super) fn reloc_cause(elf: &Elf, section: usize, reloc: &Reloc, why: RelocFa
         Home::Section(home) if symbol.name.is_empty() => {
             elf.sections.get(home).map_or_else(|| "".into(), |section| section.name.clone())
         }
-        _ => symbol.name.clone(),
+        Home::Section(_) | Home::Undefined | Home::Common | Home::Reserved => symbol.name.clone(),
     });
     Cause::Reloc { section, offset: reloc.offset, symbol: symbol.unwrap_or_else(|| "".into()), why }
 }

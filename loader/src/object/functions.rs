@@ -1,17 +1,18 @@
 //! Functions: one per symbol, with its slots, in the order of sections and offsets.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use twinbpf_vm::isa::{Endian, Raw};
 
 use super::spec::{Notes, ProgramSpec, Role};
-use crate::elf::{Bind, Elf, Home, Section, SectionType, Symbol, SymbolKind};
+use crate::elf::{Bind, Elf, Section, SectionType, Symbol, SymbolKind};
 use crate::error::Cause;
 use crate::section::{Attach, Script, SectionKind};
 
-/// Function symbols may overlap; together they may be this many times as long as the code.
-const MAX_OVERLAP: usize = 16;
+/// Function symbols may overlap; together they may be this many times as long as the file.
+const MAX_OVERLAP: usize = 4;
 
 /// The functions, and where they are.
 #[derive(Debug, Default)]
@@ -19,27 +20,20 @@ pub(super) struct Functions {
     pub(super) specs: Vec<ProgramSpec>,
     /// Section of each.
     pub(super) homes: Vec<usize>,
-    /// For each code section, (first slot, slot after the last, index), by rising first slot.
+    /// For each code section, (first slot, slot after the last, index), by rising first slot. Of several that
+    /// start together the longest is first, and of those a global one.
     places: BTreeMap<usize, Vec<(usize, usize, usize)>>,
 }
 
 impl Functions {
     /// Finds the functions of every code section.
-    pub(super) fn collect(elf: &Elf, notes: &mut Notes) -> Functions {
-        let mut symbols: BTreeMap<usize, Vec<&Symbol>> = BTreeMap::new();
-        for symbol in &elf.symbols {
-            if let Home::Section(section) = symbol.home {
-                symbols.entry(section).or_default().push(symbol);
-            }
-        }
+    pub(super) fn collect(elf: &Elf, file_size: usize, notes: &mut Notes) -> Functions {
         let code = |section: &Section| is_code(section) && section.size > 0;
         let typed = elf.symbols.iter().any(|symbol| symbol.kind == SymbolKind::Func);
-        let total = elf.sections.iter().filter(|section| code(section)).map(|section| section.data.len() / 8).sum();
         let mut functions = Functions::default();
-        let mut budget = usize::saturating_mul(total, MAX_OVERLAP);
+        let mut budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| code(section)) {
-            let mut symbols = symbols.remove(&index).unwrap_or_default();
-            symbols.retain(|symbol| is_function(symbol, typed));
+            let symbols = elf.symbols_in(index).filter(|symbol| is_function(symbol, typed)).collect();
             functions.add_section(index, section, symbols, elf.endian, &mut budget, notes);
         }
         functions
@@ -79,16 +73,14 @@ impl Functions {
             self.specs.push(spec);
             self.homes.push(index);
         }
+        if let Some(places) = self.places.get_mut(&index) {
+            places.sort_by_key(|(start, end, _)| (*start, Reverse(*end)));
+        }
     }
 
     /// The function that contains a slot of a section.
     pub(super) fn containing(&self, section: usize, slot: usize) -> Option<usize> {
-        let places = self.places.get(&section)?;
-        let after = places.partition_point(|(start, ..)| *start <= slot);
-        let (last, ..) = *places.get(after.checked_sub(1)?)?;
-        // Of several names for one place the first, a global one, stands for it.
-        let first = places.partition_point(|(start, ..)| *start < last);
-        places.get(first).filter(|(_, end, _)| slot < *end).map(|(.., index)| *index)
+        self.all_containing(section, slot).next()
     }
 
     /// The function that starts at a slot of a section.
@@ -101,10 +93,10 @@ impl Functions {
     pub(super) fn all_containing(&self, section: usize, slot: usize) -> impl Iterator<Item = usize> + '_ {
         let places = self.places.get(&section).map(Vec::as_slice).unwrap_or_default();
         let after = places.partition_point(|(start, ..)| *start <= slot);
-        let start = after.checked_sub(1).and_then(|last| places.get(last)).map(|place| place.0);
-        let before = places.get(..after).unwrap_or_default().iter().rev();
-        let same = before.take_while(move |place| Some(place.0) == start);
-        same.filter(move |place| slot < place.1).map(|place| place.2)
+        let start = after.checked_sub(1).and_then(|last| places.get(last)).map_or(0, |place| place.0);
+        let first = places.partition_point(|place| place.0 < start);
+        let rest = places.get(first..).unwrap_or_default().iter();
+        rest.take_while(move |place| place.0 == start && slot < place.1).map(|place| place.2)
     }
 }
 

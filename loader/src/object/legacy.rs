@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use twinbpf_vm::map::{MapKind, MapSpec};
 
-use crate::elf::{Elf, Home, Read, SymbolKind};
+use crate::elf::{Elf, Read, SymbolKind};
 use crate::error::Cause;
 
 /// Bytes of iproute2's definition, the only larger one whose tail has one meaning.
@@ -34,8 +34,7 @@ pub(super) struct Extra {
 
 /// One definition for each symbol of the section; it reaches to the next symbol.
 pub(super) fn read(elf: &Elf, section: usize) -> Vec<Definition> {
-    let symbols = elf.symbols.iter().filter(|symbol| symbol.home == Home::Section(section));
-    let mut symbols: Vec<_> = symbols.filter(|symbol| symbol.kind != SymbolKind::Section).collect();
+    let mut symbols: Vec<_> = elf.symbols_in(section).filter(|symbol| symbol.kind != SymbolKind::Section).collect();
     symbols.retain(|symbol| !symbol.name.is_empty());
     symbols.sort_by_key(|symbol| symbol.value);
     symbols.dedup_by_key(|symbol| symbol.value);

@@ -44,8 +44,10 @@ impl Maps {
     /// Reads every definition and data section.
     pub(super) fn collect(elf: &Elf, types: &Types, file_size: u64, notes: &mut Notes) -> Result<Maps, Cause> {
         let mut maps = Maps::default();
+        let mut seen = None;
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| section.size > 0) {
             match &*section.name {
+                ".maps" if seen.replace(index).is_some() => notes.skipped(&section.name, "a second section of maps"),
                 ".maps" => maps.add_declared(elf, index, types, notes),
                 "maps" => maps.add_legacy(elf, index, notes),
                 name if name.starts_with("maps/") => maps.add_legacy(elf, index, notes),
@@ -229,8 +231,10 @@ impl Maps {
 
 /// Name to offset of the variables in a section of definitions.
 fn symbols_of(elf: &Elf, section: usize) -> HashMap<Arc<str>, u64> {
-    let symbols = elf.symbols.iter().filter(|symbol| symbol.home == Home::Section(section));
-    symbols.filter(|symbol| !symbol.name.is_empty()).map(|symbol| (symbol.name.clone(), symbol.value)).collect()
+    elf.symbols_in(section)
+        .filter(|symbol| !symbol.name.is_empty())
+        .map(|symbol| (symbol.name.clone(), symbol.value))
+        .collect()
 }
 
 fn finish(decl: &MapDecl) -> Result<MapSpec, Cause> {

@@ -5,7 +5,8 @@
 //! without a type fail the program that uses them, at [`Object::link`]. What libbpf would refuse or ignore is
 //! listed in [`Object::report`].
 //!
-//! Memory is bounded by about a hundred times the size of the file plus [`MAX_BSS`].
+//! Memory is bounded by about a hundred times the size of the file plus [`MAX_BSS`], time by its size times a
+//! logarithm.
 
 mod code;
 mod data;
@@ -83,7 +84,7 @@ impl Object {
         let elf = Elf::parse(bytes).map_err(fail)?;
         let mut notes = Notes::default();
         let types = Types::read(&elf, &mut notes);
-        let mut functions = Functions::collect(&elf, &mut notes);
+        let mut functions = Functions::collect(&elf, bytes.len(), &mut notes);
         let mut maps = Maps::collect(&elf, &types, bytes.len() as u64, &mut notes).map_err(fail)?;
         let externs = Externs::collect(&elf, &types);
         let targets = code::Targets { elf: &elf, maps: &maps, externs: &externs };

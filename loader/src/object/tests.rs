@@ -248,7 +248,7 @@ fn overlapping_functions_share_a_limit() {
     }
     let object = elf.open();
     let kept: usize = object.programs.iter().map(|spec| spec.insns.len()).sum();
-    assert_eq!(kept, 16_000);
+    assert_eq!(kept, 5_000);
     assert!(matches!(object.programs[99].fault, Some(Cause::TooLarge { .. })));
 }
 

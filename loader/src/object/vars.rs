@@ -32,17 +32,19 @@ pub struct Variable {
 /// Every object symbol of a data section.
 pub(super) fn collect(elf: &Elf, maps: &Maps, types: &Types) -> Vec<Variable> {
     let btf = types.btf.as_ref().ok().and_then(|btf| btf.as_deref());
-    let sections: HashMap<usize, (usize, HashMap<&str, TypeId>)> = maps
-        .data_sections()
-        .map(|(section, map)| {
-            let name = elf.sections.get(section).map(|section| &*section.name);
-            (section, (map, name.zip(btf).map(|(name, btf)| types_of(btf, name)).unwrap_or_default()))
-        })
-        .collect();
+    let mut types: HashMap<&str, HashMap<&str, TypeId>> = HashMap::new();
+    let mut sections: HashMap<usize, (usize, &str)> = HashMap::new();
+    for (index, map) in maps.data_sections() {
+        let Some(section) = elf.sections.get(index) else { continue };
+        sections.insert(index, (map, &section.name));
+        if let Some(btf) = btf {
+            types.entry(&section.name).or_insert_with(|| types_of(btf, &section.name));
+        }
+    }
     let mut found = Vec::new();
     for symbol in elf.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Object) {
         let Home::Section(home) = symbol.home else { continue };
-        let Some((map, types)) = sections.get(&home) else { continue };
+        let Some((map, section)) = sections.get(&home) else { continue };
         let (Ok(off), Ok(size)) = (u32::try_from(symbol.value), u32::try_from(symbol.size)) else { continue };
         found.push(Variable {
             name: symbol.name.clone(),
@@ -50,7 +52,7 @@ pub(super) fn collect(elf: &Elf, maps: &Maps, types: &Types) -> Vec<Variable> {
             off,
             size,
             global: symbol.bind != crate::elf::Bind::Local,
-            type_id: types.get(&*symbol.name).copied(),
+            type_id: types.get(section).and_then(|types| types.get(&*symbol.name)).copied(),
         });
     }
     found

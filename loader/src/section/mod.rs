@@ -45,9 +45,9 @@ pub enum SectionKind {
         loose: bool,
     },
     /// perf's `group:event`.
-    PerfTracepoint(PerfTracepoint),
+    PerfTracepoint(Arc<PerfTracepoint>),
     /// perf's `event=function arguments`, a kprobe or, with `exec=`, a uprobe.
-    PerfProbe(Box<PerfProbe>),
+    PerfProbe(Arc<PerfProbe>),
     /// iproute2's `MAP/KEY`: a tail call target for that slot of the prog array with that id.
     TailCall {
         /// `id` in the map's definition.

@@ -181,17 +181,17 @@ pub(super) fn parse(name: &str) -> Result<SectionKind, PerfError> {
         return Err(PerfError::Empty);
     }
     if main.contains('=') {
-        return probe(options, main).map(|probe| SectionKind::PerfProbe(Box::new(probe)));
+        return probe(options, main).map(|probe| SectionKind::PerfProbe(Arc::new(probe)));
     }
     match main.split_once(':') {
         Some((group, event)) if !group.is_empty() && !event.is_empty() => {
             let plain = group.strip_prefix('!');
-            Ok(SectionKind::PerfTracepoint(PerfTracepoint {
+            Ok(SectionKind::PerfTracepoint(Arc::new(PerfTracepoint {
                 options,
                 group: plain.unwrap_or(group).into(),
                 event: event.into(),
                 attach: plain.is_none(),
-            }))
+            })))
         }
         Some(_) => Err(PerfError::Point(main.into())),
         None => Err(PerfError::NoEvent(main.into())),

@@ -106,7 +106,7 @@ fn perf_tracepoints() {
 
 fn probe(name: &str) -> PerfProbe {
     match Attach::parse(name).kind {
-        SectionKind::PerfProbe(probe) => *probe,
+        SectionKind::PerfProbe(probe) => PerfProbe::clone(&probe),
         other => panic!("{name}: {other:?}"),
     }
 }
