@@ -341,7 +341,8 @@ impl fmt::Display for Error {
         }
         write!(f, "{}", report.cause)?;
         if let Some(line) = &report.line {
-            write!(f, " ({}:{}: {})", line.file, line.line, line.text.trim())?;
+            let text = if line.text.is_empty() { String::new() } else { format!(": {}", line.text.trim()) };
+            write!(f, " ({}:{}{text})", line.file, line.line)?;
         }
         match self.hint() {
             Some(hint) => write!(f, "; {hint}"),

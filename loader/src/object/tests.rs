@@ -8,7 +8,7 @@ use crate::testing::{
     ABS64, ALLOC, FUNC, GLOBAL, LOCAL, NOTYPE, OBJECT, PROGBITS, R64_32, R64_64, SECTION, WEAK, WRITE, Writer,
     corpus_objects, open_corpus,
 };
-use crate::{Cause, LinkOptions};
+use crate::{Cause, LinkOptions, Origin};
 
 fn code(text: &str) -> Vec<Insn> {
     asm::parse(text).unwrap_or_else(|error| panic!("{error}"))
@@ -35,7 +35,8 @@ fn the_whole_corpus_opens_and_links() {
         let linked = object.link(&LinkOptions::default()).unwrap_or_else(|error| panic!("{error:#}"));
         assert_eq!(linked.failures, [], "{path}");
         assert_eq!(linked.programs.len(), linked.infos.len());
-        assert!(!linked.programs.is_empty(), "{path}");
+        let entries = object.programs.iter().filter(|spec| spec.role == Role::Entry).count();
+        assert_eq!(linked.infos.iter().filter(|info| info.origin == Origin::Entry).count(), entries, "{path}");
     }
 }
 
