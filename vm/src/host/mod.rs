@@ -23,6 +23,7 @@
 mod arg;
 mod caller;
 mod func;
+mod packet;
 mod ret;
 mod runtime;
 
@@ -32,6 +33,8 @@ use std::sync::Arc;
 pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
 pub use func::{IntoHostFn, WithCaller};
+pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
+pub use packet::{Packet, PacketKind, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, Runtime, Task};
 

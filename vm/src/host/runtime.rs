@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use super::Packet;
 use crate::map::{MapOps, Maps};
 use crate::mem::View;
 
@@ -37,6 +38,8 @@ pub struct Runtime {
     pub cpu: u32,
     /// Set by a watchdog when the time limit is over; engines look at it.
     pub interrupt: Arc<AtomicBool>,
+    /// The packet of an XDP or TC program.
+    pub packet: Option<Packet>,
     /// What the program must give back: released by [`Runtime::abandon`].
     pub(crate) held: Held,
     /// State of `bpf_get_prandom_u32`.
@@ -77,7 +80,7 @@ impl Runtime {
         let interrupt = Arc::new(AtomicBool::new(false));
         let trace = Box::new(std::io::stderr());
         let (held, task) = (Held::default(), Task::default());
-        Runtime { view, maps, output, trace, data, cpu: 0, interrupt, held, random, task }
+        Runtime { view, maps, output, trace, data, cpu: 0, interrupt, packet: None, held, random, task }
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.

@@ -39,6 +39,7 @@ errnos! {
     EPERM "operation not permitted";
     ENOENT "no such element";
     E2BIG "the map is full, or the index or argument is too large";
+    EACCES "permission denied";
     EAGAIN "no space or no data at the moment";
     ENOMEM "out of memory";
     EFAULT "bad address";

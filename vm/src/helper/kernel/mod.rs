@@ -3,11 +3,15 @@
 //! What the kernel's verifier would refuse before a program runs is a trap here; what the helper itself
 //! refuses is the same negative errno.
 
+mod csum;
 mod lock;
 mod map;
+mod packet;
 mod printk;
 mod probe;
+mod redirect;
 mod ringbuf;
+mod skb;
 mod task;
 mod text;
 mod time;
@@ -20,11 +24,15 @@ type Host<'a> = Caller<'a, ()>;
 /// All that work in the machine.
 pub(super) fn functions() -> Vec<HostFn> {
     [
+        csum::functions(),
         lock::functions(),
         map::functions(),
+        packet::functions(),
         printk::functions(),
         probe::functions(),
+        redirect::functions(),
         ringbuf::functions(),
+        skb::functions(),
         task::functions(),
         text::functions(),
         time::functions(),
@@ -32,5 +40,7 @@ pub(super) fn functions() -> Vec<HostFn> {
     .concat()
 }
 
+#[cfg(test)]
+mod packet_tests;
 #[cfg(test)]
 mod tests;
