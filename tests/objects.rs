@@ -121,3 +121,21 @@ fn externs_have_their_prototypes() {
         linked.externs.iter().filter(|e| e.signature.is_none()).map(|function| &*function.name).collect();
     assert_eq!(untyped, ["putchar"]);
 }
+
+/// Messages quote the C line, which clang only puts in if it finds the source under the name it records.
+#[test]
+fn line_information_quotes_the_sources() {
+    for path in objects(&ALL) {
+        if path == "faults/no_btf.bpf.o" {
+            continue;
+        }
+        for program in link(&path).programs {
+            assert!(!program.lines.is_empty(), "{path}: {} has no lines", program.name);
+            for line in &program.lines {
+                let known = line.file.contains("corpus/") || line.file.contains("include/");
+                assert!(known && !line.file.starts_with('/'), "{path}: {}", line.file);
+                assert!(line.line == 0 || !line.text.is_empty(), "{path}: {}:{} is empty", line.file, line.line);
+            }
+        }
+    }
+}
