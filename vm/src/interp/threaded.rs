@@ -33,6 +33,9 @@ const TRAP: u64 = 1 << 61;
 const EVENT: u64 = 2 << 61;
 /// The budget is low, or somebody wants the run to end.
 const YIELD: u64 = 3 << 61;
+/// Off the end of the code, which validated code never is. A value and not a panic: a handler that could call a
+/// function which does not return would keep its stack aligned for that on every other way out.
+const LOST: u64 = 4 << 61;
 /// The bits that say why; the others are the slot.
 const WHY: u64 = 7 << 61;
 
@@ -53,14 +56,8 @@ pub(super) struct Threaded {
 fn next(code: &[Slot], at: usize, s: &mut State, fuel: i64) -> u64 {
     match code.get(at) {
         Some(slot) => (slot.f)(code, at, slot, s, fuel),
-        None => outside(s, fuel),
+        None => LOST,
     }
-}
-
-#[cold]
-#[inline(never)]
-fn outside(_: &mut State, _: i64) -> u64 {
-    unreachable!("validated code does not run off its end")
 }
 
 /// A taken jump: backwards ones return to [`spin`].
@@ -96,24 +93,24 @@ pub(super) fn pair<A: Op, B: Op, const CHAINED: bool, const BACK: bool>(
     s: &mut State,
     fuel: i64,
 ) -> u64 {
-    let Some(second) = code.get(at + 1) else { return outside(s, fuel) };
+    let Some(second) = code.get(at + 1) else { return LOST };
     let mut value = 0;
     match A::run(&slot.o, s, None, &mut value) {
         Flow::Next => {}
         Flow::Miss => return miss::<A>(code, at, slot, s, fuel),
-        Flow::Taken | Flow::Event => return outside(s, fuel),
+        Flow::Taken | Flow::Event => return LOST,
     }
     match B::run(&second.o, s, if CHAINED { Some(value) } else { None }, &mut 0) {
         Flow::Next => next(code, at + 2, s, fuel),
         Flow::Taken => jump::<BACK>(code, &second.o, s, fuel),
         Flow::Miss => miss::<B>(code, at + 1, second, s, fuel),
-        Flow::Event => outside(s, fuel),
+        Flow::Event => LOST,
     }
 }
 
 /// A rotation as clang writes it: `t = x >> n`, `d = x << (bits - n)`, `d |= t`.
 pub(super) fn rotate<const WIDE: bool>(code: &[Slot], at: usize, slot: &Slot, s: &mut State, fuel: i64) -> u64 {
-    let Some(left) = code.get(at + 1) else { return outside(s, fuel) };
+    let Some(left) = code.get(at + 1) else { return LOST };
     let (x, right) = (s.r[slot.o.b as usize], slot.o.imm as u32);
     let (shifted, rotated) = if WIDE {
         (x.wrapping_shr(right), x.rotate_right(right))
@@ -184,6 +181,7 @@ impl Machine {
                         Next::Done => return Ok(()),
                     }
                 }
+                LOST => unreachable!("validated code does not run off its end"),
                 _ => {
                     self.remaining -= 1;
                     return Err((pc, self.s.trap.take().expect("a trap for the slot that trapped")));
