@@ -6,7 +6,7 @@ use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use twinbpf_vm::host::Runtime;
+use twinbpf_vm::host::{Packet, PacketKind, Runtime};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
@@ -157,6 +157,28 @@ impl<T: Send + 'static> Instance<T> {
         let block = arena.alloc(spec)?;
         block.write(0, bytes);
         Ok(block)
+    }
+
+    /// Gives the instance a packet and the context of an XDP or TC program around it, and returns the address of
+    /// the context: the argument of the program.
+    pub fn set_packet(&mut self, kind: PacketKind, bytes: &[u8]) -> Result<u64, MemError> {
+        let arena = Arc::clone(self.pre.engine().arena());
+        let runtime = self.machine.runtime();
+        // The old packet's memory may serve the new one.
+        runtime.packet = None;
+        let owner = runtime.view.owner();
+        let packet = match kind {
+            PacketKind::Xdp => Packet::xdp(&arena, owner, bytes),
+            PacketKind::Skb => Packet::skb(&arena, owner, bytes),
+        }?;
+        let context = packet.context_addr();
+        runtime.packet = Some(packet);
+        Ok(context)
+    }
+
+    /// Takes the packet back, as the last run left it.
+    pub fn take_packet(&mut self) -> Option<Packet> {
+        self.machine.runtime().packet.take()
     }
 
     /// The embedder's data.

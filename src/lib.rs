@@ -38,6 +38,6 @@ pub use plan::{Plan, PlannedProgram, Resolution};
 
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
-pub use twinbpf_vm::host::{CStr, Caller, MapRef, Ptr, VarArgs};
+pub use twinbpf_vm::host::{CStr, Caller, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};
 pub use twinbpf_vm::trap::{Trap, TrapCode};
 pub use twinbpf_vm::{helper, interp, isa, map, mem, program};

@@ -9,7 +9,7 @@ use serde_json::json;
 use twinbpf::loader::section::ProgType;
 use twinbpf::loader::{Object, ProgramSpec, Role};
 use twinbpf::map::Sent;
-use twinbpf::{Entry, Instance};
+use twinbpf::{Entry, Instance, PacketKind, Redirect};
 
 use crate::args::{ExecArgs, split_program};
 use crate::load::{self, hex};
@@ -81,8 +81,7 @@ fn choose<'a>(object: &'a Object, name: Option<&str>) -> Result<&'a ProgramSpec>
 enum Input {
     None,
     Context(Vec<u8>),
-    Xdp(Vec<u8>),
-    Skb(Vec<u8>),
+    Packet(PacketKind, Vec<u8>),
 }
 
 impl Input {
@@ -94,7 +93,7 @@ impl Input {
         let bytes = load::bytes(packet).context("--packet")?;
         match spec.attach.prog_type() {
             // A function of unknown kind is taken for XDP, which is what most packet programs are.
-            Some(ProgType::Xdp | ProgType::Ext) | None => Ok(Input::Xdp(bytes)),
+            Some(ProgType::Xdp | ProgType::Ext) | None => Ok(Input::Packet(PacketKind::Xdp, bytes)),
             Some(
                 ProgType::SchedCls
                 | ProgType::SchedAct
@@ -106,7 +105,7 @@ impl Input {
                 | ProgType::LwtSeg6local
                 | ProgType::SkSkb
                 | ProgType::FlowDissector,
-            ) => Ok(Input::Skb(bytes)),
+            ) => Ok(Input::Packet(PacketKind::Skb, bytes)),
             Some(other) => bail!(
                 "program {} is of type {}, which gets no packet; give its context with --ctx",
                 spec.name,
@@ -117,6 +116,7 @@ impl Input {
 }
 
 /// What came of a run.
+#[derive(Default)]
 struct Run {
     r0: u64,
     insns: u64,
@@ -124,7 +124,9 @@ struct Run {
     duration: Duration,
     ctx: Option<Vec<u8>>,
     packet: Option<Vec<u8>>,
-    redirect: Option<String>,
+    /// XDP metadata in front of the packet.
+    meta: Option<Vec<u8>>,
+    redirects: Vec<String>,
     verdict: Option<&'static str>,
     /// What programs sent out through maps, with the map's name.
     sent: Vec<(String, Sent)>,
@@ -151,15 +153,32 @@ fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run
             let args = vec![block.addr(), bytes.len() as u64];
             (Some(block), args)
         }
-        Input::Xdp(bytes) | Input::Skb(bytes) => bail!("packets ({} bytes) come later", bytes.len()),
+        Input::Packet(kind, bytes) => (None, vec![instance.set_packet(*kind, bytes)?]),
     };
     let start = Instant::now();
     let r0 = instance.call(entry, &args)?;
     let duration = start.elapsed();
     let insns = instance.machine().insns_executed();
-    let ctx = block.map(|block| block.to_vec(0, block.len() as usize));
-    let (packet, redirect) = (None, None);
-    Ok((Run { r0, insns, duration, ctx, packet, redirect, verdict: None, sent: Vec::new() }, duration))
+    let mut run = Run { r0, insns, duration, ..Run::default() };
+    run.ctx = block.map(|block| block.to_vec(0, block.len() as usize));
+    if let Some(mut after) = instance.take_packet() {
+        run.redirects = after.finish(r0).iter().map(describe).collect();
+        run.ctx = Some(after.context());
+        run.meta = Some(after.meta()).filter(|meta| !meta.is_empty());
+        run.packet = Some(after.bytes());
+    }
+    Ok((run, duration))
+}
+
+/// Where a packet went, in words.
+fn describe(redirect: &Redirect) -> String {
+    match redirect {
+        Redirect::Interface { ifindex, flags } => format!("interface {ifindex}, flags {flags:#x}"),
+        Redirect::Map { map, key, flags } => format!("map {}, key {key}, flags {flags:#x}", map.spec().name),
+        Redirect::Clone { ifindex, flags, bytes } => {
+            format!("clone to interface {ifindex}, flags {flags:#x}: {}", hex(bytes))
+        }
+    }
 }
 
 /// The name of a verdict, include/uapi/linux/bpf.h and pkt_cls.h.
@@ -200,7 +219,10 @@ impl Run {
         if let Some(packet) = &self.packet {
             println!("packet   = {}", hex(packet));
         }
-        if let Some(redirect) = &self.redirect {
+        if let Some(meta) = &self.meta {
+            println!("metadata = {}", hex(meta));
+        }
+        for redirect in &self.redirects {
             println!("redirect = {redirect}");
         }
         for (map, sent) in &self.sent {
@@ -214,7 +236,7 @@ impl Run {
         let value = json!({
             "r0": self.r0, "verdict": self.verdict, "insns": self.insns, "runs": times,
             "duration_ns": self.duration.as_nanos() as u64, "ctx": self.ctx.as_deref().map(hex),
-            "packet": self.packet.as_deref().map(hex), "redirect": self.redirect, "sent": sent.collect::<Vec<_>>(),
+            "packet": self.packet.as_deref().map(hex), "metadata": self.meta.as_deref().map(hex), "redirects": self.redirects, "sent": sent.collect::<Vec<_>>(),
         });
         println!("{value}");
     }
