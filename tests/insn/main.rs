@@ -3,6 +3,7 @@
 mod build;
 mod case;
 mod forms;
+mod random;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -67,4 +68,11 @@ fn every_form_has_a_case() {
 fn every_known_class_of_bugs_has_a_case() {
     let text = std::fs::read_to_string(directory().join("classes.txt")).expect("classes.txt");
     forms::check_classes(&corpus(), &text);
+}
+
+/// About a second of it; `RANDOM_PROGRAMS=100000` for more.
+#[test]
+fn random_programs_run_or_trap_alike() {
+    let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
+    random::check(count.unwrap_or(500));
 }

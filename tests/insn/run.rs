@@ -54,7 +54,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn externs() -> Vec<Target> {
+pub(crate) fn externs() -> Vec<Target> {
     let sum = |a: u64, b: u64, c: u64, d: u64, e: u64| {
         [b, c, d, e].iter().zip(2..).fold(a, |sum, (value, times)| sum.wrapping_add(value.wrapping_mul(times)))
     };
@@ -69,7 +69,7 @@ fn externs() -> Vec<Target> {
     EXTERNS.map(target).into()
 }
 
-fn helper(id: u32) -> Option<HostFn> {
+pub(crate) fn helper(id: u32) -> Option<HostFn> {
     match id {
         1 => Some(HostFn::typed::<(), _>("first", || 1111u64)),
         2 => Some(HostFn::typed::<(), _>("second", || 2222u64)),
@@ -93,15 +93,20 @@ fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limits {
     }
 }
 
+pub(crate) fn machine(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits) -> Machine {
+    let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
+    let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(io::sink()), Box::new(()));
+    let mut machine = Machine::new(Arc::clone(image), runtime, limits).expect("room for a stack");
+    machine.set_driver(driver);
+    machine
+}
+
 fn execute(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits, input: &Input) -> Outcome {
     let size = u32::try_from(DUMP + input.mem.len()).expect("a small case");
     let spec = RegionSpec::new("context", RegionKind::Context, size);
     let context: Block = arena.alloc(spec).expect("room in the arena");
     context.write(DUMP as u32, &input.mem);
-    let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
-    let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(io::sink()), Box::new(()));
-    let mut machine = Machine::new(Arc::clone(image), runtime, limits).expect("room for a stack");
-    machine.set_driver(driver);
+    let mut machine = machine(arena, image, driver, limits);
     let addr = context.addr() + DUMP as u64;
     machine.set_packet(input.packet.then_some(Packet { addr, len: input.mem.len() as u32 }));
     let result = machine.run(0, [context.addr(), 0, 0, 0, 0]);
