@@ -26,6 +26,7 @@ pub struct Linker<T> {
     engine: Engine,
     functions: BTreeMap<Arc<str>, HostFn>,
     maps: BTreeMap<String, Arc<dyn MapOps>>,
+    values: BTreeMap<Arc<str>, u64>,
     #[cfg(feature = "dl")]
     libraries: Vec<crate::dl::Library>,
     data: std::marker::PhantomData<fn(T) -> T>,
@@ -38,6 +39,7 @@ impl<T: Send + 'static> Linker<T> {
             engine: engine.clone(),
             functions: BTreeMap::new(),
             maps: BTreeMap::new(),
+            values: BTreeMap::new(),
             #[cfg(feature = "dl")]
             libraries: Vec::new(),
             data: std::marker::PhantomData,
@@ -54,6 +56,12 @@ impl<T: Send + 'static> Linker<T> {
     /// Gives every object that declares a map of this name the same map, instead of one of its own.
     pub fn map(&mut self, name: &str, map: Arc<dyn MapOps>) -> &mut Linker<T> {
         self.maps.insert(name.to_owned(), map);
+        self
+    }
+
+    /// Gives a symbol that programs load (`extern` without a call, an assembler's constant) this value.
+    pub fn value(&mut self, name: &str, value: u64) -> &mut Linker<T> {
+        self.values.insert(name.into(), value);
         self
     }
 
@@ -187,7 +195,7 @@ impl<T: Send + 'static> Linker<T> {
                     let why = SymbolFault::Weak(Arc::clone(&symbol.name));
                     warnings.push(SymbolError::new(&program, *pc, &symbol.name, why).to_string());
                 }
-                Resolution::Weak | Resolution::Host { .. } | Resolution::TailCall => {}
+                Resolution::Weak | Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => {}
             }
         }
         let known = |id: i32| helper::name(id).is_some();
@@ -197,6 +205,9 @@ impl<T: Send + 'static> Linker<T> {
     /// What an extern means here, and the function behind it if it is one.
     pub(crate) fn resolve(&self, symbol: &Extern) -> Resolved {
         let name = &symbol.name;
+        if let Some(value) = self.values.get(name) {
+            return (Resolution::Value(*value), None);
+        }
         match symbol.kind {
             ExternKind::Function if &**name == "bpf_tail_call" => return (Resolution::TailCall, None),
             ExternKind::Function => {}

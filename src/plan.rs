@@ -23,6 +23,8 @@ pub enum Resolution {
         /// The shared library it comes from, if it is not the embedder's or built in.
         library: Option<Arc<str>>,
     },
+    /// A value the embedder gave.
+    Value(u64),
     /// `bpf_tail_call`.
     TailCall,
     /// A weak symbol that nothing defines.
@@ -35,7 +37,7 @@ impl Resolution {
     /// Whether there is something behind the name.
     pub fn is_resolved(&self) -> bool {
         match self {
-            Resolution::Host { .. } | Resolution::TailCall => true,
+            Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => true,
             Resolution::Weak | Resolution::Fault(_) => false,
         }
     }
@@ -44,6 +46,7 @@ impl Resolution {
     pub(crate) fn target(&self, name: &Arc<str>, function: Option<HostFn>) -> Target {
         match (self, function) {
             (Resolution::Host { .. }, Some(function)) => Target::Host(function),
+            (Resolution::Value(value), _) => Target::Value(*value),
             (Resolution::TailCall, _) => Target::TailCall,
             (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => {
                 Target::Unresolved(Arc::clone(name))

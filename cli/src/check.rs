@@ -151,6 +151,7 @@ fn describe(resolution: &Resolution) -> String {
         Resolution::Host { signature, library: Some(library) } => {
             format!("library {library}, {}", prototype(signature))
         }
+        Resolution::Value(value) => format!("the value {value:#x}"),
         Resolution::TailCall => "the machine's tail call".to_owned(),
         Resolution::Weak => "nothing; its address is 0, calling it traps".to_owned(),
         Resolution::Fault(fault) => fault.to_string(),

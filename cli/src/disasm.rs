@@ -4,7 +4,8 @@ use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use twinbpf::isa::disasm_with;
+use twinbpf::helper;
+use twinbpf::isa::{CallKind, Insn, disasm_with};
 use twinbpf::loader::{LinkOptions, Linked, Object};
 use twinbpf::program::{Binding, Program};
 
@@ -46,17 +47,28 @@ fn print(out: &mut impl Write, object: &Object, linked: &Linked, program: &Progr
         count(program.insns.len(), "instruction"),
         count(program.functions.len(), "function")
     )?;
+    let mut last = None;
     let above = |pc: usize| {
         let mut lines = Vec::new();
         if let Some(function) = program.functions.iter().find(|function| function.start == pc) {
             lines.push(format!("{}:", function.name));
         }
-        if source && let Some(line) = program.lines.iter().find(|line| line.pc == pc) {
-            lines.push(format!("; {}:{}: {}", line.file, line.line, line.text.trim()));
+        if let Some(line) = program.lines.iter().find(|line| source && line.pc == pc)
+            && last.replace((&line.file, line.line)) != Some((&line.file, line.line))
+        {
+            lines.push(format!("{}:{}: {}", line.file, line.line, line.text.trim()));
         }
         (!lines.is_empty()).then(|| lines.join("\n"))
     };
-    let beside = |pc: usize| program.bindings.get(&pc).map(|binding| describe(linked, program, *binding));
+    let beside = |pc: usize| match (program.insns.get(pc), program.bindings.get(&pc)) {
+        (_, Some(binding)) => Some(describe(linked, program, *binding)),
+        (Some(Insn::Call { kind: CallKind::Helper, imm, .. }), None) => helper::name(*imm),
+        (Some(Insn::Call { kind: CallKind::Local, imm, .. }), None) => {
+            let target = (pc as i64 + 1 + i64::from(*imm)) as usize;
+            program.function_at(target).map(|function| function.name.to_string())
+        }
+        (_, None) => None,
+    };
     writeln!(out, "{}", disasm_with(&program.insns, above, beside))?;
     Ok(())
 }

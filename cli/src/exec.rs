@@ -89,29 +89,47 @@ impl Input {
         if let Some(ctx) = &args.ctx {
             return Ok(Input::Context(load::bytes(ctx).context("--ctx")?));
         }
-        let Some(packet) = &args.packet else { return Ok(Input::None) };
+        let kind = packet_kind(spec);
+        let Some(packet) = &args.packet else {
+            if kind.is_some() && spec.attach.prog_type().is_some() {
+                bail!(
+                    "program {} (section {}) gets a packet: give one with --packet HEX or @FILE",
+                    spec.name,
+                    spec.section
+                );
+            }
+            return Ok(Input::None);
+        };
         let bytes = load::bytes(packet).context("--packet")?;
-        match spec.attach.prog_type() {
-            // A function of unknown kind is taken for XDP, which is what most packet programs are.
-            Some(ProgType::Xdp | ProgType::Ext) | None => Ok(Input::Packet(PacketKind::Xdp, bytes)),
-            Some(
-                ProgType::SchedCls
-                | ProgType::SchedAct
-                | ProgType::SocketFilter
-                | ProgType::CgroupSkb
-                | ProgType::LwtIn
-                | ProgType::LwtOut
-                | ProgType::LwtXmit
-                | ProgType::LwtSeg6local
-                | ProgType::SkSkb
-                | ProgType::FlowDissector,
-            ) => Ok(Input::Packet(PacketKind::Skb, bytes)),
-            Some(other) => bail!(
-                "program {} is of type {}, which gets no packet; give its context with --ctx",
+        match kind {
+            Some(kind) => Ok(Input::Packet(kind, bytes)),
+            None => bail!(
+                "program {} (section {}) gets no packet; give its context with --ctx HEX or @FILE",
                 spec.name,
-                other.name()
+                spec.section
             ),
         }
+    }
+}
+
+/// The context around a packet, for programs that get one. A function of unknown kind is taken for XDP, which is
+/// what most packet programs are.
+fn packet_kind(spec: &ProgramSpec) -> Option<PacketKind> {
+    match spec.attach.prog_type() {
+        Some(ProgType::Xdp | ProgType::Ext) | None => Some(PacketKind::Xdp),
+        Some(
+            ProgType::SchedCls
+            | ProgType::SchedAct
+            | ProgType::SocketFilter
+            | ProgType::CgroupSkb
+            | ProgType::LwtIn
+            | ProgType::LwtOut
+            | ProgType::LwtXmit
+            | ProgType::LwtSeg6local
+            | ProgType::SkSkb
+            | ProgType::FlowDissector,
+        ) => Some(PacketKind::Skb),
+        Some(_) => None,
     }
 }
 

@@ -97,8 +97,11 @@ impl Tool {
         };
         let (begins, ends) = (begins.iter().map(step).collect(), ends.iter().map(step).collect());
         let instance = pre.instance(())?;
-        for spec in object.programs.iter().filter(|spec| spec.attach.prog_type().is_some()) {
-            log::info!("{}: program {} ({}) is for the kernel and not attached", object.name, spec.name, spec.section);
+        let kernel = object.programs.iter().filter(|spec| spec.attach.prog_type().is_some() && spec.attach.autoload);
+        let kernel: Vec<String> = kernel.map(|spec| format!("{} ({})", spec.name, spec.section)).collect();
+        if !kernel.is_empty() {
+            let name = &object.name;
+            eprintln!("twinbpf: note: {name}: for the kernel, and not attached by this version: {}", kernel.join(", "));
         }
         Ok(Tool { object, instance, begins, ends })
     }

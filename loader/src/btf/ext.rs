@@ -218,7 +218,7 @@ impl<'a> LineResolver<'a> {
         LineResolver { btf, cache: HashMap::new(), budget: 2 * btf.strings_len() }
     }
 
-    /// The line of `info`, at `pc`; blanks around the text are left out.
+    /// The line of `info`, at `pc`; blanks around the text and a `./` before the file are left out.
     pub fn line(&mut self, info: &LineInfo, pc: usize) -> Line {
         let (file, text) = (self.text(info.file_off), self.text(info.text_off));
         Line { pc, file, line: info.line, column: info.column, text }
@@ -229,6 +229,7 @@ impl<'a> LineResolver<'a> {
             return found.clone();
         }
         let text = self.btf.str(offset).trim();
+        let text = text.strip_prefix("./").unwrap_or(text);
         let text: Arc<str> = match self.budget.checked_sub(text.len()) {
             Some(left) => {
                 self.budget = left;
