@@ -19,8 +19,8 @@ const NOT_FOR_LIBBPF: [&str; 4] = [
     "scripts/names.bpf.o",     // externs that are not __ksym
 ];
 
-/// Cases whose result in the kernel is another: nobody has put a perf event into the array there.
-const OTHERWISE_IN_KERNEL: [&str; 1] = ["event-perf"];
+/// Cases whose result in the kernel is another: nobody has put anything into the maps there.
+const OTHERWISE_IN_KERNEL: [&str; 5] = ["event-perf", "target-device", "target-all", "target-cpu", "target-socket"];
 
 /// The C program, or why there is none.
 fn program() -> &'static Result<PathBuf, String> {

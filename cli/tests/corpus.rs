@@ -17,6 +17,7 @@ struct Case {
     r0: Option<u64>,
     packet: Option<String>,
     stdout: Option<String>,
+    out: Vec<String>,
     stderr: Vec<String>,
     needs: Vec<String>,
 }
@@ -61,6 +62,7 @@ impl Case {
             "r0" => self.r0 = Some(value.parse::<i64>().map_or_else(|_| value.parse().unwrap(), |r0| r0 as u64)),
             "packet" => self.packet = Some(value.to_owned()),
             "stdout" => self.stdout = Some(value.to_owned()),
+            "out" => self.out.push(value.to_owned()),
             "stderr" => self.stderr.push(value.to_owned()),
             "needs" => self.needs.push(value.to_owned()),
             other => panic!("cases.txt:{at}: unknown key {other}"),
@@ -88,6 +90,9 @@ fn check(case: &Case, driver: &str) -> Result<(), Failed> {
     let context = format!("\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
     if output.status.code() != Some(case.status) {
         return Err(format!("status {:?}, expected {}{context}", output.status.code(), case.status).into());
+    }
+    if let Some(part) = case.out.iter().find(|part| !stdout.contains(*part)) {
+        return Err(format!("standard output lacks '{part}'{context}").into());
     }
     if let Some(part) = case.stderr.iter().find(|part| !stderr.contains(*part)) {
         return Err(format!("standard error lacks '{part}'{context}").into());

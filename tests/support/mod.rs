@@ -26,6 +26,8 @@ pub(crate) struct Case {
     pub(crate) packet: Option<String>,
     /// File with the standard output, relative to the corpus.
     pub(crate) stdout: Option<String>,
+    /// Texts that standard output contains.
+    pub(crate) out: Vec<String>,
     /// Texts that standard error contains.
     pub(crate) stderr: Vec<String>,
     /// What must be installed.
@@ -63,6 +65,7 @@ fn set(case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         "r0" => case.r0 = Some(number(value)?),
         "packet" => case.packet = Some(value.to_owned()),
         "stdout" => case.stdout = Some(value.to_owned()),
+        "out" => case.out.push(value.to_owned()),
         "stderr" => case.stderr.push(value.to_owned()),
         "needs" => case.needs = Some(value.to_owned()),
         _ => return Err(format!("unknown key {key}")),
