@@ -32,7 +32,7 @@ pub use maps::MAX_BSS;
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use vars::Variable;
 
-use crate::btf::{Btf, BtfError, CoreRelo};
+use crate::btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
 use crate::elf::{Elf, Read, Section, SectionType};
 use crate::error::Error;
 use crate::section::SectionKind;
@@ -136,6 +136,16 @@ impl Object {
     pub fn core_relocs(&self, spec: &ProgramSpec) -> &[CoreRelo] {
         self.records.relos(&spec.section, spec.start, spec.insns.len())
     }
+
+    /// The source lines of a function, by rising `insn_off`, which counts bytes from the start of its section.
+    pub fn line_infos(&self, spec: &ProgramSpec) -> &[LineInfo] {
+        self.records.lines(&spec.section, spec.start, spec.insns.len())
+    }
+
+    /// The `FUNC` that `.BTF.ext` gives a function.
+    pub fn func_type(&self, spec: &ProgramSpec) -> Option<TypeId> {
+        self.records.function(&spec.section, spec.start)
+    }
 }
 
 /// Functions that nothing in the object reaches, or that a map's slot names, are entries, wherever they are.
@@ -188,8 +198,10 @@ fn note_sections(elf: &Elf, notes: &mut Notes) {
 
 fn describe(section: &Section) -> &'static str {
     match section.kind {
-        SectionType::NoBits => "zeroes that no name makes variables",
-        SectionType::ProgBits | SectionType::Other => "data that no name makes variables",
+        SectionType::NoBits => "zeroes outside .bss, which programs cannot refer to",
+        SectionType::ProgBits | SectionType::Other => {
+            "data outside .data, .rodata and .bss, which programs cannot refer to"
+        }
     }
 }
 

@@ -190,7 +190,7 @@ fn sections_nobody_knows_are_kept() {
         "section wibble: accepted: the name gives no program type",
         "section classifier/first: accepted: the name is read as 'classifier', of which it is a variant",
         "section nameless: skipped: it holds code but no function symbol",
-        "section mine: skipped: data that no name makes variables",
+        "section mine: skipped: data outside .data, .rodata and .bss, which programs cannot refer to",
     ];
     assert_eq!(notes(&object), expected);
     assert_eq!(object.link(&LinkOptions::default()).expect("links").programs.len(), 2);
@@ -407,4 +407,21 @@ fn notes_say_what_is_kept_for_the_kernel() {
     assert!(object.report.iter().all(|note| note.kind != NoteKind::Skipped), "{:?}", object.report);
     let legacy = open_corpus("scripts/legacy.bpf.o");
     assert!(notes(&legacy).iter().any(|note| note.starts_with("section maps: accepted: map definitions without BTF")));
+}
+
+#[test]
+fn types_lines_and_relocations_of_a_function_stay_reachable() {
+    let object = open_corpus("kernel/modern.bpf.o");
+    let btf = object.btf.as_ref().expect("BTF");
+    let mut relocs = 0;
+    for spec in &object.programs {
+        let id = object.func_type(spec).expect("a FUNC");
+        assert_eq!(btf.name(id), &*spec.name);
+        assert_eq!(btf.signature(id), spec.signature);
+        let lines = object.line_infos(spec);
+        assert_eq!(lines.first().map(|line| line.insn_off as usize / 8), Some(spec.start));
+        relocs += object.core_relocs(spec).len();
+    }
+    let noted = object.report.iter().any(|note| note.kind == NoteKind::Kept && note.text.contains("CO-RE"));
+    assert_eq!(relocs > 0, noted);
 }

@@ -69,7 +69,7 @@ impl Records {
     }
 
     /// The `FUNC` of the function that starts at a slot of a section.
-    fn function(&self, section: &str, start: usize) -> Option<TypeId> {
+    pub(crate) fn function(&self, section: &str, start: usize) -> Option<TypeId> {
         let funcs = &self.sections.get(section)?.funcs;
         let offset = u32::try_from(start.checked_mul(8)?).ok()?;
         let at = funcs.partition_point(|record| record.insn_off < offset);
