@@ -80,7 +80,7 @@ fn resolve_table(
     if table.explicit_addend {
         notes.accepted(&section.name, format!("relocations with addends in '{}'", table.name));
     }
-    let mut outside = HashSet::new();
+    let (mut outside, mut stray) = (HashSet::new(), false);
     for reloc in table.relocs.iter().filter(|reloc| reloc.kind != NONE) {
         let slot = usize::try_from(reloc.offset / 8).unwrap_or(usize::MAX);
         if !seen.insert((table.target, slot)) {
@@ -88,7 +88,15 @@ fn resolve_table(
             continue;
         }
         let owners: Vec<usize> = functions.all_containing(table.target, slot).collect();
-        if owners.is_empty() {
+        if reloc.offset >= section.data.len() as u64 {
+            if std::mem::replace(&mut stray, true) {
+                continue;
+            }
+            // It could have been meant for any of them; one is enough to say so.
+            let cause = reloc_cause(targets.elf, table.target, reloc, RelocFault::Offset("an instruction inside it"));
+            let concerned = functions.specs.iter_mut().filter(|spec| spec.section == section.name);
+            concerned.for_each(|spec| spec.fault = Some(cause.clone()));
+        } else if owners.is_empty() {
             let text = format!("a relocation at offset {:#x}, which is in no function", reloc.offset);
             notes.skipped(&section.name, text);
         }
