@@ -54,7 +54,13 @@ if [ "${1-}" = --check ]; then
 	mode=check
 	shift
 fi
-[ $# -gt 0 ] || set -- $(find . -name '*.bpf.c' | sort | sed 's|^\./||')
+if [ $# -eq 0 ]; then
+	flag=
+	[ $mode = build ] || flag=--check
+	# shellcheck disable=SC2086 # no flag is no word
+	find . -name '*.bpf.c' | sort | sed 's|^\./||' | xargs -P "$(nproc)" -n 8 ./build.sh $flag
+	exit
+fi
 
 if [ $mode = build ]; then
 	for source; do
