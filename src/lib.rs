@@ -26,6 +26,7 @@ mod error;
 mod instance;
 mod linker;
 mod plan;
+mod resolution;
 mod watchdog;
 
 #[cfg(feature = "dl")]
@@ -34,7 +35,8 @@ pub use engine::{Config, Engine};
 pub use error::{LinkError, SymbolError, SymbolFault};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
-pub use plan::{Plan, PlannedProgram, Resolution};
+pub use plan::{Plan, PlannedProgram};
+pub use resolution::Resolution;
 
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;

@@ -18,7 +18,7 @@ use twinbpf_vm::validate::Valid;
 use crate::engine::Engine;
 use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::instance::InstancePre;
-use crate::plan::Resolution;
+use crate::resolution::Resolution;
 
 /// Names and what they mean. `T` is the data of the instances that will be made.
 #[derive(Debug)]

@@ -1,59 +1,15 @@
 //! What an object would resolve to, without making anything of it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use twinbpf_loader::Object;
 use twinbpf_vm::helper;
-use twinbpf_vm::host::HostFn;
-use twinbpf_vm::image::Target;
 use twinbpf_vm::isa::{CallKind, Insn};
-use twinbpf_vm::program::{Program, Signature};
+use twinbpf_vm::program::Program;
 
-use crate::error::{LinkError, SymbolFault};
+use crate::error::LinkError;
 use crate::linker::Linker;
-
-/// What an extern means to a [`Linker`].
-#[derive(Clone, Debug)]
-pub enum Resolution {
-    /// A function of the host.
-    Host {
-        /// Its type.
-        signature: Signature,
-        /// The shared library it comes from, if it is not the embedder's or built in.
-        library: Option<Arc<str>>,
-    },
-    /// A value the embedder gave.
-    Value(u64),
-    /// `bpf_tail_call`.
-    TailCall,
-    /// A weak symbol that nothing defines.
-    Weak,
-    /// Nothing, and that is an error for the programs that use it.
-    Fault(SymbolFault),
-}
-
-impl Resolution {
-    /// Whether there is something behind the name.
-    pub fn is_resolved(&self) -> bool {
-        match self {
-            Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => true,
-            Resolution::Weak | Resolution::Fault(_) => false,
-        }
-    }
-
-    /// As an image wants it.
-    pub(crate) fn target(&self, name: &Arc<str>, function: Option<HostFn>) -> Target {
-        match (self, function) {
-            (Resolution::Host { .. }, Some(function)) => Target::Host(function),
-            (Resolution::Value(value), _) => Target::Value(*value),
-            (Resolution::TailCall, _) => Target::TailCall,
-            (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => {
-                Target::Unresolved(Arc::clone(name))
-            }
-        }
-    }
-}
+use crate::resolution::Resolution;
 
 /// What [`Linker::check`] finds.
 #[derive(Debug)]

@@ -1,0 +1,51 @@
+//! What a symbol means.
+
+use std::sync::Arc;
+
+use twinbpf_vm::host::HostFn;
+use twinbpf_vm::image::Target;
+use twinbpf_vm::program::Signature;
+
+use crate::error::SymbolFault;
+
+/// What an extern means to a [`Linker`](crate::Linker).
+#[derive(Clone, Debug)]
+pub enum Resolution {
+    /// A function of the host.
+    Host {
+        /// Its type.
+        signature: Signature,
+        /// The shared library it comes from, if it is not the embedder's or built in.
+        library: Option<Arc<str>>,
+    },
+    /// A value the embedder gave.
+    Value(u64),
+    /// `bpf_tail_call`.
+    TailCall,
+    /// A weak symbol that nothing defines.
+    Weak,
+    /// Nothing, and that is an error for the programs that use it.
+    Fault(SymbolFault),
+}
+
+impl Resolution {
+    /// Whether there is something behind the name.
+    pub fn is_resolved(&self) -> bool {
+        match self {
+            Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => true,
+            Resolution::Weak | Resolution::Fault(_) => false,
+        }
+    }
+
+    /// As an image wants it.
+    pub(crate) fn target(&self, name: &Arc<str>, function: Option<HostFn>) -> Target {
+        match (self, function) {
+            (Resolution::Host { .. }, Some(function)) => Target::Host(function),
+            (Resolution::Value(value), _) => Target::Value(*value),
+            (Resolution::TailCall, _) => Target::TailCall,
+            (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => {
+                Target::Unresolved(Arc::clone(name))
+            }
+        }
+    }
+}
