@@ -27,6 +27,9 @@ pub(crate) const MAX_SKB: u32 = (4096 << 2) - 320;
 /// Largest packet a run can start with.
 const MAX_PACKET: usize = 1 << 20;
 
+/// Bytes of clones one run may make.
+const MAX_CLONES: usize = 16 << 20;
+
 /// Which context a packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
@@ -246,9 +249,15 @@ impl Packet {
         }
     }
 
-    pub(crate) fn clone_to(&mut self, ifindex: u32, flags: u64) {
+    /// `bpf_clone_redirect`; `ENOMEM` for a program that clones without end.
+    pub(crate) fn clone_to(&mut self, ifindex: u32, flags: u64) -> Result<(), Errno> {
         let bytes = self.bytes();
+        // At least a page each, as in the kernel.
+        if self.clones.len() * bytes.len().max(4096) > MAX_CLONES {
+            return Err(Errno::ENOMEM);
+        }
         self.clones.push(Redirect::Clone { ifindex, flags, bytes });
+        Ok(())
     }
 
     pub(crate) fn get_u32(&self, field: u32) -> u32 {

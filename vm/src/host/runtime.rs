@@ -62,8 +62,8 @@ pub struct Task {
 /// Resources a program holds between two helper calls.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
-    /// Addresses of spin locks.
-    pub(crate) locks: Vec<u64>,
+    /// Address of a spin lock. The kernel's verifier allows one at a time.
+    pub(crate) lock: Option<u64>,
     /// Open ring buffer reservations: address of the sample, and its ring.
     pub(crate) samples: Vec<(u64, Arc<dyn MapOps>)>,
 }
@@ -88,18 +88,13 @@ impl Runtime {
         self.random = seed;
     }
 
-    /// Whether the program holds the spin lock at this address, in either spelling.
-    pub(crate) fn holds_lock(&self, addr: u64) -> bool {
-        self.held.locks.iter().any(|held| *held as u32 == addr as u32)
-    }
-
-    /// Releases spin locks and discards ring buffer reservations that are still open. Engines call it when an
+    /// Releases the spin lock and discards ring buffer reservations that are still open. Engines call it when an
     /// entry function has ended, above all by a trap; a program the kernel's verifier accepts leaves nothing.
     pub fn abandon(&mut self) {
-        for addr in self.held.locks.drain(..) {
-            if let Ok(Some(lock)) = self.view.atomic_at::<AtomicU32>(addr) {
-                lock.store(0, Ordering::Release);
-            }
+        if let Some(addr) = self.held.lock.take()
+            && let Ok(Some(lock)) = self.view.atomic_at::<AtomicU32>(addr)
+        {
+            lock.store(0, Ordering::Release);
         }
         for (sample, map) in self.held.samples.drain(..) {
             if let Some(ring) = map.ring() {

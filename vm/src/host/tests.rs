@@ -120,7 +120,7 @@ fn callbacks_go_back_into_the_program() {
 fn an_abandoned_run_gives_back_its_locks() {
     let mut fake = Fake::new();
     fake.memory.write(16, &1u32.to_le_bytes());
-    fake.runtime.held.locks.push(fake.at(16));
+    fake.runtime.held.lock = Some(fake.at(16));
     fake.runtime.abandon();
     assert_eq!(fake.memory.to_vec(16, 4), [0; 4]);
 }

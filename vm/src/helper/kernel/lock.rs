@@ -22,8 +22,11 @@ fn with_lock<R>(caller: &mut Host<'_>, at: Ptr, work: impl FnOnce(&AtomicU32) ->
 }
 
 fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
-    if caller.runtime().holds_lock(at.addr()) {
-        return Err(Trap::new(TrapCode::Deadlock, "by this program itself; unlock it first"));
+    if let Some(held) = caller.runtime().held.lock {
+        let what =
+            if held as u32 == at.addr() as u32 { "by this program itself" } else { "another one by this program" };
+        let detail = format!("{what}, at {held:#x}; unlock it first, a program can hold one at a time");
+        return Err(Trap::new(TrapCode::Deadlock, detail));
     }
     loop {
         for _ in 0..PATIENCE {
@@ -31,7 +34,7 @@ fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
                 lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             })?;
             if taken {
-                caller.runtime().held.locks.push(at.addr());
+                caller.runtime().held.lock = Some(at.addr());
                 return Ok(0);
             }
             std::hint::spin_loop();
@@ -42,11 +45,11 @@ fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
 }
 
 fn unlock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
-    let locks = &mut caller.runtime().held.locks;
-    let Some(index) = locks.iter().rposition(|held| *held as u32 == at.addr() as u32) else {
+    let held = &mut caller.runtime().held.lock;
+    if held.is_none_or(|held| held as u32 != at.addr() as u32) {
         return Err(caller.bad_argument(at, "this program does not hold the lock"));
-    };
-    locks.remove(index);
+    }
+    *held = None;
     with_lock(&mut caller, at, |lock| lock.store(0, Ordering::Release))?;
     Ok(0)
 }

@@ -100,8 +100,7 @@ fn clone_redirect(mut caller: Host<'_>, context: Ptr, ifindex: u32, flags: u64) 
     if flags & !INGRESS != 0 {
         return Err(Errno::EINVAL.into());
     }
-    packet.clone_to(ifindex, flags);
-    Ok(())
+    Ok(packet.clone_to(ifindex, flags)?)
 }
 
 /// Data, and behind it the start of the packet where the flags ask for it.

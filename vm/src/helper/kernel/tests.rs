@@ -227,6 +227,9 @@ fn spin_locks() {
     assert_eq!(fake.memory.to_vec(16, 4), [1, 0, 0, 0]);
     let trap = call(&mut fake, "bpf_spin_lock", &[lock & 0xffff_ffff]).unwrap_err();
     assert_eq!(trap.code(), TrapCode::Deadlock);
+    assert!(trap.to_string().starts_with("spin lock already held: by this program itself, at 0x"), "{trap}");
+    let trap = call(&mut fake, "bpf_spin_lock", &[lock + 4]).unwrap_err();
+    assert!(trap.to_string().starts_with("spin lock already held: another one by this program, at 0x"), "{trap}");
     assert_eq!(ok(&mut fake, "bpf_spin_unlock", &[lock]), 0);
     assert_eq!(fake.memory.to_vec(16, 4), [0; 4]);
     assert_eq!(call(&mut fake, "bpf_spin_unlock", &[lock]).unwrap_err().code(), TrapCode::BadArgument);

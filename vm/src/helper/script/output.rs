@@ -40,8 +40,11 @@ fn write(mut caller: Host<'_>, bytes: &[u8]) -> i32 {
     }
 }
 
-fn puts(caller: Host<'_>, line: CStr) -> i32 {
-    write(caller, &[&line[..], b"\n"].concat())
+fn puts(caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
+    if line.len() >= MAX_OUTPUT {
+        return Err(too_long(&caller));
+    }
+    Ok(write(caller, &[&line[..], b"\n"].concat()))
 }
 
 fn printf(caller: Host<'_>, format: CStr, values: VarArgs) -> Result<i32, Trap> {

@@ -39,8 +39,8 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("strstr", |text: CStr, part: CStr| {
             search(&text, &part).map(|at| text.ptr().offset(at as u64))
         }),
-        HostFn::typed::<(), _>("strspn", |text: CStr, accept: CStr| span(&text, |byte| accept.contains(&byte))),
-        HostFn::typed::<(), _>("strcspn", |text: CStr, reject: CStr| span(&text, |byte| !reject.contains(&byte))),
+        HostFn::typed::<(), _>("strspn", |text: CStr, accept: CStr| span(&text, &accept, true)),
+        HostFn::typed::<(), _>("strcspn", |text: CStr, reject: CStr| span(&text, &reject, false)),
     ]
 }
 
@@ -117,13 +117,37 @@ fn find(text: &CStr, at: Option<usize>, c: i32) -> Option<Ptr> {
     at.map(|at| text.ptr().offset(at as u64))
 }
 
+/// Knuth, Morris and Pratt: linear, so that no pair of strings can stall the host.
 fn search(text: &[u8], part: &[u8]) -> Option<usize> {
-    if part.is_empty() {
-        return Some(0);
+    // borders[n]: length of the longest proper prefix of part[..=n] that is its suffix too.
+    let mut borders = vec![0; part.len()];
+    let step = |borders: &[usize], mut matched: usize, byte: u8| loop {
+        if part[matched] == byte {
+            return matched + 1;
+        }
+        if matched == 0 {
+            return 0;
+        }
+        matched = borders[matched - 1];
+    };
+    for index in 1..part.len() {
+        borders[index] = step(&borders, borders[index - 1], part[index]);
     }
-    text.windows(part.len()).position(|window| window == part)
+    let mut matched = 0;
+    for (index, byte) in text.iter().enumerate() {
+        if matched == part.len() {
+            return Some(index - matched);
+        }
+        matched = step(&borders, matched, *byte);
+    }
+    (matched == part.len()).then(|| text.len() - matched)
 }
 
-fn span(text: &[u8], inside: impl Fn(u8) -> bool) -> u64 {
-    text.iter().take_while(|byte| inside(**byte)).count() as u64
+/// Length of the start of `text` whose bytes all are (or are not) in `set`.
+fn span(text: &[u8], set: &[u8], member: bool) -> u64 {
+    let mut table = [!member; 256];
+    for byte in set {
+        table[usize::from(*byte)] = member;
+    }
+    text.iter().take_while(|byte| table[usize::from(**byte)]).count() as u64
 }

@@ -60,6 +60,11 @@ fn lengths_and_searches() {
     assert_eq!(call(&mut fake, "strchr", &[text, 0x78]).unwrap(), 0);
     assert_eq!(call(&mut fake, "strstr", &[text + 1, part]).unwrap(), text + 8);
     assert_eq!(call(&mut fake, "strstr", &[text, empty]).unwrap(), text);
+    assert_eq!(call(&mut fake, "strstr", &[empty, part]).unwrap(), 0);
+    assert_eq!(call(&mut fake, "strstr", &[empty, empty]).unwrap(), empty);
+    let (long, inner) = (fake.string(200, "aabaaabaaac"), fake.string(220, "aabaaac"));
+    assert_eq!(call(&mut fake, "strstr", &[long, inner]).unwrap(), long + 4);
+    assert_eq!(call(&mut fake, "strstr", &[inner, long]).unwrap(), 0);
     assert_eq!(int(&mut fake, "strspn", &[text, chars]), 4);
     assert_eq!(int(&mut fake, "strcspn", &[text, chars]), 0);
     assert_eq!(call(&mut fake, "memchr", &[text, 0x74, 11]).unwrap(), text + 4);
