@@ -20,6 +20,8 @@ const NONE: u32 = 0;
 const CALL: u8 = 0x85;
 /// `lddw`.
 const LDDW: u8 = 0x18;
+/// Stands for the slot of every relocation outside its section.
+const STRAY: usize = usize::MAX;
 /// `src` of a call inside the object.
 const PSEUDO_CALL: u8 = 1;
 /// `src` of an `lddw` of a function's address.
@@ -80,7 +82,7 @@ fn resolve_table(
     if table.explicit_addend {
         notes.accepted(&section.name, format!("relocations with addends in '{}'", table.name));
     }
-    let (mut outside, mut stray) = (HashSet::new(), false);
+    let mut outside = HashSet::new();
     for reloc in table.relocs.iter().filter(|reloc| reloc.kind != NONE) {
         let slot = usize::try_from(reloc.offset / 8).unwrap_or(usize::MAX);
         if !seen.insert((table.target, slot)) {
@@ -89,13 +91,11 @@ fn resolve_table(
         }
         let owners: Vec<usize> = functions.all_containing(table.target, slot).collect();
         if reloc.offset >= section.data.len() as u64 {
-            if std::mem::replace(&mut stray, true) {
-                continue;
-            }
             // It could have been meant for any of them; one is enough to say so.
-            let cause = reloc_cause(targets.elf, table.target, reloc, RelocFault::Offset("an instruction inside it"));
-            let concerned = functions.specs.iter_mut().filter(|spec| spec.section == section.name);
-            concerned.for_each(|spec| spec.fault = Some(cause.clone()));
+            if seen.insert((table.target, STRAY)) {
+                let why = RelocFault::Offset("an instruction inside it");
+                functions.fail_section(table.target, &reloc_cause(targets.elf, table.target, reloc, why));
+            }
         } else if owners.is_empty() {
             let text = format!("a relocation at offset {:#x}, which is in no function", reloc.offset);
             notes.skipped(&section.name, text);

@@ -83,6 +83,15 @@ impl Functions {
         self.all_containing(section, slot).next()
     }
 
+    /// Makes every function of a section unusable.
+    pub(super) fn fail_section(&mut self, section: usize, cause: &Cause) {
+        for (.., index) in self.places.get(&section).into_iter().flatten() {
+            if let Some(spec) = self.specs.get_mut(*index) {
+                spec.fault = Some(cause.clone());
+            }
+        }
+    }
+
     /// The function that starts at a slot of a section.
     pub(super) fn starting(&self, section: usize, slot: usize) -> Option<usize> {
         let index = self.containing(section, slot)?;

@@ -34,7 +34,7 @@ pub struct ProgramSpec {
     pub refs: BTreeMap<usize, Result<Reference, Cause>>,
     /// Prototype by BTF.
     pub signature: Option<Signature>,
-    /// Why the function as a whole cannot be used; it has no instructions then.
+    /// Why the function as a whole cannot be used. One that lies outside its section has no instructions.
     pub fault: Option<Cause>,
 }
 

@@ -121,6 +121,10 @@ fn corrupt_relocations_name_section_symbol_and_offset() {
         "{start} 0x0 of section 'xdp' against symbol 'prog': byte 8 of section 'xdp' is not the start of a function"
     );
     assert_eq!(fault(at(0, 1), &load(8)), expected);
+    let found = fault(at(1 << 40, 1), &load(0));
+    let expected = "x.o: prog (section xdp): relocation at offset 0x10000000000 of section 'xdp' against symbol 'prog': \
+                    the offset is not that of an instruction inside it";
+    assert_eq!(found, expected);
     let common = |elf: &mut Writer, _: u16| vec![(0, R64_64, elf.symbol("zero", (OBJECT, GLOBAL), (0xfff2, 4, 4)))];
     let found = fault(common, &load(0));
     assert!(found.contains("against symbol 'zero': the symbol has no place in a section"), "{found}");
