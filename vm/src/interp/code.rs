@@ -2,7 +2,8 @@
 //! threaded code.
 
 use super::layout;
-use super::ops::{Flow, Kind, Mem, Op, Operands, Pick, R};
+use super::kind::Kind;
+use super::ops::{Flow, Mem, Op, Operands, Pick, R};
 use super::state::State;
 use super::threaded::Threaded;
 use crate::image::{Image, Link};

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use super::code::Step;
-use super::ops::{Goto, Kind, MayGoto, Op, Operands, Pick, R};
+use super::kind::Kind;
+use super::ops::{Goto, MayGoto, Op, Operands, Pick, R};
 use super::pairs;
 use super::rows;
 use super::threaded::{Handler, Slot, Threaded, rotate, single};
@@ -93,27 +94,38 @@ fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
     if b.b != a.a || b.a != a.a {
         return None;
     }
-    match (first.kind, second.kind) {
-        // `r1 = r2; r1 op= r3`, unless the right operand is r1 too.
-        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Alu(_, op, imm)) if op != AluOp::Mov && reads_left(op) => {
-            (imm || b.c != a.a).then_some((second.kind, Operands { b: a.c, ..*b }))
-        }
-        (Kind::Alu(Width::W32, AluOp::Mov, false), Kind::Alu(Width::W32, op, imm)) if reads_left(op) => {
-            (imm || b.c != a.a).then_some((second.kind, Operands { b: a.c, ..*b }))
-        }
-        (Kind::Alu(Width::W64, AluOp::Mov, false), Kind::Endian(..)) => Some((second.kind, Operands { b: a.c, ..*b })),
-        // `r1 <<= 32; r1 >>= 32`: how code for machines without 32-bit operations clears the upper half.
-        (Kind::Alu(Width::W64, AluOp::Lsh, true), Kind::Alu(Width::W64, AluOp::Rsh, true))
-            if a.imm == 32 && b.imm == 32 =>
-        {
-            Some((Kind::Alu(Width::W32, AluOp::Mov, false), Operands { c: a.b, ..*b }))
-        }
-        (Kind::Alu(Width::W64, AluOp::Lsh, true), Kind::Alu(Width::W64, AluOp::Arsh, true))
-            if a.imm == 32 && b.imm == 32 =>
-        {
-            Some((Kind::Alu(Width::W64, AluOp::Movsx32, false), Operands { c: a.b, ..*b }))
-        }
-        _ => None,
+    let Kind::Alu(width, op, imm) = first.kind else { return None };
+    if op == AluOp::Mov && !imm {
+        // `r1 = r2; r1 op= r3`, unless the right operand is r1 too. A 32-bit copy cuts off what a 64-bit
+        // operation would see.
+        let fits = match second.kind {
+            Kind::Alu(_, op, _) if !reads_left(op) => false,
+            Kind::Alu(second, _, imm) => (width == Width::W64 || second == Width::W32) && (imm || b.c != a.a),
+            Kind::Endian(..) | Kind::CastKernel | Kind::CastUser => width == Width::W64,
+            Kind::LoadImm
+            | Kind::Load(..)
+            | Kind::Store(..)
+            | Kind::Atomic(..)
+            | Kind::Acquire(_)
+            | Kind::Release(_)
+            | Kind::Branch(..)
+            | Kind::Goto
+            | Kind::MayGoto
+            | Kind::Event => false,
+        };
+        return fits.then_some((second.kind, Operands { b: a.c, ..*b }));
+    }
+    // `r1 <<= 32; r1 >>= 32`: how code for machines without 32-bit operations extends the lower half.
+    if (width, op, imm, a.imm, b.imm) != (Width::W64, AluOp::Lsh, true, 32, 32) {
+        return None;
+    }
+    let extend = |width, op| Some((Kind::Alu(width, op, false), Operands { c: a.b, ..*b }));
+    if second.kind == Kind::Alu(Width::W64, AluOp::Rsh, true) {
+        extend(Width::W32, AluOp::Mov)
+    } else if second.kind == Kind::Alu(Width::W64, AluOp::Arsh, true) {
+        extend(Width::W64, AluOp::Movsx32)
+    } else {
+        None
     }
 }
 
@@ -214,7 +226,7 @@ pub(super) fn jumps(kind: Kind) -> bool {
 
 /// Gives slots handlers that do the next slot's work too, from the left.
 fn join(units: &[Unit], slots: &mut [Slot]) {
-    let pairs: HashMap<(Kind, Kind, bool), [Handler; 2]> = pairs::PAIRS.iter().copied().collect();
+    let pairs: HashMap<(Kind, Kind, bool), [Handler; 2]> = pairs::all().collect();
     let mut at = 0;
     while at + 1 < units.len() {
         if let Some(handler) = rotation(&units[at..]) {

@@ -1,6 +1,7 @@
 //! The reference interpreter: one copy of the semantics, executed by two drivers.
 //!
-//! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types.
+//! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types;
+//!   `kind` finds the type of an instruction.
 //! - `step` executes one instruction at a time and charges each: exact, traceable.
 //! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
 //!   hands over to `step` when the budget runs low.
@@ -16,6 +17,7 @@
 
 mod code;
 mod event;
+mod kind;
 mod layout;
 mod machine;
 mod ops;

@@ -182,10 +182,11 @@ impl Machine {
                     }
                 }
                 LOST => unreachable!("validated code does not run off its end"),
-                _ => {
+                TRAP => {
                     self.remaining -= 1;
                     return Err((pc, self.s.trap.take().expect("a trap for the slot that trapped")));
                 }
+                why => unreachable!("a handler stopped for {why:#x}"),
             }
         }
     }

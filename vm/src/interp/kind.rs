@@ -1,0 +1,129 @@
+//! The identity of an operation, and the way from it to its type.
+
+use super::ops::{
+    Acquire, Byte, Cast, Double, Endian, Event, Goto, Half, Load, LoadImm, MayGoto, Order, Pick, Release, Store, Swap,
+    ToBe, ToLe, Unit, Word,
+};
+use super::rows;
+use crate::isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Size, Width};
+
+/// Identity of an operation: an instruction without its operand values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// The flag says that the right operand is an immediate.
+    Alu(Width, AluOp, bool),
+    Endian(ByteOrder, Bits),
+    LoadImm,
+    /// The flag says that it sign-extends.
+    Load(Size, bool),
+    /// The flag says that it stores an immediate.
+    Store(Size, bool),
+    Atomic(Width, AtomicOp),
+    Acquire(Size),
+    Release(Size),
+    Branch(Width, Cond, bool),
+    Goto,
+    MayGoto,
+    /// Into address space 0, which is what code dereferences.
+    CastKernel,
+    /// Into another address space, which is what code stores.
+    CastUser,
+    Event,
+}
+
+/// Operand size of a byte order conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Bits {
+    B16,
+    B32,
+    B64,
+}
+
+impl Kind {
+    pub(super) fn of(insn: Insn) -> Kind {
+        let imm = |operand| matches!(operand, Operand::Imm(_));
+        match insn {
+            Insn::Alu { width, op, src, .. } => Kind::Alu(width, op, imm(src)),
+            Insn::Endian { order, bits, .. } => Kind::Endian(
+                order,
+                match bits {
+                    16 => Bits::B16,
+                    32 => Bits::B32,
+                    _ => Bits::B64,
+                },
+            ),
+            Insn::LoadImm { .. } => Kind::LoadImm,
+            Insn::Load { size, signed, .. } => Kind::Load(size, signed),
+            Insn::Store { size, src, .. } => Kind::Store(size, imm(src)),
+            Insn::Atomic { width, op, .. } => Kind::Atomic(width, op),
+            Insn::LoadAcquire { size, .. } => Kind::Acquire(size),
+            Insn::StoreRelease { size, .. } => Kind::Release(size),
+            Insn::Branch { width, cond, src, .. } => Kind::Branch(width, cond, imm(src)),
+            Insn::Goto { .. } | Insn::Gotol { .. } => Kind::Goto,
+            Insn::MayGoto { .. } => Kind::MayGoto,
+            Insn::AddrSpaceCast { imm, .. } => {
+                if imm >> 16 == 0 {
+                    Kind::CastKernel
+                } else {
+                    Kind::CastUser
+                }
+            }
+            Insn::LoadPacket { .. }
+            | Insn::LoadImmHi { .. }
+            | Insn::Gotox { .. }
+            | Insn::Call { .. }
+            | Insn::Callx { .. }
+            | Insn::Exit => Kind::Event,
+        }
+    }
+
+    /// Finds its type.
+    pub(super) fn select<P: Pick>(self, pick: P) -> P::Out {
+        match self {
+            Kind::Alu(width, op, imm) => rows::alu(width, op, imm, pick),
+            Kind::Branch(width, cond, imm) => rows::branch(width, cond, imm, pick),
+            Kind::Atomic(width, op) => rows::atomic(width, op, pick),
+            Kind::Endian(ByteOrder::ToLe, bits) => endian::<P, ToLe>(bits, pick),
+            Kind::Endian(ByteOrder::ToBe, bits) => endian::<P, ToBe>(bits, pick),
+            Kind::Endian(ByteOrder::Swap, bits) => endian::<P, Swap>(bits, pick),
+            Kind::LoadImm => pick.pick::<LoadImm>(),
+            Kind::Load(Size::B, signed) => load::<P, Byte>(signed, pick),
+            Kind::Load(Size::H, signed) => load::<P, Half>(signed, pick),
+            Kind::Load(Size::W, signed) => load::<P, Word>(signed, pick),
+            Kind::Load(Size::Dw, signed) => load::<P, Double>(signed, pick),
+            Kind::Store(Size::B, imm) => store::<P, Byte>(imm, pick),
+            Kind::Store(Size::H, imm) => store::<P, Half>(imm, pick),
+            Kind::Store(Size::W, imm) => store::<P, Word>(imm, pick),
+            Kind::Store(Size::Dw, imm) => store::<P, Double>(imm, pick),
+            Kind::Acquire(Size::B) => pick.pick::<Acquire<Byte>>(),
+            Kind::Acquire(Size::H) => pick.pick::<Acquire<Half>>(),
+            Kind::Acquire(Size::W) => pick.pick::<Acquire<Word>>(),
+            Kind::Acquire(Size::Dw) => pick.pick::<Acquire<Double>>(),
+            Kind::Release(Size::B) => pick.pick::<Release<Byte>>(),
+            Kind::Release(Size::H) => pick.pick::<Release<Half>>(),
+            Kind::Release(Size::W) => pick.pick::<Release<Word>>(),
+            Kind::Release(Size::Dw) => pick.pick::<Release<Double>>(),
+            Kind::Goto => pick.pick::<Goto>(),
+            Kind::MayGoto => pick.pick::<MayGoto>(),
+            Kind::CastKernel => pick.pick::<Cast<false>>(),
+            Kind::CastUser => pick.pick::<Cast<true>>(),
+            Kind::Event => pick.pick::<Event>(),
+        }
+    }
+}
+
+fn endian<P: Pick, T: Order>(bits: Bits, pick: P) -> P::Out {
+    match bits {
+        Bits::B16 => pick.pick::<Endian<T, 16>>(),
+        Bits::B32 => pick.pick::<Endian<T, 32>>(),
+        Bits::B64 => pick.pick::<Endian<T, 64>>(),
+    }
+}
+
+fn load<P: Pick, T: Unit>(signed: bool, pick: P) -> P::Out {
+    if signed { pick.pick::<Load<T, true>>() } else { pick.pick::<Load<T, false>>() }
+}
+
+fn store<P: Pick, T: Unit>(imm: bool, pick: P) -> P::Out {
+    if imm { pick.pick::<Store<T, true>>() } else { pick.pick::<Store<T, false>>() }
+}
