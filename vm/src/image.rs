@@ -8,15 +8,15 @@
 mod build;
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::helper;
+use build::Builder;
+
 use crate::host::HostFn;
-use crate::isa::{CallKind, Insn, text_at};
+use crate::isa::{Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
-use crate::program::{Binding, Program};
+use crate::program::Program;
 use crate::trap::{Place, Trap, TrapCode};
 use crate::validate::Valid;
 

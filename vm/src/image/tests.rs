@@ -80,7 +80,7 @@ fn a_binding_without_a_target_is_an_error() {
         name: "main".into(),
         section: "test".into(),
         insns: program,
-        bindings: [(0, Binding::Map(7))].into(),
+        bindings: [(0, crate::program::Binding::Map(7))].into(),
         functions: vec![crate::program::Function { name: "main".into(), start: 0, signature: None }],
         lines: Vec::new(),
         stack_size: 512,

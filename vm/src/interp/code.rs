@@ -1,8 +1,8 @@
 //! Translation of an image, made once and shared by its machines: one [`Step`] per slot for the step driver, and
 //! threaded code.
 
-use super::layout;
 use super::kind::Kind;
+use super::layout;
 use super::ops::{Flow, Mem, Op, Operands, Pick, R};
 use super::state::State;
 use super::threaded::Threaded;
