@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion};
+use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 
-use crate::peers::{Make, Subject};
+use crate::peers::{Make, Runner, Subject};
 use crate::rounds::measure;
 use crate::table::{Row, Table};
 
@@ -32,14 +32,14 @@ impl Case {
         let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
         for (name, make) in &self.machines {
             match self.checked(make) {
-                Ok(subject) => subjects.push(Subject { name, run: subject }),
+                Ok(run) => subjects.push(Subject { name, run }),
                 Err(why) => left_out.push(format!("{name} left out of {}: {why}", self.name)),
             }
         }
         (subjects, left_out)
     }
 
-    fn checked(&self, make: &Make) -> Result<crate::peers::Runner, String> {
+    fn checked(&self, make: &Make) -> Result<Runner, String> {
         let mut run = make()?;
         // Twice, because the second run finds memory as the first one left it.
         for result in [run()?, run()?] {
@@ -74,7 +74,8 @@ fn distributions(subject: &str, cases: &[Case]) {
         .configure_from_args();
     for case in cases {
         let mut group = criterion.benchmark_group(format!("{subject} {}", case.name));
-        group.throughput(criterion::Throughput::Elements(case.operations.into()));
+        group.sampling_mode(SamplingMode::Flat);
+        group.throughput(Throughput::Elements(case.operations.into()));
         for mut machine in case.ready().0 {
             group.bench_function(BenchmarkId::from_parameter(machine.name), |bencher| bencher.iter(&mut machine.run));
         }
