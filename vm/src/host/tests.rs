@@ -82,7 +82,7 @@ fn strings_are_read_inside_their_region() {
     let trap = fake.run(&function, &[fake.at(4000)]).unwrap_err();
     assert_eq!(trap.code(), TrapCode::BadArgument);
     let end = fake.at(4000);
-    let text = "1 bytes past the end of memory (4096 bytes, access at offset 4000)";
+    let text = "1 byte past the end of memory (4096 bytes, access at offset 4000)";
     assert_eq!(trap.detail(), format!("argument 1 of len: 97-byte load from {end:#x}: {text}"));
 }
 

@@ -91,12 +91,19 @@ impl fmt::Display for Fault {
         };
         write!(f, "{}-byte {verb} {:#x}: ", self.len, self.addr)?;
         match &self.reason {
-            FaultReason::Null => write!(f, "a null pointer; check the result of the lookup or helper it came from"),
+            FaultReason::Null => {
+                write!(f, "a null pointer")?;
+                if self.addr != 0 {
+                    write!(f, " plus {}", self.addr)?;
+                }
+                write!(f, "; check the result of the lookup or helper it came from")
+            }
             FaultReason::Foreign(near) => write!(f, "not a pointer into the sandbox{}", Nearest(near)),
             FaultReason::NoRegion(near) => write!(f, "no memory there{}", Nearest(near)),
             FaultReason::Overflow { region, size, off } => {
                 let past = u64::from(*off) + self.len - u64::from(*size);
-                write!(f, "{past} bytes past the end of {region} ({size} bytes, access at offset {off})")
+                let bytes = if past == 1 { "byte" } else { "bytes" };
+                write!(f, "{past} {bytes} past the end of {region} ({size} bytes, access at offset {off})")
             }
             FaultReason::DeadFrame => write!(f, "a stack frame of a function that has returned"),
             FaultReason::Closed(region) => {

@@ -28,7 +28,7 @@ fn exact_bounds_on_both_sides() {
     assert_eq!(load8(&mut view, block.addr() + 4), Ok(0x3_0000_0002));
     let over = load8(&mut view, block.addr() + 5).unwrap_err();
     assert_eq!(over.reason, FaultReason::Overflow { region: "thing".into(), size: 12, off: 5 });
-    assert!(over.to_string().ends_with("1 bytes past the end of thing (12 bytes, access at offset 5)"), "{over}");
+    assert!(over.to_string().ends_with("1 byte past the end of thing (12 bytes, access at offset 5)"), "{over}");
     assert!(load8(&mut view, block.addr() - 1).is_err());
     assert!(load8(&mut view, block.addr().wrapping_sub(8)).is_err());
 }

@@ -64,7 +64,7 @@ fn an_xdp_packet_has_exact_bounds() {
     assert!(view.check(data, 40, Access::Write).is_ok());
     assert!(view.check(data - 1, 1, Access::Read).is_err());
     let fault = view.check(data, 41, Access::Read).unwrap_err();
-    assert!(fault.to_string().contains("1 bytes past the end of packet (40 bytes"), "{fault}");
+    assert!(fault.to_string().contains("1 byte past the end of packet (40 bytes"), "{fault}");
     assert!(matches!(view.check(context, 4, Access::Write).unwrap_err().reason, FaultReason::ReadOnly(_)));
     assert!(view.check(context, 25, Access::Read).is_err());
 }

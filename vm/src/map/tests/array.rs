@@ -48,7 +48,7 @@ fn one_byte_past_a_value_faults() {
     assert_eq!(addr % 8, 0);
     assert!(view.check(addr, 12, Access::Write).is_ok());
     let fault = view.check(addr + 12, 1, Access::Write).unwrap_err().to_string();
-    assert!(fault.ends_with("1 bytes past the end of value of map counts (12 bytes, access at offset 12)"), "{fault}");
+    assert!(fault.ends_with("1 byte past the end of value of map counts (12 bytes, access at offset 12)"), "{fault}");
     assert!(view.check(addr - 1, 1, Access::Read).is_err());
 }
 

@@ -61,7 +61,7 @@ fn values_stay_and_overflow_faults() {
     let view = view(&arena);
     assert!(view.check(addr, 9, Access::Write).is_ok());
     let fault = view.check(addr + 8, 2, Access::Write).unwrap_err().to_string();
-    assert!(fault.ends_with("1 bytes past the end of value of map counts (9 bytes, access at offset 8)"), "{fault}");
+    assert!(fault.ends_with("1 byte past the end of value of map counts (9 bytes, access at offset 8)"), "{fault}");
     map.delete(&key(0)).unwrap();
     assert_eq!(view.bytes(addr, 9), Ok(vec![3; 9]));
 }

@@ -92,7 +92,7 @@ fn only_open_samples_can_be_touched() {
     let two = ring.reserve(4).unwrap();
     assert!(view.check(one, 12, Access::Write).is_ok());
     let fault = view.check(one + 12, 1, Access::Write).unwrap_err().to_string();
-    assert!(fault.ends_with("1 bytes past the end of record of map counts (12 bytes, access at offset 12)"), "{fault}");
+    assert!(fault.ends_with("1 byte past the end of record of map counts (12 bytes, access at offset 12)"), "{fault}");
     assert!(view.check(one + 8, 8, Access::Write).is_err());
     assert!(view.check(two - 8, 4, Access::Write).is_err(), "a header");
     assert!(view.check(one - 8, 4, Access::Read).is_err(), "a header");
