@@ -79,7 +79,10 @@ impl fmt::Display for Nearest<'_> {
         if near.count != 1 {
             write!(f, "{} x ", near.count)?;
         }
-        write!(f, "{} bytes), {} bytes {side} it", near.size, near.distance)
+        match near.distance {
+            0 => write!(f, "{} bytes), right {side} it", near.size),
+            distance => write!(f, "{} bytes), {distance} bytes {side} it", near.size),
+        }
     }
 }
 

@@ -24,7 +24,7 @@ fn accesses_stop_at_the_last_byte() {
             assert_eq!(run(&rig, [end - bytes, 0, 0, 0, 0]).unwrap(), 0);
             let (code, detail) = code_of(&rig, [end - bytes + 1, 0, 0, 0, 0]);
             assert_eq!(code, TrapCode::OutOfBounds);
-            let words = ["1 byte past the end of memory (4096 bytes", "memory (4096 bytes), 0 bytes behind it"];
+            let words = ["1 byte past the end of memory (4096 bytes", "memory (4096 bytes), right behind it"];
             assert!(detail.contains(words[usize::from(bytes == 1)]), "{detail}");
         }
     }
@@ -36,7 +36,7 @@ fn wild_pointers_name_the_nearest_region_and_the_line() {
     let trap = run(&rig, [0; 5]).unwrap_err();
     assert_eq!(
         format!("{trap:#}"),
-        "memory access out of bounds: 4-byte load from 0x4: a null pointer; check the result of the lookup or \
+        "memory access out of bounds: 4-byte load from 0x4: a null pointer plus 4; check the result of the lookup or \
          helper it came from\n  at t.bpf.o: program main, insn 1: r0 = *(u32 *)(r1 + 4)\n    t.c:1: line 1;"
     );
     let (_, detail) = code_of(&rig, [0xdead_dead_dead_de01, 0, 0, 0, 0]);
