@@ -134,13 +134,14 @@ impl<T: Send + 'static> Instance<T> {
         assert!(args.len() <= 5, "a program has at most five arguments");
         let mut regs = [0; 5];
         regs[..args.len()].copy_from_slice(args);
-        let engine = self.pre.engine().clone();
+        let Some(limit) = self.pre.engine().config().timeout else {
+            return self.machine.run(entry.0, regs);
+        };
         let interrupt = Arc::clone(&self.machine.runtime().interrupt);
-        let limit = engine.config().timeout;
-        let _deadline = limit.map(|limit| engine.watchdog().arm(limit, &interrupt));
+        let _deadline = self.pre.engine().watchdog().arm(limit, &interrupt);
         let result = self.machine.run(entry.0, regs);
-        result.map_err(|trap| match limit {
-            Some(limit) if trap.code() == TrapCode::Timeout => trap.with_detail(format!("{limit:?}")),
+        result.map_err(|trap| match trap.code() {
+            TrapCode::Timeout => trap.with_detail(format!("{limit:?}")),
             _ => trap,
         })
     }
