@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde_json::{Value, json};
 use twinbpf::isa::Endian;
-use twinbpf::loader::section::SectionKind;
+use twinbpf::loader::section::{Script, SectionKind};
 use twinbpf::loader::{Object, ProgramSpec};
 use twinbpf::program::{Signature, ValType};
 use twinbpf::{Plan, Resolution};
@@ -127,10 +127,12 @@ pub(crate) fn count(number: usize, what: &str) -> String {
 
 /// What a program is for, by its section.
 fn kind(spec: &ProgramSpec) -> String {
-    let load = if spec.attach.autoload { "" } else { ", not loaded unless asked for" };
+    // A script's function is nothing that libbpf would load, with a question mark or without.
+    let script = matches!(spec.attach.kind, SectionKind::Script(_));
+    let load = if spec.attach.autoload || script { "" } else { ", not loaded unless asked for" };
     let kind = match &spec.attach.kind {
         SectionKind::Text => "function".to_owned(),
-        SectionKind::Script(script) => format!("script {script:?}, userspace"),
+        SectionKind::Script(script) => format!("script, userspace: {}", when(script)),
         SectionKind::Known { row, target, loose } => {
             let target = target.as_deref().map_or_else(String::new, |target| format!(" on {target}"));
             let loose = if *loose { " (by prefix; libbpf wants the exact name)" } else { "" };
@@ -143,6 +145,20 @@ fn kind(spec: &ProgramSpec) -> String {
         SectionKind::Unknown => "unknown section name".to_owned(),
     };
     format!("{kind}{load}")
+}
+
+/// When a script's function is called.
+fn when(script: &Script) -> String {
+    match script {
+        Script::Begin => "before the workload".to_owned(),
+        Script::End => "after the workload".to_owned(),
+        Script::Error => "when a program traps; not run by this version".to_owned(),
+        Script::Timer { period: Some(period) } => format!("every {period:?}; not run by this version"),
+        Script::Timer { period: None } => "by a timer; not run by this version".to_owned(),
+        Script::Event { map: Some(map) } => format!("for each event of map {map}; not run by this version"),
+        Script::Event { map: None } => "for each event; not run by this version".to_owned(),
+        Script::Signal { name } => format!("on SIG{name}; not run by this version"),
+    }
 }
 
 fn describe(resolution: &Resolution) -> String {

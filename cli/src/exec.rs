@@ -1,5 +1,6 @@
 //! `twinbpf exec`: one program, one input, what came of it.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use twinbpf::{Entry, Instance, PacketKind, Redirect};
 
 use crate::args::{ExecArgs, split_program};
 use crate::load::{self, hex};
+use crate::output::Output;
 use crate::trace::Trace;
 
 pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
@@ -26,7 +28,8 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
         eprintln!("twinbpf: warning: {warning}");
     }
     let entry = pre.program(&spec.name).expect("instantiated above");
-    let mut instance = pre.instance(())?;
+    let mut output = Output::new();
+    let mut instance = pre.instance_with_output((), output.boxed())?;
     let trace = args.trace.then(|| Trace::new(pre.linked_programs().cloned().collect()));
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));
@@ -39,8 +42,15 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     }
     let mut run = match result {
         Err(error) => match error.downcast_ref::<twinbpf::Trap>().and_then(twinbpf::Trap::exit_status) {
-            Some(status) => return Ok(ExitCode::from(status as u8)),
-            None => return Err(error),
+            Some(status) => {
+                output.finish()?;
+                return Ok(ExitCode::from(status as u8));
+            }
+            None => {
+                // The fault says more than what became of the output.
+                let _ = output.finish();
+                return Err(error);
+            }
         },
         Ok(run) => run,
     };
@@ -50,10 +60,11 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     }
     run.verdict = verdict(spec, run.r0);
     if args.json {
-        run.print_json(args.repeat)
+        run.print_json(&mut output, args.repeat)?;
     } else {
-        run.print(args.repeat)
+        run.print(&mut output, args.repeat)?;
     }
+    output.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -221,34 +232,35 @@ fn verdict(spec: &ProgramSpec, r0: u64) -> Option<&'static str> {
 }
 
 impl Run {
-    fn print(&self, times: u32) {
+    fn print(&self, out: &mut impl Write, times: u32) -> Result<()> {
         match self.verdict {
-            Some(verdict) => println!("r0       = {} ({:#x}, {verdict})", self.r0 as i64, self.r0),
-            None => println!("r0       = {} ({:#x})", self.r0 as i64, self.r0),
+            Some(verdict) => writeln!(out, "r0       = {} ({:#x}, {verdict})", self.r0 as i64, self.r0)?,
+            None => writeln!(out, "r0       = {} ({:#x})", self.r0 as i64, self.r0)?,
         }
-        println!("insns    = {}", self.insns);
+        writeln!(out, "insns    = {}", self.insns)?;
         match times {
-            1 => println!("duration = {:?}", self.duration),
-            _ => println!("duration = {:?} (mean of {times} runs)", self.duration),
+            1 => writeln!(out, "duration = {:?}", self.duration)?,
+            _ => writeln!(out, "duration = {:?} (mean of {times} runs)", self.duration)?,
         }
         if let Some(ctx) = &self.ctx {
-            println!("ctx      = {}", hex(ctx));
+            writeln!(out, "ctx      = {}", hex(ctx))?;
         }
         if let Some(packet) = &self.packet {
-            println!("packet   = {}", hex(packet));
+            writeln!(out, "packet   = {}", hex(packet))?;
         }
         if let Some(meta) = &self.meta {
-            println!("metadata = {}", hex(meta));
+            writeln!(out, "metadata = {}", hex(meta))?;
         }
         for redirect in &self.redirects {
-            println!("redirect = {redirect}");
+            writeln!(out, "redirect = {redirect}")?;
         }
         for (map, sent) in &self.sent {
-            println!("sent     = map {map}, slot {}: {}", sent.slot, hex(&sent.bytes));
+            writeln!(out, "sent     = map {map}, slot {}: {}", sent.slot, hex(&sent.bytes))?;
         }
+        Ok(())
     }
 
-    fn print_json(&self, times: u32) {
+    fn print_json(&self, out: &mut impl Write, times: u32) -> Result<()> {
         let sent =
             self.sent.iter().map(|(map, sent)| json!({ "map": map, "slot": sent.slot, "bytes": hex(&sent.bytes) }));
         let value = json!({
@@ -256,6 +268,7 @@ impl Run {
             "duration_ns": self.duration.as_nanos() as u64, "ctx": self.ctx.as_deref().map(hex),
             "packet": self.packet.as_deref().map(hex), "metadata": self.meta.as_deref().map(hex), "redirects": self.redirects, "sent": sent.collect::<Vec<_>>(),
         });
-        println!("{value}");
+        writeln!(out, "{value}")?;
+        Ok(())
     }
 }

@@ -5,14 +5,16 @@ mod check;
 mod disasm;
 mod exec;
 mod load;
+mod output;
 mod run;
 mod trace;
 mod workload;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use clap_complete::Shell;
 
 use args::{Cli, Command};
 use twinbpf::{LinkError, Trap, loader};
@@ -25,22 +27,39 @@ fn main() -> ExitCode {
         .with_writer(io::stderr)
         .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .init();
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Check(args) => check::check(&args),
         Command::Disasm(args) => disasm::disasm(&args),
-        Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "twinbpf", &mut io::stdout());
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Completions { shell } => completions(shell),
     };
     result.unwrap_or_else(|error| {
-        if !is_broken_pipe(&error) {
-            eprintln!("twinbpf: {}", story(&error));
+        if is_broken_pipe(&error) {
+            output::end_by_pipe();
         }
+        eprintln!("twinbpf: {}", story(&error));
         ExitCode::from(STATUS_ERROR)
     })
+}
+
+/// Help and version, or what is wrong with the command line. Its status is that of our own errors, so that it
+/// cannot be taken for a workload's.
+fn usage(error: &clap::Error) -> ExitCode {
+    // Nothing is left to say to someone who does not listen.
+    let _ = error.print();
+    if error.use_stderr() { ExitCode::from(STATUS_ERROR) } else { ExitCode::SUCCESS }
+}
+
+fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "twinbpf", &mut script);
+    io::stdout().write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The whole chain of an error; the full story of the cause where it has one.

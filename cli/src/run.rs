@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use twinbpf::loader::ProgramSpec;
 use twinbpf::loader::section::{Script, SectionKind};
 use twinbpf::program::ValType;
 use twinbpf::{Entry, Instance, Object, Trap};
 
 use crate::args::RunArgs;
+use crate::output::Output;
 use crate::{STATUS_ERROR, load, workload};
 
 /// Exit status when a BEGIN asks for the run to end.
@@ -17,6 +19,7 @@ const STATUS_ABORTED: u8 = 1;
 struct Tool {
     object: Object,
     instance: Instance<()>,
+    output: Output,
     begins: Vec<Step>,
     ends: Vec<Step>,
 }
@@ -43,7 +46,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let objects = load::open_all(&args.objects, &args.load)?;
     let engine = load::engine(&args.load, &args.limits)?;
     let linker = load::linker(&engine, &args.load)?;
-    let mut tools = objects.into_iter().map(|object| Tool::new(&linker, object)).collect::<Result<Vec<Tool>>>()?;
+    let output = Output::new();
+    let tools = objects.into_iter().map(|object| Tool::new(&linker, object, output.clone()));
+    let mut tools = tools.collect::<Result<Vec<Tool>>>()?;
 
     let mut status = 0;
     match begin(&mut tools)? {
@@ -72,10 +77,9 @@ fn begin(tools: &mut [Tool]) -> Result<Outcome> {
 }
 
 impl Tool {
-    fn new(linker: &twinbpf::Linker<()>, object: Object) -> Result<Tool> {
-        let is_script =
-            |spec: &twinbpf::loader::ProgramSpec, wanted: Script| spec.attach.kind == SectionKind::Script(wanted);
-        let named = |wanted: Script| -> Vec<&twinbpf::loader::ProgramSpec> {
+    fn new(linker: &twinbpf::Linker<()>, object: Object, output: Output) -> Result<Tool> {
+        let is_script = |spec: &ProgramSpec, wanted: Script| spec.attach.kind == SectionKind::Script(wanted);
+        let named = |wanted: Script| -> Vec<&ProgramSpec> {
             object.programs.iter().filter(|spec| is_script(spec, wanted.clone())).collect()
         };
         let (begins, ends) = (named(Script::Begin), named(Script::End));
@@ -90,20 +94,15 @@ impl Tool {
         for warning in pre.warnings() {
             eprintln!("twinbpf: warning: {warning}");
         }
-        let step = |spec: &&twinbpf::loader::ProgramSpec| Step {
+        let step = |spec: &&ProgramSpec| Step {
             name: spec.name.to_string(),
             entry: pre.program(&spec.name).expect("instantiated above"),
             returns: spec.signature.as_ref().is_none_or(|signature| signature.result != ValType::Void),
         };
         let (begins, ends) = (begins.iter().map(step).collect(), ends.iter().map(step).collect());
-        let instance = pre.instance(())?;
-        let kernel = object.programs.iter().filter(|spec| spec.attach.prog_type().is_some() && spec.attach.autoload);
-        let kernel: Vec<String> = kernel.map(|spec| format!("{} ({})", spec.name, spec.section)).collect();
-        if !kernel.is_empty() {
-            let name = &object.name;
-            eprintln!("twinbpf: note: {name}: for the kernel, and not attached by this version: {}", kernel.join(", "));
-        }
-        Ok(Tool { object, instance, begins, ends })
+        let instance = pre.instance_with_output((), output.boxed())?;
+        note_left_out(&object);
+        Ok(Tool { object, instance, output, begins, ends })
     }
 
     /// Calls functions until one of them ends the run.
@@ -111,7 +110,13 @@ impl Tool {
         for index in 0..which(self).len() {
             let step = &which(self)[index];
             let (entry, returns) = (step.entry, step.returns);
-            match self.instance.call(entry, &[]) {
+            let result = self.instance.call(entry, &[]);
+            // Before anybody else prints. A fault says more than what became of the output.
+            let printed = self.output.finish();
+            if !matches!(&result, Err(trap) if trap.exit_status().is_none()) {
+                printed?;
+            }
+            match result {
                 // An int in C: what is above its 32 bits says nothing.
                 Ok(r0) if may_abort && returns && (r0 as i32) < 0 => {
                     let name = &which(self)[index].name;
@@ -124,6 +129,20 @@ impl Tool {
         }
         Ok(Outcome::Done)
     }
+}
+
+/// Says which programs of the object this version neither runs nor attaches.
+fn note_left_out(object: &Object) {
+    let note = |what: &str, which: &dyn Fn(&ProgramSpec) -> bool| {
+        let names = object.programs.iter().filter(|spec| which(spec));
+        let names: Vec<String> = names.map(|spec| format!("{} ({})", spec.name, spec.section)).collect();
+        if !names.is_empty() {
+            eprintln!("twinbpf: note: {}: {what} by this version: {}", object.name, names.join(", "));
+        }
+    };
+    note("for the kernel, and not attached", &|spec| spec.attach.prog_type().is_some() && spec.attach.autoload);
+    let runs = |script: &Script| matches!(script, Script::Begin | Script::End);
+    note("not run", &|spec| matches!(&spec.attach.kind, SectionKind::Script(script) if !runs(script)));
 }
 
 fn exit_or_fault(trap: Trap) -> Result<Outcome> {

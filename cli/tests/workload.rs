@@ -1,0 +1,180 @@
+//! How a run ends: the workload's status, signals while it runs, output that nobody takes.
+
+mod common;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, pipe};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ExitStatus, Stdio};
+
+use common::{corpus, run, stderr, twinbpf};
+
+const HELLO: &str = "scripts/hello.bpf.o";
+/// The last line of its END.
+const HELLO_END: &str = "END: the sum is 55\n";
+
+/// Status of a run with this shell command as workload; END must have run.
+fn shell(command: &str) -> Option<i32> {
+    let output = run(&["run", HELLO, "--", "sh", "-c", command]);
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with(HELLO_END), "{command}: {output:?}");
+    output.status.code()
+}
+
+#[test]
+fn the_status_is_the_workloads() {
+    assert_eq!(shell("exit 0"), Some(0));
+    assert_eq!(shell("exit 7"), Some(7));
+    assert_eq!(shell("exit 125"), Some(125));
+}
+
+#[test]
+fn a_killed_workload_is_128_and_the_signal() {
+    assert_eq!(shell("kill -KILL $$"), Some(128 + 9));
+    assert_eq!(shell("kill -TERM $$"), Some(128 + 15));
+    // Nothing of us is inherited that a shell would not have: a broken pipe kills it.
+    assert_eq!(shell("kill -PIPE $$"), Some(128 + 13));
+}
+
+#[test]
+fn a_workload_that_cannot_start_is_our_error() {
+    for workload in ["/no/such/command", "/", ""] {
+        let output = run(&["run", HELLO, "--", workload]);
+        assert_eq!(output.status.code(), Some(125), "{workload}");
+        let text = stderr(&output);
+        assert!(text.starts_with(&format!("twinbpf: cannot run the workload '{workload}': ")), "{text}");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("END"), "END is not for a run that never was");
+    }
+}
+
+#[test]
+fn no_workload_behind_the_dashes_is_no_workload() {
+    let output = run(&["run", HELLO, "--"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with(HELLO_END));
+}
+
+#[test]
+fn a_wrong_command_line_is_our_error() {
+    for args in [&["run"][..], &["frobnicate"], &["run", "--no-such", HELLO], &[], &["run", HELLO, "--timeout", "3x"]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+    }
+    for args in [&["--help"][..], &["run", "-h"], &["--version"], &["help", "exec"]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn every_shell_has_completions() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("disasm"), "{shell}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    // A device that is always full.
+    let commands: &[&[&str]] = &[&["run", HELLO], &["exec", "scripts/hello.bpf.o:END"], &["check", HELLO]];
+    for args in commands {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = twinbpf().current_dir(corpus()).args(*args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(stderr(&output).contains("No space left on device"), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_run_by_sigpipe() {
+    let commands: &[&[&str]] = &[
+        &["run", "faults/endless_end.bpf.o"],
+        &["exec", "scripts/hello.bpf.o:BEGIN", "--json"],
+        &["check", HELLO],
+        &["disasm", HELLO],
+        &["completions", "bash"],
+    ];
+    for args in commands {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = twinbpf().current_dir(corpus()).args(*args).stdout(writer).output().unwrap();
+        assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "{args:?}: {output:?}");
+        assert!(output.stderr.is_empty(), "{args:?}: {}", stderr(&output));
+    }
+}
+
+/// A run in a process group of its own, as a terminal starts it.
+struct Session {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Session {
+    fn start(args: &[&str]) -> Session {
+        let mut command = twinbpf();
+        command.current_dir(corpus()).arg("run").args(args).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Session { child, lines }
+    }
+
+    /// Reads up to this line.
+    fn wait_for(&mut self, wanted: &str) {
+        let mut line = String::new();
+        while line.trim_end() != wanted {
+            line.clear();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "no line '{wanted}'");
+        }
+    }
+
+    fn kill(&self, everybody: bool, signal: i32) {
+        let pid = self.child.id() as i32;
+        // SAFETY: kill(2) takes two integers and touches no memory of ours.
+        let result = unsafe { libc::kill(if everybody { -pid } else { pid }, signal) };
+        assert_eq!(result, 0);
+    }
+
+    /// What was printed until the end, and how it ended.
+    fn end(mut self) -> (String, ExitStatus) {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        (rest, self.child.wait().unwrap())
+    }
+}
+
+/// Says a word when it runs and then waits.
+const WAITS: [&str; 3] = ["sh", "-c", "echo running; exec sleep 60"];
+
+#[test]
+fn ctrl_c_ends_the_workload_and_end_still_runs() {
+    let mut session = Session::start(&[&[HELLO, "--"][..], &WAITS].concat());
+    session.wait_for("running");
+    session.kill(true, libc::SIGINT);
+    let (rest, status) = session.end();
+    assert!(rest.ends_with(HELLO_END), "{rest}");
+    assert_eq!(status.code(), Some(128 + libc::SIGINT));
+}
+
+#[test]
+fn sigterm_is_passed_on_and_end_still_runs() {
+    let mut session = Session::start(&[&[HELLO, "--"][..], &WAITS].concat());
+    session.wait_for("running");
+    session.kill(false, libc::SIGTERM);
+    let (rest, status) = session.end();
+    assert!(rest.ends_with(HELLO_END), "{rest}");
+    assert_eq!(status.code(), Some(128 + libc::SIGTERM));
+}
+
+#[test]
+fn ctrl_c_stops_an_end_that_does_not_end() {
+    for workload in [&["--", "true"][..], &[]] {
+        let mut session = Session::start(&[&["faults/endless_end.bpf.o"][..], workload].concat());
+        session.wait_for("again");
+        session.kill(true, libc::SIGINT);
+        let (_, status) = session.end();
+        assert_eq!(status.signal(), Some(libc::SIGINT), "{workload:?}");
+    }
+}
