@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::host::{Caller, HostFn};
+use crate::isa::asm::parse;
+use crate::program::Program;
 use crate::trap::TrapCode;
 
 /// Runs with every budget from nothing to plenty; both drivers must stop at the same pc with the same registers.
@@ -150,18 +152,21 @@ fn may_goto_ends_a_loop_by_itself() {
     assert_eq!(run(&rig, [0; 5]).unwrap(), 8 << 20);
 }
 
-/// Nothing of the native stack grows with the length of a program or the number of its turns.
+/// Nothing of the native stack grows with the length of a program or the number of its turns, in any build.
 #[test]
 fn native_stack_is_bounded() {
-    let mut long = "if r1 == 7 goto +1\nr0 = 1\n".repeat(100_000);
-    long.push_str("exit");
-    let turns = "again: r1 += 1\nif r1 < 300000 goto again\nr0 = r1\nexit".to_owned();
-    for (text, expected) in [(long, 1), (turns, 300_000)] {
+    let branch = parse("if r1 == 7 goto +1\nr0 = 1").unwrap().repeat(100_000);
+    let long = [branch, parse("r0 = 1\nexit").unwrap()].concat();
+    let turns = parse("again: r1 += 1\nif r1 < 300000 goto again\nr0 = r1\nexit").unwrap();
+    for (insns, expected) in [(long, 1), (turns, 300_000)] {
+        let mut rig = Rig::new();
+        rig.valid(Program { insns, ..crate::image::rig::program("main", "exit") });
         for driver in DRIVERS {
-            let text = text.clone();
+            let (image, runtime) = (rig.image(), rig.runtime());
             let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-                let rig = Rig::with(&text);
-                machine(&rig, driver, Limits::default()).run(0, [0; 5]).unwrap()
+                let mut machine = Machine::new(image, runtime, Limits::default()).unwrap();
+                machine.set_driver(driver);
+                machine.run(0, [0; 5]).unwrap()
             });
             assert_eq!(thread.unwrap().join().unwrap(), expected);
         }
