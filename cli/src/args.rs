@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use twinbpf::interp::Driver;
+use twinbpf::isa::{Group, Mode};
 
 /// One BPF object, two places to run it.
 #[derive(Debug, Parser)]
@@ -55,6 +56,28 @@ pub(crate) struct LoadArgs {
     /// Stack bytes of a frame, if the object was made with -mllvm -bpf-stack-size.
     #[arg(long, value_name = "BYTES")]
     pub(crate) stack_size: Option<u32>,
+    /// Which instructions are valid where RFC 9669 and the kernel differ: rfc or kernel.
+    #[arg(long, value_name = "POLICY", value_parser = mode)]
+    pub(crate) policy: Option<Mode>,
+    /// Switch on an instruction group that is off: packet.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub(crate) enable: Vec<Group>,
+    /// Switch off an instruction group: callx, may_goto, load_acquire, addr_space_cast, gotox, atomic, ...
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub(crate) disable: Vec<Group>,
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "rfc" => Ok(Mode::Rfc),
+        "kernel" => Ok(Mode::Kernel),
+        other => Err(format!("'{other}' is neither rfc nor kernel")),
+    }
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    let known = || Group::ALL.iter().map(|group| group.name()).collect::<Vec<_>>().join(", ");
+    Group::from_name(text).ok_or_else(|| format!("no group '{text}'; there are {}", known()))
 }
 
 /// Limits of a run.

@@ -49,7 +49,12 @@ fn is_missing(error: &twinbpf::loader::Error) -> bool {
 /// An engine with the limits of the command line.
 pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs) -> Result<Engine> {
     let default = Config::default();
+    let mut policy = default.policy;
+    policy.mode = load.policy.unwrap_or(policy.mode);
+    policy.groups = load.enable.iter().fold(policy.groups, |groups, group| groups.with(*group));
+    policy.groups = load.disable.iter().fold(policy.groups, |groups, group| groups.without(*group));
     let config = Config {
+        policy,
         driver: limits.driver.unwrap_or(default.driver),
         max_insns: limits.max_insns,
         timeout: limits.timeout,

@@ -114,7 +114,7 @@ impl Reason {
     /// What to do about it, where there is something to do.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Reason::Group(_) => "switch the group on, or compile for an older -mcpu",
+            Reason::Group(_) => "switch the group on (--enable, Config::policy), or compile for an older -mcpu",
             Reason::ZeroDivisor | Reason::ShiftCount { .. } | Reason::AddressSpaces => {
                 "the kernel rejects this; the rfc policy runs it"
             }
