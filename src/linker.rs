@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use twinbpf_loader::{LinkOptions, Linked, Object};
+use twinbpf_loader::{LinkOptions, Linked, Object, Role};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::{HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
@@ -72,7 +72,9 @@ impl<T: Send + 'static> Linker<T> {
         Ok(self)
     }
 
-    /// Makes the maps, globals and programs of an object, once for all instances.
+    /// Makes the maps, globals and programs of an object, once for all instances. Of an object that has neither
+    /// a script nor programs for the kernel, the programs are its global functions; elsewhere name such functions
+    /// with [`Linker::instantiate_programs`].
     ///
     /// # Errors
     /// The first program, in the order of the object, that cannot run here.
@@ -135,7 +137,10 @@ impl<T: Send + 'static> Linker<T> {
                 return Err(LinkError::NoProgram { object: Arc::clone(&object.name), name: (*name).to_owned(), known });
             }
         }
-        let entries = names.unwrap_or(&[]).iter().map(|name| (*name).to_owned()).collect();
+        let entries = match names {
+            Some(names) => names.iter().map(|name| (*name).to_owned()).collect(),
+            None => exported(object),
+        };
         let options = LinkOptions { stack_size: self.engine.config().frame_size, entries, ..LinkOptions::default() };
         Ok(object.link(&options)?)
     }
@@ -304,6 +309,14 @@ fn pointed_externs(spec: &MapSpec) -> Vec<usize> {
         Pointer::Function { .. } | Pointer::Map(_) | Pointer::MapValue { .. } => None,
     });
     externs.collect()
+}
+
+/// The global functions of an object that has no entry points: what it offers to an embedder.
+fn exported(object: &Object) -> Vec<String> {
+    if object.programs.iter().any(|spec| spec.role == Role::Entry) {
+        return Vec::new();
+    }
+    object.programs.iter().filter(|spec| spec.global).map(|spec| spec.name.to_string()).collect()
 }
 
 fn linked_name(object: &Object, index: usize) -> Option<&str> {
