@@ -43,6 +43,11 @@ enum Outcome {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let forgotten = args.objects.iter().skip(1).find(|path| args.workload.is_empty() && !path.exists());
+    if let Some(path) = forgotten {
+        let path = path.display();
+        anyhow::bail!("cannot read {path}: there is no such file; a workload goes behind two dashes: run OBJ -- CMD");
+    }
     let objects = load::open_all(&args.objects, &args.load)?;
     let engine = load::engine(&args.load, &args.limits)?;
     let linker = load::linker(&engine, &args.load)?;

@@ -54,6 +54,16 @@ fn no_workload_behind_the_dashes_is_no_workload() {
 }
 
 #[test]
+fn a_workload_without_dashes_is_explained() {
+    let output = run(&["run", HELLO, "make"]);
+    assert_eq!(output.status.code(), Some(125));
+    let wanted =
+        "twinbpf: cannot read make: there is no such file; a workload goes behind two dashes: run OBJ -- CMD\n";
+    assert_eq!(stderr(&output), wanted);
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
 fn a_wrong_command_line_is_our_error() {
     for args in [&["run"][..], &["frobnicate"], &["run", "--no-such", HELLO], &[], &["run", HELLO, "--timeout", "3x"]] {
         let output = run(args);
