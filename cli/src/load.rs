@@ -1,6 +1,7 @@
 //! Objects from files, with what the command line says about them.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -10,16 +11,24 @@ use crate::args::{LimitArgs, LoadArgs};
 
 /// Largest object file that is read.
 const MAX_OBJECT: u64 = 256 << 20;
+/// Largest context or packet that is read.
+const MAX_INPUT: u64 = 16 << 20;
 
 /// Reads and opens an object.
 pub(crate) fn open(path: &Path) -> Result<Object> {
-    let name = path.display().to_string();
-    let size = fs::metadata(path).with_context(|| format!("cannot read {name}"))?.len();
-    if size > MAX_OBJECT {
-        bail!("{name} has {size} bytes; objects have at most {MAX_OBJECT}");
+    Ok(Object::open(&path.display().to_string(), &read(path, MAX_OBJECT, "an object")?)?)
+}
+
+/// Reads a file to its end, which a device may not have.
+fn read(path: &Path, max: u64, what: &str) -> Result<Vec<u8>> {
+    let name = path.display();
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| format!("cannot read {name}"))?;
+    file.take(max + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
+    if bytes.len() as u64 > max {
+        bail!("{name} is too large: {what} has at most {max} bytes");
     }
-    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    Ok(Object::open(&name, &bytes)?)
+    Ok(bytes)
 }
 
 /// Opens objects and gives variables the values of `--set`. A variable must be in at least one of them.
@@ -76,7 +85,7 @@ pub(crate) fn linker(engine: &Engine, load: &LoadArgs) -> Result<Linker<()>> {
 /// Bytes of an argument: hex digits (blanks, colons and a leading 0x are ignored), or `@FILE`.
 pub(crate) fn bytes(text: &str) -> Result<Vec<u8>> {
     if let Some(path) = text.strip_prefix('@') {
-        return fs::read(path).with_context(|| format!("cannot read {path}"));
+        return read(Path::new(path), MAX_INPUT, "a context or packet");
     }
     let text = text.strip_prefix("0x").unwrap_or(text);
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();

@@ -64,6 +64,15 @@ fn a_workload_without_dashes_is_explained() {
 }
 
 #[test]
+fn files_without_end_are_refused() {
+    for args in [&["check", "/dev/zero"][..], &["exec", "scripts/hello.bpf.o:END", "--ctx", "@/dev/zero"]] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(stderr(&output).contains("/dev/zero is too large: "), "{args:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_our_error() {
     for args in [&["run"][..], &["frobnicate"], &["run", "--no-such", HELLO], &[], &["run", HELLO, "--timeout", "3x"]] {
         let output = run(args);
