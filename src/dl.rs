@@ -46,7 +46,7 @@ pub enum DlError {
     /// A pointer would leave the sandbox.
     #[error(
         "its prototype has a pointer, and library {library} would follow it out of the sandbox; only scalar prototypes \
-         can be called there, pointers need --trust"
+         can be called there, pointers need --trust, which this version does not have yet"
     )]
     Pointer {
         /// Where it was found.

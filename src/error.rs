@@ -70,7 +70,7 @@ pub enum SymbolFault {
     #[error("undefined symbol '{0}': neither the object, the host nor a library has it")]
     Unknown(Arc<str>),
     /// Nobody has it, which a weak symbol may do without; but it is called.
-    #[error("weak symbol '{0}' is called and nothing defines it; the call will trap")]
+    #[error("nothing defines the weak symbol '{0}'; a call that is reached traps")]
     Weak(Arc<str>),
     /// The host has it with another number of parameters.
     #[error("'{name}' is declared with {declared} parameters, the host's takes {host}")]

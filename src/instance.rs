@@ -11,7 +11,6 @@ use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::Program;
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::engine::Engine;
@@ -60,11 +59,6 @@ impl<T: Send + 'static> InstancePre<T> {
     /// Names of all programs, in the order of the object.
     pub fn programs(&self) -> impl Iterator<Item = &str> {
         self.inner.image.programs().iter().map(|program| &*program.name)
-    }
-
-    /// The linked instructions of all programs, in the order of [`InstancePre::programs`].
-    pub fn linked_programs(&self) -> impl Iterator<Item = &Program> {
-        self.inner.image.programs().iter().map(|program| &**program)
     }
 
     /// The map with this name; data sections have their section's name (`.bss`).

@@ -185,7 +185,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("unknown unit '{unit}'; use us, ms, s, m or h")),
     };
     let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+    let duration = Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())?;
+    if duration.is_zero() {
+        return Err("the time must be above zero".to_owned());
+    }
+    Ok(duration)
 }
 
 fn driver(text: &str) -> Result<Driver, String> {
@@ -225,6 +229,7 @@ mod tests {
         assert!(duration("3parsecs").is_err());
         assert!(duration("-1s").is_err());
         assert!(duration("ms").is_err());
+        assert!(duration("0").is_err());
     }
 
     #[test]

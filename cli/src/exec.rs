@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -30,7 +30,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let entry = pre.program(&spec.name).expect("instantiated above");
     let mut output = Output::new();
     let mut instance = pre.instance_with_output((), output.boxed())?;
-    let trace = args.trace.then(|| Trace::new(pre.linked_programs().cloned().collect()));
+    let trace = args.trace.then(|| Trace::new(Arc::clone(instance.machine().image())));
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));
     }

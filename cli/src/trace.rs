@@ -3,19 +3,18 @@
 use std::io::{Write, stderr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use twinbpf::image::Image;
 use twinbpf::interp::{TraceStep, Tracer};
-use twinbpf::isa::text_at;
-use twinbpf::program::Program;
 
 /// Prints to standard error. What an instruction changed is known when the next one starts, so one is pending.
 pub(crate) struct Trace {
-    programs: Vec<Program>,
+    image: Arc<Image>,
     pending: Option<TraceStep>,
 }
 
 impl Trace {
-    pub(crate) fn new(programs: Vec<Program>) -> Arc<Mutex<Trace>> {
-        Arc::new(Mutex::new(Trace { programs, pending: None }))
+    pub(crate) fn new(image: Arc<Image>) -> Arc<Mutex<Trace>> {
+        Arc::new(Mutex::new(Trace { image, pending: None }))
     }
 
     /// What a machine calls.
@@ -32,10 +31,9 @@ impl Trace {
     /// Prints the pending instruction; `after` are the registers behind it.
     pub(crate) fn flush(&mut self, after: &[u64; 11]) {
         let Some(step) = self.pending.take() else { return };
-        let Some(program) = self.programs.get(step.program) else { return };
         let changed = step.registers.iter().zip(after).enumerate().filter(|(_, (before, after))| before != after);
         let changed: Vec<String> = changed.map(|(reg, (_, after))| format!("r{reg}={after:#x}")).collect();
-        let text = text_at(&program.insns, step.pc);
+        let text = self.image.insn_text(step.program, step.pc);
         let indent = "  ".repeat(step.depth);
         let mut out = stderr().lock();
         // A closed standard error is no reason to stop the program.

@@ -277,8 +277,8 @@ impl Image {
         }
     }
 
-    /// The instruction as text, a call of a host function with its name.
-    fn insn_text(&self, index: usize, pc: usize) -> String {
+    /// An instruction of a program as text, a call with the name of the function.
+    pub fn insn_text(&self, index: usize, pc: usize) -> String {
         let text = text_at(&self.programs[index].insns, pc);
         match self.links[self.bases[index] as usize + pc] {
             Link::Host(host) => format!("{text} ({})", self.hosts[host as usize].name()),

@@ -52,8 +52,25 @@ struct TrapInner {
     /// `exit(status)`, for [`TrapCode::Exit`].
     status: i32,
     place: Option<Place>,
-    /// Callers, innermost first, without the faulting place.
-    backtrace: Vec<Place>,
+    backtrace: Backtrace,
+}
+
+/// The functions that had not returned, innermost first, without the faulting place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Backtrace {
+    /// Where they were called.
+    pub sites: Vec<CallSite>,
+    /// How many calls are left out in front of the last site.
+    pub omitted: u32,
+}
+
+/// A call, or as many calls in a row from the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallSite {
+    /// Where.
+    pub place: Place,
+    /// How often in a row.
+    pub times: u32,
 }
 
 /// A place in a program: instruction and C line.
@@ -76,7 +93,13 @@ pub struct Place {
 impl Trap {
     /// A trap whose place is not known yet; the engine adds it.
     pub fn new(code: TrapCode, detail: impl Into<String>) -> Trap {
-        Trap(Box::new(TrapInner { code, detail: detail.into(), status: 0, place: None, backtrace: Vec::new() }))
+        Trap(Box::new(TrapInner {
+            code,
+            detail: detail.into(),
+            status: 0,
+            place: None,
+            backtrace: Backtrace::default(),
+        }))
     }
 
     /// `exit(status)`: ends the run; not a fault.
@@ -106,8 +129,8 @@ impl Trap {
         self.0.place.as_ref()
     }
 
-    /// Callers of the faulting function, innermost first.
-    pub fn backtrace(&self) -> &[Place] {
+    /// Callers of the faulting function.
+    pub fn backtrace(&self) -> &Backtrace {
         &self.0.backtrace
     }
 
@@ -119,7 +142,7 @@ impl Trap {
     }
 
     /// Records where it happened. The innermost place is kept if there is one already.
-    pub fn at(mut self, place: Place, backtrace: Vec<Place>) -> Trap {
+    pub fn at(mut self, place: Place, backtrace: Backtrace) -> Trap {
         if self.0.place.is_none() {
             self.0.place = Some(place);
             self.0.backtrace = backtrace;
@@ -142,6 +165,23 @@ impl fmt::Display for Place {
     }
 }
 
+impl fmt::Display for Backtrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, site) in self.sites.iter().enumerate() {
+            if self.omitted > 0 && index + 1 == self.sites.len() {
+                write!(f, "\n  and {} more calls, down to", self.omitted)?;
+            }
+            write!(f, "\n  called from {}", site.place)?;
+            match site.times {
+                1 => {}
+                2 => write!(f, "\n    and once more from there")?,
+                times => write!(f, "\n    and {} more times from there", times - 1)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// One line; `{:#}` adds the place and the callers.
 impl fmt::Display for Trap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,12 +193,7 @@ impl fmt::Display for Trap {
             if let Some(place) = &self.0.place {
                 write!(f, "\n  at {place}")?;
             }
-            for calls in self.0.backtrace.chunk_by(|one, next| one == next) {
-                write!(f, "\n  called from {}", calls[0])?;
-                if calls.len() > 1 {
-                    write!(f, "\n    and {} more times from there", calls.len() - 1)?;
-                }
-            }
+            self.0.backtrace.fmt(f)?;
         }
         Ok(())
     }

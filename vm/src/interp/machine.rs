@@ -11,7 +11,7 @@ use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
 use crate::image::{Callee, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
-use crate::trap::{Place, Trap, TrapCode};
+use crate::trap::{Backtrace, CallSite, Trap, TrapCode};
 
 /// Values of registers that a program may not rely on. As pointers they are in no sandbox.
 pub(super) const POISON: [u64; 11] = {
@@ -28,7 +28,7 @@ pub(super) const POISON: [u64; 11] = {
 const FRAME_GAP: u32 = 64;
 /// Callbacks inside callbacks: each takes native stack, unlike calls between BPF functions.
 const MAX_REENTRY: u32 = 128;
-/// Callers that a trap names.
+/// Places of calls that a trap names.
 const MAX_BACKTRACE: usize = 16;
 /// Stands for no limit; large enough never to be used up, small enough to add to.
 const UNLIMITED: i64 = i64::MAX / 4;
@@ -264,10 +264,21 @@ impl Machine {
         }
     }
 
-    /// Where the functions that have not returned were called, innermost first.
-    pub(super) fn backtrace(&self, image: &Image) -> Vec<Place> {
-        let called = self.frames.iter().skip(1).rev();
-        called.take(MAX_BACKTRACE).map(|frame| image.place(frame.site())).collect()
+    /// Where the functions that have not returned were called. Of many places the innermost and the outermost.
+    pub(super) fn backtrace(&self, image: &Image) -> Backtrace {
+        let mut runs: Vec<(usize, u32)> = Vec::new();
+        for site in self.frames.iter().skip(1).rev().map(Frame::site) {
+            match runs.last_mut() {
+                Some((last, times)) if *last == site => *times += 1,
+                _ => runs.push((site, 1)),
+            }
+        }
+        let omitted = match runs.len() > MAX_BACKTRACE {
+            true => runs.drain(MAX_BACKTRACE - 1..runs.len() - 1).map(|(_, times)| times).sum(),
+            false => 0,
+        };
+        let sites = runs.into_iter().map(|(site, times)| CallSite { place: image.place(site), times }).collect();
+        Backtrace { sites, omitted }
     }
 
     /// A call from a host function into the program: like a call instruction for what is above it on the stack,

@@ -128,10 +128,11 @@ fn recursion_stops_at_the_depth_limit() {
     let trap = run_limited(&rig, [9, 0, 0, 0, 0], limits).unwrap_err();
     assert_eq!(trap.to_string(), "call depth exceeded: the call of f is one too many, the limit is 10");
     assert_eq!(trap.place().unwrap().pc, 4);
-    assert_eq!(trap.backtrace().len(), 9);
-    assert_eq!(trap.backtrace()[8].pc, 0);
+    let sites = &trap.backtrace().sites;
+    assert_eq!((sites.len(), sites[0].times, sites[1].times), (2, 8, 1));
+    assert_eq!(sites[1].place.pc, 0);
     assert_eq!(run(&rig, [1022, 0, 0, 0, 0]).unwrap(), 1);
-    assert_eq!(run(&rig, [1023, 0, 0, 0, 0]).unwrap_err().backtrace().len(), 16);
+    assert_eq!(run(&rig, [1023, 0, 0, 0, 0]).unwrap_err().backtrace().sites[0].times, 1022);
 }
 
 #[test]
@@ -171,4 +172,16 @@ fn native_stack_is_bounded() {
             assert_eq!(thread.unwrap().join().unwrap(), expected);
         }
     }
+}
+
+#[test]
+fn a_backtrace_keeps_both_ends() {
+    // Two functions that call each other, so that no two calls in a row are from the same place.
+    let rig = Rig::with("call f\nexit\nf: call g\nexit\ng: call f\nexit");
+    let limits = Limits { max_depth: 101, ..Limits::default() };
+    let trap = run_limited(&rig, [0; 5], limits).unwrap_err();
+    let backtrace = trap.backtrace();
+    assert_eq!((backtrace.sites.len(), backtrace.omitted), (16, 84));
+    assert_eq!(backtrace.sites[15].place.pc, 0);
+    assert!(format!("{trap:#}").contains("\n  and 84 more calls, down to\n  called from "), "{trap:#}");
 }
