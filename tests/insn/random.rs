@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use twinbpf_vm::host::Packet;
 use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::interp::{Driver, Limits, Machine, Packet};
+use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Raw, Reg, Width, asm, disasm};
 use twinbpf_vm::mem::{Arena, Block, RegionKind, RegionSpec};
 use twinbpf_vm::program::{Binding, Function, Program};
@@ -136,7 +137,8 @@ impl Bench {
         let image = Arc::new(Image::new(arena, programs, resolve).expect("an image"));
         let context = arena.alloc(RegionSpec::new("context", RegionKind::Context, MEMORY as u32)).expect("room");
         let mut machine = run::machine(arena, &image, Driver::Step, LIMITS);
-        machine.set_packet(Some(Packet { addr: context.addr(), len: MEMORY as u32 }));
+        let packet: Vec<u8> = (0..MEMORY as u8).map(|byte| byte.wrapping_mul(37)).collect();
+        machine.runtime().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
         Bench { machine, context }
     }
 

@@ -4,9 +4,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use twinbpf_vm::host::{HostFn, MapTable, Runtime};
+use twinbpf_vm::host::{HostFn, MapTable, Packet, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
-use twinbpf_vm::interp::{Driver, Limits, Machine, Packet};
+use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
@@ -111,7 +111,10 @@ fn execute(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limit
     context.write(DUMP as u32, &input.mem);
     let mut machine = machine(arena, image, driver, limits);
     let addr = context.addr() + DUMP as u64;
-    machine.set_packet(input.packet.then_some(Packet { addr, len: input.mem.len() as u32 }));
+    if input.packet {
+        let owner = machine.runtime().view.owner();
+        machine.runtime().packet = Some(Packet::skb(arena, owner, &input.mem).expect("room for a packet"));
+    }
     let result = machine.run(0, [context.addr(), 0, 0, 0, 0]);
     let dump = context.to_vec(0, DUMP);
     let regs =

@@ -287,16 +287,23 @@ impl Packet {
         self.load(12, 2).map_or(0, |bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }
 
+    fn holds(&self, off: u32, len: usize) -> bool {
+        u64::from(off) + len as u64 <= u64::from(self.len())
+    }
+
     /// Bytes at an offset from `data`, if all are in the packet.
     pub(crate) fn load(&self, off: u32, len: u32) -> Option<Vec<u8>> {
-        let inside = off.checked_add(len).is_some_and(|end| end <= self.len());
-        inside.then(|| self.region.to_vec(self.meta_len() + off, len as usize))
+        self.holds(off, len as usize).then(|| self.region.to_vec(self.meta_len() + off, len as usize))
+    }
+
+    /// As [`Packet::load`], without an allocation.
+    pub(crate) fn read(&self, off: u32, out: &mut [u8]) -> Option<()> {
+        self.holds(off, out.len()).then(|| self.region.read(self.meta_len() + off, out))
     }
 
     /// Changes bytes at an offset from `data`, if all are in the packet.
     pub(crate) fn store(&self, off: u32, bytes: &[u8]) -> Option<()> {
-        let end = u64::from(off) + bytes.len() as u64;
-        (end <= u64::from(self.len())).then(|| self.region.write(self.meta_len() + off, bytes))
+        self.holds(off, bytes.len()).then(|| self.region.write(self.meta_len() + off, bytes))
     }
 
     /// Takes over into the buffer what the program wrote.
@@ -356,12 +363,17 @@ impl Packet {
     /// Replaces `remove` bytes at an offset from `data` by `insert`; for the helpers of `__sk_buff`, whose
     /// buffers grow as they need.
     pub(crate) fn splice(&mut self, off: u32, remove: u32, insert: &[u8]) -> Result<(), Errno> {
-        assert!(u64::from(off) + u64::from(remove) <= u64::from(self.len()), "a range inside the packet");
+        assert!(self.holds(off, remove as usize), "a range inside the packet");
+        if self.len() as usize + insert.len() > MAX_PACKET {
+            return Err(Errno::ENOMEM);
+        }
         self.save();
         let start = self.data + off as usize;
-        self.buffer.splice(start..start + remove as usize, insert.iter().copied());
+        let removed: Vec<u8> = self.buffer.splice(start..start + remove as usize, insert.iter().copied()).collect();
         let end = self.end - remove as usize + insert.len();
-        self.show(self.meta, self.data, end)
+        self.show(self.meta, self.data, end).inspect_err(|_| {
+            self.buffer.splice(start..start + insert.len(), removed);
+        })
     }
 }
 

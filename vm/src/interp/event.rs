@@ -233,18 +233,15 @@ impl Machine {
         base: usize,
         (size, src, imm): (Size, Option<Reg>, i32),
     ) -> Result<Next, Trap> {
-        let Some(packet) = self.packet else {
+        let Some(packet) = &self.s.runtime.packet else {
             return Err(Trap::new(TrapCode::BadArgument, "a legacy packet load in a run without a packet"));
         };
         let off = src.map_or(0, |src| self.s.r[src.index()] as u32).wrapping_add(imm as u32);
-        let bytes = size.bytes();
         let mut value = [0; 8];
-        let inside = off <= i32::MAX as u32 && u64::from(off) + bytes as u64 <= u64::from(packet.len);
-        if !inside {
+        if off > i32::MAX as u32 || packet.read(off, &mut value[8 - size.bytes()..]).is_none() {
             self.s.r[0] = 0;
             return self.leave(cx, base);
         }
-        self.s.runtime.view.read(packet.addr + u64::from(off), &mut value[8 - bytes..])?;
         self.s.r[0] = u64::from_be_bytes(value);
         self.after_call(cx, pc)
     }

@@ -67,15 +67,6 @@ impl Default for Driver {
     }
 }
 
-/// Packet bytes for legacy packet loads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
-    /// Address in the arena.
-    pub addr: u64,
-    /// Bytes.
-    pub len: u32,
-}
-
 /// Where a run stopped, and why.
 pub(super) type Stop = (usize, Trap);
 
@@ -95,7 +86,6 @@ pub struct Machine {
     pub(super) frames: Vec<Frame>,
     pub(super) limits: Limits,
     pub(super) tracer: Option<Tracer>,
-    pub(super) packet: Option<Packet>,
     /// Instructions left.
     pub(super) remaining: i64,
     pub(super) stack_used: u32,
@@ -116,10 +106,11 @@ impl Machine {
     pub fn new(image: Arc<Image>, runtime: Runtime, limits: Limits) -> Result<Machine, MemError> {
         assert!(Arc::ptr_eq(image.arena(), runtime.view.arena()), "one arena for programs and runtime");
         let sizes = || image.functions().iter().map(|function| function.stack_size);
-        let (largest, smallest) = (sizes().max().unwrap_or(0).max(1), sizes().min().unwrap_or(0).max(1));
-        let frames = (limits.stack_bytes / smallest).clamp(1, limits.max_depth.max(1));
+        let (largest, smallest) = (sizes().max().unwrap_or(0).max(1), sizes().min().unwrap_or(0));
+        // Functions without a frame are limited by depth only.
+        let frames = limits.stack_bytes.checked_div(smallest).unwrap_or(u32::MAX).clamp(1, limits.max_depth.max(1));
         let spec = RegionSpec {
-            stride: largest + FRAME_GAP,
+            stride: largest.saturating_add(FRAME_GAP),
             count: frames,
             owner: runtime.view.owner(),
             ..RegionSpec::new("stack frame", RegionKind::Stack, largest)
@@ -132,7 +123,6 @@ impl Machine {
             frames: Vec::new(),
             limits,
             tracer: None,
-            packet: None,
             remaining: 0,
             stack_used: 0,
             tail_calls: 0,
@@ -175,11 +165,6 @@ impl Machine {
     /// Has `tracer` called before every instruction of later runs.
     pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
         self.tracer = tracer;
-    }
-
-    /// The packet of legacy packet loads in later runs.
-    pub fn set_packet(&mut self, packet: Option<Packet>) {
-        self.packet = packet;
     }
 
     /// r0 to r10 as the last run left them.
@@ -281,6 +266,22 @@ impl Machine {
         Backtrace { sites, omitted }
     }
 
+    /// A host function that calls back a host function: there is no instruction that would count, so that a
+    /// loop of such calls ended at no limit.
+    fn charge(&mut self) -> Result<(), Trap> {
+        if self.frames.is_empty() {
+            return Ok(());
+        }
+        if self.s.interrupted() {
+            return Err(self.timeout());
+        }
+        if self.remaining == 0 {
+            return Err(self.out_of_insns());
+        }
+        self.remaining -= 1;
+        Ok(())
+    }
+
     /// A call from a host function into the program: like a call instruction for what is above it on the stack,
     /// and without effect on the registers of what is below.
     fn callback(&mut self, image: &Image, callee: u32, args: [u64; 5]) -> Result<u64, Trap> {
@@ -315,7 +316,10 @@ impl Activation for Machine {
                 self.start(&image, callee as usize, registers)
             }
             Some(Callee::Function(callee)) => self.callback(&image, callee, args),
-            Some(Callee::Host(host)) => self.guarded(&image.hosts()[host as usize], &args),
+            Some(Callee::Host(host)) => {
+                self.charge()?;
+                self.guarded(&image.hosts()[host as usize], &args)
+            }
             None => Err(bad_call(function)),
         }
     }

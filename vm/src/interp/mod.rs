@@ -12,7 +12,7 @@
 //! [`Runtime`](crate::host::Runtime).
 //!
 //! Counting: every executed instruction counts 1, in callees and callbacks too. An `lddw` is one instruction, and
-//! so is a call, whatever the host function does. The instruction that traps counts.
+//! so is a call, whatever the host function does; so is a host function that a host function calls back. The instruction that traps counts.
 #![forbid(unsafe_code)]
 
 mod code;
@@ -28,7 +28,7 @@ mod step;
 mod threaded;
 mod trace;
 
-pub use machine::{Driver, Limits, Machine, Packet};
+pub use machine::{Driver, Limits, Machine};
 pub use trace::{TraceStep, Tracer};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
+use super::free::FreeList;
 use super::handle::HandleTable;
 use super::sys::Reservation;
 use super::{ARENA_SIZE, NULL_GUARD};
@@ -65,7 +66,8 @@ impl RegionSpec {
 
 /// Elements of different sizes in one region, decided while programs run: the open records of a ring buffer.
 pub trait Elements: std::fmt::Debug + Send + Sync {
-    /// Offset (from the region's start) and size of the last element that starts at or before `off`.
+    /// Offset (from the region's start) and size of the last element that starts at or before `off`. It must lie
+    /// inside the region; the arena panics at one that does not.
     fn element(&self, off: u32) -> Option<(u32, u32)>;
 }
 
@@ -108,26 +110,14 @@ struct Pages {
 
 #[derive(Debug)]
 struct Space {
-    /// Everything from `start` to here has been handed out once.
+    /// Pages below can be accessed: everything that was ever handed out.
     frontier: u64,
-    end: u64,
-    /// Free (offset, bytes), unsorted; merging is not worth it for the few regions an engine has.
-    free: Vec<(u64, u64)>,
+    free: FreeList,
 }
 
 impl Space {
-    fn take(&mut self, bytes: u64) -> Option<u64> {
-        if let Some(index) = self.free.iter().position(|range| range.1 >= bytes) {
-            let (start, size) = self.free.swap_remove(index);
-            if size > bytes {
-                self.free.push((start + bytes, size - bytes));
-            }
-            return Some(start);
-        }
-        let start = self.frontier;
-        let end = start.checked_add(bytes).filter(|end| *end <= self.end)?;
-        self.frontier = end;
-        Some(start)
+    fn new(start: u64, end: u64) -> Space {
+        Space { frontier: start, free: FreeList::new(start, end - start) }
     }
 }
 
@@ -143,8 +133,8 @@ impl Arena {
             table: RwLock::new(Vec::new()),
             pages: Mutex::new(Pages {
                 used: 0,
-                writable: Space { frontier: u64::from(NULL_GUARD), end: split, free: Vec::new() },
-                read_only: Space { frontier: split, end: ARENA_SIZE - PAGE, free: Vec::new() },
+                writable: Space::new(u64::from(NULL_GUARD), split),
+                read_only: Space::new(split, ARENA_SIZE - PAGE),
             }),
             generation: AtomicU64::new(0),
             owners: AtomicU32::new(0),
@@ -209,11 +199,15 @@ impl Arena {
             return Err(refused());
         }
         let space = if spec.writable { &mut pages.writable } else { &mut pages.read_only };
-        let frontier = space.frontier;
-        let start = space.take(bytes).ok_or_else(refused)?;
-        if start >= frontier {
-            // Read-only pages are written by their block through a short window, see `Block::write`.
-            self.reservation.protect(self.origin + start as usize, bytes as usize, true)?;
+        let start = space.free.take(bytes).ok_or_else(refused)?;
+        if let Some(fresh) = (start + bytes).checked_sub(space.frontier).filter(|fresh| *fresh > 0) {
+            // Pages of read-only regions too: their block fills them. Views keep programs from it.
+            let result = self.reservation.protect(self.origin + space.frontier as usize, fresh as usize);
+            if let Err(error) = result {
+                space.free.give(start, bytes);
+                return Err(error.into());
+            }
+            space.frontier = start + bytes;
         }
         pages.used += bytes;
         Ok(start as u32)
@@ -246,7 +240,7 @@ impl Arena {
         self.reservation.discard(self.origin + region.start as usize, bytes as usize);
         pages.used -= bytes;
         let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
-        space.free.push((u64::from(region.start), bytes));
+        space.free.give(u64::from(region.start), bytes);
     }
 
     /// Pointer to an offset.
@@ -293,11 +287,16 @@ impl Arena {
                 (region.start + (off - region.start) / stride * stride, region.spec.element_size)
             }
             Some(elements) => match elements.element(off - region.start) {
-                Some((start, size)) => (region.start + start, size),
+                Some((start, size)) => {
+                    let inside =
+                        start <= off - region.start && start.checked_add(size).is_some_and(|end| end <= region.len);
+                    assert!(inside, "element {start}+{size} at or before {off:#x} and inside {}", region.spec.label);
+                    (region.start + start, size)
+                }
                 None => return Err(fault(FaultReason::Closed(Arc::clone(&region.spec.label)))),
             },
         };
-        if u64::from(off - element) + len > u64::from(size) {
+        if u64::from(off - element).saturating_add(len) > u64::from(size) {
             let region = Arc::clone(&region.spec.label);
             return Err(fault(FaultReason::Overflow { region, size, off: off - element }));
         }

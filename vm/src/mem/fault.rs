@@ -104,7 +104,7 @@ impl fmt::Display for Fault {
             FaultReason::Foreign(near) => write!(f, "not a pointer into the sandbox{}", Nearest(near)),
             FaultReason::NoRegion(near) => write!(f, "no memory there{}", Nearest(near)),
             FaultReason::Overflow { region, size, off } => {
-                let past = u64::from(*off) + self.len - u64::from(*size);
+                let past = u64::from(*off).saturating_add(self.len) - u64::from(*size);
                 let bytes = if past == 1 { "byte" } else { "bytes" };
                 write!(f, "{past} {bytes} past the end of {region} ({size} bytes, access at offset {off})")
             }

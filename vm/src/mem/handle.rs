@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::fault::MemError;
+use super::free::FreeList;
 use super::sys::Reservation;
 
 /// A dense table of addresses.
@@ -15,8 +16,7 @@ pub struct HandleTable {
     reservation: Reservation,
     stride: u64,
     capacity: u32,
-    /// Free ranges (first slot, count), sorted by slot, never adjacent.
-    free: Mutex<Vec<(u32, u32)>>,
+    free: Mutex<FreeList>,
 }
 
 /// Slots of one owner, given back on drop.
@@ -32,7 +32,7 @@ impl HandleTable {
     pub fn new(what: &'static str, stride: u64, capacity: u32) -> Result<Arc<HandleTable>, MemError> {
         let bytes = stride as usize * capacity as usize;
         let (reservation, _) = Reservation::new(bytes, 1, 0)?;
-        let free = Mutex::new(vec![(0, capacity)]);
+        let free = Mutex::new(FreeList::new(0, u64::from(capacity)));
         Ok(Arc::new(HandleTable { what, reservation, stride, capacity, free }))
     }
 
@@ -61,29 +61,9 @@ impl HandleTable {
 
     /// Takes `count` consecutive slots.
     pub fn reserve(self: &Arc<Self>, count: u32) -> Result<HandleRange, MemError> {
-        let mut free = self.free.lock().expect("no panic while held");
-        let Some(index) = free.iter().position(|range| range.1 >= count) else {
-            return Err(MemError::Handles(self.what));
-        };
-        let (first, size) = free[index];
-        if size == count {
-            free.remove(index);
-        } else {
-            free[index] = (first + count, size - count);
-        }
+        let first = self.free.lock().expect("no panic while held").take(u64::from(count));
+        let first = first.ok_or(MemError::Handles(self.what))? as u32;
         Ok(HandleRange { table: Arc::clone(self), first, count })
-    }
-
-    fn release(&self, first: u32, count: u32) {
-        let mut free = self.free.lock().expect("no panic while held");
-        let index = free.partition_point(|range| range.0 < first);
-        free.insert(index, (first, count));
-        if free.get(index + 1).is_some_and(|next| first + count == next.0) {
-            free[index].1 += free.remove(index + 1).1;
-        }
-        if index > 0 && free[index - 1].0 + free[index - 1].1 == first {
-            free[index - 1].1 += free.remove(index).1;
-        }
     }
 }
 
@@ -114,7 +94,8 @@ impl HandleRange {
 impl Drop for HandleRange {
     fn drop(&mut self) {
         if self.count > 0 {
-            self.table.release(self.first, self.count);
+            let mut free = self.table.free.lock().expect("no panic while held");
+            free.give(u64::from(self.first), u64::from(self.count));
         }
     }
 }

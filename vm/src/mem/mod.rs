@@ -17,6 +17,7 @@
 mod arena;
 mod block;
 mod fault;
+mod free;
 mod handle;
 mod sys;
 mod view;

@@ -39,10 +39,10 @@ impl Reservation {
         unsafe { self.base.add(offset) }
     }
 
-    /// Makes whole pages readable, and writable if asked.
-    pub(super) fn protect(&self, offset: usize, len: usize, writable: bool) -> io::Result<()> {
+    /// Makes whole pages readable and writable.
+    pub(super) fn protect(&self, offset: usize, len: usize) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the range lies inside our own mapping, which holds no Rust object.
         match unsafe { libc::mprotect(self.at(offset).cast(), len, protection) } {
             0 => Ok(()),

@@ -148,6 +148,57 @@ fn the_page_grained_view_masks() {
 }
 
 #[test]
+fn a_length_that_wraps_around_is_refused() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(16)).unwrap();
+    for bounds in [Bounds::Exact, Bounds::Arena] {
+        let view = View::new(arena.clone(), 1, bounds);
+        for len in [u64::MAX, u64::MAX - 7, 1 << 32, 1 << 63] {
+            let fault = view.check(block.addr() + 8, len, Access::Write).unwrap_err();
+            assert!(fault.to_string().contains(&format!("{len}-byte store")), "{fault}");
+            assert!(view.fill(block.addr() + 8, len, 1).is_err());
+            assert!(view.copy(block.addr(), block.addr() + 8, len).is_err());
+            assert!(view.bytes(block.addr() + 8, len).is_err());
+        }
+    }
+    assert_eq!(block.to_vec(0, 16), [0; 16]);
+}
+
+#[test]
+fn freed_neighbours_become_one_space() {
+    let arena = Arena::new(1 << 32).unwrap();
+    // Rounds of growing sizes would fill the address space many times over if the pieces stayed apart.
+    for round in 1..200u32 {
+        let blocks: Vec<Block> = (0..16).map(|_| arena.alloc(region(round * 50_000)).unwrap()).collect();
+        drop(blocks);
+    }
+    let whole = arena.alloc(region(3 << 30)).map(|_| ());
+    assert!(whole.is_err(), "the first 64 KiB are not there");
+    arena.alloc(region((3 << 30) - NULL_GUARD - 4096)).unwrap();
+}
+
+#[derive(Debug)]
+struct Wrong(u32, u32);
+
+impl Elements for Wrong {
+    fn element(&self, _: u32) -> Option<(u32, u32)> {
+        Some((self.0, self.1))
+    }
+}
+
+#[test]
+fn elements_outside_their_region_make_no_window() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(64)).unwrap();
+    for (start, size) in [(0, 65), (9, 8), (0, u32::MAX), (8, u32::MAX - 7)] {
+        block.set_elements(std::sync::Arc::new(Wrong(start, size)));
+        let view = view(&arena);
+        let refused = std::panic::AssertUnwindSafe(|| view.check(block.addr() + 8, 8, Access::Read));
+        assert!(std::panic::catch_unwind(refused).is_err(), "{start}+{size}");
+    }
+}
+
+#[test]
 fn handles_are_dense_and_come_back() {
     let table = HandleTable::new("functions", 32, 16).unwrap();
     let one = table.reserve(4).unwrap();

@@ -321,10 +321,16 @@ impl View {
                 return Ok(bytes);
             }
         }
-        if available < max {
-            return Err(self.find(addr, available + 1, Access::Read).expect_err("one byte past the element"));
+        match available < max {
+            // Memory that has grown meanwhile has the bytes, but this string did not end where it was looked for.
+            true => match self.find(addr, available + 1, Access::Read) {
+                Err(fault) => Err(fault),
+                Ok(_) => {
+                    Err(Fault { addr, len: available + 1, access: Access::Read, reason: FaultReason::NoRegion(None) })
+                }
+            },
+            false => Ok(bytes),
         }
-        Ok(bytes)
     }
 
     /// The atomic cell at an address that a host function was given; `None` if misaligned.

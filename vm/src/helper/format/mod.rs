@@ -106,7 +106,8 @@ pub(crate) struct Formatter<'a> {
 }
 
 impl Formatter<'_> {
-    /// Writes `format` with its values. A format that cannot be obeyed is a trap.
+    /// Writes `format` with its values. A format that cannot be obeyed is a trap. Stops behind 2 GiB, more than any
+    /// caller can return.
     pub(crate) fn run(&mut self, format: &[u8]) -> Result<(), Trap> {
         let mut rest = format;
         while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -116,6 +117,9 @@ impl Formatter<'_> {
             let (text, behind) = from.split_at(used);
             self.stars(&mut spec, text)?;
             self.convert(&spec, text)?;
+            if self.out.total() > i32::MAX as u64 {
+                return Ok(());
+            }
             rest = behind;
         }
         self.out.push(rest);

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::helper::HelperResult;
-use crate::helper::walk::{Entry, Visit, walk};
+use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
 use crate::map::{Errno, MapKind};
 use crate::mem::Access;
@@ -119,7 +119,13 @@ fn for_each(mut caller: Host<'_>, handle: Ptr, callback: Ptr, context: Ptr, flag
     let call = |caller: &mut Host<'_>, entry: Entry| {
         caller.call(callback, &[handle.addr(), entry.key, entry.value, context.addr()])
     };
-    let visits = map.keys().into_iter().map(|key| Visit { key, copy: None });
+    let visit = |key| Visit { key, copy: None };
+    // An array's keys need no list, which could be much larger than the array.
+    if matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray) {
+        let visits = (0..map.spec().max_entries).map(|index| visit(index.to_le_bytes().to_vec()));
+        return walk(&mut caller, &map, visits, call);
+    }
+    let visits = snapshot_fits(&map, 0).map(|()| map.keys())?.into_iter().map(visit);
     walk(&mut caller, &map, visits, call)
 }
 

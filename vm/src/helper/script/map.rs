@@ -3,7 +3,7 @@
 
 use super::Host;
 use crate::helper::HelperResult;
-use crate::helper::walk::{Entry, Visit, walk};
+use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
 use crate::map::{Errno, MapFlags, SortBy, sorted};
 
@@ -66,7 +66,7 @@ fn next_key(mut caller: Host<'_>, map: MapRef, key: Ptr, next: Ptr) -> HelperRes
 }
 
 /// Calls back with key, value and ctx for every entry of a snapshot; gives the number of calls. The value is the
-/// map's own as long as the entry is there.
+/// map's own as long as the entry is there. A map too large to copy is `ENOMEM`.
 fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, order: u64) -> HelperResult<i64> {
     permitted(&map, MapFlags::WRONLY)?;
     let by = match order & !DESCENDING {
@@ -80,6 +80,7 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
+    snapshot_fits(&map, map.cpus())?;
     let cpu = caller.runtime().cpu as usize;
     let visits = sorted(&**map.map(), by, order & DESCENDING != 0).into_iter().map(|entry| {
         let copy = entry.values.into_iter().nth(cpu.min(map.cpus().saturating_sub(1) as usize));

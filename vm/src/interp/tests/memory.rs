@@ -1,6 +1,7 @@
 //! Memory instructions: exact bounds, atomics, ordering, packets, address spaces.
 
 use super::*;
+use crate::host::Packet;
 use crate::mem::RegionSpec;
 use crate::trap::TrapCode;
 
@@ -127,14 +128,14 @@ fn pointers_work_with_both_upper_halves() {
 #[test]
 fn legacy_packet_loads_are_big_endian_and_leave_when_out_of_range() {
     let rig = Rig::with("r2 = 2\nr0 = *(u16 *)skb[r2 + 1]\nr0 += 1\nexit");
-    rig.memory.write(0, &[1, 2, 3, 4, 5]);
     for driver in DRIVERS {
         let mut machine = machine(&rig, driver, Limits::default());
         let trap = machine.run(0, [0; 5]).unwrap_err();
         assert_eq!(trap.code(), TrapCode::BadArgument);
-        machine.set_packet(Some(Packet { addr: rig.memory.addr(), len: 5 }));
+        let arena = rig.memory.arena();
+        machine.runtime().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4, 5]).unwrap());
         assert_eq!(machine.run(0, [0; 5]).unwrap(), 0x0406);
-        machine.set_packet(Some(Packet { addr: rig.memory.addr(), len: 4 }));
+        machine.runtime().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4]).unwrap());
         assert_eq!(machine.run(0, [0; 5]).unwrap(), 0);
     }
 }
