@@ -106,6 +106,28 @@ fn subprograms_callbacks_and_helpers_count() {
     assert_eq!(exact(&rig, [0; 5]), 2 + 3 * 7 + 3 * 2 + 3 * (3 + 2 + 1) + 3 * 3);
 }
 
+/// A loop inside a host function, of calls that are no instructions of the program.
+#[test]
+fn host_functions_that_are_called_back_count() {
+    let mut rig = Rig::with("r1 = 5\ncall extern(0)\nexit");
+    rig.host(HostFn::typed::<u32, _>("turns", |mut caller: Caller<'_, u32>, turns: u64| {
+        let own = caller.activation().runtime().task.pid_tgid.expect("the address of this function");
+        (0..turns).try_fold(0, |sum, _| Ok::<u64, Trap>(sum + caller.activation().call(own, [0; 5])?))
+    }));
+    let run = |max_insns: Option<u64>| {
+        DRIVERS.map(|driver| {
+            let mut machine = machine(&rig, driver, Limits { max_insns, ..Limits::default() });
+            let address = machine.image().host_address("turns").expect("called by the program");
+            machine.runtime().task.pid_tgid = Some(address);
+            let result = machine.run(0, [0; 5]);
+            (result.map_err(|trap| trap.code()), machine.insns_executed())
+        })
+    };
+    assert_eq!(run(None), [(Ok(0), 3 + 5); 2]);
+    assert_eq!(run(Some(8)), [(Ok(0), 8); 2]);
+    assert_eq!(run(Some(4)), [(Err(TrapCode::OutOfInsns), 4); 2]);
+}
+
 #[test]
 fn the_trapping_instruction_counts() {
     let rig = Rig::with("r0 = 1\nr0 = *(u64 *)(r0 + 0)\nexit");
