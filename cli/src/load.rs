@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use twinbpf::isa::{Groups, Policy};
 use twinbpf::{Config, Engine, Linker, Object};
 
 use crate::args::{LimitArgs, LoadArgs};
@@ -69,8 +68,6 @@ pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs) -> Result<Engine> {
         max_insns: limits.max_insns,
         timeout: limits.timeout,
         frame_size: load.stack_size,
-        // Legacy packet loads too: socket filters and TC programs of the kernel have them.
-        policy: Policy { groups: Groups::ALL, ..default.policy },
         ..default
     };
     Engine::new(config).context("cannot make an engine")
