@@ -3,7 +3,7 @@
 
 int BEGIN(void)
 {
-	return bpf_loop(8 << 20, atol, "1", 0);
+	return bpf_loop(8 << 20, strnlen, 0, 0);
 }
 
 LICENSE("GPL");
