@@ -6,6 +6,8 @@
 //! parameters for. Two result classes and the variadic form make four types.
 //!
 //! In the sandbox only scalar prototypes are allowed: a C function would follow any pointer out of the arena.
+//! The prototype is the object's word, which nobody can check: an object that declares `free(unsigned long)` may
+//! call it. So naming a library trusts the object with every function in it.
 
 use std::error::Error;
 use std::ffi::OsStr;
