@@ -213,13 +213,8 @@ impl<T: Send + 'static> Linker<T> {
         if let Some(value) = self.values.get(name) {
             return (Resolution::Value(*value), None);
         }
-        match symbol.kind {
-            ExternKind::Function if &**name == "bpf_tail_call" => return (Resolution::TailCall, None),
-            ExternKind::Function => {}
-            ExternKind::Ksym if symbol.weak => return (Resolution::Weak, None),
-            ExternKind::Ksym | ExternKind::Kconfig => {
-                return (Resolution::Fault(SymbolFault::Kernel(Arc::clone(name))), None);
-            }
+        if &**name == "bpf_tail_call" {
+            return (Resolution::TailCall, None);
         }
         let known = self.functions.get(name).cloned().or_else(|| helper::by_name(name));
         if let Some(function) = known {
@@ -231,12 +226,17 @@ impl<T: Send + 'static> Linker<T> {
                 Err(fault) => (Resolution::Fault(fault), None),
             };
         }
-        if let Some(found) = self.in_libraries(symbol) {
-            return found;
-        }
-        match symbol.weak {
+        // Without BTF, a function whose address is taken looks like a variable of the kernel's; hence only now.
+        let fault = match symbol.kind {
+            ExternKind::Function => match self.in_libraries(symbol) {
+                Some(found) => return found,
+                None => SymbolFault::Unknown(Arc::clone(name)),
+            },
+            ExternKind::Ksym | ExternKind::Kconfig => SymbolFault::Kernel(Arc::clone(name)),
+        };
+        match symbol.weak && symbol.kind != ExternKind::Kconfig {
             true => (Resolution::Weak, None),
-            false => (Resolution::Fault(SymbolFault::Unknown(Arc::clone(name))), None),
+            false => (Resolution::Fault(fault), None),
         }
     }
 
