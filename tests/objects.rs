@@ -4,7 +4,7 @@ mod support;
 
 use support::{corpus, objects};
 use twinbpf_loader::{LinkOptions, Linked, Object};
-use twinbpf_vm::isa::Policy;
+use twinbpf_vm::isa::{Groups, Policy};
 use twinbpf_vm::map::{FieldKind, MapKind, MapSpec, Pointer, Slot};
 
 const ALL: [&str; 6] = ["scripts", "maps", "kernel", "packets", "faults", "bench"];
@@ -36,8 +36,9 @@ fn every_object_opens_links_and_validates() {
     for path in objects {
         let linked = link(&path);
         assert!(!linked.programs.is_empty(), "{path}: no programs");
+        let policy = Policy { groups: Groups::ALL, ..Policy::default() };
         for program in linked.programs {
-            program.validate(&Policy::default(), &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
+            program.validate(&policy, &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
         }
     }
 }
