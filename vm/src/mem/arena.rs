@@ -84,6 +84,43 @@ pub struct Region {
     pub(super) elements: Option<Arc<dyn Elements>>,
 }
 
+/// What an access hit.
+pub(super) struct Found {
+    /// Offset of the element.
+    pub(super) element: u32,
+    /// Bytes of it.
+    pub(super) size: u32,
+    /// Its region, if the elements of that lie at equal distances.
+    pub(super) grid: Option<Grid>,
+}
+
+/// A region whose elements lie at equal distances: enough to find the next one without the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grid {
+    pub(super) start: u32,
+    pub(super) len: u32,
+    pub(super) size: u32,
+    pub(super) writable: bool,
+    stride: u32,
+}
+
+impl Grid {
+    /// Holds no offset.
+    pub(super) const EMPTY: Grid = Grid { start: 0, len: 0, size: 0, writable: false, stride: 1 };
+
+    pub(super) fn of(region: &Region) -> Grid {
+        let RegionSpec { stride, element_size, writable, .. } = region.spec;
+        Grid { start: region.start, len: region.len, size: element_size, writable, stride: stride.max(1) }
+    }
+
+    /// Offset of the element at or before an offset inside the region.
+    #[inline]
+    pub(super) fn element(&self, off: u32) -> u32 {
+        let inside = off - self.start;
+        if self.stride >= self.len { self.start } else { self.start + inside / self.stride * self.stride }
+    }
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Arena {
@@ -260,8 +297,8 @@ impl Arena {
         (off >= start && off < end).then_some((start, end, writable))
     }
 
-    /// The element that holds `len` bytes at `addr`: its offset and size. `owner` is the view's.
-    pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<(u32, u32), Fault> {
+    /// The element that holds `len` bytes at `addr`. `owner` is the view's.
+    pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<Found, Fault> {
         let fault = |reason| Fault { addr, len, access, reason };
         if addr < u64::from(NULL_GUARD) {
             return Err(fault(FaultReason::Null));
@@ -282,10 +319,7 @@ impl Arena {
             return Err(fault(FaultReason::NoRegion(near.min_by_key(|near| near.distance))));
         };
         let (element, size) = match &region.elements {
-            None => {
-                let stride = region.spec.stride.max(1);
-                (region.start + (off - region.start) / stride * stride, region.spec.element_size)
-            }
+            None => (Grid::of(region).element(off), region.spec.element_size),
             Some(elements) => match elements.element(off - region.start) {
                 Some((start, size)) => {
                     let inside =
@@ -303,7 +337,8 @@ impl Arena {
         if access == Access::Write && !region.spec.writable {
             return Err(fault(FaultReason::ReadOnly(Arc::clone(&region.spec.label))));
         }
-        Ok((element, size))
+        let grid = region.elements.is_none().then(|| Grid::of(region));
+        Ok(Found { element, size, grid })
     }
 
     /// A region as the one next to an address outside it.

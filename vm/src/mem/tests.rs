@@ -212,3 +212,28 @@ fn handles_are_dense_and_come_back() {
     drop(two);
     assert_eq!(table.reserve(16).unwrap().len(), 16);
 }
+
+#[test]
+fn regions_hit_before_are_found_again_with_the_same_bounds() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let grid = |count| RegionSpec { stride: 16, count, ..region(8) };
+    let blocks: Vec<Block> = (2..8).map(|count| arena.alloc(grid(count)).unwrap()).collect();
+    let constants = arena.alloc(RegionSpec { writable: false, ..grid(2) }).unwrap();
+    let mut view = view(&arena);
+    for round in 0..3 {
+        for block in &blocks {
+            for index in 0..block.region().spec.count {
+                block.write(index * 16, &u64::from(index + round).to_le_bytes());
+                assert_eq!(load8(&mut view, block.element(index)), Ok(u64::from(index + round)));
+                assert!(view.refill(1, block.element(index) + 1, 8, Access::Read).is_err());
+                assert!(view.refill(1, block.element(index) + 8, 1, Access::Write).is_err());
+            }
+        }
+        assert!(load8(&mut view, constants.element(round % 2)).is_ok());
+        assert!(view.refill(1, constants.element(0), 8, Access::Write).is_err());
+    }
+    let gone = blocks[5].element(1);
+    assert!(load8(&mut view, gone).is_ok());
+    drop(blocks);
+    assert!(view.refill(2, gone, 8, Access::Read).is_err(), "a region that is gone is not remembered");
+}

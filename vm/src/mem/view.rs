@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::arena::Arena;
+use super::arena::{Arena, Found, Grid};
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason};
 
@@ -33,6 +33,9 @@ struct Window {
 }
 
 const EMPTY: Window = Window { lo: 0, host: ptr::null_mut(), starts: [0; 4] };
+
+/// Regions that a view remembers; the first is the one of [`View::set_window`], the stack.
+const GRIDS: usize = 5;
 
 /// Which of `Window::starts` an access of this many bytes uses.
 const fn class(bytes: usize) -> usize {
@@ -80,6 +83,10 @@ pub struct View {
     owner: u32,
     bounds: Bounds,
     generation: u64,
+    /// Regions hit last, as of `grid_generation`.
+    grids: [Grid; GRIDS],
+    next_grid: usize,
+    grid_generation: u64,
 }
 
 // SAFETY: the pointers inside windows point into `arena`, which the view keeps alive and whose pages may be
@@ -133,7 +140,17 @@ impl View {
     /// A view for `owner`, which sees its own regions and those of nobody in particular.
     pub fn new(arena: Arc<Arena>, owner: u32, bounds: Bounds) -> View {
         let generation = arena.generation();
-        View { loads: [EMPTY; 16], stores: [EMPTY; 16], arena, owner, bounds, generation }
+        View {
+            loads: [EMPTY; 16],
+            stores: [EMPTY; 16],
+            arena,
+            owner,
+            bounds,
+            generation,
+            grids: [Grid::EMPTY; GRIDS],
+            next_grid: 1,
+            grid_generation: generation,
+        }
     }
 
     /// The arena.
@@ -190,7 +207,15 @@ impl View {
     /// Looks up `addr` and points the window of `reg` at what it finds. After `Ok`, the same access hits.
     #[cold]
     pub fn refill(&mut self, reg: usize, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
-        let (start, size) = self.find(addr, len, access)?;
+        let (start, size) = match self.recent(addr, len, access) {
+            Some(found) => found,
+            None => {
+                let generation = self.arena.generation();
+                let found = self.find(addr, len, access)?;
+                self.remember(found.grid, generation);
+                (found.element, found.size)
+            }
+        };
         let lo = addr.wrapping_sub(u64::from(addr as u32 - start));
         let window = Window::new(lo, self.arena.at(start), size);
         match access {
@@ -200,16 +225,42 @@ impl View {
         Ok(())
     }
 
-    fn find(&self, addr: u64, len: u64, access: Access) -> Result<(u32, u32), Fault> {
+    /// The element in one of the regions that were hit last, found without the arena's table. Whatever does not
+    /// fit is left to the table, which knows the words for it.
+    #[inline]
+    fn recent(&self, addr: u64, len: u64, access: Access) -> Option<(u32, u32)> {
+        if self.arena.generation() != self.grid_generation {
+            return None;
+        }
+        let off = self.arena.offset(addr)?;
+        let grid = self.grids.iter().find(|grid| off.wrapping_sub(grid.start) < grid.len)?;
+        let element = grid.element(off);
+        let fits = u64::from(off - element).saturating_add(len) <= u64::from(grid.size);
+        (fits && (grid.writable || access == Access::Read)).then_some((element, grid.size))
+    }
+
+    /// Keeps a region that was in the table at `generation`.
+    fn remember(&mut self, grid: Option<Grid>, generation: u64) {
+        if generation != self.grid_generation {
+            self.grid_generation = generation;
+            self.grids = [Grid::EMPTY; GRIDS];
+        }
+        if let Some(grid) = grid {
+            self.grids[self.next_grid] = grid;
+            self.next_grid = if self.next_grid + 1 == GRIDS { 1 } else { self.next_grid + 1 };
+        }
+    }
+
+    fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
             Bounds::Exact => self.arena.find(addr, len, access, self.owner),
             Bounds::Arena => {
                 let off = addr as u32;
                 match self.arena.extent(off) {
-                    Some((start, end, writable))
+                    Some((element, end, writable))
                         if u64::from(end - off) >= len && (writable || access == Access::Read) =>
                     {
-                        Ok((start, end - start))
+                        Ok(Found { element, size: end - element, grid: None })
                     }
                     _ => Err(Fault { addr, len, access, reason: FaultReason::NoRegion(None) }),
                 }
@@ -223,6 +274,8 @@ impl View {
         assert!(Arc::ptr_eq(block.arena(), &self.arena), "block of this arena");
         let spec = &block.region().spec;
         assert!(spec.writable && element < spec.count, "a writable element");
+        self.remember(None, self.arena.generation());
+        self.grids[0] = Grid::of(block.region());
         let off = block.region().start + element * spec.stride;
         let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
         self.loads[reg & 15] = window;
@@ -251,7 +304,9 @@ impl View {
         if len == 0 {
             return Ok(ptr::NonNull::dangling().as_ptr());
         }
-        self.find(addr, len, access)?;
+        if self.recent(addr, len, access).is_none() {
+            self.find(addr, len, access)?;
+        }
         Ok(self.arena.at(addr as u32))
     }
 
@@ -307,8 +362,8 @@ impl View {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let (start, size) = self.find(addr, 1, Access::Read)?;
-        let available = u64::from(size - (addr as u32 - start));
+        let found = self.find(addr, 1, Access::Read)?;
+        let available = u64::from(found.size - (addr as u32 - found.element));
         let limit = available.min(max) as usize;
         let mut bytes = Vec::new();
         // In growing steps: a short string in a large region costs a short copy.
