@@ -71,8 +71,9 @@ impl<T: Send + 'static> InstancePre<T> {
         self.inner.maps.own()
     }
 
-    /// What does not stop the programs that were asked for, but may surprise: unresolved weak symbols that code
-    /// refers to, other programs of the object that cannot run here.
+    /// What does not stop the programs that were asked for, but may surprise: weak symbols that they call and
+    /// nothing defines, other programs of the object that do not link, slots and pointers that stay empty for want
+    /// of their program.
     pub fn warnings(&self) -> &[String] {
         &self.inner.warnings
     }

@@ -83,8 +83,9 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     /// As [`Linker::instantiate_pre`], but only the named functions must be able to run. Other programs of the
-    /// object come along where they can, as targets of tail calls; those that cannot are in
-    /// [`InstancePre::warnings`]. A name may be that of any function of the object.
+    /// object come along where they can, as targets of tail calls; of those that cannot, ones that do not even
+    /// link are in [`InstancePre::warnings`], the rest goes to the log. A name may be that of any function of the
+    /// object.
     pub fn instantiate_programs(&self, object: &Object, names: &[&str]) -> Result<InstancePre<T>, LinkError> {
         self.instantiate(object, Some(names))
     }

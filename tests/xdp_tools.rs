@@ -1,5 +1,7 @@
 //! Objects that nobody here wrote: those of the packages `xdp-tools` and `libxdp1`, where they are installed.
 
+mod support;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -21,8 +23,7 @@ fn objects() -> Option<Vec<(String, Object)>> {
     let files = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.path());
     let files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|extension| extension == "o")).collect();
     if files.len() < 10 {
-        assert!(std::env::var_os("TWINBPF_CI").is_none(), "xdp-tools and libxdp1 are not installed");
-        println!("skipped: xdp-tools and libxdp1 are not installed");
+        support::skip("xdp-tools and libxdp1 are not installed");
         return None;
     }
     let open = |path: PathBuf| {

@@ -1,13 +1,14 @@
 //! What the tests of the command share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[path = "../../../tests/support/mod.rs"]
+mod support;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The corpus folder.
-pub(crate) fn corpus() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../corpus").canonicalize().unwrap()
-}
+#[allow(unused_imports, reason = "each test binary uses its part")]
+pub(crate) use support::{Case, cases, corpus, skip};
 
 /// The command under test.
 pub(crate) fn twinbpf() -> Command {
