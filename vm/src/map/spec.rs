@@ -129,11 +129,6 @@ impl MapSpec {
         !self.flags().contains(MapFlags::RDONLY_PROG) && !self.data.as_ref().is_some_and(|data| data.read_only)
     }
 
-    /// Whether programs may read values (no `BPF_F_WRONLY_PROG`).
-    pub fn program_readable(&self) -> bool {
-        !self.flags().contains(MapFlags::WRONLY_PROG)
-    }
-
     /// The flags, typed.
     pub fn flags(&self) -> MapFlags {
         MapFlags::from_bits_retain(self.flags)
