@@ -17,8 +17,9 @@ const UNSAFE: &[&str] = &[
 /// Crate folder -> crates of this workspace it may depend on (outside tests and benches).
 const EDGES: &[(&str, &[&str])] = &[
     ("vm", &[]),
+    ("jit", &["twinbpf-vm"]),
     ("loader", &["twinbpf-vm"]),
-    (".", &["twinbpf-vm", "twinbpf-loader"]),
+    (".", &["twinbpf-vm", "twinbpf-loader", "twinbpf-jit"]),
     ("cli", &["twinbpf"]),
     ("benches", &["twinbpf", "twinbpf-vm", "twinbpf-loader"]),
 ];

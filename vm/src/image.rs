@@ -145,6 +145,9 @@ pub struct Image {
 /// Most slots an image can have: pcs and their distances fit into an `i32`.
 const MAX_SLOTS: usize = 1 << 28;
 
+/// Bytes behind a frame.
+const FRAME_GAP: u32 = 64;
+
 impl Image {
     /// Places `programs` one after another and resolves what they refer to.
     ///
@@ -200,6 +203,13 @@ impl Image {
     /// The BPF functions of all programs, sorted by start.
     pub fn functions(&self) -> &[Function] {
         &self.functions
+    }
+
+    /// Bytes from the frame of a function to that of the one it calls: the largest frame, and a gap that belongs
+    /// to nobody, so that running over its end is noticed.
+    pub fn frame_stride(&self) -> u32 {
+        let largest = self.functions.iter().map(|function| function.stack_size).max().unwrap_or(0).max(1);
+        largest.saturating_add(FRAME_GAP)
     }
 
     /// Index of the function that contains a flat pc.

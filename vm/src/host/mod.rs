@@ -23,6 +23,7 @@
 mod arg;
 mod caller;
 mod func;
+pub mod native;
 mod packet;
 mod ret;
 mod runtime;

@@ -24,8 +24,6 @@ pub(super) const POISON: [u64; 11] = {
     poison
 };
 
-/// Bytes behind a frame that belong to nobody, so that running over its end is noticed.
-const FRAME_GAP: u32 = 64;
 /// Callbacks inside callbacks: each takes native stack, unlike calls between BPF functions.
 const MAX_REENTRY: u32 = 128;
 /// Places of calls that a trap names.
@@ -110,7 +108,7 @@ impl Machine {
         // Functions without a frame are limited by depth only.
         let frames = limits.stack_bytes.checked_div(smallest).unwrap_or(u32::MAX).clamp(1, limits.max_depth.max(1));
         let spec = RegionSpec {
-            stride: largest.saturating_add(FRAME_GAP),
+            stride: image.frame_stride(),
             count: frames,
             owner: runtime.view.owner(),
             ..RegionSpec::new("stack frame", RegionKind::Stack, largest)

@@ -1,0 +1,195 @@
+//! What generated code and the machine that runs it share.
+//!
+//! [`Context`] is the one struct both sides know: generated code finds everything in it, at offsets from
+//! `offset_of!`, and refers to nothing by name. [`Native`] is what a machine needs to know of code that some
+//! compiler made.
+
+use std::fmt;
+use std::ptr;
+
+use super::Activation;
+use crate::isa::{Reg, Size};
+use crate::trap::Trap;
+
+/// The state that generated code works on. It belongs to a machine and has one address as long as that runs.
+#[repr(C)]
+pub struct Context {
+    /// r0 to r10 where they are handed over: to a loop's own entry, to [`Services::resume`] and
+    /// [`Services::call`], and by callers to functions that read registers other than their arguments.
+    pub regs: [u64; 11],
+    /// `may_goto` budget of the frame that is handed over.
+    pub loops: u64,
+    /// Address of the arena's first byte.
+    pub arena_base: u64,
+    /// r10 of the deepest frame there may be.
+    pub frame_limit: u64,
+    /// Instructions left. Code without fuel leaves it alone.
+    pub remaining: i64,
+    /// Native address of each function of the image, never null.
+    pub functions: *const u64,
+    /// Each host function of the image.
+    pub hosts: *const HostCode,
+    /// Values that `lddw` loads, for code that was compiled ahead of time.
+    pub values: *const u64,
+    /// Address of the image's first function, as programs see it.
+    pub slots: u64,
+    /// Number of functions.
+    pub slot_count: u64,
+    /// What generated code leaves to the machine.
+    pub services: *const Services,
+    /// Not zero when somebody wants the run to end.
+    pub interrupt: *const u8,
+    /// Native frame pointer of the function that left generated code last.
+    pub exit_fp: u64,
+    /// Its r10.
+    pub exit_frame: u64,
+    /// Its flat pc.
+    pub exit_pc: u32,
+    /// While a C function runs that generated code called: index of the host function plus 1.
+    pub in_c: u32,
+    /// Function for the code that enters the interpreter.
+    pub target: u32,
+    /// Bytes of all frames, kept only where functions differ in their stack size.
+    pub stack_used: u32,
+    /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
+    pub trap: Option<Trap>,
+    /// The machine, for host functions.
+    pub activation: *mut dyn Activation,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("regs", &self.regs).field("exit_pc", &self.exit_pc).finish_non_exhaustive()
+    }
+}
+
+/// A host function for generated code. `code` is called as `code(env, cx, r1, ...)` with as many arguments as the
+/// function has fixed parameters, all five if it is variadic, and gives a [`Pair`].
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct HostCode {
+    /// Address of a function with the C calling convention.
+    pub code: *const (),
+    /// Its first argument.
+    pub env: *const (),
+}
+
+/// Two registers: a value, and not zero in `status` when there is none. [`Context::trap`] then says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Pair {
+    /// r0, or what the service says.
+    pub value: u64,
+    /// 0 for success.
+    pub status: u64,
+}
+
+/// Functions with the C calling convention for what generated code cannot do itself.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Services {
+    /// `(cx, r1, map, index)`. Status 0: `value` is the native code to go on at. Status 1: the call failed and
+    /// `value` is r0. Status 2: a trap.
+    pub tail_call: unsafe extern "C-unwind" fn(*mut Context, u64, u64, u64) -> Pair,
+    /// `(cx, address)`: calls what a program takes for a function, with arguments in `regs[1..6]`.
+    pub call: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
+    /// `(cx, function)`: runs a function of the image in the interpreter, in the frame `exit_frame`, with arguments
+    /// in `regs`.
+    pub interpret: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
+    /// `(cx, offset, bytes)`: legacy packet load. Status 1: the bytes are not there. Status 2: a trap.
+    pub load_packet: unsafe extern "C-unwind" fn(*mut Context, u64, u64) -> Pair,
+    /// `(cx, pc)`: the interpreter goes on at a flat pc in the frame `exit_frame`, with all of `regs`, and gives r0
+    /// when that frame returns.
+    pub resume: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
+}
+
+/// A place in generated code at which a program can trap, or at which a call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Flat pc of the instruction.
+    pub pc: u32,
+    /// What it does there.
+    pub kind: SiteKind,
+}
+
+/// Why generated code may trap at a [`Site`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteKind {
+    /// Loads (or stores, with `write`) at `base + off`.
+    Access {
+        /// Base register.
+        base: Reg,
+        /// Offset.
+        off: i16,
+        /// Bytes.
+        size: Size,
+        /// A store or an atomic operation.
+        write: bool,
+    },
+    /// An atomic operation whose address is not a multiple of its size.
+    Misaligned {
+        /// Bytes.
+        size: Size,
+    },
+    /// A call that finds no room for a frame.
+    Frame,
+    /// A host function or service has failed; [`Context::trap`] says why.
+    Failed,
+    /// The time is over, noticed after a C function.
+    Interrupted,
+    /// `gotox` to something that is no jump target.
+    BadJump,
+    /// The call at the end of a function returned.
+    NoReturn,
+    /// A call: where a callee returns to.
+    Call,
+}
+
+/// Code that a compiler made of an image, as a machine uses it.
+///
+/// Generated functions have the arguments `(cx, r10, r1, r2, r3, r4, r5)` and give r0, by Cranelift's `tail`
+/// calling convention, with frame pointers.
+pub trait Native: fmt::Debug + Send + Sync {
+    /// Native address of a function, if it is compiled.
+    fn entry(&self, function: u32) -> Option<u64>;
+
+    /// Native address of code that goes on at the loop header `pc` with registers from [`Context::regs`].
+    fn loop_entry(&self, pc: u32) -> Option<u64>;
+
+    /// What is at an address of generated code that faulted, or that a call returns to.
+    fn site(&self, address: u64) -> Option<Site>;
+
+    /// The interpreter has been at this loop header, or the start of this function, often.
+    fn heat(&self, pc: u32);
+
+    /// Table for [`Context::functions`].
+    fn functions(&self) -> *const u64;
+}
+
+impl Context {
+    /// A context without anything in it.
+    pub fn new(activation: *mut dyn Activation) -> Context {
+        Context {
+            regs: [0; 11],
+            loops: 0,
+            arena_base: 0,
+            frame_limit: 0,
+            remaining: 0,
+            functions: ptr::null(),
+            hosts: ptr::null(),
+            values: ptr::null(),
+            slots: 0,
+            slot_count: 0,
+            services: ptr::null(),
+            interrupt: ptr::null(),
+            exit_fp: 0,
+            exit_frame: 0,
+            exit_pc: 0,
+            in_c: 0,
+            target: 0,
+            stack_used: 0,
+            trap: None,
+            activation,
+        }
+    }
+}
