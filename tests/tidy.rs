@@ -10,6 +10,8 @@ const UNSAFE: &[&str] = &[
     "vm/src/mem/block.rs",
     "vm/src/mem/view.rs",
     "vm/src/os.rs",
+    "vm/src/host/thunk.rs",
+    "vm/src/host/services.rs",
     "src/dl.rs",
     "cli/src/workload.rs",
 ];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::arg::{Args, HostArg};
 use super::caller::Caller;
 use super::ret::HostRet;
+use super::thunk::{self, Callable, Entry};
 use super::{Activation, HostFn};
 use crate::program::Signature;
 
@@ -35,8 +36,15 @@ fn signature<R: HostRet>(params: &[(crate::program::ValType, bool)], variadic: b
     Signature { params, variadic, result: R::TYPE }
 }
 
+/// The entry takes as many registers as the type has parameters, and all of them for C's `...`.
+fn host_fn<B: Callable>(name: Arc<str>, signature: Signature, body: B, own: fn(&Arc<B>) -> Entry) -> HostFn {
+    let body = Arc::new(body);
+    let entry = if signature.variadic { thunk::entry5(&body) } else { own(&body) };
+    HostFn::with_entry(name, signature, body, entry)
+}
+
 macro_rules! into_host_fn {
-    ($($A:ident $a:ident),*) => {
+    ($entry:ident $($A:ident $a:ident),*) => {
         impl<T, F, R, $($A),*> IntoHostFn<T, ($($A,)*)> for F
         where
             F: Fn($($A),*) -> R + Send + Sync + 'static,
@@ -53,7 +61,7 @@ macro_rules! into_host_fn {
                     $(let $a = $A::take(&mut args)?;)*
                     self($($a),*).into_r0()
                 };
-                HostFn::new(name, signature, Arc::new(body))
+                host_fn(name, signature, body, thunk::$entry)
             }
         }
 
@@ -73,15 +81,15 @@ macro_rules! into_host_fn {
                     $(let $a = $A::take(&mut args)?;)*
                     self(Caller::new(activation, &label), $($a),*).into_r0()
                 };
-                HostFn::new(name, signature, Arc::new(body))
+                host_fn(name, signature, body, thunk::$entry)
             }
         }
     };
 }
 
-into_host_fn!();
-into_host_fn!(A1 a1);
-into_host_fn!(A1 a1, A2 a2);
-into_host_fn!(A1 a1, A2 a2, A3 a3);
-into_host_fn!(A1 a1, A2 a2, A3 a3, A4 a4);
-into_host_fn!(A1 a1, A2 a2, A3 a3, A4 a4, A5 a5);
+into_host_fn!(entry0);
+into_host_fn!(entry1 A1 a1);
+into_host_fn!(entry2 A1 a1, A2 a2);
+into_host_fn!(entry3 A1 a1, A2 a2, A3 a3);
+into_host_fn!(entry4 A1 a1, A2 a2, A3 a3, A4 a4);
+into_host_fn!(entry5 A1 a1, A2 a2, A3 a3, A4 a4, A5 a5);

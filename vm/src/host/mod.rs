@@ -18,7 +18,7 @@
 //! Bodies get the five argument registers and the [`Activation`] that called them: the engine that runs the
 //! program, whichever it is. No `&mut` is held across a call back into the program. A body that panics
 //! unwinds into its engine, which decides what becomes of that.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arg;
 mod caller;
@@ -27,6 +27,10 @@ pub mod native;
 mod packet;
 mod ret;
 mod runtime;
+#[allow(unsafe_code, reason = "called by generated code")]
+mod services;
+#[allow(unsafe_code, reason = "called by generated code")]
+mod thunk;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,6 +42,9 @@ pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
 pub use packet::{Packet, PacketKind, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, Runtime, Task};
+
+use native::HostCode;
+use thunk::Entry;
 
 use crate::program::Signature;
 use crate::trap::Trap;
@@ -61,12 +68,42 @@ pub struct HostFn {
     name: Arc<str>,
     signature: Signature,
     body: Arc<Body>,
+    entry: Entry,
+    c: Option<u64>,
 }
 
 impl HostFn {
     /// A function of this type; the body must do the conversions that the type asks for.
-    pub fn new(name: impl Into<Arc<str>>, signature: Signature, body: Arc<Body>) -> HostFn {
-        HostFn { name: name.into(), signature, body }
+    pub fn new<B>(name: impl Into<Arc<str>>, signature: Signature, body: Arc<B>) -> HostFn
+    where
+        B: Fn(&mut dyn Activation, &[u64; 5]) -> Result<u64, Trap> + Send + Sync + 'static,
+    {
+        let entry = thunk::entry5(&body);
+        HostFn::with_entry(name.into(), signature, body, entry)
+    }
+
+    fn with_entry<B: thunk::Callable>(name: Arc<str>, signature: Signature, body: Arc<B>, entry: Entry) -> HostFn {
+        HostFn { name, signature, body, entry, c: None }
+    }
+
+    /// The same function, of which generated code may call the C function at `address` instead: of this
+    /// signature, with nothing to convert or to check but what C's calling convention says. The body must keep
+    /// its library loaded.
+    #[must_use]
+    pub fn with_c(self, address: u64) -> HostFn {
+        HostFn { c: Some(address), ..self }
+    }
+
+    /// Address of the C function that it is.
+    pub fn c(&self) -> Option<u64> {
+        self.c
+    }
+
+    /// How generated code calls it, and how many of the argument registers that takes. Good as long as this or
+    /// a clone of it lives.
+    pub fn native(&self) -> (HostCode, u8) {
+        let code = HostCode { code: self.entry.code, env: Arc::as_ptr(&self.body).cast() };
+        (code, self.entry.arity)
     }
 
     /// A function from a closure, whose type is the declaration. `T` is the type of the instance's data, which

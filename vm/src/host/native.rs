@@ -4,10 +4,12 @@
 //! `offset_of!`, and refers to nothing by name. [`Native`] is what a machine needs to know of code that some
 //! compiler made.
 
+use std::any::Any;
 use std::fmt;
 use std::ptr;
 
 use super::Activation;
+pub use super::services::SERVICES;
 use crate::isa::{Reg, Size};
 use crate::trap::Trap;
 
@@ -47,14 +49,56 @@ pub struct Context {
     pub exit_pc: u32,
     /// While a C function runs that generated code called: index of the host function plus 1.
     pub in_c: u32,
-    /// Function for the code that enters the interpreter.
+    /// Function for the code that enters the interpreter. Whoever calls through `functions` sets it.
     pub target: u32,
-    /// Bytes of all frames, kept only where functions differ in their stack size.
+    /// Bytes of all frames down to the innermost, kept only where functions differ in their stack size.
     pub stack_used: u32,
+    /// What generated code refuses by a trap of its own: the address of a misaligned access or of one outside the
+    /// arena (strict), the target of a `gotox`. Stored before the trap, on its cold path.
+    pub refused: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
-    pub trap: Option<Trap>,
-    /// The machine, for host functions.
-    pub activation: *mut dyn Activation,
+    pub failure: Option<Failure>,
+    /// The machine, for host functions and services.
+    pub bridge: *mut dyn Bridge,
+}
+
+/// What a host function or service left instead of a value.
+#[derive(Debug)]
+pub enum Failure {
+    /// The program ends.
+    Trap(Trap),
+    /// What a host function panicked with: the program ends, the machine goes on.
+    HostPanic(Box<dyn Any + Send>),
+    /// What the machine itself panicked with: goes on behind the generated code.
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Where a tail call goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TailCall {
+    /// At this native address.
+    Code(u64),
+    /// Behind the call, with this r0.
+    Failed(u64),
+}
+
+/// What generated code asks of the machine: [`Services`] without their calling convention. [`Context`] says where
+/// the code is that asks.
+pub trait Bridge: Activation {
+    /// `bpf_tail_call(ctx, map, index)`.
+    fn tail_call(&mut self, map: u64, index: u32) -> Result<TailCall, Trap>;
+
+    /// `callx` of an address that a program gave.
+    fn call_address(&mut self, address: u64) -> Result<u64, Trap>;
+
+    /// Runs a function that is not compiled.
+    fn interpret(&mut self, function: u32) -> Result<u64, Trap>;
+
+    /// Legacy packet load; `None` if the bytes are not there.
+    fn load_packet(&mut self, off: u32, bytes: usize) -> Result<Option<u64>, Trap>;
+
+    /// Goes on with a function of which the first part ran as generated code.
+    fn resume(&mut self, pc: u32) -> Result<u64, Trap>;
 }
 
 impl fmt::Debug for Context {
@@ -63,9 +107,9 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A host function for generated code. `code` is called as `code(env, cx, r1, ...)` with as many arguments as the
-/// function has fixed parameters, all five if it is variadic, and gives a [`Pair`].
-#[derive(Clone, Copy, Debug)]
+/// A host function for generated code. `code` is called as `code(env, cx, r1, ...)` with as many arguments as
+/// [`HostFn::native`](super::HostFn::native) says, and gives a [`Pair`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct HostCode {
     /// Address of a function with the C calling convention.
@@ -74,7 +118,7 @@ pub struct HostCode {
     pub env: *const (),
 }
 
-/// Two registers: a value, and not zero in `status` when there is none. [`Context::trap`] then says why.
+/// Two registers: a value, and not zero in `status` when there is none. [`Context::failure`] then says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Pair {
@@ -91,10 +135,12 @@ pub struct Services {
     /// `(cx, r1, map, index)`. Status 0: `value` is the native code to go on at. Status 1: the call failed and
     /// `value` is r0. Status 2: a trap.
     pub tail_call: unsafe extern "C-unwind" fn(*mut Context, u64, u64, u64) -> Pair,
-    /// `(cx, address)`: calls what a program takes for a function, with arguments in `regs[1..6]`.
+    /// `(cx, address)`: calls what a program takes for a function, with arguments in `regs[1..6]`. Generated code
+    /// comes here with all it does not call itself: what is no function of the image, and a call that finds no
+    /// room for a frame, so that the machine can say of which function.
     pub call: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
     /// `(cx, function)`: runs a function of the image in the interpreter, in the frame `exit_frame`, with arguments
-    /// in `regs`.
+    /// in `regs`. Called by the bridge stub with its own frame pointer in `exit_fp`.
     pub interpret: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
     /// `(cx, offset, bytes)`: legacy packet load. Status 1: the bytes are not there. Status 2: a trap.
     pub load_packet: unsafe extern "C-unwind" fn(*mut Context, u64, u64) -> Pair,
@@ -133,7 +179,7 @@ pub enum SiteKind {
     },
     /// A call that finds no room for a frame.
     Frame,
-    /// A host function or service has failed; [`Context::trap`] says why.
+    /// A host function or service has failed; [`Context::failure`] says why.
     Failed,
     /// The time is over, noticed after a C function.
     Interrupted,
@@ -156,19 +202,27 @@ pub trait Native: fmt::Debug + Send + Sync {
     /// Native address of code that goes on at the loop header `pc` with registers from [`Context::regs`].
     fn loop_entry(&self, pc: u32) -> Option<u64>;
 
-    /// What is at an address of generated code that faulted, or that a call returns to.
+    /// What is at an address of generated code that faulted, or that a call returns to. Of other addresses, at which
+    /// a time limit may end the code, whatever is known.
     fn site(&self, address: u64) -> Option<Site>;
 
-    /// The interpreter has been at this loop header, or the start of this function, often.
+    /// The interpreter is at this loop header, or the start of this function: a sample, taken every so many
+    /// instructions of loops and calls of functions.
     fn heat(&self, pc: u32);
 
     /// Table for [`Context::functions`].
     fn functions(&self) -> *const u64;
+
+    /// Whether the code keeps [`Context::remaining`]: without, it is not used where instructions are limited.
+    fn counts(&self) -> bool;
+
+    /// Whether entry functions leave r0 to r9 in [`Context::regs`].
+    fn keeps_registers(&self) -> bool;
 }
 
 impl Context {
     /// A context without anything in it.
-    pub fn new(activation: *mut dyn Activation) -> Context {
+    pub fn new(bridge: *mut dyn Bridge) -> Context {
         Context {
             regs: [0; 11],
             loops: 0,
@@ -188,8 +242,9 @@ impl Context {
             in_c: 0,
             target: 0,
             stack_used: 0,
-            trap: None,
-            activation,
+            refused: 0,
+            failure: None,
+            bridge,
         }
     }
 }
