@@ -12,6 +12,8 @@ const UNSAFE: &[&str] = &[
     "vm/src/os.rs",
     "vm/src/host/thunk.rs",
     "vm/src/host/services.rs",
+    "jit/src/memory/provider.rs",
+    "jit/src/memory/region.rs",
     "src/dl.rs",
     "cli/src/workload.rs",
 ];

@@ -25,6 +25,7 @@ mod view;
 pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
 pub use fault::{Access, Fault, FaultReason, MemError, Near};
+pub use free::FreeList;
 pub use handle::{HandleRange, HandleTable};
 pub use view::{AtomicCell, Bounds, View};
 

@@ -1,0 +1,91 @@
+//! Memory that holds generated code.
+//!
+//! A [`CodePool`] is one range of address space, so that asking whether an address is generated code takes one
+//! comparison. Its pages are mapped twice: programs execute one view, compilers write through the other, and
+//! neither can be used for both. Modules of any size lie side by side in it, many in a page, at multiples of
+//! [`GRANULE`]; publishing one takes no system call. Where the system refuses such mappings, each module gets pages of its own
+//! that turn from writable to executable.
+//!
+//! A module is compiled into [`ModuleMemory`], one contiguous piece, because relative calls between its functions are
+//! the only relocations that survive the step from one view to the other: cranelift-jit relocates for the addresses
+//! it writes to. [`check_relocs`] refuses all others before that happens. [`CodeMemory`] owns the piece from then
+//! on and gives it back when dropped; whoever runs code keeps it alive.
+//!
+//! After `fork` parent and child share the pages. The child can run what is there, but makes its own code in
+//! a pool of its own, and gives nothing back to this one.
+//!
+//! With `PERF_BUILDID_DIR` set, cranelift-jit itself writes lines into `/tmp/perf-PID.map`. They name addresses of the
+//! writable view, where nothing is ever executed, so no sample falls on them.
+//!
+//! Not here: where functions begin, what they are called, who runs them.
+
+mod pool;
+mod provider;
+mod region;
+mod relocs;
+
+use std::io;
+
+pub use pool::{CodeMemory, CodePool};
+pub use provider::ModuleMemory;
+pub use relocs::check_relocs;
+
+/// Modules begin at multiples of this many bytes: a cache line.
+pub const GRANULE: usize = 64;
+/// Most bytes of one module: the reach of a call on aarch64.
+pub const MODULE_LIMIT: usize = 128 << 20;
+
+/// Why there is no memory for code, or the code cannot be placed in it.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The system gave no address space.
+    #[error("cannot reserve {bytes} bytes of address space for generated code: {source}")]
+    Reserve {
+        /// What was asked for.
+        bytes: usize,
+        /// `errno` of mmap.
+        source: io::Error,
+    },
+    /// The system does not let pages be executed.
+    #[error("cannot make {bytes} bytes of generated code executable: {source}; run with the interpreter")]
+    Protect {
+        /// Bytes of the pages.
+        bytes: usize,
+        /// `errno` of mprotect.
+        source: io::Error,
+    },
+    /// The pool is full.
+    #[error("no room for {wanted} bytes of generated code: {used} of {capacity} are in use")]
+    Full {
+        /// What was asked for.
+        wanted: usize,
+        /// Bytes in use.
+        used: usize,
+        /// Bytes of the pool.
+        capacity: usize,
+    },
+    /// More than [`MODULE_LIMIT`].
+    #[error("{wanted} bytes of generated code in one module, of which {MODULE_LIMIT} are possible")]
+    TooLarge {
+        /// What was asked for.
+        wanted: usize,
+    },
+    /// The module has not been finalized, or has no functions.
+    #[error("no finalized code in this module")]
+    NotFinalized,
+    /// A reference that would be wrong in the executable view.
+    #[error("function {function}: relocation {kind} at {offset:#x} to {target} is not a call inside its module")]
+    Reloc {
+        /// Name of the function with the reference.
+        function: String,
+        /// Cranelift's word for it.
+        kind: String,
+        /// Bytes from the function's start.
+        offset: u32,
+        /// Cranelift's word for what is referred to.
+        target: String,
+    },
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Who has which bytes of a region.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use twinbpf_vm::mem::FreeList;
+
+use super::provider::ModuleMemory;
+use super::region::{PAGE, Region};
+use super::{GRANULE, MODULE_LIMIT, MemoryError};
+
+/// Bytes of the pool of [`CodePool::shared`].
+const SHARED: usize = 1 << 30;
+/// Pages without code are given back to the system when there are about this many bytes of them. Until then
+/// the next program finds them warm.
+const IDLE: usize = 1 << 20;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct CodePool {
+    region: Region,
+    space: Mutex<Space>,
+    capacity: usize,
+    /// Bytes of which every chunk has a multiple.
+    granule: usize,
+    /// The process that owns the pages.
+    process: u32,
+}
+
+#[derive(Debug)]
+struct Space {
+    free: FreeList,
+    used: usize,
+    /// Nothing at or above was ever handed out.
+    frontier: usize,
+    /// Free bytes whose pages the system may still hold, at most.
+    idle: usize,
+}
+
+/// Part of a pool, given back on drop.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) pool: Arc<CodePool>,
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+impl CodePool {
+    /// Reserves a pool. Memory is taken only as code is written.
+    pub fn new(capacity: usize) -> Result<Arc<CodePool>, MemoryError> {
+        let capacity = capacity.next_multiple_of(PAGE);
+        let region = Region::dual(capacity).or_else(|error| {
+            log::debug!("code pool without a second view: {error}");
+            Region::single(capacity)
+        });
+        region
+            .map(|region| CodePool::over(region, capacity))
+            .map_err(|source| MemoryError::Reserve { bytes: capacity, source })
+    }
+
+    pub(super) fn over(region: Region, capacity: usize) -> Arc<CodePool> {
+        let granule = if region.is_dual() { GRANULE } else { PAGE };
+        let free = FreeList::new(0, capacity as u64);
+        let space = Mutex::new(Space { free, used: 0, frontier: 0, idle: 0 });
+        Arc::new(CodePool { region, space, capacity, granule, process: std::process::id() })
+    }
+
+    /// The pool of this process, 1 GiB. It is made at the first call and stays.
+    pub fn shared() -> Result<Arc<CodePool>, MemoryError> {
+        static POOL: Mutex<Option<Arc<CodePool>>> = Mutex::new(None);
+        let mut pool = POOL.lock().expect("no panic while held");
+        match &*pool {
+            Some(pool) if pool.is_ours() => Ok(Arc::clone(pool)),
+            Some(_) | None => {
+                let fresh = CodePool::new(SHARED)?;
+                *pool = Some(Arc::clone(&fresh));
+                Ok(fresh)
+            }
+        }
+    }
+
+    /// Whether this process made the pool, and not one that forked it.
+    fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Addresses at which its code is executed, used or not.
+    pub fn range(&self) -> Range<u64> {
+        self.region.range()
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> usize {
+        self.space.lock().expect("no panic while held").used
+    }
+
+    /// Room for a module of at most `bound` bytes. The bound costs address space only, and what is not used
+    /// is given back when the module is finalized. A module that turns out larger can grow unless another one has
+    /// taken the space behind it; with the exact size this cannot fail later. Each function takes its size rounded up to its alignment.
+    pub fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
+        if bound > MODULE_LIMIT {
+            return Err(MemoryError::TooLarge { wanted: bound });
+        }
+        self.take(bound.max(1)).map(ModuleMemory::new)
+    }
+
+    fn take(self: &Arc<Self>, bytes: usize) -> Result<Chunk, MemoryError> {
+        let len = bytes.next_multiple_of(self.granule);
+        let mut space = self.space.lock().expect("no panic while held");
+        let full = MemoryError::Full { wanted: len, used: space.used, capacity: self.capacity };
+        if !self.is_ours() {
+            return Err(full);
+        }
+        let start = space.free.take(len as u64).ok_or(full)? as usize;
+        space.add(start, len);
+        drop(space);
+        let chunk = Chunk { pool: Arc::clone(self), start, len };
+        self.region.open(start, len).map_err(|source| MemoryError::Protect { bytes: len, source })?;
+        Ok(chunk)
+    }
+
+    /// Gives pages without code back to the system now.
+    pub fn trim(&self) {
+        if self.is_ours() {
+            self.space.lock().expect("no panic while held").trim(&self.region);
+        }
+    }
+}
+
+impl Space {
+    fn add(&mut self, start: usize, len: usize) {
+        self.used += len;
+        self.frontier = self.frontier.max(start + len);
+    }
+
+    fn trim(&mut self, region: &Region) {
+        for (start, len) in self.free.ranges() {
+            let first = (*start as usize).next_multiple_of(PAGE);
+            let end = ((start + len) as usize).min(self.frontier.next_multiple_of(PAGE)) / PAGE * PAGE;
+            if first < end {
+                region.discard(first, end - first);
+            }
+        }
+        self.idle = 0;
+    }
+}
+
+impl Chunk {
+    /// Bytes from the start of the pool at which `used` bytes of this chunk lead to, a multiple of `align`.
+    pub(super) fn align(&self, used: usize, align: usize) -> usize {
+        (self.start + used).next_multiple_of(align) - self.start
+    }
+
+    /// Makes it `len` bytes long in place, if nobody has the space behind it.
+    pub(super) fn grow(&mut self, len: usize) -> io::Result<()> {
+        let pool = Arc::clone(&self.pool);
+        let exact = len.next_multiple_of(pool.granule);
+        let mut space = pool.space.lock().expect("no panic while held");
+        let end = self.start + self.len;
+        // A module that grows once grows again.
+        let ample = (exact + exact / 2).next_multiple_of(pool.granule);
+        let more = [ample, exact].map(|len| len - self.len);
+        let Some(more) = more.into_iter().find(|more| space.free.take_at(end as u64, *more as u64)) else {
+            let full = MemoryError::Full { wanted: exact, used: space.used, capacity: pool.capacity };
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, full));
+        };
+        space.add(end, more);
+        self.len += more;
+        drop(space);
+        pool.region.open(end, more)
+    }
+
+    /// Keeps the first `len` bytes.
+    pub(super) fn shrink(&mut self, len: usize) {
+        let keep = len.next_multiple_of(self.pool.granule);
+        let mut space = self.pool.space.lock().expect("no panic while held");
+        if keep < self.len {
+            if !self.pool.region.is_dual() {
+                self.pool.region.discard(self.start + keep, self.len - keep);
+            }
+            space.free.give((self.start + keep) as u64, (self.len - keep) as u64);
+            space.used -= self.len - keep;
+            self.len = keep;
+        }
+    }
+
+    pub(super) fn publish(&self) -> io::Result<()> {
+        self.pool.region.publish(self.start, self.len)
+    }
+
+    pub(super) fn write_at(&self, off: usize) -> *mut u8 {
+        self.pool.region.write_at(self.start + off)
+    }
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        let pool = &self.pool;
+        if !pool.is_ours() || self.len == 0 {
+            return;
+        }
+        let mut space = pool.space.lock().expect("no panic while held");
+        if !pool.region.is_dual() {
+            // Executable pages that nobody owns must not be; they are whole pages, and no other's.
+            pool.region.discard(self.start, self.len);
+        } else {
+            space.idle += self.len;
+        }
+        space.free.give(self.start as u64, self.len as u64);
+        space.used -= self.len;
+        if space.idle > IDLE {
+            space.trim(&pool.region);
+        }
+    }
+}
+
+/// Published code of one module, given back on drop. Whoever executes it must own it, or borrow it from an owner.
+#[derive(Debug)]
+pub struct CodeMemory {
+    chunk: Chunk,
+    /// Bytes from the chunk's start that hold code.
+    len: usize,
+}
+
+impl CodeMemory {
+    pub(super) fn new(chunk: Chunk, len: usize) -> CodeMemory {
+        CodeMemory { chunk, len }
+    }
+
+    /// The pool it is in.
+    pub fn pool(&self) -> &Arc<CodePool> {
+        &self.chunk.pool
+    }
+
+    /// Addresses at which it is executed.
+    pub fn range(&self) -> Range<u64> {
+        let start = self.pool().range().start + self.chunk.start as u64;
+        start..start + self.len as u64
+    }
+
+    /// Where the function is executed that cranelift-jit's `get_finalized_function` says is at `written`.
+    ///
+    /// # Panics
+    /// If `written` is not in this module.
+    pub fn address_of(&self, written: *const u8) -> u64 {
+        let off = (written as usize).checked_sub(self.chunk.write_at(0) as usize);
+        let off = off.filter(|off| *off < self.len).expect("a function of this module");
+        self.range().start + off as u64
+    }
+
+    /// A copy of the code.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.pool().region.read(self.chunk.start, &mut bytes);
+        bytes
+    }
+}
