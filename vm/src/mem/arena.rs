@@ -1,13 +1,14 @@
 //! The arena: address space, the table of regions, and the page allocator behind it.
 
+use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
 use super::handle::HandleTable;
-use super::sys::Reservation;
+use super::sys::{Alias, Reservation};
 use super::{ARENA_SIZE, NULL_GUARD};
 
 /// Allocation granule: one page, so that protection can differ between regions.
@@ -16,9 +17,12 @@ const PAGE: u64 = 4096;
 const GAP: u64 = 64;
 /// Inaccessible bytes on each side of an arena; more than any 16-bit offset plus an access reaches.
 const GUARD: usize = 1 << 20;
-/// Bytes at the top of an arena that hold read-only regions. Pages there are never writable for programs,
-/// pages below always are, so no page changes protection when it is reused.
+/// Bytes at the top of an arena that hold read-only regions. Pages there are never writable where programs see
+/// them, pages below always are, so no page changes protection when it is reused. Blocks write to read-only pages
+/// at a second address, outside the arena.
 const READ_ONLY_SPACE: u64 = 1 << 30;
+/// Offset of the first of these bytes.
+const SPLIT: u64 = ARENA_SIZE - READ_ONLY_SPACE;
 
 /// What a region holds; decides nothing, but tells in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +131,8 @@ pub struct Arena {
     reservation: Reservation,
     /// Offset of the arena's first byte inside the reservation.
     origin: usize,
+    /// Where the host writes to the read-only pages, once there are any.
+    alias: OnceLock<Alias>,
     table: RwLock<Vec<Region>>,
     pages: Mutex<Pages>,
     /// Counts every change of the region table.
@@ -163,15 +169,15 @@ impl Arena {
     pub fn new(limit: u64) -> Result<Arc<Arena>, MemError> {
         let size = ARENA_SIZE as usize;
         let (reservation, origin) = Reservation::new(size, size, GUARD)?;
-        let split = ARENA_SIZE - READ_ONLY_SPACE;
         Ok(Arc::new(Arena {
             reservation,
             origin,
+            alias: OnceLock::new(),
             table: RwLock::new(Vec::new()),
             pages: Mutex::new(Pages {
                 used: 0,
-                writable: Space::new(u64::from(NULL_GUARD), split),
-                read_only: Space::new(split, ARENA_SIZE - PAGE),
+                writable: Space::new(u64::from(NULL_GUARD), SPLIT),
+                read_only: Space::new(SPLIT, ARENA_SIZE - PAGE),
             }),
             generation: AtomicU64::new(0),
             owners: AtomicU32::new(0),
@@ -238,9 +244,7 @@ impl Arena {
         let space = if spec.writable { &mut pages.writable } else { &mut pages.read_only };
         let start = space.free.take(bytes).ok_or_else(refused)?;
         if let Some(fresh) = (start + bytes).checked_sub(space.frontier).filter(|fresh| *fresh > 0) {
-            // Pages of read-only regions too: their block fills them. Views keep programs from it.
-            let result = self.reservation.protect(self.origin + space.frontier as usize, fresh as usize);
-            if let Err(error) = result {
+            if let Err(error) = self.open(space.frontier, fresh, spec.writable) {
                 space.free.give(start, bytes);
                 return Err(error.into());
             }
@@ -248,6 +252,15 @@ impl Arena {
         }
         pages.used += bytes;
         Ok(start as u32)
+    }
+
+    /// Gives programs access to pages that were never handed out. Called with the lock of the pages held.
+    fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
+        if !writable && self.alias.get().is_none() {
+            let alias = self.reservation.share(self.origin + SPLIT as usize, READ_ONLY_SPACE as usize)?;
+            self.alias.set(alias).expect("made once, since the pages are locked");
+        }
+        self.reservation.protect(self.origin + start as usize, len as usize, writable)
     }
 
     /// Makes every view look again before it trusts what it knows of regions.
@@ -274,21 +287,35 @@ impl Arena {
         self.generation.fetch_add(1, Ordering::Release);
         let bytes = (u64::from(region.len) + GAP).next_multiple_of(PAGE);
         let mut pages = self.pages.lock().expect("no panic while held");
-        self.reservation.discard(self.origin + region.start as usize, bytes as usize);
+        match self.aliased(region.start) {
+            Some((alias, off)) => alias.discard(off, bytes as usize),
+            None => self.reservation.discard(self.origin + region.start as usize, bytes as usize),
+        }
         pages.used -= bytes;
         let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
         space.free.give(u64::from(region.start), bytes);
     }
 
-    /// Pointer to an offset.
+    /// Pointer to an offset, as programs have it.
     pub(super) fn at(&self, off: u32) -> *mut u8 {
         self.reservation.at(self.origin + off as usize)
+    }
+
+    /// Pointer to an offset for the host to write, inside a region.
+    pub(super) fn write_at(&self, off: u32) -> *mut u8 {
+        self.aliased(off).map_or_else(|| self.at(off), |(alias, off)| alias.at(off))
+    }
+
+    /// The second address of a byte that programs can only read.
+    fn aliased(&self, off: u32) -> Option<(&Alias, usize)> {
+        let off = u64::from(off).checked_sub(SPLIT)?;
+        Some((self.alias.get().expect("there is a read-only region"), off as usize))
     }
 
     /// Extent of the pages that were ever handed out, writable half or read-only half, by offset.
     pub(super) fn extent(&self, off: u32) -> Option<(u32, u32, bool)> {
         let pages = self.pages.lock().expect("no panic while held");
-        let split = (ARENA_SIZE - READ_ONLY_SPACE) as u32;
+        let split = SPLIT as u32;
         let (start, end, writable) = if off < split {
             (NULL_GUARD, pages.writable.frontier as u32, true)
         } else {

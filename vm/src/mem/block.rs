@@ -72,10 +72,11 @@ impl Block {
         off.is_multiple_of(stride).then(|| off / stride)
     }
 
+    /// Pointer for the host. Programs have another one to read-only pages.
     fn at(&self, off: u32, len: usize) -> *mut u8 {
         let end = u64::from(off) + len as u64;
         assert!(end <= u64::from(self.region.len), "range {off}+{len} inside the block of {} bytes", self.region.len);
-        self.arena.at(self.region.start).wrapping_add(off as usize)
+        self.arena.write_at(self.region.start).wrapping_add(off as usize)
     }
 
     /// Copies out.
@@ -89,7 +90,7 @@ impl Block {
     /// Copies in.
     pub fn write(&self, off: u32, bytes: &[u8]) {
         let to = self.at(off, bytes.len());
-        // SAFETY: as in `read`, in the other direction; pages of a block are writable for the host.
+        // SAFETY: as in `read`, in the other direction; `at` is writable for the host.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 

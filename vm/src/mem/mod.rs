@@ -10,6 +10,10 @@
 //!   small cache of the regions seen last. It is what the interpreter calls for every memory instruction.
 //! - [`HandleTable`] gives functions and maps addresses that are not memory.
 //!
+//! Read-only regions lie in the upper quarter, on pages that programs cannot write to whatever runs them: [`Block`]
+//! writes to the same pages at a second address outside the arena. A child made by `fork` shares these pages with
+//! its parent, so only one of them should go on making read-only regions in an arena from before.
+//!
 //! Pages of the arena are never unmapped and never change protection while the arena lives, so a stale
 //! address can hit wrong bytes of the arena but nothing else. Concurrent plain accesses race as in C: each is
 //! one machine access, and the bytes are outside all Rust objects.

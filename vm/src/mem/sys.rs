@@ -1,6 +1,7 @@
-//! The three system calls behind an arena, with their only unsafe blocks.
+//! The system calls behind an arena, with their only unsafe blocks.
 
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 /// A range of reserved address space, unmapped on drop.
@@ -39,10 +40,40 @@ impl Reservation {
         unsafe { self.base.add(offset) }
     }
 
-    /// Makes whole pages readable and writable.
-    pub(super) fn protect(&self, offset: usize, len: usize) -> io::Result<()> {
+    /// Puts fresh zero pages under a range, and gives a second mapping of the same pages. The range stays without access;
+    /// what is written through the other mapping shows in it. A child made by `fork` shares these pages.
+    pub(super) fn share(&self, offset: usize, len: usize) -> io::Result<Alias> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the name is a C string; nothing else is handed over.
+        let fd = match unsafe { libc::memfd_create(c"twinbpf-read-only".as_ptr(), libc::MFD_CLOEXEC) } {
+            -1 => return Err(io::Error::last_os_error()),
+            // SAFETY: just opened, and nobody else knows of it.
+            fd => unsafe { OwnedFd::from_raw_fd(fd) },
+        };
+        // SAFETY: changes the size of a file of ours.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        let (fd, protection) = (fd.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: without MAP_FIXED a new mapping touches no existing memory.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let alias = Alias(Reservation { base: base.cast(), len });
+        let (at, flags) = (self.at(offset).cast(), flags | libc::MAP_FIXED);
+        // SAFETY: replaces a part of our own mapping to which nobody has access yet.
+        match unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, fd, 0) } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(alias),
+        }
+    }
+
+    /// Makes whole pages readable, and writable too if asked.
+    pub(super) fn protect(&self, offset: usize, len: usize, writable: bool) -> io::Result<()> {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: the range lies inside our own mapping, which holds no Rust object.
         match unsafe { libc::mprotect(self.at(offset).cast(), len, protection) } {
             0 => Ok(()),
@@ -63,5 +94,24 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new` and nobody else unmaps it.
         unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}
+
+/// The writable mapping of pages that are read-only elsewhere.
+#[derive(Debug)]
+pub(super) struct Alias(Reservation);
+
+impl Alias {
+    /// Address of byte `offset`, which must lie inside.
+    pub(super) fn at(&self, offset: usize) -> *mut u8 {
+        self.0.at(offset)
+    }
+
+    /// Gives the pages back to the kernel; they read as zero afterwards, in both mappings.
+    pub(super) fn discard(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.0.len), "range inside the mapping");
+        // SAFETY: the range lies inside our own writable shared mapping, which holds no Rust object.
+        let result = unsafe { libc::madvise(self.at(offset).cast(), len, libc::MADV_REMOVE) };
+        assert_eq!(result, 0, "madvise on our own pages");
     }
 }

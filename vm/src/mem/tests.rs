@@ -198,6 +198,39 @@ fn elements_outside_their_region_make_no_window() {
     }
 }
 
+/// Whether the kernel can store a byte at an address of ours: what a program without checks could do.
+fn can_store(addr: u64) -> bool {
+    use std::os::fd::AsRawFd;
+    let zero = std::fs::File::open("/dev/zero").unwrap();
+    // SAFETY: the kernel checks the address; the byte lies in an arena, where no Rust object is.
+    unsafe { libc::read(zero.as_raw_fd(), addr as *mut libc::c_void, 1) == 1 }
+}
+
+#[test]
+fn only_the_host_writes_to_read_only_pages() {
+    let arena = Arena::new(1 << 24).unwrap();
+    let spec = RegionSpec { writable: false, ..region(5000) };
+    let (writable, block) = (arena.alloc(region(8)).unwrap(), arena.alloc(spec.clone()).unwrap());
+    block.write(4090, &[7; 20]);
+    assert!(can_store(writable.addr()));
+    for off in [0, 4999, 8191] {
+        assert!(!can_store(block.addr() + off));
+    }
+    assert!(!can_store(block.addr() + 8192) && !can_store(arena.base()), "never handed out");
+    let mut view = view(&arena);
+    assert_eq!(load8(&mut view, block.addr() + 4096), Ok(0x0707_0707_0707_0707));
+    assert_eq!(block.to_vec(4088, 4), [0, 0, 7, 7]);
+    block.atomic::<AtomicU32>(4096).store(5, Ordering::Relaxed);
+    view.refill(1, block.addr() + 4096, 4, Access::Read).unwrap();
+    assert_eq!(view.load_acquire::<AtomicU32>(1, block.addr() + 4096), Some(5));
+    assert!(view.write(block.addr(), &[1]).is_err() && view.fill(block.addr(), 1, 1).is_err());
+    let addr = block.addr();
+    drop(block);
+    let again = arena.alloc(spec).unwrap();
+    assert_eq!(again.addr(), addr);
+    assert_eq!(again.to_vec(0, 5000), vec![0; 5000], "pages come back empty");
+}
+
 #[test]
 fn handles_are_dense_and_come_back() {
     let table = HandleTable::new("functions", 32, 16).unwrap();

@@ -5,7 +5,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use super::arena::{Arena, Found, Grid};
 use super::block::Block;
@@ -125,7 +125,10 @@ macro_rules! atomic_cells {
             }
             #[inline(always)]
             fn acquire(&self) -> u64 {
-                u64::from(self.load(Ordering::Acquire))
+                // A relaxed load is the one that Rust promises to work on pages that cannot be written.
+                let value = u64::from(self.load(Ordering::Relaxed));
+                fence(Ordering::Acquire);
+                value
             }
             #[inline(always)]
             fn release(&self, value: u64) {
@@ -199,8 +202,8 @@ impl View {
     #[inline(always)]
     pub fn load_acquire<A: AtomicCell>(&self, reg: usize, addr: u64) -> Option<u64> {
         let at = self.loads[reg & 15].hit_cell::<A>(addr)?;
-        // SAFETY: inside a region element, aligned as `hit_cell` checked, and mapped for reading and writing by
-        // the host as long as `self.arena` lives; the reference is only loaded from.
+        // SAFETY: inside a region element, aligned as `hit_cell` checked, and mapped as long as `self.arena`
+        // lives; the reference is only loaded from, in the way that works on read-only pages.
         Some(unsafe { A::from_ptr(at) }.acquire())
     }
 
