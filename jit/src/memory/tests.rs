@@ -270,7 +270,7 @@ fn a_finalized_module_cannot_write_any_more() {
     let before = code.to_vec();
     let id = module.declare_function("late", Linkage::Local, &signature()).unwrap();
     let error = module.define_function_bytes(id, 16, &[0xcc; 64], &[]).unwrap_err();
-    assert_eq!(error.to_string(), "Allocation error");
+    assert_eq!(error.to_string(), "Allocation error: the module is finalized");
     assert_eq!(code.to_vec(), before);
 }
 
