@@ -4,7 +4,7 @@
 //! loader produces and every backend consumes: [`program::Program`].
 //!
 //! Modules may use the ones before them in this list, never the reverse:
-//! `isa`, `program`, `validate` | `trap`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
+//! `isa`, `program`, `validate` | `trap`, `recover`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
 
 pub mod isa;
 pub mod program;
@@ -13,6 +13,8 @@ pub mod validate;
 pub mod trap;
 
 mod os;
+
+pub mod recover;
 
 pub mod mem;
 

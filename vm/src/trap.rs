@@ -38,6 +38,8 @@ trap_codes! {
     Deadlock = 13 "spin lock already held";
     Exit = 14 "exit() called";
     Panic = 15 "host function panicked";
+    HostFault = 16 "fault inside a C function";
+    Poisoned = 17 "the engine cannot be used any more";
 }
 
 /// The end of a program that could not go on: why, where, and what was known about it.

@@ -1,0 +1,104 @@
+//! Targets without recovery: C functions are called, and a fault in one ends the process; nothing else is there.
+
+use std::mem::transmute;
+use std::num::NonZeroU64;
+
+use super::{Abort, Callback, Fault, Form, Owner, Signal};
+use crate::isa::{Size, Width};
+
+type Ints = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> u64;
+type Floats = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> f64;
+type VariadicInts = unsafe extern "C" fn(u64, ...) -> u64;
+type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
+
+/// There is no generated code here.
+///
+/// # Errors
+/// None.
+///
+/// # Panics
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn enter(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5], _: Option<NonZeroU64>) -> Result<u64, Abort> {
+    unreachable!("see `recover::AVAILABLE`")
+}
+
+/// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
+/// its result. It cannot call back.
+///
+/// # Errors
+/// None.
+///
+/// # Safety
+/// `target` must be a function for which these registers are arguments it can work with, and of this form.
+pub unsafe fn call_c(
+    target: usize,
+    form: Form,
+    i: &[u64; 6],
+    f: &[f64; 8],
+    _: *mut (),
+    _: Callback,
+) -> Result<u64, Abort> {
+    let target = target as *const ();
+    macro_rules! call {
+        ($Type:ty) => {
+            transmute::<*const (), $Type>(target)(
+                i[0], i[1], i[2], i[3], i[4], i[5], f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
+            )
+        };
+    }
+    // SAFETY: a callee looks only at the registers it has parameters for, which the caller has filled. The form
+    // picks the type.
+    Ok(unsafe {
+        match (form.variadic, form.float) {
+            (false, false) => call!(Ints),
+            (false, true) => call!(Floats).to_bits(),
+            (true, false) => call!(VariadicInts),
+            (true, true) => call!(VariadicFloats).to_bits(),
+        }
+    })
+}
+
+/// There are no callbacks here.
+pub fn call_back() -> usize {
+    0
+}
+
+fn refused(addr: u64) -> Fault {
+    Fault { signal: Signal::Segv, pc: 0, address: Some(addr), frame: 0, in_c: 0 }
+}
+
+/// Refused.
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn load(addr: u64, _: Size) -> Result<u64, Fault> {
+    Err(refused(addr))
+}
+
+/// Refused.
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn store(addr: u64, _: Size, _: u64) -> Result<(), Fault> {
+    Err(refused(addr))
+}
+
+/// Refused.
+///
+/// # Errors
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn compare_exchange(addr: u64, _: Width, _: u64, _: u64) -> Result<u64, Fault> {
+    Err(refused(addr))
+}

@@ -1,0 +1,161 @@
+//! Ways out of native code that faults: a program's bad pointer, an endless loop that must stop, a fault inside a C
+//! function become values, and the process goes on.
+//!
+//! - [`enter`] calls generated code. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
+//!   C function that generated code has called ends the call with an [`Abort`].
+//! - [`call_c`] calls a C function from Rust in the same way.
+//! - [`load`], [`store`] and [`compare_exchange`] access any address and give a [`Fault`] where nothing is.
+//! - [`call_back`] is for C code that calls what it was given as a function's address: a trap in there ends the C
+//!   function that did it, and the call of [`enter`] or [`call_c`] it was running under.
+//!
+//! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed once per process, on first use.
+//! What is not ours goes to the handler that was there before, with everything it can tell. Only frames of
+//! generated code and of C functions are ever skipped, never one of Rust: calls of Rust functions by generated code
+//! leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of anchors.
+//!
+//! There is no recovery from a fault in Rust code, nor from a handler that somebody installs after ours and that
+//! does not chain. Generated code can be entered on x86-64 Linux only ([`AVAILABLE`]); elsewhere C functions are
+//! called without recovery, and raw accesses are refused.
+
+use std::fmt;
+
+use crate::trap::{Trap, TrapCode};
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod anchor;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod asm;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod elsewhere;
+mod range;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod raw;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod signal;
+mod stack;
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use anchor::{call_back, call_c, enter};
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub use elsewhere::{call_back, call_c, compare_exchange, enter, load, store};
+pub use range::CodeRange;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use raw::{compare_exchange, load, store};
+pub use stack::NativeStack;
+
+/// Whether generated code can be entered on this target.
+pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+
+/// The signal that ends generated code whose time is over. Ignored by default, so that a late one does no harm.
+#[cfg(unix)]
+pub const TIMEOUT_SIGNAL: i32 = libc::SIGURG;
+
+/// A signal that native code can end with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// No memory there, or not for that.
+    Segv,
+    /// A mapped file is shorter than its mapping.
+    Bus,
+    /// Division.
+    Fpe,
+    /// An instruction that traps.
+    Ill,
+    /// The time is over.
+    Urg,
+}
+
+impl Signal {
+    /// As in `signal(7)`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Signal::Segv => "SIGSEGV",
+            Signal::Bus => "SIGBUS",
+            Signal::Fpe => "SIGFPE",
+            Signal::Ill => "SIGILL",
+            Signal::Urg => "SIGURG",
+        }
+    }
+}
+
+/// A signal that ended native code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which one.
+    pub signal: Signal,
+    /// Native address of the instruction.
+    pub pc: u64,
+    /// Address that was accessed, for SIGSEGV and SIGBUS; `None` where the CPU does not tell it: it does not for
+    /// addresses that are not sign-extended from 48 bits.
+    pub address: Option<u64>,
+    /// Native frame pointer.
+    pub frame: u64,
+    /// Where `pc` was: 0 for generated code, else [`Owner::in_c`], or [`IN_C`] for [`call_c`].
+    pub in_c: u32,
+}
+
+/// [`Fault::in_c`] of a fault under [`call_c`].
+pub const IN_C: u32 = u32::MAX;
+
+/// What of a C function's type its argument registers do not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// It ends in `...`.
+    pub variadic: bool,
+    /// Its result is a floating-point number.
+    pub float: bool,
+}
+
+/// Why native code did not return.
+#[derive(Debug)]
+pub enum Abort {
+    /// A signal.
+    Fault(Fault),
+    /// It was a C function, and a callback of it ended with this trap.
+    Trap(Trap),
+}
+
+/// Calls the function at an address that a program gave away, for the machine that is running: `data` of
+/// [`Owner`], the address, and the argument registers.
+pub type Callback = unsafe fn(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap>;
+
+/// What signals and callbacks must know of the machine behind a call of native code.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Owner {
+    /// Not zero while generated code has a C function running. Reset when a call ends with an [`Abort`].
+    pub in_c: *mut u32,
+    /// Not zero when the time is over.
+    pub interrupt: *const u8,
+    /// First argument of `call`.
+    pub data: *mut (),
+    /// Serves callbacks.
+    pub call: Callback,
+}
+
+impl Fault {
+    /// What the fault says in a trap: signal and address.
+    pub fn detail(&self) -> String {
+        match (self.signal, self.address) {
+            (Signal::Segv | Signal::Bus, Some(address)) => format!("{} at address {address:#x}", self.signal.name()),
+            (Signal::Segv | Signal::Bus, None) => {
+                format!("{} at an address that no memory can have", self.signal.name())
+            }
+            (Signal::Fpe | Signal::Ill | Signal::Urg, _) => self.signal.name().to_owned(),
+        }
+    }
+
+    /// The trap of a fault inside a C function of this name.
+    pub fn in_function(&self, name: &str) -> Trap {
+        Trap::new(TrapCode::HostFault, format!("{name}: {}", self.detail()))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail())
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
+mod tests;
