@@ -212,6 +212,11 @@ impl Image {
         largest.saturating_add(FRAME_GAP)
     }
 
+    /// Address of the first function, as programs see it; the others follow, one slot of the table each.
+    pub fn first_slot(&self) -> u64 {
+        self.handles.addr(0)
+    }
+
     /// Index of the function that contains a flat pc.
     pub fn function_at(&self, pc: usize) -> usize {
         self.functions.partition_point(|function| function.start as usize <= pc) - 1

@@ -25,6 +25,8 @@ mod caller;
 mod func;
 pub mod native;
 mod packet;
+#[allow(unsafe_code, reason = "runs generated code")]
+pub(crate) mod resident;
 mod ret;
 mod runtime;
 #[allow(unsafe_code, reason = "called by generated code")]

@@ -53,6 +53,8 @@ pub struct Context {
     pub target: u32,
     /// Bytes of all frames down to the innermost, kept only where functions differ in their stack size.
     pub stack_used: u32,
+    /// The most that `stack_used` may become.
+    pub stack_limit: u32,
     /// What generated code refuses by a trap of its own: the address of a misaligned access or of one outside the
     /// arena (strict), the target of a `gotox`. Stored before the trap, on its cold path.
     pub refused: u64,
@@ -181,6 +183,8 @@ pub enum SiteKind {
     Frame,
     /// A host function or service has failed; [`Context::failure`] says why.
     Failed,
+    /// A call that is linked to a trap.
+    Linked,
     /// The time is over, noticed after a C function.
     Interrupted,
     /// `gotox` to something that is no jump target.
@@ -242,6 +246,7 @@ impl Context {
             in_c: 0,
             target: 0,
             stack_used: 0,
+            stack_limit: 0,
             refused: 0,
             failure: None,
             bridge,

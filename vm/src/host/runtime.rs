@@ -88,6 +88,12 @@ impl Runtime {
         self.random = seed;
     }
 
+    /// Whether the program holds something that [`Runtime::abandon`] would release.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.held.lock.is_some() || !self.held.samples.is_empty()
+    }
+
     /// Releases the spin lock and discards ring buffer reservations that are still open. Engines call it when an
     /// entry function has ended, above all by a trap; a program the kernel's verifier accepts leaves nothing.
     pub fn abandon(&mut self) {

@@ -37,10 +37,14 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// pc of the call, or [`NO_SITE`].
     pub(super) fn site(&self) -> usize {
         self.site as usize
     }
 }
+
+/// In place of the pc of a call: what called is known otherwise.
+pub(super) const NO_SITE: usize = u32::MAX as usize;
 
 impl Machine {
     /// Executes the instruction at `pc`, which is one that operations leave to the machine.
@@ -53,7 +57,7 @@ impl Machine {
             Insn::Call { .. } => match cx.image.links()[pc] {
                 Link::Function(callee) => self.enter(cx, callee, pc),
                 Link::Host(host) => self.call_host(cx, host, pc),
-                Link::TailCall => self.tail_call(cx, pc),
+                Link::TailCall => self.tail_call(cx, pc, base),
                 Link::Trap(trap) => Err(cx.image.trap(trap)),
                 Link::None | Link::Value(_) => unreachable!("an image gives every call a callee"),
             },
@@ -87,14 +91,18 @@ impl Machine {
     /// Calls a function of the image from the instruction at `site`. Its arguments are in r1 to r5.
     fn enter(&mut self, cx: Context<'_>, callee: u32, site: usize) -> Result<Next, Trap> {
         let function = &cx.image.functions()[callee as usize];
+        if let Some(code) = self.compiled(callee) {
+            self.s.r[0] = self.call_compiled(function, code, site)?;
+            return self.after_call(cx, site);
+        }
         self.push_frame(function, site)?;
         Ok(Next::Goto(function.start as usize))
     }
 
-    /// Makes the frame of `function` the innermost.
-    pub(super) fn push_frame(&mut self, function: &Function, site: usize) -> Result<(), Trap> {
-        let depth = self.frames.len();
-        if depth >= self.limits.max_depth as usize {
+    /// Whether there is room for the frame of `function` on top of what there is.
+    pub(super) fn room(&self, function: &Function) -> Result<(), Trap> {
+        let depth = self.depth;
+        if depth >= self.limits.max_depth {
             let detail = format!("the call of {} is one too many, the limit is {depth}", function.name);
             return Err(Trap::new(TrapCode::CallDepth, detail));
         }
@@ -104,10 +112,18 @@ impl Machine {
             let detail = format!("the frame of {name} needs {size} bytes on top of {used}, the limit is {limit}");
             return Err(Trap::new(TrapCode::StackOverflow, detail));
         }
+        Ok(())
+    }
+
+    /// Makes the frame of `function` the innermost.
+    pub(super) fn push_frame(&mut self, function: &Function, site: usize) -> Result<(), Trap> {
+        self.room(function)?;
+        let size = function.stack_size;
         let r = &self.s.r;
         let saved = [r[6], r[7], r[8], r[9]];
         self.frames.push(Frame { site: site as u32, size, loops: self.s.loops, saved });
         self.stack_used += size;
+        self.depth += 1;
         self.s.loops = MAX_LOOPS;
         self.point_at_frame();
         Ok(())
@@ -117,25 +133,30 @@ impl Machine {
     pub(super) fn pop_frame(&mut self) -> Frame {
         let frame = self.frames.pop().expect("a frame for every function that runs");
         self.stack_used -= frame.size;
+        self.depth -= 1;
         self.s.loops = frame.loops;
         self.point_at_frame();
         frame
     }
 
     /// Sets r10 and its window to the innermost frame.
-    fn point_at_frame(&mut self) {
+    pub(super) fn point_at_frame(&mut self) {
         let stride = self.s.stack.region().spec.stride;
-        let frames = self.frames.len() as u32;
-        self.s.live_stack = frames * stride;
-        if let Some(top) = frames.checked_sub(1) {
-            self.s.r[10] = self.s.stack.element(top) + u64::from(self.s.stack.region().spec.element_size);
+        self.s.live_stack = self.depth * stride;
+        if let Some(top) = self.depth.checked_sub(1) {
+            self.s.r[10] = self.s.frame_pointer(top);
             self.s.runtime.view.set_window(10, &self.s.stack, top);
         }
     }
 
     /// Returns from the innermost function.
-    fn leave(&mut self, cx: Context<'_>, base: usize) -> Result<Next, Trap> {
+    pub(super) fn leave(&mut self, cx: Context<'_>, base: usize) -> Result<Next, Trap> {
         let frame = self.pop_frame();
+        self.back(cx, base, &frame)
+    }
+
+    /// Goes on behind the call of a frame that is gone.
+    fn back(&mut self, cx: Context<'_>, base: usize, frame: &Frame) -> Result<Next, Trap> {
         if self.frames.len() == base {
             return Ok(Next::Done);
         }
@@ -147,9 +168,7 @@ impl Machine {
     fn after_call(&mut self, cx: Context<'_>, site: usize) -> Result<Next, Trap> {
         self.s.r[1..6].copy_from_slice(&POISON[1..6]);
         if cx.code.steps[site].last {
-            let detail = "the call at the end of the function was not expected to return";
-            let trap = Trap::new(TrapCode::BadJump, detail);
-            return Err(trap.at(cx.image.place(site), self.backtrace(cx.image)));
+            return Err(no_return().at(cx.image.place(site), self.backtrace(cx.image)));
         }
         Ok(Next::Goto(site + 1))
     }
@@ -169,43 +188,60 @@ impl Machine {
 
     /// Runs a host function. A panic in it ends as a trap, and the machine can be used again.
     pub(super) fn guarded(&mut self, host: &HostFn, args: &[u64; 5]) -> Result<u64, Trap> {
-        let (depth, reentry) = (self.frames.len(), self.reentry);
+        let mark = self.mark();
         let result = catch_unwind(AssertUnwindSafe(|| host.call(self, args)));
         self.s.runtime.view.sync();
         result.unwrap_or_else(|payload| {
-            self.unwind(depth);
-            self.reentry = reentry;
-            Err(Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), message(payload.as_ref()))))
+            self.restore(mark);
+            Err(panicked(host, payload.as_ref()))
         })
     }
 
     /// `bpf_tail_call(ctx, map, index)`: the program replaces the function that calls it, so in a subprogram it
     /// returns to that function's caller, as on the kernel's x86-64. A failed one goes on behind the call with a
     /// negative r0.
-    fn tail_call(&mut self, cx: Context<'_>, pc: usize) -> Result<Next, Trap> {
+    fn tail_call(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Next, Trap> {
         let (ctx, handle, index) = (self.s.r[1], self.s.r[2], self.s.r[3] as u32);
+        let callee = match self.tail_target(handle, index) {
+            Ok(callee) => callee,
+            Err(errno) => return self.failed(cx, pc, errno),
+        };
+        self.tail_calls += 1;
+        let frame = self.pop_frame();
+        let function = &cx.image.functions()[callee];
+        if let Some(code) = self.compiled(callee as u32) {
+            self.replace_registers(ctx);
+            self.s.r[0] = self.call_compiled(function, code, frame.site())?;
+            self.take_registers();
+            return self.back(cx, base, &frame);
+        }
+        let loops = self.s.loops;
+        self.push_frame(function, frame.site())?;
+        let top = self.frames.last_mut().expect("just pushed");
+        (top.saved, top.loops) = (frame.saved, loops);
+        self.replace_registers(ctx);
+        Ok(Next::Goto(function.start as usize))
+    }
+
+    /// Registers of a program that a tail call starts, r10 as it is.
+    fn replace_registers(&mut self, ctx: u64) {
+        self.s.r[..10].copy_from_slice(&POISON[..10]);
+        self.s.r[1] = ctx;
+    }
+
+    /// The function that a tail call goes to.
+    pub(super) fn tail_target(&self, handle: u64, index: u32) -> Result<usize, Errno> {
         let program = match self.s.runtime.maps.get(handle) {
             None => Err(Errno::EINVAL),
             Some(_) if self.tail_calls >= MAX_TAIL_CALLS => Err(Errno::ELOOP),
             Some(map) if index >= map.spec().max_entries => Err(Errno::E2BIG),
             Some(map) => map.program(index).ok_or(Errno::ENOENT),
         };
-        let program = match program.map(|program| program as usize) {
-            Ok(program) if program < cx.image.programs().len() => program,
-            Ok(_) => return self.failed(cx, pc, Errno::ENOENT),
-            Err(errno) => return self.failed(cx, pc, errno),
-        };
-        self.tail_calls += 1;
-        let frame = self.pop_frame();
-        let function = &cx.image.functions()[cx.image.function_at(cx.image.entry(program))];
-        let loops = self.s.loops;
-        self.push_frame(function, frame.site())?;
-        let top = self.frames.last_mut().expect("just pushed");
-        (top.saved, top.loops) = (frame.saved, loops);
-        let fp = self.s.r[10];
-        self.s.r[..11].copy_from_slice(&POISON);
-        (self.s.r[1], self.s.r[10]) = (ctx, fp);
-        Ok(Next::Goto(function.start as usize))
+        let program = program? as usize;
+        if program >= self.image.programs().len() {
+            return Err(Errno::ENOENT);
+        }
+        Ok(self.image.function_at(self.image.entry(program)))
     }
 
     fn failed(&mut self, cx: Context<'_>, pc: usize, errno: Errno) -> Result<Next, Trap> {
@@ -220,7 +256,7 @@ impl Machine {
         let inside = |target: &usize| (function.start as usize..function.end as usize).contains(target);
         match cx.image.label(addr).filter(inside) {
             Some(target) => Ok(Next::Goto(target)),
-            None => Err(Trap::new(TrapCode::BadJump, format!("{addr:#x} is no jump target inside {}", function.name))),
+            None => Err(bad_jump(addr, function)),
         }
     }
 
@@ -233,17 +269,23 @@ impl Machine {
         base: usize,
         (size, src, imm): (Size, Option<Reg>, i32),
     ) -> Result<Next, Trap> {
+        let off = src.map_or(0, |src| self.s.r[src.index()] as u32).wrapping_add(imm as u32);
+        let Some(value) = self.packet_bytes(off, size.bytes())? else {
+            self.s.r[0] = 0;
+            return self.leave(cx, base);
+        };
+        self.s.r[0] = value;
+        self.after_call(cx, pc)
+    }
+
+    /// The big-endian number in the packet, if it is there.
+    pub(super) fn packet_bytes(&self, off: u32, bytes: usize) -> Result<Option<u64>, Trap> {
         let Some(packet) = &self.s.runtime.packet else {
             return Err(Trap::new(TrapCode::BadArgument, "a legacy packet load in a run without a packet"));
         };
-        let off = src.map_or(0, |src| self.s.r[src.index()] as u32).wrapping_add(imm as u32);
         let mut value = [0; 8];
-        if off > i32::MAX as u32 || packet.read(off, &mut value[8 - size.bytes()..]).is_none() {
-            self.s.r[0] = 0;
-            return self.leave(cx, base);
-        }
-        self.s.r[0] = u64::from_be_bytes(value);
-        self.after_call(cx, pc)
+        let there = off <= i32::MAX as u32 && packet.read(off, &mut value[8 - bytes..]).is_some();
+        Ok(there.then(|| u64::from_be_bytes(value)))
     }
 }
 
@@ -253,6 +295,19 @@ pub(super) fn bad_call(addr: u64) -> Trap {
         _ => format!("{addr:#x} is not the address of a function"),
     };
     Trap::new(TrapCode::BadCall, detail)
+}
+
+pub(super) fn bad_jump(addr: u64, function: &Function) -> Trap {
+    Trap::new(TrapCode::BadJump, format!("{addr:#x} is no jump target inside {}", function.name))
+}
+
+pub(super) fn no_return() -> Trap {
+    Trap::new(TrapCode::BadJump, "the call at the end of the function was not expected to return")
+}
+
+/// The trap of a host function that panicked.
+pub(super) fn panicked(host: &HostFn, payload: &(dyn Any + Send)) -> Trap {
+    Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), message(payload)))
 }
 
 /// What a panic said.

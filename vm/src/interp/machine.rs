@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
+use super::native::Home;
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -81,7 +82,10 @@ pub(super) struct Context<'a> {
 /// stack, and the machine's own state is complete before a host function is entered.
 pub struct Machine {
     pub(super) s: State,
+    /// Of the interpreter's functions; those of generated code lie between them, see `native`.
     pub(super) frames: Vec<Frame>,
+    /// Functions that have not returned, those of generated code included.
+    pub(super) depth: u32,
     pub(super) limits: Limits,
     pub(super) tracer: Option<Tracer>,
     /// Instructions left.
@@ -90,7 +94,10 @@ pub struct Machine {
     pub(super) tail_calls: u32,
     /// pc of the innermost call of a host function.
     pub(super) site: usize,
-    image: Arc<Image>,
+    /// Run state is not as [`Machine::reset`] leaves it.
+    pub(super) dirty: bool,
+    pub(super) native: Option<Box<Home>>,
+    pub(super) image: Arc<Image>,
     driver: Driver,
     budget: i64,
     pub(super) reentry: u32,
@@ -119,12 +126,15 @@ impl Machine {
         let mut machine = Machine {
             s,
             frames: Vec::new(),
+            depth: 0,
             limits,
             tracer: None,
             remaining: 0,
             stack_used: 0,
             tail_calls: 0,
             site: 0,
+            dirty: true,
+            native: None,
             image,
             driver: Driver::Step,
             budget: 0,
@@ -148,6 +158,7 @@ impl Machine {
     pub fn set_limits(&mut self, limits: Limits) {
         let max_depth = limits.max_depth.min(self.s.stack.region().spec.count);
         self.limits = Limits { max_depth, ..limits };
+        self.settle();
     }
 
     /// Chooses the driver of later runs. A tracer always has the step driver, and so has a build in which
@@ -163,14 +174,16 @@ impl Machine {
     /// Has `tracer` called before every instruction of later runs.
     pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
         self.tracer = tracer;
+        self.settle();
     }
 
-    /// r0 to r10 as the last run left them.
+    /// r0 to r10 as the last run left them. Compiled code tells them only if it was made for that
+    /// ([`Native::keeps_registers`](crate::host::native::Native::keeps_registers)).
     pub fn registers(&self) -> [u64; 11] {
         std::array::from_fn(|index| self.s.r[index])
     }
 
-    /// Instructions that the last run executed.
+    /// Instructions that the last run executed. Those of compiled code count if it counts them.
     pub fn insns_executed(&self) -> u64 {
         (self.budget - self.remaining) as u64
     }
@@ -179,7 +192,15 @@ impl Machine {
     ///
     /// # Errors
     /// The trap that ended it, `exit` included.
+    #[inline]
     pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
+        match self.shortcut(program) {
+            Some(way) => self.run_compiled(way, &args),
+            None => self.run_args(program, args),
+        }
+    }
+
+    fn run_args(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
         let mut registers = POISON;
         registers[1..6].copy_from_slice(&args);
         self.run_with(program, registers)
@@ -193,36 +214,52 @@ impl Machine {
         assert!(program < self.image.programs().len(), "program {program} of the image");
         let image = Arc::clone(&self.image);
         let callee = image.function_at(image.entry(program));
+        self.find_shortcut(program, callee);
         self.reset();
         self.start(&image, callee, registers)
     }
 
     /// Empties the stack and fills the budget.
-    fn reset(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.frames.clear();
-        (self.stack_used, self.tail_calls, self.reentry, self.site) = (0, 0, 0, 0);
+        (self.depth, self.stack_used, self.tail_calls, self.reentry, self.site) = (0, 0, 0, 0, 0);
         let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
         self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
         self.remaining = self.budget;
+        if let Some(home) = &mut self.native {
+            home.reset();
+            home.put_off(self.remaining);
+        }
         self.s.trap = None;
         self.s.runtime.view.sync();
+        self.dirty = false;
     }
 
     /// Runs a function on an empty stack.
     fn start(&mut self, image: &Image, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
+        self.dirty = true;
         self.s.r[..11].copy_from_slice(&registers);
-        let result = self.enter_and_run(image, callee);
+        let result = self.enter_and_run(image, callee, self.site);
         self.s.runtime.abandon();
         result
     }
 
-    /// Pushes a frame for a function whose arguments are in registers, and runs it until it returns.
-    fn enter_and_run(&mut self, image: &Image, callee: usize) -> Result<u64, Trap> {
+    /// Runs a function whose arguments are in registers until it returns.
+    pub(super) fn enter_and_run(&mut self, image: &Image, callee: usize, site: usize) -> Result<u64, Trap> {
         let function = &image.functions()[callee];
+        if let Some(code) = self.compiled(callee as u32) {
+            let value = self.call_compiled(function, code, site)?;
+            self.take_registers();
+            return Ok(value);
+        }
         let base = self.frames.len();
-        self.push_frame(function, self.site)?;
+        self.push_frame(function, site)?;
+        self.drive(image, function.start as usize, base)
+    }
+
+    /// Runs from `pc` until the frame above `base` returns.
+    pub(super) fn drive(&mut self, image: &Image, pc: usize, base: usize) -> Result<u64, Trap> {
         let cx = Context { image, code: image.translation(Code::new) };
-        let pc = function.start as usize;
         let result = match self.driver {
             Driver::Threaded if self.tracer.is_none() => self.threaded(cx, pc, base),
             Driver::Threaded | Driver::Step => self.step(cx, pc, base),
@@ -250,7 +287,7 @@ impl Machine {
     /// Where the functions that have not returned were called. Of many places the innermost and the outermost.
     pub(super) fn backtrace(&self, image: &Image) -> Backtrace {
         let mut runs: Vec<(usize, u32)> = Vec::new();
-        for site in self.frames.iter().skip(1).rev().map(Frame::site) {
+        for site in self.call_sites() {
             match runs.last_mut() {
                 Some((last, times)) if *last == site => *times += 1,
                 _ => runs.push((site, 1)),
@@ -267,7 +304,7 @@ impl Machine {
     /// A host function that calls back a host function: there is no instruction that would count, so that a
     /// loop of such calls ended at no limit.
     fn charge(&mut self) -> Result<(), Trap> {
-        if self.frames.is_empty() {
+        if self.depth == 0 {
             return Ok(());
         }
         if self.s.interrupted() {
@@ -291,7 +328,7 @@ impl Machine {
         let registers = self.s.r;
         self.s.r[..11].copy_from_slice(&POISON);
         self.s.r[1..6].copy_from_slice(&args);
-        let result = self.enter_and_run(image, callee as usize);
+        let result = self.enter_and_run(image, callee as usize, self.site);
         self.s.r = registers;
         self.reentry -= 1;
         result
@@ -305,9 +342,12 @@ impl Activation for Machine {
 
     /// Also works between runs, as a run of its own.
     fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap> {
+        if self.in_compiled() {
+            return self.from_compiled(|machine| machine.call(function, args));
+        }
         let image = Arc::clone(&self.image);
         match image.callee(function) {
-            Some(Callee::Function(callee)) if self.frames.is_empty() => {
+            Some(Callee::Function(callee)) if self.depth == 0 => {
                 self.reset();
                 let mut registers = POISON;
                 registers[1..6].copy_from_slice(&args);

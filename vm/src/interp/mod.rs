@@ -6,6 +6,7 @@
 //! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
 //!   hands over to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
+//! - `native` enters compiled code and is called by it; `fault` says why it ended early.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
 //! function: everything a program can reach comes through the [`Image`](crate::image::Image) and the
@@ -17,9 +18,11 @@
 
 mod code;
 mod event;
+mod fault;
 mod kind;
 mod layout;
 mod machine;
+mod native;
 mod ops;
 mod pairs;
 mod rows;

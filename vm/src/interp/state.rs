@@ -37,8 +37,7 @@ impl State {
     pub(super) fn refill(&mut self, mem: Mem, o: &Operands) -> Result<(), Trap> {
         let addr = self.r[o.b as usize].wrapping_add(i64::from(o.x) as u64);
         if mem.aligned && !addr.is_multiple_of(mem.size as u64) {
-            let detail = format!("{}-byte access at {addr:#x}, which is not a multiple of {0}", mem.size);
-            return Err(Trap::new(TrapCode::Misaligned, detail));
+            return Err(misaligned(addr, mem.size));
         }
         self.dead_frame(addr, mem.size as u64, mem.access)?;
         Ok(self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access)?)
@@ -55,9 +54,19 @@ impl State {
         Err(Fault { addr, len, access, reason: FaultReason::DeadFrame })
     }
 
+    /// r10 of the frame that so many others are below.
+    pub(super) fn frame_pointer(&self, depth: u32) -> u64 {
+        self.stack.element(depth) + u64::from(self.stack.region().spec.element_size)
+    }
+
     /// True when somebody wants the run to end.
     #[inline(always)]
     pub(super) fn interrupted(&self) -> bool {
         self.runtime.interrupt.load(std::sync::atomic::Ordering::Relaxed)
     }
+}
+
+pub(super) fn misaligned(addr: u64, size: usize) -> Trap {
+    let detail = format!("{size}-byte access at {addr:#x}, which is not a multiple of {size}");
+    Trap::new(TrapCode::Misaligned, detail)
 }

@@ -32,7 +32,15 @@ impl Machine {
                     if target <= pc && self.s.interrupted() {
                         return Err((pc, self.timeout()));
                     }
+                    let back = target <= pc;
                     pc = target;
+                    if back && self.remaining < self.next_sample() {
+                        match self.sample(cx, pc, base).map_err(|trap| (pc, trap))? {
+                            Some(Next::Goto(next)) => pc = next,
+                            Some(Next::Done) => return Ok(()),
+                            None => {}
+                        }
+                    }
                 }
                 Flow::Event => match self.event(cx, pc, base).map_err(|trap| (pc, trap))? {
                     Next::Goto(next) => pc = next,
@@ -47,7 +55,7 @@ impl Machine {
         let Some(mut tracer) = self.tracer.take() else { return };
         let (program, local) = cx.image.locate(pc);
         let registers = self.registers();
-        tracer(&TraceStep { program, pc: local, depth: self.frames.len() - 1, registers });
+        tracer(&TraceStep { program, pc: local, depth: self.depth as usize - 1, registers });
         self.tracer = Some(tracer);
     }
 

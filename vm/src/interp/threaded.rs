@@ -167,13 +167,20 @@ impl Machine {
             if self.s.fuel < code.floor {
                 return self.step(cx, pc, base);
             }
-            let stop = spin(&code.slots, u64::from(at), &mut self.s, code.floor);
+            // Not more than there is: a loop header must be reached before a sample is taken.
+            let sample = (self.next_sample() + code.weight[at as usize]).min(self.s.fuel);
+            let stop = spin(&code.slots, u64::from(at), &mut self.s, code.floor.max(sample));
             let at = (stop & !WHY) as usize;
             pc = code.origin[at] as usize;
             self.remaining = self.s.fuel - code.weight[at];
             match stop & WHY {
                 YIELD if self.s.interrupted() => return Err((pc, self.timeout())),
-                YIELD => {}
+                YIELD if self.s.fuel < code.floor => {}
+                YIELD => match self.sample(cx, pc, base).map_err(|trap| (pc, trap))? {
+                    Some(Next::Goto(next)) => pc = next,
+                    Some(Next::Done) => return Ok(()),
+                    None => {}
+                },
                 EVENT => {
                     self.remaining -= 1;
                     match self.event(cx, pc, base).map_err(|trap| (pc, trap))? {

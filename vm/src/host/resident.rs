@@ -1,0 +1,256 @@
+//! Generated code at home in a machine: the context it works on, the stack it runs on, and the way in.
+//!
+//! The context has a place of its own in memory: generated code and thunks know its address while the machine is
+//! lent to host functions.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::native::{Bridge, Context, HostCode, Native, SERVICES, Site, TailCall};
+use super::{Activation, Runtime};
+use crate::recover::{self, Abort, NativeStack, Owner};
+use crate::trap::Trap;
+
+/// Stack for host functions that generated code calls, on top of what generated code itself takes.
+const HOST_STACK: usize = 4 << 20;
+/// Stack that one call of a BPF function may take, ways through the machine included.
+const CALL_STACK: usize = 4 << 10;
+/// The most for all calls together. What is not used costs addresses only.
+const MAX_CALL_STACK: usize = 1 << 30;
+
+/// Stands for the machine of a context that has none yet.
+enum Nobody {}
+
+/// Address of generated code that fits a [`Resident`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Code(NonZeroU64);
+
+/// What stays the same from run to run.
+pub(crate) struct Setup {
+    /// Address of the arena's first byte.
+    pub(crate) arena_base: u64,
+    /// Each host function of the image.
+    pub(crate) hosts: Vec<HostCode>,
+    /// Address of the image's first function, as programs see it.
+    pub(crate) slots: u64,
+    /// Number of functions.
+    pub(crate) slot_count: u64,
+    /// Most functions that have not returned.
+    pub(crate) max_depth: u32,
+}
+
+/// See the module documentation.
+pub(crate) struct Resident {
+    cx: NonNull<Context>,
+    owner: NonNull<Owner>,
+    stack: NativeStack,
+    code: Arc<dyn Native>,
+    /// Where `hosts` of the context points.
+    _hosts: Vec<HostCode>,
+    /// Whose flag the context points to.
+    interrupt: Arc<AtomicBool>,
+}
+
+// SAFETY: both pointers are to memory that this value owns, as boxes would. What they point to refers to the code, the
+// host functions and the flag, which it keeps alive and which may be used from any thread; `bridge` is only followed
+// while the machine runs, on the thread that runs it.
+unsafe impl Send for Resident {}
+
+/// What an entry needs of a [`Resident`], by itself, so that the machine can be lent out meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    cx: NonNull<Context>,
+    owner: NonNull<Owner>,
+    stack: NonZeroU64,
+}
+
+impl Resident {
+    /// # Errors
+    /// The system has no memory for a stack.
+    pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<Resident> {
+        let calls = (setup.max_depth as usize).saturating_mul(CALL_STACK).min(MAX_CALL_STACK);
+        let stack = NativeStack::new(HOST_STACK + calls)?;
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let hosts = setup.hosts;
+        let mut context = Context::new(ptr::null_mut::<Nobody>());
+        context.arena_base = setup.arena_base;
+        context.functions = code.functions();
+        context.hosts = hosts.as_ptr();
+        context.slots = setup.slots;
+        context.slot_count = setup.slot_count;
+        context.services = &raw const SERVICES;
+        context.interrupt = interrupt.as_ptr().cast();
+        let cx = NonNull::from(Box::leak(Box::new(context)));
+        let owner = Owner {
+            // SAFETY: the context was just made.
+            in_c: unsafe { &raw mut (*cx.as_ptr()).in_c },
+            interrupt: interrupt.as_ptr().cast(),
+            data: cx.as_ptr().cast(),
+            call: call_back,
+        };
+        let owner = NonNull::from(Box::leak(Box::new(owner)));
+        Ok(Resident { cx, owner, stack, code, _hosts: hosts, interrupt })
+    }
+
+    /// The code.
+    pub(crate) fn code(&self) -> &Arc<dyn Native> {
+        &self.code
+    }
+
+    /// The context. Generated code does not run meanwhile.
+    pub(crate) fn context(&mut self) -> &mut Context {
+        // SAFETY: made by `new`, and gone with `self`. Generated code and thunks only work on it while they run, and
+        // whoever has `self` has been called by them or by nobody.
+        unsafe { self.cx.as_mut() }
+    }
+
+    /// Native code of a function of the image.
+    pub(crate) fn entry(&self, function: u32) -> Option<Code> {
+        self.code.entry(function).and_then(NonZeroU64::new).map(Code)
+    }
+
+    /// Native code from a loop header on.
+    pub(crate) fn loop_entry(&self, pc: u32) -> Option<Code> {
+        self.code.loop_entry(pc).and_then(NonZeroU64::new).map(Code)
+    }
+
+    /// Where to call a function of the image, be it in the interpreter. The context's `target` must be it.
+    pub(crate) fn address(&mut self, function: u32) -> u64 {
+        let cx = self.context();
+        assert!(u64::from(function) < cx.slot_count, "a function of the image");
+        // SAFETY: the table has an element for each function, and stays as long as the code; others may write it.
+        unsafe { cx.functions.add(function as usize).read_volatile() }
+    }
+
+    /// The flag that ends a run.
+    #[inline]
+    pub(crate) fn watch(&mut self, interrupt: &Arc<AtomicBool>) {
+        if !Arc::ptr_eq(interrupt, &self.interrupt) {
+            self.interrupt = Arc::clone(interrupt);
+            self.context().interrupt = interrupt.as_ptr().cast();
+            // SAFETY: made by `new`; read by signal handlers of this thread while code runs, which it does not now.
+            unsafe { (*self.owner.as_ptr()).interrupt = interrupt.as_ptr().cast() };
+        }
+    }
+
+    /// For [`enter`].
+    #[inline]
+    pub(crate) fn way(&self) -> Way {
+        Way { cx: self.cx, owner: self.owner, stack: self.stack.top() }
+    }
+
+    /// Whether a fault at this address says that the native stack is used up.
+    pub(crate) fn is_overflow(&self, address: Option<u64>) -> bool {
+        address.is_some_and(|address| self.stack.is_guard(address))
+    }
+
+    /// The calls that led to the native frame `fp`, innermost first, up to where generated code was entered.
+    pub(crate) fn callers(&self, mut fp: u64) -> Vec<Site> {
+        let (low, len) = self.stack.range();
+        let mut sites = Vec::new();
+        while fp.is_multiple_of(8) && fp.wrapping_sub(low) < len as u64 - 16 {
+            let frame = ptr::with_exposed_provenance::<[u64; 2]>(fp as usize);
+            // SAFETY: both words are inside the stack, which is mapped for reading; nothing runs on it meanwhile but
+            // what this thread is doing, which does not write to frames above its own.
+            let [caller, back] = unsafe { frame.read_volatile() };
+            let Some(site) = self.code.site(back) else { break };
+            sites.push(site);
+            if caller <= fp {
+                break;
+            }
+            fp = caller;
+        }
+        sites
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // SAFETY: both were leaked by `new`, and nobody else frees them.
+        unsafe {
+            drop(Box::from_raw(self.cx.as_ptr()));
+            drop(Box::from_raw(self.owner.as_ptr()));
+        }
+    }
+}
+
+impl fmt::Debug for Resident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Resident").field(&self.code).finish()
+    }
+}
+
+/// Runs generated code for `machine`, whose way it is. `nested`: generated code of this machine has called the
+/// machine, and has not got its answer.
+///
+/// # Errors
+/// The code ended early.
+#[inline(always)]
+pub(crate) fn enter<B: Bridge + 'static>(
+    machine: &mut B,
+    way: Way,
+    code: Code,
+    fp: u64,
+    args: &[u64; 5],
+    nested: bool,
+) -> Result<u64, Abort> {
+    let Way { cx, owner, stack } = way;
+    let bridge: *mut dyn Bridge = machine;
+    let stack = if nested { None } else { Some(stack) };
+    // SAFETY: context, owner and stack are those of `machine`, which keeps them as long as it lives, and which nobody
+    // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
+    // `code` came from the machine's own code, which gives functions of the right convention. Frames of Rust are
+    // skipped by nobody: thunks and services return, and are entered with `in_c` zero.
+    unsafe {
+        let outer = (*cx.as_ptr()).bridge;
+        (*cx.as_ptr()).bridge = bridge;
+        let result = recover::enter(owner.as_ref(), code.0.get(), cx.as_ptr().cast(), fp, args, stack);
+        (*cx.as_ptr()).bridge = outer;
+        result
+    }
+}
+
+impl Activation for Nobody {
+    fn runtime(&mut self) -> &mut Runtime {
+        match *self {}
+    }
+
+    fn call(&mut self, _: u64, _: [u64; 5]) -> Result<u64, Trap> {
+        match *self {}
+    }
+}
+
+impl Bridge for Nobody {
+    fn tail_call(&mut self, _: u64, _: u32) -> Result<TailCall, Trap> {
+        match *self {}
+    }
+
+    fn call_address(&mut self, _: u64) -> Result<u64, Trap> {
+        match *self {}
+    }
+
+    fn interpret(&mut self, _: u32) -> Result<u64, Trap> {
+        match *self {}
+    }
+
+    fn load_packet(&mut self, _: u32, _: usize) -> Result<Option<u64>, Trap> {
+        match *self {}
+    }
+
+    fn resume(&mut self, _: u32) -> Result<u64, Trap> {
+        match *self {}
+    }
+}
+
+/// A C function that generated code called calls a function of the program.
+///
+/// # Safety
+/// `data` is the context of a machine that is in the middle of a run, and lent to nobody.
+unsafe fn call_back(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
+    // SAFETY: the caller promises it.
+    let bridge = unsafe { &mut *(*data.cast::<Context>()).bridge };
+    bridge.call(function, *args)
+}

@@ -1,0 +1,148 @@
+//! Why generated code ended early, in the words and with the places that the interpreter has for it.
+
+use std::panic::resume_unwind;
+
+use super::event::{NO_SITE, bad_jump, no_return, panicked};
+use super::machine::Machine;
+use super::native::Segment;
+use super::state::misaligned;
+use crate::host::native::{Failure, Site, SiteKind};
+use crate::image::{Image, Link};
+use crate::isa::{Insn, Size};
+use crate::mem::{Access, Fault, FaultReason, NULL_GUARD};
+use crate::recover::{self, Abort, Signal};
+use crate::trap::{Trap, TrapCode};
+
+impl Machine {
+    /// The trap that ended the current segment. A panic of the machine's own goes on here.
+    #[cold]
+    pub(super) fn trap_of(&mut self, image: &Image, abort: Abort) -> Trap {
+        let home = self.native.as_mut().expect("generated code has a home");
+        let context = home.resident.context();
+        let (exit_pc, exit_fp, failure) = (context.exit_pc, context.exit_fp, context.failure.take());
+        let (trap, pc, fp) = match abort {
+            Abort::Trap(trap) => (trap, exit_pc, exit_fp),
+            Abort::Fault(fault) if fault.in_c != 0 => {
+                let name = image.hosts()[fault.in_c as usize - 1].name();
+                (fault.in_function(name), exit_pc, exit_fp)
+            }
+            Abort::Fault(fault) => {
+                let site = self.site_of(&fault);
+                (self.trap_at(image, &fault, site, failure), site.pc, fault.frame)
+            }
+        };
+        if trap.place().is_some() {
+            return trap;
+        }
+        let home = self.native.as_mut().expect("generated code has a home");
+        home.waiting.push(Segment { base: home.current, fp });
+        let backtrace = self.backtrace(image);
+        self.native.as_mut().expect("as before").waiting.pop();
+        trap.at(image.place(pc as usize), backtrace)
+    }
+
+    /// The site of a fault. Not every address is one: then it is where the function was called.
+    fn site_of(&self, fault: &recover::Fault) -> Site {
+        let home = self.native.as_ref().expect("generated code has a home");
+        let insns = self.image.insns().len();
+        let known = |site: &Site| (site.pc as usize) < insns;
+        let mut site = home.resident.code().site(fault.pc);
+        if site.is_none_or(|site| !known(&site)) {
+            let kind = site.map_or(SiteKind::Call, |site| site.kind);
+            let caller = home.resident.callers(fault.frame).into_iter().find(known);
+            let entry = if home.current.site < insns { home.current.site as u32 } else { 0 };
+            site = Some(Site { pc: caller.map_or(entry, |site| site.pc), kind });
+        }
+        site.expect("one of them")
+    }
+
+    fn trap_at(&mut self, image: &Image, fault: &recover::Fault, site: Site, failure: Option<Failure>) -> Trap {
+        let home = self.native.as_mut().expect("generated code has a home");
+        if fault.signal == Signal::Urg {
+            return self.timeout();
+        }
+        if home.resident.is_overflow(fault.address) {
+            return Trap::new(TrapCode::StackOverflow, "the native stack is used up");
+        }
+        let refused = home.resident.context().refused;
+        let pc = site.pc as usize;
+        match site.kind {
+            SiteKind::Access { size, write, .. } => {
+                let address = if fault.signal == Signal::Ill { Some(refused) } else { fault.address };
+                self.access(address, size, write)
+            }
+            SiteKind::Misaligned { size } => misaligned(refused, size.bytes()),
+            SiteKind::Frame => self.no_frame(image, fault.frame, pc),
+            SiteKind::Failed => match failure.expect("whoever fails says why") {
+                Failure::Trap(trap) => trap,
+                Failure::HostPanic(payload) => match image.links()[pc] {
+                    Link::Host(host) => panicked(&image.hosts()[host as usize], payload.as_ref()),
+                    link => unreachable!("a host function panicked at a call of {link:?}"),
+                },
+                Failure::Panic(payload) => resume_unwind(payload),
+            },
+            SiteKind::Linked => match image.links()[pc] {
+                Link::Trap(trap) => image.trap(trap),
+                link => unreachable!("a call of {link:?} is no trap"),
+            },
+            SiteKind::Interrupted => self.timeout(),
+            SiteKind::BadJump => bad_jump(refused, &image.functions()[image.function_at(pc)]),
+            SiteKind::NoReturn => no_return(),
+            SiteKind::Call => panic!("generated code has no trap at {:#x}, pc {pc}: {fault}", fault.pc),
+        }
+    }
+
+    /// A refused access. Of an address in the arena the low half may be all that the program gave.
+    fn access(&self, address: Option<u64>, size: Size, write: bool) -> Trap {
+        let (len, access) = (size.bytes() as u64, if write { Access::Write } else { Access::Read });
+        let Some(address) = address else {
+            let verb = if write { "store to" } else { "load from" };
+            let detail = format!("{len}-byte {verb} an address that no memory can have");
+            return Trap::new(TrapCode::OutOfBounds, detail);
+        };
+        let off = address.wrapping_sub(self.s.arena_base);
+        let addr = if off < u64::from(NULL_GUARD) { off } else { address };
+        let fault = match self.s.runtime.view.check(addr, len, access) {
+            Err(fault) => fault,
+            Ok(()) => Fault { addr, len, access, reason: FaultReason::NoRegion(None) },
+        };
+        fault.into()
+    }
+
+    /// No room for the callee of the call at `pc`, made from the native frame `fp`.
+    fn no_frame(&mut self, image: &Image, fp: u64, pc: usize) -> Trap {
+        let callee = match (image.insns()[pc], image.links()[pc]) {
+            (Insn::Call { .. }, Link::Function(callee)) => callee as usize,
+            (insn, link) => unreachable!("{insn:?} of {link:?} needs no frame"),
+        };
+        let home = self.native.as_mut().expect("generated code has a home");
+        let calls = home.resident.callers(fp).iter().filter(|site| (site.pc as usize) < image.insns().len()).count();
+        let depth = home.current.depth + calls as u32 + 1;
+        let used = home.resident.context().stack_used;
+        self.depth = depth;
+        self.stack_used = if self.same_size() { depth * image.functions()[callee].stack_size } else { used };
+        self.room(&image.functions()[callee]).expect_err("generated code has found no room")
+    }
+
+    /// pcs of the calls that have not returned, innermost first.
+    pub(super) fn call_sites(&self) -> Vec<usize> {
+        let mut sites = Vec::new();
+        let mut end = self.frames.len();
+        let insns = self.image.insns().len();
+        if let Some(home) = &self.native {
+            for segment in home.waiting.iter().rev() {
+                let base = segment.base;
+                sites.extend(self.frames[base.frames..end].iter().rev().map(super::event::Frame::site));
+                sites.extend(home.resident.callers(segment.fp).iter().map(|site| site.pc as usize));
+                sites.push(base.site);
+                end = base.frames;
+            }
+        }
+        sites.extend(self.frames[..end].iter().rev().map(super::event::Frame::site));
+        sites.retain(|site| *site < insns);
+        debug_assert!(NO_SITE >= insns);
+        // Nobody called the entry function.
+        sites.pop();
+        sites
+    }
+}
