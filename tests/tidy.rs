@@ -12,6 +12,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/os.rs",
     "vm/src/host/thunk.rs",
     "vm/src/host/services.rs",
+    "vm/src/host/resident.rs",
     "jit/src/memory/provider.rs",
     "jit/src/memory/region.rs",
     "vm/src/recover/anchor.rs",

@@ -343,7 +343,7 @@ impl Activation for Machine {
     /// Also works between runs, as a run of its own.
     fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap> {
         if self.in_compiled() {
-            return self.from_compiled(|machine| machine.call(function, args));
+            return self.for_compiled(|machine| machine.call(function, args));
         }
         let image = Arc::clone(&self.image);
         match image.callee(function) {

@@ -306,7 +306,7 @@ impl Machine {
     }
 
     /// Does some work for generated code that has called the machine, as if the interpreter were where it is.
-    pub(super) fn from_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
+    pub(super) fn for_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
         self.dirty = true;
         let registers = self.s.r;
         let mark = self.mark();
@@ -416,7 +416,7 @@ impl Bridge for Machine {
         self.check_interrupt()?;
         let image = Arc::clone(&self.image);
         let callee = image.callee(address).ok_or_else(|| bad_call(address))?;
-        self.from_compiled(|machine| {
+        self.for_compiled(|machine| {
             machine.load_registers();
             match callee {
                 Callee::Function(callee) => machine.enter_and_run(&image, callee as usize, machine.site),
@@ -433,7 +433,7 @@ impl Bridge for Machine {
     fn interpret(&mut self, function: u32) -> Result<u64, Trap> {
         let image = Arc::clone(&self.image);
         let function = &image.functions()[function as usize];
-        self.from_compiled(|machine| machine.interpret_frame(function, function.start as usize, None))
+        self.for_compiled(|machine| machine.interpret_frame(function, function.start as usize, None))
     }
 
     fn load_packet(&mut self, off: u32, bytes: usize) -> Result<Option<u64>, Trap> {
@@ -444,7 +444,7 @@ impl Bridge for Machine {
     fn resume(&mut self, pc: u32) -> Result<u64, Trap> {
         let image = Arc::clone(&self.image);
         let function = &image.functions()[image.function_at(pc as usize)];
-        self.from_compiled(|machine| {
+        self.for_compiled(|machine| {
             let home = machine.native.as_mut().expect("generated code has a home");
             home.finishing = true;
             let loops = home.resident.context().loops as u32;
