@@ -1,10 +1,18 @@
 //! Time limits without a cost in the program: one thread per engine sets the interrupt flag of a run that is over
-//! its deadline; engines look at the flag at back-edges and after host calls.
+//! its deadline. The interpreter looks at the flag at back-edges, all engines after host calls. Generated code does
+//! not look at it: a signal ends it, which is sent until the run is over, since it may find the thread in a host
+//! function, or on the way into generated code.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use twinbpf_vm::recover::Thread;
+
+/// From one signal to the next.
+const REPEAT: Duration = Duration::from_millis(1);
 
 /// The thread and what it waits for. Starts with the first deadline, ends with the engine.
 #[derive(Debug, Default)]
@@ -23,18 +31,28 @@ struct State {
     running: bool,
     stop: bool,
     next_id: u64,
-    deadlines: Vec<(Instant, u64, Arc<AtomicBool>)>,
+    armed: Vec<Armed>,
 }
 
-/// A deadline that is in force until this is dropped.
+/// What happens to a run, and when.
+#[derive(Debug)]
+struct Armed {
+    at: Instant,
+    id: u64,
+    flag: Arc<AtomicBool>,
+    thread: Thread,
+}
+
+/// A deadline that is in force until this is dropped, by the thread that made it.
 #[derive(Debug)]
 pub(crate) struct Deadline<'a> {
     shared: &'a Shared,
     id: u64,
+    thread: PhantomData<*const ()>,
 }
 
 impl Watchdog {
-    /// Clears `flag`, and sets it once `limit` has passed.
+    /// Clears `flag`, and sets it once `limit` has passed; from then on the calling thread gets signals.
     pub(crate) fn arm(&self, limit: Duration, flag: &Arc<AtomicBool>) -> Deadline<'_> {
         flag.store(false, Ordering::Relaxed);
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +60,7 @@ impl Watchdog {
         state.next_id += 1;
         // A limit beyond what an Instant can hold is no limit.
         if let Some(at) = Instant::now().checked_add(limit) {
-            state.deadlines.push((at, id, Arc::clone(flag)));
+            state.armed.push(Armed { at, id, flag: Arc::clone(flag), thread: Thread::current() });
         }
         if !state.running {
             state.running = true;
@@ -53,7 +71,7 @@ impl Watchdog {
                 .expect("the system can start one thread");
         }
         self.shared.wake.notify_one();
-        Deadline { shared: &self.shared, id }
+        Deadline { shared: &self.shared, id, thread: PhantomData }
     }
 }
 
@@ -67,7 +85,7 @@ impl Drop for Watchdog {
 impl Drop for Deadline<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.deadlines.retain(|deadline| deadline.1 != self.id);
+        state.armed.retain(|armed| armed.id != self.id);
     }
 }
 
@@ -76,14 +94,13 @@ impl Shared {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.stop {
             let now = Instant::now();
-            state.deadlines.retain(|(at, _, flag)| {
-                let open = *at > now;
-                if !open {
-                    flag.store(true, Ordering::Relaxed);
-                }
-                open
-            });
-            let next = state.deadlines.iter().map(|deadline| deadline.0).min();
+            for armed in state.armed.iter_mut().filter(|armed| armed.at <= now) {
+                armed.flag.store(true, Ordering::Relaxed);
+                // SAFETY: the thread owns the `Deadline` that this belongs to, and cannot drop it without the lock.
+                unsafe { armed.thread.interrupt() };
+                armed.at = now + REPEAT;
+            }
+            let next = state.armed.iter().map(|armed| armed.at).min();
             state = match next {
                 Some(at) => {
                     let wait = at.saturating_duration_since(now);
@@ -109,6 +126,24 @@ mod tests {
             thread::yield_now();
         }
         assert!(!early.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_late_thread_is_interrupted_until_it_is_done() {
+        let watchdog = Watchdog::default();
+        let flag = Arc::new(AtomicBool::new(false));
+        let deadline = watchdog.arm(Duration::from_millis(1), &flag);
+        while !flag.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        let armed = || watchdog.shared.state.lock().unwrap().armed.iter().map(|armed| armed.at).collect::<Vec<_>>();
+        let first = armed();
+        assert_eq!(first.len(), 1, "still in force");
+        while armed() == first {
+            thread::yield_now();
+        }
+        drop(deadline);
+        assert!(armed().is_empty());
     }
 
     #[test]

@@ -22,7 +22,9 @@ const UNSAFE: &[&str] = &[
     "vm/src/recover/raw.rs",
     "vm/src/recover/signal.rs",
     "vm/src/recover/stack.rs",
+    "vm/src/recover/thread.rs",
     "src/dl.rs",
+    "src/watchdog.rs",
     "cli/src/workload.rs",
 ];
 

@@ -33,6 +33,7 @@ mod raw;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod signal;
 mod stack;
+mod thread;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use anchor::{call_back, call_c, enter};
@@ -42,13 +43,10 @@ pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};
 pub use stack::NativeStack;
+pub use thread::Thread;
 
 /// Whether generated code can be entered on this target.
 pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
-
-/// The signal that ends generated code whose time is over. Ignored by default, so that a late one does no harm.
-#[cfg(unix)]
-pub const TIMEOUT_SIGNAL: i32 = libc::SIGURG;
 
 /// A signal that native code can end with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -178,8 +178,7 @@ fn the_timeout_signal_ends_code_when_the_time_is_over() {
     let page = function(&[0xeb, 0xfe]);
     let mut rig = Rig::new();
     let interrupt = &raw mut rig.interrupt as usize;
-    // SAFETY: no arguments.
-    let thread = unsafe { libc::pthread_self() } as usize;
+    let thread = Thread::current();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let done = &done;
@@ -193,7 +192,7 @@ fn the_timeout_signal_ends_code_when_the_time_is_over() {
                     return;
                 }
                 // SAFETY: the thread runs until this one has ended.
-                unsafe { libc::pthread_kill(thread as libc::pthread_t, TIMEOUT_SIGNAL) };
+                unsafe { thread.interrupt() };
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
