@@ -3,9 +3,15 @@
 //! The layout of the block is `corpus/bench/block.h`'s. The expected result comes from a second implementation of
 //! each kernel, in Rust, so that a machine that computes the wrong thing is never timed.
 
+mod balancer;
 mod calls;
+mod dice;
+mod json;
+mod lz4;
 mod object;
 mod reference;
+mod stackvm;
+mod utf8;
 
 pub use calls::{Calls, code_with};
 pub use object::{Dialect, code, corpus, link, program};
@@ -43,6 +49,13 @@ pub const KERNELS: &[Kernel] = &[
     Kernel { name: "pktparse", len: 512, shape: packets, reference: reference::pktparse },
     Kernel { name: "hashtable", len: 1024, shape: as_it_is, reference: reference::hashtable },
     Kernel { name: "memcpy64", len: 65536, shape: as_it_is, reference: reference::memcpy64 },
+    Kernel { name: "chacha20", len: 4096, shape: as_it_is, reference: reference::chacha20 },
+    Kernel { name: "json", len: 16384, shape: json::shape, reference: json::reference },
+    Kernel { name: "balancer", len: 384, shape: balancer::shape, reference: balancer::reference },
+    Kernel { name: "lz4", len: lz4::TEXT as u64, shape: lz4::shape, reference: lz4::reference },
+    Kernel { name: "stackvm", len: 60, shape: stackvm::shape, reference: stackvm::reference },
+    Kernel { name: "btree", len: 1024, shape: as_it_is, reference: reference::btree },
+    Kernel { name: "utf8", len: utf8::TEXT as u64, shape: utf8::shape, reference: utf8::reference },
 ];
 
 impl Kernel {

@@ -8,12 +8,12 @@ fn u32_of(input: &[u8], index: usize) -> u32 {
     u32::from_le_bytes(input[4 * index..4 * index + 4].try_into().expect("four bytes"))
 }
 
-fn u64_of(input: &[u8], index: usize) -> u64 {
+pub(super) fn u64_of(input: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(input[8 * index..8 * index + 8].try_into().expect("eight bytes"))
 }
 
 /// `hash * 31 + next`, what most kernels fold their results with.
-fn fold(hash: u64, next: u64) -> u64 {
+pub(super) fn fold(hash: u64, next: u64) -> u64 {
     hash.wrapping_mul(31).wrapping_add(next)
 }
 
@@ -271,6 +271,54 @@ pub(super) fn memcpy64(input: &[u8], len: u64) -> u64 {
     u64_of(input, 0) ^ u64_of(input, words / 2) ^ u64_of(input, words - 1)
 }
 
+fn chacha20_block(mut x: [u32; 16]) -> [u32; 16] {
+    const QUARTERS: [[usize; 4]; 8] = [
+        [0, 4, 8, 12],
+        [1, 5, 9, 13],
+        [2, 6, 10, 14],
+        [3, 7, 11, 15],
+        [0, 5, 10, 15],
+        [1, 6, 11, 12],
+        [2, 7, 8, 13],
+        [3, 4, 9, 14],
+    ];
+    let start = x;
+    for [a, b, c, d] in (0..10).flat_map(|_| QUARTERS) {
+        for (to, add, turned, by) in [(a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)] {
+            x[to] = x[to].wrapping_add(x[add]);
+            x[turned] = (x[turned] ^ x[to]).rotate_left(by);
+        }
+    }
+    std::array::from_fn(|i| x[i].wrapping_add(start[i]))
+}
+
+pub(super) fn chacha20(input: &[u8], len: u64) -> u64 {
+    let key = |i| u32_of(input, i);
+    let mut out = Vec::new();
+    for chunk in 0..len as u32 / 64 {
+        let start: [u32; 16] = std::array::from_fn(|i| match i {
+            0..4 => [0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574][i],
+            4..12 => key(i - 4),
+            12 => key(11).wrapping_add(chunk),
+            _ => key(i - 5),
+        });
+        let stream = chacha20_block(start).into_iter().enumerate();
+        out.extend(stream.flat_map(|(i, word)| (word ^ u32_of(input, 16 + 16 * chunk as usize + i)).to_le_bytes()));
+    }
+    (0..out.len() / 8).fold(0, |hash, i| fold(hash, u64_of(&out, i)))
+}
+
+pub(super) fn btree(input: &[u8], len: u64) -> u64 {
+    let (n, key) = (len as usize, |i| u32_of(input, i) & 8191);
+    let mut tree = std::collections::BTreeMap::new();
+    for i in 0..n {
+        *tree.entry(key(i)).or_insert(0_u32) += i as u32;
+    }
+    let found = (0..2 * n).filter_map(|i| tree.get(&key(n / 2 + i)));
+    let hash = found.fold(0, |hash, &value| fold(hash, value.into()));
+    tree.iter().fold(hash, |hash, (&key, &value)| fold(hash, u64::from(key) << 32 | u64::from(value)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,5 +338,27 @@ mod tests {
 
         assert_eq!(fnv1a(b"foobar", 6), 0x8594_4171_f739_67e8);
         assert_eq!(sieve(&[], 30), 10 << 48 ^ 129);
+
+        let key = |i: u32| u32::from_le_bytes([4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3].map(|byte| byte as u8));
+        let mut start = [
+            0x6170_7865,
+            0x3320_646e,
+            0x7962_2d32,
+            0x6b20_6574,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1,
+            0x0900_0000,
+            0x4a00_0000,
+            0,
+        ];
+        start[4..12].copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7].map(key));
+        assert_eq!(chacha20_block(start)[..2], [0xe4e7_f110, 0x1559_3bd1], "RFC 8439, 2.3.2");
     }
 }

@@ -23,3 +23,18 @@ pub fn instance(object: &str, program: &str) -> Result<(Instance<()>, Entry), St
     let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
     Ok((pre.instance(()).map_err(|error| error.to_string())?, entry))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::KERNELS;
+
+    #[test]
+    fn every_kernel_returns_what_its_reference_does() {
+        for subject in KERNELS {
+            let mut run = kernel(subject).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
+            assert_eq!(run().as_ref(), Ok(&subject.expected()), "{}", subject.name);
+            assert_eq!(run().as_ref(), Ok(&subject.expected()), "{} again", subject.name);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+// The same kernel for machines without 32-bit jumps.
+// build: -mcpu=v2 -fno-builtin
+#include "../lz4.bpf.c"
