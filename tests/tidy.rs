@@ -25,6 +25,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/recover/thread.rs",
     "src/dl.rs",
     "src/watchdog.rs",
+    "kernel/src/sys.rs",
     "cli/src/workload.rs",
 ];
 
@@ -34,8 +35,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("jit", &["twinbpf-vm"]),
     ("loader", &["twinbpf-vm"]),
     (".", &["twinbpf-vm", "twinbpf-loader", "twinbpf-jit"]),
+    ("kernel", &["twinbpf-vm", "twinbpf-loader"]),
     ("cli", &["twinbpf"]),
-    ("benches", &["twinbpf", "twinbpf-vm", "twinbpf-loader"]),
+    ("benches", &["twinbpf", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel"]),
 ];
 
 /// Modules of the machine: each may use the ones before it.

@@ -73,8 +73,8 @@ pub(super) fn shape(input: &mut [u8]) {
     }
     let (services, rest) = tables.split_at_mut(SERVICES * SERVICE);
     services.fill(0);
-    for number in 0..48 {
-        let port = if number % 5 == 0 { 0 } else { 443 };
+    for number in 0..48_u32 {
+        let port = if number.is_multiple_of(5) { 0 } else { 443 };
         add_service(services, virtual_address(number), port, protocol_of(number), number);
     }
     let (ring, servers) = rest.split_at_mut(RING * 2);
@@ -95,7 +95,8 @@ fn add_service(services: &mut [u8], address: Address, port: u16, protocol: u8, n
     }
     slot[16..18].copy_from_slice(&port.to_le_bytes());
     slot[18..20].copy_from_slice(&[protocol, 1]);
-    let flags = if number % 7 == 0 { NO_MEMORY } else { 0 } | if number % 4 == 0 { NO_PORTS } else { 0 };
+    let flags =
+        if number.is_multiple_of(7) { NO_MEMORY } else { 0 } | if number.is_multiple_of(4) { NO_PORTS } else { 0 };
     slot[20..24].copy_from_slice(&flags.to_le_bytes());
     slot[24..28].copy_from_slice(&(number * 37).to_le_bytes());
 }

@@ -19,6 +19,6 @@ impl Dice {
 
     /// One below `bound`.
     pub(super) fn below(&mut self, bound: u32) -> u32 {
-        (u64::from(self.word()) * u64::from(bound) >> 32) as u32
+        ((u64::from(self.word()) * u64::from(bound)) >> 32) as u32
     }
 }

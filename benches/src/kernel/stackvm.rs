@@ -123,7 +123,7 @@ pub(super) fn reference(_input: &[u8], len: u64) -> u64 {
         let steps = steps.count() as u64 - 1;
         bins[(steps % u64::from(BINS)) as usize] += 1;
         sum = sum.wrapping_mul(u64::from(MULTIPLIER)).wrapping_add(steps);
-        let divisor = (1..=i).rev().find(|d| i % d == 0 && len % d == 0).expect("1 divides all");
+        let divisor = (1..=i).rev().find(|d| i.is_multiple_of(*d) && len.is_multiple_of(*d)).expect("1 divides all");
         sum ^= divisor;
         sum ^= sum >> 17;
         let mixed = !i.wrapping_sub(sum).wrapping_neg();
