@@ -67,6 +67,10 @@ pub(crate) struct Way {
     stack: NonZeroU64,
 }
 
+// SAFETY: pointers to what a `Resident` owns, which may be sent; only `enter` follows them, for the machine that owns
+// that, on the thread that has the machine.
+unsafe impl Send for Way {}
+
 impl Resident {
     /// # Errors
     /// The system has no memory for a stack.

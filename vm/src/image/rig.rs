@@ -21,6 +21,7 @@ pub(crate) struct Rig {
     pub(crate) helpers: HashMap<u32, HostFn>,
     pub(crate) maps: Vec<(u64, Arc<dyn MapOps>)>,
     pub(crate) labels: Vec<(usize, usize)>,
+    bounds: Bounds,
     programs: Vec<Valid<Program>>,
 }
 
@@ -35,10 +36,20 @@ impl MapTable for Maps {
 impl Rig {
     /// 4,096 bytes of memory called `memory`, which `map_value(n, off)` points into too.
     pub(crate) fn new() -> Rig {
-        let arena = Arena::new(1 << 26).unwrap();
+        Rig::over(Arena::new(1 << 26).unwrap(), Bounds::Exact)
+    }
+
+    /// A rig with one program called `main`, which is trusted.
+    pub(crate) fn trusted(text: &str) -> Rig {
+        let mut rig = Rig::over(Arena::trusted(1 << 26).unwrap(), Bounds::Trusted);
+        rig.program("main", text);
+        rig
+    }
+
+    fn over(arena: Arc<Arena>, bounds: Bounds) -> Rig {
         let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
         let (externs, helpers, maps, labels) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        Rig { arena, memory, externs, helpers, maps, labels, programs: Vec::new() }
+        Rig { arena, memory, externs, helpers, maps, labels, bounds, programs: Vec::new() }
     }
 
     /// A rig with one program called `main`.
@@ -80,7 +91,7 @@ impl Rig {
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
-        let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), Bounds::Exact);
+        let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
         let maps = Arc::new(Maps(self.maps.clone()));
         Runtime::new(view, maps, Box::new(std::io::sink()), Box::new(0u32))
     }

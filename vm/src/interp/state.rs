@@ -1,8 +1,9 @@
 //! What operations work on: registers, memory, counters.
 
-use super::ops::{Mem, Operands};
+use super::ops::{Flow, Mem, Operands};
 use crate::host::Runtime;
-use crate::mem::{Access, Block, Fault, FaultReason};
+use crate::isa::Size;
+use crate::mem::{Access, Block, Bounds, Fault, FaultReason};
 use crate::trap::{Trap, TrapCode};
 
 /// How often a frame's `may_goto` falls through: `BPF_MAX_LOOPS` of the kernel.
@@ -29,18 +30,60 @@ pub(super) struct State {
     pub(super) stack: Block,
 }
 
+/// An operation.
+pub(super) type Run = fn(&Operands, &mut State) -> Flow;
+
+/// What became of a miss.
+pub(super) enum Refilled {
+    /// The operation will hit now.
+    Again,
+    /// The operation has been executed.
+    Done,
+}
+
 impl State {
-    /// Points the window of the operation's base register at what it accesses.
+    /// After a miss: points the window of the operation's base register at what it accesses; the operation is to be
+    /// executed again. Or executes it by `run` with what lies outside the arena, if the program is trusted.
     ///
     /// # Errors
     /// The access is refused.
-    pub(super) fn refill(&mut self, mem: Mem, o: &Operands) -> Result<(), Trap> {
+    pub(super) fn refill(&mut self, mem: Mem, o: &Operands, run: Run) -> Result<Refilled, Trap> {
         let addr = self.r[o.b as usize].wrapping_add(i64::from(o.x) as u64);
         if mem.aligned && !addr.is_multiple_of(mem.size as u64) {
             return Err(misaligned(addr, mem.size));
         }
         self.dead_frame(addr, mem.size as u64, mem.access)?;
-        Ok(self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access)?)
+        match self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access) {
+            Ok(()) => Ok(Refilled::Again),
+            Err(fault) if self.runtime.view.beyond(&fault) => self.run_beyond(addr, mem, o, run),
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// Executes an operation on memory outside the arena: on a copy. An atomic one again and again until nobody has
+    /// changed the original meanwhile.
+    #[cold]
+    fn run_beyond(&mut self, addr: u64, mem: Mem, o: &Operands, run: Run) -> Result<Refilled, Trap> {
+        let (reg, access) = (o.b as usize, mem.access);
+        let size = match mem.size {
+            1 => Size::B,
+            2 => Size::H,
+            4 => Size::W,
+            _ => Size::Dw,
+        };
+        // Atomic operations are the only aligned stores that are wider than two bytes, but for releasing stores, to
+        // which it makes no difference.
+        let atomic = mem.aligned && access == Access::Write && mem.size > 2;
+        loop {
+            let registers = self.r;
+            let old = self.runtime.view.lend(reg, addr, size, access, atomic)?;
+            let flow = run(o, self);
+            assert_eq!(flow, Flow::Next, "the window is there");
+            if self.runtime.view.take_back(reg, addr, size, access, atomic.then_some(old))? {
+                return Ok(Refilled::Done);
+            }
+            self.r = registers;
+        }
     }
 
     /// Refuses the frame of a function that has returned. Only windows are checked: one that was made while the
@@ -48,7 +91,7 @@ impl State {
     fn dead_frame(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
         let off = (addr as u32).wrapping_sub(self.stack.addr() as u32);
         let inside = off >= self.live_stack && off < self.stack.len();
-        if !inside || self.runtime.view.bounds() == crate::mem::Bounds::Arena {
+        if !inside || self.runtime.view.bounds() != Bounds::Exact {
             return Ok(());
         }
         Err(Fault { addr, len, access, reason: FaultReason::DeadFrame })

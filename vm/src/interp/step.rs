@@ -4,6 +4,7 @@
 use super::event::Next;
 use super::machine::{Context, Machine, Stop};
 use super::ops::Flow;
+use super::state::Refilled;
 use super::trace::TraceStep;
 use crate::trap::{Trap, TrapCode};
 
@@ -20,8 +21,10 @@ impl Machine {
             let flow = match (step.run)(&step.o, &mut self.s) {
                 Flow::Miss => {
                     let mem = step.mem.expect("only memory operations miss");
-                    self.s.refill(mem, &step.o).map_err(|trap| (pc, trap))?;
-                    (step.run)(&step.o, &mut self.s)
+                    match self.s.refill(mem, &step.o, step.run).map_err(|trap| (pc, trap))? {
+                        Refilled::Again => (step.run)(&step.o, &mut self.s),
+                        Refilled::Done => Flow::Next,
+                    }
                 }
                 flow => flow,
             };

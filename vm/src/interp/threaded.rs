@@ -15,7 +15,7 @@ use super::event::Next;
 use super::machine::{Context, Machine, Stop};
 use super::ops::{Flow, Mem, Op, Operands, R};
 use super::rows::Add;
-use super::state::State;
+use super::state::{Refilled, Run, State};
 
 /// Code, index of the slot, the slot, state, fuel. The result is a slot to go on at, or says why it stops.
 pub(super) type Handler = fn(&[Slot], usize, &Slot, &mut State, i64) -> u64;
@@ -127,20 +127,24 @@ pub(super) fn rotate<const WIDE: bool>(code: &[Slot], at: usize, slot: &Slot, s:
 #[cold]
 #[inline(never)]
 fn miss<O: Op>(code: &[Slot], at: usize, slot: &Slot, s: &mut State, fuel: i64) -> u64 {
-    if refill(s, O::MEM, &slot.o) {
-        return (slot.f)(code, at, slot, s, fuel);
+    match refill(s, O::MEM, &slot.o, |o, s| O::run(o, s, None, &mut 0)) {
+        Some(Refilled::Again) => (slot.f)(code, at, slot, s, fuel),
+        // Also where the slot does two operations: the second can be entered by itself.
+        Some(Refilled::Done) => next(code, at + 1, s, fuel),
+        None => {
+            s.fuel = fuel;
+            TRAP | at as u64
+        }
     }
-    s.fuel = fuel;
-    TRAP | at as u64
 }
 
 #[inline(never)]
-fn refill(s: &mut State, mem: Option<Mem>, o: &Operands) -> bool {
-    match s.refill(mem.expect("only memory operations miss"), o) {
-        Ok(()) => true,
+fn refill(s: &mut State, mem: Option<Mem>, o: &Operands, run: Run) -> Option<Refilled> {
+    match s.refill(mem.expect("only memory operations miss"), o, run) {
+        Ok(refilled) => Some(refilled),
         Err(trap) => {
             s.trap = Some(trap);
-            false
+            None
         }
     }
 }

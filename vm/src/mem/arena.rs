@@ -1,7 +1,7 @@
 //! The arena: address space, the table of regions, and the page allocator behind it.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::block::Block;
@@ -10,6 +10,7 @@ use super::free::FreeList;
 use super::handle::HandleTable;
 use super::sys::{Alias, Reservation};
 use super::{ARENA_SIZE, NULL_GUARD};
+use crate::trap::{Trap, TrapCode};
 
 /// Allocation granule: one page, so that protection can differ between regions.
 const PAGE: u64 = 4096;
@@ -17,12 +18,22 @@ const PAGE: u64 = 4096;
 const GAP: u64 = 64;
 /// Inaccessible bytes on each side of an arena; more than any 16-bit offset plus an access reaches.
 const GUARD: usize = 1 << 20;
-/// Bytes at the top of an arena that hold read-only regions. Pages there are never writable where programs see
+/// Bytes at the top of a sandbox that hold read-only regions. Pages there are never writable where programs see
 /// them, pages below always are, so no page changes protection when it is reused. Blocks write to read-only pages
 /// at a second address, outside the arena.
 const READ_ONLY_SPACE: u64 = 1 << 30;
-/// Offset of the first of these bytes.
-const SPLIT: u64 = ARENA_SIZE - READ_ONLY_SPACE;
+/// Fewer bytes than that are no arena for trusted programs.
+const LEAST_TRUSTED: u64 = 16 << 20;
+/// The part of such an arena that is for read-only regions.
+const READ_ONLY_PART: u64 = 4;
+
+/// Bytes between the addresses of functions; there is room for a jump.
+const FUNCTION_STRIDE: u64 = 32;
+
+#[cold]
+fn poisoned() -> Trap {
+    Trap::new(TrapCode::Poisoned, "a fault inside a C function has left it in an unknown state; make another engine")
+}
 
 /// What a region holds; decides nothing, but tells in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,8 +140,15 @@ impl Grid {
 #[derive(Debug)]
 pub struct Arena {
     reservation: Reservation,
-    /// Offset of the arena's first byte inside the reservation.
+    /// What to add to an offset for where it is in the reservation, wrapping.
     origin: usize,
+    base: u64,
+    /// Offset of the first byte for writable regions.
+    start: u32,
+    /// Offset of the first byte for read-only regions.
+    split: u64,
+    /// Bytes from there to the end.
+    read_only_space: u64,
     /// Where the host writes to the read-only pages, once there are any.
     alias: OnceLock<Alias>,
     table: RwLock<Vec<Region>>,
@@ -138,6 +156,7 @@ pub struct Arena {
     /// Counts every change of the region table.
     generation: AtomicU64,
     owners: AtomicU32,
+    poisoned: AtomicBool,
     limit: u64,
     functions: Arc<HandleTable>,
     maps: Arc<HandleTable>,
@@ -166,30 +185,90 @@ impl Space {
 
 impl Arena {
     /// Reserves an arena in which at most `limit` bytes can be in use at a time.
+    ///
+    /// # Errors
+    /// The system has no room.
     pub fn new(limit: u64) -> Result<Arc<Arena>, MemError> {
         let size = ARENA_SIZE as usize;
         let (reservation, origin) = Reservation::new(size, size, GUARD)?;
+        let base = reservation.at(origin) as u64;
+        let split = ARENA_SIZE - READ_ONLY_SPACE;
+        let functions = HandleTable::new("functions", FUNCTION_STRIDE, 1 << 20)?;
+        Arena::over(reservation, origin, base, [u64::from(NULL_GUARD), split, ARENA_SIZE - PAGE], limit, functions)
+    }
+
+    /// An arena for programs that work with raw pointers: its base is zero, and it takes as much of the lower 4 GiB
+    /// of the address space as the limit asks for, so that a 32-bit field can hold a pointer there too. Addresses of
+    /// functions can be called by C code. Where there is not so much room, it is smaller.
+    ///
+    /// # Errors
+    /// There is no room at all, or no way to recover from faults on this target.
+    pub fn trusted(limit: u64) -> Result<Arc<Arena>, MemError> {
+        if !crate::recover::AVAILABLE {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "trusted programs need x86-64 Linux").into());
+        }
+        let limit = limit.clamp(LEAST_TRUSTED, ARENA_SIZE / 2).next_multiple_of(PAGE);
+        let mut size = limit + limit / READ_ONLY_PART;
+        let reservation = loop {
+            match Reservation::low(size as usize) {
+                Ok(reservation) => break reservation,
+                Err(_) if size / 2 >= LEAST_TRUSTED => size = (size / 2).next_multiple_of(PAGE),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let start = reservation.at(0) as u64;
+        let split = start + (size - size / (READ_ONLY_PART + 1)).next_multiple_of(PAGE);
+        let functions = HandleTable::callable("functions", FUNCTION_STRIDE, 1 << 20)?;
+        let origin = 0usize.wrapping_sub(start as usize);
+        Arena::over(reservation, origin, 0, [start + PAGE, split, start + size - PAGE], limit, functions)
+    }
+
+    /// An arena of writable memory from the first to the second offset, and read-only memory to the third.
+    fn over(
+        reservation: Reservation,
+        origin: usize,
+        base: u64,
+        [start, split, end]: [u64; 3],
+        limit: u64,
+        functions: Arc<HandleTable>,
+    ) -> Result<Arc<Arena>, MemError> {
         Ok(Arc::new(Arena {
             reservation,
             origin,
+            base,
+            start: start as u32,
+            split,
+            read_only_space: end - split,
             alias: OnceLock::new(),
             table: RwLock::new(Vec::new()),
-            pages: Mutex::new(Pages {
-                used: 0,
-                writable: Space::new(u64::from(NULL_GUARD), SPLIT),
-                read_only: Space::new(SPLIT, ARENA_SIZE - PAGE),
-            }),
+            pages: Mutex::new(Pages { used: 0, writable: Space::new(start, split), read_only: Space::new(split, end) }),
             generation: AtomicU64::new(0),
             owners: AtomicU32::new(0),
+            poisoned: AtomicBool::new(false),
             limit,
-            functions: HandleTable::new("functions", 32, 1 << 20)?,
+            functions,
             maps: HandleTable::new("maps", 16, 1 << 16)?,
         }))
     }
 
     /// Address of offset 0; its low 32 bits are zero.
     pub fn base(&self) -> u64 {
-        self.reservation.at(self.origin) as u64
+        self.base
+    }
+
+    /// From now on nothing is to run in this arena: a C function was left in the middle of what it did, perhaps with
+    /// locks held.
+    pub fn poison(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    /// The trap of every later run, if it is poisoned.
+    ///
+    /// # Errors
+    /// That trap.
+    #[inline]
+    pub fn check_poison(&self) -> Result<(), Trap> {
+        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(()) }
     }
 
     /// Addresses of functions.
@@ -257,10 +336,10 @@ impl Arena {
     /// Gives programs access to pages that were never handed out. Called with the lock of the pages held.
     fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
         if !writable && self.alias.get().is_none() {
-            let alias = self.reservation.share(self.origin + SPLIT as usize, READ_ONLY_SPACE as usize)?;
+            let alias = self.reservation.share(self.place(self.split), self.read_only_space as usize)?;
             self.alias.set(alias).expect("made once, since the pages are locked");
         }
-        self.reservation.protect(self.origin + start as usize, len as usize, writable)
+        self.reservation.protect(self.place(start), len as usize, writable)
     }
 
     /// Makes every view look again before it trusts what it knows of regions.
@@ -289,7 +368,7 @@ impl Arena {
         let mut pages = self.pages.lock().expect("no panic while held");
         match self.aliased(region.start) {
             Some((alias, off)) => alias.discard(off, bytes as usize),
-            None => self.reservation.discard(self.origin + region.start as usize, bytes as usize),
+            None => self.reservation.discard(self.place(region.start.into()), bytes as usize),
         }
         pages.used -= bytes;
         let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
@@ -298,7 +377,12 @@ impl Arena {
 
     /// Pointer to an offset, as programs have it.
     pub(super) fn at(&self, off: u32) -> *mut u8 {
-        self.reservation.at(self.origin + off as usize)
+        self.reservation.at(self.place(off.into()))
+    }
+
+    /// Where an offset is in the reservation.
+    fn place(&self, off: u64) -> usize {
+        self.origin.wrapping_add(off as usize)
     }
 
     /// Pointer to an offset for the host to write, inside a region.
@@ -308,16 +392,16 @@ impl Arena {
 
     /// The second address of a byte that programs can only read.
     fn aliased(&self, off: u32) -> Option<(&Alias, usize)> {
-        let off = u64::from(off).checked_sub(SPLIT)?;
+        let off = u64::from(off).checked_sub(self.split)?;
         Some((self.alias.get().expect("there is a read-only region"), off as usize))
     }
 
     /// Extent of the pages that were ever handed out, writable half or read-only half, by offset.
     pub(super) fn extent(&self, off: u32) -> Option<(u32, u32, bool)> {
         let pages = self.pages.lock().expect("no panic while held");
-        let split = SPLIT as u32;
+        let split = self.split as u32;
         let (start, end, writable) = if off < split {
-            (NULL_GUARD, pages.writable.frontier as u32, true)
+            (self.start, pages.writable.frontier as u32, true)
         } else {
             (split, pages.read_only.frontier as u32, false)
         };

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::recover::Signal;
 use crate::trap::{Trap, TrapCode};
 
 /// Direction of an access.
@@ -51,6 +52,8 @@ pub enum FaultReason {
     Closed(Arc<str>),
     /// The region cannot be written by programs.
     ReadOnly(Arc<str>),
+    /// Outside of everything that the arena knows of; what the system says to it.
+    Signal(Signal),
 }
 
 /// The region next to an access that hit none.
@@ -113,6 +116,7 @@ impl fmt::Display for Fault {
                 write!(f, "no open {region} there; it was submitted or discarded, or never reserved")
             }
             FaultReason::ReadOnly(region) => write!(f, "{region} is read-only"),
+            FaultReason::Signal(signal) => write!(f, "{}, there is nothing for it", signal.name()),
         }
     }
 }
@@ -128,7 +132,8 @@ impl From<Fault> for Trap {
             | FaultReason::NoRegion(_)
             | FaultReason::Overflow { .. }
             | FaultReason::DeadFrame
-            | FaultReason::Closed(_) => TrapCode::OutOfBounds,
+            | FaultReason::Closed(_)
+            | FaultReason::Signal(_) => TrapCode::OutOfBounds,
         };
         Trap::new(code, fault.to_string())
     }

@@ -1,13 +1,18 @@
 //! Addresses for things that are not memory: functions and maps.
 //!
 //! A slot is an address in a range of its own outside the arena, so it can neither be read nor confused with
-//! data, and checking one is a subtraction.
+//! data, and checking one is a subtraction. Where programs are trusted, C code can call the address of a function.
 
-use std::sync::{Arc, Mutex};
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::fault::MemError;
 use super::free::FreeList;
-use super::sys::Reservation;
+use super::sys::{Reservation, memory_file};
+
+/// Bytes of jumps that are mapped at a time.
+const CHUNK: u64 = 64 << 10;
 
 /// A dense table of addresses.
 #[derive(Debug)]
@@ -17,6 +22,8 @@ pub struct HandleTable {
     stride: u64,
     capacity: u32,
     free: Mutex<FreeList>,
+    /// In a table of functions that C code can call: bytes of it that hold jumps, so far.
+    jumps: Option<Mutex<u64>>,
 }
 
 /// Slots of one owner, given back on drop.
@@ -33,7 +40,16 @@ impl HandleTable {
         let bytes = stride as usize * capacity as usize;
         let (reservation, _) = Reservation::new(bytes, 1, 0)?;
         let free = Mutex::new(FreeList::new(0, u64::from(capacity)));
-        Ok(Arc::new(HandleTable { what, reservation, stride, capacity, free }))
+        Ok(Arc::new(HandleTable { what, reservation, stride, capacity, free, jumps: None }))
+    }
+
+    /// A table whose addresses C code can call: each slot that is taken holds a jump to
+    /// [`call_back`](crate::recover::call_back).
+    pub(super) fn callable(what: &'static str, stride: u64, capacity: u32) -> Result<Arc<HandleTable>, MemError> {
+        assert_eq!(stride, JUMP as u64, "a jump fits");
+        let mut table = HandleTable::new(what, stride, capacity)?;
+        Arc::get_mut(&mut table).expect("nobody else has it yet").jumps = Some(Mutex::new(0));
+        Ok(table)
     }
 
     /// Address of slot 0.
@@ -63,8 +79,39 @@ impl HandleTable {
     pub fn reserve(self: &Arc<Self>, count: u32) -> Result<HandleRange, MemError> {
         let first = self.free.lock().expect("no panic while held").take(u64::from(count));
         let first = first.ok_or(MemError::Handles(self.what))? as u32;
-        Ok(HandleRange { table: Arc::clone(self), first, count })
+        let range = HandleRange { table: Arc::clone(self), first, count };
+        self.place_jumps(first + count)?;
+        Ok(range)
     }
+
+    /// Sees to it that all slots before `end` hold jumps.
+    fn place_jumps(&self, end: u32) -> io::Result<()> {
+        let Some(jumps) = &self.jumps else { return Ok(()) };
+        let mut placed = jumps.lock().expect("no panic while held");
+        while *placed < u64::from(end) * self.stride {
+            self.reservation.place_code(*placed as usize, CHUNK as usize, jump_file()?)?;
+            *placed += CHUNK;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a jump.
+const JUMP: usize = 32;
+
+/// A file of jumps, one like the other: `lea rax, [rip - 7]` gives a jump its own address.
+fn jump_file() -> io::Result<&'static File> {
+    static FILE: OnceLock<File> = OnceLock::new();
+    if let Some(file) = FILE.get() {
+        return Ok(file);
+    }
+    let mut jump = [0xcc; JUMP];
+    jump[..9].copy_from_slice(&[0x48, 0x8d, 0x05, 0xf9, 0xff, 0xff, 0xff, 0x49, 0xbb]);
+    jump[9..17].copy_from_slice(&(crate::recover::call_back() as u64).to_le_bytes());
+    jump[17..20].copy_from_slice(&[0x41, 0xff, 0xe3]);
+    let mut file = memory_file(c"twinbpf-functions")?;
+    file.write_all(&jump.repeat(CHUNK as usize / JUMP))?;
+    Ok(FILE.get_or_init(|| file))
 }
 
 impl HandleRange {

@@ -8,6 +8,8 @@
 //! - [`Block`] owns a region: made by [`Arena::alloc`], given back on drop.
 //! - [`View`] is how one running machine looks at the arena: loads and stores with exact bounds, through a
 //!   small cache of the regions seen last. It is what the interpreter calls for every memory instruction.
+//! - An [`Arena::trusted`] has its addresses below 4 GiB and base 0, for programs that work with raw pointers: what
+//!   its [`View`]s do not find in a region they try to access all the same, and a fault is a value.
 //! - [`HandleTable`] gives functions and maps addresses that are not memory.
 //!
 //! Read-only regions lie in the upper quarter, on pages that programs cannot write to whatever runs them: [`Block`]
@@ -19,6 +21,7 @@
 //! one machine access, and the bytes are outside all Rust objects.
 
 mod arena;
+mod beyond;
 mod block;
 mod fault;
 mod free;

@@ -1,7 +1,9 @@
 //! The system calls behind an arena, with their only unsafe blocks.
 
+use std::ffi::CStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 
 /// A range of reserved address space, unmapped on drop.
@@ -33,6 +35,38 @@ impl Reservation {
         Ok((reservation, start - base as usize))
     }
 
+    /// Reserves `len` bytes without access in the lower 4 GiB.
+    pub(super) fn low(len: usize) -> io::Result<Reservation> {
+        const STEP: usize = 32 << 20;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let mut at = STEP;
+        while at + len <= u32::MAX as usize {
+            let hint = ptr::without_provenance_mut(at);
+            // SAFETY: MAP_FIXED_NOREPLACE touches no existing memory.
+            let base = unsafe { libc::mmap(hint, len, libc::PROT_NONE, flags, -1, 0) };
+            if base != libc::MAP_FAILED {
+                // An old kernel takes the address for a hint.
+                let reservation = Reservation { base: base.cast(), len };
+                if base == hint {
+                    return Ok(reservation);
+                }
+            }
+            at += STEP;
+        }
+        Err(io::Error::new(io::ErrorKind::OutOfMemory, "no room in the lower 4 GiB of the address space"))
+    }
+
+    /// Puts the first pages of a file under a range, to be executed.
+    pub(super) fn place_code(&self, offset: usize, len: usize, file: &File) -> io::Result<()> {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_FIXED);
+        // SAFETY: replaces a part of our own mapping, which nobody has access to.
+        match unsafe { libc::mmap(self.at(offset).cast(), len, protection, flags, file.as_raw_fd(), 0) } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Address of byte `offset`, which must lie inside.
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.len, "offset inside the reservation");
@@ -44,16 +78,8 @@ impl Reservation {
     /// what is written through the other mapping shows in it. A child made by `fork` shares these pages.
     pub(super) fn share(&self, offset: usize, len: usize) -> io::Result<Alias> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
-        // SAFETY: the name is a C string; nothing else is handed over.
-        let fd = match unsafe { libc::memfd_create(c"twinbpf-read-only".as_ptr(), libc::MFD_CLOEXEC) } {
-            -1 => return Err(io::Error::last_os_error()),
-            // SAFETY: just opened, and nobody else knows of it.
-            fd => unsafe { OwnedFd::from_raw_fd(fd) },
-        };
-        // SAFETY: changes the size of a file of ours.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = memory_file(c"twinbpf-read-only")?;
+        fd.set_len(len as u64)?;
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         let (fd, protection) = (fd.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: without MAP_FIXED a new mapping touches no existing memory.
@@ -87,6 +113,16 @@ impl Reservation {
         // SAFETY: the range lies inside our own private anonymous mapping, which holds no Rust object.
         let result = unsafe { libc::madvise(self.at(offset).cast(), len, libc::MADV_DONTNEED) };
         assert_eq!(result, 0, "madvise on our own pages");
+    }
+}
+
+/// An empty file that is nowhere but in memory.
+pub(super) fn memory_file(name: &CStr) -> io::Result<File> {
+    // SAFETY: the name is a C string; nothing else is handed over.
+    match unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: just opened, and nobody else knows of it.
+        fd => Ok(unsafe { File::from_raw_fd(fd) }),
     }
 }
 

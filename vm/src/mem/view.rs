@@ -1,7 +1,8 @@
 //! One machine's view of the arena: loads and stores with exact bounds, cached by base register.
 //!
 //! A window is the region element that the last access through a register hit. A hit costs a subtraction and
-//! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again.
+//! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again. For one access of a
+//! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
 
 use std::ptr;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fen
 use super::arena::{Arena, Found, Grid};
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason};
+use crate::isa::Size;
 
 /// Which accesses a view lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,6 +21,9 @@ pub enum Bounds {
     Exact,
     /// Any page that was ever handed out, as code that only masks its pointers sees it.
     Arena,
+    /// Any address that the process can access: raw pointers. Read-only regions stay read-only. Needs an
+    /// [`Arena::trusted`].
+    Trusted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,10 +92,12 @@ pub struct View {
     grids: [Grid; GRIDS],
     next_grid: usize,
     grid_generation: u64,
+    /// Copy of what a trusted program accesses outside the arena, see [`View::lend`].
+    copy: Box<AtomicU64>,
 }
 
 // SAFETY: the pointers inside windows point into `arena`, which the view keeps alive and whose pages may be
-// accessed from any thread.
+// accessed from any thread, or to the view's own copy.
 unsafe impl Send for View {}
 
 /// An atomic integer that can stand at an address.
@@ -153,6 +160,7 @@ impl View {
             grids: [Grid::EMPTY; GRIDS],
             next_grid: 1,
             grid_generation: generation,
+            copy: Box::default(),
         }
     }
 
@@ -176,7 +184,7 @@ impl View {
     pub fn load<const N: usize>(&self, reg: usize, addr: u64) -> Option<[u8; N]> {
         let at = self.loads[reg & 15].hit::<N>(addr)?;
         // SAFETY: a window lies inside one region element of `arena`, whose pages stay mapped and readable as
-        // long as `self.arena` lives; `hit` checked that all `N` bytes are inside. Any bytes are a `[u8; N]`.
+        // long as `self.arena` lives, or is `self.copy`; `hit` checked that all `N` bytes are inside. Any bytes are a `[u8; N]`.
         Some(unsafe { at.cast::<[u8; N]>().read_unaligned() })
     }
 
@@ -256,7 +264,7 @@ impl View {
 
     fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
-            Bounds::Exact => self.arena.find(addr, len, access, self.owner),
+            Bounds::Exact | Bounds::Trusted => self.arena.find(addr, len, access, self.owner),
             Bounds::Arena => {
                 let off = addr as u32;
                 match self.arena.extent(off) {
@@ -283,6 +291,26 @@ impl View {
         let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
         self.loads[reg & 15] = window;
         self.stores[reg & 15] = window;
+    }
+
+    pub(super) fn copy_cell(&self) -> &AtomicU64 {
+        &self.copy
+    }
+
+    /// Points the window of `reg` for `access` at the copy, as what is at `addr`. The copy lives as long as `self`.
+    pub(super) fn point_at_copy(&mut self, reg: usize, addr: u64, size: Size, access: Access) {
+        let window = Window::new(addr, self.copy.as_ptr().cast(), size.bytes() as u32);
+        match access {
+            Access::Read => self.loads[reg & 15] = window,
+            Access::Write => self.stores[reg & 15] = window,
+        }
+    }
+
+    pub(super) fn point_at_nothing(&mut self, reg: usize, access: Access) {
+        match access {
+            Access::Read => self.loads[reg & 15] = EMPTY,
+            Access::Write => self.stores[reg & 15] = EMPTY,
+        }
     }
 
     /// Forgets every window if regions came or went since the last call. To be called after host functions.
@@ -315,12 +343,18 @@ impl View {
 
     /// Checks that `len` bytes at `addr` can be accessed.
     pub fn check(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
-        self.range(addr, len, access).map(|_| ())
+        match self.range(addr, len, access) {
+            Err(fault) if self.beyond(&fault) => self.check_beyond(addr, len, access),
+            result => result.map(|_| ()),
+        }
     }
 
     /// Copies out of the program's memory.
     pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
-        let from = self.range(addr, out.len() as u64, Access::Read)?;
+        let from = match self.range(addr, out.len() as u64, Access::Read) {
+            Err(fault) if self.beyond(&fault) => return self.read_beyond(addr, out),
+            result => result?,
+        };
         // SAFETY: `range` checked all bytes of the source; `out` is a Rust buffer, which is in no arena.
         unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
         Ok(())
@@ -328,7 +362,10 @@ impl View {
 
     /// Copies into the program's memory.
     pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let to = self.range(addr, bytes.len() as u64, Access::Write)?;
+        let to = match self.range(addr, bytes.len() as u64, Access::Write) {
+            Err(fault) if self.beyond(&fault) => return self.write_beyond(addr, bytes),
+            result => result?,
+        };
         // SAFETY: as in `read`, in the other direction; `range` checked for a writable region.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
@@ -336,7 +373,10 @@ impl View {
 
     /// Sets bytes of the program's memory.
     pub fn fill(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
-        let to = self.range(addr, len, Access::Write)?;
+        let to = match self.range(addr, len, Access::Write) {
+            Err(fault) if self.beyond(&fault) => return self.fill_beyond(addr, len, byte),
+            result => result?,
+        };
         // SAFETY: `range` checked all bytes.
         unsafe { ptr::write_bytes(to, byte, len as usize) };
         Ok(())
@@ -344,8 +384,12 @@ impl View {
 
     /// Copies inside the program's memory; the ranges may overlap.
     pub fn copy(&self, to: u64, from: u64, len: u64) -> Result<(), Fault> {
-        let from = self.range(from, len, Access::Read)?;
-        let to = self.range(to, len, Access::Write)?;
+        let ranges =
+            self.range(from, len, Access::Read).and_then(|from| Ok((from, self.range(to, len, Access::Write)?)));
+        let (from, to) = match ranges {
+            Err(fault) if self.beyond(&fault) => return self.write(to, &self.bytes(from, len)?),
+            result => result?,
+        };
         // SAFETY: `range` checked all bytes of both; `copy` allows overlap.
         unsafe { ptr::copy(from, to, len as usize) };
         Ok(())
@@ -353,7 +397,10 @@ impl View {
 
     /// A copy of `len` bytes. `len` is checked before memory is allocated.
     pub fn bytes(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
-        let from = self.range(addr, len, Access::Read)?;
+        let from = match self.range(addr, len, Access::Read) {
+            Err(fault) if self.beyond(&fault) => return self.bytes_beyond(addr, len),
+            result => result?,
+        };
         let mut bytes = vec![0; len as usize];
         // SAFETY: as in `read`; the pages of the source stay mapped whatever happens to its region meanwhile.
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
@@ -366,7 +413,10 @@ impl View {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let found = self.find(addr, 1, Access::Read)?;
+        let found = match self.find(addr, 1, Access::Read) {
+            Err(fault) if self.beyond(&fault) => return self.c_str_beyond(addr, max),
+            result => result?,
+        };
         let available = u64::from(found.size - (addr as u32 - found.element));
         let limit = available.min(max) as usize;
         let mut bytes = Vec::new();
@@ -383,6 +433,7 @@ impl View {
         match available < max {
             // Memory that has grown meanwhile has the bytes, but this string did not end where it was looked for.
             true => match self.find(addr, available + 1, Access::Read) {
+                Err(fault) if self.beyond(&fault) => self.c_str_beyond(addr, max),
                 Err(fault) => Err(fault),
                 Ok(_) => {
                     Err(Fault { addr, len: available + 1, access: Access::Read, reason: FaultReason::NoRegion(None) })

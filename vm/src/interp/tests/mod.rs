@@ -4,6 +4,7 @@ mod calls;
 mod limits;
 mod memory;
 mod random;
+mod trusted;
 
 use super::*;
 use crate::image::rig::Rig;
