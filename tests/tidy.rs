@@ -24,6 +24,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/recover/signal.rs",
     "vm/src/recover/stack.rs",
     "vm/src/recover/thread.rs",
+    "jit/src/tests/rig.rs",
     "src/dl.rs",
     "src/watchdog.rs",
     "kernel/src/sys.rs",

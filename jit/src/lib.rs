@@ -1,6 +1,19 @@
 //! Programs as native code, with Cranelift.
 //!
 //! Knows nothing of ELF or of the kernel: an [`Image`](twinbpf_vm::image::Image) comes in, code that the
-//! [`Machine`](twinbpf_vm::interp::Machine) can enter comes out.
+//! [`Machine`](twinbpf_vm::interp::Machine) can enter comes out ([`Code`]).
 
+mod bridge;
+mod code;
+mod compile;
 pub mod memory;
+mod options;
+mod sites;
+mod translate;
+
+pub use code::Code;
+pub use compile::JitError;
+pub use options::{Memory, OptLevel, Options};
+
+#[cfg(test)]
+mod tests;

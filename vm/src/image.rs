@@ -9,6 +9,7 @@ mod build;
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use build::Builder;
@@ -263,6 +264,13 @@ impl Image {
     /// Flat pcs that have an address without being the start of a function.
     pub fn labels(&self) -> impl Iterator<Item = usize> + '_ {
         self.labels.iter().map(|pc| *pc as usize)
+    }
+
+    /// The labels among some flat pcs, and the slot of the first: they lie side by side.
+    pub fn labels_in(&self, pcs: Range<u32>) -> (u32, &[u32]) {
+        let first = self.labels.partition_point(|pc| *pc < pcs.start);
+        let end = self.labels.partition_point(|pc| *pc < pcs.end);
+        ((self.functions.len() + self.hosts.len() + first) as u32, &self.labels[first..end])
     }
 
     /// The trap of a [`Link::Trap`].

@@ -1,0 +1,184 @@
+//! Native code of an image: what is compiled so far, and where.
+//!
+//! Every function has an address in the table from the start: that of a *bridge*, which runs it in the interpreter.
+//! Compiling a program replaces its addresses; code that runs meanwhile sees the new ones at its next call.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::image::Image;
+
+use crate::bridge;
+use crate::compile::{self, Compiled, JitError, Module};
+use crate::options::Options;
+use crate::translate::{Start, Unit};
+
+/// See the module documentation.
+pub struct Code {
+    image: Arc<Image>,
+    options: Options,
+    /// Native address of each function. The last element is for an image without functions.
+    functions: Box<[AtomicU64]>,
+    modules: RwLock<Modules>,
+}
+
+#[derive(Default)]
+struct Modules {
+    all: Vec<Module>,
+    /// Flat pc and native address of loops, by pc.
+    loops: Vec<(u32, u64)>,
+}
+
+impl Code {
+    /// Nothing compiled yet.
+    ///
+    /// # Errors
+    /// There can be no native code on this machine.
+    pub fn new(image: Arc<Image>, options: Options) -> Result<Code, JitError> {
+        let bridge = bridge::address()?;
+        let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
+        Ok(Code { image, options, functions, modules: RwLock::default() })
+    }
+
+    /// The image it is of.
+    pub fn image(&self) -> &Arc<Image> {
+        &self.image
+    }
+
+    /// What it is made for.
+    pub fn options(&self) -> Options {
+        self.options
+    }
+
+    /// Compiles all functions of a program that are not yet.
+    ///
+    /// # Errors
+    /// See [`JitError`]; the program then stays in the interpreter.
+    pub fn compile_program(&self, program: usize) -> Result<(), JitError> {
+        let units: Vec<Unit> =
+            self.functions_of(program).map(|function| Unit { function, start: Start::Entry }).collect();
+        if units.iter().all(|unit| self.is_compiled(unit.function)) {
+            return Ok(());
+        }
+        self.add(compile::compile(&self.image, &units, self.options, false)?);
+        Ok(())
+    }
+
+    /// Compiles all programs.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`], for the first that fails.
+    pub fn compile_all(&self) -> Result<(), JitError> {
+        (0..self.image.programs().len()).try_for_each(|program| self.compile_program(program))
+    }
+
+    /// Compiles a way into the middle of a function: at `pc`, a flat pc that something jumps back to.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`].
+    pub fn compile_loop(&self, pc: u32) -> Result<(), JitError> {
+        if self.loop_entry(pc).is_some() {
+            return Ok(());
+        }
+        let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
+        self.add(compile::compile(&self.image, &[unit], self.options, false)?);
+        Ok(())
+    }
+
+    /// Whether a function, by its index in the image, is native.
+    pub fn is_compiled(&self, function: u32) -> bool {
+        self.entry(function).is_some()
+    }
+
+    fn functions_of(&self, program: usize) -> std::ops::Range<u32> {
+        let functions = self.image.functions();
+        let first = functions.partition_point(|function| (function.program as usize) < program);
+        let end = functions.partition_point(|function| function.program as usize <= program);
+        first as u32..end as u32
+    }
+
+    /// Makes a module known. Addresses become visible when everything about them is.
+    fn add(&self, module: Module) {
+        let units: Vec<(Unit, u64)> = module.functions.iter().map(|function| (function.unit, function.start)).collect();
+        let mut modules = self.modules.write().expect("no panic while held");
+        modules.all.push(module);
+        for (unit, address) in units {
+            match unit.start {
+                Start::Entry => self.functions[unit.function as usize].store(address, Ordering::Release),
+                Start::Loop(pc) => {
+                    let index = modules.loops.partition_point(|entry| entry.0 < pc);
+                    modules.loops.insert(index, (pc, address));
+                }
+            }
+        }
+    }
+
+    /// Addresses and names of all functions, for profilers and debuggers: start, bytes, name.
+    pub fn symbols(&self) -> Vec<(u64, u64, String)> {
+        let modules = self.modules.read().expect("no panic while held");
+        let functions = modules.all.iter().flat_map(|module| &module.functions);
+        let symbol = |function: &Compiled| {
+            let name = &self.image.functions()[function.unit.function as usize].name;
+            let name = match function.unit.start {
+                Start::Entry => name.to_string(),
+                Start::Loop(pc) => format!("{name}+{pc}"),
+            };
+            (function.start, u64::from(function.sites.len), name)
+        };
+        functions.map(symbol).collect()
+    }
+
+    /// Native code of a function as text, compiled for this purpose.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`].
+    pub fn disassemble(&self, function: u32) -> Result<String, JitError> {
+        let unit = Unit { function, start: Start::Entry };
+        let module = compile::compile(&self.image, &[unit], self.options, true)?;
+        Ok(module.functions.into_iter().filter_map(|function| function.listing).collect())
+    }
+}
+
+impl Native for Code {
+    fn entry(&self, function: u32) -> Option<u64> {
+        let address = self.functions[function as usize].load(Ordering::Acquire);
+        (Ok(address) != bridge::address().map_err(|_| ())).then_some(address)
+    }
+
+    fn loop_entry(&self, pc: u32) -> Option<u64> {
+        let modules = self.modules.read().expect("no panic while held");
+        let index = modules.loops.binary_search_by_key(&pc, |entry| entry.0).ok()?;
+        Some(modules.loops[index].1)
+    }
+
+    fn site(&self, address: u64) -> Option<Site> {
+        let modules = self.modules.read().expect("no panic while held");
+        let module = modules.all.iter().find(|module| module.memory.range().contains(&address));
+        let Some(module) = module else { return bridge::site(address) };
+        let index = module.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
+        let function = &module.functions[index];
+        function.sites.at((address - function.start) as u32)
+    }
+
+    fn heat(&self, _pc: u32) {}
+
+    fn functions(&self) -> *const u64 {
+        self.functions.as_ptr().cast()
+    }
+
+    fn counts(&self) -> bool {
+        self.options.fuel
+    }
+
+    fn keeps_registers(&self) -> bool {
+        self.options.keep_registers
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Code").field("image", &self.image).field("options", &self.options).finish_non_exhaustive()
+    }
+}

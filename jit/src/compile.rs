@@ -1,0 +1,244 @@
+//! From a set of functions to code in memory: settings, contexts that are used again, one module.
+//!
+//! Functions are compiled first and placed afterwards, when the size of all is known. Placing goes through
+//! cranelift-jit with the memory of [`crate::memory`].
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::{Function, Signature};
+use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
+use cranelift_codegen::settings::{self, Configurable as _};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
+use twinbpf_vm::host::native::Site;
+use twinbpf_vm::image::Image;
+
+use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
+use crate::options::{OptLevel, Options};
+use crate::sites::Sites;
+use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
+
+/// Why there is no native code. The interpreter can do without.
+#[derive(Debug, thiserror::Error)]
+pub enum JitError {
+    /// Cranelift does not know this CPU.
+    #[error("no native code on this machine: {0}; run with the interpreter")]
+    Host(String),
+    /// Computed jumps times labels exceed what is sensible.
+    #[error("function {function} has too many computed jumps for native code; run with the interpreter")]
+    Entangled {
+        /// The function.
+        function: Arc<str>,
+    },
+    /// Cranelift could not compile a function.
+    #[error("function {function}: {why}")]
+    Codegen {
+        /// The function.
+        function: Arc<str>,
+        /// What Cranelift says.
+        why: String,
+    },
+    /// There is no room for the code.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// cranelift-jit could not place it.
+    #[error("placing code: {0}")]
+    Place(#[from] Box<ModuleError>),
+}
+
+/// One compiled function.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) unit: Unit,
+    /// Address of its first instruction.
+    pub(crate) start: u64,
+    pub(crate) sites: Sites,
+    /// Cranelift's listing, if it was asked for.
+    pub(crate) listing: Option<String>,
+}
+
+/// Functions that were compiled together.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// By address.
+    pub(crate) functions: Vec<Compiled>,
+    pub(crate) memory: CodeMemory,
+}
+
+/// What is used again by the next compilation of this thread.
+#[derive(Default)]
+struct Workspace {
+    context: Option<cranelift_codegen::Context>,
+    scratch: Scratch,
+    summary: Summary,
+}
+
+thread_local! {
+    static WORKSPACE: RefCell<Workspace> = RefCell::new(Workspace::default());
+}
+
+/// The target for these options, made once.
+pub(crate) fn isa(opt: OptLevel, verify: bool) -> Result<OwnedTargetIsa, JitError> {
+    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 4] = [const { OnceLock::new() }; 4];
+    let index = usize::from(opt == OptLevel::Speed) * 2 + usize::from(verify);
+    let isa = ISAS[index].get_or_init(|| {
+        let builder = cranelift_native::builder().map_err(str::to_owned)?;
+        builder.finish(flags(opt, verify, false)).map_err(|error| error.to_string())
+    });
+    isa.clone().map_err(JitError::Host)
+}
+
+/// Cranelift's settings. Tail calls on x86-64 need frame pointers, and so do backtraces.
+pub(crate) fn flags(opt: OptLevel, verify: bool, pic: bool) -> settings::Flags {
+    let mut flags = settings::builder();
+    let level = match opt {
+        OptLevel::None => "none",
+        OptLevel::Speed => "speed",
+    };
+    let verify = if verify { "true" } else { "false" };
+    let all = [
+        ("opt_level", level),
+        ("enable_verifier", verify),
+        ("regalloc_checker", verify),
+        ("preserve_frame_pointers", "true"),
+        ("unwind_info", "true"),
+        ("enable_probestack", "true"),
+        ("probestack_strategy", "inline"),
+        ("is_pic", if pic { "true" } else { "false" }),
+    ];
+    for (name, value) in all {
+        flags.set(name, value).expect("settings of this version");
+    }
+    settings::Flags::new(flags)
+}
+
+/// A function before it has a place.
+struct Loose {
+    unit: Unit,
+    code: CompiledCode,
+    relocs: Vec<ModuleReloc>,
+    sites: Vec<Site>,
+}
+
+/// Compiles `units`, functions of one program.
+pub(crate) fn compile(image: &Image, units: &[Unit], options: Options, listing: bool) -> Result<Module, JitError> {
+    let isa = isa(options.opt, options.verify)?;
+    WORKSPACE.with_borrow_mut(|workspace| {
+        let mut loose = Vec::with_capacity(units.len());
+        let program = image.functions()[units[0].function as usize].program;
+        let Workspace { context, scratch, summary } = workspace;
+        summary.build(image, options, scratch.flow(), program);
+        let context = context.get_or_insert_with(cranelift_codegen::Context::new);
+        let index = |function| units.iter().position(|unit| *unit == Unit { function, start: Start::Entry });
+        // Units are usually all functions of a program, in order.
+        let first = units[0].function;
+        let index = |function: u32| {
+            let guess = function.wrapping_sub(first) as usize;
+            match units.get(guess) {
+                Some(unit) if *unit == (Unit { function, start: Start::Entry }) => Some(guess),
+                _ => index(function),
+            }
+        };
+        let local = |function| index(function).is_some();
+        let input = Input { image, options, summary, local: &local, isa: &*isa };
+        for unit in units {
+            let function = one(input, *unit, scratch, context, &index, listing);
+            context.clear();
+            loose.push(function?);
+        }
+        place(isa, loose)
+    })
+}
+
+/// Compiles a function that is none of a program.
+pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>) -> Result<Module, JitError> {
+    let isa = isa(OptLevel::Speed, false)?;
+    let mut context = cranelift_codegen::Context::new();
+    let sites = build(&mut context.func, &*isa);
+    let compiled = context.compile(&*isa, &mut ControlPlane::default());
+    if let Err(error) = compiled {
+        return Err(JitError::Codegen { function: "bridge".into(), why: format!("{:?}", error.inner) });
+    }
+    let code = context.take_compiled_code().expect("just compiled");
+    let unit = Unit { function: u32::MAX, start: Start::Entry };
+    place(isa, vec![Loose { unit, code, relocs: Vec::new(), sites }])
+}
+
+/// Compiles one function.
+fn one(
+    input: Input<'_>,
+    unit: Unit,
+    scratch: &mut Scratch,
+    context: &mut cranelift_codegen::Context,
+    index: &dyn Fn(u32) -> Option<usize>,
+    listing: bool,
+) -> Result<Loose, JitError> {
+    let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
+    context.set_disasm(listing);
+    let sites = translate::translate(input, unit, scratch, &mut context.func);
+    let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
+    let compiled = context.compile(input.isa, &mut ControlPlane::default());
+    if let Err(error) = compiled {
+        return Err(JitError::Codegen { function: name(), why: format!("{:?}", error.inner) });
+    }
+    let code = context.take_compiled_code().expect("just compiled");
+    let relocs = code.buffer.relocs().iter();
+    let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
+    Ok(Loose { unit, code, relocs, sites })
+}
+
+/// A relocation with the callee's number in the module for its index in the image.
+fn reloc_of(
+    reloc: &cranelift_codegen::FinalizedMachReloc,
+    func: &Function,
+    index: &dyn Fn(u32) -> Option<usize>,
+    unit: Unit,
+) -> ModuleReloc {
+    let mut reloc = ModuleReloc::from_mach_reloc(reloc, func, FuncId::from_u32(unit.function));
+    if let ModuleRelocTarget::User { namespace: 0, index: function } = &mut reloc.name {
+        *function = index(*function).expect("only functions of this module are called by name") as u32;
+    }
+    reloc
+}
+
+/// Puts compiled functions into memory.
+fn place(isa: OwnedTargetIsa, loose: Vec<Loose>) -> Result<Module, JitError> {
+    let align = |code: &CompiledCode| alignment(&*isa, code);
+    let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
+    let memory = CodePool::shared()?.module(bound)?;
+    let aligns: Vec<u64> = loose.iter().map(|function| align(&function.code)).collect();
+    let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
+    builder.memory_provider(memory.provider());
+    let mut module = JITModule::new(builder);
+    let signature = translate::signature();
+    let ids = declare(&mut module, &signature, loose.len())?;
+    for ((id, function), align) in ids.iter().zip(&loose).zip(aligns) {
+        check_relocs(module.declarations(), *id, &function.relocs)?;
+        let bytes = function.code.code_buffer();
+        module.define_function_bytes(*id, align, bytes, &function.relocs).map_err(Box::new)?;
+    }
+    module.finalize_definitions().map_err(Box::new)?;
+    let written: Vec<*const u8> = ids.iter().map(|id| module.get_finalized_function(*id)).collect();
+    let memory = memory.publish()?;
+    let functions = loose.into_iter().zip(written).map(|(function, written)| Compiled {
+        unit: function.unit,
+        start: memory.address_of(written),
+        sites: Sites::new(&function.code, function.sites),
+        listing: function.code.vcode,
+    });
+    let mut functions: Vec<Compiled> = functions.collect();
+    functions.sort_unstable_by_key(|function| function.start);
+    Ok(Module { functions, memory })
+}
+
+fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {
+    u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment())
+}
+
+fn declare(module: &mut JITModule, signature: &Signature, count: usize) -> Result<Vec<FuncId>, JitError> {
+    let ids = (0..count).map(|_| module.declare_anonymous_function(signature).map_err(Box::new));
+    Ok(ids.collect::<Result<Vec<FuncId>, _>>()?)
+}

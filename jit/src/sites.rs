@@ -1,0 +1,53 @@
+//! From an address in generated code back to the instruction.
+
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::ir::SourceLoc;
+use twinbpf_vm::host::native::{Site, SiteKind};
+
+use crate::translate::CODES;
+
+/// Of one function. Offsets count from its first byte.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    /// Bytes of the function.
+    pub(crate) len: u32,
+    sites: Box<[Site]>,
+    /// Offset of each trapping instruction, and the number of its site modulo [`CODES`], in order.
+    traps: Box<[(u32, u8)]>,
+    /// Offset from which on code is of the instruction at a flat pc, in order.
+    pcs: Box<[(u32, u32)]>,
+}
+
+impl Sites {
+    pub(crate) fn new(code: &CompiledCode, sites: Vec<Site>) -> Sites {
+        let traps = code.buffer.traps().iter();
+        let mut traps: Box<[(u32, u8)]> = traps.map(|trap| (trap.offset, trap.code.as_raw().get() - 1)).collect();
+        if !traps.is_sorted() {
+            traps.sort_unstable();
+        }
+        let known = code.buffer.get_srclocs_sorted().iter().filter(|range| range.loc != SourceLoc::default());
+        let pcs = known.map(|range| (range.start, range.loc.bits())).collect();
+        Sites { len: code.code_buffer().len() as u32, sites: sites.into(), traps, pcs }
+    }
+
+    /// What can trap at an offset. An instruction that Cranelift joined from several may have lost its pc, so
+    /// of the sites that share a code it is the one next to where the code around is.
+    fn trap(&self, off: u32) -> Option<Site> {
+        let index = self.traps.binary_search_by_key(&off, |trap| trap.0).ok()?;
+        let first = usize::from(self.traps[index].1);
+        let candidates = self.sites.iter().skip(first).step_by(CODES);
+        let pc = self.pc(off);
+        candidates.min_by_key(|site| pc.map_or(0, |pc| site.pc.abs_diff(pc))).copied()
+    }
+
+    /// The instruction that the code at an offset is of.
+    fn pc(&self, off: u32) -> Option<u32> {
+        let index = self.pcs.partition_point(|(start, _)| *start <= off).max(1) - 1;
+        self.pcs.get(index).map(|(_, pc)| *pc)
+    }
+
+    /// What is at an offset: something that can trap, else the call that returns to it.
+    pub(crate) fn at(&self, off: u32) -> Option<Site> {
+        self.trap(off).or_else(|| Some(Site { pc: self.pc(off.checked_sub(1)?)?, kind: SiteKind::Call }))
+    }
+}

@@ -1,0 +1,5 @@
+//! Generated code against the interpreter, with a machine that has no services.
+
+mod programs;
+mod rig;
+mod speed;

@@ -1,0 +1,165 @@
+//! Programs that end well.
+
+use std::fmt::Write as _;
+
+use super::rig::{Rig, program};
+use crate::{Memory, OptLevel, Options};
+
+fn all() -> impl Iterator<Item = Options> {
+    let modes = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
+    modes.into_iter().flat_map(|memory| {
+        [OptLevel::None, OptLevel::Speed].into_iter().flat_map(move |opt| {
+            [false, true].map(|fuel| Options { memory, opt, fuel, keep_registers: true, verify: true })
+        })
+    })
+}
+
+#[track_caller]
+fn same(rig: &Rig) {
+    let expected = rig.interpret();
+    for options in all() {
+        let mut end = rig.run(options);
+        if !options.fuel {
+            end.executed = expected.executed;
+        }
+        assert_eq!(end, expected, "{options:?}");
+        let bare = rig.run(Options { keep_registers: false, ..options });
+        assert_eq!((bare.r0, bare.memory), (expected.r0, end.memory), "{options:?}");
+    }
+}
+
+#[test]
+fn arithmetic() {
+    let mut text = String::from("r2 = r1\nr9 = 0x8000000000000000 ll\nr8 = -1\nr7 = 0\nr6 = r4\n");
+    for op in ["+=", "-=", "*=", "/=", "s/=", "|=", "&=", "<<=", ">>=", "%=", "s%=", "^=", "=", "s>>="] {
+        for (dst, src) in [("5", "4"), ("9", "8"), ("5", "7"), ("9", "7"), ("4", "-1"), ("4", "7"), ("9", "0x7fffffff")]
+        {
+            let src = if ["4", "8", "7"].contains(&src) && dst != "4" { format!("r{src}") } else { src.into() };
+            let _ = writeln!(text, "r0 = r{dst}\nr0 {op} {src}\n*(u64 *)(r2 + 0) = r0\nr2 += 8");
+            let src = src.replace('r', "w");
+            let _ = writeln!(text, "r0 = r{dst}\nw0 {op} {src}\n*(u64 *)(r2 + 0) = r0\nr2 += 8");
+        }
+    }
+    same(&Rig::new(&(text + "exit\n")));
+}
+
+#[test]
+fn loads_stores_and_atomics() {
+    same(&Rig::new(
+        "r0 = *(u8 *)(r1 + 9)
+         r2 = *(s16 *)(r1 + 9)
+         r3 = *(u32 *)(r1 + 10)
+         r4 = *(s32 *)(r1 + 11)
+         r5 = *(u64 *)(r1 + 13)
+         *(u64 *)(r10 - 8) = r5
+         *(u32 *)(r10 - 12) = r4
+         r6 = *(u16 *)(r10 - 10)
+         *(u8 *)(r1 + 100) = 7
+         *(u16 *)(r1 + 105) = -2
+         r7 = r10
+         r7 += -8
+         *(u32 *)(r7 + 0) = 99
+         r8 = *(u64 *)(r10 - 8)
+         lock *(u64 *)(r1 + 16) += r5
+         w5 = atomic_fetch_add((u32 *)(r1 + 20), w5)
+         r0 = cmpxchg_64(r1 + 24, r0, r3)
+         w4 = xchg32_32(r1 + 32, w4)
+         r9 = load_acquire((u16 *)(r1 + 40))
+         store_release((u64 *)(r1 + 48), r9)
+         r7 = 0
+         exit\n",
+    ));
+}
+
+#[test]
+fn control_flow() {
+    // Two ways into a loop, and code that nothing reaches.
+    same(&Rig::new(
+        "r0 = 0
+         r2 = 10
+         r6 = r3
+         if r6 s> 5 goto middle
+         top: r0 += 3
+         middle: r0 += r2
+         r2 -= 1
+         if w2 & 3 goto top
+         if r2 != 0 goto middle
+         may_goto +1
+         goto out
+         r0 = 77
+         out: gotol last
+         r0 = 1
+         exit
+         last: exit\n",
+    ));
+}
+
+#[test]
+fn calls_pass_what_callees_read() {
+    same(&Rig::new(
+        "r6 = 60
+         r7 = 70
+         r0 = 5
+         call inner
+         r1 = r0
+         r2 = 3
+         r3 = 4
+         r4 = 5
+         r5 = r7
+         call extern(0)
+         r8 = r0
+         r1 = r0
+         call extern(1)
+         r9 = func(leaf) ll
+         callx r9
+         exit
+         inner: r0 += r6
+         r6 = 1
+         r1 = r9
+         call leaf
+         r0 += r6
+         exit
+         leaf: r7 = r1
+         exit\n",
+    ));
+}
+
+#[test]
+fn recursion_goes_until_the_frames_end() {
+    same(&Rig::new(
+        "r1 = 40
+         call down
+         exit
+         down: *(u64 *)(r10 - 8) = r1
+         if r1 == 0 goto end
+         r1 -= 1
+         call down
+         r1 = *(u64 *)(r10 - 8)
+         r0 += r1
+         exit
+         end: r0 = 0
+         exit\n",
+    ));
+}
+
+#[test]
+fn computed_jumps() {
+    let text = "r6 = 0
+         r0 = 0
+         r7 = 0
+         next: r7 += 1
+         if r7 > 7 goto out
+         r2 = r7
+         r2 &= 1
+         r2 <<= 3
+         r3 = r1
+         r3 += r2
+         r3 = *(u64 *)(r3 + 4080)
+         gotox r3
+         r0 += 100
+         goto next
+         r0 *= 3
+         goto next
+         out: exit\n";
+    same(&Rig::with(program(text), &[(0, 12), (0, 14)]));
+}

@@ -1,0 +1,1 @@
+//! How long compiling takes; printed, not judged.

@@ -1,0 +1,201 @@
+//! Arithmetic, byte order, constants: RFC 9669 section 4.1 and 4.2, and `lddw`.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::{InstBuilder as _, Type, Value};
+use twinbpf_vm::image::Link;
+use twinbpf_vm::isa::{AluOp, ByteOrder, Operand, Reg, Width};
+
+use super::{Translator, constant, field};
+
+pub(super) fn ty(width: Width) -> Type {
+    match width {
+        Width::W32 => I32,
+        Width::W64 => I64,
+    }
+}
+
+impl Translator<'_> {
+    /// A register at this width.
+    pub(super) fn read(&mut self, width: Width, reg: Reg) -> Value {
+        match width {
+            Width::W32 => self.get32(reg),
+            Width::W64 => self.get(reg),
+        }
+    }
+
+    /// The right operand at this width.
+    pub(super) fn operand(&mut self, width: Width, src: Operand) -> Value {
+        match src {
+            Operand::Reg(reg) => self.read(width, reg),
+            Operand::Imm(imm) => self.imm(width, imm),
+        }
+    }
+
+    fn imm(&mut self, width: Width, imm: i32) -> Value {
+        match width {
+            Width::W32 => self.b.ins().iconst(I32, i64::from(imm as u32)),
+            Width::W64 => self.b.ins().iconst(I64, i64::from(imm)),
+        }
+    }
+
+    /// Writes a result of this width: one of 32 bits is zero-extended.
+    fn write(&mut self, width: Width, dst: Reg, value: Value) {
+        let value = match width {
+            Width::W32 => self.b.ins().uextend(I64, value),
+            Width::W64 => value,
+        };
+        self.set(dst, value);
+    }
+
+    pub(super) fn alu(&mut self, width: Width, op: AluOp, dst: Reg, src: Operand) {
+        let value = match op {
+            AluOp::Mov => self.operand(width, src),
+            AluOp::Movsx8 => self.movsx(width, I8, src),
+            AluOp::Movsx16 => self.movsx(width, I16, src),
+            AluOp::Movsx32 => self.movsx(width, I32, src),
+            AluOp::Neg => {
+                let a = self.read(width, dst);
+                self.b.ins().ineg(a)
+            }
+            AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod => self.divide(width, op, dst, src),
+            AluOp::Add
+            | AluOp::Sub
+            | AluOp::Mul
+            | AluOp::Or
+            | AluOp::And
+            | AluOp::Xor
+            | AluOp::Lsh
+            | AluOp::Rsh
+            | AluOp::Arsh => {
+                let (a, b) = (self.read(width, dst), self.operand(width, src));
+                self.binary(op, a, b)
+            }
+        };
+        self.write(width, dst, value);
+    }
+
+    /// Operations that are one instruction of Cranelift's. Its shifts take the count modulo the width, as BPF's do.
+    fn binary(&mut self, op: AluOp, a: Value, b: Value) -> Value {
+        let ins = self.b.ins();
+        match op {
+            AluOp::Add => ins.iadd(a, b),
+            AluOp::Sub => ins.isub(a, b),
+            AluOp::Mul => ins.imul(a, b),
+            AluOp::Or => ins.bor(a, b),
+            AluOp::And => ins.band(a, b),
+            AluOp::Xor => ins.bxor(a, b),
+            AluOp::Lsh => ins.ishl(a, b),
+            AluOp::Rsh => ins.ushr(a, b),
+            AluOp::Arsh => ins.sshr(a, b),
+            AluOp::Div => ins.udiv(a, b),
+            AluOp::Mod => ins.urem(a, b),
+            AluOp::Sdiv => ins.sdiv(a, b),
+            AluOp::Smod => ins.srem(a, b),
+            AluOp::Neg | AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => {
+                unreachable!("not a binary operation")
+            }
+        }
+    }
+
+    fn movsx(&mut self, width: Width, from: Type, src: Operand) -> Value {
+        let Operand::Reg(src) = src else { unreachable!("validated: movsx has a source register") };
+        let value = self.get(src);
+        let value = self.b.ins().ireduce(from, value);
+        if from == ty(width) { value } else { self.b.ins().sextend(ty(width), value) }
+    }
+
+    fn divide(&mut self, width: Width, op: AluOp, dst: Reg, src: Operand) -> Value {
+        let a = self.read(width, dst);
+        match src {
+            Operand::Imm(imm) => self.divide_imm(width, op, a, imm),
+            Operand::Reg(src) => {
+                let b = self.read(width, src);
+                self.divide_reg(width, op, a, b)
+            }
+        }
+    }
+
+    fn divide_imm(&mut self, width: Width, op: AluOp, a: Value, imm: i32) -> Value {
+        let signed = matches!(op, AluOp::Sdiv | AluOp::Smod);
+        let remainder = matches!(op, AluOp::Mod | AluOp::Smod);
+        match imm {
+            0 if remainder => a,
+            0 => self.imm(width, 0),
+            -1 if signed && remainder => self.imm(width, 0),
+            -1 if signed => self.b.ins().ineg(a),
+            _ => {
+                let b = self.imm(width, imm);
+                self.binary(op, a, b)
+            }
+        }
+    }
+
+    /// Dividing by zero gives 0, or the dividend as remainder; the smallest number divided by -1 wraps. The machine
+    /// would fault, so it divides by 1 then, and the result is chosen afterwards.
+    fn divide_reg(&mut self, width: Width, op: AluOp, a: Value, b: Value) -> Value {
+        let (zero, one) = (self.imm(width, 0), self.imm(width, 1));
+        let is_zero = self.b.ins().icmp(IntCC::Equal, b, zero);
+        let remainder = matches!(op, AluOp::Mod | AluOp::Smod);
+        let without = if remainder { a } else { zero };
+        if matches!(op, AluOp::Div | AluOp::Mod) {
+            let divisor = self.b.ins().select(is_zero, one, b);
+            let result = self.binary(op, a, divisor);
+            return self.b.ins().select(is_zero, without, result);
+        }
+        // b is 0 or -1 when b + 1 is 0 or 1.
+        let next = self.b.ins().iadd(b, one);
+        let special = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, next, one);
+        let divisor = self.b.ins().select(special, one, b);
+        let result = self.binary(op, a, divisor);
+        let minus = if remainder { zero } else { self.b.ins().ineg(a) };
+        let rare = self.b.ins().select(is_zero, without, minus);
+        self.b.ins().select(special, rare, result)
+    }
+
+    pub(super) fn endian(&mut self, order: ByteOrder, bits: u8, dst: Reg) {
+        let value = self.get(dst);
+        let little = self.input.isa.endianness() == cranelift_codegen::ir::Endianness::Little;
+        let swap = match order {
+            ByteOrder::ToLe => !little,
+            ByteOrder::ToBe => little,
+            ByteOrder::Swap => true,
+        };
+        let narrow = match bits {
+            16 => Some(I16),
+            32 => Some(I32),
+            _ => None,
+        };
+        let mut value = narrow.map_or(value, |ty| self.b.ins().ireduce(ty, value));
+        if swap {
+            value = self.b.ins().bswap(value);
+        }
+        if narrow.is_some() {
+            value = self.b.ins().uextend(I64, value);
+        }
+        self.set(dst, value);
+    }
+
+    pub(super) fn load_imm(&mut self, dst: Reg) {
+        let Link::Value(value) = self.input.image.links()[self.pc as usize] else {
+            unreachable!("an image gives every lddw a value")
+        };
+        let value = self.b.ins().iconst(I64, value as i64);
+        self.set(dst, value);
+    }
+
+    /// `addr_space_cast`: into address space 0 clears the upper half; from there puts the arena's in, and keeps null.
+    pub(super) fn cast(&mut self, dst: Reg, src: Reg, imm: i32) {
+        let low = self.get32(src);
+        let mut value = self.b.ins().uextend(I64, low);
+        if imm >> 16 != 0 {
+            let arena = match self.arena {
+                Some(arena) => arena,
+                None => self.load_cx(I64, constant(), field!(arena_base)),
+            };
+            let user = self.b.ins().bor(arena, value);
+            value = self.b.ins().select(low, user, value);
+        }
+        self.set(dst, value);
+    }
+}

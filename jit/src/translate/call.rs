@@ -1,0 +1,327 @@
+//! Calls: of functions of the image, of host functions, of what a register holds; tail calls; and the other things
+//! that the machine does for a program.
+//!
+//! Before code of others runs, [`Context`] says where the program is: pc, r10, native frame pointer.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{
+    AbiParam, BlockArg, ExtFuncData, ExternalName, FuncRef, Inst, InstBuilder as _, SigRef, Signature,
+    UserExternalName, Value,
+};
+use twinbpf_vm::host::native::{Services, SiteKind};
+use twinbpf_vm::image::Link;
+use twinbpf_vm::isa::{Reg, Size};
+
+use super::effects::{ARGS, Callees as _, REST};
+use super::{Translator, constant, field, poison, signature, trusted};
+
+/// What generated code leaves to the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Service {
+    TailCall,
+    Call,
+    LoadPacket,
+    Resume,
+}
+
+impl Service {
+    fn offset(self) -> i32 {
+        (match self {
+            Service::TailCall => offset_of!(Services, tail_call),
+            Service::Call => offset_of!(Services, call),
+            Service::LoadPacket => offset_of!(Services, load_packet),
+            Service::Resume => offset_of!(Services, resume),
+        }) as i32
+    }
+}
+
+const ARG_REGS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
+
+impl Translator<'_> {
+    /// The signature of a C function of this many words that gives a [`Pair`](twinbpf_vm::host::native::Pair).
+    fn c_signature(&mut self, params: usize) -> SigRef {
+        if let Some(signature) = self.c_signatures[params] {
+            return signature;
+        }
+        let mut signature = Signature::new(self.input.isa.default_call_conv());
+        signature.params.extend(std::iter::repeat_n(AbiParam::new(I64), params));
+        signature.returns.extend([AbiParam::new(I64); 2]);
+        let signature = self.b.import_signature(signature);
+        self.c_signatures[params] = Some(signature);
+        signature
+    }
+
+    fn bpf_signature(&mut self) -> SigRef {
+        if let Some(known) = self.signature {
+            return known;
+        }
+        let imported = self.b.import_signature(signature());
+        self.signature = Some(imported);
+        imported
+    }
+
+    /// Says where the program is.
+    fn leave(&mut self) {
+        let pc = self.b.ins().iconst(I32, i64::from(self.pc));
+        self.store_cx(pc, field!(exit_pc));
+        let frame = self.b.ins().get_frame_pointer(I64);
+        self.store_cx(frame, field!(exit_fp));
+        let fp = self.fp;
+        self.store_cx(fp, field!(exit_frame));
+        if self.input.options.fuel {
+            self.save_fuel();
+        }
+    }
+
+    fn come_back(&mut self) {
+        if self.input.options.fuel {
+            self.reload_fuel();
+        }
+    }
+
+    /// Calls a C function; gives value and status.
+    fn c_call(&mut self, code: Value, args: &[Value]) -> (Value, Value) {
+        let signature = self.c_signature(args.len());
+        self.leave();
+        let call = self.b.ins().call_indirect(signature, code, args);
+        let (value, status) = (self.b.inst_results(call)[0], self.b.inst_results(call)[1]);
+        self.come_back();
+        (value, status)
+    }
+
+    /// Calls a service with the context and up to three more arguments.
+    pub(super) fn service(&mut self, service: Service, args: &[Value]) -> (Value, Value) {
+        let services = self.load_cx(I64, constant(), field!(services));
+        let code = self.b.ins().load(I64, constant(), services, service.offset());
+        let mut all = [self.cx; 4];
+        all[1..=args.len()].copy_from_slice(args);
+        self.c_call(code, &all[..=args.len()])
+    }
+
+    /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
+    fn after_call(&mut self) -> bool {
+        for (reg, value) in (1..).zip(self.poison) {
+            let value = value.expect("made at the start");
+            self.b.def_var(self.regs[reg], value);
+        }
+        if self.pc + 1 < self.flow.end() {
+            return false;
+        }
+        let code = self.site(SiteKind::NoReturn);
+        self.b.ins().trap(code);
+        true
+    }
+
+    pub(super) fn call(&mut self) -> bool {
+        match self.input.image.links()[self.pc as usize] {
+            Link::Function(callee) => self.call_function(callee),
+            Link::Host(host) => self.call_host(host),
+            Link::TailCall => self.tail_call(),
+            Link::Trap(_) => {
+                let code = self.site(SiteKind::Linked);
+                self.b.ins().trap(code);
+                true
+            }
+            Link::None | Link::Value(_) => unreachable!("an image gives every call a callee"),
+        }
+    }
+
+    fn call_host(&mut self, host: u32) -> bool {
+        // The image keeps its host functions, and code keeps its image.
+        let (native, params) = self.input.image.hosts()[host as usize].native();
+        let params = usize::from(params);
+        let code = self.b.ins().iconst(I64, native.code.addr() as i64);
+        let env = self.b.ins().iconst(I64, native.env.addr() as i64);
+        let mut args = [env; 7];
+        args[1] = self.cx;
+        for (arg, reg) in args[2..].iter_mut().zip(&ARG_REGS[..params]) {
+            *arg = self.get(*reg);
+        }
+        let (value, status) = self.c_call(code, &args[..params + 2]);
+        self.trap_if(status, SiteKind::Failed);
+        self.set(Reg::R0, value);
+        self.after_call()
+    }
+
+    /// r10 of a callee, and whether there is no room for its frame.
+    fn callee_frame(&mut self) -> (Value, Value) {
+        let stride = i64::from(self.input.image.frame_stride());
+        let frame = self.b.ins().iadd_imm_s(self.fp, stride);
+        let limit = self.load_cx(I64, constant(), field!(frame_limit));
+        let over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, frame, limit);
+        (frame, over)
+    }
+
+    /// Takes the callee's bytes from the stack's, where that is not the same as counting frames. Gives what was
+    /// used before.
+    fn take_stack(&mut self, callee: u32) -> Option<Value> {
+        if !self.input.summary.mixed() {
+            return None;
+        }
+        let size = self.input.image.functions()[callee as usize].stack_size;
+        let used = self.load_cx(I32, trusted(), field!(stack_used));
+        let (wide, limit) = (self.b.ins().uextend(I64, used), self.load_cx(I32, constant(), field!(stack_limit)));
+        let (new, limit) = (self.b.ins().iadd_imm_u(wide, i64::from(size)), self.b.ins().uextend(I64, limit));
+        let over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, new, limit);
+        self.trap_if(over, SiteKind::Frame);
+        let new = self.b.ins().ireduce(I32, new);
+        self.store_cx(new, field!(stack_used));
+        Some(used)
+    }
+
+    fn function_ref(&mut self, callee: u32) -> FuncRef {
+        if let Ok(index) = self.callees.binary_search_by_key(&callee, |entry| entry.0) {
+            return self.callees[index].1;
+        }
+        let signature = self.bpf_signature();
+        let name = UserExternalName { namespace: 0, index: callee };
+        let name = self.b.func.declare_imported_user_function(name);
+        let data = ExtFuncData { name: ExternalName::user(name), signature, colocated: true, patchable: false };
+        let reference = self.b.import_function(data);
+        let index = self.callees.partition_point(|entry| entry.0 < callee);
+        self.callees.insert(index, (callee, reference));
+        reference
+    }
+
+    fn call_function(&mut self, callee: u32) -> bool {
+        let reads = self.input.summary.of(self.input.image, self.input.options).reads(callee);
+        let (frame, over) = self.callee_frame();
+        self.trap_if(over, SiteKind::Frame);
+        let used = self.take_stack(callee);
+        let local = (self.input.local)(callee);
+        self.hand_over(reads & REST);
+        let mut args = [self.cx; 7];
+        args[1] = frame;
+        for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
+            *arg = match reads & super::bit(*reg) {
+                0 => self.b.ins().iconst(I64, 0),
+                _ => self.get(*reg),
+            };
+        }
+        if self.input.options.fuel {
+            self.save_fuel();
+        }
+        let call = if local {
+            let function = self.function_ref(callee);
+            self.b.ins().call(function, &args)
+        } else {
+            let index = self.b.ins().iconst(I64, i64::from(callee));
+            self.call_indexed(index, &args)
+        };
+        let value = self.b.inst_results(call)[0];
+        self.come_back();
+        if let Some(used) = used {
+            self.store_cx(used, field!(stack_used));
+        }
+        self.set(Reg::R0, value);
+        self.after_call()
+    }
+
+    /// Calls a function by its index, which the code that enters the interpreter may need.
+    fn call_indexed(&mut self, index: Value, args: &[Value]) -> Inst {
+        let target = self.b.ins().ireduce(I32, index);
+        self.store_cx(target, field!(target));
+        let functions = self.load_cx(I64, constant(), field!(functions));
+        let off = self.b.ins().ishl_imm_u(index, 3);
+        let at = self.b.ins().iadd(functions, off);
+        // Others may publish code at any time.
+        let code = self.b.ins().load(I64, trusted(), at, 0);
+        let signature = self.bpf_signature();
+        self.b.ins().call_indirect(signature, code, args)
+    }
+
+    /// Calls what a register holds: by the table if it is a function of the image and there is room for its frame,
+    /// else the machine decides.
+    pub(super) fn callx(&mut self, dst: Reg) -> bool {
+        let addr = self.get(dst);
+        self.hand_over(REST);
+        let done = self.b.create_block();
+        self.b.append_block_param(done, I64);
+        if !self.input.summary.mixed() {
+            let index = self.slot(addr);
+            let count = self.load_cx(I64, constant(), field!(slot_count));
+            let outside = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, count);
+            let (frame, over) = self.callee_frame();
+            let machine = self.b.ins().bor(outside, over);
+            let (table, other) = (self.b.create_block(), self.b.create_block());
+            self.b.set_cold_block(other);
+            self.b.ins().brif(machine, other, &[], table, &[]);
+            self.go_on(table);
+            let mut args = [self.cx; 7];
+            args[1] = frame;
+            for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
+                *arg = self.get(*reg);
+            }
+            if self.input.options.fuel {
+                self.save_fuel();
+            }
+            let call = self.call_indexed(index, &args);
+            let value = self.b.inst_results(call)[0];
+            self.b.ins().jump(done, &[BlockArg::Value(value)]);
+            self.go_on(other);
+        }
+        self.hand_over(ARGS);
+        let (value, status) = self.service(Service::Call, &[addr]);
+        self.trap_if(status, SiteKind::Failed);
+        self.b.ins().jump(done, &[BlockArg::Value(value)]);
+        self.go_on(done);
+        self.come_back();
+        let value = self.b.block_params(done)[0];
+        self.set(Reg::R0, value);
+        self.after_call()
+    }
+
+    /// `bpf_tail_call(ctx, map, index)`: the program takes this frame over, or r0 says why it cannot.
+    fn tail_call(&mut self) -> bool {
+        let args = [Reg::R1, Reg::R2, Reg::R3].map(|reg| self.get(reg));
+        let (value, status) = self.service(Service::TailCall, &args);
+        let (gone, failed) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(status, failed, &[], gone, &[]);
+        self.go_on(gone);
+        let mut all = [self.cx; 7];
+        (all[1], all[2]) = (self.fp, args[0]);
+        for (reg, arg) in (2..6).zip(&mut all[3..]) {
+            *arg = self.b.ins().iconst(I64, poison(reg));
+        }
+        let signature = self.bpf_signature();
+        self.b.ins().return_call_indirect(signature, value, &all);
+        self.go_on(failed);
+        self.trap_above_one(status);
+        self.set(Reg::R0, value);
+        self.after_call()
+    }
+
+    /// Status 1 is for the program, the others are traps.
+    fn trap_above_one(&mut self, status: Value) {
+        let trapped = self.b.ins().ushr_imm_u(status, 1);
+        self.trap_if(trapped, SiteKind::Failed);
+    }
+
+    /// Legacy packet load. Where the packet has no such bytes, the function returns 0.
+    pub(super) fn load_packet(&mut self, size: Size, src: Option<Reg>, imm: i32) {
+        let imm = self.b.ins().iconst(I32, i64::from(imm as u32));
+        let off = match src {
+            Some(src) => {
+                let src = self.get32(src);
+                self.b.ins().iadd(src, imm)
+            }
+            None => imm,
+        };
+        let off = self.b.ins().uextend(I64, off);
+        let bytes = self.b.ins().iconst(I64, size.bytes() as i64);
+        let (value, status) = self.service(Service::LoadPacket, &[off, bytes]);
+        let (there, absent) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(status, absent, &[], there, &[]);
+        self.go_on(absent);
+        self.trap_above_one(status);
+        let zero = self.b.ins().iconst(I64, 0);
+        self.set(Reg::R0, zero);
+        self.exit();
+        self.go_on(there);
+        self.set(Reg::R0, value);
+        self.after_call();
+    }
+}

@@ -1,0 +1,141 @@
+//! Jumps and returns: RFC 9669 section 4.3, and the kernel's `gotol`, `gotox`, `may_goto`.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{BlockCall, InstBuilder as _, JumpTableData, Value};
+use twinbpf_vm::host::native::SiteKind;
+use twinbpf_vm::isa::{Cond, Operand, Reg, Width};
+
+use super::effects::ALL;
+use super::{Translator, constant, field, reg_field};
+
+/// How often a frame's `may_goto` falls through: `BPF_MAX_LOOPS` of the kernel.
+pub(super) const MAX_LOOPS: u32 = 8 << 20;
+
+impl Translator<'_> {
+    /// The block that a jump of the current instruction goes to.
+    fn jump_target(&self, off: i32) -> u32 {
+        self.flow.block_at((self.pc as i32 + 1 + off) as u32)
+    }
+
+    /// The block behind the current instruction.
+    fn behind(&self) -> u32 {
+        self.flow.block_at(self.pc + 1)
+    }
+
+    pub(super) fn goto(&mut self, off: i32) -> bool {
+        let to = self.jump_target(off);
+        let block = self.target(to);
+        self.b.ins().jump(block, &[]);
+        self.linked(to);
+        true
+    }
+
+    pub(super) fn branch(&mut self, (width, cond): (Width, Cond), dst: Reg, src: Operand, off: i32) -> bool {
+        let (a, b) = (self.read(width, dst), self.operand(width, src));
+        let taken = self.compare(cond, a, b);
+        let (to, on) = (self.jump_target(off), self.behind());
+        let (then, otherwise) = (self.target(to), self.target(on));
+        self.b.ins().brif(taken, then, &[], otherwise, &[]);
+        self.linked(to);
+        self.linked(on);
+        true
+    }
+
+    fn compare(&mut self, cond: Cond, a: Value, b: Value) -> Value {
+        let cc = match cond {
+            Cond::Set => return self.b.ins().band(a, b),
+            Cond::Eq => IntCC::Equal,
+            Cond::Ne => IntCC::NotEqual,
+            Cond::Gt => IntCC::UnsignedGreaterThan,
+            Cond::Ge => IntCC::UnsignedGreaterThanOrEqual,
+            Cond::Lt => IntCC::UnsignedLessThan,
+            Cond::Le => IntCC::UnsignedLessThanOrEqual,
+            Cond::Sgt => IntCC::SignedGreaterThan,
+            Cond::Sge => IntCC::SignedGreaterThanOrEqual,
+            Cond::Slt => IntCC::SignedLessThan,
+            Cond::Sle => IntCC::SignedLessThanOrEqual,
+        };
+        self.b.ins().icmp(cc, a, b)
+    }
+
+    /// Falls through as long as the frame's budget lasts.
+    pub(super) fn may_goto(&mut self, off: i32) -> bool {
+        let (to, on) = (self.jump_target(off), self.behind());
+        let (taken, left) = (self.target(to), self.b.create_block());
+        let budget = self.b.use_var(self.loops);
+        self.b.ins().brif(budget, left, &[], taken, &[]);
+        self.linked(to);
+        self.go_on(left);
+        let budget = self.b.ins().iadd_imm_s(budget, -1);
+        self.b.def_var(self.loops, budget);
+        let next = self.target(on);
+        self.b.ins().jump(next, &[]);
+        self.linked(on);
+        true
+    }
+
+    /// Index of the slot at an address: far out of range if the address is no slot's.
+    pub(super) fn slot(&mut self, addr: Value) -> Value {
+        let slots = self.load_cx(I64, constant(), field!(slots));
+        let off = self.b.ins().isub(addr, slots);
+        let stride = self.input.image.arena().functions().stride();
+        assert!(stride.is_power_of_two(), "slots lie {stride} bytes apart");
+        self.b.ins().rotr_imm_u(off, i64::from(stride.trailing_zeros()))
+    }
+
+    /// Jumps to an instruction of this function by its address: a label, or the function's own start.
+    pub(super) fn gotox(&mut self, dst: Reg) -> bool {
+        let addr = self.get(dst);
+        let slot = self.slot(addr);
+        let (flow, count) = (self.flow, self.flow.labels().len() as u64);
+        let other = self.b.create_block();
+        if count > 0 {
+            let table = self.b.create_block();
+            let index = self.b.ins().iadd_imm_s(slot, -i64::from(flow.first_label));
+            let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, count as i64);
+            self.b.ins().brif(inside, table, &[], other, &[]);
+            self.go_on(table);
+            let index = self.b.ins().ireduce(I32, index);
+            self.jump_table(index);
+            flow.labels().iter().for_each(|label| self.linked(*label));
+        } else {
+            self.b.ins().jump(other, &[]);
+        }
+        self.go_on(other);
+        let own = self.input.image.function_at(self.pc as usize);
+        let bad = self.b.ins().icmp_imm_u(IntCC::NotEqual, slot, own as i64);
+        self.refuse_if(bad, addr, SiteKind::BadJump);
+        let start = self.target(0);
+        self.b.ins().jump(start, &[]);
+        self.linked(0);
+        true
+    }
+
+    /// Jumps to one of the labels; the index is inside.
+    fn jump_table(&mut self, index: Value) {
+        let flow = self.flow;
+        let mut calls: Vec<BlockCall> = Vec::with_capacity(flow.labels().len());
+        for label in flow.labels() {
+            let block = self.target(*label);
+            calls.push(self.b.func.dfg.block_call(block, &[]));
+        }
+        let default = *calls.last().expect("at least one label");
+        let table = self.b.create_jump_table(JumpTableData::new(default, &calls[..calls.len() - 1]));
+        self.b.ins().br_table(index, table);
+    }
+
+    pub(super) fn exit(&mut self) -> bool {
+        if self.input.options.fuel {
+            self.save_fuel();
+        }
+        if self.input.options.keep_registers {
+            self.hand_over(ALL);
+            let fp = self.fp;
+            self.store_cx(fp, reg_field(10));
+        }
+        let value = self.get(Reg::R0);
+        self.b.ins().return_(&[value]);
+        true
+    }
+}

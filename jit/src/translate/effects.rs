@@ -1,0 +1,136 @@
+//! Which registers an instruction reads and writes, and where control goes on behind it.
+
+use twinbpf_vm::image::Link;
+use twinbpf_vm::isa::{AluOp, AtomicOp, Insn, Operand, Reg};
+
+/// Registers as a bit set: bit n is rn. r10 is never in one.
+pub(crate) type Regs = u16;
+
+/// r0 to r9.
+pub(crate) const ALL: Regs = 0x3ff;
+/// r1 to r5.
+pub(crate) const ARGS: Regs = 0x3e;
+/// r0 and r6 to r9: what a callee finds beside its arguments.
+pub(crate) const REST: Regs = ALL & !ARGS;
+/// r0 to r5: what a call overwrites.
+const CLOBBERED: Regs = ARGS | 1;
+
+pub(crate) fn bit(reg: Reg) -> Regs {
+    (1 << reg.index()) & ALL
+}
+
+fn operand(src: Operand) -> Regs {
+    match src {
+        Operand::Reg(reg) => bit(reg),
+        Operand::Imm(_) => 0,
+    }
+}
+
+/// Registers of an instruction: those it reads, then those it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effects {
+    pub(crate) uses: Regs,
+    pub(crate) defs: Regs,
+}
+
+/// What the registers of an instruction depend on besides its fields.
+pub(crate) trait Callees {
+    /// Registers that a function of the image reads before it writes them.
+    fn reads(&self, function: u32) -> Regs;
+    /// Number of arguments that a host function takes.
+    fn params(&self, host: u32) -> usize;
+    /// Registers that somebody looks at when a function returns.
+    fn exit(&self) -> Regs;
+}
+
+pub(crate) fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
+    let (uses, defs) = match insn {
+        Insn::Alu { op, dst, src, .. } => match op {
+            AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => (operand(src), bit(dst)),
+            AluOp::Neg => (bit(dst), bit(dst)),
+            AluOp::Add
+            | AluOp::Sub
+            | AluOp::Mul
+            | AluOp::Div
+            | AluOp::Sdiv
+            | AluOp::Or
+            | AluOp::And
+            | AluOp::Lsh
+            | AluOp::Rsh
+            | AluOp::Mod
+            | AluOp::Smod
+            | AluOp::Xor
+            | AluOp::Arsh => (bit(dst) | operand(src), bit(dst)),
+        },
+        Insn::Endian { dst, .. } => (bit(dst), bit(dst)),
+        Insn::LoadImm { dst, .. } => (0, bit(dst)),
+        Insn::LoadImmHi { .. } | Insn::Goto { .. } | Insn::Gotol { .. } | Insn::MayGoto { .. } => (0, 0),
+        Insn::Load { dst, base, .. } | Insn::LoadAcquire { dst, base, .. } => (bit(base), bit(dst)),
+        Insn::Store { base, src, .. } => (bit(base) | operand(src), 0),
+        Insn::StoreRelease { base, src, .. } => (bit(base) | bit(src), 0),
+        Insn::Atomic { op, base, src, .. } => match op {
+            AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => (bit(base) | bit(src), 0),
+            AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => {
+                (bit(base) | bit(src), bit(src))
+            }
+            AtomicOp::Cmpxchg => (bit(base) | bit(src) | bit(Reg::R0), bit(Reg::R0)),
+        },
+        // The packet may not have the bytes; then the function returns.
+        Insn::LoadPacket { src, .. } => (src.map_or(0, bit) | callees.exit() & !1, CLOBBERED),
+        Insn::Branch { dst, src, .. } => (bit(dst) | operand(src), 0),
+        Insn::Gotox { dst } => (bit(dst), 0),
+        Insn::Call { .. } => match link {
+            Link::Function(function) => (callees.reads(function), CLOBBERED),
+            Link::Host(host) => (ARGS & ((2 << callees.params(host)) - 1), CLOBBERED),
+            Link::TailCall => (bit(Reg::R1) | bit(Reg::R2) | bit(Reg::R3), CLOBBERED),
+            Link::None | Link::Value(_) | Link::Trap(_) => (0, CLOBBERED),
+        },
+        // Nobody knows what the callee reads.
+        Insn::Callx { dst } => (bit(dst) | ALL, CLOBBERED),
+        Insn::AddrSpaceCast { dst, src, .. } => (bit(src), bit(dst)),
+        Insn::Exit => (callees.exit(), 0),
+    };
+    Effects { uses, defs }
+}
+
+/// How control leaves an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goes {
+    /// To the next one.
+    On,
+    /// To the next one, having been somewhere else.
+    Call,
+    /// To the next one or to a flat pc.
+    Either(u32),
+    /// To a flat pc.
+    To(u32),
+    /// To any label of the function.
+    Anywhere,
+    /// Nowhere in this function.
+    Nowhere,
+}
+
+/// How control leaves the instruction at a flat pc.
+pub(crate) fn goes(insn: Insn, link: Link, pc: u32) -> Goes {
+    let target = |off: i32| (pc as i32 + 1 + off) as u32;
+    match insn {
+        Insn::Branch { off, .. } | Insn::MayGoto { off } => Goes::Either(target(off.into())),
+        Insn::Goto { off } => Goes::To(target(off.into())),
+        Insn::Gotol { off } => Goes::To(target(off)),
+        Insn::Gotox { .. } => Goes::Anywhere,
+        Insn::Exit => Goes::Nowhere,
+        Insn::Call { .. } if matches!(link, Link::Trap(_)) => Goes::Nowhere,
+        Insn::Call { .. } | Insn::Callx { .. } => Goes::Call,
+        Insn::Alu { .. }
+        | Insn::Endian { .. }
+        | Insn::LoadImm { .. }
+        | Insn::LoadImmHi { .. }
+        | Insn::Load { .. }
+        | Insn::Store { .. }
+        | Insn::Atomic { .. }
+        | Insn::LoadAcquire { .. }
+        | Insn::StoreRelease { .. }
+        | Insn::LoadPacket { .. }
+        | Insn::AddrSpaceCast { .. } => Goes::On,
+    }
+}

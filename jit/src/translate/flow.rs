@@ -1,0 +1,324 @@
+//! The basic blocks of one function, and what is known about them before code is made: who is reachable, which
+//! registers are live, how many instructions lie ahead. Everything here is linear in the number of instructions
+//! or gives up in favour of an answer that is always right.
+
+use twinbpf_vm::image::Image;
+use twinbpf_vm::isa::Insn;
+
+use super::effects::{ALL, Callees, Goes, Regs, effects, goes};
+
+/// No block.
+const NONE: u32 = u32::MAX;
+/// Passes over the blocks before liveness settles for "all registers". Nested loops need one each.
+const MAX_PASSES: u32 = 12;
+/// Edges from computed jumps to labels. Code with more of them stays in the interpreter.
+const MAX_COMPUTED: usize = 1 << 20;
+
+/// Successors of a block.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    None,
+    One(u32),
+    Two(u32, u32),
+    /// All labels.
+    Labels,
+}
+
+/// Blocks are numbered in the order of their instructions. Reused from function to function.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    start: u32,
+    end: u32,
+    /// Flat pc of each block's first instruction.
+    starts: Vec<u32>,
+    /// Block that starts at each instruction of the function, if one does.
+    at: Vec<u32>,
+    next: Vec<Next>,
+    /// Edges that lead to each block from reachable ones, the function's entry among them; 0 if none does.
+    preds: Vec<u32>,
+    /// Whether something jumps to the block from behind, or from anywhere.
+    looped: Vec<bool>,
+    /// Whether the budget is checked there: all of those, the entry, and where calls return to.
+    header: Vec<bool>,
+    /// Registers that a block's first instruction or a later one reads.
+    live: Vec<Regs>,
+    /// Blocks that computed jumps can reach, in the order of their addresses.
+    labels: Vec<u32>,
+    /// Slot of the first of them in the image's table of addresses.
+    pub(crate) first_label: u32,
+    /// Instructions of the block, and the most that can follow before the next header.
+    ahead: Vec<u32>,
+    /// Whether there are calls.
+    pub(crate) calls: bool,
+    /// Whether `may_goto` is used.
+    pub(crate) loops: bool,
+    stack: Vec<u32>,
+    entry: u32,
+}
+
+impl Flow {
+    /// Finds the blocks of the function that are reachable from `entry`, a flat pc. With `fuel` a call ends a block,
+    /// and what follows is a header: the callee has used up some of the budget.
+    ///
+    /// False if the function is too entangled.
+    pub(crate) fn build(&mut self, image: &Image, function: u32, entry: u32, fuel: bool) -> bool {
+        let function = &image.functions()[function as usize];
+        (self.start, self.end) = (function.start, function.end);
+        self.at.clear();
+        self.at.resize((self.end - self.start) as usize + 1, NONE);
+        self.labels.clear();
+        (self.calls, self.loops) = (false, false);
+        self.mark(entry);
+        let jumps = self.leaders(image, fuel);
+        if jumps > 0 {
+            let (first, labels) = image.labels_in(self.start..self.end);
+            if jumps.saturating_mul(labels.len()) > MAX_COMPUTED {
+                return false;
+            }
+            self.first_label = first;
+            labels.iter().for_each(|pc| self.mark(*pc));
+            self.mark(self.start);
+            self.labels.extend_from_slice(labels);
+        }
+        self.number();
+        for label in &mut self.labels {
+            *label = self.at[(*label - self.start) as usize];
+        }
+        self.entry = self.block_at(entry);
+        self.edges(image, fuel);
+        self.reach();
+        true
+    }
+
+    fn mark(&mut self, pc: u32) {
+        self.at[(pc - self.start) as usize] = 0;
+    }
+
+    /// Marks what starts a block. Gives the number of computed jumps.
+    fn leaders(&mut self, image: &Image, fuel: bool) -> usize {
+        let mut computed = 0;
+        for pc in self.start..self.end {
+            let insn = image.insns()[pc as usize];
+            match goes(insn, image.links()[pc as usize], pc) {
+                Goes::On => {}
+                Goes::Call => {
+                    self.calls = true;
+                    if fuel {
+                        self.mark(pc + 1);
+                    }
+                }
+                Goes::Either(target) => {
+                    self.loops |= matches!(insn, Insn::MayGoto { .. });
+                    self.mark(target);
+                    self.mark(pc + 1);
+                }
+                Goes::To(target) => {
+                    self.mark(target);
+                    self.mark(pc + 1);
+                }
+                Goes::Anywhere => {
+                    computed += 1;
+                    self.mark(pc + 1);
+                }
+                Goes::Nowhere => self.mark(pc + 1),
+            }
+            self.calls |= matches!(insn, Insn::LoadPacket { .. });
+        }
+        computed
+    }
+
+    /// Gives marked instructions their numbers. The one behind the last belongs to nobody.
+    fn number(&mut self) {
+        self.starts.clear();
+        self.at.pop();
+        for (pc, at) in (self.start..).zip(&mut self.at) {
+            if *at != NONE {
+                *at = self.starts.len() as u32;
+                self.starts.push(pc);
+            }
+        }
+        let blocks = self.starts.len();
+        self.next.clear();
+        for flags in [&mut self.header, &mut self.looped] {
+            flags.clear();
+            flags.resize(blocks, false);
+        }
+        self.preds.clear();
+        self.preds.resize(blocks, 0);
+    }
+
+    fn edges(&mut self, image: &Image, fuel: bool) {
+        self.header[self.entry as usize] = true;
+        for block in 0..self.starts.len() as u32 {
+            let pc = self.end_of(block) - 1;
+            let insn = image.insns()[pc as usize];
+            let way = goes(insn, image.links()[pc as usize], pc);
+            let on = if pc + 1 < self.end { self.block_at(pc + 1) } else { NONE };
+            let next = match way {
+                Goes::On => Next::One(on),
+                // The call at the end of a function does not return.
+                Goes::Call if on == NONE => Next::None,
+                Goes::Call => {
+                    self.header[on as usize] |= fuel;
+                    Next::One(on)
+                }
+                Goes::Either(target) => Next::Two(on, self.target(pc, target)),
+                Goes::To(target) => Next::One(self.target(pc, target)),
+                Goes::Anywhere => Next::Labels,
+                Goes::Nowhere => Next::None,
+            };
+            self.next.push(next);
+        }
+        if self.next.iter().any(|next| matches!(next, Next::Labels)) {
+            for label in self.labels.iter().chain([&0]) {
+                self.header[*label as usize] = true;
+                self.looped[*label as usize] = true;
+            }
+        }
+    }
+
+    fn target(&mut self, from: u32, pc: u32) -> u32 {
+        let block = self.block_at(pc);
+        self.header[block as usize] |= pc <= from;
+        self.looped[block as usize] |= pc <= from;
+        block
+    }
+
+    /// Counts edges from reachable blocks.
+    fn reach(&mut self) {
+        let mut stack = std::mem::take(&mut self.stack);
+        let mut preds = std::mem::take(&mut self.preds);
+        preds[self.entry as usize] = 1;
+        stack.push(self.entry);
+        while let Some(block) = stack.pop() {
+            self.for_next(block, |next| {
+                if preds[next as usize] == 0 {
+                    stack.push(next);
+                }
+                preds[next as usize] += 1;
+            });
+        }
+        (self.stack, self.preds) = (stack, preds);
+    }
+
+    /// Calls `f` for each edge that leaves a block.
+    pub(crate) fn for_next(&self, block: u32, mut f: impl FnMut(u32)) {
+        match self.next[block as usize] {
+            Next::None => {}
+            Next::One(next) => f(next),
+            Next::Two(on, target) => {
+                f(on);
+                f(target);
+            }
+            Next::Labels => {
+                self.labels.iter().for_each(|label| f(*label));
+                // The function's own address.
+                f(0);
+            }
+        }
+    }
+
+    /// Finds the registers that are live at the start of each block.
+    pub(crate) fn liveness(&mut self, image: &Image, callees: &impl Callees) {
+        let mut live = std::mem::take(&mut self.live);
+        live.clear();
+        live.resize(self.starts.len(), 0);
+        let mut again = true;
+        let mut passes = 0;
+        while again && passes < MAX_PASSES {
+            (again, passes) = (false, passes + 1);
+            for block in (0..self.starts.len() as u32).rev() {
+                if self.preds[block as usize] == 0 {
+                    continue;
+                }
+                let mut regs = 0;
+                self.for_next(block, |next| regs |= live[next as usize]);
+                for pc in (self.starts[block as usize]..self.end_of(block)).rev() {
+                    let effects = effects(image.insns()[pc as usize], image.links()[pc as usize], callees);
+                    regs = regs & !effects.defs | effects.uses;
+                }
+                if live[block as usize] != regs {
+                    live[block as usize] = regs;
+                    // Only blocks behind it have used what was known before.
+                    again |= self.looped[block as usize];
+                }
+            }
+        }
+        if again {
+            live.fill(ALL);
+        }
+        self.live = live;
+    }
+
+    /// Adds up the instructions between headers.
+    pub(crate) fn distances(&mut self, image: &Image) {
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.clear();
+        ahead.resize(self.starts.len(), 0);
+        for block in (0..self.starts.len() as u32).rev() {
+            let mut most = 0;
+            self.for_next(block, |next| {
+                if !self.header[next as usize] {
+                    most = most.max(ahead[next as usize]);
+                }
+            });
+            ahead[block as usize] = self.weight(image, block) + most;
+        }
+        self.ahead = ahead;
+    }
+
+    /// Number of instructions of a block.
+    pub(crate) fn weight(&self, image: &Image, block: u32) -> u32 {
+        let insns = &image.insns()[self.starts[block as usize] as usize..self.end_of(block) as usize];
+        insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.starts.len() as u32
+    }
+
+    pub(crate) fn entry(&self) -> u32 {
+        self.entry
+    }
+
+    /// Flat pcs of a block.
+    pub(crate) fn range(&self, block: u32) -> std::ops::Range<u32> {
+        self.starts[block as usize]..self.end_of(block)
+    }
+
+    fn end_of(&self, block: u32) -> u32 {
+        self.starts.get(block as usize + 1).copied().unwrap_or(self.end)
+    }
+
+    /// Flat pc behind the function.
+    pub(crate) fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The block that starts at a flat pc.
+    pub(crate) fn block_at(&self, pc: u32) -> u32 {
+        let block = self.at[(pc - self.start) as usize];
+        debug_assert_ne!(block, NONE, "jumps lead to blocks");
+        block
+    }
+
+    pub(crate) fn preds(&self, block: u32) -> u32 {
+        self.preds[block as usize]
+    }
+
+    pub(crate) fn header(&self, block: u32) -> bool {
+        self.header[block as usize]
+    }
+
+    pub(crate) fn live(&self, block: u32) -> Regs {
+        self.live[block as usize]
+    }
+
+    pub(crate) fn ahead(&self, block: u32) -> u32 {
+        self.ahead[block as usize]
+    }
+
+    pub(crate) fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+}

@@ -1,0 +1,379 @@
+//! From instructions to Cranelift's IR: one function of an image at a time.
+//!
+//! This is the second statement of what instructions mean; the first is the interpreter's. It is written apart from it
+//! on purpose, so that one misreading shows.
+//!
+//! BPF registers are SSA variables. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
+//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`]; [`fuel`] counts.
+//!
+//! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
+//! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
+
+mod alu;
+mod call;
+mod control;
+mod effects;
+mod flow;
+mod fuel;
+mod memory;
+mod summary;
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::immediates::Offset32;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{
+    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc, TrapCode, Type,
+    Value,
+};
+use cranelift_codegen::isa::{CallConv, TargetIsa};
+use cranelift_codegen::packed_option::PackedOption;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use twinbpf_vm::host::native::{Context, Site, SiteKind};
+use twinbpf_vm::image::Image;
+use twinbpf_vm::isa::{Insn, Reg};
+
+use crate::options::{Memory, Options};
+use effects::{Regs, bit};
+use flow::Flow;
+pub(crate) use summary::Summary;
+
+/// Different trap codes; sites that share one are told apart by where they are.
+pub(crate) const CODES: usize = 250;
+
+/// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
+fn poison(reg: usize) -> i64 {
+    (0xdead_dead_dead_de00_u64 | reg as u64) as i64
+}
+
+/// Where a native function begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// At the BPF function's first instruction.
+    Entry,
+    /// At this flat pc, with registers from [`Context::regs`].
+    Loop(u32),
+}
+
+/// A native function to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// Index in the image.
+    pub(crate) function: u32,
+    pub(crate) start: Start,
+}
+
+/// What translation works from.
+#[derive(Clone, Copy)]
+pub(crate) struct Input<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) options: Options,
+    pub(crate) summary: &'a Summary,
+    /// Whether a function of the image, by index, is in the same module and can be called by name.
+    pub(crate) local: &'a dyn Fn(u32) -> bool,
+    pub(crate) isa: &'a dyn TargetIsa,
+}
+
+/// Memory that is used again for the next function.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    builder: FunctionBuilderContext,
+    flow: Flow,
+    blocks: Vec<PackedOption<Block>>,
+    pending: Vec<u32>,
+    callees: Vec<(u32, FuncRef)>,
+}
+
+impl Scratch {
+    pub(crate) fn flow(&mut self) -> &mut Flow {
+        &mut self.flow
+    }
+}
+
+/// The signature of every generated function: `(cx, r10, r1, r2, r3, r4, r5)` to r0.
+pub(crate) fn signature() -> Signature {
+    let mut signature = Signature::new(CallConv::Tail);
+    signature.params.extend([AbiParam::new(I64); 7]);
+    signature.returns.push(AbiParam::new(I64));
+    signature
+}
+
+/// Flags of accesses to the machine's own structures.
+fn trusted() -> MemFlagsData {
+    MemFlagsData::trusted()
+}
+
+/// Flags for fields that do not change while generated code runs.
+fn constant() -> MemFlagsData {
+    MemFlagsData::trusted().with_readonly().with_can_move()
+}
+
+macro_rules! field {
+    ($name:ident) => {
+        std::mem::offset_of!(twinbpf_vm::host::native::Context, $name) as i32
+    };
+}
+pub(crate) use field;
+
+/// Offset of a register in [`Context::regs`].
+fn reg_field(reg: usize) -> i32 {
+    (offset_of!(Context, regs) + 8 * reg) as i32
+}
+
+/// Translation of one function in progress.
+struct Translator<'a> {
+    input: Input<'a>,
+    b: FunctionBuilder<'a>,
+    flow: &'a Flow,
+    blocks: &'a mut Vec<PackedOption<Block>>,
+    /// Edges to each block that are not there yet.
+    pending: &'a mut Vec<u32>,
+    callees: &'a mut Vec<(u32, FuncRef)>,
+    regs: [Variable; 10],
+    /// Instructions left, with fuel.
+    fuel: Variable,
+    /// `may_goto` budget.
+    loops: Variable,
+    cx: Value,
+    fp: Value,
+    /// Address of the arena, where the mode needs it.
+    arena: Option<Value>,
+    /// What r1 to r5 hold after a call.
+    poison: [Option<Value>; 5],
+    /// Signatures of C functions by number of parameters.
+    c_signatures: [Option<SigRef>; 8],
+    signature: Option<SigRef>,
+    sites: Vec<Site>,
+    /// Flat pc of the instruction in work.
+    pc: u32,
+}
+
+/// Translates a function into `func`, which is empty. Gives its sites, or nothing if it is too entangled.
+pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &mut Function) -> Option<Vec<Site>> {
+    let image = input.image;
+    let start = image.functions()[unit.function as usize].start;
+    let entry = match unit.start {
+        Start::Entry => start,
+        Start::Loop(pc) => pc,
+    };
+    let Scratch { builder, flow, blocks, pending, callees } = scratch;
+    if !flow.build(image, unit.function, entry, input.options.fuel) {
+        return None;
+    }
+    flow.liveness(image, &input.summary.of(image, input.options));
+    if input.options.fuel {
+        flow.distances(image);
+    }
+    func.signature = signature();
+    let mut b = FunctionBuilder::new(func, builder);
+    blocks.clear();
+    pending.clear();
+    callees.clear();
+    let first = b.create_block();
+    for block in 0..flow.len() {
+        let preds = flow.preds(block);
+        pending.push(preds);
+        blocks.push(if preds > 0 { Some(b.create_block()) } else { None }.into());
+    }
+    b.append_block_params_for_function_params(first);
+    b.switch_to_block(first);
+    b.seal_block(first);
+    let regs = std::array::from_fn(|_| b.declare_var(I64));
+    let (fuel, loops) = (b.declare_var(I64), b.declare_var(I64));
+    let (cx, fp) = (b.block_params(first)[0], b.block_params(first)[1]);
+    let mut t = Translator {
+        input,
+        b,
+        flow,
+        blocks,
+        pending,
+        callees,
+        regs,
+        fuel,
+        loops,
+        cx,
+        fp,
+        arena: None,
+        poison: [None; 5],
+        c_signatures: [None; 8],
+        signature: None,
+        sites: Vec::new(),
+        pc: entry,
+    };
+    t.enter(unit.start, first);
+    for block in 0..t.flow.len() {
+        t.block(block);
+    }
+    let Translator { b, sites, .. } = t;
+    b.finalize(input.isa.frontend_config());
+    Some(sites)
+}
+
+impl Translator<'_> {
+    /// The block in front of the first: registers get their values.
+    fn enter(&mut self, start: Start, first: Block) {
+        self.b.set_srcloc(SourceLoc::new(self.pc));
+        let entry = self.flow.entry();
+        let live = self.flow.live(entry);
+        for reg in 0..10 {
+            let argument = (1..6).contains(&reg) && start == Start::Entry;
+            let value = if argument {
+                self.b.block_params(first)[reg + 1]
+            } else if live & 1 << reg != 0 {
+                self.load_cx(I64, trusted(), reg_field(reg))
+            } else {
+                continue;
+            };
+            self.b.def_var(self.regs[reg], value);
+        }
+        if self.flow.loops {
+            let loops = match start {
+                Start::Entry => self.b.ins().iconst(I64, i64::from(control::MAX_LOOPS)),
+                Start::Loop(_) => self.load_cx(I64, trusted(), field!(loops)),
+            };
+            self.b.def_var(self.loops, loops);
+        }
+        if self.input.options.fuel {
+            self.reload_fuel();
+        }
+        if self.input.options.memory != Memory::Trusted {
+            self.arena = Some(self.load_cx(I64, constant(), field!(arena_base)));
+        }
+        if self.flow.calls {
+            for reg in 1..6 {
+                self.poison[reg - 1] = Some(self.b.ins().iconst(I64, poison(reg)));
+            }
+        }
+        let block = self.target(entry);
+        self.b.ins().jump(block, &[]);
+        self.linked(entry);
+    }
+
+    fn block(&mut self, block: u32) {
+        let Some(native) = self.blocks[block as usize].expand() else { return };
+        self.b.switch_to_block(native);
+        let range = self.flow.range(block);
+        self.pc = range.start;
+        self.b.set_srcloc(SourceLoc::new(self.pc));
+        if self.input.options.fuel {
+            self.charge(block);
+        }
+        for pc in range.clone() {
+            self.pc = pc;
+            self.b.set_srcloc(SourceLoc::new(pc));
+            if self.insn(self.input.image.insns()[pc as usize]) {
+                return;
+            }
+        }
+        let next = self.target(block + 1);
+        self.b.ins().jump(next, &[]);
+        self.linked(block + 1);
+    }
+
+    /// Translates an instruction. True if control does not go on behind it in this block.
+    fn insn(&mut self, insn: Insn) -> bool {
+        match insn {
+            Insn::Alu { width, op, dst, src } => self.alu(width, op, dst, src),
+            Insn::Endian { order, bits, dst } => self.endian(order, bits, dst),
+            Insn::LoadImm { dst, .. } => self.load_imm(dst),
+            Insn::LoadImmHi { .. } => {}
+            Insn::Load { size, signed, dst, base, off } => self.load(size, signed, dst, (base, off)),
+            Insn::Store { size, base, off, src } => self.store(size, (base, off), src),
+            Insn::Atomic { width, op, base, off, src } => self.atomic(width, op, (base, off), src),
+            Insn::LoadAcquire { size, dst, base, off } => self.load_acquire(size, dst, (base, off)),
+            Insn::StoreRelease { size, base, off, src } => self.store_release(size, (base, off), src),
+            Insn::LoadPacket { size, src, imm } => self.load_packet(size, src, imm),
+            Insn::Branch { width, cond, dst, src, off } => return self.branch((width, cond), dst, src, off.into()),
+            Insn::Goto { off } => return self.goto(off.into()),
+            Insn::Gotol { off } => return self.goto(off),
+            Insn::Gotox { dst } => return self.gotox(dst),
+            Insn::MayGoto { off } => return self.may_goto(off.into()),
+            Insn::Call { .. } => return self.call(),
+            Insn::Callx { dst } => return self.callx(dst),
+            Insn::AddrSpaceCast { dst, src, imm } => self.cast(dst, src, imm),
+            Insn::Exit => return self.exit(),
+        }
+        false
+    }
+
+    /// The native block of a block that is about to be jumped to. Say [`Translator::linked`] when that is done.
+    fn target(&mut self, block: u32) -> Block {
+        self.blocks[block as usize].expand().expect("successors of reachable blocks are reachable")
+    }
+
+    /// Notes that an edge to a block is there. When all are, the block is sealed.
+    fn linked(&mut self, block: u32) {
+        let pending = &mut self.pending[block as usize];
+        *pending -= 1;
+        if *pending == 0 {
+            let block = self.target(block);
+            self.b.seal_block(block);
+        }
+    }
+
+    /// A block of our own behind the current one, with all its predecessors in place.
+    fn go_on(&mut self, block: Block) {
+        self.b.switch_to_block(block);
+        self.b.seal_block(block);
+    }
+
+    fn get(&mut self, reg: Reg) -> Value {
+        match self.regs.get(reg.index()) {
+            Some(variable) => self.b.use_var(*variable),
+            None => self.fp,
+        }
+    }
+
+    fn get32(&mut self, reg: Reg) -> Value {
+        let value = self.get(reg);
+        self.b.ins().ireduce(I32, value)
+    }
+
+    fn set(&mut self, reg: Reg, value: Value) {
+        debug_assert!(bit(reg) != 0, "validated: r10 is never written");
+        self.b.def_var(self.regs[reg.index()], value);
+    }
+
+    fn load_cx(&mut self, ty: Type, flags: MemFlagsData, off: impl Into<Offset32>) -> Value {
+        let cx = self.cx;
+        self.b.ins().load(ty, flags, cx, off)
+    }
+
+    fn store_cx(&mut self, value: Value, off: impl Into<Offset32>) {
+        let cx = self.cx;
+        self.b.ins().store(trusted(), value, cx, off);
+    }
+
+    /// Stores registers where others find them.
+    fn hand_over(&mut self, regs: Regs) {
+        for reg in (0..10).filter(|reg| regs & 1 << reg != 0) {
+            let value = self.b.use_var(self.regs[reg]);
+            self.store_cx(value, reg_field(reg));
+        }
+    }
+
+    /// Numbers a place that may trap.
+    fn site(&mut self, kind: SiteKind) -> TrapCode {
+        let code = (self.sites.len() % CODES) as u8 + 1;
+        self.sites.push(Site { pc: self.pc, kind });
+        TrapCode::unwrap_user(code)
+    }
+
+    /// Traps if a value is not zero, and says what it was that is refused.
+    fn refuse_if(&mut self, value: Value, refused: Value, kind: SiteKind) {
+        let (bad, good) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(bad);
+        self.b.ins().brif(value, bad, &[], good, &[]);
+        self.go_on(bad);
+        self.store_cx(refused, field!(refused));
+        let code = self.site(kind);
+        self.b.ins().trap(code);
+        self.go_on(good);
+    }
+
+    /// Traps if a value is not zero.
+    fn trap_if(&mut self, value: Value, kind: SiteKind) {
+        let code = self.site(kind);
+        self.b.ins().trapnz(value, code);
+    }
+}

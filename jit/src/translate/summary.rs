@@ -1,0 +1,113 @@
+//! Which registers functions read before they write them, across calls.
+//!
+//! A local call passes r1 to r5 as arguments; in the interpreter the callee sees the caller's r0 and r6 to r9 too. Compilers
+//! make no use of that, but a program may, and a function without a result returns whatever is in r0. Callers
+//! hand over only what the callee reads.
+
+use twinbpf_vm::image::{Image, Link};
+
+use super::effects::{ALL, Callees, Regs};
+use super::flow::Flow;
+use crate::options::Options;
+
+/// Passes over the functions before the answer is "all registers".
+const MAX_PASSES: u32 = 6;
+
+/// What is known of an image's functions.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    /// Index of the first function that is known; of others everything is assumed.
+    first: u32,
+    reads: Vec<Regs>,
+    mixed: bool,
+}
+
+/// A summary together with what it is about.
+pub(crate) struct Known<'a> {
+    summary: &'a Summary,
+    image: &'a Image,
+    exit: Regs,
+}
+
+impl Callees for Known<'_> {
+    fn reads(&self, function: u32) -> Regs {
+        let index = function.wrapping_sub(self.summary.first) as usize;
+        self.summary.reads.get(index).copied().unwrap_or(ALL)
+    }
+
+    fn params(&self, host: u32) -> usize {
+        usize::from(self.image.hosts()[host as usize].native().1)
+    }
+
+    fn exit(&self) -> Regs {
+        self.exit
+    }
+}
+
+impl Summary {
+    pub(crate) fn of<'a>(&'a self, image: &'a Image, options: Options) -> Known<'a> {
+        Known { summary: self, image, exit: if options.keep_registers { ALL } else { 1 } }
+    }
+
+    /// Whether functions differ in the size of their frames.
+    pub(crate) fn mixed(&self) -> bool {
+        self.mixed
+    }
+
+    /// Looks at the functions of one program. The entry is among them, even if nothing calls it.
+    pub(crate) fn build(&mut self, image: &Image, options: Options, flow: &mut Flow, program: u32) {
+        let functions = image.functions();
+        self.first = functions.partition_point(|function| function.program < program) as u32;
+        let count = functions[self.first as usize..].iter().take_while(|function| function.program == program).count();
+        self.mixed = functions.iter().any(|function| function.stack_size != functions[0].stack_size);
+        self.reads.clear();
+        let Some(behind) = called(image, self.first, count) else {
+            // Nobody calls anybody, so nobody asks.
+            return;
+        };
+        self.reads.resize(count, 0);
+        let mut again = true;
+        let mut passes = 0;
+        while again && passes < MAX_PASSES {
+            (again, passes) = (false, passes + 1);
+            // Callees mostly lie behind their callers.
+            for index in (0..count).rev() {
+                let function = self.first + index as u32;
+                let reads = if flow.build(image, function, functions[function as usize].start, false) {
+                    flow.liveness(image, &self.of(image, options));
+                    flow.live(flow.entry())
+                } else {
+                    ALL
+                };
+                if self.reads[index] != reads {
+                    self.reads[index] = reads;
+                    again |= behind[index];
+                }
+            }
+        }
+        if again {
+            self.reads.fill(ALL);
+        }
+    }
+}
+
+/// For each function of a program whether itself or one that lies behind it calls it; nothing if there are no calls.
+fn called(image: &Image, first: u32, count: usize) -> Option<Vec<bool>> {
+    let functions = &image.functions()[first as usize..first as usize + count];
+    let pcs = functions[0].start as usize..functions[count - 1].end as usize;
+    if !image.links()[pcs].iter().any(|link| matches!(link, Link::Function(_))) {
+        return None;
+    }
+    let mut behind = vec![false; count];
+    for (index, function) in functions.iter().enumerate() {
+        for link in &image.links()[function.start as usize..function.end as usize] {
+            if let Link::Function(callee) = link
+                && let Some(callee) = callee.checked_sub(first)
+                && callee as usize <= index
+            {
+                behind[callee as usize] = true;
+            }
+        }
+    }
+    Some(behind)
+}
