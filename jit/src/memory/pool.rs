@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use twinbpf_vm::mem::FreeList;
+use twinbpf_vm::recover::CodeRange;
 
 use super::provider::ModuleMemory;
 use super::region::{PAGE, Region};
@@ -19,6 +20,8 @@ const IDLE: usize = 1 << 20;
 /// See the module documentation.
 #[derive(Debug)]
 pub struct CodePool {
+    /// What tells signal handlers that faults here are those of programs; gone before the pages are.
+    _faults: CodeRange,
     region: Region,
     space: Mutex<Space>,
     capacity: usize,
@@ -63,7 +66,9 @@ impl CodePool {
         let granule = if region.is_dual() { GRANULE } else { PAGE };
         let free = FreeList::new(0, capacity as u64);
         let space = Mutex::new(Space { free, used: 0, frontier: 0, idle: 0 });
-        Arc::new(CodePool { region, space, capacity, granule, process: std::process::id() })
+        let range = region.range();
+        let faults = CodeRange::new(range.start, range.end - range.start);
+        Arc::new(CodePool { _faults: faults, region, space, capacity, granule, process: std::process::id() })
     }
 
     /// The pool of this process, 1 GiB. It is made at the first call and stays.
