@@ -6,6 +6,7 @@
 mod bridge;
 mod code;
 mod compile;
+pub mod debug;
 pub mod memory;
 mod options;
 mod sites;

@@ -1,0 +1,261 @@
+//! Each tool is asked what it knows of one generated function.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature, SourceLoc, types::I64};
+use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable, Flags};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{Linkage, Module, default_libcall_names};
+
+use super::{Announced, Perf, Symbol, SymbolLine, Tools, elf};
+use crate::memory::{CodeMemory, CodePool};
+
+/// Code with the function `fn(x) -> host(x) + 1`, and what tools are told of it.
+struct Generated {
+    _announced: Announced,
+    code: CodeMemory,
+    symbol: Symbol,
+    isa: OwnedTargetIsa,
+}
+
+type Host = extern "C-unwind" fn(u64) -> u64;
+
+extern "C-unwind" fn panics(x: u64) -> u64 {
+    panic!("from a host function with {x}")
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C-unwind" fn twinbpf_test_stop(x: u64) -> u64 {
+    std::hint::black_box(x)
+}
+
+extern "C-unwind" fn backtrace(_: u64) -> u64 {
+    std::backtrace::Backtrace::force_capture().to_string().lines().count() as u64
+}
+
+impl Generated {
+    fn new(tools: &Tools, name: &str, host: Host) -> Generated {
+        let mut flags = settings::builder();
+        for flag in ["preserve_frame_pointers", "unwind_info"] {
+            flags.set(flag, "true").unwrap();
+        }
+        let isa = cranelift_native::builder().unwrap().finish(Flags::new(flags)).unwrap();
+        let mut signature = Signature::new(CallConv::SystemV);
+        signature.params.push(AbiParam::new(I64));
+        signature.returns.push(AbiParam::new(I64));
+        let memory = CodePool::shared().unwrap().module(4096).unwrap();
+        let mut builder = JITBuilder::with_isa(isa.clone(), default_libcall_names());
+        builder.memory_provider(memory.provider());
+        let mut module = JITModule::new(builder);
+        let id = module.declare_function("f", Linkage::Local, &signature).unwrap();
+        let mut context = Context::new();
+        context.func.signature = signature.clone();
+        let mut reused = FunctionBuilderContext::new();
+        let mut builder = FunctionBuilder::new(&mut context.func, &mut reused);
+        let block = builder.create_block();
+        builder.append_block_params_for_function_params(block);
+        builder.switch_to_block(block);
+        builder.seal_block(block);
+        let value = builder.block_params(block)[0];
+        builder.set_srcloc(SourceLoc::new(1));
+        let callee = builder.import_signature(signature);
+        let address = builder.ins().iconst(I64, host as usize as i64);
+        let call = builder.ins().call_indirect(callee, address, &[value]);
+        let value = builder.inst_results(call)[0];
+        builder.set_srcloc(SourceLoc::new(2));
+        let value = builder.ins().iadd_imm_s(value, 1);
+        builder.ins().return_(&[value]);
+        builder.finalize(isa.frontend_config());
+        module.define_function(id, &mut context).unwrap();
+        module.finalize_definitions().unwrap();
+        let code = memory.publish().unwrap();
+        let start = code.address_of(module.get_finalized_function(id));
+        let compiled = context.compiled_code().unwrap();
+        let unwind = compiled.create_unwind_info(&*isa).unwrap();
+        let known = compiled.buffer.get_srclocs_sorted().iter().filter(|loc| !loc.loc.is_default());
+        let lines = known.map(|loc| SymbolLine {
+            address: start + u64::from(loc.start),
+            file: "count.bpf.c".into(),
+            line: 40 + loc.loc.bits(),
+        });
+        let range = start..start + compiled.code_buffer().len() as u64;
+        let symbol = Symbol { name: name.into(), range, lines: lines.collect(), unwind };
+        assert!(symbol.lines.len() >= 2);
+        let announced = tools.announce(&*isa, &code, std::slice::from_ref(&symbol));
+        Generated { _announced: announced, code, symbol, isa }
+    }
+
+    fn call(&self, x: u64) -> u64 {
+        // SAFETY: a function of this signature, in memory that `self` owns.
+        let function: extern "C-unwind" fn(u64) -> u64 =
+            unsafe { std::mem::transmute(self.symbol.range.start as usize) };
+        function(x)
+    }
+}
+
+#[test]
+fn a_panic_crosses_generated_frames() {
+    for round in 0..100 {
+        let generated = Generated::new(&Tools::default(), "f", panics);
+        let result = catch_unwind(AssertUnwindSafe(|| generated.call(round)));
+        let text = *result.unwrap_err().downcast::<String>().unwrap();
+        assert_eq!(text, format!("from a host function with {round}"));
+    }
+}
+
+#[test]
+fn a_backtrace_goes_on_behind_generated_frames() {
+    let known = Generated::new(&Tools::default(), "f", backtrace);
+    let unknown = Generated::new(&Tools { unwind: false, ..Tools::default() }, "f", backtrace);
+    let (known, unknown) = (known.call(0), unknown.call(0));
+    assert!(known > unknown + 4, "{known} lines with frames, {unknown} without");
+}
+
+#[test]
+fn the_perf_map_has_a_line_per_function() {
+    let tools = Tools::new(Perf::Map, false).unwrap();
+    assert!(tools.wants_names() && !tools.wants_lines());
+    let [one, two] = ["bpf:one", "bpf:two words"].map(|name| Generated::new(&tools, name, twinbpf_test_stop));
+    let path = format!("/tmp/perf-{}.map", std::process::id());
+    let text = fs::read_to_string(&path).unwrap();
+    for Generated { symbol, .. } in [&one, &two] {
+        let line = text.lines().find(|line| line.ends_with(&symbol.name)).unwrap();
+        let [start, len, name] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [start, len] = [start, len].map(|text| u64::from_str_radix(text, 16).unwrap());
+        assert_eq!((start..start + len, name), (symbol.range.clone(), symbol.name.as_str()));
+    }
+    fs::remove_file(path).unwrap();
+}
+
+/// Takes numbers and names off a dump.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        self.0.split_off(..len).unwrap()
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_ne_bytes(self.bytes(4).try_into().unwrap())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_ne_bytes(self.bytes(8).try_into().unwrap())
+    }
+
+    fn name(&mut self) -> &'a str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap();
+        std::str::from_utf8(&self.bytes(len + 1)[..len]).unwrap()
+    }
+}
+
+#[test]
+fn the_jitdump_has_code_and_lines() {
+    let folder = std::env::temp_dir();
+    // SAFETY: no other test reads or writes the environment.
+    unsafe { std::env::set_var("JITDUMPDIR", &folder) };
+    let tools = Tools::new(Perf::Dump, false).unwrap();
+    let Generated { symbol, code, .. } = &Generated::new(&tools, "bpf:count", twinbpf_test_stop);
+    let path = folder.join(format!("jit-{}.dump", std::process::id()));
+    let bytes = fs::read(&path).unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let marker = maps.lines().find(|line| line.ends_with(path.to_str().unwrap())).unwrap();
+    assert!(marker.contains("r-x"), "perf looks for an executable mapping: {marker}");
+    fs::remove_file(&path).unwrap();
+
+    let mut reader = Reader(&bytes);
+    assert_eq!([reader.u32(), reader.u32(), reader.u32()], [0x4a69_5444, 1, 40]);
+    assert_eq!(reader.u32(), if cfg!(target_arch = "x86_64") { 62 } else { 183 });
+    assert_eq!([reader.u32(), reader.u32()], [0, std::process::id()]);
+    let opened = reader.u64();
+    assert_eq!(reader.u64(), 0);
+
+    let all = reader.0;
+    assert_eq!(reader.u32(), 2);
+    let len = reader.u32() as usize;
+    let noted = reader.u64();
+    assert!(noted >= opened);
+    assert_eq!([reader.u64(), reader.u64()], [symbol.range.start, symbol.lines.len() as u64]);
+    for line in &symbol.lines {
+        assert_eq!((reader.u64(), reader.u32(), reader.u32()), (line.address, line.line, 0));
+        assert_eq!(reader.name(), "count.bpf.c");
+    }
+    assert_eq!(all.len() - reader.0.len(), len);
+
+    let all = reader.0;
+    assert_eq!(reader.u32(), 0);
+    let len = reader.u32() as usize;
+    assert!(reader.u64() >= noted);
+    assert_eq!(reader.u32(), std::process::id());
+    assert!(reader.u32() >= std::process::id());
+    let size = symbol.range.end - symbol.range.start;
+    assert_eq!(
+        [reader.u64(), reader.u64(), reader.u64(), reader.u64()],
+        [symbol.range.start, symbol.range.start, size, 0]
+    );
+    assert_eq!(reader.name(), "bpf:count");
+    assert_eq!(reader.bytes(size as usize), &code.to_vec()[..size as usize]);
+    assert_eq!(all.len() - reader.0.len(), len);
+}
+
+#[test]
+fn other_tools_read_the_image_for_debuggers() {
+    let Generated { symbol, code, isa, .. } = &Generated::new(&Tools::default(), "bpf:count", twinbpf_test_stop);
+    let image = elf::image(&**isa, code.range(), std::slice::from_ref(symbol));
+    let file = std::env::temp_dir().join(format!("twinbpf-image-{}.elf", std::process::id()));
+    fs::write(&file, image).unwrap();
+    let Ok(output) =
+        Command::new("readelf").args(["-W", "-S", "-s", "--debug-dump=frames,decodedline"]).arg(&file).output()
+    else {
+        eprintln!("skipped: no readelf");
+        return;
+    };
+    fs::remove_file(&file).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let start = format!("{:x}", symbol.range.start);
+    for word in ["bpf:count", "count.bpf.c", &start, "DW_CFA_def_cfa_register"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+}
+
+/// Runs one of the ignored tests below in a process of its own, behind the words of a command.
+fn run_child(command: &[&str], test: &str) -> Option<std::process::Output> {
+    let mut all = Command::new(command[0]);
+    all.args(&command[1..]).arg(std::env::current_exe().unwrap());
+    all.args(["--exact", &format!("debug::tests::{test}"), "--ignored", "--nocapture", "--test-threads=1"]);
+    all.output().inspect_err(|error| eprintln!("skipped: no {}: {error}", command[0])).ok()
+}
+
+#[test]
+#[ignore = "runs under gdb"]
+fn child_for_gdb() {
+    let tools = Tools::new(Perf::Off, true).unwrap();
+    let gone = Generated::new(&tools, "bpf:gone", twinbpf_test_stop);
+    let generated = Generated::new(&tools, "bpf:count", twinbpf_test_stop);
+    drop(gone);
+    assert_eq!(generated.call(1), 2);
+}
+
+#[test]
+fn gdb_shows_names_and_lines() {
+    let script = ["-nx", "-batch", "-ex", "break twinbpf_test_stop", "-ex", "run", "-ex", "backtrace"];
+    let more = ["-ex", "info functions bpf:", "-ex", "kill", "--args"];
+    let words: Vec<_> = ["gdb"].into_iter().chain(script).chain(more).collect();
+    let Some(output) = run_child(&words, "child_for_gdb") else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if text.contains("ptrace: Operation not permitted") || text.contains("Cannot PTRACE_GETREGS") {
+        eprintln!("skipped: gdb may not trace");
+        return;
+    }
+    let frame = text.lines().find(|line| line.starts_with("#1")).unwrap_or_else(|| panic!("no frame in {text}"));
+    assert!(frame.contains("bpf:count") && frame.contains("count.bpf.c:41"), "{text}");
+    assert!(text.contains("child_for_gdb"), "frames behind the generated one: {text}");
+    assert!(!text.contains("bpf:gone"), "what was dropped is forgotten: {text}");
+}
