@@ -14,6 +14,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/host/thunk.rs",
     "vm/src/host/services.rs",
     "vm/src/host/resident.rs",
+    "jit/src/debug/sys.rs",
     "jit/src/memory/provider.rs",
     "jit/src/memory/region.rs",
     "vm/src/recover/anchor.rs",

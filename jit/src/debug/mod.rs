@@ -7,8 +7,9 @@
 //! | gdb, lldb | the GDB JIT interface: an ELF image in memory with symbols, frames and C lines | [`Tools::gdb`] |
 //! | `backtrace`, exceptions, panics | `.eh_frame`, registered with the unwinder of the C library | [`Tools::unwind`] |
 //!
-//! What is off costs nothing. Frames for the unwinder are on by default: they take about 2 us a module and 60 bytes
-//! a function, and without them a panic or exception that meets a generated frame ends the process.
+//! What is off costs nothing. Frames for the unwinder are on by default: they take 1.2 us and 60 bytes for a module of one
+//! function, and without them a panic or exception that meets a generated frame ends the process. The map takes
+//! 0.7 us, the dump 2 us, debuggers 27 us.
 //!
 //! Not here: which instruction is at an address; [`crate`]'s sites know that.
 

@@ -1,7 +1,7 @@
 //! Memory that holds generated code.
 //!
 //! A [`CodePool`] is one range of address space, so that asking whether an address is generated code takes one
-//! comparison. Its pages are mapped twice: programs execute one view, compilers write through the other, and
+//! comparison and one entry among the machine's [`CodeRange`](twinbpf_vm::recover::CodeRange)s. Its pages are mapped twice: programs execute one view, compilers write through the other, and
 //! neither can be used for both. Modules of any size lie side by side in it, many in a page, at multiples of
 //! [`GRANULE`]; publishing one takes no system call. Where the system refuses such mappings, each module gets pages of its own
 //! that turn from writable to executable.
@@ -14,8 +14,9 @@
 //! After `fork` parent and child share the pages. The child can run what is there, but makes its own code in
 //! a pool of its own, and gives nothing back to this one.
 //!
-//! With `PERF_BUILDID_DIR` set, cranelift-jit itself writes lines into `/tmp/perf-PID.map`. They name addresses of the
-//! writable view, where nothing is ever executed, so no sample falls on them.
+//! With `PERF_BUILDID_DIR` set, as it is under `perf record`, cranelift-jit itself writes lines into
+//! `/tmp/perf-PID.map`. They name addresses of the writable view, where nothing is ever executed, so no sample falls
+//! on them; the right lines are those of [`crate::debug`].
 //!
 //! Not here: where functions begin, what they are called, who runs them.
 

@@ -7,9 +7,6 @@ use std::ptr;
 /// Granule of protection.
 pub(super) const PAGE: usize = 4096;
 
-/// Since Linux 6.3; libc does not have it everywhere.
-const MFD_EXEC: libc::c_uint = 0x10;
-
 /// Address space for code, unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Region {
@@ -26,48 +23,36 @@ unsafe impl Send for Region {}
 // SAFETY: as above; the methods change no field.
 unsafe impl Sync for Region {}
 
-/// A mapping of the kernel's choice.
-fn map(len: usize, protection: libc::c_int, flags: libc::c_int, fd: libc::c_int) -> io::Result<*mut u8> {
+/// An anonymous mapping of the kernel's choice.
+fn map(len: usize, protection: libc::c_int, sharing: libc::c_int) -> io::Result<*mut u8> {
+    let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: without MAP_FIXED a new mapping touches no existing memory.
-    let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags | libc::MAP_NORESERVE, fd, 0) };
+    let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
     if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
-}
-
-/// An anonymous file of this size.
-fn file(len: usize) -> io::Result<std::os::fd::OwnedFd> {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-    let create = |flags| {
-        // SAFETY: the name is a C string; nothing else is handed over.
-        match unsafe { libc::memfd_create(c"twinbpf-code".as_ptr(), flags) } {
-            -1 => Err(io::Error::last_os_error()),
-            // SAFETY: just opened, and nobody else knows of it.
-            fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        }
-    };
-    // Kernels before 6.3 do not know the flag and need none.
-    let fd = create(libc::MFD_CLOEXEC | MFD_EXEC).or_else(|_| create(libc::MFD_CLOEXEC))?;
-    // SAFETY: changes the size of a file of ours.
-    match unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } {
-        0 => Ok(fd),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 impl Region {
     /// Two views of the same pages, readable and executable the one, readable and writable the other.
+    ///
+    /// They are shared anonymous memory and not a memfd, because perf looks into its map only for code that is in no
+    /// named file.
     pub(super) fn dual(len: usize) -> io::Result<Region> {
-        use std::os::fd::AsRawFd;
-        let fd = file(len)?;
-        let exec = map(len, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_SHARED, fd.as_raw_fd())?;
-        let write = map(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd());
-        let write = write.inspect_err(|_| unmap(exec, len))?;
-        // The file is reachable by nothing but the two mappings from here on.
-        Ok(Region { exec, write, len })
+        let write = map(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
+        // SAFETY: an old size of 0 maps the pages of a shared mapping a second time and leaves the first alone.
+        let exec = unsafe { libc::mremap(write.cast(), 0, len, libc::MREMAP_MAYMOVE) };
+        if exec == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            unmap(write, len);
+            return Err(error);
+        }
+        let region = Region { exec: exec.cast(), write, len };
+        region.protect(0, len, libc::PROT_READ | libc::PROT_EXEC)?;
+        Ok(region)
     }
 
     /// One view without access, for systems that refuse the above.
     pub(super) fn single(len: usize) -> io::Result<Region> {
-        let base = map(len, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)?;
+        let base = map(len, libc::PROT_NONE, libc::MAP_PRIVATE)?;
         Ok(Region { exec: base, write: base, len })
     }
 
@@ -98,7 +83,7 @@ impl Region {
         unsafe { ptr::copy_nonoverlapping(self.exec.add(off), out.as_mut_ptr(), out.len()) };
     }
 
-    /// Changes the protection of whole pages of a region with one view.
+    /// Changes the protection of whole pages where they are executed.
     fn protect(&self, off: usize, len: usize, protection: libc::c_int) -> io::Result<()> {
         self.check(off, len);
         // SAFETY: the range lies inside our own mapping, which holds no Rust object.
