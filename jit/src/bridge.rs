@@ -13,6 +13,8 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use twinbpf_vm::host::native::{Context, Services, Site, SiteKind};
 
 use crate::compile::{self, JitError, Module};
+use crate::debug::{Symbol, Tools};
+use crate::options::OptLevel;
 use crate::translate;
 
 /// Stands for the pc of the bridge, which is no instruction's.
@@ -25,7 +27,12 @@ fn module() -> Result<&'static Module, JitError> {
         return Ok(module);
     }
     // Whoever comes second drops his.
-    let module = compile::compile_one(build)?;
+    let mut module = compile::compile_one(build)?;
+    let bridge = &mut module.functions[0];
+    let range = bridge.start..bridge.start + u64::from(bridge.sites.len);
+    let symbol = Symbol { name: String::new(), range, lines: Vec::new(), unwind: bridge.unwind.take() };
+    let isa = compile::isa(OptLevel::Speed, false)?;
+    module.announced = Tools::default().announce(&*isa, &module.memory, &[symbol]);
     Ok(BRIDGE.get_or_init(|| module))
 }
 

@@ -12,6 +12,7 @@ use twinbpf_vm::image::Image;
 
 use crate::bridge;
 use crate::compile::{self, Compiled, JitError, Module};
+use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::options::Options;
 use crate::translate::{Start, Unit};
 
@@ -19,6 +20,7 @@ use crate::translate::{Start, Unit};
 pub struct Code {
     image: Arc<Image>,
     options: Options,
+    tools: Tools,
     /// Native address of each function. The last element is for an image without functions.
     functions: Box<[AtomicU64]>,
     modules: RwLock<Modules>,
@@ -39,7 +41,12 @@ impl Code {
     pub fn new(image: Arc<Image>, options: Options) -> Result<Code, JitError> {
         let bridge = bridge::address()?;
         let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
-        Ok(Code { image, options, functions, modules: RwLock::default() })
+        Ok(Code { image, options, tools: Tools::default(), functions, modules: RwLock::default() })
+    }
+
+    /// Has these tools know of all that is compiled from now on.
+    pub fn with_tools(self, tools: Tools) -> Code {
+        Code { tools, ..self }
     }
 
     /// The image it is of.
@@ -100,7 +107,8 @@ impl Code {
     }
 
     /// Makes a module known. Addresses become visible when everything about them is.
-    fn add(&self, module: Module) {
+    fn add(&self, mut module: Module) {
+        self.announce(&mut module);
         let units: Vec<(Unit, u64)> = module.functions.iter().map(|function| (function.unit, function.start)).collect();
         let mut modules = self.modules.write().expect("no panic while held");
         modules.all.push(module);
@@ -115,19 +123,36 @@ impl Code {
         }
     }
 
-    /// Addresses and names of all functions, for profilers and debuggers: start, bytes, name.
-    pub fn symbols(&self) -> Vec<(u64, u64, String)> {
-        let modules = self.modules.read().expect("no panic while held");
-        let functions = modules.all.iter().flat_map(|module| &module.functions);
-        let symbol = |function: &Compiled| {
-            let name = &self.image.functions()[function.unit.function as usize].name;
-            let name = match function.unit.start {
-                Start::Entry => name.to_string(),
-                Start::Loop(pc) => format!("{name}+{pc}"),
+    /// Tells tools of a module.
+    fn announce(&self, module: &mut Module) {
+        let isa = compile::isa(self.options.opt, self.options.verify).expect("the module was compiled with it");
+        let symbols: Vec<Symbol> = module.functions.iter_mut().map(|function| self.symbol(function)).collect();
+        module.announced = self.tools.announce(&*isa, &module.memory, &symbols);
+    }
+
+    /// A function as tools get to know it.
+    fn symbol(&self, function: &mut Compiled) -> Symbol {
+        let Compiled { unit, start, sites, unwind, .. } = function;
+        let range = *start..*start + u64::from(sites.len);
+        let mut symbol = Symbol { name: String::new(), range, lines: Vec::new(), unwind: unwind.take() };
+        if self.tools.wants_names() {
+            let name = &self.image.functions()[unit.function as usize].name;
+            symbol.name = match unit.start {
+                Start::Entry => format!("bpf_prog_{name}"),
+                Start::Loop(pc) => format!("bpf_prog_{name}.loop{pc}"),
             };
-            (function.start, u64::from(function.sites.len), name)
-        };
-        functions.map(symbol).collect()
+        }
+        if self.tools.wants_lines() {
+            let line = |(off, pc): &(u32, u32)| {
+                let (program, pc) = self.image.locate(*pc as usize);
+                let line = self.image.programs()[program].line_at(pc)?;
+                let address = *start + u64::from(*off);
+                Some(SymbolLine { address, file: Arc::clone(&line.file), line: line.line })
+            };
+            symbol.lines = sites.pcs().iter().filter_map(line).collect();
+            symbol.lines.dedup_by(|next, line| (&next.file, next.line) == (&line.file, line.line));
+        }
+        symbol
     }
 
     /// Native code of a function as text, compiled for this purpose.

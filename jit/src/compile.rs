@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, Signature};
+use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -16,6 +17,7 @@ use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelo
 use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 
+use crate::debug::Announced;
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
@@ -56,6 +58,8 @@ pub(crate) struct Compiled {
     /// Address of its first instruction.
     pub(crate) start: u64,
     pub(crate) sites: Sites,
+    /// How to leave its frame.
+    pub(crate) unwind: Option<UnwindInfo>,
     /// Cranelift's listing, if it was asked for.
     pub(crate) listing: Option<String>,
 }
@@ -63,6 +67,8 @@ pub(crate) struct Compiled {
 /// Functions that were compiled together.
 #[derive(Debug)]
 pub(crate) struct Module {
+    /// What tools know of it; gone before the code is.
+    pub(crate) announced: Announced,
     /// By address.
     pub(crate) functions: Vec<Compiled>,
     pub(crate) memory: CodeMemory,
@@ -210,7 +216,7 @@ fn place(isa: OwnedTargetIsa, loose: Vec<Loose>) -> Result<Module, JitError> {
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
     let memory = CodePool::shared()?.module(bound)?;
     let aligns: Vec<u64> = loose.iter().map(|function| align(&function.code)).collect();
-    let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
+    let mut builder = JITBuilder::with_isa(isa.clone(), cranelift_module::default_libcall_names());
     builder.memory_provider(memory.provider());
     let mut module = JITModule::new(builder);
     let signature = translate::signature();
@@ -226,12 +232,13 @@ fn place(isa: OwnedTargetIsa, loose: Vec<Loose>) -> Result<Module, JitError> {
     let functions = loose.into_iter().zip(written).map(|(function, written)| Compiled {
         unit: function.unit,
         start: memory.address_of(written),
+        unwind: function.code.create_unwind_info(&*isa).ok().flatten(),
         sites: Sites::new(&function.code, function.sites),
         listing: function.code.vcode,
     });
     let mut functions: Vec<Compiled> = functions.collect();
     functions.sort_unstable_by_key(|function| function.start);
-    Ok(Module { functions, memory })
+    Ok(Module { announced: Announced::default(), functions, memory })
 }
 
 fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {

@@ -46,6 +46,11 @@ impl Sites {
         self.pcs.get(index).map(|(_, pc)| *pc)
     }
 
+    /// Offset from which on code is of the instruction at a flat pc, in order.
+    pub(crate) fn pcs(&self) -> &[(u32, u32)] {
+        &self.pcs
+    }
+
     /// What is at an offset: something that can trap, else the call that returns to it.
     pub(crate) fn at(&self, off: u32) -> Option<Site> {
         self.trap(off).or_else(|| Some(Site { pc: self.pc(off.checked_sub(1)?)?, kind: SiteKind::Call }))
