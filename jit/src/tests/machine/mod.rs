@@ -1,0 +1,208 @@
+//! Generated code inside a machine against the interpreter: calls both ways, traps and their words, limits, panics.
+
+mod calls;
+mod traps;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::host::{Caller, HostFn, Runtime};
+use twinbpf_vm::image::{Image, Resolve, Target};
+use twinbpf_vm::interp::{Limits, Machine};
+use twinbpf_vm::isa::{Groups, Policy};
+use twinbpf_vm::map::{MapKind, MapSpec, Maps};
+use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
+use twinbpf_vm::program::{Binding, Program};
+use twinbpf_vm::trap::{Trap, TrapCode};
+
+use super::rig::program;
+use crate::{Code, Memory, OptLevel, Options};
+
+/// Which code a machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Interpreter,
+    /// All programs.
+    Compiled(Options),
+    /// One program, the others are interpreted.
+    Program(usize, Options),
+    /// What the interpreter finds hot, at once.
+    Hot(Options),
+}
+
+/// Compiles what it is told of.
+#[derive(Debug)]
+struct Hot {
+    code: Code,
+    asked: AtomicU32,
+}
+
+impl Native for Hot {
+    fn entry(&self, function: u32) -> Option<u64> {
+        self.code.entry(function)
+    }
+
+    fn loop_entry(&self, pc: u32) -> Option<u64> {
+        self.code.loop_entry(pc)
+    }
+
+    fn site(&self, address: u64) -> Option<Site> {
+        self.code.site(address)
+    }
+
+    fn heat(&self, pc: u32) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.code.image().functions().iter().any(|function| function.start == pc) {
+            true => self.code.compile_program(0).unwrap(),
+            false => self.code.compile_loop(pc).unwrap(),
+        }
+    }
+
+    fn functions(&self) -> *const u64 {
+        self.code.functions()
+    }
+
+    fn counts(&self) -> bool {
+        self.code.counts()
+    }
+
+    fn keeps_registers(&self) -> bool {
+        self.code.keeps_registers()
+    }
+}
+
+const OPTIONS: Options =
+    Options { memory: Memory::Sandbox, fuel: false, keep_registers: false, opt: OptLevel::Speed, verify: true };
+const FUEL: Options = Options { fuel: true, ..OPTIONS };
+const KEEP: Options = Options { keep_registers: true, ..OPTIONS };
+
+/// Programs, 4,096 bytes of memory whose address is their first argument, host functions, a map of programs.
+struct Rig {
+    image: Arc<Image>,
+    maps: Arc<Maps>,
+    memory: Block,
+    limits: Limits,
+}
+
+/// `call extern(n)` calls the n-th of these.
+fn hosts() -> Vec<Target> {
+    fn host<P>(name: &str, function: impl twinbpf_vm::host::IntoHostFn<u32, P>) -> Target {
+        Target::Host(HostFn::typed::<u32, _>(name, function))
+    }
+    vec![
+        host("add", |a: u64, b: u64| a.wrapping_add(b)),
+        host("call_back", |mut caller: Caller<'_, u32>, function: u64, argument: u64| {
+            caller.activation().call(function, [argument, 2, 3, 4, 5])
+        }),
+        host("end", |how: u32| match how {
+            0 => Err(Trap::new(TrapCode::Host, "as asked")),
+            1 => Err(Trap::exit(3)),
+            2 => panic!("as asked: {how}"),
+            _ => Ok(how),
+        }),
+        host("interrupt", |mut caller: Caller<'_, u32>| caller.runtime().interrupt.store(true, Ordering::Relaxed)),
+        Target::Unresolved("missing".into()),
+        host("many", |a: u8, b: i16, c: u32, d: i64, e: f32| {
+            u64::from(a) + (i64::from(b) + d) as u64 + u64::from(c) + e as u64
+        }),
+    ]
+}
+
+impl Rig {
+    fn new(text: &str) -> Rig {
+        Rig::with(&[text])
+    }
+
+    fn with(texts: &[&str]) -> Rig {
+        Rig::of(texts.iter().map(|text| program(text)).collect())
+    }
+
+    /// `r2 = map_fd(0) ll` is the map of programs, each at its index, of 4 entries.
+    fn of(programs: Vec<Program>) -> Rig {
+        let arena = Arena::new(1 << 26).unwrap();
+        let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
+        let specs = [MapSpec::new("programs", MapKind::ProgArray, 4, 4, 8)];
+        let maps = Arc::new(Maps::new(&specs, &arena, 1, &mut |_| None).unwrap());
+        let policy = Policy { groups: Groups::ALL, ..Policy::default() };
+        let programs: Vec<_> = programs
+            .into_iter()
+            .map(|mut program| {
+                for (pc, insn) in program.insns.iter_mut().enumerate() {
+                    if let twinbpf_vm::isa::Insn::LoadImm { kind: 1, imm, .. } = insn {
+                        program.bindings.insert(pc, Binding::Map(std::mem::take(imm) as usize));
+                    }
+                }
+                program.validate(&policy, &|_| true).unwrap_or_else(|error| panic!("{error:#}"))
+            })
+            .collect();
+        for index in (0..4).filter(|index| *index != 3) {
+            maps.own()[0].set_program(index, index).unwrap();
+        }
+        let helper = |_| None;
+        let handles = [maps.handle(0)];
+        let resolve =
+            Resolve { maps: &handles, values: &[0], externs: &hosts(), helper: &helper, labels: &[], pointed: &[] };
+        let image = Arc::new(Image::new(&arena, programs, resolve).unwrap());
+        Rig { image, maps, memory, limits: Limits::default() }
+    }
+
+    fn machine(&self, way: Way) -> Machine {
+        let arena = self.image.arena();
+        let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
+        let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(std::io::sink()), Box::new(0u32));
+        let mut machine = Machine::new(Arc::clone(&self.image), runtime, self.limits).unwrap();
+        let code = |options| Code::new(Arc::clone(&self.image), options).unwrap();
+        let native: Option<Arc<dyn Native>> = match way {
+            Way::Interpreter => None,
+            Way::Compiled(options) => {
+                let code = code(options);
+                code.compile_all().unwrap();
+                Some(Arc::new(code))
+            }
+            Way::Program(program, options) => {
+                let code = code(options);
+                code.compile_program(program).unwrap();
+                Some(Arc::new(code))
+            }
+            Way::Hot(options) => Some(Arc::new(Hot { code: code(options), asked: AtomicU32::new(0) })),
+        };
+        machine.set_native(native).unwrap();
+        machine
+    }
+
+    /// The result of program 0 called with the memory and `argument`, as text. Twice, since a machine can be used
+    /// again whatever happened.
+    fn run(&self, way: Way, argument: u64) -> String {
+        let mut machine = self.machine(way);
+        let mut once = || {
+            self.memory.fill(0, 4096, 0);
+            machine.runtime().interrupt.store(false, Ordering::Relaxed);
+            let result = machine.run(0, [self.memory.addr(), argument, 0, 0, 0]);
+            let executed = if self.limits.max_insns.is_some() { machine.insns_executed() } else { 0 };
+            let memory: u64 = self.memory.to_vec(0, 4096).iter().map(|byte| u64::from(*byte)).sum();
+            match result {
+                Ok(r0) => format!("{r0:#x}, memory {memory}, {executed} insns"),
+                Err(trap) => format!("{trap:#}\nmemory {memory}"),
+            }
+        };
+        let first = once();
+        assert_eq!(once(), first, "{way:?}");
+        first
+    }
+
+    /// All ways must agree; gives the text.
+    #[track_caller]
+    fn agree(&self, argument: u64) -> String {
+        let expected = self.run(Way::Interpreter, argument);
+        let strict = Options { memory: Memory::Strict, ..OPTIONS };
+        let none = Options { opt: OptLevel::None, ..OPTIONS };
+        let all = [OPTIONS, FUEL, KEEP, strict, none].map(Way::Compiled);
+        let last = self.image.programs().len() - 1;
+        let some = [Way::Program(0, OPTIONS), Way::Program(last, OPTIONS), Way::Program(last, FUEL), Way::Hot(OPTIONS)];
+        for way in all.into_iter().chain(some) {
+            assert_eq!(self.run(way, argument), expected, "{way:?}");
+        }
+        expected
+    }
+}

@@ -1,0 +1,127 @@
+//! Programs that end early: the same words, places and callers.
+
+use super::*;
+
+#[test]
+fn bad_pointers() {
+    let rig = Rig::new(
+        "r6 = r1
+         if r2 != 0 goto +3
+         r1 = 16
+         call f
+         exit
+         r2 = 0x7fff0000
+         r1 += r2
+         call f
+         exit
+         f: r2 = r1
+         call g
+         exit
+         g: r3 = *(u32 *)(r2 + 8)
+         r0 = r3
+         exit",
+    );
+    let text = rig.agree(0);
+    assert!(text.contains("a null pointer plus 24") && text.matches("called from").count() == 2, "{text}");
+    assert!(rig.agree(1).contains("no memory there; nearest is"));
+}
+
+#[test]
+fn a_store_to_nothing() {
+    let rig = Rig::new("*(u64 *)(r1 + 0) = 1\nr2 = 0\n*(u16 *)(r2 + 4) = 7\nr0 = 0\nexit");
+    assert!(rig.agree(0).contains("2-byte store to 0x4"));
+}
+
+#[test]
+fn misaligned_atomics() {
+    let rig = Rig::new("r1 += 3\nr2 = 1\nlock *(u64 *)(r1 + 8) += r2\nr0 = 0\nexit");
+    assert!(rig.agree(0).contains("which is not a multiple of 8"));
+}
+
+#[test]
+fn endless_recursion() {
+    let mut rig = Rig::new("call f\nexit\nf: r1 += 1\ncall f\nr0 = 0\nexit");
+    assert!(rig.agree(0).contains("the limit is 1024"));
+    rig.limits.max_depth = 7;
+    assert!(rig.agree(0).contains("the limit is 7"));
+    rig.limits.stack_bytes = 512 * 5 + 100;
+    assert!(rig.agree(0).contains("the limit is 2660"));
+    rig.limits.max_depth = 1;
+    assert!(rig.agree(0).contains("the call of f2 is one too many, the limit is 1"));
+    rig.limits.stack_bytes = 100;
+    assert!(rig.agree(0).contains("stack bytes exceeded"));
+}
+
+#[test]
+fn recursion_through_pointers_and_callbacks() {
+    let rig = Rig::new("call f\nexit\nf: r6 = func(f) ll\ncallx r6\nexit");
+    assert!(rig.agree(0).contains("the limit is 1024"));
+    let mut rig = Rig::new("call f\nexit\nf: call g\nexit\ng: r1 = func(f) ll\ncall extern(1)\nexit");
+    rig.limits.max_depth = 60;
+    assert!(rig.agree(0).contains("the limit is 60"));
+}
+
+#[test]
+fn host_functions_that_fail() {
+    let rig = Rig::new("r1 = r2\ncall f\nexit\nf: call extern(2)\nr0 += 1\nexit");
+    assert!(rig.agree(0).starts_with("host function failed: as asked"));
+    assert!(rig.agree(1).starts_with("exit() called"));
+    assert!(rig.agree(2).starts_with("host function panicked: end: as asked: 2"));
+    assert!(rig.agree(3).starts_with("0x4"));
+    let rig =
+        Rig::new("r1 = r2\nr2 = func(f) ll\nr3 = r1\nr1 = r2\nr2 = r3\ncall extern(1)\nexit\nf: call extern(2)\nexit");
+    assert!(rig.agree(2).starts_with("host function panicked: end: as asked: 2"));
+    let rig = Rig::new("call f\nexit\nf: call extern(4)\nexit");
+    assert!(rig.agree(0).contains("missing is weak"));
+}
+
+#[test]
+fn interrupts_are_seen_after_host_functions() {
+    let rig = Rig::new("call f\nexit\nf: call extern(3)\ncall extern(3)\nr0 = 0\nexit");
+    assert!(rig.agree(0).starts_with("time limit reached"));
+}
+
+#[test]
+fn calls_that_must_not_return() {
+    let rig = Rig::new("call f\nexit\ng: r0 = 0\nexit\nf: call g");
+    assert!(rig.agree(0).contains("was not expected to return"));
+    let rig = Rig::new("call f\nexit\nf: r1 = 1\nr2 = 2\ncall extern(0)");
+    assert!(rig.agree(0).contains("was not expected to return"));
+}
+
+#[test]
+fn budgets_end_at_the_same_instruction() {
+    let mut rig = Rig::with(&[
+        "r6 = r1
+         r7 = 5
+         r1 = r7
+         r2 = 3
+         call extern(0)
+         r1 = r0
+         call f
+         *(u64 *)(r6 + 0) = r0
+         r7 += -1
+         if r7 != 0 goto -8
+         r1 = func(f) ll
+         r2 = 4
+         call extern(1)
+         r1 = r6
+         r2 = map_fd(0) ll
+         r3 = 1
+         call 12
+         exit
+         f: r0 = 0
+         r0 += r1
+         r1 += -1
+         if r1 > 0 goto -3
+         exit",
+        "r0 = 0\nr0 += 1\nif r0 < 20 goto -2\nexit",
+    ]);
+    for budget in 1..400 {
+        rig.limits.max_insns = Some(budget);
+        let expected = rig.run(Way::Interpreter, 0);
+        for way in [Way::Compiled(FUEL), Way::Program(0, FUEL), Way::Program(1, FUEL), Way::Compiled(OPTIONS)] {
+            assert_eq!(rig.run(way, 0), expected, "{budget} {way:?}");
+        }
+    }
+}
