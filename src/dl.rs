@@ -1,25 +1,22 @@
 //! C functions from shared libraries, called by name with the C calling convention.
 //!
 //! The BTF prototype of the extern decides how each register travels. No libffi: a BPF call has five arguments,
-//! and in the C ABIs we run on, integers and floats are numbered separately. So one function type with five
-//! integers followed by five doubles serves every prototype: a callee looks only at the registers it has
-//! parameters for. Two result classes and the variadic form make four types.
+//! and in the C ABIs we run on, integers and floats are numbered separately. So integers followed by doubles serve
+//! every prototype: a callee looks only at the registers it has parameters for.
 //!
-//! In the sandbox only scalar prototypes are allowed: a C function would follow any pointer out of the arena.
-//! The prototype is the object's word, which nobody can check: an object that declares `free(unsigned long)` may
-//! call it. So naming a library trusts the object with every function in it.
+//! In the sandbox only scalar prototypes are allowed: a C function would follow any pointer out of the arena. A trusted
+//! program passes what it likes, addresses of its functions too. A fault inside a C function ends the program and
+//! poisons its engine. The prototype is the object's word, which nobody can check: an object that declares
+//! `free(unsigned long)` may call it. So naming a library trusts the object with every function in it.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use twinbpf_vm::host::HostFn;
+use twinbpf_vm::host::{Activation, HostFn};
 use twinbpf_vm::program::{Signature, ValType};
-
-type Integers = unsafe extern "C" fn(u64, u64, u64, u64, u64, f64, f64, f64, f64, f64) -> u64;
-type Floats = unsafe extern "C" fn(u64, u64, u64, u64, u64, f64, f64, f64, f64, f64) -> f64;
-type VariadicIntegers = unsafe extern "C" fn(u64, ...) -> u64;
-type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
+use twinbpf_vm::recover::{self, Abort, Form};
+use twinbpf_vm::trap::Trap;
 
 /// A shared library that a program may call into.
 #[derive(Clone, Debug)]
@@ -48,7 +45,7 @@ pub enum DlError {
     /// A pointer would leave the sandbox.
     #[error(
         "its prototype has a pointer, and library {library} would follow it out of the sandbox; only scalar prototypes \
-         can be called there, pointers need --trust, which this version does not have yet"
+         can be called there; pass --trust (Bounds::Trusted) if the program may follow any pointer"
     )]
     Pointer {
         /// Where it was found.
@@ -81,23 +78,28 @@ impl Library {
         &self.name
     }
 
-    /// The function with this name, if the library has it.
-    pub(crate) fn function(&self, name: &str, signature: Option<&Signature>) -> Option<Result<HostFn, DlError>> {
+    /// The function with this name, if the library has it, for a program that is trusted or not.
+    pub(crate) fn function(
+        &self,
+        name: &str,
+        signature: Option<&Signature>,
+        trusted: bool,
+    ) -> Option<Result<HostFn, DlError>> {
         // SAFETY: only the address is taken here; no type is relied on until the call.
         let symbol = unsafe { self.library.get::<*const ()>(name.as_bytes()) }.ok()?;
         let address = (*symbol) as usize;
         if address == 0 {
             return None;
         }
-        Some(self.typed(signature).map(|signature| self.host_fn(name, address, signature)))
+        Some(self.typed(signature, trusted).map(|signature| self.host_fn(name, address, signature)))
     }
 
-    /// The prototype, if the sandbox may call it.
-    fn typed<'a>(&self, signature: Option<&'a Signature>) -> Result<&'a Signature, DlError> {
+    /// The prototype, if it may be called.
+    fn typed<'a>(&self, signature: Option<&'a Signature>, trusted: bool) -> Result<&'a Signature, DlError> {
         let library = || Arc::clone(&self.name);
         let signature = signature.ok_or_else(|| DlError::NoPrototype { library: library() })?;
         let mut types = signature.params.iter().chain([&signature.result]);
-        if types.clone().any(|ty| *ty == ValType::Pointer) {
+        if !trusted && types.clone().any(|ty| *ty == ValType::Pointer) {
             return Err(DlError::Pointer { library: library() });
         }
         let void = signature.params.contains(&ValType::Void);
@@ -109,19 +111,30 @@ impl Library {
 
     fn host_fn(&self, name: &str, address: usize, signature: &Signature) -> HostFn {
         let library = Arc::clone(&self.library);
-        let types = signature.clone();
-        let body = move |_: &mut dyn twinbpf_vm::host::Activation, args: &[u64; 5]| {
+        let (types, label) = (signature.clone(), name.to_owned());
+        let body = move |activation: &mut dyn Activation, args: &[u64; 5]| {
             let _loaded = &library;
-            Ok(call(address, &types, args))
+            call(activation, address, &types, args).map_err(|abort| match abort {
+                Abort::Trap(trap) => trap,
+                Abort::Fault(fault) => {
+                    activation.runtime().view.arena().poison();
+                    fault.in_function(&label)
+                }
+            })
         };
-        HostFn::new(name, signature.clone(), Arc::new(body))
+        HostFn::new(name, signature.clone(), Arc::new(body)).with_c(address as u64)
     }
 }
 
 /// Calls the C function at `address`, which `signature` describes.
-fn call(address: usize, signature: &Signature, args: &[u64; 5]) -> u64 {
-    let mut i = [0u64; 5];
-    let mut f = [0f64; 5];
+fn call(
+    mut activation: &mut dyn Activation,
+    address: usize,
+    signature: &Signature,
+    args: &[u64; 5],
+) -> Result<u64, Abort> {
+    let mut i = [0u64; 6];
+    let mut f = [0f64; 8];
     let (mut integers, mut floats) = (0, 0);
     for (index, arg) in args.iter().enumerate() {
         // What follows the fixed parameters is passed as integers: C tells nothing more about it.
@@ -138,30 +151,23 @@ fn call(address: usize, signature: &Signature, args: &[u64; 5]) -> u64 {
             }
         }
     }
-    let is_float = matches!(signature.result, ValType::Float { .. });
-    let target = address as *const ();
-    // SAFETY: `target` is a function of a library that the caller keeps loaded, and the object declares it with
-    // `signature`: scalars only, at most five, so every parameter is in the register its class and position
-    // give it here, and a callee ignores the other argument registers. The result class picks the type.
-    let raw = unsafe {
-        match (signature.variadic, is_float) {
-            (false, false) => std::mem::transmute::<*const (), Integers>(target)(
-                i[0], i[1], i[2], i[3], i[4], f[0], f[1], f[2], f[3], f[4],
-            ),
-            (false, true) => std::mem::transmute::<*const (), Floats>(target)(
-                i[0], i[1], i[2], i[3], i[4], f[0], f[1], f[2], f[3], f[4],
-            )
-            .to_bits(),
-            (true, false) => std::mem::transmute::<*const (), VariadicIntegers>(target)(
-                i[0], i[1], i[2], i[3], i[4], f[0], f[1], f[2], f[3], f[4],
-            ),
-            (true, true) => std::mem::transmute::<*const (), VariadicFloats>(target)(
-                i[0], i[1], i[2], i[3], i[4], f[0], f[1], f[2], f[3], f[4],
-            )
-            .to_bits(),
-        }
-    };
-    extend(raw, signature.result)
+    let form = Form { variadic: signature.variadic, float: matches!(signature.result, ValType::Float { .. }) };
+    let data = (&raw mut activation).cast();
+    // SAFETY: `address` is a function of a library that the caller keeps loaded, and the object declares it with
+    // `signature`: at most five parameters, each in the register its class and position give it here. Pointers are
+    // passed by trusted programs only. `data` is what `call_back` expects, and is used by nobody else meanwhile.
+    let raw = unsafe { recover::call_c(address, form, &i, &f, data, call_back) }?;
+    Ok(extend(raw, signature.result))
+}
+
+/// The C function calls a function of the program.
+///
+/// # Safety
+/// `data` points to a `&mut dyn Activation` that nobody uses.
+unsafe fn call_back(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
+    // SAFETY: the caller promises it.
+    let activation = unsafe { &mut *data.cast::<&mut dyn Activation>() };
+    activation.call(function, *args)
 }
 
 /// A C value in 64 bits: the callee may leave anything above the type's own bits.

@@ -69,7 +69,10 @@ struct Inner {
 impl Engine {
     /// Reserves the arena: 4 GiB of address space, no memory yet.
     pub fn new(config: Config) -> Result<Engine, MemError> {
-        let arena = Arena::new(config.memory_limit)?;
+        let arena = match config.bounds {
+            Bounds::Exact | Bounds::Arena => Arena::new(config.memory_limit)?,
+            Bounds::Trusted => Arena::trusted(config.memory_limit)?,
+        };
         Ok(Engine { inner: Arc::new(Inner { arena, config, watchdog: Watchdog::default() }) })
     }
 

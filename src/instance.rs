@@ -127,6 +127,7 @@ impl<T: Send + 'static> Instance<T> {
     /// If there are more than five arguments, or `entry` is of another object with more programs.
     pub fn call(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
         assert!(args.len() <= 5, "a program has at most five arguments");
+        self.machine.image().arena().check_poison()?;
         let mut regs = [0; 5];
         regs[..args.len()].copy_from_slice(args);
         let Some(limit) = self.pre.engine().config().timeout else {

@@ -1,7 +1,8 @@
 //! From names to things: which host function, map or value a symbol means.
 //!
 //! A symbol that the object does not define is looked for, in this order, among the functions the embedder gave,
-//! the kernel's helpers and the script functions, and the libraries the user named.
+//! the kernel's helpers and the script functions, and the libraries the user named. For a trusted program these go
+//! before the script functions that only copy what C has, such as `strlen`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use twinbpf_vm::host::{HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
+use twinbpf_vm::mem::Bounds;
 use twinbpf_vm::program::{Binding, Extern, ExternKind, Program};
 use twinbpf_vm::validate::Valid;
 
@@ -217,6 +219,9 @@ impl<T: Send + 'static> Linker<T> {
         if &**name == "bpf_tail_call" {
             return (Resolution::TailCall, None);
         }
+        if let Some(found) = self.of_its_own(symbol) {
+            return found;
+        }
         let known = self.functions.get(name).cloned().or_else(|| helper::by_name(name));
         if let Some(function) = known {
             return match check_parameters(symbol, &function) {
@@ -241,6 +246,18 @@ impl<T: Send + 'static> Linker<T> {
         }
     }
 
+    /// The function of a library that goes before the script function of the same name: a trusted program gets C's own
+    /// `strlen` and `qsort` from a library that the user named.
+    fn of_its_own(&self, symbol: &Extern) -> Option<Resolved> {
+        let name = &*symbol.name;
+        let own = self.trusted() && helper::is_of_c(name) && !self.functions.contains_key(name);
+        if own { self.in_libraries(symbol) } else { None }
+    }
+
+    fn trusted(&self) -> bool {
+        self.engine.config().bounds == Bounds::Trusted
+    }
+
     #[cfg(not(feature = "dl"))]
     fn in_libraries(&self, _: &Extern) -> Option<Resolved> {
         None
@@ -249,7 +266,7 @@ impl<T: Send + 'static> Linker<T> {
     #[cfg(feature = "dl")]
     fn in_libraries(&self, symbol: &Extern) -> Option<Resolved> {
         self.libraries.iter().find_map(|library| {
-            let found = library.function(&symbol.name, symbol.signature.as_ref())?;
+            let found = library.function(&symbol.name, symbol.signature.as_ref(), self.trusted())?;
             let name = Arc::clone(&symbol.name);
             Some(match found {
                 Ok(function) => {

@@ -212,6 +212,9 @@ HOST long strtol(const char *s, char **end, int base);
 HOST unsigned long strtoul(const char *s, char **end, int base);
 HOST int memcmp(const void *a, const void *b, __SIZE_TYPE__ n);
 HOST void *memchr(const void *s, int c, __SIZE_TYPE__ n);
+HOST void qsort(void *base, __SIZE_TYPE__ count, __SIZE_TYPE__ size, int (*compare)(const void *, const void *));
+HOST void *bsearch(const void *key, const void *base, __SIZE_TYPE__ count, __SIZE_TYPE__ size,
+		   int (*compare)(const void *, const void *));
 
 /* clang treats these three as its own and then fails on a length it cannot see. A length known when compiling, up to
  * 1,024, is expanded in place, which kernel programs need too; any other is a call of the host. */

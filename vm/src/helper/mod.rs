@@ -12,7 +12,7 @@ mod kernel;
 mod script;
 mod walk;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 pub use ids::{COUNT, id, name};
@@ -24,6 +24,9 @@ type HelperResult<R = ()> = Result<R, Fail>;
 
 static SCRIPT: LazyLock<HashMap<String, HostFn>> =
     LazyLock::new(|| script::functions().into_iter().map(|function| (function.name().to_string(), function)).collect());
+
+static OF_C: LazyLock<HashSet<String>> =
+    LazyLock::new(|| script::functions_of_c().iter().map(|function| function.name().to_string()).collect());
 
 static KERNEL: LazyLock<Vec<Option<HostFn>>> = LazyLock::new(|| {
     let mut table = vec![None; COUNT as usize + 1];
@@ -43,6 +46,12 @@ pub fn resolve(id: i32) -> Option<HostFn> {
 /// (`printf`).
 pub fn by_name(name: &str) -> Option<HostFn> {
     id(name).and_then(resolve).or_else(|| SCRIPT.get(name).cloned())
+}
+
+/// Whether this is a function of the script registry that does no more than the C function of the same name, but for
+/// checking its pointers: a C library's own can take its place where programs are trusted.
+pub fn is_of_c(name: &str) -> bool {
+    OF_C.contains(name)
 }
 
 /// Every function there is: kernel helpers by id, then the registry by name.

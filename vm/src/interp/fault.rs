@@ -24,6 +24,7 @@ impl Machine {
             Abort::Trap(trap) => (trap, exit_pc, exit_fp),
             Abort::Fault(fault) if fault.in_c != 0 => {
                 let name = image.hosts()[fault.in_c as usize - 1].name();
+                image.arena().poison();
                 (fault.in_function(name), exit_pc, exit_fp)
             }
             Abort::Fault(fault) => {

@@ -6,6 +6,7 @@ mod map;
 mod memory;
 mod number;
 mod output;
+mod sort;
 mod string;
 
 use crate::host::{Caller, HostFn};
@@ -15,7 +16,12 @@ type Host<'a> = Caller<'a, ()>;
 
 /// All of them.
 pub(super) fn functions() -> Vec<HostFn> {
-    [output::functions(), string::functions(), memory::functions(), number::functions(), map::functions()].concat()
+    [output::functions(), functions_of_c(), map::functions()].concat()
+}
+
+/// Those that work on memory and nothing else, as in C.
+pub(super) fn functions_of_c() -> Vec<HostFn> {
+    [string::functions(), memory::functions(), number::functions(), sort::functions()].concat()
 }
 
 #[cfg(test)]

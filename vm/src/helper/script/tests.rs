@@ -219,3 +219,68 @@ fn a_queue_has_no_entries_to_walk() {
     let handle = fake.maps.handle(0);
     assert_eq!(int(&mut fake, "map_for_each", &[handle, 0x100, 0, 0]), -22);
 }
+
+/// A function at address 1 that compares two bytes, the first two of the elements it gets.
+fn comparing(fake: &mut Fake) -> std::rc::Rc<std::cell::Cell<u32>> {
+    let calls = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = std::rc::Rc::clone(&calls);
+    fake.callback(
+        1,
+        Box::new(move |runtime, [a, b, ..]| {
+            count.set(count.get() + 1);
+            let (mut left, mut right) = ([0; 1], [0; 1]);
+            runtime.view.read(a, &mut left)?;
+            runtime.view.read(b, &mut right)?;
+            // Only the low half of r0 is an int.
+            Ok(u64::from((i32::from(left[0]) - i32::from(right[0])) as u32) | 7 << 32)
+        }),
+    );
+    calls
+}
+
+#[test]
+fn sorting() {
+    let mut fake = Fake::new();
+    let calls = comparing(&mut fake);
+    for size in [1u64, 3, 300] {
+        for count in [0u64, 1, 2, 3, 10, 13] {
+            let mut keys: Vec<u8> = (0..count).map(|index| (index * 89 % 11) as u8).collect();
+            for (index, key) in keys.iter().enumerate() {
+                let mut element = vec![*key ^ 0x55; size as usize];
+                element[0] = *key;
+                fake.memory.write(index as u32 * size as u32, &element);
+            }
+            let base = fake.at(0);
+            call(&mut fake, "qsort", &[base, count, size, 1]).unwrap();
+            keys.sort_unstable();
+            for (index, key) in keys.iter().enumerate() {
+                let element = fake.memory.to_vec(index as u32 * size as u32, size as usize);
+                assert!(element[0] == *key && element[1..].iter().all(|byte| *byte == *key ^ 0x55), "{element:?}");
+            }
+        }
+    }
+    assert!(calls.get() < 400, "{} calls", calls.get());
+    let base = fake.at(0);
+    let trap = call(&mut fake, "qsort", &[base, 14, 300, 1]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 1 of qsort: 4200-byte store"), "{trap}");
+    let trap = call(&mut fake, "qsort", &[base, 1 << 40, 1 << 40, 1]).unwrap_err();
+    assert!(trap.detail().contains("too many"), "{trap}");
+    assert_eq!(call(&mut fake, "qsort", &[base, 2, 1, 99]).unwrap_err().code(), TrapCode::BadCall);
+    assert!(call(&mut fake, "qsort", &[base, 1 << 40, 0, 1]).is_ok());
+}
+
+#[test]
+fn searching() {
+    let mut fake = Fake::new();
+    let calls = comparing(&mut fake);
+    fake.memory.write(0, &[1, 0, 3, 0, 5, 0, 7, 0, 9, 0]);
+    let (base, key) = (fake.at(0), fake.at(64));
+    for wanted in 0..11u8 {
+        fake.memory.write(64, &[wanted]);
+        let found = call(&mut fake, "bsearch", &[key, base, 5, 2, 1]).unwrap();
+        assert_eq!(found, if wanted % 2 == 1 { base + u64::from(wanted) - 1 } else { 0 });
+    }
+    assert!(calls.get() <= 33);
+    assert_eq!(call(&mut fake, "bsearch", &[key, base, 0, 2, 1]).unwrap(), 0);
+    assert!(call(&mut fake, "bsearch", &[key, base, 5000, 2, 1]).is_err());
+}
