@@ -1,11 +1,11 @@
 // With --trust and a library: a fault inside a C function, which got a bad pointer.
 #include <twinbpf/script.h>
 
-extern char *strpbrk(const char *text, const char *accept) __ksym;
+extern char *strchrnul(const char *text, int c) __ksym;
 
 int BEGIN(void)
 {
-	return strpbrk((const char *)0x1230, "x") != NULL;
+	return strchrnul((const char *)0x1230, 'x') != NULL;
 }
 
 LICENSE("GPL");

@@ -7,13 +7,13 @@ struct tm {
 	const char *tm_zone;
 };
 
-extern void *malloc(__SIZE_TYPE__ size) __ksym;
-extern void free(void *memory) __ksym;
-extern char *strdup(const char *text) __ksym;
-extern char *strpbrk(const char *text, const char *accept) __ksym;
-extern struct tm *gmtime_r(const long *time, struct tm *result) __ksym;
-extern __SIZE_TYPE__ strftime(char *buf, __SIZE_TYPE__ size, const char *format, const struct tm *time) __ksym;
-extern double strtod(const char *text, char **end) __ksym;
+extern void *malloc(__SIZE_TYPE__ size) __ksym __weak;
+extern void free(void *memory) __ksym __weak;
+extern char *strdup(const char *text) __ksym __weak;
+extern char *strchrnul(const char *text, int c) __ksym __weak;
+extern struct tm *gmtime_r(const long *time, struct tm *result) __ksym __weak;
+extern __SIZE_TYPE__ strftime(char *buf, __SIZE_TYPE__ size, const char *format, const struct tm *time) __ksym __weak;
+extern double strtod(const char *text, char **end) __ksym __weak;
 
 volatile double number;
 
@@ -25,7 +25,7 @@ int BEGIN(void)
 	__u64 *cells;
 
 	copy = strdup("from the heap");
-	printf("%s, then %s\n", copy, strpbrk(copy, "th"));
+	printf("%s, then %s\n", copy, strchrnul(copy, 't'));
 	copy[0] = 'F';
 	printf("%s, %d long\n", copy, (int)strlen(copy));
 	free(copy);
@@ -44,6 +44,11 @@ int BEGIN(void)
 	number = strtod("2.75 apples", &end);
 	printf("%.2f%s\n", number, end);
 	return 0;
+}
+
+void END(void)
+{
+	printf("END\n");
 }
 
 LICENSE("GPL");
