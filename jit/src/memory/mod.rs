@@ -65,6 +65,12 @@ pub enum MemoryError {
         /// Bytes of the pool.
         capacity: usize,
     },
+    /// A child process uses a pool of its parent.
+    #[error("this memory for generated code belongs to process {owner}; make programs again after fork")]
+    Forked {
+        /// The process that made the pool.
+        owner: u32,
+    },
     /// More than [`MODULE_LIMIT`].
     #[error("{wanted} bytes of generated code in one module, of which {MODULE_LIMIT} are possible")]
     TooLarge {

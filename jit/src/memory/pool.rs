@@ -112,11 +112,11 @@ impl CodePool {
 
     fn take(self: &Arc<Self>, bytes: usize) -> Result<Chunk, MemoryError> {
         let len = bytes.next_multiple_of(self.granule);
+        if !self.is_ours() {
+            return Err(MemoryError::Forked { owner: self.process });
+        }
         let mut space = self.space.lock().expect("no panic while held");
         let full = MemoryError::Full { wanted: len, used: space.used, capacity: self.capacity };
-        if !self.is_ours() {
-            return Err(full);
-        }
         let start = space.free.take(len as u64).ok_or(full)? as usize;
         space.add(start, len);
         drop(space);

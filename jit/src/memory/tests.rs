@@ -260,6 +260,26 @@ fn an_unfinished_module_is_given_back() {
 }
 
 #[test]
+fn a_child_leaves_its_parents_pool_alone() {
+    let pool = CodePool::new(16 << 20).unwrap();
+    let code = bytes(&pool, 4 << 20);
+    // SAFETY: the child touches nothing but this pool, which no other thread of its parent knows, and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = matches!(pool.module(64), Err(MemoryError::Forked { .. }));
+        drop(code);
+        pool.trim();
+        // SAFETY: ends the process without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for our own child; `status` lives across the call.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child is refused room");
+    assert_eq!(code.to_vec(), vec![0xc3; 4 << 20], "and gives nothing back");
+}
+
+#[test]
 fn a_finalized_module_cannot_write_any_more() {
     let pool = CodePool::new(1 << 20).unwrap();
     let memory = pool.module(5000).unwrap();
