@@ -53,6 +53,10 @@ pub(crate) struct LoadArgs {
     /// A shared library whose functions programs may call, for example libm.so.6.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) lib: Vec<String>,
+    /// Lets programs follow any pointer, and C functions have pointers. A bad one ends the program, not this process,
+    /// but a wrong one can damage it.
+    #[arg(long)]
+    pub(crate) trust: bool,
     /// Stack bytes of a frame, if the object was made with -mllvm -bpf-stack-size.
     #[arg(long, value_name = "BYTES")]
     pub(crate) stack_size: Option<u32>,

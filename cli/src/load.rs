@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use twinbpf::mem::Bounds;
 use twinbpf::{Config, Engine, Linker, Object};
 
 use crate::args::{LimitArgs, LoadArgs};
@@ -68,6 +69,7 @@ pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs) -> Result<Engine> {
         max_insns: limits.max_insns,
         timeout: limits.timeout,
         frame_size: load.stack_size,
+        bounds: if load.trust { Bounds::Trusted } else { default.bounds },
         ..default
     };
     Engine::new(config).context("cannot make an engine")

@@ -202,4 +202,10 @@ fn pointers_need_trust() {
     // The library has the function, and the prototype has a pointer.
     let folder: PathBuf = corpus();
     case("pointer_prototype", &folder, &["run", "--lib", "libc.so.6", "faults/library_pointer.bpf.o"]);
+    let trusted = |name: &str, object: &str| case(name, &folder, &["run", "--trust", "--lib", "libc.so.6", object]);
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        trusted("c_fault", "faults/c_fault.bpf.o");
+        trusted("c_compare", "faults/compare.bpf.o");
+        case("trusted_load", &folder, &["run", "--trust", "faults/wild_load.bpf.o"]);
+    }
 }
