@@ -4,11 +4,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use twinbpf_jit::OptLevel;
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::isa::Policy;
 use twinbpf_vm::mem::{Arena, Bounds, MemError};
 
+use crate::background::Background;
 use crate::watchdog::Watchdog;
+
+/// What executes programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The interpreter, and native code where a program is hot: a thread of the engine compiles it meanwhile. Where
+    /// there is no compiler for the machine, the interpreter.
+    #[default]
+    Auto,
+    /// The interpreter.
+    Interp,
+    /// Native code, of all programs, compiled when they are instantiated. An error where there is no compiler.
+    Jit,
+}
 
 /// Limits and policies of an [`Engine`]. The default has no instruction or time limit.
 #[derive(Clone, Debug)]
@@ -29,6 +44,13 @@ pub struct Config {
     pub policy: Policy,
     /// How strictly memory accesses are checked.
     pub bounds: Bounds,
+    /// What executes programs.
+    pub engine: EngineKind,
+    /// How much the compiler does for the speed of native code.
+    pub opt_level: OptLevel,
+    /// Native code traps at a pointer out of the arena, where it otherwise takes the pointer's low half as the
+    /// address in the arena. The interpreter does the one or the other by [`Config::bounds`].
+    pub strict: bool,
     /// How the interpreter goes from instruction to instruction; the results are the same.
     pub driver: Driver,
     /// CPUs that per-CPU maps have values for. The number of CPUs of this machine.
@@ -47,6 +69,9 @@ impl Default for Config {
             frame_size: None,
             policy: Policy::default(),
             bounds: Bounds::Exact,
+            engine: EngineKind::default(),
+            opt_level: OptLevel::Speed,
+            strict: false,
             driver: Driver::default(),
             cpus,
         }
@@ -64,6 +89,7 @@ struct Inner {
     arena: Arc<Arena>,
     config: Config,
     watchdog: Watchdog,
+    background: Background,
 }
 
 impl Engine {
@@ -73,7 +99,9 @@ impl Engine {
             Bounds::Exact | Bounds::Arena => Arena::new(config.memory_limit)?,
             Bounds::Trusted => Arena::trusted(config.memory_limit)?,
         };
-        Ok(Engine { inner: Arc::new(Inner { arena, config, watchdog: Watchdog::default() }) })
+        Ok(Engine {
+            inner: Arc::new(Inner { arena, config, watchdog: Watchdog::default(), background: Background::default() }),
+        })
     }
 
     /// Its limits.
@@ -88,5 +116,9 @@ impl Engine {
 
     pub(crate) fn watchdog(&self) -> &Watchdog {
         &self.inner.watchdog
+    }
+
+    pub(crate) fn background(&self) -> &Background {
+        &self.inner.background
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use twinbpf_jit::JitError;
 use twinbpf_vm::image::ImageError;
 use twinbpf_vm::map::MapError;
 use twinbpf_vm::mem::MemError;
@@ -39,6 +40,14 @@ pub enum LinkError {
         name: String,
         /// What there is.
         known: Vec<Arc<str>>,
+    },
+    /// The engine runs native code only, and there is none.
+    #[error("{object}: cannot be compiled: {why}")]
+    Compile {
+        /// Object file.
+        object: Arc<str>,
+        /// Why.
+        why: JitError,
     },
     /// A shared library cannot be used.
     #[cfg(feature = "dl")]

@@ -6,6 +6,8 @@ use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use twinbpf_jit::{Code, JitError};
+use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Packet, PacketKind, Runtime};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
@@ -14,6 +16,7 @@ use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::engine::Engine;
+use crate::native;
 
 /// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from
 /// every thread.
@@ -26,6 +29,7 @@ struct Pre {
     engine: Engine,
     image: Arc<Image>,
     maps: Arc<Maps>,
+    native: Option<Arc<dyn Native>>,
     warnings: Vec<String>,
 }
 
@@ -46,9 +50,30 @@ impl<T> fmt::Debug for InstancePre<T> {
 }
 
 impl<T: Send + 'static> InstancePre<T> {
-    pub(crate) fn new(engine: Engine, image: Image, maps: Maps, warnings: Vec<String>) -> InstancePre<T> {
+    /// # Errors
+    /// See [`native::native`].
+    pub(crate) fn new(
+        engine: Engine,
+        image: Image,
+        maps: Maps,
+        warnings: Vec<String>,
+    ) -> Result<InstancePre<T>, JitError> {
         let (image, maps) = (Arc::new(image), Arc::new(maps));
-        InstancePre { inner: Arc::new(Pre { engine, image, maps, warnings }), data: PhantomData }
+        let native = native::native(&engine, &image)?;
+        Ok(InstancePre { inner: Arc::new(Pre { engine, image, maps, native, warnings }), data: PhantomData })
+    }
+
+    /// The functions of a program as native code would have them, in text: name and listing of each. Compiles
+    /// them for this purpose.
+    ///
+    /// # Errors
+    /// There is no compiler for this machine, or it cannot compile them.
+    pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, String)>, JitError> {
+        let image = &self.inner.image;
+        let code = Code::new(Arc::clone(image), native::options(self.inner.engine.config()))?;
+        let functions = image.functions().iter().enumerate();
+        let own = functions.filter(|(_, function)| function.program as usize == entry.0);
+        own.map(|(index, function)| Ok((Arc::clone(&function.name), code.disassemble(index as u32)?))).collect()
     }
 
     /// The program with this name.
@@ -99,6 +124,7 @@ impl<T: Send + 'static> InstancePre<T> {
             Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;
         machine.set_driver(config.driver);
+        machine.set_native(self.inner.native.clone());
         Ok(Instance { machine, pre: self.clone() })
     }
 }

@@ -19,25 +19,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod background;
 #[cfg(feature = "dl")]
 mod dl;
 mod engine;
 mod error;
 mod instance;
 mod linker;
+mod native;
 mod plan;
 mod resolution;
 mod watchdog;
 
 #[cfg(feature = "dl")]
 pub use dl::DlError;
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, EngineKind};
 pub use error::{LinkError, SymbolError, SymbolFault};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
+pub use twinbpf_jit::{JitError, OptLevel};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};

@@ -130,7 +130,8 @@ impl<T: Send + 'static> Linker<T> {
                 Pointer::Map(_) | Pointer::MapValue { .. } => 0,
             })
         })?;
-        Ok(InstancePre::new(self.engine.clone(), image, maps, warnings))
+        let pre = InstancePre::new(self.engine.clone(), image, maps, warnings);
+        pre.map_err(|why| LinkError::Compile { object: Arc::clone(&object.name), why })
     }
 
     pub(crate) fn link(&self, object: &Object, names: Option<&[&str]>) -> Result<Linked, LinkError> {

@@ -1,5 +1,7 @@
 //! The command line: what can be said, and the help that explains it.
 
+mod bench;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,6 +9,10 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use twinbpf::interp::Driver;
 use twinbpf::isa::{Group, Mode};
+use twinbpf::mem::Bounds;
+use twinbpf::{EngineKind, OptLevel};
+
+pub(crate) use bench::{BenchArgs, BenchEngine};
 
 /// One BPF object, two places to run it.
 #[derive(Debug, Parser)]
@@ -17,6 +23,7 @@ use twinbpf::isa::{Group, Mode};
   twinbpf exec xdp.bpf.o --packet @p.bin  run one program on one packet
   twinbpf check tool.bpf.o                what everything resolves to; runs nothing
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
+  twinbpf bench kernel.bpf.o              how long it takes on each engine
 
 Status: that of exit(), else of the workload (128+signal if one killed it), else 0;
 125 for errors of twinbpf itself and for programs that trap.")]
@@ -37,6 +44,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Print instructions.
     Disasm(DisasmArgs),
+    /// Measure programs on each engine.
+    Bench(BenchArgs),
     /// Print a completion script for a shell.
     Completions {
         /// bash, zsh, fish, elvish or powershell.
@@ -93,9 +102,35 @@ pub(crate) struct LimitArgs {
     /// Time one call of a program may take: 500ms, 2s, 1m; a bare number is seconds.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+    /// What the interpreter lets pass: exact (only what belongs to somebody) or arena (any page that was ever handed
+    /// out, as native code has it).
+    #[arg(long, value_name = "BOUNDS", value_parser = bounds)]
+    pub(crate) bounds: Option<Bounds>,
     /// How the interpreter goes from instruction to instruction: `step` or `threaded`. The results are the same.
     #[arg(long, hide = true, value_parser = driver)]
     pub(crate) driver: Option<Driver>,
+}
+
+/// What executes programs.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct EngineArgs {
+    /// What executes programs: interp, jit (native code, before the first call), or auto (the interpreter, and native
+    /// code where a program is hot). The default is auto.
+    #[arg(long, value_name = "ENGINE", value_parser = engine)]
+    pub(crate) engine: Option<EngineKind>,
+    #[command(flatten)]
+    pub(crate) compile: CompileArgs,
+}
+
+/// What native code is like.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct CompileArgs {
+    /// Native code traps at a pointer out of the arena, instead of taking its low half.
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// How much the compiler does: none or speed.
+    #[arg(long, value_name = "LEVEL", value_parser = opt_level)]
+    pub(crate) opt_level: Option<OptLevel>,
 }
 
 /// `twinbpf run`.
@@ -116,6 +151,8 @@ pub(crate) struct RunArgs {
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// `twinbpf exec`.
@@ -148,6 +185,8 @@ pub(crate) struct ExecArgs {
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// `twinbpf check`.
@@ -167,7 +206,8 @@ pub(crate) struct CheckArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   twinbpf disasm tool.bpf.o               every program, with all it calls
-  twinbpf disasm tool.bpf.o:main --source with the C lines")]
+  twinbpf disasm tool.bpf.o:main --source with the C lines
+  twinbpf disasm tool.bpf.o:main --native what it is compiled to")]
 pub(crate) struct DisasmArgs {
     /// Object, and the program in it if not all are wanted.
     #[arg(value_name = "OBJ[:PROG]")]
@@ -175,6 +215,15 @@ pub(crate) struct DisasmArgs {
     /// Print C lines between the instructions.
     #[arg(long)]
     pub(crate) source: bool,
+    /// Print native code as the compiler of `--engine jit` makes it, function by function.
+    #[arg(long, conflicts_with = "source")]
+    pub(crate) native: bool,
+    #[command(flatten)]
+    pub(crate) compile: CompileArgs,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
 }
 
 /// `500ms`, `2s`, `1m`, `3` (seconds), `0.5`.
@@ -194,6 +243,31 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err("the time must be above zero".to_owned());
     }
     Ok(duration)
+}
+
+fn engine(text: &str) -> Result<EngineKind, String> {
+    match text {
+        "auto" => Ok(EngineKind::Auto),
+        "interp" => Ok(EngineKind::Interp),
+        "jit" => Ok(EngineKind::Jit),
+        other => Err(format!("'{other}' is none of auto, interp and jit")),
+    }
+}
+
+fn opt_level(text: &str) -> Result<OptLevel, String> {
+    match text {
+        "none" => Ok(OptLevel::None),
+        "speed" => Ok(OptLevel::Speed),
+        other => Err(format!("'{other}' is neither none nor speed")),
+    }
+}
+
+fn bounds(text: &str) -> Result<Bounds, String> {
+    match text {
+        "exact" => Ok(Bounds::Exact),
+        "arena" => Ok(Bounds::Arena),
+        other => Err(format!("'{other}' is neither exact nor arena")),
+    }
 }
 
 fn driver(text: &str) -> Result<Driver, String> {

@@ -11,7 +11,7 @@ use twinbpf::loader::{Object, ProgramSpec};
 use twinbpf::program::{Signature, ValType};
 use twinbpf::{Plan, Resolution};
 
-use crate::args::{CheckArgs, LimitArgs};
+use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
 
 /// Exit status when a program that runs in userspace cannot.
@@ -19,7 +19,7 @@ const STATUS_PROBLEMS: u8 = 1;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let objects = load::open_all(&args.objects, &args.load)?;
-    let engine = load::engine(&args.load, &LimitArgs::default())?;
+    let engine = load::engine(&args.load, &LimitArgs::default(), &EngineArgs::default())?;
     let linker = load::linker(&engine, &args.load)?;
     let mut problems = 0;
     for object in &objects {

@@ -1,6 +1,7 @@
 //! `twinbpf disasm`: linked instructions in the notation of the kernel's verifier.
 
 use std::io::{Write, stdout};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -8,6 +9,7 @@ use twinbpf::helper;
 use twinbpf::isa::{CallKind, Insn, disasm_with};
 use twinbpf::loader::{LinkOptions, Linked, Object};
 use twinbpf::program::{Binding, Program};
+use twinbpf::{Config, Engine, EngineKind};
 
 use crate::args::{DisasmArgs, split_program};
 use crate::check::count;
@@ -15,6 +17,9 @@ use crate::load;
 
 pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     let (path, name) = split_program(&args.program);
+    if args.native {
+        return native(args, &path, name);
+    }
     let object = load::open(&path)?;
     let entries = name.iter().map(|name| (*name).to_owned()).collect();
     let linked = object.link(&LinkOptions { entries, ..LinkOptions::default() })?;
@@ -33,6 +38,27 @@ pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     }
     if failed {
         bail!("{}: not every program could be linked", object.name);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The same as native code, which needs everything that running needs.
+fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode> {
+    let objects = load::open_all(&[path], &args.load)?;
+    let config = load::config(&args.load, &args.limits, &args.compile);
+    let engine = Engine::new(Config { engine: EngineKind::Interp, ..config })?;
+    let linker = load::linker(&engine, &args.load)?;
+    let pre = match name {
+        Some(name) => linker.instantiate_programs(&objects[0], &[name])?,
+        None => linker.instantiate_pre(&objects[0])?,
+    };
+    let mut out = stdout().lock();
+    for program in pre.programs().filter(|program| name.is_none_or(|name| name == *program)) {
+        writeln!(out, "{}: program {program}", objects[0].name)?;
+        let entry = pre.program(program).expect("one of its programs");
+        for (function, text) in pre.listing(entry)? {
+            writeln!(out, "{function}:\n{}", text.trim_end())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,14 +5,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use serde_json::json;
+use twinbpf::loader::ProgramSpec;
 use twinbpf::loader::section::ProgType;
-use twinbpf::loader::{Object, ProgramSpec, Role};
 use twinbpf::map::Sent;
-use twinbpf::{Entry, Instance, PacketKind, Redirect};
+use twinbpf::mem::Block;
+use twinbpf::{Entry, Instance, Redirect};
 
 use crate::args::{ExecArgs, split_program};
+use crate::input::{Input, choose};
 use crate::load::{self, hex};
 use crate::output::Output;
 use crate::trace::Trace;
@@ -22,7 +24,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let objects = load::open_all(&[path], &args.load)?;
     let object = &objects[0];
     let spec = choose(object, name)?;
-    let engine = load::engine(&args.load, &args.limits)?;
+    let engine = load::engine(&args.load, &args.limits, &args.engine)?;
     let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
     for warning in pre.warnings() {
         eprintln!("twinbpf: warning: {warning}");
@@ -34,7 +36,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));
     }
-    let input = Input::new(args, spec)?;
+    let input = Input::new(args.ctx.as_deref(), args.packet.as_deref(), spec)?;
     let result = repeat(&mut instance, entry, &input, args.repeat);
     if let Some(trace) = trace {
         let registers = instance.machine().registers();
@@ -68,82 +70,6 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program that was named, or the only one there is.
-fn choose<'a>(object: &'a Object, name: Option<&str>) -> Result<&'a ProgramSpec> {
-    if let Some(name) = name {
-        let names = || object.programs.iter().map(|spec| &*spec.name).collect::<Vec<_>>().join(", ");
-        let index = object.program(name);
-        let index =
-            index.with_context(|| format!("{}: there is no program '{name}'; it has {}", object.name, names()))?;
-        return Ok(&object.programs[index]);
-    }
-    let entries: Vec<&ProgramSpec> = object.programs.iter().filter(|spec| spec.role == Role::Entry).collect();
-    match entries.as_slice() {
-        [] => bail!("{}: no program", object.name),
-        [only] => Ok(only),
-        several => {
-            let names: Vec<String> = several.iter().map(|spec| format!("{}:{}", object.name, spec.name)).collect();
-            bail!("{}: several programs, choose one: {}", object.name, names.join(", "))
-        }
-    }
-}
-
-/// What a program gets in r1.
-enum Input {
-    None,
-    Context(Vec<u8>),
-    Packet(PacketKind, Vec<u8>),
-}
-
-impl Input {
-    fn new(args: &ExecArgs, spec: &ProgramSpec) -> Result<Input> {
-        if let Some(ctx) = &args.ctx {
-            return Ok(Input::Context(load::bytes(ctx).context("--ctx")?));
-        }
-        let kind = packet_kind(spec);
-        let Some(packet) = &args.packet else {
-            if kind.is_some() && spec.attach.prog_type().is_some() {
-                bail!(
-                    "program {} (section {}) gets a packet: give one with --packet HEX or @FILE",
-                    spec.name,
-                    spec.section
-                );
-            }
-            return Ok(Input::None);
-        };
-        let bytes = load::bytes(packet).context("--packet")?;
-        match kind {
-            Some(kind) => Ok(Input::Packet(kind, bytes)),
-            None => bail!(
-                "program {} (section {}) gets no packet; give its context with --ctx HEX or @FILE",
-                spec.name,
-                spec.section
-            ),
-        }
-    }
-}
-
-/// The context around a packet, for programs that get one. A function of unknown kind is taken for XDP, which is
-/// what most packet programs are.
-fn packet_kind(spec: &ProgramSpec) -> Option<PacketKind> {
-    match spec.attach.prog_type() {
-        Some(ProgType::Xdp | ProgType::Ext) | None => Some(PacketKind::Xdp),
-        Some(
-            ProgType::SchedCls
-            | ProgType::SchedAct
-            | ProgType::SocketFilter
-            | ProgType::CgroupSkb
-            | ProgType::LwtIn
-            | ProgType::LwtOut
-            | ProgType::LwtXmit
-            | ProgType::LwtSeg6local
-            | ProgType::SkSkb
-            | ProgType::FlowDissector,
-        ) => Some(PacketKind::Skb),
-        Some(_) => None,
-    }
-}
-
 /// What came of a run.
 #[derive(Default)]
 struct Run {
@@ -175,21 +101,13 @@ fn repeat(instance: &mut Instance<()>, entry: Entry, input: &Input, times: u32) 
 }
 
 fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run, Duration)> {
-    let (block, args): (_, Vec<u64>) = match input {
-        Input::None => (None, vec![]),
-        Input::Context(bytes) => {
-            let block = instance.context(bytes)?;
-            let args = vec![block.addr(), bytes.len() as u64];
-            (Some(block), args)
-        }
-        Input::Packet(kind, bytes) => (None, vec![instance.set_packet(*kind, bytes)?]),
-    };
+    let (block, args) = input.give(instance)?;
     let start = Instant::now();
     let r0 = instance.call(entry, &args)?;
     let duration = start.elapsed();
     let insns = instance.machine().insns_executed();
     let mut run = Run { r0, insns, duration, ..Run::default() };
-    run.ctx = block.map(|block| block.to_vec(0, block.len() as usize));
+    run.ctx = block.map(|block: Block| block.to_vec(0, block.len() as usize));
     if let Some(mut after) = instance.take_packet() {
         run.redirects = after.finish(r0).iter().map(describe).collect();
         run.ctx = Some(after.context());

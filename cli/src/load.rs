@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use twinbpf::mem::Bounds;
 use twinbpf::{Config, Engine, Linker, Object};
 
-use crate::args::{LimitArgs, LoadArgs};
+use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 
 /// Largest object file that is read.
 const MAX_OBJECT: u64 = 256 << 20;
@@ -56,23 +56,32 @@ fn is_missing(error: &twinbpf::loader::Error) -> bool {
     matches!(error.cause(), twinbpf::loader::Cause::NoVariable { .. })
 }
 
-/// An engine with the limits of the command line.
-pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs) -> Result<Engine> {
+/// An engine as the command line describes it.
+pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs, engine: &EngineArgs) -> Result<Engine> {
+    let config = config(load, limits, &engine.compile);
+    let engine = engine.engine.unwrap_or(config.engine);
+    Engine::new(Config { engine, ..config }).context("cannot make an engine")
+}
+
+/// The same without a choice of engine.
+pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs) -> Config {
     let default = Config::default();
     let mut policy = default.policy;
     policy.mode = load.policy.unwrap_or(policy.mode);
     policy.groups = load.enable.iter().fold(policy.groups, |groups, group| groups.with(*group));
     policy.groups = load.disable.iter().fold(policy.groups, |groups, group| groups.without(*group));
-    let config = Config {
+    Config {
         policy,
+        strict: compile.strict,
+        opt_level: compile.opt_level.unwrap_or(default.opt_level),
+        bounds: limits.bounds.unwrap_or(default.bounds),
         driver: limits.driver.unwrap_or(default.driver),
         max_insns: limits.max_insns,
         timeout: limits.timeout,
         frame_size: load.stack_size,
         bounds: if load.trust { Bounds::Trusted } else { default.bounds },
         ..default
-    };
-    Engine::new(config).context("cannot make an engine")
+    }
 }
 
 /// A linker with the libraries of the command line.

@@ -1,9 +1,11 @@
 //! The `twinbpf` command: reads arguments, calls the library, prints.
 
 mod args;
+mod bench;
 mod check;
 mod disasm;
 mod exec;
+mod input;
 mod load;
 mod output;
 mod run;
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Exec(args) => exec::exec(&args),
         Command::Check(args) => check::check(&args),
         Command::Disasm(args) => disasm::disasm(&args),
+        Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => completions(shell),
     };
     result.unwrap_or_else(|error| {

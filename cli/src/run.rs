@@ -49,7 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         anyhow::bail!("cannot read {path}: there is no such file; a workload goes behind two dashes: run OBJ -- CMD");
     }
     let objects = load::open_all(&args.objects, &args.load)?;
-    let engine = load::engine(&args.load, &args.limits)?;
+    let engine = load::engine(&args.load, &args.limits, &args.engine)?;
     let linker = load::linker(&engine, &args.load)?;
     let output = Output::new();
     let tools = objects.into_iter().map(|object| Tool::new(&linker, object, output.clone()));

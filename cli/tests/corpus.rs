@@ -1,27 +1,31 @@
-//! Runs every case of `corpus/cases.txt` as a user would, on both drivers of the interpreter.
+//! Runs every case of `corpus/cases.txt` as a user would, on every engine.
 
 mod common;
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Output};
 
-use common::{Case, cases, corpus, exists_library, skip, twinbpf};
+use common::{Case, Mode, cases, corpus, exists_library, mask, modes, skip, twinbpf};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
     let args = Arguments::from_args();
     let mut trials = Vec::new();
     for case in cases() {
-        for driver in ["step", "threaded"] {
+        for mode in modes() {
+            // It counts instructions in all modes.
+            if mode.fuel && case.args.iter().any(|arg| arg == "--max-insns") {
+                continue;
+            }
             let case = case.clone();
-            trials.push(Trial::test(format!("{}::{driver}", case.name), move || check(&case, driver)));
+            trials.push(Trial::test(format!("{}::{}", case.name, mode.name), move || check(&case, &mode)));
         }
     }
     assert!(trials.len() > 100, "the cases were found");
     libtest_mimic::run(&args, trials).exit();
 }
 
-fn check(case: &Case, driver: &str) -> Result<(), Failed> {
+fn check(case: &Case, mode: &Mode) -> Result<(), Failed> {
     if let Some(need) = &case.needs {
         let library = need.strip_prefix("lib ").ok_or("only `needs = lib NAME` is known")?;
         if !exists_library(library) {
@@ -29,15 +33,18 @@ fn check(case: &Case, driver: &str) -> Result<(), Failed> {
             return Ok(());
         }
     }
-    let mut command: Command = twinbpf();
-    command.current_dir(corpus()).arg(&case.args[0]).args(["--driver", driver]);
-    let exec = case.args[0] == "exec";
-    if exec {
-        command.arg("--json");
-    }
-    let output = command.args(&case.args[1..]).output()?;
+    let output = execute(case, &mode.args)?;
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let context = format!("\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
+    if mode.memory.is_some_and(|memory| case.strays.iter().any(|strays| strays == memory)) {
+        let wanted = execute(case, &["--engine", "interp", "--bounds", "arena"])?;
+        let words = |output: &Output| mask(&String::from_utf8_lossy(&output.stderr));
+        let same = output.status == wanted.status && words(&output) == words(&wanted);
+        return match same && without_duration(&output) == without_duration(&wanted) {
+            true => Ok(()),
+            false => Err(format!("not as the interpreter with --bounds arena: {wanted:?}{context}").into()),
+        };
+    }
     if output.status.code() != Some(case.status) {
         return Err(format!("status {:?}, expected {}{context}", output.status.code(), case.status).into());
     }
@@ -50,10 +57,26 @@ fn check(case: &Case, driver: &str) -> Result<(), Failed> {
     if let Some(file) = &case.stdout {
         golden(file, &stdout)?;
     }
-    if exec && case.status == 0 {
+    if case.args[0] == "exec" && case.status == 0 {
         check_exec(case, &stdout)?;
     }
     Ok(())
+}
+
+fn execute(case: &Case, mode: &[&str]) -> Result<Output, Failed> {
+    let mut command: Command = twinbpf();
+    command.current_dir(corpus()).arg(&case.args[0]).args(mode);
+    if case.args[0] == "exec" {
+        command.arg("--json");
+    }
+    Ok(command.args(&case.args[1..]).output()?)
+}
+
+/// Standard output but for how long it took.
+fn without_duration(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words = text.split(',').filter(|word| !word.trim_start_matches('{').starts_with("\"duration_ns\""));
+    mask(&words.collect::<Vec<_>>().join(","))
 }
 
 fn golden(file: &str, stdout: &str) -> Result<(), Failed> {

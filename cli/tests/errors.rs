@@ -6,12 +6,12 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{corpus, mask, twinbpf};
+use common::{Mode, corpus, mask, modes, twinbpf};
 
 /// Runs the command in `folder` and compares.
 fn case(name: &str, folder: &Path, args: &[&str]) {
     let output = twinbpf().current_dir(folder).args(args).output().unwrap();
-    assert_eq!(output.status.code(), Some(125), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(125), "{name} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     let found = mask(&String::from_utf8_lossy(&output.stderr));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors").join(format!("{name}.txt"));
     if std::env::var_os("BLESS").is_some() {
@@ -19,11 +19,21 @@ fn case(name: &str, folder: &Path, args: &[&str]) {
         return;
     }
     let wanted = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(found, wanted, "{name}: standard error differs from {}", path.display());
+    assert_eq!(found, wanted, "{name} {args:?}: standard error differs from {}", path.display());
+}
+
+/// The same words on every engine that notices.
+fn on_engines(name: &str, args: &[&str], notices: impl Fn(&Mode) -> bool) {
+    for mode in modes().iter().filter(|mode| notices(mode)) {
+        // One that counts instructions by itself.
+        if !mode.fuel || !args.contains(&"--max-insns") {
+            case(name, &corpus(), &[&args[..1], &mode.args, &args[1..]].concat());
+        }
+    }
 }
 
 fn fault(name: &str) {
-    case(name, &corpus(), &["run", &format!("faults/{name}.bpf.o")]);
+    on_engines(name, &["run", &format!("faults/{name}.bpf.o")], |_| true);
 }
 
 /// A folder with one object made of the hello script.
@@ -88,7 +98,8 @@ fn null_pointer() {
 
 #[test]
 fn one_byte_past_a_map_value() {
-    fault("value_overflow");
+    // Native code knows pages only.
+    on_engines("value_overflow", &["run", "faults/value_overflow.bpf.o"], |mode| mode.memory.is_none());
 }
 
 #[test]
@@ -98,12 +109,12 @@ fn endless_recursion() {
 
 #[test]
 fn stack_bytes() {
-    case("deep_frames", &corpus(), &["run", "--stack-size", "65536", "faults/deep_frames.bpf.o"]);
+    on_engines("deep_frames", &["run", "--stack-size", "65536", "faults/deep_frames.bpf.o"], |_| true);
 }
 
 #[test]
 fn instruction_limit() {
-    case("max_insns", &corpus(), &["run", "--max-insns", "100000", "faults/endless_loop.bpf.o"]);
+    on_engines("max_insns", &["run", "--max-insns", "100000", "faults/endless_loop.bpf.o"], |_| true);
 }
 
 #[test]
@@ -124,14 +135,16 @@ fn store_to_constants() {
 #[test]
 fn time_limit() {
     // Where the loop is when the time is over differs from run to run.
-    let args = ["run", "--timeout", "50ms", "faults/endless_loop.bpf.o"];
-    let output = twinbpf().current_dir(corpus()).args(args).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(
-        text.starts_with("twinbpf: time limit reached: 50ms\n  at faults/endless_loop.bpf.o: program BEGIN, insn "),
-        "{text}"
-    );
+    for mode in modes() {
+        let args = [&["run"], &mode.args[..], &["--timeout", "50ms", "faults/endless_loop.bpf.o"]].concat();
+        let output = twinbpf().current_dir(corpus()).args(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{mode:?}");
+        assert!(
+            text.starts_with("twinbpf: time limit reached: 50ms\n  at faults/endless_loop.bpf.o: program BEGIN, insn "),
+            "{mode:?}: {text}"
+        );
+    }
 }
 
 #[test]

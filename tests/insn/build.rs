@@ -1,7 +1,8 @@
 //! A case as a program: a prologue fills the registers, an epilogue writes them where the test can read them.
 //!
-//! The program gets one memory block as its context: eighty bytes for r0 to r9, then the memory of the case. Its
-//! address is kept in the upper 16 bytes of the frame, so bodies use the stack from `r10 - 24` down.
+//! The program gets one memory block as its context: eighty bytes for r0 to r9, before and after the body, then the
+//! memory of the case. Its address is kept in the upper 16 bytes of the frame, so bodies use the stack from
+//! `r10 - 24` down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -41,8 +42,23 @@ pub(crate) fn resolve(value: Value, mem: u64) -> u64 {
     }
 }
 
-fn prologue(input: &Input) -> String {
+/// Where registers get their values from before the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prologue {
+    /// From constants, with which a compiler may compute.
+    Constants,
+    /// From the context, so that one program serves every input.
+    Loads,
+}
+
+fn prologue(input: &Input, prologue: Prologue) -> String {
     let mut text = String::from("*(u64 *)(r10 - 8) = r1\n");
+    if prologue == Prologue::Loads {
+        for reg in [0, 2, 3, 4, 5, 6, 7, 8, 9, 1] {
+            let _ = writeln!(text, "r{reg} = *(u64 *)(r1 + {})", reg * 8);
+        }
+        return text;
+    }
     for reg in 0..10 {
         let _ = match input.regs[reg] {
             Some(Value::Mem(off)) => {
@@ -93,10 +109,10 @@ fn repeated(line: &str) -> String {
 const MARK: u64 = 0x6164_6472_0000_0000;
 
 /// The program of a case with one of its inputs, or why its `raw` bytes are no instructions.
-pub(crate) fn build(case: &Case, run: &Run) -> Result<Built, DecodeError> {
+pub(crate) fn build(case: &Case, run: &Run, from: Prologue) -> Result<Built, DecodeError> {
     let name = case.name(run);
     let (body, functions) = texts(case, &run.input);
-    let prologue = prologue(&run.input);
+    let prologue = prologue(&run.input, from);
     let (raw, body) = raw_lines(&body)?;
     let text = format!("{prologue}{body}{}{}", epilogue(), functions.replace("fn ", ""));
     let assembled = asm::assemble(&text).unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));

@@ -18,6 +18,16 @@ pub(crate) struct Run {
     pub(crate) line: usize,
     pub(crate) input: Input,
     pub(crate) expect: Expect,
+    pub(crate) strays: Strays,
+}
+
+/// Native code in which a run strays: a pointer leaves its region, and only exact bounds notice. It must do what the
+/// interpreter does where that checks pages only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strays {
+    pub(crate) sandbox: bool,
+    pub(crate) strict: bool,
+    pub(crate) trusted: bool,
 }
 
 /// The machine before the body.
@@ -108,8 +118,8 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, (usize, String)
             return Err(fail("text before the first `case`"));
         };
         if let Some(text) = text.strip_prefix("run") {
-            let (input, expect) = run(text).map_err(|what| (number, what))?;
-            case.runs.push(Run { line: number, input, expect });
+            let (input, expect, strays) = run(text).map_err(|what| (number, what))?;
+            case.runs.push(Run { line: number, input, expect, strays });
         } else if case.runs.is_empty() {
             case.body.push_str(text);
             case.body.push('\n');
@@ -124,7 +134,7 @@ pub(crate) fn parse(file: &str, text: &str) -> Result<Vec<Case>, (usize, String)
 }
 
 /// `INPUTS -> OUTPUTS`.
-fn run(text: &str) -> Result<(Input, Expect), String> {
+fn run(text: &str) -> Result<(Input, Expect, Strays), String> {
     let (before, after) = text.split_once("->").ok_or("a run is `run INPUTS -> OUTPUTS`")?;
     let mut input = Input::default();
     for token in before.split_whitespace() {
@@ -141,7 +151,25 @@ fn run(text: &str) -> Result<(Input, Expect), String> {
             },
         }
     }
-    Ok((input, expect(after.trim())?))
+    let (after, strays) = strays(after.trim())?;
+    Ok((input, expect(after)?, strays))
+}
+
+/// Takes `strays` (in all native code) or `strays=sandbox,strict` from the end of the outputs.
+fn strays(text: &str) -> Result<(&str, Strays), String> {
+    let Some((before, modes)) = text.split_once(" strays") else { return Ok((text, Strays::default())) };
+    if modes.is_empty() {
+        return Ok((before, Strays { sandbox: true, strict: true, trusted: true }));
+    }
+    let modes: Vec<&str> = modes.trim_start_matches('=').split(',').collect();
+    let known = ["sandbox", "strict", "trusted"];
+    match modes.iter().find(|mode| !known.contains(mode)) {
+        Some(mode) => Err(format!("`{mode}` is no way to access memory")),
+        None => {
+            let [sandbox, strict, trusted] = known.map(|mode| modes.contains(&mode));
+            Ok((before, Strays { sandbox, strict, trusted }))
+        }
+    }
 }
 
 fn expect(text: &str) -> Result<Expect, String> {
@@ -211,7 +239,7 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
 #[test]
 fn a_case_is_read() {
     let text = "# about\n\ncase add r1\n  r1 += $imm # body\n  exit\n\nrun r1=-1 imm=5 mem=00ff*2 -> r1=4 mem=0102 lost\n\
-                run r2=mem+8 insns=3 -> trap=OutOfBounds at=2\nrun policy=kernel -> reject zero\n";
+                run r2=mem+8 insns=3 -> trap=OutOfBounds at=2 strays=sandbox,strict\nrun policy=kernel -> reject zero\n";
     let cases = parse("a.case", text).expect("parses");
     let [case] = &cases[..] else { panic!("one case") };
     assert_eq!((case.title.as_str(), case.line, case.body.as_str()), ("add r1", 3, "r1 += $imm\nexit\n\n"));
@@ -221,6 +249,8 @@ fn a_case_is_read() {
     assert!(matches!(&case.runs[0].expect, Expect::State(state) if state.lost && state.mem == Some(vec![1, 2])));
     assert_eq!(case.runs[1].input.regs[2], Some(Value::Mem(8)));
     assert!(matches!(&case.runs[1].expect, Expect::Trap { name, at: Some(2), .. } if name == "OutOfBounds"));
+    let strays = [Strays::default(), Strays { sandbox: true, strict: true, trusted: false }];
+    assert_eq!([case.runs[0].strays, case.runs[1].strays], strays);
     assert!(case.runs[2].input.kernel && matches!(&case.runs[2].expect, Expect::Reject(text) if text == "zero"));
     let fails = |text: &str| parse("a", text).err().map(|(line, what)| format!("{line}: {what}"));
     assert_eq!(fails("case a\nexit\nrun r1=x -> r1=1").as_deref(), Some("3: `x` is not a number"));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use twinbpf_vm::isa::{CallKind, Insn, Operand, Raw, Size, Width};
 
-use crate::build::build;
+use crate::build::{Prologue, build};
 use crate::case::{Case, Expect};
 
 /// An instruction without its operands: table row, width, and whether the second operand is an immediate.
@@ -67,7 +67,8 @@ pub(crate) fn check(cases: &[Case]) {
     let mut runs: BTreeMap<String, usize> = BTreeMap::new();
     for case in cases {
         for run in case.runs.iter().filter(|run| !matches!(run.expect, Expect::Reject(_))) {
-            let built = build(case, run).unwrap_or_else(|error| panic!("{}: {error}", case.name(run)));
+            let built =
+                build(case, run, Prologue::Constants).unwrap_or_else(|error| panic!("{}: {error}", case.name(run)));
             let insns = &built.program.insns;
             let functions = built.program.functions.get(1).map_or(insns.len(), |function| function.start);
             let written = insns[built.body].iter().chain(&insns[functions..]);

@@ -3,9 +3,14 @@
 mod build;
 mod case;
 mod forms;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod modes;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod native;
 mod random;
 mod run;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +19,7 @@ use twinbpf_vm::mem::Arena;
 use twinbpf_vm::program::Program;
 use twinbpf_vm::validate::Valid;
 
+use build::Prologue;
 use case::{Case, Expect, Run};
 
 fn directory() -> PathBuf {
@@ -25,8 +31,8 @@ fn corpus() -> Vec<Case> {
 }
 
 /// The validated program of a run, or the text of the error that rejects it.
-fn validated(case: &Case, run: &Run) -> Result<(Valid<Program>, std::ops::Range<usize>), String> {
-    let built = build::build(case, run).map_err(|error| error.to_string())?;
+fn validated(case: &Case, run: &Run, from: Prologue) -> Result<(Valid<Program>, Range<usize>), String> {
+    let built = build::build(case, run, from).map_err(|error| error.to_string())?;
     let mode = if run.input.kernel { Mode::Kernel } else { Mode::Rfc };
     let policy = Policy { groups: Groups::ALL, mode };
     let valid = built.program.validate(&policy, &|_| true).map_err(|error| format!("{error:#}"))?;
@@ -35,7 +41,7 @@ fn validated(case: &Case, run: &Run) -> Result<(Valid<Program>, std::ops::Range<
 
 /// What a case does when it is decoded, validated and executed; on failure, what differs.
 fn check(arena: &Arc<Arena>, case: &Case, run: &Run) -> Result<(), String> {
-    match (validated(case, run), &run.expect) {
+    match (validated(case, run, Prologue::Constants), &run.expect) {
         (Ok((program, body)), Expect::State(_) | Expect::Trap { .. }) => run::check(arena, &program, &body, run),
         (Err(error), Expect::Reject(text)) if error.contains(text) => Ok(()),
         (Err(error), Expect::Reject(text)) => Err(format!("rejected with `{error}`, not with `{text}`")),
@@ -75,4 +81,12 @@ fn every_known_class_of_bugs_has_a_case() {
 fn random_programs_run_or_trap_alike() {
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
     random::check(count.unwrap_or(500));
+}
+
+/// The same in native code of every mode; fewer of them, for each is compiled a dozen times.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[test]
+fn random_programs_do_alike_in_native_code() {
+    let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
+    random::check_native(count.unwrap_or(100));
 }

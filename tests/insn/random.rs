@@ -1,4 +1,6 @@
-//! Random programs. Whatever validation accepts runs or traps, on both drivers alike, and never takes down the host.
+//! Random programs. Whatever validation accepts runs or traps, on every engine alike, and never takes down the host.
+//!
+//! A prologue loads the registers from memory, so that native code can have any.
 //!
 //! The generator asks the decoder which slots are instructions and validation what is wrong with a program: the
 //! instruction it names is replaced until nothing is wrong. So neither knows a rule that this file repeats.
@@ -7,18 +9,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use twinbpf_vm::host::Packet;
+use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Raw, Reg, Width, asm, disasm};
-use twinbpf_vm::mem::{Arena, Block, RegionKind, RegionSpec};
+use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec};
 use twinbpf_vm::program::{Binding, Function, Program};
+use twinbpf_vm::trap::TrapCode;
 use twinbpf_vm::validate::Valid;
 
 use crate::run;
 
-/// Slots of a random program; the second half is a second function.
+/// Random slots of a program; the second half is a second function.
 const SLOTS: usize = 64;
+/// Slots before them.
+const PROLOGUE: usize = 10;
+/// Bytes of the context behind the registers.
 const MEMORY: usize = 96;
+const REGISTERS: usize = 80;
 const LIMITS: Limits = Limits { max_insns: Some(3000), max_depth: 8, stack_bytes: 1 << 14 };
 
 struct Random(u64);
@@ -67,8 +75,9 @@ impl Random {
     }
 
     fn insns(&mut self) -> Vec<Insn> {
-        let mut insns: Vec<Insn> = (0..SLOTS).map(|_| self.insn()).collect();
-        for pc in 0..SLOTS - 1 {
+        let mut insns = prologue();
+        insns.extend((0..SLOTS).map(|_| self.insn()));
+        for pc in PROLOGUE..PROLOGUE + SLOTS - 1 {
             if let Insn::LoadImm { dst, imm, .. } = insns[pc] {
                 insns[pc] = Insn::LoadImm { dst, kind: 0, imm };
                 insns[pc + 1] = Insn::LoadImmHi { imm: imm >> 8 };
@@ -76,6 +85,15 @@ impl Random {
         }
         insns
     }
+}
+
+/// Loads r0 to r9 from the context.
+fn prologue() -> Vec<Insn> {
+    let load = |reg: &usize| format!("r{reg} = *(u64 *)(r1 + {})\n", reg * 8);
+    let text: String = [0, 2, 3, 4, 5, 6, 7, 8, 9, 1].iter().map(load).collect();
+    let insns = asm::parse(&text).expect("assembles");
+    assert_eq!(insns.len(), PROLOGUE);
+    insns
 }
 
 /// Something harmless in place of an instruction that validation refuses.
@@ -94,7 +112,7 @@ fn program(insns: Vec<Insn>) -> Program {
         section: ".text".into(),
         insns,
         bindings,
-        functions: vec![function("main", 0), function("second", SLOTS / 2)],
+        functions: vec![function("main", 0), function("second", PROLOGUE + SLOTS / 2)],
         lines: Vec::new(),
         stack_size: 512,
     }
@@ -107,7 +125,7 @@ fn repaired(mut insns: Vec<Insn>) -> Valid<Program> {
         match program(insns.clone()).validate(&policy, &|_| true) {
             Ok(valid) => return valid,
             Err(error) => {
-                let end = error.pc() + 1 == SLOTS / 2 || error.pc() + 1 == SLOTS;
+                let end = [SLOTS / 2, SLOTS].map(|slots| PROLOGUE + slots).contains(&(error.pc() + 1));
                 assert!(insns[error.pc()] != Insn::Exit, "{error:#}");
                 insns[error.pc()] = if end { Insn::Exit } else { harmless() };
             }
@@ -124,10 +142,26 @@ fn wipe() -> Valid<Program> {
     program.validate(&Policy::default(), &|_| false).expect("valid")
 }
 
-/// A machine for a random program, and the memory its pointers point to.
+/// A random program, two machines for it, and the memory its pointers point to.
 struct Bench {
-    machine: Machine,
+    image: Arc<Image>,
+    exact: Machine,
+    /// Checks pages only.
+    pages: Machine,
     context: Block,
+}
+
+/// What can be seen of a run.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    /// The trap's, if it is one.
+    code: Option<TrapCode>,
+    result: String,
+    /// Of a program that ran to its end.
+    registers: Option<[u64; 10]>,
+    memory: Vec<u8>,
+    /// Where it is counted.
+    executed: Option<u64>,
 }
 
 impl Bench {
@@ -135,31 +169,62 @@ impl Bench {
         let (externs, helper) = (run::externs(), |id| run::helper(id));
         let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
         let image = Arc::new(Image::new(arena, programs, resolve).expect("an image"));
-        let context = arena.alloc(RegionSpec::new("context", RegionKind::Context, MEMORY as u32)).expect("room");
-        let mut machine = run::machine(arena, &image, Driver::Step, LIMITS);
-        let packet: Vec<u8> = (0..MEMORY as u8).map(|byte| byte.wrapping_mul(37)).collect();
-        machine.runtime().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
-        Bench { machine, context }
+        let size = (REGISTERS + MEMORY) as u32;
+        let context = arena.alloc(RegionSpec::new("context", RegionKind::Context, size)).expect("room");
+        let machine = |bounds| {
+            let mut machine = run::machine(arena, &image, Driver::Step, LIMITS, bounds);
+            let packet: Vec<u8> = (0..MEMORY as u8).map(|byte| byte.wrapping_mul(37)).collect();
+            machine.runtime().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
+            machine
+        };
+        Bench { exact: machine(Bounds::Exact), pages: machine(Bounds::Arena), image, context }
     }
 
-    /// Everything that can be seen of a run, as text.
-    fn observe(&mut self, driver: Driver, seed: u64) -> String {
+    /// Registers and memory as the seed has it.
+    fn prepare(&self, seed: u64) {
         let mut random = Random(seed);
         let bytes: Vec<u8> = (0..MEMORY).map(|_| random.next() as u8).collect();
-        self.context.write(0, &bytes);
-        self.machine.run(1, [u64::from(LIMITS.max_depth), 0, 0, 0, 0]).expect("wipes the frames");
-        self.machine.set_driver(driver);
-        let mut registers: [u64; 11] = std::array::from_fn(|_| random.next() >> random.below(64));
+        self.context.write(REGISTERS as u32, &bytes);
+        let mut registers: [u64; 10] = std::array::from_fn(|_| random.next() >> random.below(64));
         for reg in [1, 2, 6, 8] {
-            registers[reg] = self.context.addr() + 8 * random.below(MEMORY / 8) as u64;
+            registers[reg] = self.context.addr() + (REGISTERS + 8 * random.below(MEMORY / 8)) as u64;
         }
-        let result = match self.machine.run_with(0, registers) {
+        for (reg, value) in registers.iter().enumerate() {
+            self.context.write(reg as u32 * 8, &value.to_le_bytes());
+        }
+    }
+
+    /// Runs it with this input, and this code if any.
+    fn observe(&mut self, bounds: Bounds, driver: Driver, native: Option<Arc<dyn Native>>, seed: u64) -> Seen {
+        self.prepare(seed);
+        let counts = native.as_ref().is_none_or(|native| native.counts());
+        let machine = match bounds {
+            Bounds::Exact => &mut self.exact,
+            Bounds::Arena => &mut self.pages,
+        };
+        machine.run(1, [u64::from(LIMITS.max_depth), 0, 0, 0, 0]).expect("wipes the frames");
+        machine.set_driver(driver);
+        machine.set_native(native);
+        machine.set_limits(Limits { max_insns: LIMITS.max_insns.filter(|_| counts), ..LIMITS });
+        let result = machine.run(0, [self.context.addr(), 0, 0, 0, 0]);
+        let (code, registers) = match &result {
+            Ok(_) => (None, Some(std::array::from_fn(|reg| machine.registers()[reg]))),
+            Err(trap) => (Some(trap.code()), None),
+        };
+        let result = match result {
             Ok(r0) => format!("{r0:#x}"),
             Err(trap) => format!("{trap:#}"),
         };
-        let (registers, executed) = (self.machine.registers(), self.machine.insns_executed());
-        format!("{result}\n{registers:x?}\n{executed} executed\n{:x?}", self.context.to_vec(0, MEMORY))
+        let executed = counts.then(|| machine.insns_executed());
+        machine.set_native(None);
+        machine.set_limits(LIMITS);
+        Seen { code, result, registers, memory: self.context.to_vec(REGISTERS as u32, MEMORY), executed }
     }
+}
+
+/// A program by its number.
+fn numbered(number: u64) -> Valid<Program> {
+    repaired(Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1)).insns())
 }
 
 /// Compares the drivers on this many random programs, with two inputs each.
@@ -167,18 +232,51 @@ pub(crate) fn check(programs: u64) {
     let arena = Arena::new(1 << 24).expect("address space");
     let (mut ended, mut executed) = (0, 0);
     for number in 0..programs {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1));
-        let program = repaired(random.insns());
+        let program = numbered(number);
         let text = disasm(&program.insns);
         let mut bench = Bench::new(&arena, vec![program, wipe()]);
         for seed in [number + 1, !number] {
-            let step = bench.observe(Driver::Step, seed);
-            let threaded = bench.observe(Driver::Threaded, seed);
+            let step = bench.observe(Bounds::Exact, Driver::Step, None, seed);
+            let threaded = bench.observe(Bounds::Exact, Driver::Threaded, None, seed);
             assert_eq!(step, threaded, "program {number}, seed {seed:#x}\n{text}");
-            ended += usize::from(step.starts_with("0x"));
+            ended += usize::from(step.code.is_none());
             executed += 1;
         }
     }
     // Neither all nor none of them trap, or the generator says nothing.
     assert!(ended * 20 > executed && ended < executed, "{ended} of {executed} ran to their end");
+}
+
+/// Compares native code of every mode with the interpreter.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(crate) fn check_native(programs: u64) {
+    use crate::modes::MODES;
+    use twinbpf_jit::Memory;
+
+    let arena = Arena::new(1 << 24).expect("address space");
+    for number in 0..programs {
+        let program = numbered(number);
+        let text = disasm(&program.insns);
+        let mut bench = Bench::new(&arena, vec![program, wipe()]);
+        let codes = MODES.map(|mode| (mode, Arc::new(mode.compile(&bench.image, 0..1))));
+        for seed in [number + 1, !number] {
+            let exact = bench.observe(Bounds::Exact, Driver::Step, None, seed);
+            let strays = matches!(exact.code, Some(TrapCode::OutOfBounds | TrapCode::ReadOnly));
+            let pages = bench.observe(Bounds::Arena, Driver::Step, None, seed);
+            for (mode, code) in &codes {
+                // Code that counts nothing has to come to its end.
+                let (bounds, wanted) = match mode.memory {
+                    Memory::Sandbox => (Bounds::Arena, &pages),
+                    Memory::Strict | Memory::Trusted if strays => continue,
+                    Memory::Strict | Memory::Trusted => (Bounds::Exact, &exact),
+                };
+                if !mode.fuel && wanted.code == Some(TrapCode::OutOfInsns) {
+                    continue;
+                }
+                let mut found = bench.observe(bounds, Driver::Step, Some(Arc::clone(code) as _), seed);
+                found.executed = found.executed.or(wanted.executed);
+                assert_eq!(&found, wanted, "program {number}, seed {seed:#x}, {mode:?}\n{text}");
+            }
+        }
+    }
 }

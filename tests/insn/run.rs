@@ -30,12 +30,13 @@ impl MapTable for NoMaps {
 const FAR: u64 = 100_000_000;
 
 /// What a program did.
-struct Outcome {
-    result: Result<u64, Trap>,
-    regs: [u64; 10],
-    mem: Vec<u8>,
+pub(crate) struct Outcome {
+    pub(crate) result: Result<u64, Trap>,
+    pub(crate) regs: [u64; 10],
+    pub(crate) mem: Vec<u8>,
     /// Address of the memory of the case.
     addr: u64,
+    pub(crate) insns: u64,
 }
 
 /// Runs a validated case with both drivers. `body` are the pcs of its body. On failure, what differs.
@@ -49,9 +50,10 @@ pub(crate) fn check(
     let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
     let image = Image::new(arena, vec![program.clone()], resolve).map_err(|error| error.to_string())?;
     let image = Arc::new(image);
+    let context = context(arena, &run.input);
     for driver in [Driver::Step, Driver::Threaded] {
-        let limits = limits(program, body, run);
-        let outcome = execute(arena, &image, driver, limits, &run.input);
+        let mut machine = machine(arena, &image, driver, limits(program, body, run), Bounds::Exact);
+        let outcome = execute(&mut machine, 0, &context, &run.input);
         compare(&outcome, body, run).map_err(|what| format!("{driver:?}: {what}"))?;
     }
     Ok(())
@@ -81,7 +83,7 @@ pub(crate) fn helper(id: u32) -> Option<HostFn> {
 }
 
 /// The limit on instructions is for the body; around it the prologue runs, and if it ends, the epilogue.
-fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limits {
+pub(crate) fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limits {
     let slots = |slots: &[Insn]| slots.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u64;
     let prologue = slots(&program.insns[..body.start]);
     let end = program.functions.get(1).map_or(program.insns.len(), |function| function.start);
@@ -96,33 +98,48 @@ fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limits {
     }
 }
 
-pub(crate) fn machine(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits) -> Machine {
-    let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
+pub(crate) fn machine(
+    arena: &Arc<Arena>,
+    image: &Arc<Image>,
+    driver: Driver,
+    limits: Limits,
+    bounds: Bounds,
+) -> Machine {
+    let view = View::new(Arc::clone(arena), arena.new_owner(), bounds);
     let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(io::sink()), Box::new(()));
     let mut machine = Machine::new(Arc::clone(image), runtime, limits).expect("room for a stack");
     machine.set_driver(driver);
     machine
 }
 
-fn execute(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits, input: &Input) -> Outcome {
+/// The block that the program of a run gets.
+pub(crate) fn context(arena: &Arc<Arena>, input: &Input) -> Block {
     let size = u32::try_from(DUMP + input.mem.len()).expect("a small case");
-    let spec = RegionSpec::new("context", RegionKind::Context, size);
-    let context: Block = arena.alloc(spec).expect("room in the arena");
-    context.write(DUMP as u32, &input.mem);
-    let mut machine = machine(arena, image, driver, limits);
+    arena.alloc(RegionSpec::new("context", RegionKind::Context, size)).expect("room in the arena")
+}
+
+/// Fills the block and runs a program of the machine's image on it.
+pub(crate) fn execute(machine: &mut Machine, program: usize, context: &Block, input: &Input) -> Outcome {
     let addr = context.addr() + DUMP as u64;
-    if input.packet {
-        let owner = machine.runtime().view.owner();
-        machine.runtime().packet = Some(Packet::skb(arena, owner, &input.mem).expect("room for a packet"));
+    for reg in 0..10 {
+        context.write(reg * 8, &build::initial(input, reg as usize, addr).to_le_bytes());
     }
-    let result = machine.run(0, [context.addr(), 0, 0, 0, 0]);
+    context.write(DUMP as u32, &input.mem);
+    let packet = input.packet.then(|| {
+        let owner = machine.runtime().view.owner();
+        Packet::skb(context.arena(), owner, &input.mem).expect("room for a packet")
+    });
+    machine.runtime().packet = packet;
+    let result = machine.run(program, [context.addr(), 0, 0, 0, 0]);
     let dump = context.to_vec(0, DUMP);
     let regs =
         std::array::from_fn(|reg| u64::from_le_bytes(dump[reg * 8..reg * 8 + 8].try_into().expect("eight bytes")));
-    Outcome { result, regs, mem: context.to_vec(DUMP as u32, input.mem.len()), addr }
+    let mem = context.to_vec(DUMP as u32, input.mem.len());
+    Outcome { result, regs, mem, addr, insns: machine.insns_executed() }
 }
 
-fn compare(outcome: &Outcome, body: &Range<usize>, run: &Run) -> Result<(), String> {
+/// Compares with what the run says. On failure, what differs.
+pub(crate) fn compare(outcome: &Outcome, body: &Range<usize>, run: &Run) -> Result<(), String> {
     let mem = match (&run.expect, &outcome.result) {
         (Expect::State(state), Ok(r0)) => {
             registers(outcome, *r0, state, &run.input)?;

@@ -33,6 +33,8 @@ pub(crate) struct Case {
     pub(crate) stderr: Vec<String>,
     /// What must be installed.
     pub(crate) needs: Option<String>,
+    /// Native code in which only exact bounds would notice what it does: `sandbox`, `strict`, `trusted`.
+    pub(crate) strays: Vec<String>,
 }
 
 /// Reads `corpus/cases.txt`. A mistake in it is a failure of the test.
@@ -69,6 +71,7 @@ fn set(case: &mut Case, key: &str, value: &str) -> Result<(), String> {
         "out" => case.out.push(value.to_owned()),
         "stderr" => case.stderr.push(value.to_owned()),
         "needs" => case.needs = Some(value.to_owned()),
+        "strays" => case.strays = value.split_whitespace().map(str::to_owned).collect(),
         _ => return Err(format!("unknown key {key}")),
     }
     Ok(())

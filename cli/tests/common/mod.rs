@@ -17,6 +17,51 @@ pub(crate) fn twinbpf() -> Command {
     command
 }
 
+/// A way to execute programs, as options of the command.
+#[derive(Clone, Debug)]
+pub(crate) struct Mode {
+    /// For names of tests.
+    pub(crate) name: String,
+    /// Options of `run` and `exec`.
+    pub(crate) args: Vec<&'static str>,
+    /// How native code accesses memory: `sandbox`, `strict` or `trusted`.
+    pub(crate) memory: Option<&'static str>,
+    /// Counts instructions without need.
+    pub(crate) fuel: bool,
+}
+
+/// The interpreter with both drivers, and where there is native code all kinds of it.
+pub(crate) fn modes() -> Vec<Mode> {
+    let mode = |name: &str, args: &[&'static str]| Mode {
+        name: name.to_owned(),
+        args: args.to_vec(),
+        memory: None,
+        fuel: false,
+    };
+    let mut modes = vec![
+        mode("step", &["--engine", "interp", "--driver", "step"]),
+        mode("threaded", &["--engine", "interp", "--driver", "threaded"]),
+        mode("auto", &[]),
+    ];
+    if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
+        return modes;
+    }
+    for (memory, access) in [("sandbox", None), ("strict", Some("--strict"))] {
+        for level in ["none", "speed"] {
+            for fuel in [false, true] {
+                let mut args = vec!["--engine", "jit", "--opt-level", level];
+                args.extend(access);
+                if fuel {
+                    args.extend(["--max-insns", "1000000000000"]);
+                }
+                let name = format!("jit-{memory}-{level}{}", if fuel { "-fuel" } else { "" });
+                modes.push(Mode { name, args, memory: Some(memory), fuel });
+            }
+        }
+    }
+    modes
+}
+
 /// Runs the command in the corpus folder.
 pub(crate) fn run(args: &[&str]) -> Output {
     twinbpf().current_dir(corpus()).args(args).output().unwrap()

@@ -1,0 +1,98 @@
+//! Arguments of `twinbpf bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use twinbpf::{Config, EngineKind};
+
+use super::{CompileArgs, LimitArgs, LoadArgs, duration};
+
+/// `twinbpf bench`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf bench kernel.bpf.o
+  twinbpf bench a.bpf.o:parse b.bpf.o:parse --packet @frame.bin --engine interp,jit
+  twinbpf bench *.bpf.o --ctx @block.bin --json --svg times.svg
+
+The first engine's result is what the others must compute; one that does not is named and not timed. Engines take
+turns; the figures are medians of the turns, the spread goes from the shortest to the longest. A ratio is to the first
+engine in the same turn. Runs of a turn share their input, as in BPF_PROG_TEST_RUN.")]
+pub(crate) struct BenchArgs {
+    /// Objects, and the program in each if there are several.
+    #[arg(required = true, value_name = "OBJ[:PROG]")]
+    pub(crate) programs: Vec<String>,
+    /// Engines to compare, with commas between them; `all` is interp, jit and what else there is but strict.
+    #[arg(long, value_name = "ENGINES", value_delimiter = ',', default_value = "all")]
+    engine: Vec<BenchEngine>,
+    /// Time for each program, all engines together.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    pub(crate) time: Duration,
+    /// Bytes of the context: hex digits, or a file.
+    #[arg(long, value_name = "HEX|@FILE", conflicts_with = "packet")]
+    pub(crate) ctx: Option<String>,
+    /// Bytes of a packet, around which the context of XDP and TC programs is built.
+    #[arg(long, value_name = "HEX|@FILE")]
+    pub(crate) packet: Option<String>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw the figures into this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) compile: CompileArgs,
+}
+
+/// What a program can be measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum BenchEngine {
+    /// Those that do different things, in this order.
+    All,
+    /// The interpreter.
+    Interp,
+    /// Native code in the sandbox.
+    Jit,
+    /// Native code that traps at pointers out of the arena.
+    Strict,
+}
+
+impl BenchArgs {
+    /// The engines that were asked for, each once, in the order of the command line.
+    pub(crate) fn engines(&self) -> Vec<BenchEngine> {
+        let mut engines = Vec::new();
+        for engine in &self.engine {
+            let these: &[BenchEngine] = match engine {
+                BenchEngine::All => &[BenchEngine::Interp, BenchEngine::Jit],
+                BenchEngine::Interp | BenchEngine::Jit | BenchEngine::Strict => std::slice::from_ref(engine),
+            };
+            engines.extend(these.iter().filter(|engine| !engines.contains(*engine)).copied().collect::<Vec<_>>());
+        }
+        engines
+    }
+}
+
+impl BenchEngine {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BenchEngine::All => "all",
+            BenchEngine::Interp => "interp",
+            BenchEngine::Jit => "jit",
+            BenchEngine::Strict => "strict",
+        }
+    }
+
+    /// How an engine of ours is set up for it.
+    pub(crate) fn config(self, config: Config) -> Config {
+        match self {
+            BenchEngine::All | BenchEngine::Interp => Config { engine: EngineKind::Interp, ..config },
+            BenchEngine::Jit => Config { engine: EngineKind::Jit, ..config },
+            BenchEngine::Strict => Config { engine: EngineKind::Jit, strict: true, ..config },
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! One program on several engines: each gets a machine of its own and must first compute what the others compute.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use twinbpf::loader::{Object, ProgramSpec};
+use twinbpf::mem::Block;
+use twinbpf::{Config, Engine, Entry, Instance};
+
+use super::measure::{self, Subject};
+use super::report::{Column, ProgramReport};
+use crate::args::{BenchArgs, BenchEngine};
+use crate::input::Input;
+use crate::load;
+
+/// A program, its input, and the engines that run it.
+pub(super) struct Contest<'a> {
+    name: String,
+    insns: u64,
+    machines: Vec<(BenchEngine, Result<Runner<'a>, String>)>,
+}
+
+/// A program on one engine of ours.
+struct Runner<'a> {
+    instance: Instance<()>,
+    entry: Entry,
+    input: &'a Input,
+}
+
+/// What a run leaves behind.
+#[derive(PartialEq, Eq)]
+struct Effect {
+    r0: u64,
+    /// The context; contexts of packets hold addresses, there it is the packet.
+    bytes: Vec<u8>,
+    output: Vec<u8>,
+    insns: u64,
+}
+
+impl<'a> Contest<'a> {
+    /// Runs the program once on each engine.
+    ///
+    /// # Errors
+    /// Of the first engine, which the others are compared with.
+    pub(super) fn new(object: &Object, spec: &ProgramSpec, input: &'a Input, args: &BenchArgs) -> Result<Contest<'a>> {
+        let mut machines = Vec::new();
+        let mut reference: Option<(BenchEngine, Effect)> = None;
+        for engine in args.engines() {
+            let config = engine.config(load::config(&args.load, &args.limits, &args.compile));
+            let ready = ready(object, spec, input, args, config);
+            let (runner, effect) = match (ready, &reference) {
+                (Ok(ready), _) => ready,
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(_)) => {
+                    machines.push((engine, Err(format!("{error:#}"))));
+                    continue;
+                }
+            };
+            let difference = reference.as_ref().and_then(|(first, wanted)| effect.difference(first.name(), wanted));
+            machines.push((engine, difference.map_or(Ok(runner), Err)));
+            reference.get_or_insert((engine, effect));
+        }
+        let insns = reference.map_or(0, |(_, effect)| effect.insns);
+        Ok(Contest { name: format!("{}:{}", object.name, spec.name), insns, machines })
+    }
+
+    /// Measures the engines that are in it for about this long.
+    pub(super) fn run(mut self, time: Duration) -> Result<ProgramReport> {
+        let mut subjects: Vec<&mut dyn Subject> = Vec::new();
+        for (_, machine) in &mut self.machines {
+            subjects.extend(machine.as_mut().ok().map(|runner| runner as &mut dyn Subject));
+        }
+        let mut figures = measure::alternate(&mut subjects, time)?.into_iter();
+        let columns = self.machines.iter().map(|(engine, machine)| Column {
+            engine: engine.name(),
+            outcome: match machine {
+                Ok(_) => Ok(figures.next().expect("one for each subject")),
+                Err(why) => Err(why.lines().next().unwrap_or_default().to_owned()),
+            },
+        });
+        Ok(ProgramReport { columns: columns.collect(), name: self.name, insns: self.insns })
+    }
+}
+
+/// A machine for timing, and what the program does on another of the same kind.
+fn ready<'a>(
+    object: &Object,
+    spec: &ProgramSpec,
+    input: &'a Input,
+    args: &BenchArgs,
+    config: Config,
+) -> Result<(Runner<'a>, Effect)> {
+    let printed = Capture::default();
+    let mut first = runner(object, spec, input, args, config.clone(), Box::new(printed.clone()))?;
+    let effect = first.effect(&printed)?;
+    Ok((runner(object, spec, input, args, config, Box::new(io::sink()))?, effect))
+}
+
+fn runner<'a>(
+    object: &Object,
+    spec: &ProgramSpec,
+    input: &'a Input,
+    args: &BenchArgs,
+    config: Config,
+    output: Box<dyn Write + Send>,
+) -> Result<Runner<'a>> {
+    let engine = Engine::new(config)?;
+    let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
+    let entry = pre.program(&spec.name).expect("instantiated above");
+    Ok(Runner { instance: pre.instance_with_output((), output)?, entry, input })
+}
+
+impl Runner<'_> {
+    fn effect(&mut self, printed: &Capture) -> Result<Effect> {
+        let (block, args) = self.input.give(&mut self.instance)?;
+        let r0 = self.instance.call(self.entry, &args)?;
+        let packet = self.instance.take_packet().map(|packet| packet.bytes());
+        let bytes = packet.or(block.map(|block: Block| block.to_vec(0, block.len() as usize))).unwrap_or_default();
+        let insns = self.instance.machine().insns_executed();
+        Ok(Effect { r0, bytes, output: printed.take(), insns })
+    }
+}
+
+impl Subject for Runner<'_> {
+    fn sample(&mut self, runs: u64) -> Result<Duration> {
+        let (_block, args) = self.input.give(&mut self.instance)?;
+        let start = Instant::now();
+        for _ in 0..runs {
+            self.instance.call(self.entry, &args)?;
+        }
+        Ok(start.elapsed())
+    }
+}
+
+impl Effect {
+    /// What is not as the engine `first` has it.
+    fn difference(&self, first: &str, wanted: &Effect) -> Option<String> {
+        if self.r0 != wanted.r0 {
+            return Some(format!("wrong result: r0 = {:#x}, {first} has {:#x}", self.r0, wanted.r0));
+        }
+        let what = match (self.bytes == wanted.bytes, self.output == wanted.output) {
+            (true, true) => return None,
+            (false, _) => "bytes of the context or packet",
+            (true, false) => "output",
+        };
+        Some(format!("wrong result: {what} not as on {first}"))
+    }
+}
+
+/// Keeps what a program prints.
+#[derive(Clone, Default)]
+struct Capture(Arc<Mutex<Vec<u8>>>);
+
+impl Capture {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Write for Capture {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

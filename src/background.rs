@@ -1,0 +1,143 @@
+//! Work that nobody waits for: one thread per engine, which starts with the first job and ends with the engine.
+//!
+//! A job that panics is a line in the log; the jobs behind it run all the same. Jobs that have not begun when the
+//! engine goes are forgotten.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The thread and what it has to do.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    running: bool,
+    stop: bool,
+    jobs: VecDeque<Job>,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("running", &self.running).field("jobs", &self.jobs.len()).finish()
+    }
+}
+
+impl Background {
+    /// Has the thread do this some time.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        let mut queue = self.shared.lock();
+        queue.jobs.push_back(Box::new(job));
+        if !queue.running {
+            let shared = Arc::clone(&self.shared);
+            let started = thread::Builder::new().name("twinbpf-compiler".into()).spawn(move || shared.work());
+            match started {
+                Ok(_) => queue.running = true,
+                Err(error) => {
+                    queue.jobs.clear();
+                    log::warn!("no thread to compile in, programs stay in the interpreter: {error}");
+                }
+            }
+        }
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        queue.stop = true;
+        let forgotten = std::mem::take(&mut queue.jobs);
+        self.shared.wake.notify_one();
+        // What a job holds may be the last of its kind, and go through code of anybody's.
+        drop(queue);
+        drop(forgotten);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut queue = self.lock();
+        while !queue.stop {
+            let Some(job) = queue.jobs.pop_front() else {
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            drop(queue);
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
+                log::error!("the compiler panicked, the program stays in the interpreter: {}", words(&*panic));
+            }
+            queue = self.lock();
+        }
+    }
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn jobs_run_one_after_another() {
+        let background = Background::default();
+        let (sender, receiver) = mpsc::channel();
+        for number in 0..100 {
+            let sender = sender.clone();
+            background.run(move || sender.send((number, thread::current().id())).expect("somebody listens"));
+        }
+        let got: Vec<_> = receiver.iter().take(100).collect();
+        assert!(got.iter().enumerate().all(|(index, (number, id))| index == *number && *id == got[0].1));
+        assert_ne!(got[0].1, thread::current().id());
+    }
+
+    #[test]
+    fn a_panic_ends_its_job_only() {
+        let background = Background::default();
+        let (sender, receiver) = mpsc::channel();
+        background.run(|| panic!("a compiler that gives up"));
+        background.run(move || sender.send(()).expect("somebody listens"));
+        receiver.recv_timeout(Duration::from_secs(60)).expect("the thread still works");
+    }
+
+    #[test]
+    fn what_has_not_begun_is_forgotten_with_the_engine() {
+        let background = Background::default();
+        let (sender, receiver) = mpsc::channel();
+        let (release, wait) = mpsc::channel::<()>();
+        let first = sender.clone();
+        background.run(move || {
+            first.send(1).expect("somebody listens");
+            let _ = wait.recv();
+        });
+        assert_eq!(receiver.recv(), Ok(1));
+        background.run(move || sender.send(2).expect("somebody listens"));
+        drop(background);
+        drop(release);
+        assert_eq!(receiver.recv().ok(), None, "its sender is gone with it");
+    }
+}

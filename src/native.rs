@@ -1,0 +1,136 @@
+//! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
+//!
+//! Machines say where they spend their time ([`Native::heat`]). A program that is named gets compiled; a loop that is
+//! still named when its program is compiled gets a way in of its own, for the frame that is going round in it.
+//! Machines see new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the
+//! interpreter, and the log says why.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use twinbpf_jit::{Code, JitError, Memory, Options};
+use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::image::Image;
+
+use crate::engine::{Config, Engine, EngineKind};
+
+/// How an engine wants its code.
+pub(crate) fn options(config: &Config) -> Options {
+    let memory = match config.strict {
+        true => Memory::Strict,
+        false => Memory::Sandbox,
+    };
+    Options { memory, fuel: config.max_insns.is_some(), opt: config.opt_level, ..Options::default() }
+}
+
+/// What the machines of an image get, if they shall run native code.
+///
+/// # Errors
+/// The engine was told to run native code only, and something cannot be compiled.
+pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<dyn Native>>, JitError> {
+    let options = options(engine.config());
+    match engine.config().engine {
+        EngineKind::Interp => Ok(None),
+        EngineKind::Jit => {
+            let code = Code::new(Arc::clone(image), options)?;
+            code.compile_all()?;
+            Ok(Some(Arc::new(code)))
+        }
+        EngineKind::Auto => match Code::new(Arc::clone(image), options) {
+            Ok(code) => Ok(Some(Tiered::new(engine, code))),
+            Err(error) => {
+                log::info!("{error}");
+                Ok(None)
+            }
+        },
+    }
+}
+
+/// Code that grows where machines are busy.
+#[derive(Debug)]
+struct Tiered {
+    code: Code,
+    engine: Engine,
+    /// What was asked for, once each: a program or, by its flat pc, a loop.
+    asked: Mutex<HashSet<Unit>>,
+    this: Weak<Tiered>,
+}
+
+/// What is compiled at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Unit {
+    Program(usize),
+    Loop(u32),
+}
+
+impl Tiered {
+    fn new(engine: &Engine, code: Code) -> Arc<Tiered> {
+        let engine = engine.clone();
+        Arc::new_cyclic(|this| Tiered { code, engine, asked: Mutex::default(), this: Weak::clone(this) })
+    }
+
+    /// Has it compiled, unless it was asked for before or nobody needs it any more.
+    fn ask(&self, unit: Unit) {
+        if !self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(unit) {
+            return;
+        }
+        let this = Weak::clone(&self.this);
+        self.engine.background().run(move || {
+            if let Some(this) = this.upgrade() {
+                this.compile(unit);
+            }
+        });
+    }
+
+    fn compile(&self, unit: Unit) {
+        let result = match unit {
+            Unit::Program(program) => self.code.compile_program(program),
+            Unit::Loop(pc) => self.code.compile_loop(pc),
+        };
+        if let Err(error) = result {
+            let pc = match unit {
+                Unit::Program(program) => self.code.image().entry(program),
+                Unit::Loop(pc) => pc as usize,
+            };
+            let place = self.code.image().place(pc);
+            log::warn!("{}: program {} stays in the interpreter: {error}", place.object, place.program);
+        }
+    }
+}
+
+impl Native for Tiered {
+    fn entry(&self, function: u32) -> Option<u64> {
+        self.code.entry(function)
+    }
+
+    fn loop_entry(&self, pc: u32) -> Option<u64> {
+        self.code.loop_entry(pc)
+    }
+
+    fn site(&self, address: u64) -> Option<Site> {
+        self.code.site(address)
+    }
+
+    fn heat(&self, pc: u32) {
+        let image = self.code.image();
+        let index = image.function_at(pc as usize);
+        let function = &image.functions()[index];
+        match self.code.is_compiled(index as u32) {
+            false => self.ask(Unit::Program(function.program as usize)),
+            true if pc != function.start => self.ask(Unit::Loop(pc)),
+            true => {}
+        }
+    }
+
+    fn functions(&self) -> *const u64 {
+        self.code.functions()
+    }
+
+    fn counts(&self) -> bool {
+        self.code.counts()
+    }
+
+    fn keeps_registers(&self) -> bool {
+        self.code.keeps_registers()
+    }
+}

@@ -1,0 +1,88 @@
+//! Programs that go wrong, a thousand times in a row in one process, and the process goes on working.
+
+use std::time::Duration;
+
+use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, TrapCode};
+
+const TIMES: usize = 1000;
+
+/// Engines that run native code from the first call, or at some time.
+fn engines() -> &'static [EngineKind] {
+    match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        true => &[EngineKind::Auto, EngineKind::Jit],
+        false => &[EngineKind::Auto],
+    }
+}
+
+fn pre(config: Config) -> InstancePre<()> {
+    let object = Object::open("endure.bpf.o", include_bytes!("../corpus/embed/endure.bpf.o")).expect("an object");
+    let mut linker = Linker::new(&Engine::new(config).expect("address space"));
+    linker.func("give_up", || -> u64 { panic!("a host function that gives up") });
+    linker.instantiate_pre(&object).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+fn entry(pre: &InstancePre<()>, name: &str) -> Entry {
+    pre.program(name).expect("the object has it")
+}
+
+/// It works, and has worked so often.
+fn check_fine(instance: &mut Instance<()>, fine: Entry) {
+    assert_eq!(instance.call(fine, &[]).unwrap_or_else(|trap| panic!("{trap:#}")), 1);
+}
+
+/// Calls a program with each of the arguments in turn; the trap is the same every time, in its words too.
+fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
+    for kind in engines() {
+        let pre = pre(Config { engine: *kind, ..config.clone() });
+        let (fine, bad) = (entry(&pre, "fine"), entry(&pre, name));
+        let mut instance = pre.instance(()).expect("room for a stack");
+        let mut words = vec![None; args.len()];
+        for turn in 0..TIMES {
+            let which = turn % args.len();
+            let trap = instance.call(bad, &[args[which]]).expect_err("it goes wrong");
+            assert_eq!(trap.code(), code, "{kind:?}, {name}, turn {turn}: {trap:#}");
+            assert_eq!(trap.place().map(|place| &*place.program), Some(name), "{trap:#}");
+            if code != TrapCode::Timeout {
+                let words = words[which].get_or_insert_with(|| format!("{trap:#}"));
+                assert_eq!(*words, format!("{trap:#}"), "{kind:?}, {name}, turn {turn}");
+            }
+            check_fine(&mut instance, fine);
+        }
+        let calls = pre.map(".bss").and_then(|map| map.memory()).expect("the object has a global").to_vec(0, 8);
+        assert_eq!(calls, (TIMES as u64).to_le_bytes());
+    }
+}
+
+#[test]
+fn wild_pointers() {
+    let wild = [0, 8, 0xffff, 0x7fff_0000, 0xffff_fff0, u64::MAX - 7, 1 << 63];
+    endure(&Config::default(), "wild", &wild, TrapCode::OutOfBounds);
+}
+
+#[test]
+fn calls_of_what_is_no_function() {
+    endure(&Config::default(), "bad_call", &[0, 1, 0xdead_beef, u64::MAX, 1 << 63], TrapCode::BadCall);
+}
+
+#[test]
+fn endless_loops() {
+    let config = Config { timeout: Some(Duration::from_millis(1)), ..Config::default() };
+    endure(&config, "endless", &[0], TrapCode::Timeout);
+}
+
+#[test]
+fn endless_recursion() {
+    endure(&Config::default(), "deep", &[0], TrapCode::CallDepth);
+}
+
+#[test]
+fn panics_of_the_host() {
+    // Nobody wants to read them all.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if panic.payload_as_str() != Some("a host function that gives up") {
+            before(panic);
+        }
+    }));
+    endure(&Config::default(), "panics", &[0], TrapCode::Panic);
+}

@@ -1,0 +1,152 @@
+//! The cases on native code, in every mode.
+//!
+//! Runs of one body share a program that loads its registers from memory, and many programs share an image, so that
+//! each is compiled once per mode. The interpreter that checks pages only, as code that masks its pointers does,
+//! says what sandboxed code must do; what the case says, it must do too, unless the run is marked as straying.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use twinbpf_jit::{Memory, OptLevel};
+use twinbpf_vm::image::{Image, Resolve};
+use twinbpf_vm::interp::{Driver, Limits, Machine};
+use twinbpf_vm::mem::{Arena, Bounds};
+use twinbpf_vm::program::Program;
+use twinbpf_vm::validate::Valid;
+
+use crate::build::Prologue;
+use crate::case::{Case, Expect, Run};
+use crate::modes::{MODES, Mode};
+use crate::run::{self, Outcome};
+use crate::validated;
+
+/// Programs of one image.
+const CHUNK: usize = 100;
+
+/// A program, and the runs that it serves.
+struct Shared<'a> {
+    program: Valid<Program>,
+    body: Range<usize>,
+    runs: Vec<(&'a Case, &'a Run)>,
+}
+
+/// The programs that serve all runs that are not rejected.
+fn shared(cases: &[Case], from: Prologue) -> Vec<Shared<'_>> {
+    let mut found: Vec<Shared<'_>> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for (case, run) in cases.iter().flat_map(|case| case.runs.iter().map(move |run| (case, run))) {
+        if matches!(run.expect, Expect::Reject(_)) {
+            continue;
+        }
+        let (program, body) = validated(case, run, from).unwrap_or_else(|error| panic!("{}: {error}", case.name(run)));
+        let key = format!("{:?} {:?} {:?}", program.insns, program.bindings, program.functions);
+        let at = *index.entry(key).or_insert_with(|| {
+            found.push(Shared { program, body, runs: Vec::new() });
+            found.len() - 1
+        });
+        found[at].runs.push((case, run));
+    }
+    found
+}
+
+/// Runs every case in every mode; gives what differs.
+pub(crate) fn check(cases: &[Case], from: Prologue, modes: &[Mode]) -> Vec<String> {
+    let arena = Arena::new(1 << 26).expect("address space");
+    let shared = shared(cases, from);
+    assert!(shared.len() > 1000, "{} programs", shared.len());
+    shared.chunks(CHUNK).flat_map(|chunk| check_image(&arena, chunk, modes)).collect()
+}
+
+fn check_image(arena: &Arc<Arena>, shared: &[Shared<'_>], modes: &[Mode]) -> Vec<String> {
+    let (externs, helper) = (run::externs(), |id| run::helper(id));
+    let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
+    let programs = shared.iter().map(|shared| shared.program.clone()).collect();
+    let image = Arc::new(Image::new(arena, programs, resolve).expect("an image"));
+    let limits = Limits { max_insns: None, max_depth: 64, stack_bytes: 64 * 512 };
+    let mut pages = run::machine(arena, &image, Driver::Step, limits, Bounds::Arena);
+    let mut machines: Vec<(Mode, Machine)> = modes.iter().map(|mode| (*mode, mode.machine(&image, limits))).collect();
+    let mut failures = Vec::new();
+    for (index, shared) in shared.iter().enumerate() {
+        for (case, run) in &shared.runs {
+            let context = run::context(arena, &run.input);
+            let limits = run::limits(&shared.program, &shared.body, run);
+            pages.set_limits(limits);
+            let wanted = run::execute(&mut pages, index, &context, &run.input);
+            for (mode, machine) in &mut machines {
+                if run.input.insns.is_some() && !mode.fuel {
+                    continue;
+                }
+                let max_insns = limits.max_insns.filter(|_| mode.fuel);
+                machine.set_limits(Limits { max_insns, ..limits });
+                let found = run::execute(machine, index, &context, &run.input);
+                let result = compare(*mode, run, &shared.body, &found, &wanted);
+                failures.extend(result.err().map(|what| format!("{}: {mode:?}: {what}", case.name(run))));
+            }
+        }
+    }
+    failures
+}
+
+/// Compares with the case, or if it strays in this mode with the interpreter that sees pages only. In the sandbox that
+/// sees the same in any case.
+fn compare(mode: Mode, run: &Run, body: &Range<usize>, found: &Outcome, pages: &Outcome) -> Result<(), String> {
+    let strays = match mode.memory {
+        Memory::Sandbox => run.strays.sandbox,
+        Memory::Strict => run.strays.strict,
+        Memory::Trusted => run.strays.trusted,
+    };
+    if !strays {
+        run::compare(found, body, run)?;
+    }
+    if !strays && mode.memory != Memory::Sandbox {
+        return Ok(());
+    }
+    let (found, wanted) = (seen(found, mode.fuel), seen(pages, mode.fuel));
+    if found == wanted { Ok(()) } else { Err(format!("\n{found}\nwhile the interpreter has\n{wanted}")) }
+}
+
+/// Everything that can be seen of a run, as text without addresses that differ between machines.
+fn seen(outcome: &Outcome, fuel: bool) -> String {
+    let mut text = match &outcome.result {
+        Ok(r0) => format!("r0 = {r0:#x}, registers {:x?}", outcome.regs),
+        Err(trap) => mask(&format!("{:?}: {trap:#}", trap.code())),
+    };
+    let _ = write!(text, "\nmemory {:02x?}", outcome.mem);
+    if fuel {
+        let _ = write!(text, "\n{} executed", outcome.insns);
+    }
+    text
+}
+
+/// Without the digits of addresses in the arena.
+pub(crate) fn mask(text: &str) -> String {
+    let mut parts = text.split("0x7");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.chars().take_while(char::is_ascii_hexdigit).count();
+        match digits {
+            11 => out.extend(["0xADDR", &part[11..]]),
+            _ => out.extend(["0x7", part]),
+        }
+    }
+    out
+}
+
+#[test]
+fn every_case_in_every_mode() {
+    report(check(&crate::corpus(), Prologue::Loads, &MODES));
+}
+
+/// A compiler knows what is in the registers.
+#[test]
+fn every_case_with_constants() {
+    let modes: Vec<Mode> = MODES.iter().copied().filter(|mode| mode.fuel && mode.opt == OptLevel::Speed).collect();
+    report(check(&crate::corpus(), Prologue::Constants, &modes));
+}
+
+fn report(failures: Vec<String>) {
+    let shown = failures.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
+    assert!(failures.is_empty(), "{} runs fail, the first of them:\n{shown}", failures.len());
+}

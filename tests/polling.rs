@@ -1,0 +1,68 @@
+//! A loop that waits for another thread ends when that has written, whatever a compiler thinks of loads that
+//! nothing in the loop could change.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use twinbpf::{Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel};
+
+/// Offsets in `.bss`.
+const WAITING: u32 = 0;
+const FLAG: u32 = 8;
+
+fn configs() -> Vec<Config> {
+    let timeout = Some(Duration::from_secs(60));
+    let config = |engine, strict, opt_level| Config { engine, strict, opt_level, timeout, ..Config::default() };
+    let mut configs = vec![config(EngineKind::Interp, false, OptLevel::Speed)];
+    for opt_level in [OptLevel::None, OptLevel::Speed] {
+        configs.push(config(EngineKind::Auto, false, opt_level));
+        if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+            configs.extend([false, true].map(|strict| config(EngineKind::Jit, strict, opt_level)));
+            // One that counts instructions is another program to the compiler.
+            let max_insns = Some(1 << 40);
+            configs.push(Config { max_insns, ..config(EngineKind::Jit, false, opt_level) });
+        }
+    }
+    configs
+}
+
+fn check(config: Config, program: &str, write: impl Fn(&InstancePre<()>)) {
+    let object = Object::open("poll.bpf.o", include_bytes!("../corpus/embed/poll.bpf.o")).expect("an object");
+    let what = format!("{program}, {config:?}");
+    let engine = Engine::new(config).expect("address space");
+    let pre = Linker::new(&engine).instantiate_pre(&object).unwrap_or_else(|error| panic!("{error:#}"));
+    let entry = pre.program(program).expect("the object has it");
+    let globals = pre.map(".bss").and_then(|map| map.memory()).expect("the object has globals");
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| pre.instance(()).expect("room for a stack").call(entry, &[0]));
+        let start = Instant::now();
+        while globals.to_vec(WAITING, 8) == [0; 8] && start.elapsed() < Duration::from_secs(60) {
+            thread::yield_now();
+        }
+        // Long enough for the loop to be hot.
+        thread::sleep(Duration::from_millis(30));
+        assert!(!waiter.is_finished(), "{what}: there was nothing to wait for");
+        write(&pre);
+        let result = waiter.join().expect("no panic");
+        assert_eq!(result.unwrap_or_else(|trap| panic!("{what}: {trap:#}")), 1);
+    });
+}
+
+#[test]
+fn a_global_that_another_thread_writes() {
+    for config in configs() {
+        check(config, "wait_for_global", |pre| {
+            pre.map(".bss").and_then(|map| map.memory()).expect("checked").write(FLAG, &1u64.to_le_bytes());
+        });
+    }
+}
+
+#[test]
+fn a_map_value_that_another_thread_updates() {
+    for config in configs() {
+        check(config, "wait_for_value", |pre| {
+            let map = pre.map("shared").expect("the object has it");
+            map.update(&0u32.to_le_bytes(), &7u64.to_le_bytes(), 0, 0).expect("an array takes it");
+        });
+    }
+}
