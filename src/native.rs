@@ -5,20 +5,26 @@
 //! Machines see new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the
 //! interpreter, and the log says why.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use twinbpf_jit::{Code, JitError, Memory, Options};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
+use twinbpf_vm::mem::Bounds;
 
 use crate::engine::{Config, Engine, EngineKind};
 
+/// How often a program is named before it counts as hot: a thread for it takes as long as some thousand
+/// instructions.
+const HOT: u32 = 4;
+
 /// How an engine wants its code.
 pub(crate) fn options(config: &Config) -> Options {
-    let memory = match config.strict {
-        true => Memory::Strict,
-        false => Memory::Sandbox,
+    let memory = match (config.bounds, config.strict) {
+        (Bounds::Trusted, _) => Memory::Trusted,
+        (Bounds::Exact | Bounds::Arena, true) => Memory::Strict,
+        (Bounds::Exact | Bounds::Arena, false) => Memory::Sandbox,
     };
     Options { memory, fuel: config.max_insns.is_some(), opt: config.opt_level, ..Options::default() }
 }
@@ -51,12 +57,12 @@ pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<d
 struct Tiered {
     code: Code,
     engine: Engine,
-    /// What was asked for, once each: a program or, by its flat pc, a loop.
-    asked: Mutex<HashSet<Unit>>,
+    /// How often each unit was named.
+    named: Mutex<HashMap<Unit, u32>>,
     this: Weak<Tiered>,
 }
 
-/// What is compiled at a time.
+/// What is compiled at a time: a program, or by its flat pc a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Unit {
     Program(usize),
@@ -66,14 +72,18 @@ enum Unit {
 impl Tiered {
     fn new(engine: &Engine, code: Code) -> Arc<Tiered> {
         let engine = engine.clone();
-        Arc::new_cyclic(|this| Tiered { code, engine, asked: Mutex::default(), this: Weak::clone(this) })
+        Arc::new_cyclic(|this| Tiered { code, engine, named: Mutex::default(), this: Weak::clone(this) })
     }
 
-    /// Has it compiled, unless it was asked for before or nobody needs it any more.
-    fn ask(&self, unit: Unit) {
-        if !self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(unit) {
+    /// Has it compiled once it is named often enough, if somebody needs it then.
+    fn name(&self, unit: Unit) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = named.entry(unit).or_default();
+        *times = times.saturating_add(1);
+        if *times != HOT {
             return;
         }
+        drop(named);
         let this = Weak::clone(&self.this);
         self.engine.background().run(move || {
             if let Some(this) = this.upgrade() {
@@ -116,8 +126,8 @@ impl Native for Tiered {
         let index = image.function_at(pc as usize);
         let function = &image.functions()[index];
         match self.code.is_compiled(index as u32) {
-            false => self.ask(Unit::Program(function.program as usize)),
-            true if pc != function.start => self.ask(Unit::Loop(pc)),
+            false => self.name(Unit::Program(function.program as usize)),
+            true if pc != function.start => self.name(Unit::Loop(pc)),
             true => {}
         }
     }

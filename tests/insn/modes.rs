@@ -45,8 +45,13 @@ impl Mode {
 
     /// A machine that runs them so.
     pub(crate) fn machine(self, image: &Arc<Image>, limits: Limits) -> Machine {
-        let mut machine = run::machine(image.arena(), image, Driver::Step, limits, Bounds::Exact);
-        machine.set_native(Some(Arc::new(self.compile(image, 0..image.programs().len()))));
+        let bounds = match self.memory {
+            Memory::Sandbox => Bounds::Arena,
+            Memory::Strict => Bounds::Exact,
+            Memory::Trusted => Bounds::Trusted,
+        };
+        let mut machine = run::machine(image.arena(), image, Driver::Step, limits, bounds);
+        machine.set_native(Some(Arc::new(self.compile(image, 0..image.programs().len())))).expect("a native stack");
         machine
     }
 }

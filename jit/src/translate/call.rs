@@ -319,6 +319,7 @@ impl Translator<'_> {
         self.trap_above_one(status);
         let zero = self.b.ins().iconst(I64, 0);
         self.set(Reg::R0, zero);
+        self.refund();
         self.exit();
         self.go_on(there);
         self.set(Reg::R0, value);

@@ -269,8 +269,13 @@ impl Flow {
 
     /// Number of instructions of a block.
     pub(crate) fn weight(&self, image: &Image, block: u32) -> u32 {
-        let insns = &image.insns()[self.starts[block as usize] as usize..self.end_of(block) as usize];
-        insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
+        count(image, self.range(block))
+    }
+
+    /// Number of instructions behind a flat pc in its block.
+    pub(crate) fn rest(&self, image: &Image, pc: u32) -> u32 {
+        let block = self.starts.partition_point(|start| *start <= pc) - 1;
+        count(image, pc + 1..self.end_of(block as u32))
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -321,4 +326,10 @@ impl Flow {
     pub(crate) fn labels(&self) -> &[u32] {
         &self.labels
     }
+}
+
+/// Instructions among these slots.
+fn count(image: &Image, pcs: std::ops::Range<u32>) -> u32 {
+    let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
+    insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
 }

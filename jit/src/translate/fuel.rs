@@ -39,6 +39,15 @@ impl Translator<'_> {
         self.b.def_var(self.fuel, fuel);
     }
 
+    /// Gives back what the rest of this block was paid with, where the function returns in the middle of it.
+    pub(super) fn refund(&mut self) {
+        if self.input.options.fuel {
+            let (fuel, rest) = (self.b.use_var(self.fuel), self.flow.rest(self.input.image, self.pc));
+            let fuel = self.b.ins().iadd_imm_s(fuel, i64::from(rest));
+            self.b.def_var(self.fuel, fuel);
+        }
+    }
+
     /// If `low` is set, the interpreter goes on at the start of this block.
     fn give_up(&mut self, low: Value, block: u32) {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
