@@ -104,7 +104,7 @@ pub(crate) struct LimitArgs {
     pub(crate) timeout: Option<Duration>,
     /// What the interpreter lets pass: exact (only what belongs to somebody) or arena (any page that was ever handed
     /// out, as native code has it).
-    #[arg(long, value_name = "BOUNDS", value_parser = bounds)]
+    #[arg(long, value_name = "BOUNDS", value_parser = bounds, conflicts_with = "trust")]
     pub(crate) bounds: Option<Bounds>,
     /// How the interpreter goes from instruction to instruction: `step` or `threaded`. The results are the same.
     #[arg(long, hide = true, value_parser = driver)]
@@ -126,7 +126,7 @@ pub(crate) struct EngineArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct CompileArgs {
     /// Native code traps at a pointer out of the arena, instead of taking its low half.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trust")]
     pub(crate) strict: bool,
     /// How much the compiler does: none or speed.
     #[arg(long, value_name = "LEVEL", value_parser = opt_level)]

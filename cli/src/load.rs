@@ -74,12 +74,11 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
         policy,
         strict: compile.strict,
         opt_level: compile.opt_level.unwrap_or(default.opt_level),
-        bounds: limits.bounds.unwrap_or(default.bounds),
+        bounds: if load.trust { Bounds::Trusted } else { limits.bounds.unwrap_or(default.bounds) },
         driver: limits.driver.unwrap_or(default.driver),
         max_insns: limits.max_insns,
         timeout: limits.timeout,
         frame_size: load.stack_size,
-        bounds: if load.trust { Bounds::Trusted } else { default.bounds },
         ..default
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use twinbpf::mem::Bounds;
 use twinbpf::{Config, EngineKind};
 
 use super::{CompileArgs, LimitArgs, LoadArgs, duration};
@@ -22,7 +23,7 @@ pub(crate) struct BenchArgs {
     /// Objects, and the program in each if there are several.
     #[arg(required = true, value_name = "OBJ[:PROG]")]
     pub(crate) programs: Vec<String>,
-    /// Engines to compare, with commas between them; `all` is interp, jit and what else there is but strict.
+    /// Engines to compare, with commas between them; `all` is interp, jit and trusted.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',', default_value = "all")]
     engine: Vec<BenchEngine>,
     /// Time for each program, all engines together.
@@ -59,6 +60,8 @@ pub(crate) enum BenchEngine {
     Jit,
     /// Native code that traps at pointers out of the arena.
     Strict,
+    /// Native code with raw pointers, as `--trust` has it.
+    Trusted,
 }
 
 impl BenchArgs {
@@ -67,8 +70,10 @@ impl BenchArgs {
         let mut engines = Vec::new();
         for engine in &self.engine {
             let these: &[BenchEngine] = match engine {
-                BenchEngine::All => &[BenchEngine::Interp, BenchEngine::Jit],
-                BenchEngine::Interp | BenchEngine::Jit | BenchEngine::Strict => std::slice::from_ref(engine),
+                BenchEngine::All => &[BenchEngine::Interp, BenchEngine::Jit, BenchEngine::Trusted],
+                BenchEngine::Interp | BenchEngine::Jit | BenchEngine::Strict | BenchEngine::Trusted => {
+                    std::slice::from_ref(engine)
+                }
             };
             engines.extend(these.iter().filter(|engine| !engines.contains(*engine)).copied().collect::<Vec<_>>());
         }
@@ -84,6 +89,7 @@ impl BenchEngine {
             BenchEngine::Interp => "interp",
             BenchEngine::Jit => "jit",
             BenchEngine::Strict => "strict",
+            BenchEngine::Trusted => "trusted",
         }
     }
 
@@ -93,6 +99,7 @@ impl BenchEngine {
             BenchEngine::All | BenchEngine::Interp => Config { engine: EngineKind::Interp, ..config },
             BenchEngine::Jit => Config { engine: EngineKind::Jit, ..config },
             BenchEngine::Strict => Config { engine: EngineKind::Jit, strict: true, ..config },
+            BenchEngine::Trusted => Config { engine: EngineKind::Jit, bounds: Bounds::Trusted, ..config },
         }
     }
 }

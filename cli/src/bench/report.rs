@@ -50,7 +50,7 @@ impl Report {
     pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
         for program in &self.programs {
             writeln!(out, "{} ({} instructions)", program.name, program.insns)?;
-            writeln!(out, "  {:<9}{:>14}{:>10}   {}", "engine", "time of a run", "ratio", "spread")?;
+            writeln!(out, "  {:<9}{:>14}{:>10}   spread", "engine", "time of a run", "ratio")?;
             for column in &program.columns {
                 match &column.outcome {
                     Ok(figures) => {

@@ -46,7 +46,7 @@ pub(crate) fn modes() -> Vec<Mode> {
     if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
         return modes;
     }
-    for (memory, access) in [("sandbox", None), ("strict", Some("--strict"))] {
+    for (memory, access) in [("sandbox", None), ("strict", Some("--strict")), ("trusted", Some("--trust"))] {
         for level in ["none", "speed"] {
             for fuel in [false, true] {
                 let mut args = vec!["--engine", "jit", "--opt-level", level];
