@@ -149,7 +149,7 @@ pub(crate) fn compile(image: &Image, units: &[Unit], options: Options, listing: 
             }
         };
         let local = |function| index(function).is_some();
-        let input = Input { image, options, summary, local: &local, isa: &*isa };
+        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None };
         for unit in units {
             let function = one(input, *unit, scratch, context, &index, listing);
             context.clear();

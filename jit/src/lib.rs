@@ -3,6 +3,7 @@
 //! Knows nothing of ELF or of the kernel: an [`Image`](twinbpf_vm::image::Image) comes in, code that the
 //! [`Machine`](twinbpf_vm::interp::Machine) can enter comes out ([`Code`]).
 
+pub mod ahead;
 mod bridge;
 mod code;
 mod compile;

@@ -11,11 +11,11 @@ use crate::translate::CODES;
 pub(crate) struct Sites {
     /// Bytes of the function.
     pub(crate) len: u32,
-    sites: Box<[Site]>,
+    pub(crate) sites: Box<[Site]>,
     /// Offset of each trapping instruction, and the number of its site modulo [`CODES`], in order.
-    traps: Box<[(u32, u8)]>,
+    pub(crate) traps: Box<[(u32, u8)]>,
     /// Offset from which on code is of the instruction at a flat pc, in order.
-    pcs: Box<[(u32, u32)]>,
+    pub(crate) pcs: Box<[(u32, u32)]>,
 }
 
 impl Sites {

@@ -180,7 +180,13 @@ impl Translator<'_> {
         let Link::Value(value) = self.input.image.links()[self.pc as usize] else {
             unreachable!("an image gives every lddw a value")
         };
-        let value = self.b.ins().iconst(I64, value as i64);
+        let value = match self.input.values.and_then(|values| values.index(self.pc)) {
+            Some(index) => {
+                let values = self.load_cx(I64, constant(), field!(values));
+                self.b.ins().load(I64, constant(), values, 8 * index as i32)
+            }
+            None => self.b.ins().iconst(I64, value as i64),
+        };
         self.set(dst, value);
     }
 

@@ -33,6 +33,7 @@ use twinbpf_vm::host::native::{Context, Site, SiteKind};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::{Insn, Reg};
 
+use crate::ahead::Values;
 use crate::options::{Memory, Options};
 use effects::{Regs, bit};
 use flow::Flow;
@@ -72,6 +73,8 @@ pub(crate) struct Input<'a> {
     /// Whether a function of the image, by index, is in the same module and can be called by name.
     pub(crate) local: &'a dyn Fn(u32) -> bool,
     pub(crate) isa: &'a dyn TargetIsa,
+    /// Numbers that code takes from the context, since it runs in another process.
+    pub(crate) values: Option<&'a Values>,
 }
 
 /// Memory that is used again for the next function.
@@ -116,7 +119,7 @@ macro_rules! field {
 pub(crate) use field;
 
 /// Offset of a register in [`Context::regs`].
-fn reg_field(reg: usize) -> i32 {
+pub(crate) fn reg_field(reg: usize) -> i32 {
     (offset_of!(Context, regs) + 8 * reg) as i32
 }
 

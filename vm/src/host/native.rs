@@ -217,6 +217,11 @@ pub trait Native: fmt::Debug + Send + Sync {
     /// Table for [`Context::functions`].
     fn functions(&self) -> *const u64;
 
+    /// Table for [`Context::values`], where the code has one.
+    fn values(&self) -> *const u64 {
+        ptr::null()
+    }
+
     /// Whether the code keeps [`Context::remaining`]: without, it is not used where instructions are limited.
     fn counts(&self) -> bool;
 

@@ -1,0 +1,199 @@
+//! From an image to an object file.
+
+use cranelift_codegen::{CompiledCode, Context, FinalizedRelocTarget};
+use cranelift_codegen::ir::{
+    AbiParam, ExtFuncData, ExternalName, InstBuilder as _, MemFlagsData, Signature, UserExternalName, types::I64,
+};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, ModuleError};
+use cranelift_object::{ObjectBuilder, ObjectModule};
+use twinbpf_vm::image::Image;
+
+use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
+use crate::options::Options;
+use crate::sites::Sites;
+use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
+
+/// Why there is no object file.
+#[derive(Debug, thiserror::Error)]
+pub enum AheadError {
+    /// No compiler for the target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// A program cannot be a C function.
+    #[error("program {name} cannot become a C function: its name is no C identifier, or not the only one of its kind")]
+    Name {
+        /// The program's name.
+        name: String,
+    },
+    /// Computed jumps times labels exceed what is sensible.
+    #[error("function {function} has too many computed jumps for native code")]
+    Entangled {
+        /// The function.
+        function: String,
+    },
+    /// The compiler failed.
+    #[error("function {function}: {why}")]
+    Codegen {
+        /// The function.
+        function: String,
+        /// What Cranelift says.
+        why: String,
+    },
+    /// The code needs something that neither it nor the context has.
+    #[error("function {function} refers to {symbol}, which nobody defines")]
+    Undefined {
+        /// The function.
+        function: String,
+        /// What the code refers to.
+        symbol: String,
+    },
+    /// The file cannot be put together.
+    #[error("writing an object: {0}")]
+    Write(String),
+}
+
+impl From<ModuleError> for AheadError {
+    fn from(error: ModuleError) -> AheadError {
+        AheadError::Write(error.to_string())
+    }
+}
+
+/// Compiles all programs of an image into a relocatable object file. The C function of a program has its name, with
+/// `prefix` in front.
+///
+/// # Errors
+/// See [`AheadError`].
+pub fn object(
+    image: &Image,
+    options: Options,
+    target: &Target,
+    origin: Origin<'_>,
+    prefix: &str,
+) -> Result<Vec<u8>, AheadError> {
+    let isa = target.isa(options.opt, options.verify)?;
+    let names = names(image, prefix)?;
+    let libcalls = cranelift_module::default_libcall_names();
+    let mut builder = ObjectBuilder::new(isa.clone(), origin.object, libcalls)?;
+    builder.unwind_info(true);
+    let mut module = ObjectModule::new(builder);
+    let values = Values::new(image);
+    let sites = functions(&mut module, image, options, &*isa, &values)?;
+    for (program, name) in names.iter().enumerate() {
+        entry(&mut module, image, program, name, &*isa)?;
+    }
+    let mut known = facts::identity(image, options, origin, &values);
+    known.extend(facts::remarks(options, origin, &target.triple(), &target::features(&*isa)));
+    describe(&mut module, &facts::to_text(&known), &sites)?;
+    module.finish().emit().map_err(|error| AheadError::Write(error.to_string()))
+}
+
+/// Names of the C functions.
+fn names(image: &Image, prefix: &str) -> Result<Vec<String>, AheadError> {
+    let mut names: Vec<String> = Vec::new();
+    for program in image.programs() {
+        let name = format!("{prefix}{}", program.name);
+        let good = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
+        if !good || name.starts_with(|first: char| first.is_ascii_digit()) || names.contains(&name) || name == SYMBOL {
+            return Err(AheadError::Name { name });
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// The functions of all programs, under local names and with their index in the image as number.
+fn functions(
+    module: &mut ObjectModule,
+    image: &Image,
+    options: Options,
+    isa: &dyn TargetIsa,
+    values: &Values,
+) -> Result<Vec<Sites>, AheadError> {
+    let signature = translate::signature();
+    for (index, function) in image.functions().iter().enumerate() {
+        let id = module.declare_function(&format!("{}.{index}", function.name), Linkage::Local, &signature)?;
+        assert_eq!(id.as_u32() as usize, index, "functions call each other by index");
+    }
+    let (mut scratch, mut summary, mut context) = (Scratch::default(), Summary::default(), Context::new());
+    let mut sites = Vec::with_capacity(image.functions().len());
+    let mut program = None;
+    for (index, function) in image.functions().iter().enumerate() {
+        if program != Some(function.program) {
+            summary.build(image, options, scratch.flow(), function.program);
+            program = Some(function.program);
+        }
+        let input = Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values) };
+        let name = || function.name.to_string();
+        let unit = Unit { function: index as u32, start: Start::Entry };
+        let own = translate::translate(input, unit, &mut scratch, &mut context.func);
+        let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
+        let defined = module.define_function(FuncId::from_u32(index as u32), &mut context);
+        defined.map_err(|error| AheadError::Codegen { function: name(), why: error.to_string() })?;
+        let code = context.compiled_code().expect("just compiled");
+        if let Some(symbol) = foreign(code) {
+            return Err(AheadError::Undefined { function: name(), symbol });
+        }
+        sites.push(Sites::new(code, own));
+        module.clear_context(&mut context);
+    }
+    Ok(sites)
+}
+
+/// Something that code refers to and that is no function of its module.
+fn foreign(code: &CompiledCode) -> Option<String> {
+    code.buffer.relocs().iter().find_map(|reloc| match &reloc.target {
+        FinalizedRelocTarget::Func(_) | FinalizedRelocTarget::ExternalName(ExternalName::User(_)) => None,
+        FinalizedRelocTarget::ExternalName(name) => Some(name.display(None).to_string()),
+    })
+}
+
+/// `uint64_t NAME(struct twinbpf_context *)`: arguments and frame from the context.
+fn entry(
+    module: &mut ObjectModule,
+    image: &Image,
+    program: usize,
+    name: &str,
+    isa: &dyn TargetIsa,
+) -> Result<(), AheadError> {
+    let mut signature = Signature::new(isa.default_call_conv());
+    signature.params.push(AbiParam::new(I64));
+    signature.returns.push(AbiParam::new(I64));
+    let id = module.declare_function(name, Linkage::Export, &signature)?;
+    let mut context = Context::new();
+    context.func.signature = signature;
+    let mut scratch = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut context.func, &mut scratch);
+    let block = b.create_block();
+    b.append_block_params_for_function_params(block);
+    b.switch_to_block(block);
+    b.seal_block(block);
+    let cx = b.block_params(block)[0];
+    let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, translate::reg_field(reg));
+    let args = [cx, load(10), load(1), load(2), load(3), load(4), load(5)];
+    let index = image.function_at(image.entry(program)) as u32;
+    let name = b.func.declare_imported_user_function(UserExternalName { namespace: 0, index });
+    let signature = b.import_signature(translate::signature());
+    let data = ExtFuncData { name: ExternalName::user(name), signature, colocated: true, patchable: false };
+    let function = b.import_function(data);
+    let call = b.ins().call(function, &args);
+    let value = b.inst_results(call)[0];
+    b.ins().return_(&[value]);
+    b.finalize(isa.frontend_config());
+    Ok(module.define_function(id, &mut context)?)
+}
+
+/// The symbol that tells what is in the file.
+fn describe(module: &mut ObjectModule, text: &str, sites: &[Sites]) -> Result<(), AheadError> {
+    // Weak: of several such objects in one C program, any may have it.
+    let id = module.declare_data(SYMBOL, Linkage::Preemptible, false, false)?;
+    let mut data = DataDescription::new();
+    data.define(blob::write(text, sites).into());
+    data.set_align(8);
+    for index in 0..sites.len() {
+        let function = module.declare_func_in_data(FuncId::from_u32(index as u32), &mut data);
+        data.write_function_addr((blob::HEAD + blob::RECORD * index) as u32, function);
+    }
+    Ok(module.define_data(id, &data)?)
+}

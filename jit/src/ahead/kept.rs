@@ -1,0 +1,203 @@
+//! Compiled code that somebody has loaded, as a machine uses it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::image::Image;
+use twinbpf_vm::recover::CodeRange;
+
+use super::facts::{self, Difference, Fact, Origin};
+use super::{TargetError, Values, blob, target};
+use crate::options::Options;
+use crate::sites::Sites;
+
+/// Why loaded code cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeptError {
+    /// What is behind the symbol is something else.
+    #[error("its symbol {symbol} is none of twinbpf's", symbol = super::SYMBOL)]
+    Foreign,
+    /// Made by another version.
+    #[error("its format is version {version}, and only {known} can be loaded; compile the object again", known = blob::VERSION)]
+    Version {
+        /// Its version.
+        version: u32,
+    },
+    /// The description is not what was written.
+    #[error("its description is damaged; compile the object again")]
+    Damaged,
+    /// It was made of or for something else.
+    #[error("{0}")]
+    Different(Difference),
+    /// It uses instructions that this CPU lacks.
+    #[error("it needs a CPU with {}; compile the object without --cpu native", .features.join(", "))]
+    Cpu {
+        /// What is missing.
+        features: Vec<String>,
+    },
+    /// This machine is unknown.
+    #[error(transparent)]
+    Host(#[from] TargetError),
+}
+
+/// The description of compiled code, read but not yet compared with anything.
+pub struct Kept {
+    facts: Vec<Fact>,
+    functions: Vec<Function>,
+    bytes: Vec<u8>,
+    /// What keeps the code in memory.
+    _library: Box<dyn Any + Send + Sync>,
+}
+
+struct Function {
+    start: u64,
+    len: u32,
+    table: u32,
+    sites: OnceLock<Option<Sites>>,
+}
+
+impl Kept {
+    /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library`
+    /// is dropped when nobody uses the code any more.
+    ///
+    /// # Errors
+    /// [`KeptError::Foreign`], [`KeptError::Version`], [`KeptError::Damaged`].
+    pub fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Kept>, KeptError> {
+        Kept::len(&bytes)?;
+        let (text, records) = blob::read(&bytes).ok_or(KeptError::Damaged)?;
+        let facts = facts::from_text(text);
+        let function = |(start, len, table)| Function { start, len, table, sites: OnceLock::new() };
+        let functions = records.into_iter().map(function).collect();
+        Ok(Arc::new(Kept { facts, functions, bytes, _library: library }))
+    }
+
+    /// Number of bytes behind the symbol, from the first [`Kept::HEAD`] of them.
+    ///
+    /// # Errors
+    /// [`KeptError::Foreign`], [`KeptError::Version`].
+    pub fn len(head: &[u8]) -> Result<usize, KeptError> {
+        match blob::head(head) {
+            Some((blob::VERSION, len)) => Ok(len),
+            Some((version, _)) => Err(KeptError::Version { version }),
+            None => Err(KeptError::Foreign),
+        }
+    }
+
+    /// Bytes that say how many there are.
+    pub const HEAD: usize = blob::HEAD;
+
+    /// Whether it was made of an object whose bytes have this digest.
+    pub fn is_of(&self, digest: u128) -> bool {
+        facts::find(&self.facts, "bytes") == Some(format!("{digest:032x}").as_str())
+    }
+
+    /// File name of the object it was made of.
+    pub fn object(&self) -> &str {
+        facts::find(&self.facts, "object").unwrap_or("an object")
+    }
+
+    /// Programs in it, in order.
+    pub fn programs(&self) -> Vec<&str> {
+        let programs = self.facts.iter().filter(|(key, _)| key.starts_with("program "));
+        programs.map(|(_, name)| name.as_str()).collect()
+    }
+
+    /// The code of an image, if it was made of the same and for the same.
+    ///
+    /// # Errors
+    /// [`KeptError::Different`], [`KeptError::Cpu`].
+    pub fn code(
+        self: &Arc<Kept>,
+        image: &Image,
+        options: Options,
+        origin: Origin<'_>,
+    ) -> Result<Arc<dyn Native>, KeptError> {
+        let values = Values::new(image);
+        let here = facts::identity(image, options, origin, &values);
+        facts::compare(&self.facts, &here).map_err(KeptError::Different)?;
+        let features = target::missing(facts::find(&self.facts, "cpu").unwrap_or(""))?;
+        if !features.is_empty() {
+            return Err(KeptError::Cpu { features });
+        }
+        if self.functions.len() != image.functions().len() {
+            return Err(KeptError::Damaged);
+        }
+        let start = self.functions.iter().map(|function| function.start).min().unwrap_or(0);
+        let end = self.functions.iter().map(|function| function.start + u64::from(function.len)).max().unwrap_or(0);
+        // One more, for an image without functions.
+        let addresses = self.functions.iter().map(|function| function.start).chain([0]).collect();
+        let mut order: Box<[u32]> = (0..self.functions.len() as u32).collect();
+        order.sort_unstable_by_key(|function| self.functions[*function as usize].start);
+        Ok(Arc::new(Placed {
+            kept: Arc::clone(self),
+            addresses,
+            values: values.resolve(image),
+            order,
+            counts: facts::find(&self.facts, "fuel") == Some("yes"),
+            _range: CodeRange::new(start, end - start),
+        }))
+    }
+
+    fn sites<'a>(&self, function: &'a Function) -> Option<&'a Sites> {
+        let read = || blob::read_table(self.bytes.get(function.table as usize..)?, function.len);
+        function.sites.get_or_init(read).as_ref()
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kept").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// Kept code in use, as the code of an image.
+#[derive(Debug)]
+struct Placed {
+    kept: Arc<Kept>,
+    /// Of functions, by index.
+    addresses: Box<[u64]>,
+    /// What the code loads by index.
+    values: Box<[u64]>,
+    /// Indices of functions, by address.
+    order: Box<[u32]>,
+    counts: bool,
+    _range: CodeRange,
+}
+
+impl Native for Placed {
+    fn entry(&self, function: u32) -> Option<u64> {
+        Some(self.addresses[function as usize])
+    }
+
+    fn loop_entry(&self, _pc: u32) -> Option<u64> {
+        None
+    }
+
+    fn site(&self, address: u64) -> Option<Site> {
+        let functions = &self.kept.functions;
+        let index = self.order.partition_point(|function| functions[*function as usize].start <= address);
+        let function = &functions[self.order[index.checked_sub(1)?] as usize];
+        let off = u32::try_from(address - function.start).ok().filter(|off| *off <= function.len)?;
+        self.kept.sites(function)?.at(off)
+    }
+
+    fn heat(&self, _pc: u32) {}
+
+    fn functions(&self) -> *const u64 {
+        self.addresses.as_ptr()
+    }
+
+    fn values(&self) -> *const u64 {
+        self.values.as_ptr()
+    }
+
+    fn counts(&self) -> bool {
+        self.counts
+    }
+
+    fn keeps_registers(&self) -> bool {
+        false
+    }
+}

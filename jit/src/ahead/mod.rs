@@ -1,0 +1,34 @@
+//! Code that is compiled ahead of time, to be kept: an object file for the C linker, and the way back from it.
+//!
+//! [`object`] makes a relocatable ELF file with one C function per program, `uint64_t NAME(struct twinbpf_context *)`,
+//! for this machine or another. It refers to no symbol: what is different in each process (addresses of maps, data
+//! and functions) comes from the context, whose layout `include/twinbpf/context.h` tells C programs.
+//!
+//! The file says what it was made of and for, in the data symbol [`SYMBOL`]: a text with a line per fact, and tables
+//! that lead from addresses back to instructions. From a shared library made of it a machine gets [`Kept`] code, if
+//! all facts are the same as in the process that loads it. Loading libraries is the embedder's work.
+
+mod blob;
+mod code;
+mod emit;
+mod facts;
+mod kept;
+mod target;
+mod values;
+
+pub use emit::{AheadError, object};
+pub use facts::{Difference, Origin};
+pub use kept::{Kept, KeptError};
+pub use target::{Cpu, Target, TargetError};
+pub(crate) use values::Values;
+
+/// Name of the data symbol that describes a compiled object.
+pub const SYMBOL: &str = "twinbpf_compiled";
+
+/// A checksum of bytes, to notice what has changed by accident. Not made for adversaries.
+pub fn digest(bytes: &[u8]) -> u128 {
+    use std::hash::Hasher as _;
+    let mut sum = code::Sum::default();
+    sum.write(bytes);
+    sum.value()
+}
