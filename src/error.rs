@@ -49,6 +49,10 @@ pub enum LinkError {
         /// Why.
         why: JitError,
     },
+    /// Programs that were compiled ahead of time cannot be used.
+    #[cfg(feature = "dl")]
+    #[error(transparent)]
+    Compiled(#[from] crate::compiled::CompiledError),
     /// A shared library cannot be used.
     #[cfg(feature = "dl")]
     #[error(transparent)]

@@ -15,6 +15,7 @@ use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
+use crate::compiled::Source;
 use crate::engine::Engine;
 use crate::native;
 
@@ -30,6 +31,7 @@ struct Pre {
     image: Arc<Image>,
     maps: Arc<Maps>,
     native: Option<Arc<dyn Native>>,
+    source: Source,
     warnings: Vec<String>,
 }
 
@@ -50,17 +52,24 @@ impl<T> fmt::Debug for InstancePre<T> {
 }
 
 impl<T: Send + 'static> InstancePre<T> {
-    /// # Errors
-    /// See [`native::native`].
     pub(crate) fn new(
         engine: Engine,
-        image: Image,
+        image: Arc<Image>,
+        native: Option<Arc<dyn Native>>,
         maps: Maps,
+        source: Source,
         warnings: Vec<String>,
-    ) -> Result<InstancePre<T>, JitError> {
-        let (image, maps) = (Arc::new(image), Arc::new(maps));
-        let native = native::native(&engine, &image)?;
-        Ok(InstancePre { inner: Arc::new(Pre { engine, image, maps, native, warnings }), data: PhantomData })
+    ) -> InstancePre<T> {
+        let maps = Arc::new(maps);
+        InstancePre { inner: Arc::new(Pre { engine, image, maps, native, source, warnings }), data: PhantomData }
+    }
+
+    pub(crate) fn image(&self) -> &Arc<Image> {
+        &self.inner.image
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.inner.source
     }
 
     /// The functions of a program as native code would have them, in text: name and listing of each. Compiles

@@ -20,6 +20,7 @@
 //! ```
 
 mod background;
+mod compiled;
 #[cfg(feature = "dl")]
 mod dl;
 mod engine;
@@ -32,6 +33,8 @@ mod resolution;
 mod watchdog;
 
 #[cfg(feature = "dl")]
+pub use compiled::{Compiled, CompiledError};
+#[cfg(feature = "dl")]
 pub use dl::DlError;
 pub use engine::{Config, Engine, EngineKind};
 pub use error::{LinkError, SymbolError, SymbolFault};
@@ -41,6 +44,7 @@ pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
 pub use twinbpf_jit::{JitError, OptLevel};
+pub use twinbpf_jit::{Memory, Options as CodeOptions, ahead};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use twinbpf_loader::{LinkOptions, Linked, Object, Role};
 use twinbpf_vm::helper;
+use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
 use twinbpf_vm::isa::Insn;
@@ -17,9 +18,11 @@ use twinbpf_vm::mem::Bounds;
 use twinbpf_vm::program::{Binding, Extern, ExternKind, Program};
 use twinbpf_vm::validate::Valid;
 
+use crate::compiled::Source;
 use crate::engine::Engine;
 use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::instance::InstancePre;
+use crate::native;
 use crate::resolution::Resolution;
 
 /// Names and what they mean. `T` is the data of the instances that will be made.
@@ -31,6 +34,8 @@ pub struct Linker<T> {
     values: BTreeMap<Arc<str>, u64>,
     #[cfg(feature = "dl")]
     libraries: Vec<crate::dl::Library>,
+    #[cfg(feature = "dl")]
+    compiled: Vec<crate::compiled::Compiled>,
     data: std::marker::PhantomData<fn(T) -> T>,
 }
 
@@ -44,6 +49,8 @@ impl<T: Send + 'static> Linker<T> {
             values: BTreeMap::new(),
             #[cfg(feature = "dl")]
             libraries: Vec::new(),
+            #[cfg(feature = "dl")]
+            compiled: Vec::new(),
             data: std::marker::PhantomData,
         }
     }
@@ -74,6 +81,14 @@ impl<T: Send + 'static> Linker<T> {
         Ok(self)
     }
 
+    /// Has the programs of the object that this was made of run as the code in it, whatever engine runs others.
+    /// Every object needs one, once there is any.
+    #[cfg(feature = "dl")]
+    pub fn compiled(&mut self, compiled: crate::Compiled) -> &mut Linker<T> {
+        self.compiled.push(compiled);
+        self
+    }
+
     /// Makes the maps, globals and programs of an object, once for all instances. Of an object that has neither
     /// a script nor programs for the kernel, the programs are its global functions; elsewhere name such functions
     /// with [`Linker::instantiate_programs`].
@@ -94,6 +109,10 @@ impl<T: Send + 'static> Linker<T> {
 
     fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
         let config = self.engine.config();
+        #[cfg(feature = "dl")]
+        let compiled = self.compiled_of(object)?.map(|compiled| compiled.programs_with(names)).transpose()?;
+        #[cfg(feature = "dl")]
+        let names = compiled.as_deref().or(names);
         let linked = self.link(object, names)?;
         let prepared = self.prepare_all(object, linked, names)?;
         let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
@@ -130,8 +149,33 @@ impl<T: Send + 'static> Linker<T> {
                 Pointer::Map(_) | Pointer::MapValue { .. } => 0,
             })
         })?;
-        let pre = InstancePre::new(self.engine.clone(), image, maps, warnings);
-        pre.map_err(|why| LinkError::Compile { object: Arc::clone(&object.name), why })
+        let (image, source) = (Arc::new(image), Source::new(object, &specs));
+        let native = self.native(object, &image, &source)?;
+        Ok(InstancePre::new(self.engine.clone(), image, native, maps, source, warnings))
+    }
+
+    /// What runs the programs of an image besides the interpreter.
+    fn native(
+        &self,
+        object: &Object,
+        image: &Arc<Image>,
+        source: &Source,
+    ) -> Result<Option<Arc<dyn Native>>, LinkError> {
+        #[cfg(feature = "dl")]
+        if let Some(compiled) = self.compiled_of(object)? {
+            return Ok(Some(compiled.native(image, native::options(self.engine.config()), source)?));
+        }
+        let native = native::native(&self.engine, image);
+        native.map_err(|why| LinkError::Compile { object: Arc::clone(&source.object), why })
+    }
+
+    /// The compiled programs of this object.
+    #[cfg(feature = "dl")]
+    fn compiled_of(&self, object: &Object) -> Result<Option<&crate::Compiled>, LinkError> {
+        match self.compiled.iter().find(|compiled| compiled.is_of(object)) {
+            None if !self.compiled.is_empty() => Err(self.compiled[0].other(object).into()),
+            found => Ok(found),
+        }
     }
 
     pub(crate) fn link(&self, object: &Object, names: Option<&[&str]>) -> Result<Linked, LinkError> {

@@ -1,6 +1,7 @@
 //! The command line: what can be said, and the help that explains it.
 
 mod bench;
+mod compile;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use twinbpf::mem::Bounds;
 use twinbpf::{EngineKind, OptLevel};
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
+pub(crate) use compile::ObjectFileArgs;
 
 /// One BPF object, two places to run it.
 #[derive(Debug, Parser)]
@@ -23,6 +25,7 @@ pub(crate) use bench::{BenchArgs, BenchEngine};
   twinbpf exec xdp.bpf.o --packet @p.bin  run one program on one packet
   twinbpf check tool.bpf.o                what everything resolves to; runs nothing
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
+  twinbpf compile tool.bpf.o -o tool.o    an object file for the C linker
   twinbpf bench kernel.bpf.o              how long it takes on each engine
 
 Status: that of exit(), else of the workload (128+signal if one killed it), else 0;
@@ -44,6 +47,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Print instructions.
     Disasm(DisasmArgs),
+    /// Compile programs into an object file for the C linker.
+    Compile(ObjectFileArgs),
     /// Measure programs on each engine.
     Bench(BenchArgs),
     /// Print a completion script for a shell.
@@ -118,6 +123,9 @@ pub(crate) struct EngineArgs {
     /// code where a program is hot). The default is auto.
     #[arg(long, value_name = "ENGINE", value_parser = engine)]
     pub(crate) engine: Option<EngineKind>,
+    /// A shared library made of what `twinbpf compile` made of this object, to run instead of compiling it again.
+    #[arg(long, value_name = "LIBRARY", conflicts_with = "engine")]
+    pub(crate) compiled: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) compile: CompileArgs,
 }

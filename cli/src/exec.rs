@@ -25,7 +25,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let object = &objects[0];
     let spec = choose(object, name)?;
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
-    let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
+    let pre = load::linker_with(&engine, &args.load, &args.engine)?.instantiate_programs(object, &[&spec.name])?;
     for warning in pre.warnings() {
         eprintln!("twinbpf: warning: {warning}");
     }

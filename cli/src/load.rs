@@ -5,8 +5,10 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use twinbpf::loader::ProgramSpec;
+use twinbpf::loader::section::{Script, SectionKind};
 use twinbpf::mem::Bounds;
-use twinbpf::{Config, Engine, Linker, Object};
+use twinbpf::{Compiled, Config, Engine, Linker, Object};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 
@@ -90,6 +92,20 @@ pub(crate) fn linker(engine: &Engine, load: &LoadArgs) -> Result<Linker<()>> {
         linker.library(library)?;
     }
     Ok(linker)
+}
+
+/// The same with the compiled programs of the command line.
+pub(crate) fn linker_with(engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Linker<()>> {
+    let mut linker = linker(engine, load)?;
+    for path in &how.compiled {
+        linker.compiled(Compiled::open(path)?);
+    }
+    Ok(linker)
+}
+
+/// The functions that `run` calls before and after the workload.
+pub(crate) fn scripts(object: &Object) -> impl Iterator<Item = &ProgramSpec> {
+    object.programs.iter().filter(|spec| matches!(spec.attach.kind, SectionKind::Script(Script::Begin | Script::End)))
 }
 
 /// Bytes of an argument: hex digits (blanks, colons and a leading 0x are ignored), or `@FILE`.

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod check;
+mod compile;
 mod disasm;
 mod exec;
 mod input;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Exec(args) => exec::exec(&args),
         Command::Check(args) => check::check(&args),
         Command::Disasm(args) => disasm::disasm(&args),
+        Command::Compile(args) => compile::compile(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Completions { shell } => completions(shell),
     };

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let objects = load::open_all(&args.objects, &args.load)?;
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
-    let linker = load::linker(&engine, &args.load)?;
+    let linker = load::linker_with(&engine, &args.load, &args.engine)?;
     let output = Output::new();
     let tools = objects.into_iter().map(|object| Tool::new(&linker, object, output.clone()));
     let mut tools = tools.collect::<Result<Vec<Tool>>>()?;

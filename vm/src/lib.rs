@@ -14,6 +14,8 @@ pub mod trap;
 
 mod os;
 
+pub mod sum;
+
 pub mod recover;
 
 pub mod mem;

@@ -14,7 +14,7 @@ use crate::options::{Memory, OptLevel, Options};
 pub struct Origin<'a> {
     /// File name of the object, for people.
     pub object: &'a str,
-    /// [`digest`](super::digest) of its bytes.
+    /// [`Sum`](twinbpf_vm::sum::Sum) of its bytes.
     pub digest: u128,
     /// Names of its maps, by index.
     pub maps: &'a [Arc<str>],

@@ -24,11 +24,3 @@ pub(crate) use values::Values;
 
 /// Name of the data symbol that describes a compiled object.
 pub const SYMBOL: &str = "twinbpf_compiled";
-
-/// A checksum of bytes, to notice what has changed by accident. Not made for adversaries.
-pub fn digest(bytes: &[u8]) -> u128 {
-    use std::hash::Hasher as _;
-    let mut sum = code::Sum::default();
-    sum.write(bytes);
-    sum.value()
-}

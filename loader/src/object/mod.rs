@@ -27,6 +27,7 @@ use std::sync::Arc;
 use twinbpf_vm::isa::Endian;
 use twinbpf_vm::map::{MapSpec, Slot};
 use twinbpf_vm::program::Extern;
+use twinbpf_vm::sum::Sum;
 
 pub use maps::MAX_BSS;
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
@@ -49,6 +50,8 @@ use types::{Records, Types};
 pub struct Object {
     /// File name, for messages.
     pub name: Arc<str>,
+    /// [`Sum`] of the bytes it was opened from, whatever was edited since.
+    pub digest: u128,
     /// Byte order it was compiled for.
     pub endian: Endian,
     /// Every function, in the order of sections and offsets.
@@ -102,6 +105,7 @@ impl Object {
             Err(error) => (None, Some(error)),
         };
         Ok(Object {
+            digest: Sum::of(bytes),
             endian: elf.endian,
             programs: functions.specs,
             maps: maps.specs,

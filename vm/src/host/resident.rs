@@ -83,6 +83,7 @@ impl Resident {
         context.arena_base = setup.arena_base;
         context.functions = code.functions();
         context.hosts = hosts.as_ptr();
+        context.values = code.values();
         context.slots = setup.slots;
         context.slot_count = setup.slot_count;
         context.services = &raw const SERVICES;

@@ -1,0 +1,39 @@
+//! `twinbpf compile`: an object file for the C linker.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use twinbpf::ahead::Target;
+use twinbpf::{CodeOptions, Config, Engine, EngineKind, Memory};
+
+use crate::args::{LimitArgs, ObjectFileArgs, split_program};
+use crate::load;
+
+pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
+    let target = Target::new(args.target.as_deref(), args.cpu)?;
+    let (path, name) = split_program(&args.program);
+    let objects = load::open_all(&[path], &args.load)?;
+    let object = &objects[0];
+    let config = load::config(&args.load, &LimitArgs::default(), &args.compile);
+    let memory = match (args.trust, args.compile.strict) {
+        (true, _) => Memory::Trusted,
+        (false, true) => Memory::Strict,
+        (false, false) => Memory::Sandbox,
+    };
+    let options = CodeOptions { memory, fuel: args.fuel, opt: config.opt_level, ..CodeOptions::default() };
+    let engine = Engine::new(Config { engine: EngineKind::Interp, ..config })?;
+    let linker = load::linker(&engine, &args.load)?;
+    let scripts: Vec<&str> = load::scripts(object).map(|spec| &*spec.name).collect();
+    let pre = match name {
+        Some(name) => linker.instantiate_programs(object, &[name])?,
+        None if scripts.is_empty() => linker.instantiate_pre(object)?,
+        None => linker.instantiate_programs(object, &scripts)?,
+    };
+    for warning in pre.warnings() {
+        eprintln!("twinbpf: warning: {warning}");
+    }
+    let bytes = pre.object_file(options, &target, &args.prefix).with_context(|| object.name.to_string())?;
+    fs::write(&args.output, bytes).with_context(|| format!("cannot write {}", args.output.display()))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,189 @@
+//! Programs compiled ahead of time: object files of them, and shared libraries made of those.
+
+use std::fmt;
+use std::sync::Arc;
+
+use twinbpf_jit::Options;
+use twinbpf_jit::ahead::{self, AheadError, Origin, Target};
+use twinbpf_loader::Object;
+use twinbpf_vm::map::MapSpec;
+
+use crate::InstancePre;
+
+/// What an instance was made of, as far as its image does not tell.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) object: Arc<str>,
+    digest: u128,
+    maps: Vec<Arc<str>>,
+    externs: Vec<Arc<str>>,
+}
+
+impl Source {
+    pub(crate) fn new(object: &Object, maps: &[MapSpec]) -> Source {
+        let externs = object.externs.iter().map(|symbol| Arc::clone(&symbol.name)).collect();
+        let maps = maps.iter().map(|map| Arc::from(&*map.name)).collect();
+        Source { object: Arc::clone(&object.name), digest: object.digest, maps, externs }
+    }
+
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        Origin { object: &self.object, digest: self.digest, maps: &self.maps, externs: &self.externs }
+    }
+}
+
+impl<T: Send + 'static> InstancePre<T> {
+    /// The programs as a relocatable object file for `target`: C functions `uint64_t NAME(struct twinbpf_context *)`
+    /// with `prefix` in front of their names (`twinbpf/context.h` has the context). A shared library made of it can be
+    /// given to [`Linker::compiled`](crate::Linker::compiled).
+    ///
+    /// # Errors
+    /// See [`AheadError`].
+    pub fn object_file(&self, options: Options, target: &Target, prefix: &str) -> Result<Vec<u8>, AheadError> {
+        ahead::object(self.image(), options, target, self.source().origin(), prefix)
+    }
+}
+
+#[cfg(feature = "dl")]
+pub use library::{Compiled, CompiledError};
+
+#[cfg(feature = "dl")]
+mod library {
+    use std::path::{Path, PathBuf};
+
+    use twinbpf_jit::ahead::{Kept, KeptError, SYMBOL};
+    use twinbpf_vm::host::native::Native;
+    use twinbpf_vm::image::Image;
+
+    use super::{Arc, Object, Options, Source, fmt};
+
+    /// A shared library of compiled programs.
+    #[derive(Clone)]
+    pub struct Compiled {
+        path: Arc<Path>,
+        kept: Arc<Kept>,
+    }
+
+    /// Why compiled programs cannot be used.
+    #[derive(Debug, thiserror::Error)]
+    pub enum CompiledError {
+        /// It cannot be loaded.
+        #[error("cannot load {}: {why}; make it with `twinbpf compile OBJ -o x.o` and `cc -shared x.o -o x.so`", path.display())]
+        Load {
+            /// The file.
+            path: PathBuf,
+            /// The system's words.
+            why: String,
+        },
+        /// It is not what it should be.
+        #[error("cannot use {}: {why}", path.display())]
+        Kept {
+            /// The file.
+            path: PathBuf,
+            /// Why.
+            why: KeptError,
+        },
+        /// It was made of another object, or for other settings.
+        #[error("{} does not fit {object}: {why}", path.display())]
+        Unfit {
+            /// The file.
+            path: PathBuf,
+            /// Object file.
+            object: Arc<str>,
+            /// What is different.
+            why: KeptError,
+        },
+        /// It was made of another object.
+        #[error("{} was not made of these bytes of {object} but of {made_of}; compile it again", path.display())]
+        OtherBytes {
+            /// The file.
+            path: PathBuf,
+            /// Object file.
+            object: Arc<str>,
+            /// Name of the object it was made of.
+            made_of: String,
+        },
+        /// A program was not compiled.
+        #[error("{} has no program {program}; it has {}", path.display(), known.join(", "))]
+        NoProgram {
+            /// The file.
+            path: PathBuf,
+            /// The program.
+            program: String,
+            /// Programs it has.
+            known: Vec<String>,
+        },
+    }
+
+    impl Compiled {
+        /// Loads a shared library. That runs its code: whoever made it is trusted.
+        ///
+        /// # Errors
+        /// [`CompiledError::Load`], [`CompiledError::Kept`].
+        pub fn open(path: &Path) -> Result<Compiled, CompiledError> {
+            let load = |why: String| CompiledError::Load { path: path.to_owned(), why };
+            // A bare name would be looked for among the system's libraries.
+            let file = path.canonicalize().map_err(|error| load(error.to_string()))?;
+            // SAFETY: loading runs the library's initialisers. The user named the file to have its code run.
+            let library = unsafe { libloading::Library::new(&file) }.map_err(|error| load(error.to_string()))?;
+            // SAFETY: only its address is used.
+            let symbol = unsafe { library.get::<*const u8>(SYMBOL.as_bytes()) };
+            let Ok(symbol) = symbol.map(|symbol| *symbol) else {
+                return Err(load(format!("it has no symbol {SYMBOL}")));
+            };
+            let kept = |why| CompiledError::Kept { path: path.to_owned(), why };
+            // SAFETY: the symbol is data of at least this size in every library that defines it, and is loaded.
+            let head = unsafe { std::slice::from_raw_parts(symbol, Kept::HEAD) };
+            let len = Kept::len(head).map_err(kept)?;
+            // SAFETY: the compiler that wrote this head wrote as many bytes as it says.
+            let bytes = unsafe { std::slice::from_raw_parts(symbol, len) }.to_vec();
+            let kept = Kept::new(bytes, Box::new(library)).map_err(kept)?;
+            Ok(Compiled { path: path.into(), kept })
+        }
+
+        /// Names of its programs.
+        pub fn programs(&self) -> Vec<&str> {
+            self.kept.programs()
+        }
+
+        /// Whether it was made of this object.
+        pub(crate) fn is_of(&self, object: &Object) -> bool {
+            self.kept.is_of(object.digest)
+        }
+
+        pub(crate) fn other(&self, object: &Object) -> CompiledError {
+            let made_of = self.kept.object().to_owned();
+            CompiledError::OtherBytes { path: self.path.to_path_buf(), object: Arc::clone(&object.name), made_of }
+        }
+
+        /// Its programs, those that are asked for among them. All are linked, so that the image becomes the same.
+        pub(crate) fn programs_with(&self, names: Option<&[&str]>) -> Result<Vec<&str>, CompiledError> {
+            let known = self.programs();
+            match names.unwrap_or(&[]).iter().find(|name| !known.contains(name)) {
+                None => Ok(known),
+                Some(name) => Err(CompiledError::NoProgram {
+                    path: self.path.to_path_buf(),
+                    program: (*name).to_owned(),
+                    known: known.into_iter().map(str::to_owned).collect(),
+                }),
+            }
+        }
+
+        /// The code of an image.
+        pub(crate) fn native(
+            &self,
+            image: &Image,
+            options: Options,
+            source: &Source,
+        ) -> Result<Arc<dyn Native>, CompiledError> {
+            let object = || Arc::clone(&source.object);
+            let unfit = |why| CompiledError::Unfit { path: self.path.to_path_buf(), object: object(), why };
+            self.kept.code(image, options, source.origin()).map_err(unfit)
+        }
+    }
+
+    impl fmt::Debug for Compiled {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_tuple("Compiled").field(&self.path).finish()
+        }
+    }
+}
