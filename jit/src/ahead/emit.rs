@@ -75,9 +75,9 @@ pub fn object(
     let isa = target.isa(options.opt, options.verify)?;
     let names = names(image, prefix)?;
     let libcalls = cranelift_module::default_libcall_names();
-    let mut builder = ObjectBuilder::new(isa.clone(), origin.object, libcalls)?;
-    builder.unwind_info(true);
-    let mut module = ObjectModule::new(builder);
+    // No unwind tables: Cranelift writes absolute addresses into them, which no shared library should have. All
+    // functions have frame pointers.
+    let mut module = ObjectModule::new(ObjectBuilder::new(isa.clone(), origin.object, libcalls)?);
     let values = Values::new(image);
     let sites = functions(&mut module, image, options, &*isa, &values)?;
     for (program, name) in names.iter().enumerate() {
