@@ -30,7 +30,7 @@ pub(super) fn sum(image: &Image, values: &Values) -> u128 {
         [function.program, function.start, function.end, function.stack_size].hash(&mut sum);
     }
     for host in image.hosts() {
-        (host.signature().params.len(), host.signature().variadic).hash(&mut sum);
+        sum.write_u8(host.native().1);
     }
     image.labels().for_each(|label| label.hash(&mut sum));
     sum.value()

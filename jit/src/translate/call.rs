@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{
     AbiParam, BlockArg, ExtFuncData, ExternalName, FuncRef, Inst, InstBuilder as _, SigRef, Signature,
     UserExternalName, Value,
 };
-use twinbpf_vm::host::native::{Services, SiteKind};
+use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
 use twinbpf_vm::isa::{Reg, Size};
 
@@ -133,8 +133,18 @@ impl Translator<'_> {
         // The image keeps its host functions, and code keeps its image.
         let (native, params) = self.input.image.hosts()[host as usize].native();
         let params = usize::from(params);
-        let code = self.b.ins().iconst(I64, native.code.addr() as i64);
-        let env = self.b.ins().iconst(I64, native.env.addr() as i64);
+        let (code, env) = match self.input.values {
+            None => (
+                self.b.ins().iconst(I64, native.code.addr() as i64),
+                self.b.ins().iconst(I64, native.env.addr() as i64),
+            ),
+            Some(_) => {
+                let hosts = self.load_cx(I64, constant(), field!(hosts));
+                let at = |field: usize| (host as usize * size_of::<HostCode>() + field) as i32;
+                let code = self.b.ins().load(I64, constant(), hosts, at(offset_of!(HostCode, code)));
+                (code, self.b.ins().load(I64, constant(), hosts, at(offset_of!(HostCode, env))))
+            }
+        };
         let mut args = [env; 7];
         args[1] = self.cx;
         for (arg, reg) in args[2..].iter_mut().zip(&ARG_REGS[..params]) {
