@@ -3,12 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_jit::Options;
 use twinbpf_jit::ahead::{self, AheadError, Origin, Target};
 use twinbpf_loader::Object;
 use twinbpf_vm::map::MapSpec;
 
-use crate::InstancePre;
+use crate::{InstancePre, native};
 
 /// What an instance was made of, as far as its image does not tell.
 #[derive(Debug)]
@@ -34,11 +33,12 @@ impl Source {
 impl<T: Send + 'static> InstancePre<T> {
     /// The programs as a relocatable object file for `target`: C functions `uint64_t NAME(struct twinbpf_context *)`
     /// with `prefix` in front of their names (`twinbpf/context.h` has the context). A shared library made of it can be
-    /// given to [`Linker::compiled`](crate::Linker::compiled).
+    /// given to [`Linker::compiled`](crate::Linker::compiled). Settings are those of the engine.
     ///
     /// # Errors
     /// See [`AheadError`].
-    pub fn object_file(&self, options: Options, target: &Target, prefix: &str) -> Result<Vec<u8>, AheadError> {
+    pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, AheadError> {
+        let options = native::options(self.engine().config());
         ahead::object(self.image(), options, target, self.source().origin(), prefix)
     }
 }
@@ -50,11 +50,12 @@ pub use library::{Compiled, CompiledError};
 mod library {
     use std::path::{Path, PathBuf};
 
+    use twinbpf_jit::Options;
     use twinbpf_jit::ahead::{Kept, KeptError, SYMBOL};
     use twinbpf_vm::host::native::Native;
     use twinbpf_vm::image::Image;
 
-    use super::{Arc, Object, Options, Source, fmt};
+    use super::{Arc, Object, Source, fmt};
 
     /// A shared library of compiled programs.
     #[derive(Clone)]

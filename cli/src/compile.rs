@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use twinbpf::ahead::Target;
-use twinbpf::{CodeOptions, Config, Engine, EngineKind, Memory};
+use twinbpf::{Config, Engine, EngineKind};
 
 use crate::args::{LimitArgs, ObjectFileArgs, split_program};
 use crate::load;
@@ -16,13 +16,9 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     let objects = load::open_all(&[path], &args.load)?;
     let object = &objects[0];
     let config = load::config(&args.load, &LimitArgs::default(), &args.compile);
-    let memory = match (args.trust, args.compile.strict) {
-        (true, _) => Memory::Trusted,
-        (false, true) => Memory::Strict,
-        (false, false) => Memory::Sandbox,
-    };
-    let options = CodeOptions { memory, fuel: args.fuel, opt: config.opt_level, ..CodeOptions::default() };
-    let engine = Engine::new(Config { engine: EngineKind::Interp, ..config })?;
+    // Any limit has the code count.
+    let max_insns = args.fuel.then_some(u64::MAX);
+    let engine = Engine::new(Config { engine: EngineKind::Interp, max_insns, ..config })?;
     let linker = load::linker(&engine, &args.load)?;
     let scripts: Vec<&str> = load::scripts(object).map(|spec| &*spec.name).collect();
     let pre = match name {
@@ -33,7 +29,7 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     for warning in pre.warnings() {
         eprintln!("twinbpf: warning: {warning}");
     }
-    let bytes = pre.object_file(options, &target, &args.prefix).with_context(|| object.name.to_string())?;
+    let bytes = pre.object_file(&target, &args.prefix).with_context(|| object.name.to_string())?;
     fs::write(&args.output, bytes).with_context(|| format!("cannot write {}", args.output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -33,7 +33,7 @@ fn check(case: &Case, mode: &Mode) -> Result<(), Failed> {
             return Ok(());
         }
     }
-    let output = execute(case, &mode.args)?;
+    let output = if mode.kept { execute_kept(case)? } else { execute(case, &mode.args)? };
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let context = format!("\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
     if mode.memory.is_some_and(|memory| case.strays.iter().any(|strays| strays == memory)) {
@@ -70,6 +70,35 @@ fn execute(case: &Case, mode: &[&str]) -> Result<Output, Failed> {
         command.arg("--json");
     }
     Ok(command.args(&case.args[1..]).output()?)
+}
+
+/// Compiles the objects of a case, and runs it with what came out. Where that fails, running would have.
+fn execute_kept(case: &Case) -> Result<Output, Failed> {
+    let folder = tempfile::TempDir::new()?;
+    let args = case.args.split(|arg| arg == "--").next().unwrap_or(&[]);
+    let mut load: Vec<&str> = Vec::new();
+    for pair in args.windows(2) {
+        match pair[0].as_str() {
+            "--set" | "--lib" | "--stack-size" | "--policy" | "--enable" | "--disable" => {
+                load.extend([pair[0].as_str(), &pair[1]]);
+            }
+            "--max-insns" => load.push("--fuel"),
+            _ => {}
+        }
+    }
+    let mut with: Vec<String> = Vec::new();
+    for (index, object) in args.iter().filter(|arg| arg.contains(".bpf.o")).enumerate() {
+        let [file, library] = ["o", "so"].map(|end| folder.path().join(format!("{index}.{end}")));
+        let mut command = twinbpf();
+        command.current_dir(corpus()).arg("compile").arg(object).args(&load).arg("-o").arg(&file);
+        let output = command.output()?;
+        if !output.status.success() {
+            return Ok(output);
+        }
+        common::link(&file, &library);
+        with.extend(["--compiled".to_owned(), library.display().to_string()]);
+    }
+    execute(case, &with.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Standard output but for how long it took.

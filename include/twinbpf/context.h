@@ -129,7 +129,7 @@ static inline void twinbpf_init(struct twinbpf_context *cx, void *stack, size_t 
 	static const uint8_t never = 0;
 
 	memset(cx, 0, sizeof(*cx));
-	cx->regs[10] = (uintptr_t)stack + frame;
+	cx->regs[10] = (((uintptr_t)stack + 15) & ~(uint64_t)15) + frame;
 	cx->frame_limit = (uintptr_t)stack + bytes;
 	cx->arena_base = (uintptr_t)stack & ~(uint64_t)UINT32_MAX;
 	cx->interrupt = &never;

@@ -36,9 +36,6 @@ pub(crate) struct ObjectFileArgs {
     /// Count instructions, as a run with --max-insns needs it.
     #[arg(long)]
     pub(crate) fuel: bool,
-    /// Take pointers as they are: programs can reach all memory of the process.
-    #[arg(long, conflicts_with = "strict")]
-    pub(crate) trust: bool,
     #[command(flatten)]
     pub(crate) compile: CompileArgs,
     #[command(flatten)]

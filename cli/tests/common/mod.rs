@@ -4,11 +4,11 @@
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
-pub(crate) use support::{Case, cases, corpus, skip};
+pub(crate) use support::{Case, cases, corpus, installed, skip};
 
 /// The command under test.
 pub(crate) fn twinbpf() -> Command {
@@ -28,6 +28,8 @@ pub(crate) struct Mode {
     pub(crate) memory: Option<&'static str>,
     /// Counts instructions without need.
     pub(crate) fuel: bool,
+    /// Runs what `compile` made before.
+    pub(crate) kept: bool,
 }
 
 /// The interpreter with both drivers, and where there is native code all kinds of it.
@@ -37,15 +39,17 @@ pub(crate) fn modes() -> Vec<Mode> {
         args: args.to_vec(),
         memory: None,
         fuel: false,
+        kept: false,
     };
     let mut modes = vec![
         mode("step", &["--engine", "interp", "--driver", "step"]),
         mode("threaded", &["--engine", "interp", "--driver", "threaded"]),
         mode("auto", &[]),
     ];
-    if cfg!(not(all(target_arch = "x86_64", target_os = "linux"))) {
+    if !runs_native() {
         return modes;
     }
+    modes.push(Mode { memory: Some("sandbox"), kept: true, ..mode("kept", &[]) });
     for (memory, access) in [("sandbox", None), ("strict", Some("--strict")), ("trusted", Some("--trust"))] {
         for level in ["none", "speed"] {
             for fuel in [false, true] {
@@ -55,11 +59,24 @@ pub(crate) fn modes() -> Vec<Mode> {
                     args.extend(["--max-insns", "1000000000000"]);
                 }
                 let name = format!("jit-{memory}-{level}{}", if fuel { "-fuel" } else { "" });
-                modes.push(Mode { name, args, memory: Some(memory), fuel });
+                modes.push(Mode { name, args, memory: Some(memory), fuel, kept: false });
             }
         }
     }
     modes
+}
+
+/// Whether compiled code can run here.
+pub(crate) fn runs_native() -> bool {
+    cfg!(all(target_arch = "x86_64", target_os = "linux"))
+}
+
+/// Makes a shared library of an object file, which must not refer to anything outside.
+pub(crate) fn link(object: &Path, library: &Path) {
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-nostdlib", "-Wl,-z,defs,-z,text,--fatal-warnings", "-o"]).arg(library).arg(object);
+    let output = cc.output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs the command in the corpus folder.
