@@ -43,8 +43,8 @@ pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
-pub use twinbpf_jit::{JitError, OptLevel};
 pub use twinbpf_jit::ahead;
+pub use twinbpf_jit::{JitError, OptLevel};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};

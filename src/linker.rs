@@ -10,12 +10,13 @@ use std::sync::Arc;
 use twinbpf_loader::{LinkOptions, Linked, Object, Role};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::native::Native;
-use twinbpf_vm::host::{HostFn, IntoHostFn};
+use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
 use twinbpf_vm::mem::Bounds;
-use twinbpf_vm::program::{Binding, Extern, ExternKind, Program};
+use twinbpf_vm::program::{Binding, Extern, ExternKind, Program, Signature};
+use twinbpf_vm::trap::{Trap, TrapCode};
 use twinbpf_vm::validate::Valid;
 
 use crate::compiled::Source;
@@ -59,6 +60,16 @@ impl<T: Send + 'static> Linker<T> {
     /// optionally a [`Caller`](crate::Caller). It goes before a built-in function of the same name.
     pub fn func<Params>(&mut self, name: &str, function: impl IntoHostFn<T, Params>) -> &mut Linker<T> {
         self.functions.insert(name.into(), HostFn::typed(name, function));
+        self
+    }
+
+    /// Has programs call a function of this type that is not here: they can be compiled for a host that has it
+    /// ([`InstancePre::object_file`]), and trap if they call it here.
+    pub fn elsewhere(&mut self, name: &str, signature: Signature) -> &mut Linker<T> {
+        let shared: Arc<str> = name.into();
+        let detail = format!("{name} is a function of another host");
+        let body = move |_: &mut dyn Activation, _: &[u64; 5]| Err(Trap::new(TrapCode::Unresolved, detail.as_str()));
+        self.functions.insert(Arc::clone(&shared), HostFn::new(shared, signature, Arc::new(body)));
         self
     }
 

@@ -26,6 +26,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/recover/stack.rs",
     "vm/src/recover/thread.rs",
     "jit/src/tests/rig.rs",
+    "src/compiled.rs",
     "src/dl.rs",
     "src/watchdog.rs",
     "kernel/src/sys.rs",

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use twinbpf::ahead::Target;
+use twinbpf::program::{Signature, ValType};
 use twinbpf::{Config, Engine, EngineKind};
 
 use crate::args::{LimitArgs, ObjectFileArgs, split_program};
@@ -19,7 +20,14 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     // Any limit has the code count.
     let max_insns = args.fuel.then_some(u64::MAX);
     let engine = Engine::new(Config { engine: EngineKind::Interp, max_insns, ..config })?;
-    let linker = load::linker(&engine, &args.load)?;
+    let mut linker = load::linker(&engine, &args.load)?;
+    for name in &args.host {
+        let symbol = object.externs.iter().find(|symbol| *symbol.name == **name);
+        let symbol = symbol.with_context(|| format!("--host {name}: {} calls no such function", object.name))?;
+        let word = ValType::Int { size: 8, signed: false };
+        let unknown = Signature { params: vec![word; 5], variadic: false, result: word };
+        linker.elsewhere(name, symbol.signature.clone().unwrap_or(unknown));
+    }
     let scripts: Vec<&str> = load::scripts(object).map(|spec| &*spec.name).collect();
     let pre = match name {
         Some(name) => linker.instantiate_programs(object, &[name])?,

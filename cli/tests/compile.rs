@@ -121,6 +121,28 @@ fn kernels_run_on_every_machine() {
 }
 
 #[test]
+fn the_example_of_the_guide_runs() {
+    if !installed("cc") {
+        return skip("cc is not installed");
+    }
+    if !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/native.md")).unwrap();
+    let example = guide.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example in C");
+    fs::write(path("main.c"), example).unwrap();
+    let object = path("double.o");
+    succeed("double", &compile("embed/double.bpf.o", &object, &["--trust", "--host", "report"]));
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(path("main")).arg("-I").arg(include);
+    succeed("cc", &cc.arg(path("main.c")).arg(object).output().unwrap());
+    assert_eq!(succeed("main", &Command::new(path("main")).output().unwrap()), "14\n18\n");
+}
+
+#[test]
 fn a_target_without_compiler_is_an_error() {
     let folder = TempDir::new().unwrap();
     let error = |target: &str| {

@@ -77,6 +77,7 @@ fn execute_kept(case: &Case) -> Result<Output, Failed> {
     let folder = tempfile::TempDir::new()?;
     let args = case.args.split(|arg| arg == "--").next().unwrap_or(&[]);
     let mut load: Vec<&str> = Vec::new();
+    load.extend(args.iter().map(String::as_str).filter(|arg| ["--trust", "--strict"].contains(arg)));
     for pair in args.windows(2) {
         match pair[0].as_str() {
             "--set" | "--lib" | "--stack-size" | "--policy" | "--enable" | "--disable" => {

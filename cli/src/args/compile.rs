@@ -12,6 +12,7 @@ use super::{CompileArgs, LoadArgs};
 #[command(after_help = "Examples:
   twinbpf compile tool.bpf.o -o tool.o         then: cc -shared tool.o -o tool.so
   twinbpf run tool.bpf.o --compiled tool.so    the same programs, compiled already
+  twinbpf compile sum.bpf.o --trust --host report -o sum.o
   twinbpf compile sum.bpf.o --trust --target aarch64-unknown-linux-gnu -o sum.o
 
 Each program becomes a C function `uint64_t NAME(struct twinbpf_context *)`; twinbpf/context.h has the context, and
@@ -33,6 +34,9 @@ pub(crate) struct ObjectFileArgs {
     /// What names of C functions begin with.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) prefix: String,
+    /// A function that the C program will provide.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Vec<String>,
     /// Count instructions, as a run with --max-insns needs it.
     #[arg(long)]
     pub(crate) fuel: bool,

@@ -44,14 +44,22 @@ pub(super) fn head(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((version, word(bytes, 12)? as usize))
 }
 
-/// Text and functions: address, size, start of the table.
-pub(super) fn read(bytes: &[u8]) -> Option<(&str, Vec<(u64, u32, u32)>)> {
+/// What a record says.
+pub(super) struct Record {
+    pub(super) address: u64,
+    pub(super) len: u32,
+    /// Where the table begins.
+    pub(super) table: u32,
+}
+
+/// Text and functions.
+pub(super) fn read(bytes: &[u8]) -> Option<(&str, Vec<Record>)> {
     let (count, text) = (word(bytes, 16)? as usize, word(bytes, 20)? as usize);
     let records = bytes.get(HEAD..)?.get(..count.checked_mul(RECORD)?)?;
     let text = bytes.get(HEAD + records.len()..)?.get(..text)?;
     let record = |record: &[u8]| {
         let address = u64::from(word(record, 0)?) | u64::from(word(record, 4)?) << 32;
-        Some((address, word(record, 8)?, word(record, 12)?))
+        Some(Record { address, len: word(record, 8)?, table: word(record, 12)? })
     };
     let functions = records.chunks_exact(RECORD).map(record).collect::<Option<Vec<_>>>()?;
     Some((std::str::from_utf8(text).ok()?, functions))

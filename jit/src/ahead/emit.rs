@@ -1,10 +1,10 @@
 //! From an image to an object file.
 
-use cranelift_codegen::{CompiledCode, Context, FinalizedRelocTarget};
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, InstBuilder as _, MemFlagsData, Signature, UserExternalName, types::I64,
 };
 use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{CompiledCode, Context, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, ModuleError};
 use cranelift_object::{ObjectBuilder, ObjectModule};

@@ -8,6 +8,7 @@ use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::recover::CodeRange;
 
+use super::blob::Record;
 use super::facts::{self, Difference, Fact, Origin};
 use super::{TargetError, Values, blob, target};
 use crate::options::Options;
@@ -52,9 +53,7 @@ pub struct Kept {
 }
 
 struct Function {
-    start: u64,
-    len: u32,
-    table: u32,
+    record: Record,
     sites: OnceLock<Option<Sites>>,
 }
 
@@ -68,8 +67,7 @@ impl Kept {
         Kept::len(&bytes)?;
         let (text, records) = blob::read(&bytes).ok_or(KeptError::Damaged)?;
         let facts = facts::from_text(text);
-        let function = |(start, len, table)| Function { start, len, table, sites: OnceLock::new() };
-        let functions = records.into_iter().map(function).collect();
+        let functions = records.into_iter().map(|record| Function { record, sites: OnceLock::new() }).collect();
         Ok(Arc::new(Kept { facts, functions, bytes, _library: library }))
     }
 
@@ -124,12 +122,17 @@ impl Kept {
         if self.functions.len() != image.functions().len() {
             return Err(KeptError::Damaged);
         }
-        let start = self.functions.iter().map(|function| function.start).min().unwrap_or(0);
-        let end = self.functions.iter().map(|function| function.start + u64::from(function.len)).max().unwrap_or(0);
+        let start = self.functions.iter().map(|function| function.record.address).min().unwrap_or(0);
+        let end = self
+            .functions
+            .iter()
+            .map(|function| function.record.address + u64::from(function.record.len))
+            .max()
+            .unwrap_or(0);
         // One more, for an image without functions.
-        let addresses = self.functions.iter().map(|function| function.start).chain([0]).collect();
+        let addresses = self.functions.iter().map(|function| function.record.address).chain([0]).collect();
         let mut order: Box<[u32]> = (0..self.functions.len() as u32).collect();
-        order.sort_unstable_by_key(|function| self.functions[*function as usize].start);
+        order.sort_unstable_by_key(|function| self.functions[*function as usize].record.address);
         Ok(Arc::new(Placed {
             kept: Arc::clone(self),
             addresses,
@@ -141,7 +144,7 @@ impl Kept {
     }
 
     fn sites<'a>(&self, function: &'a Function) -> Option<&'a Sites> {
-        let read = || blob::read_table(self.bytes.get(function.table as usize..)?, function.len);
+        let read = || blob::read_table(self.bytes.get(function.record.table as usize..)?, function.record.len);
         function.sites.get_or_init(read).as_ref()
     }
 }
@@ -177,9 +180,9 @@ impl Native for Placed {
 
     fn site(&self, address: u64) -> Option<Site> {
         let functions = &self.kept.functions;
-        let index = self.order.partition_point(|function| functions[*function as usize].start <= address);
+        let index = self.order.partition_point(|function| functions[*function as usize].record.address <= address);
         let function = &functions[self.order[index.checked_sub(1)?] as usize];
-        let off = u32::try_from(address - function.start).ok().filter(|off| *off <= function.len)?;
+        let off = u32::try_from(address - function.record.address).ok().filter(|off| *off <= function.record.len)?;
         self.kept.sites(function)?.at(off)
     }
 
