@@ -114,7 +114,7 @@ impl Library {
         let (types, label) = (signature.clone(), name.to_owned());
         let body = move |activation: &mut dyn Activation, args: &[u64; 5]| {
             let _loaded = &library;
-            call(activation, address, &types, args).map_err(|abort| match abort {
+            call(activation, address, &types, args).map_err(|abort| match *abort {
                 Abort::Trap(trap) => trap,
                 Abort::Fault(fault) => {
                     activation.runtime().view.arena().poison();
@@ -132,7 +132,7 @@ fn call(
     address: usize,
     signature: &Signature,
     args: &[u64; 5],
-) -> Result<u64, Abort> {
+) -> Result<u64, Box<Abort>> {
     let mut i = [0u64; 6];
     let mut f = [0f64; 8];
     let (mut integers, mut floats) = (0, 0);

@@ -201,7 +201,7 @@ pub(crate) fn enter<B: Bridge + 'static>(
     fp: u64,
     args: &[u64; 5],
     nested: bool,
-) -> Result<u64, Abort> {
+) -> Result<u64, Box<Abort>> {
     let Way { cx, owner, stack } = way;
     let bridge: *mut dyn Bridge = machine;
     let stack = if nested { None } else { Some(stack) };

@@ -191,10 +191,10 @@ impl Machine {
     }
 
     #[cold]
-    fn end(&mut self, result: Result<u64, crate::recover::Abort>) -> Result<u64, Trap> {
+    fn end(&mut self, result: Result<u64, Box<crate::recover::Abort>>) -> Result<u64, Trap> {
         self.dirty = true;
         let image = Arc::clone(&self.image);
-        let result = result.map_err(|abort| self.trap_of(&image, abort));
+        let result = result.map_err(|abort| self.trap_of(&image, *abort));
         self.s.runtime.abandon();
         result
     }
@@ -256,7 +256,7 @@ impl Machine {
         let (way, nested) = (home.way, !home.waiting.is_empty());
         let result = enter(self, way, code, fp, &args, nested);
         let image = Arc::clone(&self.image);
-        let result = result.map_err(|abort| self.trap_of(&image, abort));
+        let result = result.map_err(|abort| self.trap_of(&image, *abort));
         self.restore(mark);
         (self.s.loops, self.site) = (loops, site);
         let home = self.native.as_mut().expect("nobody takes it away in a run");

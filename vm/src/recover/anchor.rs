@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::asm::{Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter};
+use super::asm::{Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter};
 use super::{Abort, Callback, Form, Owner, signal};
 use crate::trap::{Trap, TrapCode};
 
@@ -25,9 +25,8 @@ pub(super) enum Kind {
 /// A call of native code that has not returned; lives in the frame that made it.
 #[repr(C)]
 pub(super) struct Anchor {
-    /// Frame pointer of the trampoline, which stores it here: offset 0.
-    pub(super) frame: UnsafeCell<u64>,
-    pub(super) previous: *const Anchor,
+    /// Filled in by the trampoline, which gets the address of this, offset 0. A barrier has none.
+    pub(super) landing: UnsafeCell<MaybeUninit<Landing>>,
     pub(super) owner: *const Owner,
     pub(super) kind: Kind,
     /// Why the trampoline's result says that it ended early.
@@ -48,6 +47,12 @@ pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
     if current == UNPREPARED { None } else { ptr::NonNull::new(current.cast_mut()) }
 }
 
+/// Takes the innermost anchor off the chain.
+#[inline(always)]
+fn pop(previous: *const Anchor) {
+    CURRENT.set(previous);
+}
+
 #[cold]
 #[inline(never)]
 fn prepare() -> *const Anchor {
@@ -58,37 +63,34 @@ fn prepare() -> *const Anchor {
 impl Anchor {
     #[inline(always)]
     fn new(owner: *const Owner, kind: Kind) -> Anchor {
+        let (landing, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
+        Anchor { landing, owner, kind, abort }
+    }
+
+    /// Puts it on the chain, and gives what [`pop`] must get before it goes.
+    #[inline(always)]
+    fn push(&self) -> *const Anchor {
         let mut previous = CURRENT.get();
         if previous == UNPREPARED {
             previous = prepare();
         }
-        Anchor { frame: UnsafeCell::new(0), previous, owner, kind, abort: UnsafeCell::new(MaybeUninit::uninit()) }
-    }
-
-    /// Puts it on the chain. It must be taken off before it goes.
-    #[inline(always)]
-    fn push(&self) {
         CURRENT.set(self);
-    }
-
-    /// Takes it off the chain.
-    #[inline(always)]
-    fn pop(&self) {
-        CURRENT.set(self.previous);
+        previous
     }
 
     /// Why the call ended early.
     ///
     /// # Safety
-    /// The trampoline said that it did.
+    /// The trampoline said that it did, and nobody has asked before.
     #[cold]
-    unsafe fn abort(self, owner: &Owner) -> Abort {
+    #[inline(never)]
+    unsafe fn abort(&self, owner: &Owner) -> Box<Abort> {
         if !owner.in_c.is_null() {
             // SAFETY: an owner's counter is valid as long as the owner is used; only this thread writes it.
             unsafe { owner.in_c.write(0) };
         }
         // SAFETY: whoever redirects to the landing, a signal handler or `serve`, writes this first.
-        unsafe { self.abort.into_inner().assume_init() }
+        Box::new(unsafe { (*self.abort.get()).assume_init_read() })
     }
 }
 
@@ -112,12 +114,15 @@ pub unsafe fn enter(
     fp: u64,
     args: &[u64; 5],
     stack: Option<NonZeroU64>,
-) -> Result<u64, Abort> {
+) -> Result<u64, Box<Abort>> {
     let anchor = Anchor::new(owner, Kind::Code);
-    anchor.push();
+    let previous = anchor.push();
     let (value, status): (u64, u64);
-    // SAFETY: the trampoline calls what the caller of this function vouches for. It saves rbp and rbx; all that a
-    // landing can lose besides is declared lost. It keeps rsp, and the stack is aligned here, as a call needs it.
+    let kept: *const Anchor;
+    // SAFETY: the trampoline calls what the caller of this function vouches for, which keeps rbp and rbx, as a landing
+    // does; all other registers are declared lost. It keeps rsp, and the stack is aligned here, as a call needs it.
+    // After a plain return r13, which such code keeps too, holds `previous`: in a register of the compiler's choice,
+    // rbp, it would travel by way of memory, and one call would have to wait for the other.
     unsafe {
         asm!(
             "call {enter}",
@@ -130,16 +135,17 @@ pub unsafe fn enter(
             inlateout("r9") stack.map_or(0, NonZeroU64::get) => _,
             lateout("rax") value,
             lateout("r12") _,
-            lateout("r13") _,
+            inlateout("r13") previous => kept,
             lateout("r14") _,
             lateout("r15") _,
             clobber_abi("sysv64"),
         );
     }
-    anchor.pop();
     if status == 0 {
+        pop(kept);
         return Ok(value);
     }
+    pop(previous);
     // SAFETY: it did end early.
     Err(unsafe { anchor.abort(owner) })
 }
@@ -160,10 +166,10 @@ pub unsafe fn call_c(
     floats: &[f64; 8],
     data: *mut (),
     callback: Callback,
-) -> Result<u64, Abort> {
+) -> Result<u64, Box<Abort>> {
     let owner = Owner { in_c: ptr::null_mut(), interrupt: ptr::null(), data, call: callback };
     let anchor = Anchor::new(&raw const owner, Kind::C);
-    anchor.push();
+    let previous = anchor.push();
     let (value, status): (u64, u64);
     let float: f64;
     // SAFETY: as in `enter`. Whether the function is variadic makes no difference: others do not look at al.
@@ -184,7 +190,7 @@ pub unsafe fn call_c(
             clobber_abi("sysv64"),
         );
     }
-    anchor.pop();
+    pop(previous);
     if status == 0 {
         return Ok(if form.float { float.to_bits() } else { value });
     }
@@ -198,7 +204,7 @@ pub fn call_back() -> usize {
     twinbpf_call_back as *const () as usize
 }
 
-/// A callback from C code: runs the function behind `slot`, and gives r0; or the frame to land in.
+/// A callback from C code: runs the function behind `slot`, and gives r0; or where to land.
 pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
     let Some(anchor) = current() else {
         log::error!("C code has called the function at {slot:#x} of a program that is not running on this thread");
@@ -211,10 +217,10 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
     let barrier = Anchor::new(&raw const owner, Kind::Barrier);
     // SAFETY: where there is a counter, it is this thread's own.
     let in_c = (!owner.in_c.is_null()).then(|| unsafe { owner.in_c.replace(0) });
-    barrier.push();
+    let previous = barrier.push();
     // SAFETY: the owner has promised that this pair belongs together; the five words are in the frame of our caller.
     let result = catch_unwind(AssertUnwindSafe(|| unsafe { (owner.call)(owner.data, slot, &*args) }));
-    barrier.pop();
+    pop(previous);
     if let Some(in_c) = in_c {
         // SAFETY: as above.
         unsafe { owner.in_c.write(in_c) };
@@ -230,8 +236,7 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
         Err(trap) => {
             // SAFETY: the call of the anchor ends here, so nobody else writes this.
             unsafe { (*anchor.abort.get()).write(Abort::Trap(trap)) };
-            // SAFETY: written by the trampoline before it called.
-            Two { value: 0, status: unsafe { *anchor.frame.get() } }
+            Two { value: 0, status: anchor.landing.get() as u64 }
         }
     }
 }

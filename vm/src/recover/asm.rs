@@ -1,30 +1,29 @@
 //! The instructions that Rust cannot write: two trampolines with one landing, raw accesses, and what C code runs
 //! into when it calls a function of a program.
 //!
-//! Both trampolines have the same frame, `rbp` pointing at it and `rbx` saved below, and their callers save nothing
-//! else by themselves. So a landing needs the frame pointer only, and unwinders can pass whatever stack `rsp` is on.
+//! Both trampolines leave rbx and rbp alone, which what they call preserves, and their callers expect all other
+//! registers to be lost. So a landing needs three words, and the way in and out touches memory but for these only
+//! where arguments are: calls of programs that do little are as fast as calls. While other code runs, r12 says where
+//! the trampoline's frame is, and unwinders can pass, whatever stack rsp is on.
 
 use std::arch::global_asm;
 
-// rdi: anchor, whose first word gets the frame pointer; rsi: code; rdx: cx; rcx: r10; r8: r1 to r5; r9: top of the
-// stack to run on, or 0. Generated code pops its one stack argument, which takes 16 bytes.
+// rdi: anchor, which begins with a `Landing`; rsi: code; rdx: cx; rcx: r10; r8: r1 to r5; r9: top of the stack to run
+// on, or 0. Generated code pops its one stack argument, which takes 16 bytes.
 // Result: rax is r0, and rdx 0; or rdx is 1.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
-    ".balign 32",
+    ".balign 64",
     ".globl twinbpf_enter",
     ".hidden twinbpf_enter",
     ".type twinbpf_enter,@function",
     "twinbpf_enter:",
     ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "push rbx",
-    ".cfi_offset rbx, -24",
-    "mov [rdi], rbp",
+    "mov [rdi], rsp",
+    "mov [rdi + 8], rbp",
+    "mov [rdi + 16], rbx",
+    "mov r12, rsp",
+    ".cfi_def_cfa r12, 8",
     "lea rax, [rsp - 8]",
     "test r9, r9",
     "cmovz r9, rax",
@@ -39,13 +38,13 @@ global_asm!(
     "mov r9, [r8 + 24]",
     "mov r8, [r8 + 16]",
     "call rax",
-    "xor edx, edx",
-    "lea rsp, [rbp - 8]",
-    "pop rbx",
-    ".cfi_restore rbx",
-    "pop rbp",
-    ".cfi_restore rbp",
+    "mov rsp, r12",
     ".cfi_def_cfa rsp, 8",
+    "xor edx, edx",
+    // Where both end early: with the registers of the landing, and rdx 1.
+    ".globl twinbpf_landing",
+    ".hidden twinbpf_landing",
+    "twinbpf_landing:",
     "ret",
     ".cfi_endproc",
     ".size twinbpf_enter, . - twinbpf_enter",
@@ -62,15 +61,11 @@ global_asm!(
     ".type twinbpf_call_c,@function",
     "twinbpf_call_c:",
     ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "push rbx",
-    ".cfi_offset rbx, -24",
-    "mov [rdi], rbp",
+    "mov [rdi], rsp",
+    "mov [rdi + 8], rbp",
+    "mov [rdi + 16], rbx",
     "sub rsp, 8",
+    ".cfi_def_cfa_offset 16",
     "mov r11, rsi",
     "mov r10, rdx",
     "mov eax, 8",
@@ -89,34 +84,12 @@ global_asm!(
     "mov r8, [r10 + 32]",
     "mov r9, [r10 + 40]",
     "call r11",
+    "add rsp, 8",
+    ".cfi_def_cfa_offset 8",
     "xor edx, edx",
-    "lea rsp, [rbp - 8]",
-    "pop rbx",
-    ".cfi_restore rbx",
-    "pop rbp",
-    ".cfi_restore rbp",
-    ".cfi_def_cfa rsp, 8",
     "ret",
     ".cfi_endproc",
     ".size twinbpf_call_c, . - twinbpf_call_c",
-    // Where both end early, with rbp at their frame and rsp at rbp - 8.
-    ".globl twinbpf_landing",
-    ".hidden twinbpf_landing",
-    ".type twinbpf_landing,@function",
-    "twinbpf_landing:",
-    ".cfi_startproc",
-    ".cfi_def_cfa rbp, 16",
-    ".cfi_offset rbp, -16",
-    ".cfi_offset rbx, -24",
-    "mov edx, 1",
-    "pop rbx",
-    ".cfi_restore rbx",
-    "pop rbp",
-    ".cfi_restore rbp",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_endproc",
-    ".size twinbpf_landing, . - twinbpf_landing",
     ".popsection",
 );
 
@@ -165,7 +138,7 @@ raw! {
 }
 
 // What a function slot jumps to, with the slot's address in rax and the arguments of a C call. Collects the integer
-// arguments and calls `serve(slot, args)`, which gives rax and in rdx 0, or the frame to land in.
+// arguments and calls `serve(slot, args)`, which gives rax and in rdx 0, or a `Landing`.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
     ".balign 32",
@@ -197,14 +170,25 @@ global_asm!(
     "ret",
     ".cfi_restore_state",
     "2:",
-    "mov rbp, rdx",
-    "lea rsp, [rbp - 8]",
+    "mov rsp, [rdx]",
+    "mov rbp, [rdx + 8]",
+    "mov rbx, [rdx + 16]",
+    "mov edx, 1",
     "jmp twinbpf_landing",
     ".cfi_endproc",
     ".size twinbpf_call_back, . - twinbpf_call_back",
     ".popsection",
     serve = sym super::anchor::serve,
 );
+
+/// What the caller of a trampoline gets back when that ends early. The trampolines fill it in.
+#[repr(C)]
+pub(super) struct Landing {
+    /// Points to the address to return to.
+    pub(super) sp: u64,
+    pub(super) fp: u64,
+    pub(super) rbx: u64,
+}
 
 /// A value in rax, and what became of it in rdx.
 #[repr(C)]

@@ -21,7 +21,14 @@ type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5], _: Option<NonZeroU64>) -> Result<u64, Abort> {
+pub unsafe fn enter(
+    _: &Owner,
+    _: u64,
+    _: *mut (),
+    _: u64,
+    _: &[u64; 5],
+    _: Option<NonZeroU64>,
+) -> Result<u64, Box<Abort>> {
     unreachable!("see `recover::AVAILABLE`")
 }
 
@@ -40,7 +47,7 @@ pub unsafe fn call_c(
     f: &[f64; 8],
     _: *mut (),
     _: Callback,
-) -> Result<u64, Abort> {
+) -> Result<u64, Box<Abort>> {
     let target = target as *const ();
     macro_rules! call {
         ($Type:ty) => {

@@ -157,11 +157,13 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
     // SAFETY: the call of the anchor ends here, and nobody else writes this.
     unsafe { (*anchor.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
-    // SAFETY: the trampoline wrote it before it called what was interrupted here.
-    let landing_frame = unsafe { *anchor.frame.get() } as i64;
+    // SAFETY: the trampoline filled it in before it called what was interrupted here.
+    let landing = unsafe { (*anchor.landing.get()).assume_init_ref() };
     registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
-    registers[libc::REG_RBP as usize] = landing_frame;
-    registers[libc::REG_RSP as usize] = landing_frame - 8;
+    registers[libc::REG_RSP as usize] = landing.sp as i64;
+    registers[libc::REG_RBP as usize] = landing.fp as i64;
+    registers[libc::REG_RBX as usize] = landing.rbx as i64;
+    registers[libc::REG_RDX as usize] = 1;
     // As every function may expect them: direction flag and alignment check off.
     registers[libc::REG_EFL as usize] &= !(1 << 10 | 1 << 18);
     true

@@ -60,7 +60,7 @@ impl Rig {
         let owner = self.owner();
         let cx = &raw mut *self;
         // SAFETY: test code follows the convention, and its page is a registered range.
-        unsafe { enter(&owner, page.at, cx.cast(), 0x1000, &args, stack.map(NativeStack::top)) }
+        unsafe { enter(&owner, page.at, cx.cast(), 0x1000, &args, stack.map(NativeStack::top)) }.map_err(|abort| *abort)
     }
 
     fn fault(&mut self, page: &Page, args: [u64; 5]) -> Fault {
