@@ -126,7 +126,7 @@ impl Kept {
         let end = self
             .functions
             .iter()
-            .map(|function| function.record.address + u64::from(function.record.len))
+            .map(|function| function.record.address.saturating_add(function.record.len.into()))
             .max()
             .unwrap_or(0);
         // One more, for an image without functions.

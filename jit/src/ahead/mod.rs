@@ -22,5 +22,8 @@ pub use kept::{Kept, KeptError};
 pub use target::{Cpu, Target, TargetError};
 pub(crate) use values::Values;
 
+#[cfg(test)]
+mod tests;
+
 /// Name of the data symbol that describes a compiled object.
 pub const SYMBOL: &str = "twinbpf_compiled";
