@@ -130,7 +130,8 @@ pub(crate) fn build(case: &Case, run: &Run, from: Prologue) -> Result<Built, Dec
         body: start..epilogue,
         program: Program {
             object: name.as_str().into(),
-            name: "case".into(),
+            // A C identifier, for cases that become C functions.
+            name: format!("{}_{}", case.file.replace('.', "_"), run.line).into(),
             section: ".text".into(),
             bindings: bindings(&mut insns),
             insns,

@@ -1,5 +1,7 @@
 //! The instruction corpus: every case of `corpus/insn` on every engine, and every form of every instruction in it.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod abroad;
 mod build;
 mod case;
 mod forms;
@@ -9,6 +11,8 @@ mod modes;
 mod native;
 mod random;
 mod run;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -27,14 +27,14 @@ use crate::validated;
 const CHUNK: usize = 100;
 
 /// A program, and the runs that it serves.
-struct Shared<'a> {
-    program: Valid<Program>,
-    body: Range<usize>,
-    runs: Vec<(&'a Case, &'a Run)>,
+pub(crate) struct Shared<'a> {
+    pub(crate) program: Valid<Program>,
+    pub(crate) body: Range<usize>,
+    pub(crate) runs: Vec<(&'a Case, &'a Run)>,
 }
 
 /// The programs that serve all runs that are not rejected.
-fn shared(cases: &[Case], from: Prologue) -> Vec<Shared<'_>> {
+pub(crate) fn shared(cases: &[Case], from: Prologue) -> Vec<Shared<'_>> {
     let mut found: Vec<Shared<'_>> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     for (case, run) in cases.iter().flat_map(|case| case.runs.iter().map(move |run| (case, run))) {

@@ -39,6 +39,13 @@ pub(crate) struct Outcome {
     pub(crate) insns: u64,
 }
 
+impl Outcome {
+    /// Of a run that this process has not made.
+    pub(crate) fn foreign(addr: u64, r0: u64, regs: [u64; 10], mem: Vec<u8>) -> Outcome {
+        Outcome { result: Ok(r0), regs, mem, addr, insns: 0 }
+    }
+}
+
 /// Runs a validated case with both drivers. `body` are the pcs of its body. On failure, what differs.
 pub(crate) fn check(
     arena: &Arc<Arena>,

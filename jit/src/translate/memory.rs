@@ -1,7 +1,7 @@
 //! Loads, stores, atomic operations: RFC 9669 section 5.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I8, I16, I32, I64};
+use cranelift_codegen::ir::types::{F32, I8, I16, I32, I64};
 use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder as _, MemFlagsData, Type, Value};
 use twinbpf_vm::host::native::SiteKind;
 use twinbpf_vm::isa::{AtomicOp, Operand, Reg, Size, Width};
@@ -128,7 +128,7 @@ impl Translator<'_> {
         let old = match rmw {
             Some(rmw) => self.b.ins().atomic_rmw(ty, flags, rmw, addr, value),
             None => {
-                let expected = self.read(width, Reg::R0);
+                let expected = self.expected(width);
                 self.b.ins().atomic_cas(flags, addr, expected, value)
             }
         };
@@ -139,6 +139,17 @@ impl Translator<'_> {
         };
         let old = if width == Width::W32 { self.b.ins().uextend(I64, old) } else { old };
         self.set(dst, old);
+    }
+
+    /// What a compare-exchange expects in memory. On aarch64 Cranelift compares the whole register with the old value, also
+    /// where that has 32 bits; only a move from a float register clears the upper half and is not optimised away.
+    fn expected(&mut self, width: Width) -> Value {
+        let value = self.read(width, Reg::R0);
+        if width == Width::W64 || self.input.isa.name() != "aarch64" {
+            return value;
+        }
+        let float = self.b.ins().bitcast(F32, MemFlagsData::new(), value);
+        self.b.ins().bitcast(I32, MemFlagsData::new(), float)
     }
 
     /// Whether plain loads acquire and plain stores release.
