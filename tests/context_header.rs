@@ -51,6 +51,8 @@ fn the_header_has_the_layout_of_the_machine() {
     text += &size("twinbpf_services", size_of::<Services>());
     text += &size("twinbpf_host", size_of::<HostCode>());
     text += &size("twinbpf_pair", size_of::<Pair>());
+    let slot = twinbpf_vm::mem::Arena::new(1 << 20).expect("address space").functions().stride();
+    let _ = writeln!(text, "_Static_assert(TWINBPF_SLOT == {slot}, \"slots\");");
     text += "int main(void) { return 0; }\n";
     for standard in ["-std=c11", "-std=gnu17"] {
         compile("layout.c", standard, &text);

@@ -3,8 +3,9 @@
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use twinbpf::ahead::Target;
+use twinbpf::isa::Endian;
 use twinbpf::program::{Signature, ValType};
 use twinbpf::{Config, Engine, EngineKind};
 
@@ -14,8 +15,14 @@ use crate::load;
 pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     let target = Target::new(args.target.as_deref(), args.cpu)?;
     let (path, name) = split_program(&args.program);
-    let objects = load::open_all(&[path], &args.load)?;
+    let objects = load::open_all(&[&path], &args.load)?;
     let object = &objects[0];
+    if object.endian == Endian::Big {
+        bail!("{}: its BPF code is big-endian, and no target is; compile its source with -target bpfel", object.name);
+    }
+    if args.output.canonicalize().is_ok_and(|output| path.canonicalize().is_ok_and(|path| path == output)) {
+        bail!("{} is the object to be compiled; write to another file", args.output.display());
+    }
     let config = load::config(&args.load, &LimitArgs::default(), &args.compile);
     // Any limit has the code count.
     let max_insns = args.fuel.then_some(u64::MAX);

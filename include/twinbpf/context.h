@@ -48,6 +48,9 @@
 /* Stack bytes of a BPF function, unless the object was compiled with --stack-size. */
 #define TWINBPF_FRAME 512
 
+/* Bytes from one function's address to the next, as programs see them. */
+#define TWINBPF_SLOT 32
+
 struct twinbpf_context;
 
 /* What a host function gives: r0, and a status that is not zero when the program cannot go on. */
@@ -101,7 +104,7 @@ struct twinbpf_context {
 	const struct twinbpf_host *hosts;
 	/* Addresses of maps, data and functions, by number. */
 	const uint64_t *values;
-	/* What the program takes for addresses of its functions: this and the following, 16 bytes apart. */
+	/* What the program takes for addresses of its functions: this and the following, TWINBPF_SLOT bytes apart. */
 	uint64_t slots;
 	uint64_t slot_count;
 	const struct twinbpf_services *services;

@@ -22,8 +22,8 @@ pub enum TargetError {
     },
     /// Programs and C code would disagree about every number in memory.
     #[error(
-        "target {target} is big-endian, but the object holds little-endian BPF code: programs and the C code around \
-         them would read each other's numbers with their bytes reversed; targets are {SUPPORTED}"
+        "target {target} is big-endian and takes no little-endian BPF code: programs and the C code around them would \
+         read each other's numbers with their bytes reversed; targets are {SUPPORTED}"
     )]
     BigEndian {
         /// The target.
