@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use twinbpf::ahead::Target;
-use twinbpf::isa::Endian;
 use twinbpf::program::{Signature, ValType};
 use twinbpf::{Config, Engine, EngineKind};
 
@@ -17,9 +16,6 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     let (path, name) = split_program(&args.program);
     let objects = load::open_all(&[&path], &args.load)?;
     let object = &objects[0];
-    if object.endian == Endian::Big {
-        bail!("{}: its BPF code is big-endian, and no target is; compile its source with -target bpfel", object.name);
-    }
     if args.output.canonicalize().is_ok_and(|output| path.canonicalize().is_ok_and(|path| path == output)) {
         bail!("{} is the object to be compiled; write to another file", args.output.display());
     }
