@@ -3,4 +3,3 @@
 mod machine;
 mod programs;
 mod rig;
-mod speed;

@@ -1,1 +1,0 @@
-//! How long compiling takes; printed, not judged.
