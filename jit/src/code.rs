@@ -13,6 +13,7 @@ use twinbpf_vm::image::Image;
 use crate::bridge;
 use crate::compile::{self, Compiled, JitError, Module};
 use crate::debug::{Symbol, SymbolLine, Tools};
+use crate::listing;
 use crate::options::Options;
 use crate::translate::{Start, Unit};
 
@@ -64,8 +65,7 @@ impl Code {
     /// # Errors
     /// See [`JitError`]; the program then stays in the interpreter.
     pub fn compile_program(&self, program: usize) -> Result<(), JitError> {
-        let units: Vec<Unit> =
-            self.functions_of(program).map(|function| Unit { function, start: Start::Entry }).collect();
+        let units: Vec<Unit> = self.units(program).collect();
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
@@ -99,11 +99,12 @@ impl Code {
         self.entry(function).is_some()
     }
 
-    fn functions_of(&self, program: usize) -> std::ops::Range<u32> {
+    /// The functions of a program.
+    fn units(&self, program: usize) -> impl Iterator<Item = Unit> + use<> {
         let functions = self.image.functions();
         let first = functions.partition_point(|function| (function.program as usize) < program);
         let end = functions.partition_point(|function| function.program as usize <= program);
-        first as u32..end as u32
+        (first as u32..end as u32).map(|function| Unit { function, start: Start::Entry })
     }
 
     /// Makes a module known. Addresses become visible when everything about them is.
@@ -155,14 +156,18 @@ impl Code {
         symbol
     }
 
-    /// Native code of a function as text, compiled for this purpose.
+    /// Native code of a function as text, behind the instructions it is made of and their C lines. Compiled for this
+    /// purpose.
     ///
     /// # Errors
     /// As [`Code::compile_program`].
     pub fn disassemble(&self, function: u32) -> Result<String, JitError> {
-        let unit = Unit { function, start: Start::Entry };
-        let module = compile::compile(&self.image, &[unit], self.options, true)?;
-        Ok(module.functions.into_iter().filter_map(|function| function.listing).collect())
+        let program = self.image.functions()[function as usize].program;
+        let units: Vec<Unit> = self.units(program as usize).collect();
+        let module = compile::compile(&self.image, &units, self.options, true)?;
+        let compiled = module.functions.into_iter().find(|compiled| compiled.unit.function == function);
+        let listing = compiled.and_then(|compiled| compiled.listing).expect("compiled with a listing");
+        Ok(listing::annotate(&self.image, function, &listing))
     }
 }
 

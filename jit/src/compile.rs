@@ -151,9 +151,9 @@ pub(crate) fn compile(image: &Image, units: &[Unit], options: Options, listing: 
             }
         };
         let local = |function| index(function).is_some();
-        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None };
+        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing };
         for unit in units {
-            let function = one(input, *unit, scratch, context, &index, listing);
+            let function = one(input, *unit, scratch, context, &index);
             context.clear();
             loose.push(function?);
         }
@@ -182,10 +182,9 @@ fn one(
     scratch: &mut Scratch,
     context: &mut cranelift_codegen::Context,
     index: &dyn Fn(u32) -> Option<usize>,
-    listing: bool,
 ) -> Result<Loose, JitError> {
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
-    context.set_disasm(listing);
+    context.set_disasm(input.listing);
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let compiled = context.compile(input.isa, &mut ControlPlane::default());

@@ -8,6 +8,7 @@ mod bridge;
 mod code;
 mod compile;
 pub mod debug;
+mod listing;
 pub mod memory;
 mod options;
 mod sites;

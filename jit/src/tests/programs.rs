@@ -163,3 +163,22 @@ fn computed_jumps() {
          out: exit\n";
     same(&Rig::with(program(text), &[(0, 12), (0, 14)]));
 }
+
+#[test]
+fn a_listing_shows_both_kinds_of_instructions() {
+    let rig = Rig::new(
+        "r2 = *(u64 *)(r1 + 8)
+         if r2 == 0 goto end
+         r2 *= 5
+         *(u64 *)(r1 + 16) = r2
+         call extern(1)
+         end: r0 = 0
+         exit\n",
+    );
+    let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
+    let text = code.disassemble(0).unwrap();
+    let expected = [";     0: r2 = *(u64 *)(r1 + 8)", ";     4: call extern(0) (next)", ";     6: exit"];
+    let at: Vec<_> = expected.iter().map(|line| text.find(line)).collect();
+    assert!(at.is_sorted() && at[0].is_some(), "{text}");
+    assert!(!text.contains("debug @") && text.contains("call"), "{text}");
+}

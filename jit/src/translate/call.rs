@@ -84,6 +84,7 @@ impl Translator<'_> {
 
     /// Calls a C function; gives value and status.
     fn c_call(&mut self, code: Value, args: &[Value]) -> (Value, Value) {
+        self.mark_here();
         let signature = self.c_signature(args.len());
         self.leave();
         let call = self.b.ins().call_indirect(signature, code, args);
@@ -198,6 +199,7 @@ impl Translator<'_> {
 
     fn call_function(&mut self, callee: u32) -> bool {
         let reads = self.input.summary.of(self.input.image, self.input.options).reads(callee);
+        self.mark_here();
         let (frame, over) = self.callee_frame();
         self.trap_if(over, SiteKind::Frame);
         let used = self.take_stack(callee);

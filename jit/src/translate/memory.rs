@@ -48,7 +48,8 @@ impl Translator<'_> {
             (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
-        self.b.ins().sequence_point();
+        let point = self.b.ins().sequence_point();
+        self.mark(point);
         let flags = MemFlagsData::new().with_trap_code(Some(self.site(kind)));
         Place { addr, off: off32, flags }
     }

@@ -23,8 +23,8 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{
-    AbiParam, Block, FuncRef, Function, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc, TrapCode, Type,
-    Value,
+    AbiParam, Block, DebugTag, FuncRef, Function, Inst, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc,
+    TrapCode, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
@@ -75,6 +75,8 @@ pub(crate) struct Input<'a> {
     pub(crate) isa: &'a dyn TargetIsa,
     /// Numbers that code takes from the context, since it runs in another process.
     pub(crate) values: Option<&'a Values>,
+    /// Marks code with the pcs it is of ([`crate::listing`]).
+    pub(crate) listing: bool,
 }
 
 /// Memory that is used again for the next function.
@@ -258,6 +260,7 @@ impl Translator<'_> {
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
+        self.mark_here();
         if self.input.options.fuel {
             self.charge(block);
         }
@@ -352,6 +355,21 @@ impl Translator<'_> {
         for reg in (0..10).filter(|reg| regs & 1 << reg != 0) {
             let value = self.b.use_var(self.regs[reg]);
             self.store_cx(value, reg_field(reg));
+        }
+    }
+
+    /// Marks what follows for a listing.
+    fn mark_here(&mut self) {
+        if self.input.listing {
+            let point = self.b.ins().sequence_point();
+            self.mark(point);
+        }
+    }
+
+    /// Marks a sequence point for a listing.
+    fn mark(&mut self, inst: Inst) {
+        if self.input.listing {
+            self.b.func.debug_tags.set(inst, [DebugTag::User(self.pc)]);
         }
     }
 

@@ -1,0 +1,70 @@
+//! Native code as text, with the instructions it was made of.
+//!
+//! Cranelift prints its own code, in order and without addresses. What connects the two are markers: at the start of
+//! each block, before each access to memory and each call. Between two of them instructions of both kinds are only
+//! known to belong together.
+//!
+//! A listing is compiled for itself. Its markers make no code, but at block starts, where Cranelift would have
+//! remembered over a jump what a slot of the frame holds, the frame is loaded from again.
+
+use std::fmt::Write as _;
+
+use twinbpf_vm::image::Image;
+
+/// How Cranelift shows a marker.
+const MARKER: &str = "; ^-- debug @ ";
+
+/// What Cranelift shows and makes no code of.
+const SILENT: [&str; 3] = ["sequence_point", "unwind ", "uninit "];
+
+/// The flat pc of a marker.
+fn marker(line: &str) -> Option<usize> {
+    let rest = &line[line.find(MARKER)? + MARKER.len()..];
+    let digits = rest.split_once("User(")?.1.split_once(')')?.0;
+    digits.parse().ok()
+}
+
+/// Puts the instructions of a function, and their C lines, in front of the code they became.
+pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
+    let function = &image.functions()[function as usize];
+    let mut marks: Vec<usize> = code.lines().filter_map(marker).collect();
+    marks.sort_unstable();
+    marks.dedup();
+    let mut shown = vec![false; marks.len()];
+    let mut out = format!("{}:\n", function.name);
+    let mut lines = code.lines().peekable();
+    while let Some(line) = lines.next() {
+        // A marker stands behind the instruction it is on.
+        let mark = marker(line).or_else(|| lines.peek().and_then(|next| marker(next)));
+        if let Some(index) = mark.and_then(|mark| marks.binary_search(&mark).ok())
+            && !std::mem::replace(&mut shown[index], true)
+        {
+            let end = marks.get(index + 1).copied().unwrap_or(function.end as usize);
+            group(image, marks[index]..end, &mut out);
+        }
+        let silent = SILENT.iter().any(|word| line.trim_start().starts_with(word));
+        if marker(line).is_none() && !silent {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    out
+}
+
+/// Instructions that became the code that follows.
+fn group(image: &Image, pcs: std::ops::Range<usize>, out: &mut String) {
+    let mut last = None;
+    for pc in pcs {
+        let (index, local) = image.locate(pc);
+        let line = image.programs()[index].line_at(local);
+        if let Some(line) = line
+            && last != Some(line.pc)
+        {
+            last = Some(line.pc);
+            let _ = writeln!(out, "; {}:{}: {}", line.file, line.line, line.text.trim());
+        }
+        let text = image.insn_text(index, local);
+        if !text.is_empty() {
+            let _ = writeln!(out, ";{local:6}: {text}");
+        }
+    }
+}
