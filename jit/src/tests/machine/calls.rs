@@ -203,3 +203,18 @@ fn registers_at_exit_are_the_same() {
     });
     assert_eq!(ends[0], ends[1]);
 }
+
+#[test]
+fn backtraces_go_through_generated_frames() {
+    let rig = Rig::new(
+        "call inner
+         exit
+         inner: r1 = 1
+         r2 = 2
+         call deeper
+         exit
+         deeper: call extern(6)
+         exit",
+    );
+    assert_eq!(rig.agree(0), "0x1, memory 0, 0 insns");
+}

@@ -106,6 +106,9 @@ fn hosts() -> Vec<Target> {
         host("many", |a: u8, b: i16, c: u32, d: i64, e: f32| {
             u64::from(a) + (i64::from(b) + d) as u64 + u64::from(c) + e as u64
         }),
+        host("is_below_test", || {
+            u32::from(std::backtrace::Backtrace::force_capture().to_string().contains("backtraces_go_through"))
+        }),
     ]
 }
 
