@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twinbpf_jit::OptLevel;
+use twinbpf_jit::debug::Perf;
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::isa::Policy;
 use twinbpf_vm::mem::{Arena, Bounds, MemError};
@@ -51,6 +52,10 @@ pub struct Config {
     /// Native code traps at a pointer out of the arena, where it otherwise takes the pointer's low half as the
     /// address in the arena. The interpreter does the one or the other by [`Config::bounds`].
     pub strict: bool,
+    /// The file by which `perf` knows native code.
+    pub perf: Perf,
+    /// Tells debuggers of native code.
+    pub gdb: bool,
     /// How the interpreter goes from instruction to instruction; the results are the same.
     pub driver: Driver,
     /// CPUs that per-CPU maps have values for. The number of CPUs of this machine.
@@ -72,6 +77,8 @@ impl Default for Config {
             engine: EngineKind::default(),
             opt_level: OptLevel::Speed,
             strict: false,
+            perf: Perf::Off,
+            gdb: false,
             driver: Driver::default(),
             cpus,
         }

@@ -44,6 +44,7 @@ pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
 pub use twinbpf_jit::ahead;
+pub use twinbpf_jit::debug::Perf;
 pub use twinbpf_jit::{JitError, OptLevel};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use twinbpf_jit::debug::Tools;
 use twinbpf_jit::{Code, JitError, Memory, Options};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
@@ -32,18 +33,22 @@ pub(crate) fn options(config: &Config) -> Options {
 /// What the machines of an image get, if they shall run native code.
 ///
 /// # Errors
-/// The engine was told to run native code only, and something cannot be compiled.
+/// The engine was told to run native code only, and something cannot be compiled; or `perf` cannot be told of it.
 pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<dyn Native>>, JitError> {
-    let options = options(engine.config());
-    match engine.config().engine {
+    let config = engine.config();
+    let options = options(config);
+    match config.engine {
         EngineKind::Interp => Ok(None),
         EngineKind::Jit => {
-            let code = Code::new(Arc::clone(image), options)?;
+            let code = Code::new(Arc::clone(image), options)?.with_tools(Tools::new(config.perf, config.gdb)?);
             code.compile_all()?;
             Ok(Some(Arc::new(code)))
         }
         EngineKind::Auto => match Code::new(Arc::clone(image), options) {
-            Ok(code) => Ok(Some(Tiered::new(engine, code))),
+            Ok(code) => {
+                let code = code.with_tools(Tools::new(config.perf, config.gdb)?);
+                Ok(Some(Tiered::new(engine, code)))
+            }
             Err(error) => {
                 log::info!("{error}");
                 Ok(None)

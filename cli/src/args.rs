@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use twinbpf::interp::Driver;
 use twinbpf::isa::{Group, Mode};
 use twinbpf::mem::Bounds;
-use twinbpf::{EngineKind, OptLevel};
+use twinbpf::{EngineKind, OptLevel, Perf};
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use compile::ObjectFileArgs;
@@ -139,6 +139,13 @@ pub(crate) struct CompileArgs {
     /// How much the compiler does: none or speed.
     #[arg(long, value_name = "LEVEL", value_parser = opt_level)]
     pub(crate) opt_level: Option<OptLevel>,
+    /// Tells perf the names of native code: map (`/tmp/perf-PID.map`), jitdump (`jit-PID.dump` with code and C lines, for
+    /// `perf inject --jit`), or off.
+    #[arg(long, value_name = "FILE", env = "TWINBPF_PERF", default_value = "off", hide_default_value = true)]
+    pub(crate) perf: Perf,
+    /// Tells gdb and lldb the names and C lines of native code.
+    #[arg(long)]
+    pub(crate) gdb: bool,
 }
 
 /// `twinbpf run`.

@@ -76,6 +76,8 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
         policy,
         strict: compile.strict,
         opt_level: compile.opt_level.unwrap_or(default.opt_level),
+        perf: compile.perf,
+        gdb: compile.gdb,
         bounds: if load.trust { Bounds::Trusted } else { limits.bounds.unwrap_or(default.bounds) },
         driver: limits.driver.unwrap_or(default.driver),
         max_insns: limits.max_insns,

@@ -17,7 +17,7 @@ use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelo
 use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 
-use crate::debug::Announced;
+use crate::debug::{Announced, PerfError};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
@@ -46,6 +46,9 @@ pub enum JitError {
     /// There is no room for the code.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// `perf` could not be told of it.
+    #[error(transparent)]
+    Perf(#[from] PerfError),
     /// cranelift-jit could not place it.
     #[error("placing code: {0}")]
     Place(#[from] Box<ModuleError>),
