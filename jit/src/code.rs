@@ -69,7 +69,7 @@ impl Code {
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        self.add(compile::compile(&self.image, &units, self.options, false)?);
+        self.add(compile::compile(&self.image, &units, self.options, &self.tools.pool()?, false)?);
         Ok(())
     }
 
@@ -90,7 +90,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        self.add(compile::compile(&self.image, &[unit], self.options, false)?);
+        self.add(compile::compile(&self.image, &[unit], self.options, &self.tools.pool()?, false)?);
         Ok(())
     }
 
@@ -164,7 +164,7 @@ impl Code {
     pub fn disassemble(&self, function: u32) -> Result<String, JitError> {
         let program = self.image.functions()[function as usize].program;
         let units: Vec<Unit> = self.units(program as usize).collect();
-        let module = compile::compile(&self.image, &units, self.options, true)?;
+        let module = compile::compile(&self.image, &units, self.options, &self.tools.pool()?, true)?;
         let compiled = module.functions.into_iter().find(|compiled| compiled.unit.function == function);
         let listing = compiled.and_then(|compiled| compiled.listing).expect("compiled with a listing");
         Ok(listing::annotate(&self.image, function, &listing))

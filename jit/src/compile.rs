@@ -135,7 +135,13 @@ struct Loose {
 }
 
 /// Compiles `units`, functions of one program.
-pub(crate) fn compile(image: &Image, units: &[Unit], options: Options, listing: bool) -> Result<Module, JitError> {
+pub(crate) fn compile(
+    image: &Image,
+    units: &[Unit],
+    options: Options,
+    pool: &Arc<CodePool>,
+    listing: bool,
+) -> Result<Module, JitError> {
     let isa = isa(options.opt, options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
         let mut loose = Vec::with_capacity(units.len());
@@ -160,7 +166,7 @@ pub(crate) fn compile(image: &Image, units: &[Unit], options: Options, listing: 
             context.clear();
             loose.push(function?);
         }
-        place(isa, loose)
+        place(isa, pool, loose)
     })
 }
 
@@ -175,7 +181,7 @@ pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> V
     }
     let code = context.take_compiled_code().expect("just compiled");
     let unit = Unit { function: u32::MAX, start: Start::Entry };
-    place(isa, vec![Loose { unit, code, relocs: Vec::new(), sites }])
+    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites }])
 }
 
 /// Compiles one function.
@@ -215,10 +221,10 @@ fn reloc_of(
 }
 
 /// Puts compiled functions into memory.
-fn place(isa: OwnedTargetIsa, loose: Vec<Loose>) -> Result<Module, JitError> {
+fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, loose: Vec<Loose>) -> Result<Module, JitError> {
     let align = |code: &CompiledCode| alignment(&*isa, code);
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
-    let memory = CodePool::shared()?.module(bound)?;
+    let memory = pool.module(bound)?;
     let aligns: Vec<u64> = loose.iter().map(|function| align(&function.code)).collect();
     let mut builder = JITBuilder::with_isa(isa.clone(), cranelift_module::default_libcall_names());
     builder.memory_provider(memory.provider());

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::isa::unwind::UnwindInfo;
 
-use crate::memory::CodeMemory;
+use crate::memory::{CodeMemory, CodePool, MemoryError};
 use jitdump::Jitdump;
 use perfmap::PerfMap;
 use sys::{RegisteredFrames, RegisteredImage};
@@ -130,6 +130,11 @@ impl Tools {
             Perf::Dump => PerfFile::Dump(Jitdump::of_process()?),
         };
         Ok(Tools { perf, gdb, ..Tools::default() })
+    }
+
+    /// Where code goes of which these tools are to know.
+    pub fn pool(&self) -> Result<Arc<CodePool>, MemoryError> {
+        if self.gdb { CodePool::breakable() } else { CodePool::shared() }
     }
 
     /// Whether anybody reads [`Symbol::name`].

@@ -74,15 +74,27 @@ impl CodePool {
     /// The pool of this process, 1 GiB. It is made at the first call and stays.
     pub fn shared() -> Result<Arc<CodePool>, MemoryError> {
         static POOL: Mutex<Option<Arc<CodePool>>> = Mutex::new(None);
-        let mut pool = POOL.lock().expect("no panic while held");
-        match &*pool {
-            Some(pool) if pool.is_ours() => Ok(Arc::clone(pool)),
-            Some(_) | None => {
-                let fresh = CodePool::new(SHARED)?;
-                *pool = Some(Arc::clone(&fresh));
-                Ok(fresh)
-            }
+        CodePool::of_process(&POOL, || CodePool::new(SHARED))
+    }
+
+    /// The same for code in which debuggers set breakpoints: with one view, since the kernel lets them write only to pages
+    /// of which there is no other.
+    pub fn breakable() -> Result<Arc<CodePool>, MemoryError> {
+        static POOL: Mutex<Option<Arc<CodePool>>> = Mutex::new(None);
+        let single = || Region::single(SHARED).map(|region| CodePool::over(region, SHARED));
+        let reserve = |source| MemoryError::Reserve { bytes: SHARED, source };
+        CodePool::of_process(&POOL, || single().map_err(reserve))
+    }
+
+    fn of_process(
+        pool: &Mutex<Option<Arc<CodePool>>>,
+        make: impl FnOnce() -> Result<Arc<CodePool>, MemoryError>,
+    ) -> Result<Arc<CodePool>, MemoryError> {
+        let mut pool = pool.lock().expect("no panic while held");
+        if let Some(pool) = pool.as_ref().filter(|pool| pool.is_ours()) {
+            return Ok(Arc::clone(pool));
         }
+        Ok(Arc::clone(pool.insert(make()?)))
     }
 
     /// Whether this process made the pool, and not one that forked it.
