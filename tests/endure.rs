@@ -30,7 +30,7 @@ fn check_fine(instance: &mut Instance<()>, fine: Entry) {
     assert_eq!(instance.call(fine, &[]).unwrap_or_else(|trap| panic!("{trap:#}")), 1);
 }
 
-/// Calls a program with each of the arguments in turn; the trap is the same every time, in its words too.
+/// Calls a program with each of the arguments in turn; the trap is the same every time.
 fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
     for kind in engines() {
         let pre = pre(Config { engine: *kind, ..config.clone() });
@@ -42,7 +42,8 @@ fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
             let trap = instance.call(bad, &[args[which]]).expect_err("it goes wrong");
             assert_eq!(trap.code(), code, "{kind:?}, {name}, turn {turn}: {trap:#}");
             assert_eq!(trap.place().map(|place| &*place.program), Some(name), "{trap:#}");
-            if code != TrapCode::Timeout {
+            // The interpreter tells a wild pointer as the program has it, native code as the sandbox has it.
+            if *kind != EngineKind::Auto && code != TrapCode::Timeout {
                 let words = words[which].get_or_insert_with(|| format!("{trap:#}"));
                 assert_eq!(*words, format!("{trap:#}"), "{kind:?}, {name}, turn {turn}");
             }

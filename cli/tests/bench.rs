@@ -59,7 +59,7 @@ fn the_table_names_engines_and_the_picture_too() {
 
 #[test]
 fn another_result_is_not_timed() {
-    let report = json(&["embed/poll.bpf.o:where", "--engine", "interp,jit"]);
+    let report = json(&["embed/poll.bpf.o:now", "--engine", "interp,jit"]);
     let engines = &report["programs"][0]["engines"];
     assert!(engines[0]["ns"].is_number(), "{engines}");
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {

@@ -89,7 +89,8 @@ pub(crate) fn stderr(output: &Output) -> String {
     mask(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Addresses of the arena (0x7f..., twelve digits) become `0xADDR`, and long distances `FAR bytes`.
+/// Addresses of an arena (0x7f..., twelve digits, or of a trusted one, eight digits) become `0xADDR`, and long
+/// distances `FAR bytes`.
 pub(crate) fn mask(text: &str) -> String {
     let number = |word: &str| word.chars().take_while(char::is_ascii_hexdigit).count();
     let mut out = String::new();
@@ -98,9 +99,22 @@ pub(crate) fn mask(text: &str) -> String {
         let decimal = word.chars().take_while(char::is_ascii_digit).count();
         match word {
             _ if digits == 12 && word.starts_with("0x7") => out.extend(["0xADDR", &word[14..]]),
+            _ if digits == 8 => out.extend(["0xADDR", &word[10..]]),
             _ if decimal > 9 => out.extend(["FAR", &word[decimal..]]),
             _ => out.push_str(word),
         }
+    }
+    out
+}
+
+/// A text in which addresses have their lower halves only: native code that masks pointers does not know the upper.
+pub(crate) fn low_halves(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.chars().take_while(char::is_ascii_hexdigit).count();
+        let address = part[digits.saturating_sub(8)..digits].trim_start_matches('0');
+        out.extend(["0x", address, &part[digits..]]);
     }
     out
 }
