@@ -1,52 +1,52 @@
-//! What does a call cost: of a whole program, of a host function, of a subprogram, of a callback?
+//! What does a call cost: of a whole program, of a subprogram, of a callback?
 
-use twinbpf_benches::kernel::{Calls, code_with, link};
-use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf, twinbpf};
-use twinbpf_benches::question::{Case, ask};
+use twinbpf_benches::peers::twinbpf::Mode;
+use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
+use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
+use twinbpf_benches::question::{Case, Machine, ask};
 
 /// Calls a run makes, as in `corpus/bench/call.bpf.c`.
 const ROUNDS: u32 = 1000;
 /// The sum of the numbers below it.
 const SUM: u64 = (ROUNDS as u64 - 1) * ROUNDS as u64 / 2;
 
+const COLUMNS: &[&str] =
+    &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "sbpf raw", "sbpf jit", "rbpf interp", "sbpf interp"];
+
 fn main() {
-    let case = |program: &'static str, operations, expected, peers: bool| {
-        let mut machines: Vec<(_, Make)> = vec![("twinbpf", Box::new(move || in_twinbpf(program)))];
-        if peers {
-            machines.push(("rbpf", Box::new(move || in_rbpf(program))));
-            machines.push(("solana-sbpf", Box::new(move || in_sbpf(program))));
-        }
-        Case { name: program.to_owned(), operations, expected, machines }
-    };
-    let cases = vec![
-        case("empty", 1, 0, true),
-        case("host", ROUNDS, SUM, true),
-        case("local", ROUNDS, SUM, true),
-        // No peer can call back into a program.
-        case("callback", ROUNDS, SUM, false),
+    let cases = vec![case("empty", 1, 0, true), case("local", ROUNDS, SUM, true), case("callback", ROUNDS, SUM, false)];
+    let Some(table) = ask("call", COLUMNS, cases) else { return };
+    let mut promises = Promises::default();
+    for own in ["trusted", "jit"] {
+        let ratio = table.column(own).zip(table.column("rbpf jit")).and_then(|(own, peer)| {
+            table.ratios(own, peer).into_iter().find(|(case, _)| *case == "empty").map(|(_, ratio)| ratio)
+        });
+        promises.at_most(&format!("empty call, {own} / rbpf's JIT"), ratio, 1.0, "");
+    }
+    promises.print();
+    performance::write("call", "Calls", &format!("{}\n{}", promises.markdown(), table.markdown()));
+}
+
+/// No peer can call back into a program.
+fn case(program: &'static str, operations: u32, expected: u64, peers: bool) -> Case {
+    let ours = |name, mode| Machine::ours(name, Box::new(move || calls::in_twinbpf(program, mode)) as Make);
+    let rbpf = |name, engine| Machine::peer(name, Box::new(move || calls::in_rbpf(program, engine)) as Make);
+    let sbpf = |name, engine| Machine::peer(name, Box::new(move || calls::in_sbpf(program, engine)) as Make);
+    let mut machines = vec![
+        ours("trusted", Mode::Trusted),
+        ours("jit", Mode::Sandbox),
+        ours("jit+fuel", Mode::Fuel),
+        ours("interp", Mode::Interpreter),
     ];
-    ask("call", &["twinbpf", "rbpf", "solana-sbpf"], cases);
-}
-
-fn in_twinbpf(program: &str) -> Result<Runner, String> {
-    let (mut instance, entry) = twinbpf::instance("bench/call.bpf.o", program)?;
-    Ok(Box::new(move || instance.call(entry, &[]).map_err(|trap| trap.to_string())))
-}
-
-/// The bytes of a program, and where its subprograms start.
-fn code(program: &str, calls: Calls) -> (Vec<u8>, Vec<usize>) {
-    let linked = link("bench/call.bpf.o");
-    let program = &linked.programs[linked.program(program).expect("the object has it")];
-    let starts = program.functions[1..].iter().map(|function| function.start);
-    (code_with(program, calls), starts.collect())
-}
-
-fn in_rbpf(program: &str) -> Result<Runner, String> {
-    let (code, _) = code(program, Calls { host: rbpf::ADD, by_pc: false });
-    rbpf::program(code.leak(), vec![0; 64])
-}
-
-fn in_sbpf(program: &str) -> Result<Runner, String> {
-    let (code, starts) = code(program, Calls { host: sbpf::add(), by_pc: true });
-    sbpf::program(&code, vec![0; 64], &starts)
+    if peers {
+        machines.extend([
+            rbpf("rbpf jit", rbpf::Engine::Jit),
+            sbpf("sbpf raw", sbpf::Engine::Raw),
+            sbpf("sbpf jit", sbpf::Engine::Jit),
+            rbpf("rbpf interp", rbpf::Engine::Interpreter),
+            sbpf("sbpf interp", sbpf::Engine::Interpreter),
+        ]);
+    }
+    Case { name: program.to_owned(), operations, expected, machines }
 }

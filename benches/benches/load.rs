@@ -6,7 +6,8 @@ use std::path::Path;
 
 use twinbpf_benches::kernel::{Dialect, KERNELS, code, corpus};
 use twinbpf_benches::peers::{Make, Runner, sbpf};
-use twinbpf_benches::question::{Case, ask};
+use twinbpf_benches::performance;
+use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::isa::Policy;
 
@@ -25,13 +26,15 @@ fn main() {
             operations: 1,
             expected,
             machines: vec![
-                ("twinbpf", loading(object)),
-                ("rbpf", Box::new(move || Ok(in_rbpf(v3, expected)))),
-                ("solana-sbpf", Box::new(move || Ok(in_sbpf(v2.clone(), expected)))),
+                Machine::ours("twinbpf", loading(object)),
+                Machine::peer("rbpf", Box::new(move || Ok(in_rbpf(v3, expected)))),
+                Machine::peer("solana-sbpf", Box::new(move || Ok(in_sbpf(v2.clone(), expected)))),
             ],
         }
     }));
-    ask("object", &["twinbpf", "rbpf", "solana-sbpf"], cases);
+    if let Some(table) = ask("object", &["twinbpf", "rbpf", "solana-sbpf"], cases) {
+        performance::write("load", "Loading", &table.markdown());
+    }
 }
 
 fn objects_in(folder: &str) -> Case {
@@ -44,7 +47,7 @@ fn objects_in(folder: &str) -> Case {
         name,
         operations: objects.len() as u32,
         expected: load(&objects),
-        machines: vec![("twinbpf", loading(objects))],
+        machines: vec![Machine::ours("twinbpf", loading(objects))],
     }
 }
 
@@ -75,5 +78,5 @@ fn in_rbpf(code: &'static [u8], expected: u64) -> Runner {
 }
 
 fn in_sbpf(code: Vec<u8>, expected: u64) -> Runner {
-    Box::new(move || sbpf::executable(&code, &[]).map(|_| expected))
+    Box::new(move || sbpf::executable(&code, &[], sbpf::Engine::Interpreter).map(|_| expected))
 }

@@ -1,7 +1,9 @@
 //! What does a map operation of a program cost, by kind of map? No peer has maps.
 
+use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, Runner, twinbpf};
-use twinbpf_benches::question::{Case, ask};
+use twinbpf_benches::performance;
+use twinbpf_benches::question::{Case, Machine, ask};
 
 /// Operations a run makes, as in `corpus/bench/maps.bpf.c`.
 const ROUNDS: u32 = 1000;
@@ -11,18 +13,23 @@ const OBJECT: &str = "bench/maps.bpf.o";
 const FILL: &str = "fill";
 
 fn main() {
-    let (instance, _) = twinbpf::instance(OBJECT, FILL).unwrap_or_else(|error| panic!("{error}"));
+    let (instance, _) = twinbpf::instance(OBJECT, FILL, Mode::Interpreter).unwrap_or_else(|error| panic!("{error}"));
     let names = instance.pre().programs().filter(|name| *name != FILL).map(str::to_owned);
     let cases = names.map(|name| {
-        let program = name.clone();
-        let machine: Make = Box::new(move || operations(&program));
-        Case { name, operations: ROUNDS, expected: 0, machines: vec![("twinbpf", machine)] }
+        let machine = |column, mode| {
+            let program = name.clone();
+            Machine::ours(column, Box::new(move || operations(&program, mode)) as Make)
+        };
+        let machines = vec![machine("jit", Mode::Sandbox), machine("interp", Mode::Interpreter)];
+        Case { name, operations: ROUNDS, expected: 0, machines }
     });
-    ask("map operation", &["twinbpf"], cases.collect());
+    if let Some(table) = ask("map operation", &["jit", "interp"], cases.collect()) {
+        performance::write("map", "Maps", &table.markdown());
+    }
 }
 
-fn operations(program: &str) -> Result<Runner, String> {
-    let (mut instance, entry) = twinbpf::instance(OBJECT, program)?;
+fn operations(program: &str, mode: Mode) -> Result<Runner, String> {
+    let (mut instance, entry) = twinbpf::instance(OBJECT, program, mode)?;
     let fill = instance.pre().program(FILL).ok_or("no program that fills")?;
     let failed = instance.call(fill, &[]).map_err(|trap| trap.to_string())?;
     if failed != 0 {

@@ -1,18 +1,39 @@
 //! What the files under `benches/` have in common: cases, the machines that answer them, and how they are asked.
 //!
-//! Criterion gives each machine its distribution; the table at the end comes from samples that alternate between the
-//! machines. `-- --test` goes to that table at once, `-- NAME` takes only the cases with this in their name.
+//! Criterion gives each machine of ours its distribution; the table at the end comes from samples that alternate
+//! between all machines. `-- NAME` takes only the cases with this in their name, `-- --write` puts the answer in
+//! `docs/performance.md`.
 
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 
-use crate::peers::{Make, Runner, Subject};
+use crate::peers::{Make, Subject};
+use crate::probe::{check, probe};
 use crate::rounds::measure;
 use crate::table::{Row, Table};
 
 /// Rounds of the alternating measurement.
 const ROUNDS: usize = 21;
+
+/// One that can run a case.
+pub struct Machine {
+    name: &'static str,
+    make: Make,
+    peer: bool,
+}
+
+impl Machine {
+    /// One of ours, or another that we answer for.
+    pub fn ours(name: &'static str, make: Make) -> Self {
+        Self { name, make, peer: false }
+    }
+
+    /// One that must first show in a process of its own that it gets the case right.
+    pub fn peer(name: &'static str, make: Make) -> Self {
+        Self { name, make, peer: true }
+    }
+}
 
 /// One program, and the machines that can run it.
 pub struct Case {
@@ -22,76 +43,76 @@ pub struct Case {
     pub operations: u32,
     /// What every run must return.
     pub expected: u64,
-    /// Column and machine. The first is ours.
-    pub machines: Vec<(&'static str, Make)>,
+    /// By column, any order.
+    pub machines: Vec<Machine>,
 }
 
 impl Case {
     /// The machines that return what they must; the others by name and reason.
-    pub fn ready(&self) -> (Vec<Subject>, Vec<String>) {
+    fn ready(&self) -> (Vec<Subject>, Vec<String>) {
         let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
-        for (name, make) in &self.machines {
-            match self.checked(make) {
-                Ok(run) => subjects.push(Subject { name, run }),
-                Err(why) => left_out.push(format!("{name} left out of {}: {why}", self.name)),
+        for Machine { name, make, peer } in &self.machines {
+            let checked = if *peer { probe(make, self.expected) } else { check(make, self.expected) };
+            match checked.and_then(|()| make()) {
+                Ok(machine) => subjects.push(Subject { name, machine }),
+                Err(why) => left_out.push(format!("{name} left out of {}: {}", self.name, why.trim())),
             }
         }
         (subjects, left_out)
     }
-
-    fn checked(&self, make: &Make) -> Result<Runner, String> {
-        let mut run = make()?;
-        // Twice, because the second run finds memory as the first one left it.
-        for result in [run()?, run()?] {
-            if result != self.expected {
-                return Err(format!("returned {result:#x} instead of {:#x}", self.expected));
-            }
-        }
-        Ok(run)
-    }
 }
 
-/// Asks every case and prints the table; none when this is not `cargo bench`.
+/// Whether the command line has this word.
+pub fn asked(word: &str) -> bool {
+    std::env::args().skip(1).any(|argument| argument == word)
+}
+
+/// Asks every case and prints the table, whose ratios are to the first column; none when this is not `cargo bench`.
 pub fn ask(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>) -> Option<Table> {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     cases.retain(|case| filter.as_ref().is_none_or(|part| case.name.contains(part.as_str())));
-    distributions(subject, &cases);
-    if !std::env::args().any(|argument| argument == "--bench") {
+    // Criterion knows no `--write`.
+    let mut criterion = Criterion::default()
+        .without_plots()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(50))
+        .measurement_time(Duration::from_millis(300));
+    let mut table = Table { subject, columns: columns.to_vec(), rows: Vec::new(), notes: Vec::new() };
+    for case in &cases {
+        let (mut subjects, left_out) = case.ready();
+        left_out.iter().for_each(|line| println!("{line}"));
+        table.notes.extend(left_out);
+        // Without `cargo bench`, the check was all.
+        if asked("--bench") {
+            distributions(&mut criterion, subject, case, &mut subjects);
+            table.rows.push(row(case, columns, &mut subjects));
+        }
+    }
+    if !asked("--bench") {
         return None;
     }
-    let table =
-        Table { subject, columns: columns.to_vec(), rows: cases.iter().map(|case| row(case, columns)).collect() };
+    println!();
     table.print();
     Some(table)
 }
 
-fn distributions(subject: &str, cases: &[Case]) {
-    let mut criterion = Criterion::default()
-        .without_plots()
-        .sample_size(20)
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_millis(1000))
-        .configure_from_args();
-    for case in cases {
-        let mut group = criterion.benchmark_group(format!("{subject} {}", case.name));
-        group.sampling_mode(SamplingMode::Flat);
-        group.throughput(Throughput::Elements(case.operations.into()));
-        for mut machine in case.ready().0 {
-            group.bench_function(BenchmarkId::from_parameter(machine.name), |bencher| bencher.iter(&mut machine.run));
-        }
-        group.finish();
+fn distributions(criterion: &mut Criterion, subject: &str, case: &Case, subjects: &mut [Subject]) {
+    let mut group = criterion.benchmark_group(format!("{subject} {}", case.name));
+    group.sampling_mode(SamplingMode::Flat);
+    group.throughput(Throughput::Elements(case.operations.into()));
+    let ours = |name: &str| case.machines.iter().any(|machine| machine.name == name && !machine.peer);
+    for Subject { name, machine } in subjects.iter_mut().filter(|subject| ours(subject.name)) {
+        group.bench_function(BenchmarkId::from_parameter(*name), |bencher| {
+            bencher.iter_custom(|runs| {
+                Duration::from_nanos(machine.time(runs).unwrap_or_else(|error| panic!("{name}: {error}")))
+            });
+        });
     }
-    criterion.final_summary();
+    group.finish();
 }
 
-fn row(case: &Case, columns: &[&'static str]) -> Row {
-    let (mut subjects, left_out) = case.ready();
-    left_out.iter().for_each(|line| println!("{line}"));
-    let measured = measure(&mut subjects, ROUNDS);
-    let ours = subjects.first().is_some_and(|subject| subject.name == columns[0]);
-    let figure = |column: &&str| {
-        let at = subjects.iter().position(|subject| subject.name == *column)?;
-        Some(measured[at].per(case.operations, ours))
-    };
-    Row { name: case.name.clone(), figures: columns.iter().map(figure).collect() }
+fn row(case: &Case, columns: &[&'static str], subjects: &mut [Subject]) -> Row {
+    let mut measured: Vec<_> = measure(subjects, case.operations, ROUNDS).into_iter().map(Some).collect();
+    let mut figure = |column: &&str| measured[subjects.iter().position(|subject| subject.name == *column)?].take();
+    Row { name: case.name.clone(), figures: columns.iter().map(&mut figure).collect() }
 }

@@ -1,4 +1,6 @@
-//! Plain tables: what was measured, and how the peers compare with the first column.
+//! Tables of what was measured: plain for the terminal, with bars for the documentation.
+
+use std::fmt::Write;
 
 use crate::rounds::Figure;
 
@@ -10,7 +12,7 @@ pub struct Row {
     pub figures: Vec<Option<Figure>>,
 }
 
-/// A table of nanoseconds, with a ratio to the first column for each of the others.
+/// Times, and how they compare with those of the first column.
 pub struct Table {
     /// What the first cell of a row is.
     pub subject: &'static str,
@@ -18,47 +20,88 @@ pub struct Table {
     pub columns: Vec<&'static str>,
     /// What was measured.
     pub rows: Vec<Row>,
+    /// Machines left out of a row, and why.
+    pub notes: Vec<String>,
 }
 
+/// From how many columns on only the first is shown in nanoseconds.
+const WIDE: usize = 6;
+
 impl Table {
-    /// How many times as long as the first column a column takes, on each row that has both.
-    pub fn ratios(&self, column: usize) -> Vec<(&str, f64)> {
-        self.rows.iter().filter_map(|row| Some((row.name.as_str(), row.figures[column]?.ratio?))).collect()
+    /// The column with this name.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| *column == name)
+    }
+
+    /// How many times as long as column `base` a column takes, on each row that has both.
+    pub fn ratios(&self, column: usize, base: usize) -> Vec<(&str, f64)> {
+        let ratio = |row: &Row| Some(row.figures[column].as_ref()?.ratio_to(row.figures[base].as_ref()?));
+        self.rows.iter().filter_map(|row| Some((row.name.as_str(), ratio(row)?))).collect()
     }
 
     /// Geometric mean of [`ratios`](Self::ratios); `None` without any.
-    pub fn mean_ratio(&self, column: usize) -> Option<f64> {
-        let ratios = self.ratios(column);
+    pub fn mean_ratio(&self, column: usize, base: usize) -> Option<f64> {
+        let ratios = self.ratios(column, base);
         let sum = ratios.iter().map(|(_, ratio)| ratio.ln()).sum::<f64>();
         (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
     }
 
-    /// Prints the table, means last.
+    /// Prints the table, means last, then who was left out.
     pub fn print(&self) {
-        let width = self.rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max(self.subject.len()) + 1;
-        let peers = 1..self.columns.len();
-        let first = self.columns[0];
-        let titles = self.columns.iter().map(|column| format!("{column:>14}"));
-        let ratio_titles = peers.clone().map(|column| format!("{:>22}", format!("{}/{first}", self.columns[column])));
-        println!("{:<width$}{}", self.subject, titles.chain(ratio_titles).collect::<String>());
-        for row in &self.rows {
-            let ns = row.figures.iter().map(|figure| cell(figure.map(|figure| figure.ns), " ns", 14));
-            let ratios = row.figures[1..].iter().map(|figure| cell(figure.and_then(|figure| figure.ratio), "", 22));
-            println!("{:<width$}{}", row.name, ns.chain(ratios).collect::<String>());
+        let cells = self.cells();
+        let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..cells[0].len()).map(width).collect();
+        for row in &cells {
+            let rest = row[1..].iter().zip(&widths[1..]).map(|(cell, width)| format!("  {cell:>width$}"));
+            println!("{:<first$}{}", row[0], rest.collect::<String>(), first = widths[0]);
         }
-        if !peers.is_empty() {
-            let means = peers.map(|column| cell(self.mean_ratio(column), "", 22)).collect::<String>();
-            println!("{:<width$}{:>gap$}{means}", "geomean", "", gap = 14 * self.columns.len());
+        self.notes.iter().for_each(|note| println!("{note}"));
+    }
+
+    /// The same as a table of Markdown, then who was left out.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for (at, row) in self.cells().iter().enumerate() {
+            writeln!(text, "| {} |", row.join(" | ")).expect("strings take all");
+            if at == 0 {
+                writeln!(text, "|---|{}", "---:|".repeat(row.len() - 1)).expect("strings take all");
+            }
         }
+        for (at, note) in self.notes.iter().enumerate() {
+            let gap = if at == 0 { "\n" } else { "" };
+            writeln!(text, "{gap}- {note}").expect("strings take all");
+        }
+        text
+    }
+
+    fn cells(&self) -> Vec<Vec<String>> {
+        let times = if self.columns.len() < WIDE { self.columns.len() } else { 1 };
+        let titles = self.columns[..times].iter().map(|column| format!("{column}, ns"));
+        let ratio_titles = self.columns[1..].iter().map(|column| match times {
+            1 => (*column).to_owned(),
+            _ => format!("{column} / {}", self.columns[0]),
+        });
+        let head = [self.subject.to_owned()].into_iter().chain(titles).chain(ratio_titles).collect();
+        let rows = self.rows.iter().map(|row| {
+            let ns = row.figures[..times].iter().map(|figure| cell(figure.as_ref().map(Figure::ns)));
+            let first = row.figures[0].as_ref();
+            let ratio = |figure: &Option<Figure>| Some(figure.as_ref()?.ratio_to(first?));
+            let ratios = row.figures[1..].iter().map(|figure| cell(ratio(figure)));
+            [row.name.clone()].into_iter().chain(ns).chain(ratios).collect()
+        });
+        let means = (1..self.columns.len()).map(|column| cell(self.mean_ratio(column, 0)));
+        let blanks = std::iter::repeat_n(String::new(), times);
+        let last = ["geometric mean".to_owned()].into_iter().chain(blanks).chain(means).collect();
+        let last = (self.columns.len() > 1).then_some(last);
+        [head].into_iter().chain(rows).chain(last).collect()
     }
 }
 
 /// Three digits at least, and no more behind the point than that takes.
-fn cell(value: Option<f64>, unit: &str, width: usize) -> String {
-    let text = value.map_or("-".to_owned(), |value| match value {
-        ..10.0 => format!("{value:.2}{unit}"),
-        10.0..100.0 => format!("{value:.1}{unit}"),
-        _ => format!("{value:.0}{unit}"),
-    });
-    format!("{text:>width$}")
+fn cell(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| match value {
+        ..10.0 => format!("{value:.2}"),
+        10.0..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    })
 }

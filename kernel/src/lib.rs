@@ -11,7 +11,7 @@ pub mod prog;
 mod sys;
 
 pub use error::Error;
-pub use map::{Map, MapCreate, MapKind};
+pub use map::{Map, MapCreate, MapKind, Shared};
 pub use prog::{Prog, ProgKind, ProgLoad, TestRun, TestRunResult};
 
 #[cfg(test)]

@@ -67,7 +67,9 @@ impl Prog {
             };
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
             error.log = String::from_utf8_lossy(&log[..end]).into_owned();
-            if cause.raw_os_error() != Some(libc::ENOSPC) || size >= *LOG_SIZES.end() {
+            // Since Linux 6.4 a log that does not fit keeps its end, and the end is what says why.
+            let complete = cause.raw_os_error() != Some(libc::ENOSPC) || has_end(&error.log);
+            if complete || size >= *LOG_SIZES.end() {
                 return Err(error);
             }
             size *= 4;
@@ -102,6 +104,11 @@ impl AsFd for Prog {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Whether the verifier's last line is there, its statistics.
+fn has_end(log: &str) -> bool {
+    log.lines().next_back().is_some_and(|line| line.starts_with("processed "))
 }
 
 /// The address of a buffer, 0 for none: what the kernel wants where it is to leave a buffer alone.

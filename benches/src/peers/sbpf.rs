@@ -1,4 +1,4 @@
-//! `solana-sbpf`'s interpreter with its default configuration: address translation, instruction meter.
+//! `solana-sbpf`'s interpreter and JIT, as they are and with less and less checking.
 //!
 //! Its oldest instruction set, V0, is clang's v2 as long as nothing divides by zero.
 
@@ -15,7 +15,7 @@ use solana_sbpf::verifier::RequisiteVerifier;
 use solana_sbpf::vm::{CallFrame, Config, ContextObject, EbpfVm, ExecutionMode};
 
 use super::Runner;
-use crate::kernel::{Dialect, Kernel, code};
+use crate::kernel::{Block, Dialect, Kernel, code};
 
 /// More instructions than any run needs; the meter counts down from here.
 const METER: u64 = 1 << 60;
@@ -56,26 +56,69 @@ pub fn add() -> i32 {
     ebpf::hash_symbol_name(b"add") as i32
 }
 
+/// What runs the program, and what it checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The default configuration: address translation, meter.
+    Interpreter,
+    /// Compiled, in the default configuration, which also hides constants and inserts no-ops.
+    Jit,
+    /// Compiled, addresses translated, nothing else.
+    Unmetered,
+    /// Compiled, addresses used as they are.
+    Raw,
+}
+
+impl Engine {
+    fn config(self) -> Config {
+        let config = Config::default();
+        match self {
+            Engine::Interpreter | Engine::Jit => config,
+            Engine::Unmetered | Engine::Raw => Config {
+                enable_address_translation: self == Engine::Unmetered,
+                enable_instruction_meter: false,
+                noop_instruction_rate: 0,
+                sanitize_user_provided_values: false,
+                ..config
+            },
+        }
+    }
+
+    fn mode(self) -> ExecutionMode {
+        match self {
+            Engine::Interpreter => ExecutionMode::Interpreted,
+            Engine::Jit | Engine::Unmetered | Engine::Raw => ExecutionMode::Jit,
+        }
+    }
+}
+
 /// A kernel whose block is the machine's input region.
-pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
-    program(&code(kernel.name, Dialect::V2), kernel.block(), &[])
+pub fn kernel(kernel: &Kernel, engine: Engine) -> Result<Runner, String> {
+    program(&code(kernel.name, Dialect::V2), &kernel.block(), &[], engine)
 }
 
 /// Any bytecode over any block of memory. A call whose immediate is one of `starts` goes to the function at that pc.
-pub fn program(code: &[u8], block: Vec<u8>, starts: &[usize]) -> Result<Runner, String> {
-    let executable = executable(code, starts)?;
+pub fn program(code: &[u8], block: &[u8], starts: &[usize], engine: Engine) -> Result<Runner, String> {
+    let executable = compiled(code, starts, engine)?;
     // The machine borrows everything. All of it lives as long as the process, which measures a few dozen programs.
     let executable: &'static Executable<Context> = Box::leak(Box::new(executable));
-    let context = Box::leak(Box::new(context(executable, block)?));
-    let (version, stack) = (executable.get_sbpf_version(), executable.get_config().stack_size());
+    let (stack_size, frame) = (executable.get_config().stack_size(), executable.get_config().stack_frame_size);
+    let stack = Box::leak(Box::new(AlignedMemory::<{ ebpf::HOST_ALIGN }>::zero_filled(stack_size))).as_slice_mut();
+    let block = Box::leak(Box::new(Block::new(block))).bytes();
+    let (host_block, host_stack) = (block.as_mut_ptr() as u64, stack.as_mut_ptr() as u64);
+    let context = Box::leak(Box::new(context(executable, stack, block)?));
     let mut frames = vec![CallFrame::default(); executable.get_config().max_call_depth];
-    let mut vm = EbpfVm::new(executable.get_loader().clone(), version, context, stack);
+    let mut vm = EbpfVm::new(executable.get_loader().clone(), executable.get_sbpf_version(), context, stack_size);
     vm.registers[1] = ebpf::MM_INPUT_START;
+    if engine == Engine::Raw {
+        vm.registers[1] = host_block;
+        vm.registers[ebpf::FRAME_PTR_REG] = host_stack + frame as u64;
+    }
     let registers = vm.registers;
     Ok(Box::new(move || {
         vm.registers = registers;
         vm.context().remaining = METER;
-        let (_, result) = vm.execute_program(executable, &mut ExecutionMode::Interpreted, &mut frames);
+        let (_, result) = vm.execute_program(executable, &mut engine.mode(), &mut frames);
         match result {
             StableResult::Ok(value) => Ok(value),
             StableResult::Err(error) => Err(error.to_string()),
@@ -83,9 +126,18 @@ pub fn program(code: &[u8], block: Vec<u8>, starts: &[usize]) -> Result<Runner, 
     }))
 }
 
+/// Bytecode, loaded, verified, and compiled where the engine compiles.
+pub fn compiled(code: &[u8], starts: &[usize], engine: Engine) -> Result<Executable<Context>, String> {
+    let executable = executable(code, starts, engine)?;
+    if engine != Engine::Interpreter {
+        executable.jit_compile().map_err(|error| error.to_string())?;
+    }
+    Ok(executable)
+}
+
 /// Bytecode, loaded and verified.
-pub fn executable(code: &[u8], starts: &[usize]) -> Result<Executable<Context>, String> {
-    let mut loader = BuiltinProgram::new_loader(Config::default());
+pub fn executable(code: &[u8], starts: &[usize], engine: Engine) -> Result<Executable<Context>, String> {
+    let mut loader = BuiltinProgram::new_loader(engine.config());
     Add::register(&mut loader, "add").map_err(|error| error.to_string())?;
     let mut functions = FunctionRegistry::default();
     functions.register_function(0, *b"entrypoint", 0).map_err(|error| error.to_string())?;
@@ -98,15 +150,18 @@ pub fn executable(code: &[u8], starts: &[usize]) -> Result<Executable<Context>, 
     Ok(executable)
 }
 
-fn context(executable: &Executable<Context>, block: Vec<u8>) -> Result<Context, String> {
+fn context(
+    executable: &Executable<Context>,
+    stack: &'static mut [u8],
+    block: &'static mut [u8],
+) -> Result<Context, String> {
     let config = executable.get_config();
-    let stack = Box::leak(Box::new(AlignedMemory::<{ ebpf::HOST_ALIGN }>::zero_filled(config.stack_size())));
     let gap = if config.enable_stack_frame_gaps { config.stack_frame_size as u64 } else { 0 };
     let regions = vec![
         executable.get_ro_region(),
-        MemoryRegion::new_gapped(&raw mut *stack.as_slice_mut(), ebpf::MM_STACK_START, gap),
+        MemoryRegion::new_gapped(&raw mut *stack, ebpf::MM_STACK_START, gap),
         MemoryRegion::new_empty(ebpf::MM_HEAP_START),
-        MemoryRegion::new(&raw mut *block.leak(), ebpf::MM_INPUT_START),
+        MemoryRegion::new(&raw mut *block, ebpf::MM_INPUT_START),
     ];
     // SAFETY: the stack and the block are leaked, the read-only region is part of the leaked executable: all are
     // valid for good, and plain bytes that nothing else refers to.

@@ -1,27 +1,66 @@
-//! Our own machine as an embedder gets it: exact bounds, in the sandbox, no limits that were not asked for.
+//! Our own machine as an embedder gets it, no limits that were not asked for.
 
-use twinbpf::{Config, Engine, Entry, Instance, Linker, Object};
+use twinbpf::mem::Bounds;
+use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object};
 
 use super::Runner;
 use crate::kernel::{Kernel, corpus};
 
-/// A kernel on the interpreter, its block as the context.
-pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
-    let (mut instance, entry) = instance(&format!("bench/{}.bpf.o", kernel.name), "prog")?;
+/// What runs the program, and what it checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The interpreter: exact bounds.
+    Interpreter,
+    /// Compiled, in the sandbox, instructions counted.
+    Fuel,
+    /// Compiled, in the sandbox.
+    Sandbox,
+    /// Compiled, raw addresses.
+    Trusted,
+    /// As an embedder gets it unasked: interpreted until it is hot.
+    Auto,
+}
+
+/// More instructions than any run needs.
+const BUDGET: u64 = 1 << 60;
+
+impl Mode {
+    /// How to configure an engine for it.
+    pub fn config(self) -> Config {
+        let config = Config::default();
+        let jit = Config { engine: EngineKind::Jit, ..config.clone() };
+        match self {
+            Mode::Interpreter => Config { engine: EngineKind::Interp, ..config },
+            Mode::Fuel => Config { max_insns: Some(BUDGET), ..jit },
+            Mode::Sandbox => jit,
+            Mode::Trusted => Config { bounds: Bounds::Trusted, ..jit },
+            Mode::Auto => Config { engine: EngineKind::Auto, ..config },
+        }
+    }
+}
+
+/// A kernel, its block as the context.
+pub fn kernel(kernel: &Kernel, mode: Mode) -> Result<Runner, String> {
+    let (mut instance, entry) = instance(&format!("bench/{}.bpf.o", kernel.name), "prog", mode)?;
     let block = instance.context(&kernel.block()).map_err(|error| error.to_string())?;
     Ok(Box::new(move || instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())))
 }
 
 /// An object of the corpus and one of its programs. Programs can call `bench_add`.
-pub fn instance(object: &str, program: &str) -> Result<(Instance<()>, Entry), String> {
+pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>, Entry), String> {
     let bytes = std::fs::read(corpus().join(object)).map_err(|error| error.to_string())?;
     let object = Object::open(object, &bytes).map_err(|error| error.to_string())?;
-    let engine = Engine::new(Config::default()).map_err(|error| error.to_string())?;
-    let mut linker = Linker::<()>::new(&engine);
-    linker.func("bench_add", u64::wrapping_add);
-    let pre = linker.instantiate_pre(&object).map_err(|error| error.to_string())?;
+    let pre = instantiate(&object, mode)?;
     let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
     Ok((pre.instance(()).map_err(|error| error.to_string())?, entry))
+}
+
+/// The same of any object, all of its programs, in an engine of its own.
+pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, String> {
+    let engine = Engine::new(mode.config()).map_err(|error| error.to_string())?;
+    let mut linker = Linker::<()>::new(&engine);
+    linker.func("bench_add", u64::wrapping_add);
+    linker.instantiate_pre(object).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -31,10 +70,13 @@ mod tests {
 
     #[test]
     fn every_kernel_returns_what_its_reference_does() {
-        for subject in KERNELS {
-            let mut run = kernel(subject).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
-            assert_eq!(run().as_ref(), Ok(&subject.expected()), "{}", subject.name);
-            assert_eq!(run().as_ref(), Ok(&subject.expected()), "{} again", subject.name);
+        for mode in [Mode::Interpreter, Mode::Fuel, Mode::Sandbox, Mode::Trusted, Mode::Auto] {
+            for subject in KERNELS {
+                let mut run = kernel(subject, mode).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
+                for _ in 0..2 {
+                    assert_eq!(run.run().as_ref(), Ok(&subject.expected()), "{} {mode:?}", subject.name);
+                }
+            }
         }
     }
 }

@@ -1,0 +1,116 @@
+//! How long from validated bytecode to code that can run: for a small program again and again, as a service does that
+//! loads many; for one of 40,000 instructions? And how long from bytes to the first result of that one?
+
+use std::rc::Rc;
+
+use twinbpf::Object;
+use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small};
+use twinbpf_benches::kernel::{BLOCK, Dialect};
+use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
+use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
+use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
+use twinbpf_benches::question::{Case, Machine, ask};
+use twinbpf_benches::table::Table;
+use twinbpf_jit::Memory;
+use twinbpf_vm::program::Program;
+
+const SMALL: &str = "64 instructions, each time";
+const LARGE: &str = "large program, each instruction";
+const TRUSTED: &str = "trusted";
+const SANDBOX: &str = "jit";
+const RBPF_CRANELIFT: &str = "rbpf cranelift";
+const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
+
+/// Work of every kernel inside the large program.
+const LEN: u64 = 64;
+
+fn main() {
+    let large = large();
+    if let Err(error) = &large {
+        println!("no large program: {error}");
+    }
+    let program = large.as_ref().ok().map(|object| large_program(object).unwrap_or_else(|error| panic!("{error}")));
+    let mut promises = Promises::default();
+    let cases = [Some(small_case()), program.map(large_case)].into_iter().flatten().collect();
+    let Some(table) = ask("compilation", COLUMNS, cases) else { return };
+    compilation(&table, &mut promises);
+    let mut body = table.markdown();
+    if let Some(case) = large.ok().map(|object| cold_case(Rc::new(object)))
+        && let Some(table) = ask("first result", &["interp", "auto"], vec![case])
+    {
+        promises.at_most("first result of the large program, auto / interpreter", table.mean_ratio(1, 0), 1.2, "");
+        body += &format!("\n{}", table.markdown());
+    }
+    promises.print();
+    performance::write("compile", "Compiling", &format!("{}\n{body}", promises.markdown()));
+}
+
+fn ours(name: &'static str, program: &Program, memory: Memory) -> Machine {
+    let program = program.clone();
+    Machine::ours(name, Box::new(move || in_twinbpf(&program, memory)) as Make)
+}
+
+fn small_case() -> Case {
+    let (program, v2) = (small(Dialect::V3), small(Dialect::V2));
+    let mut machines = vec![ours(TRUSTED, &program, Memory::Trusted), ours(SANDBOX, &program, Memory::Sandbox)];
+    for (name, engine) in [(RBPF_CRANELIFT, rbpf::Engine::Cranelift), ("rbpf jit", rbpf::Engine::Jit)] {
+        let program = program.clone();
+        machines.push(Machine::peer(name, Box::new(move || Ok(in_rbpf(&program, engine)))));
+    }
+    machines.push(Machine::peer("sbpf jit", Box::new(move || Ok(in_sbpf(&v2, sbpf::Engine::Jit)))));
+    Case { name: SMALL.to_owned(), operations: 1, expected: 64, machines }
+}
+
+/// No peer has local calls in code by Cranelift; the others make no comparable code.
+fn large_case(program: Program) -> Case {
+    let insns = program.insns.len();
+    println!("the large program has {insns} instructions");
+    let machines = vec![ours(TRUSTED, &program, Memory::Trusted), ours(SANDBOX, &program, Memory::Sandbox)];
+    Case { name: LARGE.to_owned(), operations: insns as u32, expected: insns as u64, machines }
+}
+
+/// From the bytes of an object to the result of its program, all of it by the clock on the wall: tiers compile in
+/// another thread.
+fn cold_case(object: Rc<Vec<u8>>) -> Case {
+    let first = |mode| {
+        let object = Rc::clone(&object);
+        move || first_result(&object, mode)
+    };
+    let expected = first(Mode::Interpreter)().unwrap_or_else(|error| panic!("{error}"));
+    let machine = |name, mode| {
+        let first = first(mode);
+        Machine::ours(name, Box::new(move || Ok(Box::new(Wall(first.clone())) as Runner)) as Make)
+    };
+    let machines = vec![machine("interp", Mode::Interpreter), machine("auto", Mode::Auto)];
+    Case { name: "large program, cold".to_owned(), operations: 1, expected, machines }
+}
+
+fn first_result(object: &[u8], mode: Mode) -> Result<u64, String> {
+    let object = Object::open("large.o", object).map_err(|error| error.to_string())?;
+    let pre = instantiate(&object, mode)?;
+    let entry = pre.program("prog").ok_or("no program")?;
+    let mut instance = pre.instance(()).map_err(|error| error.to_string())?;
+    let mut bytes = vec![0; BLOCK];
+    bytes[..8].copy_from_slice(&LEN.to_le_bytes());
+    let block = instance.context(&bytes).map_err(|error| error.to_string())?;
+    instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())
+}
+
+fn compilation(table: &Table, promises: &mut Promises) {
+    let row = |name: &str| table.rows.iter().find(|row| row.name == name);
+    let ns = |name: &str, column: &str| Some(row(name)?.figures[table.column(column)?].as_ref()?.ns());
+    let ratio = |column: &str, base: &str| {
+        let figure = |column| row(SMALL)?.figures[table.column(column)?].as_ref();
+        Some(figure(column)?.ratio_to(figure(base)?))
+    };
+    let us = ns(SMALL, TRUSTED).map(|ns| ns / 1000.0);
+    promises.at_most("compile and publish 64 instructions, trusted", us, 75.0, " us");
+    promises.at_most("the same, sandboxed / trusted", ratio(SANDBOX, TRUSTED), 1.5, "");
+    promises.at_least("rbpf's Cranelift / trusted", ratio(RBPF_CRANELIFT, TRUSTED), 5.0, "");
+    promises.at_least("rbpf's Cranelift / sandboxed", ratio(RBPF_CRANELIFT, SANDBOX), 5.0, "");
+    for mode in [TRUSTED, SANDBOX] {
+        let rate = ns(LARGE, mode).map(|ns| 1e6 / ns);
+        promises.at_least(&format!("rate of compilation, large program, {mode}"), rate, 600.0, " k instructions/s");
+    }
+}

@@ -1,0 +1,62 @@
+//! `docs/performance.md`: a section for each question, written by the bench that asks it, when told to.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::question::asked;
+
+/// What stands above the sections.
+const HEAD: &str = "# Performance
+
+Written by the benches themselves: each section by the one that is named in it, as it measured. Samples alternate
+between the machines, and each figure is the median of 21 rounds. A machine first has to return the right result; one
+that does not is left out of that line and named below it.
+";
+
+/// Writes one section, if the command line says `--write`.
+///
+/// # Panics
+///
+/// When the file cannot be written.
+pub fn write(question: &str, title: &str, body: &str) {
+    if !asked("--write") {
+        return;
+    }
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|_| HEAD.to_owned());
+    let (start, end) = (format!("<!-- {question} -->"), format!("<!-- end of {question} -->"));
+    let section = format!(
+        "{start}\n## {title}\n\n{}. To repeat: `cargo bench -p twinbpf-benches --bench {question}`, with `-- --write` \
+         to renew this section.\n\n{}\n{end}\n",
+        circumstances(),
+        body.trim_end()
+    );
+    let text = match (text.find(&start), text.find(&end)) {
+        (Some(from), Some(to)) => format!("{}{section}{}", &text[..from], &text[to + end.len() + 1..]),
+        _ => format!("{text}\n{section}"),
+    };
+    fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    println!("wrote the section `{title}` of docs/performance.md");
+}
+
+/// Date and machine.
+fn circumstances() -> String {
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().ok();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+    };
+    let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split(':').nth(1)?.trim().to_owned())
+    });
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{}, {count} x {}, Linux {}, {}",
+        said("date", &["-u", "+%Y-%m-%d"]),
+        processor.as_deref().unwrap_or("unknown"),
+        said("uname", &["-r"]),
+        said("rustc", &["--version"]),
+    )
+}
