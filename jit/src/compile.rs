@@ -6,20 +6,22 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
-use cranelift_codegen::CompiledCode;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _};
+use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
 use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 
 use crate::debug::{Announced, PerfError};
+use crate::lead::{PADDING, WINDOW, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
+use crate::polish::Polish;
 use crate::sites::Sites;
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
 
@@ -83,6 +85,7 @@ struct Workspace {
     context: Option<cranelift_codegen::Context>,
     scratch: Scratch,
     summary: Summary,
+    polish: Polish,
 }
 
 thread_local! {
@@ -114,6 +117,8 @@ pub(crate) fn flags(opt: OptLevel, verify: bool, pic: bool) -> settings::Flags {
         ("regalloc_checker", verify),
         ("preserve_frame_pointers", "true"),
         ("unwind_info", "true"),
+        // Where blocks begin, for `lead`.
+        ("machine_code_cfg_info", "true"),
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
         ("is_pic", if pic { "true" } else { "false" }),
@@ -132,6 +137,8 @@ struct Loose {
     code: CompiledCode,
     relocs: Vec<ModuleReloc>,
     sites: Vec<Site>,
+    /// Bytes in front of it.
+    lead: usize,
 }
 
 /// Compiles `units`, functions of one program.
@@ -142,11 +149,12 @@ pub(crate) fn compile(
     pool: &Arc<CodePool>,
     listing: bool,
 ) -> Result<Module, JitError> {
+    let plain = isa(OptLevel::None, options.verify)?;
     let isa = isa(options.opt, options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
         let mut loose = Vec::with_capacity(units.len());
         let program = image.functions()[units[0].function as usize].program;
-        let Workspace { context, scratch, summary } = workspace;
+        let Workspace { context, scratch, summary, polish } = workspace;
         summary.build(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         let index = |function| units.iter().position(|unit| *unit == Unit { function, start: Start::Entry });
@@ -162,7 +170,7 @@ pub(crate) fn compile(
         let local = |function| index(function).is_some();
         let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing };
         for unit in units {
-            let function = one(input, *unit, scratch, context, &index);
+            let function = one(input, *unit, scratch, context, (polish, &*plain), &index);
             context.clear();
             loose.push(function?);
         }
@@ -181,7 +189,7 @@ pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> V
     }
     let code = context.take_compiled_code().expect("just compiled");
     let unit = Unit { function: u32::MAX, start: Start::Entry };
-    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites }])
+    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0 }])
 }
 
 /// Compiles one function.
@@ -190,20 +198,38 @@ fn one(
     unit: Unit,
     scratch: &mut Scratch,
     context: &mut cranelift_codegen::Context,
+    (polish, plain): (&mut Polish, &dyn TargetIsa),
     index: &dyn Fn(u32) -> Option<usize>,
 ) -> Result<Loose, JitError> {
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
     context.set_disasm(input.listing);
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
-    let compiled = context.compile(input.isa, &mut ControlPlane::default());
-    if let Err(error) = compiled {
-        return Err(JitError::Codegen { function: name(), why: format!("{:?}", error.inner) });
-    }
+    let compiled = generate(input, context, polish, plain);
+    compiled.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
     let code = context.take_compiled_code().expect("just compiled");
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
-    Ok(Loose { unit, code, relocs, sites })
+    let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
+    Ok(Loose { unit, code, relocs, sites, lead })
+}
+
+/// Makes code of the function in the context. Its own passes run between Cranelift's optimiser and the rest, which
+/// is what `plain` does, a target without the optimiser.
+fn generate(
+    input: Input<'_>,
+    context: &mut cranelift_codegen::Context,
+    polish: &mut Polish,
+    plain: &dyn TargetIsa,
+) -> Result<(), CodegenError> {
+    let mut control = ControlPlane::default();
+    if input.options.opt == OptLevel::Speed {
+        polish.before(&mut context.func, input.options.fuel);
+        context.optimize(input.isa, &mut control)?;
+        polish.after(context);
+    }
+    context.compile(plain, &mut control).map_err(|error| error.inner)?;
+    Ok(())
 }
 
 /// A relocation with the callee's number in the module for its index in the image.
@@ -221,7 +247,7 @@ fn reloc_of(
 }
 
 /// Puts compiled functions into memory.
-fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, loose: Vec<Loose>) -> Result<Module, JitError> {
+fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Result<Module, JitError> {
     let align = |code: &CompiledCode| alignment(&*isa, code);
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
     let memory = pool.module(bound)?;
@@ -231,18 +257,20 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, loose: Vec<Loose>) -> Result
     let mut module = JITModule::new(builder);
     let signature = translate::signature();
     let ids = declare(&mut module, &signature, loose.len())?;
-    for ((id, function), align) in ids.iter().zip(&loose).zip(aligns) {
+    let leads: Vec<usize> = loose.iter().map(|function| function.lead).collect();
+    for ((id, function), align) in ids.iter().zip(&mut loose).zip(aligns) {
+        function.relocs.iter_mut().for_each(|reloc| shift(reloc, function.lead, &leads));
         check_relocs(module.declarations(), *id, &function.relocs)?;
-        let bytes = function.code.code_buffer();
-        module.define_function_bytes(*id, align, bytes, &function.relocs).map_err(Box::new)?;
+        let bytes = [&PADDING[..function.lead], function.code.code_buffer()].concat();
+        module.define_function_bytes(*id, align, &bytes, &function.relocs).map_err(Box::new)?;
     }
     module.finalize_definitions().map_err(Box::new)?;
     let written: Vec<*const u8> = ids.iter().map(|id| module.get_finalized_function(*id)).collect();
     let memory = memory.publish()?;
     let functions = loose.into_iter().zip(written).map(|(function, written)| Compiled {
         unit: function.unit,
-        start: memory.address_of(written),
         unwind: function.code.create_unwind_info(&*isa).ok().flatten(),
+        start: memory.address_of(written) + function.lead as u64,
         sites: Sites::new(&function.code, function.sites),
         listing: function.code.vcode,
     });
@@ -251,8 +279,17 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, loose: Vec<Loose>) -> Result
     Ok(Module { announced: Announced::default(), functions, memory })
 }
 
+/// Moves a relocation behind the padding, and what it refers to likewise.
+fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
+    reloc.offset += lead as u32;
+    if let ModuleRelocTarget::User { namespace: 0, index } = reloc.name {
+        reloc.addend += leads[index as usize] as i64;
+    }
+}
+
 fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {
-    u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment())
+    let least = u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment());
+    if aligns(isa) { least.max(WINDOW as u64) } else { least }
 }
 
 fn declare(module: &mut JITModule, signature: &Signature, count: usize) -> Result<Vec<FuncId>, JitError> {

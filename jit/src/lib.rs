@@ -8,9 +8,11 @@ mod bridge;
 mod code;
 mod compile;
 pub mod debug;
+mod lead;
 mod listing;
 pub mod memory;
 mod options;
+mod polish;
 mod sites;
 mod translate;
 

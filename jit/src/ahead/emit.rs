@@ -124,7 +124,8 @@ fn functions(
             summary.build(image, options, scratch.flow(), function.program);
             program = Some(function.program);
         }
-        let input = Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values) };
+        let input =
+            Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values), listing: false };
         let name = || function.name.to_string();
         let unit = Unit { function: index as u32, start: Start::Entry };
         let own = translate::translate(input, unit, &mut scratch, &mut context.func);

@@ -182,3 +182,68 @@ fn a_listing_shows_both_kinds_of_instructions() {
     assert!(at.is_sorted() && at[0].is_some(), "{text}");
     assert!(!text.contains("debug @") && text.contains("call"), "{text}");
 }
+
+#[test]
+fn branches_that_become_selects_or_tables() {
+    // Every value of a switch, inside and outside, over and over, with moves and sums around branches.
+    for (subject, scale) in [("w", 1_i64), ("r", 1), ("w", -1), ("r", -1)] {
+        let mut text = String::from("r6 = -40\nr0 = 0\nr9 = 7\n");
+        let top = "L";
+        let _ = write!(text, "{top}:\n{subject}2 = {subject}6\nr3 = 1\nif r6 s> 3 goto A\nr3 = 0\nA:\nr0 += r3\n");
+        for case in 0..9 {
+            let _ = writeln!(text, "if {subject}2 == {} goto C{case}", case * scale);
+        }
+        text += "r0 *= 31\ngoto E\n";
+        for case in 0..9 {
+            let _ = writeln!(text, "C{case}:\nr0 ^= {}\nr9 += r0\ngoto E", case * 37 + 5);
+        }
+        let _ = write!(text, "E:\nr0 *= 9\nr6 += 1\nif r6 s< 40 goto {top}\nr0 += r9\nexit\n");
+        same(&Rig::new(&text));
+    }
+}
+
+#[test]
+fn words_of_the_frame() {
+    same(&Rig::new(
+        "r6 = 0
+         *(u64 *)(r10 - 8) = r6
+         *(u64 *)(r10 - 16) = -5
+         L:
+         r2 = *(u64 *)(r10 - 8)
+         r2 += 3
+         *(u64 *)(r10 - 8) = r2
+         r3 = *(s32 *)(r10 - 16)
+         r3 ^= r2
+         *(u32 *)(r10 - 16) = r3
+         r4 = *(u64 *)(r10 - 16)
+         r0 += r4
+         *(u16 *)(r10 - 14) = r6
+         r5 = *(u32 *)(r10 - 16)
+         r0 += r5
+         r5 = *(u8 *)(r10 - 8)
+         r0 ^= r5
+         r6 += 1
+         if r6 < 50 goto L
+         exit\n",
+    ));
+    // The frame's address is known to others.
+    same(&Rig::new(
+        "r6 = r10
+         r6 += -8
+         *(u64 *)(r10 - 8) = 1
+         *(u64 *)(r6 + 0) = 2
+         r0 = *(u64 *)(r10 - 8)
+         *(u64 *)(r10 - 8) = r0
+         r1 = r6
+         call f
+         r2 = *(u64 *)(r10 - 8)
+         r0 += r2
+         r6 = 0
+         exit
+         f:
+         r0 = *(u64 *)(r1 + 0)
+         r0 *= 77
+         *(u32 *)(r1 + 0) = r0
+         exit\n",
+    ));
+}

@@ -295,6 +295,11 @@ impl Flow {
         self.starts.get(block as usize + 1).copied().unwrap_or(self.end)
     }
 
+    /// Flat pc of the function.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
     /// Flat pc behind the function.
     pub(crate) fn end(&self) -> u32 {
         self.end

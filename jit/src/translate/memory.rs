@@ -2,7 +2,9 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{F32, I8, I16, I32, I64};
-use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder as _, MemFlagsData, Type, Value};
+use cranelift_codegen::ir::{
+    AtomicRmwOp, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Type, Value, ValueDef,
+};
 use twinbpf_vm::host::native::SiteKind;
 use twinbpf_vm::isa::{AtomicOp, Operand, Reg, Size, Width};
 
@@ -55,9 +57,40 @@ impl Translator<'_> {
     }
 
     fn in_arena(&mut self, pointer: Value, arena: Value) -> Value {
-        let low = self.b.ins().ireduce(I32, pointer);
+        let low = self.low(pointer, 4);
         let low = self.b.ins().uextend(I64, low);
         self.b.ins().iadd(arena, low)
+    }
+
+    /// The low half of a pointer. Sums are made anew from low halves, to `depth` levels, because 32-bit instructions
+    /// extend for nothing.
+    fn low(&mut self, value: Value, depth: u32) -> Value {
+        let value = self.b.func.dfg.resolve_aliases(value);
+        let made = match self.b.func.dfg.value_def(value) {
+            ValueDef::Result(inst, _) if depth > 0 => Some(self.b.func.dfg.insts[inst]),
+            ValueDef::Result(..) | ValueDef::Param(..) | ValueDef::Union(..) => None,
+        };
+        match made {
+            Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => {
+                return self.b.ins().iconst(I32, i64::from(imm.bits() as u32));
+            }
+            Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => {
+                let (a, b) = (self.low(a, depth - 1), self.low(b, depth - 1));
+                return self.b.ins().iadd(a, b);
+            }
+            Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, by] }) => {
+                let by = self.b.func.dfg.resolve_aliases(by);
+                if let ValueDef::Result(by, _) = self.b.func.dfg.value_def(by)
+                    && let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = self.b.func.dfg.insts[by]
+                    && (0..32).contains(&imm.bits())
+                {
+                    let a = self.low(a, depth - 1);
+                    return self.b.ins().ishl_imm_u(a, imm.bits());
+                }
+            }
+            _ => {}
+        }
+        self.b.ins().ireduce(I32, value)
     }
 
     /// Traps unless the upper half of a pointer is zero or the arena's.
@@ -73,6 +106,10 @@ impl Translator<'_> {
     }
 
     pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, at: At) {
+        if let Some(value) = self.spilt(size, signed, at) {
+            self.set(dst, value);
+            return;
+        }
         let Place { addr, off, flags } = self.place(at, size, false);
         let ins = self.b.ins();
         let value = match (size, signed) {
@@ -90,13 +127,29 @@ impl Translator<'_> {
     pub(super) fn store(&mut self, size: Size, at: At, src: Operand) {
         let value = self.operand(Width::W64, src);
         let Place { addr, off, flags } = self.place(at, size, true);
+        // Not `istore`, which wants constants in registers.
+        let low = if size == Size::Dw { value } else { self.b.ins().ireduce(size_ty(size), value) };
+        self.b.ins().store(flags, low, addr, off);
+        if at.0 == Reg::FP
+            && let Some(word) = self.slots.index(at.1)
+        {
+            self.b.def_var(self.words.values[word], value);
+        }
+    }
+
+    /// What a load gets, if it is known.
+    fn spilt(&mut self, size: Size, signed: bool, (base, off): At) -> Option<Value> {
+        let word = self.slots.index(off).filter(|_| base == Reg::FP)?;
+        if usize::from(self.words.known[word]) < size.bytes() {
+            return None;
+        }
+        let value = self.b.use_var(self.words.values[word]);
+        if size == Size::Dw {
+            return Some(value);
+        }
+        let low = self.b.ins().ireduce(size_ty(size), value);
         let ins = self.b.ins();
-        match size {
-            Size::B => ins.istore8(flags, value, addr, off),
-            Size::H => ins.istore16(flags, value, addr, off),
-            Size::W => ins.istore32(flags, value, addr, off),
-            Size::Dw => ins.store(flags, value, addr, off),
-        };
+        Some(if signed { ins.sextend(I64, low) } else { ins.uextend(I64, low) })
     }
 
     /// The address of an atomic access, which must be a multiple of its size. That is checked first, as in the

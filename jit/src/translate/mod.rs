@@ -16,6 +16,7 @@ mod effects;
 mod flow;
 mod fuel;
 mod memory;
+mod slots;
 mod summary;
 
 use std::mem::offset_of;
@@ -34,9 +35,10 @@ use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::{Insn, Reg};
 
 use crate::ahead::Values;
-use crate::options::{Memory, Options};
+use crate::options::{Memory, OptLevel, Options};
 use effects::{Regs, bit};
 use flow::Flow;
+use slots::{Slots, Words};
 pub(crate) use summary::Summary;
 
 /// Different trap codes; sites that share one are told apart by where they are.
@@ -84,6 +86,8 @@ pub(crate) struct Input<'a> {
 pub(crate) struct Scratch {
     builder: FunctionBuilderContext,
     flow: Flow,
+    slots: Slots,
+    words: Words,
     blocks: Vec<PackedOption<Block>>,
     pending: Vec<u32>,
     callees: Vec<(u32, FuncRef)>,
@@ -130,6 +134,8 @@ struct Translator<'a> {
     input: Input<'a>,
     b: FunctionBuilder<'a>,
     flow: &'a Flow,
+    slots: &'a Slots,
+    words: &'a mut Words,
     blocks: &'a mut Vec<PackedOption<Block>>,
     /// Edges to each block that are not there yet.
     pending: &'a mut Vec<u32>,
@@ -161,13 +167,17 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         Start::Entry => start,
         Start::Loop(pc) => pc,
     };
-    let Scratch { builder, flow, blocks, pending, callees } = scratch;
+    let Scratch { builder, flow, slots, words, blocks, pending, callees } = scratch;
     if !flow.build(image, unit.function, entry, input.options.fuel) {
         return None;
     }
     flow.liveness(image, &input.summary.of(image, input.options));
     if input.options.fuel {
         flow.distances(image);
+    }
+    slots.clear();
+    if input.options.opt == OptLevel::Speed {
+        slots.build(image, flow);
     }
     func.signature = signature();
     let mut b = FunctionBuilder::new(func, builder);
@@ -185,11 +195,15 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     b.seal_block(first);
     let regs = std::array::from_fn(|_| b.declare_var(I64));
     let (fuel, loops) = (b.declare_var(I64), b.declare_var(I64));
+    words.values.clear();
+    words.values.extend((0..slots.len()).map(|_| b.declare_var(I64)));
     let (cx, fp) = (b.block_params(first)[0], b.block_params(first)[1]);
     let mut t = Translator {
         input,
         b,
         flow,
+        slots,
+        words,
         blocks,
         pending,
         callees,
@@ -257,6 +271,8 @@ impl Translator<'_> {
     fn block(&mut self, block: u32) {
         let Some(native) = self.blocks[block as usize].expand() else { return };
         self.b.switch_to_block(native);
+        self.words.known.clear();
+        self.words.known.extend_from_slice(self.slots.at_start(block));
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
@@ -267,9 +283,11 @@ impl Translator<'_> {
         for pc in range.clone() {
             self.pc = pc;
             self.b.set_srcloc(SourceLoc::new(pc));
-            if self.insn(self.input.image.insns()[pc as usize]) {
+            let insn = self.input.image.insns()[pc as usize];
+            if self.insn(insn) {
                 return;
             }
+            self.slots.step(insn, &mut self.words.known);
         }
         let next = self.target(block + 1);
         self.b.ins().jump(next, &[]);

@@ -1,0 +1,192 @@
+//! Where a function begins, so that its loops lie well.
+//!
+//! x86-64 processors keep decoded instructions by windows of 32 bytes. A loop runs faster the fewer windows it touches,
+//! and on many of Intel's a jump that crosses or ends a window is decoded anew each time (erratum "jump conditional
+//! code", 2019), which can double a small loop's time. Compilers align loops and pad jumps; Cranelift does
+//! neither. But code can be moved as a whole, by 0 to 31 bytes: this module finds the best distance. It looks for
+//! jumps only where blocks end, and guesses right nearly always; a wrong guess costs time, never correctness.
+
+use cranelift_codegen::CompiledCode;
+use cranelift_codegen::isa::TargetIsa;
+
+/// Bytes of a window.
+pub(crate) const WINDOW: usize = 32;
+/// What is in front of functions: nobody runs it.
+pub(crate) const PADDING: [u8; WINDOW] = [0xcc; WINDOW];
+/// Blocks of a function that is looked at. With more, loops are many and no distance suits all.
+const MAX_BLOCKS: usize = 1024;
+/// How much more the blocks of a loop count than those around it.
+const PER_LEVEL: u64 = 8;
+/// Levels that count.
+const MAX_LEVEL: u32 = 4;
+/// What a badly placed jump costs, and what a window costs.
+const JUMP: u64 = 8;
+const TOUCH: u64 = 1;
+/// Bytes of a loop for which windows count once more.
+const SMALL: usize = 160;
+
+/// Whether this target's functions are moved, from a multiple of [`WINDOW`].
+pub(crate) fn aligns(isa: &dyn TargetIsa) -> bool {
+    isa.name() == "x64"
+}
+
+/// Bytes to put in front of a function, fewer than [`WINDOW`].
+pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
+    if !aligns(isa) {
+        return 0;
+    }
+    let bytes = code.code_buffer();
+    let starts: Vec<usize> = code.bb_starts.iter().map(|start| *start as usize).collect();
+    if starts.len() > MAX_BLOCKS || code.bb_edges.iter().all(|(from, to)| from < to) {
+        return 0;
+    }
+    let blocks = Blocks::new(&starts, &code.bb_edges, bytes.len());
+    let mut costs = [0_u64; WINDOW];
+    for (block, level) in blocks.levels.iter().enumerate().filter(|(_, level)| **level > 0) {
+        let weight = PER_LEVEL.pow((*level).min(MAX_LEVEL) - 1);
+        let (start, end) = blocks.range(block);
+        for jump in jumps(&bytes[start..end]) {
+            charge(&mut costs, start + jump, end, |windows| if windows > 1 { JUMP * weight } else { 0 });
+        }
+        charge(&mut costs, start, end - 1, |windows| TOUCH * weight * windows);
+    }
+    for (first, last, level) in &blocks.loops {
+        let (start, end) = (blocks.range(*first).0, blocks.range(*last).1);
+        if end - start <= SMALL {
+            let weight = PER_LEVEL.pow((*level).min(MAX_LEVEL) - 1);
+            charge(&mut costs, start, end - 1, |windows| TOUCH * weight * windows);
+        }
+    }
+    let best = costs.iter().enumerate().min_by_key(|(_, cost)| **cost);
+    best.expect("there are distances").0
+}
+
+/// Adds for each distance what the windows from one byte to another cost.
+fn charge(costs: &mut [u64; WINDOW], from: usize, to: usize, cost: impl Fn(u64) -> u64) {
+    for (lead, sum) in costs.iter_mut().enumerate() {
+        *sum += cost(((to + lead) / WINDOW - (from + lead) / WINDOW + 1) as u64);
+    }
+}
+
+/// Where the jumps at the end of a block begin. A compare in front of a conditional one is one with it.
+fn jumps(block: &[u8]) -> impl Iterator<Item = usize> {
+    let conditional = |end: usize| end >= 6 && block[end - 6] == 0x0f && block[end - 5] & 0xf0 == 0x80;
+    let mut end = block.len();
+    let mut found = [None; 2];
+    if end >= 5 && block[end - 5] == 0xe9 && !conditional(end) {
+        found[0] = Some(end - 5);
+        end -= 5;
+    }
+    if conditional(end) {
+        found[1] = Some(end - 6 - compare(&block[..end - 6]));
+    }
+    found.into_iter().flatten()
+}
+
+/// Length of the compare or test at the end of some code, 0 if there seems to be none.
+fn compare(code: &[u8]) -> usize {
+    let at = |back: usize| code.len().checked_sub(back).map(|at| code[at]);
+    let rex = |back| at(back).is_some_and(|byte| byte & 0xf0 == 0x40);
+    let is = |back, opcodes: &[u8]| at(back).is_some_and(|byte| opcodes.contains(&byte));
+    match () {
+        () if rex(7) && is(6, &[0x81, 0xf7]) => 7,
+        () if is(6, &[0x81, 0xf7]) => 6,
+        () if rex(4) && is(3, &[0x83]) => 4,
+        () if rex(3) && is(2, &[0x39, 0x3b, 0x85]) => 3,
+        () if is(3, &[0x83]) => 3,
+        () if is(2, &[0x39, 0x3b, 0x85]) => 2,
+        () => 0,
+    }
+}
+
+/// The loops of a function's native code.
+struct Blocks<'a> {
+    starts: &'a [usize],
+    end: usize,
+    /// How many loops each block is in.
+    levels: Vec<u32>,
+    /// First and last block of each, and its level.
+    loops: Vec<(usize, usize, u32)>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(starts: &'a [usize], edges: &[(u32, u32)], end: usize) -> Blocks<'a> {
+        let index = |off: u32| starts.partition_point(|start| *start < off as usize);
+        let mut nexts = vec![Vec::new(); starts.len()];
+        let mut preds = vec![Vec::new(); starts.len()];
+        for (from, to) in edges.iter().map(|(from, to)| (index(*from), index(*to))) {
+            nexts[from].push(to);
+            preds[to].push(from);
+        }
+        let mut blocks = Blocks { starts, end, levels: vec![0; starts.len()], loops: Vec::new() };
+        let mut backs = back_edges(&nexts);
+        backs.sort_unstable_by_key(|(_, head)| *head);
+        let mut bodies = Vec::new();
+        for edges in backs.chunk_by(|a, b| a.1 == b.1) {
+            let body = body(edges, &preds);
+            for block in &body {
+                blocks.levels[*block] += 1;
+            }
+            bodies.push(body);
+        }
+        for body in bodies {
+            let (first, last) = (body.iter().min(), body.iter().max());
+            let level = body.iter().map(|block| blocks.levels[*block]).max();
+            if let (Some(first), Some(last), Some(level)) = (first, last, level) {
+                blocks.loops.push((*first, *last, level));
+            }
+        }
+        blocks
+    }
+
+    /// Offsets of a block's first byte and of the one behind its last.
+    fn range(&self, block: usize) -> (usize, usize) {
+        (self.starts[block], self.starts.get(block + 1).copied().unwrap_or(self.end))
+    }
+}
+
+/// Edges to a block that is being visited, depth first.
+fn back_edges(nexts: &[Vec<usize>]) -> Vec<(usize, usize)> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum State {
+        New,
+        Open,
+        Done,
+    }
+    let mut states = vec![State::New; nexts.len()];
+    let mut found = Vec::new();
+    let mut stack = vec![(0, 0)];
+    states[0] = State::Open;
+    while let Some((block, seen)) = stack.last_mut() {
+        let Some(next) = nexts[*block].get(*seen).copied() else {
+            states[*block] = State::Done;
+            stack.pop();
+            continue;
+        };
+        *seen += 1;
+        match states[next] {
+            State::New => {
+                states[next] = State::Open;
+                stack.push((next, 0));
+            }
+            State::Open => found.push((*block, next)),
+            State::Done => {}
+        }
+    }
+    found
+}
+
+/// The blocks of the loop that these edges close: all that lead to them without passing its head.
+fn body(edges: &[(usize, usize)], preds: &[Vec<usize>]) -> Vec<usize> {
+    let mut seen = vec![false; preds.len()];
+    let mut found = vec![edges[0].1];
+    seen[edges[0].1] = true;
+    let mut work: Vec<usize> = edges.iter().map(|(from, _)| *from).collect();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut seen[block], true) {
+            found.push(block);
+            work.extend(&preds[block]);
+        }
+    }
+    found
+}

@@ -1,0 +1,245 @@
+//! Takes out of inner loops what does not change there.
+//!
+//! Cranelift computes a sum or a mask with a constant again in every block that uses it, to save registers, and
+//! so in every round of a loop. While registers last, the front of the loop is the better place.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
+use cranelift_codegen::packed_option::PackedOption;
+
+use super::{constant, maker};
+
+/// Registers that values of a loop may take, of the fourteen there are: some are for what is computed in between.
+const REGISTERS: u32 = 11;
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Loops with loops inside.
+    outer: SecondaryMap<Loop, bool>,
+    /// For each inner loop: its parameters, and the values from outside that it uses.
+    live: SecondaryMap<Loop, u32>,
+    /// The last loop that a value was counted for.
+    counted: SecondaryMap<Value, PackedOption<Loop>>,
+    uses: SecondaryMap<Value, Uses>,
+    /// Constants that stand in front of the current loop.
+    constants: Vec<Value>,
+    /// Base, constant and their sum, likewise.
+    bases: Vec<(Value, i64, Value)>,
+    current: PackedOption<Loop>,
+}
+
+/// How the users of a value in an inner loop take it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Uses {
+    /// As something that needs a register.
+    register: bool,
+    /// Passed along an edge: it is moved anyway.
+    passed: bool,
+}
+
+pub(super) fn run(context: &mut Context, scratch: &mut Scratch) {
+    let Context { func, domtree, loop_analysis, .. } = context;
+    if loop_analysis.loops().len() == 0 {
+        return;
+    }
+    scratch.survey(func, loop_analysis);
+    let mut next = func.layout.entry_block();
+    while let Some(block) = next {
+        next = func.layout.next_block(block);
+        let Some(inner) = scratch.innermost(loop_analysis, block) else { continue };
+        let Some(front) = domtree.idom(loop_analysis.loop_header(inner)) else { continue };
+        let place = Place { inner, front: func.layout.last_inst(front).expect("blocks end") };
+        scratch.block(func, loop_analysis, block, place);
+    }
+}
+
+/// Where things go.
+#[derive(Clone, Copy)]
+struct Place {
+    inner: Loop,
+    /// The end of the block that comes before the loop.
+    front: Inst,
+}
+
+impl Scratch {
+    /// The loop of a block, if no other loop is inside it.
+    fn innermost(&self, loops: &LoopAnalysis, block: Block) -> Option<Loop> {
+        loops.innermost_loop(block).filter(|inner| !self.outer[*inner])
+    }
+
+    fn survey(&mut self, func: &Function, loops: &LoopAnalysis) {
+        self.outer.clear();
+        self.live.clear();
+        self.counted.clear();
+        self.uses.clear();
+        self.current = None.into();
+        for parent in loops.loops().filter_map(|inner| loops.loop_parent(inner)) {
+            self.outer[parent] = true;
+        }
+        for block in func.layout.blocks() {
+            let Some(inner) = self.innermost(loops, block) else { continue };
+            if loops.loop_header(inner) == block {
+                self.live[inner] += func.dfg.num_block_params(block) as u32;
+            }
+            for inst in func.layout.block_insts(block) {
+                for (at, value) in func.dfg.inst_values(inst).enumerate() {
+                    self.used(func, inst, at, value);
+                    let new = self.counted[value] != Some(inner).into();
+                    if new && invariant(func, loops, inner, value) && constant(func, value).is_none() {
+                        self.counted[value] = Some(inner).into();
+                        self.live[inner] += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes that an instruction takes a value as its operand number `at`.
+    fn used(&mut self, func: &Function, inst: Inst, at: usize, value: Value) {
+        let data = &func.dfg.insts[inst];
+        let opcode = data.opcode();
+        let uses = &mut self.uses[value];
+        if opcode.is_branch() && at >= data.arguments(&func.dfg.value_lists).len() {
+            uses.passed = true;
+            return;
+        }
+        let immediate = constant(func, value).is_some_and(|value| i32::try_from(value).is_ok());
+        let folded = match opcode {
+            // 64 bits are an address as a rule, whose parts cost nothing.
+            Opcode::Iadd => immediate || func.dfg.value_type(value) == I64,
+            Opcode::Imul | Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Icmp => immediate,
+            Opcode::Isub | Opcode::Ishl | Opcode::Ushr | Opcode::Sshr | Opcode::Rotl | Opcode::Rotr => {
+                immediate && at == 1
+            }
+            Opcode::Store => at == 1 || immediate,
+            _ => opcode.can_load() && at == 0,
+        };
+        uses.register |= !folded;
+    }
+
+    /// Moves what is worth it out of a block of a loop.
+    fn block(&mut self, func: &mut Function, loops: &LoopAnalysis, block: Block, place: Place) {
+        if self.current != Some(place.inner).into() {
+            self.current = Some(place.inner).into();
+            self.constants.clear();
+            self.bases.clear();
+        }
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            if self.live[place.inner] >= REGISTERS {
+                return;
+            }
+            match func.dfg.insts[inst].opcode() {
+                Opcode::Iconst => self.constant(func, inst, place),
+                Opcode::Iadd if self.split(func, loops, inst, place) => {}
+                Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot => {
+                    self.operation(func, loops, inst, place);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn constant(&mut self, func: &mut Function, inst: Inst, place: Place) {
+        let value = func.dfg.first_result(inst);
+        if !self.uses[value].register || self.uses[value].passed {
+            return;
+        }
+        let ty = func.dfg.value_type(value);
+        let same =
+            |other: &&Value| func.dfg.value_type(**other) == ty && constant(func, **other) == constant(func, value);
+        if let Some(other) = self.constants.iter().find(same).copied() {
+            func.dfg.detach_inst_results(inst);
+            func.dfg.change_to_alias(value, other);
+            func.layout.remove_inst(inst);
+            return;
+        }
+        self.constants.push(value);
+        self.move_out(func, inst, place);
+    }
+
+    fn operation(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) {
+        let value = func.dfg.first_result(inst);
+        let still = |arg: &Value| constant(func, *arg).is_some() || invariant(func, loops, place.inner, *arg);
+        if !self.uses[value].register || !func.dfg.inst_args(inst).iter().all(still) {
+            return;
+        }
+        if let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[inst]
+            && let Some(term) = constant(func, term)
+        {
+            let sum = self.sum(func, base, term, place);
+            func.dfg.detach_inst_results(inst);
+            func.dfg.change_to_alias(value, sum);
+            func.layout.remove_inst(inst);
+            return;
+        }
+        for at in 0..func.dfg.inst_args(inst).len() {
+            let arg = func.dfg.inst_args(inst)[at];
+            let Some(term) = constant(func, arg) else { continue };
+            let ty = func.dfg.value_type(arg);
+            let copy = FuncCursor::new(func).at_inst(place.front).ins().iconst(ty, term);
+            func.dfg.inst_args_mut(inst)[at] = copy;
+        }
+        self.move_out(func, inst, place);
+    }
+
+    /// `base + term` in front of the loop, once. It is written as a difference: Cranelift would put a sum into each address
+    /// again.
+    fn sum(&mut self, func: &mut Function, base: Value, term: i64, place: Place) -> Value {
+        let known = self.bases.iter().find(|known| (known.0, known.1) == (base, term));
+        if let Some((_, _, sum)) = known {
+            return *sum;
+        }
+        let ty = func.dfg.value_type(base);
+        let minus = if ty == I32 { i64::from((term as u32).wrapping_neg()) } else { term.wrapping_neg() };
+        let mut cursor = FuncCursor::new(func).at_inst(place.front);
+        let minus = cursor.ins().iconst(ty, minus);
+        let sum = cursor.ins().isub(base, minus);
+        self.bases.push((base, term, sum));
+        self.live[place.inner] += 1;
+        sum
+    }
+
+    /// `(base + x) + c` of 32 bits, an address in the sandbox before it is extended: `base + c` moves out of the loop
+    /// if `base` does not change there. A sum of three terms takes three cycles, one of two takes one.
+    fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
+        let args = func.dfg.inst_args(inst);
+        let (inner, term) = (args[0], args[1]);
+        if func.dfg.value_type(inner) != I32 {
+            return false;
+        }
+        let Some(term) = constant(func, term) else { return false };
+        let Some(made) = maker(func, inner) else { return false };
+        let InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } = func.dfg.insts[made] else { return false };
+        let still = |value| invariant(func, loops, place.inner, value) && constant(func, value).is_none();
+        let (base, x) = match (still(a), still(b)) {
+            (true, false) => (a, b),
+            (false, true) => (b, a),
+            _ => return false,
+        };
+        let sum = self.sum(func, base, term, place);
+        func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [sum, x] };
+        true
+    }
+
+    fn move_out(&mut self, func: &mut Function, inst: Inst, place: Place) {
+        func.layout.remove_inst(inst);
+        func.layout.insert_inst(inst, place.front);
+        self.live[place.inner] += 1;
+    }
+}
+
+/// Whether a value comes from outside a loop.
+fn invariant(func: &Function, loops: &LoopAnalysis, inner: Loop, value: Value) -> bool {
+    let block = match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
+        ValueDef::Result(inst, _) => func.layout.inst_block(inst),
+        ValueDef::Param(block, _) => Some(block),
+        ValueDef::Union(..) => None,
+    };
+    block.is_some_and(|block| !loops.is_in_loop(block, inner))
+}

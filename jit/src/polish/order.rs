@@ -1,0 +1,156 @@
+//! The step of a loop's counter belongs behind the last use of the old value, or both need a register and the loop
+//! ends in a move. The optimiser computes what a branch tests first of all.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+
+use super::{constant, destinations, maker};
+
+pub(super) fn run(context: &mut Context) {
+    let Context { func, domtree, .. } = context;
+    let mut next = func.layout.entry_block();
+    let (mut steps, mut last) = (Vec::new(), HashMap::new());
+    while let Some(block) = next {
+        end_of(func, block, &mut steps, &mut last);
+        next = func.layout.next_block(block);
+    }
+    if !last.is_empty() {
+        release(func, domtree, &last);
+    }
+}
+
+/// Moves down, in front of the branch: what its condition is made from, then steps, then the condition.
+fn end_of(func: &mut Function, block: Block, steps: &mut Vec<Value>, last: &mut HashMap<Value, Value>) {
+    let Some(branch) = func.layout.last_inst(block) else { return };
+    steps.clear();
+    counters(func, block, steps);
+    let mut before = branch;
+    let mut tested = [None; 2];
+    if let InstructionData::Brif { arg, .. } = func.dfg.insts[branch] {
+        if let Some(compare) = maker(func, arg) {
+            let mut args = func.dfg.inst_args(compare).iter();
+            tested = [args.next().copied(), args.next().copied()];
+        }
+        sink(func, block, arg, &mut before);
+    }
+    for step in steps.iter() {
+        if sink(func, block, *step, &mut before) {
+            shorten(func, *step);
+            if let Some((old, _)) = maker(func, *step).and_then(|inst| step_of(func, inst)) {
+                last.insert(old, *step);
+            }
+        }
+    }
+    for value in tested.into_iter().flatten() {
+        if !steps.contains(&value) {
+            sink(func, block, value, &mut before);
+        }
+    }
+}
+
+/// Values passed to a block that are its parameter plus something.
+fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
+    for call in destinations(func, block) {
+        let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
+        for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
+            let Some(value) = arg.as_value() else { continue };
+            if maker(func, value).is_some_and(|inst| func.dfg.inst_args(inst).contains(param))
+                && !steps.contains(&value)
+            {
+                steps.push(value);
+            }
+        }
+    }
+}
+
+/// Moves the instruction that makes a value in front of `before`, which moves along, unless it is used in between.
+/// True if it stands there now.
+fn sink(func: &mut Function, block: Block, value: Value, before: &mut Inst) -> bool {
+    let ValueDef::Result(inst, 0) = func.dfg.value_def(value) else { return false };
+    if func.layout.inst_block(inst) != Some(block) || !movable(func.dfg.insts[inst].opcode()) {
+        return false;
+    }
+    let mut next = func.layout.next_inst(inst);
+    while let Some(user) = next.filter(|user| user != before) {
+        if func.dfg.inst_values(user).any(|used| used == value) {
+            return false;
+        }
+        next = func.layout.next_inst(user);
+    }
+    if next.is_none() {
+        return false;
+    }
+    func.layout.remove_inst(inst);
+    func.layout.insert_inst(inst, *before);
+    *before = inst;
+    true
+}
+
+fn movable(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Icmp | Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Ishl | Opcode::Ushr | Opcode::Ireduce
+    )
+}
+
+/// `x + 1` as `x - -1`: where result and operand share a register that takes three bytes less.
+fn shorten(func: &mut Function, value: Value) {
+    let ValueDef::Result(inst, 0) = func.dfg.value_def(value) else { return };
+    let InstructionData::Binary { opcode: Opcode::Iadd, args } = func.dfg.insts[inst] else { return };
+    let Some(bits) = constant(func, args[1]) else { return };
+    let narrow = func.dfg.value_type(value) == I32;
+    let step = if narrow { i64::from(bits as i32) } else { bits };
+    if !(-127..=127).contains(&step) || func.layout.inst_block(inst).is_none() {
+        return;
+    }
+    let minus = if narrow { i64::from(-step as u32) } else { -step };
+    let imm = maker(func, args[1]).expect("a constant");
+    let imm = func.dfg.clone_inst(imm);
+    func.layout.insert_inst(imm, inst);
+    func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: minus.into() };
+    let imm = func.dfg.first_result(imm);
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Isub, args: [args[0], imm] };
+}
+
+/// A counter as its parameter and what is added to it.
+fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
+    let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { return None };
+    let term = constant(func, args[1]).filter(|_| func.dfg.value_type(args[0]) == I64)?;
+    match opcode {
+        Opcode::Iadd => Some((args[0], term)),
+        Opcode::Isub => Some((args[0], term.wrapping_neg())),
+        _ => None,
+    }
+}
+
+/// Behind the loop, a sum with the counter's old value is one with the new: the optimiser joins two sums into one, but
+/// then both values are needed.
+fn release(func: &mut Function, domtree: &DominatorTree, last: &HashMap<Value, Value>) {
+    let mut next = func.layout.entry_block();
+    while let Some(block) = next {
+        next = func.layout.next_block(block);
+        let mut inst = func.layout.first_inst(block);
+        while let Some(current) = inst {
+            inst = func.layout.next_inst(current);
+            let Some((old, sum)) = step_of(func, current) else { continue };
+            let Some(new) = last.get(&old).copied() else { continue };
+            let stepped = maker(func, new).expect("a step is computed");
+            let Some((_, term)) = step_of(func, stepped) else { continue };
+            let at = func.layout.inst_block(stepped).expect("in place");
+            if at == block || !domtree.block_dominates(at, block) {
+                continue;
+            }
+            let imm = maker(func, func.dfg.inst_args(current)[1]).expect("a constant");
+            let imm = func.dfg.clone_inst(imm);
+            func.layout.insert_inst(imm, current);
+            let rest = sum.wrapping_sub(term);
+            func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: rest.into() };
+            let imm = func.dfg.first_result(imm);
+            func.dfg.insts[current] = InstructionData::Binary { opcode: Opcode::Iadd, args: [new, imm] };
+        }
+    }
+}

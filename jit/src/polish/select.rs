@@ -1,0 +1,204 @@
+//! Branches around next to nothing become selects, and blocks that only one block jumps to become part of it.
+//!
+//! clang chose conditional moves on purpose and BPF has none, so it wrote a branch over a move. A branch that data
+//! decides is guessed wrong every other time, at the price of a dozen instructions.
+
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+
+use super::{cheap, constant, maker, passed};
+
+/// Instructions computed in vain, at most.
+const WORK: u32 = 2;
+/// Selects in place of one branch, at most.
+const SELECTS: usize = 2;
+
+pub(super) fn run(func: &mut Function, preds: &mut [u32], counted: bool) {
+    // A count of instructions is one more sum and one more select.
+    let extra = u32::from(counted);
+    let limits = Limits { work: WORK + extra, selects: SELECTS + extra as usize };
+    let mut next = func.layout.last_block();
+    // Inner branches come behind outer ones.
+    while let Some(block) = next {
+        while convert(func, block, preds, limits) || merge(func, block, preds) {}
+        next = func.layout.prev_block(block);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    work: u32,
+    selects: usize,
+}
+
+/// A block that computes little and jumps.
+struct Side {
+    block: Block,
+    /// What its parameters stand for.
+    args: Vec<Value>,
+    /// Where it goes, with what.
+    join: Block,
+    passes: Vec<Value>,
+    work: u32,
+}
+
+/// Both ways of a branch and where they meet.
+struct Diamond {
+    join: Block,
+    sides: Vec<Side>,
+    /// What the join gets if the condition holds, and if not.
+    values: [Vec<Value>; 2],
+}
+
+fn side(func: &Function, block: Block, args: Vec<Value>, work: u32) -> Option<Side> {
+    let mut sum = 0;
+    for inst in func.layout.block_insts(block) {
+        let data = &func.dfg.insts[inst];
+        if let InstructionData::Jump { destination, .. } = *data {
+            let join = destination.block(&func.dfg.value_lists);
+            return Some(Side { block, args, join, passes: passed(func, destination), work: sum });
+        }
+        sum += cheap(data.opcode())?;
+        if sum > work {
+            return None;
+        }
+    }
+    None
+}
+
+fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: Limits) -> Option<Diamond> {
+    let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { return None };
+    let to = blocks.map(|call| call.block(&func.dfg.value_lists));
+    if to[0] == to[1] {
+        return None;
+    }
+    let [then, other] = [0, 1].map(|way| {
+        let alone = preds[to[way].as_u32() as usize] == 1 && to[way] != block;
+        if alone { side(func, to[way], passed(func, blocks[way]), limits.work) } else { None }
+    });
+    let direct = |way: usize| passed(func, blocks[way]);
+    let found = match (then, other) {
+        (Some(then), _) if then.join == to[1] => {
+            Diamond { join: to[1], values: [then.passes.clone(), direct(1)], sides: vec![then] }
+        }
+        (_, Some(other)) if other.join == to[0] => {
+            Diamond { join: to[0], values: [direct(0), other.passes.clone()], sides: vec![other] }
+        }
+        (Some(then), Some(other)) if then.join == other.join && then.work + other.work <= limits.work => {
+            Diamond { join: then.join, values: [then.passes.clone(), other.passes.clone()], sides: vec![then, other] }
+        }
+        _ => return None,
+    };
+    let stands = |value: Value| {
+        let param = |side: &Side| {
+            let at = func.dfg.block_params(side.block).iter().position(|param| *param == value)?;
+            Some(side.args[at])
+        };
+        found.sides.iter().find_map(param).unwrap_or(value)
+    };
+    let pairs = found.values[0].iter().zip(&found.values[1]);
+    let selects = pairs.filter(|(a, b)| stands(**a) != stands(**b)).count();
+    // A loop of nothing else stays one.
+    (selects <= limits.selects && found.join != block).then_some(found)
+}
+
+/// Replaces the branch at the end of a block. False if it has none that is worth it.
+fn convert(func: &mut Function, block: Block, preds: &mut [u32], limits: Limits) -> bool {
+    let Some(branch) = func.layout.last_inst(block) else { return false };
+    let Some(found) = diamond(func, block, branch, preds, limits) else { return false };
+    let InstructionData::Brif { arg: cond, .. } = func.dfg.insts[branch] else { unreachable!("a diamond has one") };
+    for side in &found.sides {
+        absorb(func, block, side.block, &side.args);
+        preds[side.block.as_u32() as usize] = 0;
+    }
+    preds[found.join.as_u32() as usize] -= 1;
+    func.layout.remove_inst(branch);
+    let mut cursor = FuncCursor::new(func).at_bottom(block);
+    cursor.use_srcloc(branch);
+    let [then, other] = found.values;
+    let args: Vec<BlockArg> = then.iter().zip(&other).map(|(a, b)| choose(&mut cursor, cond, *a, *b).into()).collect();
+    cursor.ins().jump(found.join, &args);
+    true
+}
+
+fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -> Value {
+    let [then, other] = [then, other].map(|value| cursor.func.dfg.resolve_aliases(value));
+    if then == other {
+        return then;
+    }
+    // A condition is 0 or 1 if a compare made it.
+    let compared = maker(cursor.func, cond).is_some_and(|inst| cursor.func.dfg.insts[inst].opcode() == Opcode::Icmp);
+    let ty = cursor.func.dfg.value_type(then);
+    match (compared, known(cursor.func, then), known(cursor.func, other)) {
+        (true, Some(1), Some(0)) => cursor.ins().uextend(ty, cond),
+        (true, Some(0), Some(1)) => {
+            let not = cursor.ins().bxor_imm_u(cond, 1);
+            cursor.ins().uextend(ty, not)
+        }
+        _ => match (sum(cursor.func, then), sum(cursor.func, other)) {
+            // A counter waits for one sum, not for the condition.
+            ((x, a), (y, b)) if x == y => {
+                let [a, b] = [a, b].map(|term| cursor.ins().iconst(ty, term));
+                let term = cursor.ins().select(cond, a, b);
+                cursor.ins().iadd(x, term)
+            }
+            _ => cursor.ins().select(cond, then, other),
+        },
+    }
+}
+
+/// A value as another plus a constant.
+fn sum(func: &Function, value: Value) -> (Value, i64) {
+    let (mut value, mut term) = (func.dfg.resolve_aliases(value), 0_i64);
+    while let Some(InstructionData::Binary { opcode: Opcode::Iadd, args }) =
+        maker(func, value).map(|inst| func.dfg.insts[inst]).filter(|_| func.dfg.value_type(value) == I64)
+    {
+        let Some(more) = constant(func, args[1]) else { break };
+        (value, term) = (func.dfg.resolve_aliases(args[0]), term.wrapping_add(more));
+    }
+    (value, term)
+}
+
+/// A constant, also one that was widened.
+fn known(func: &Function, value: Value) -> Option<i64> {
+    match func.dfg.insts[maker(func, value)?] {
+        InstructionData::Unary { opcode: Opcode::Uextend, arg } => constant(func, arg),
+        _ => constant(func, value),
+    }
+}
+
+/// Makes a block that ends in a jump to a block of its own one with it.
+fn merge(func: &mut Function, block: Block, preds: &mut [u32]) -> bool {
+    let Some(jump) = func.layout.last_inst(block) else { return false };
+    let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
+    let next = destination.block(&func.dfg.value_lists);
+    if next == block || preds[next.as_u32() as usize] != 1 || func.layout.is_cold(next) {
+        return false;
+    }
+    let args = passed(func, destination);
+    let last = func.layout.last_inst(next).expect("blocks end");
+    absorb(func, block, next, &args);
+    func.layout.remove_inst(jump);
+    func.layout.append_inst(last, block);
+    preds[next.as_u32() as usize] = 0;
+    true
+}
+
+/// Moves all instructions of a block but the last in front of the last of another. The block is gone then.
+fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) {
+    let last = func.layout.last_inst(into).expect("blocks end");
+    let params = func.dfg.detach_block_params(block);
+    let params = params.as_slice(&func.dfg.value_lists).to_vec();
+    for (param, arg) in params.into_iter().zip(args) {
+        func.dfg.change_to_alias(param, *arg);
+    }
+    while let Some(inst) = func.layout.first_inst(block) {
+        let end = func.layout.next_inst(inst).is_none();
+        func.layout.remove_inst(inst);
+        if !end {
+            func.layout.insert_inst(inst, last);
+        }
+    }
+    func.layout.remove_block(block);
+}

@@ -1,0 +1,158 @@
+//! What became of branches, in Cranelift's IR. That the results are the same, `crate::tests` shows.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{AbiParam, BlockArg, Function, InstBuilder as _, MemFlagsData, Opcode, Value};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::Polish;
+use crate::OptLevel;
+
+/// A function of two words whose body `build` adds to the entry block.
+fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
+    let isa = crate::compile::isa(OptLevel::Speed, true).unwrap();
+    let mut func = Function::new();
+    func.signature.params.extend([AbiParam::new(I64); 2]);
+    func.signature.returns.push(AbiParam::new(I64));
+    let mut memory = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut func, &mut memory);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let (x, y) = (b.block_params(entry)[0], b.block_params(entry)[1]);
+    build(&mut b, x, y);
+    b.seal_all_blocks();
+    b.finalize(isa.frontend_config());
+    Context::for_function(func)
+}
+
+fn polished(mut context: Context) -> Function {
+    let isa = crate::compile::isa(OptLevel::Speed, true).unwrap();
+    let mut polish = Polish::default();
+    polish.before(&mut context.func, false);
+    context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
+    polish.after(&mut context);
+    context.verify(&*isa).unwrap();
+    context.func
+}
+
+fn count(func: &Function, opcode: Opcode) -> usize {
+    let blocks = func.layout.blocks();
+    let insts = blocks.flat_map(|block| func.layout.block_insts(block));
+    insts.filter(|inst| func.dfg.insts[*inst].opcode() == opcode).count()
+}
+
+/// `if x < y`, then `then`, and the value of either way.
+fn branch(b: &mut FunctionBuilder<'_>, x: Value, y: Value, then: impl FnOnce(&mut FunctionBuilder<'_>) -> Value) {
+    let (side, join) = (b.create_block(), b.create_block());
+    b.append_block_param(join, I64);
+    let less = b.ins().icmp(IntCC::UnsignedLessThan, x, y);
+    b.ins().brif(less, side, &[], join, &[BlockArg::Value(x)]);
+    b.switch_to_block(side);
+    let value = then(b);
+    b.ins().jump(join, &[BlockArg::Value(value)]);
+    b.switch_to_block(join);
+    let value = b.block_params(join)[0];
+    b.ins().return_(&[value]);
+}
+
+#[test]
+fn a_branch_around_little_is_a_select() {
+    let func = polished(function(|b, x, y| branch(b, x, y, |b| b.ins().iadd(x, y))));
+    assert_eq!((count(&func, Opcode::Brif), count(&func, Opcode::Select)), (0, 1), "{func}");
+    assert_eq!(func.layout.blocks().count(), 1, "{func}");
+}
+
+#[test]
+fn a_branch_around_work_or_effects_stays() {
+    let func = polished(function(|b, x, y| {
+        branch(b, x, y, |b| {
+            let value = b.ins().iadd(x, y);
+            let value = b.ins().bxor(value, y);
+            b.ins().ishl(value, x)
+        });
+    }));
+    assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+    let func = polished(function(|b, x, y| branch(b, x, y, |b| b.ins().load(I64, MemFlagsData::new(), y, 0))));
+    assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+}
+
+#[test]
+fn counting_waits_for_a_sum_only() {
+    // Both ways take something from a counter.
+    let func = polished(function(|b, x, y| {
+        let (side, join) = (b.create_block(), b.create_block());
+        b.append_block_param(join, I64);
+        let less = b.ins().icmp(IntCC::UnsignedLessThan, x, y);
+        let a = b.ins().iadd_imm_s(y, -3);
+        b.ins().brif(less, side, &[], join, &[BlockArg::Value(a)]);
+        b.switch_to_block(side);
+        let a = b.ins().iadd_imm_s(a, -4);
+        b.ins().jump(join, &[BlockArg::Value(a)]);
+        b.switch_to_block(join);
+        let value = b.block_params(join)[0];
+        b.ins().return_(&[value]);
+    }));
+    assert_eq!((count(&func, Opcode::Select), count(&func, Opcode::Iadd)), (1, 1), "{func}");
+}
+
+/// Compares of `x` with 0, 1, 2, ... one after the other.
+fn chain(b: &mut FunctionBuilder<'_>, x: Value, y: Value, cases: i64) {
+    let end = b.create_block();
+    b.append_block_param(end, I64);
+    for case in 0..cases {
+        let (hit, next) = (b.create_block(), b.create_block());
+        let equal = b.ins().icmp_imm_u(IntCC::Equal, x, case);
+        b.ins().brif(equal, hit, &[], next, &[]);
+        b.switch_to_block(hit);
+        let value = b.ins().load(I64, MemFlagsData::new(), y, case as i32);
+        b.ins().jump(end, &[BlockArg::Value(value)]);
+        b.switch_to_block(next);
+    }
+    b.ins().jump(end, &[BlockArg::Value(y)]);
+    b.switch_to_block(end);
+    let value = b.block_params(end)[0];
+    b.ins().return_(&[value]);
+}
+
+#[test]
+fn a_tree_of_compares_is_a_table() {
+    let wide = polished(function(|b, x, y| chain(b, x, y, 6)));
+    assert_eq!(count(&wide, Opcode::BrTable), 1, "{wide}");
+    let narrow = polished(function(|b, x, y| {
+        let x = b.ins().ireduce(I32, x);
+        chain(b, x, y, 6);
+    }));
+    assert_eq!(count(&narrow, Opcode::BrTable), 1, "{narrow}");
+    let few = polished(function(|b, x, y| chain(b, x, y, 3)));
+    assert_eq!(count(&few, Opcode::BrTable), 0, "{few}");
+}
+
+#[test]
+fn a_counter_steps_behind_its_last_use() {
+    let func = polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        b.append_block_param(head, I64);
+        b.append_block_param(head, I64);
+        let zero = b.ins().iconst(I64, 0);
+        b.ins().jump(head, &[BlockArg::Value(zero), BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let (i, sum) = (b.block_params(head)[0], b.block_params(head)[1]);
+        let next = b.ins().iadd_imm_s(i, 1);
+        let product = b.ins().imul(sum, y);
+        let sum = b.ins().bxor(product, i);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(sum)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[sum]);
+    }));
+    let body = func
+        .layout
+        .blocks()
+        .find(|block| func.dfg.block_params(*block).len() == 2 && *block != func.layout.entry_block().unwrap());
+    let order: Vec<Opcode> = func.layout.block_insts(body.unwrap()).map(|inst| func.dfg.insts[inst].opcode()).collect();
+    let at = |opcode| order.iter().position(|other| *other == opcode).unwrap();
+    assert!(at(Opcode::Bxor) < at(Opcode::Isub) && at(Opcode::Isub) < at(Opcode::Icmp), "{func}");
+}
