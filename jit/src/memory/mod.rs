@@ -1,10 +1,11 @@
 //! Memory that holds generated code.
 //!
 //! A [`CodePool`] is one range of address space, so that asking whether an address is generated code takes one
-//! comparison and one entry among the machine's [`CodeRange`](twinbpf_vm::recover::CodeRange)s. Its pages are mapped twice: programs execute one view, compilers write through the other, and
-//! neither can be used for both. Modules of any size lie side by side in it, many in a page, at multiples of
-//! [`GRANULE`]; publishing one takes no system call. Where the system refuses such mappings, each module gets pages of its own
-//! that turn from writable to executable.
+//! comparison and one entry among the machine's [`CodeRange`](twinbpf_vm::recover::CodeRange)s. Its pages are mapped
+//! twice: programs execute one view, compilers write through the other, and neither can be used for both. Modules of
+//! any size lie side by side in it, many in a page, at multiples of [`GRANULE`]; publishing one takes no system call.
+//! Where the system refuses such mappings, and where debuggers are to set breakpoints, each module gets pages of its
+//! own that turn from writable to executable.
 //!
 //! A module is compiled into [`ModuleMemory`], one contiguous piece, because relative calls between its functions are
 //! the only relocations that survive the step from one view to the other: cranelift-jit relocates for the addresses
