@@ -1,6 +1,5 @@
 //! Programs compiled ahead of time: object files of them, and shared libraries made of those.
 
-use std::fmt;
 use std::sync::Arc;
 
 use twinbpf_jit::ahead::{self, AheadError, Origin, Target};
@@ -13,7 +12,7 @@ use crate::{InstancePre, native};
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) object: Arc<str>,
-    digest: u128,
+    pub(crate) digest: u128,
     maps: Vec<Arc<str>>,
     externs: Vec<Arc<str>>,
 }
@@ -48,6 +47,7 @@ pub use library::{Compiled, CompiledError};
 
 #[cfg(feature = "dl")]
 mod library {
+    use std::fmt;
     use std::path::{Path, PathBuf};
 
     use twinbpf_jit::Options;
@@ -55,7 +55,7 @@ mod library {
     use twinbpf_vm::host::native::Native;
     use twinbpf_vm::image::Image;
 
-    use super::{Arc, Object, Source, fmt};
+    use super::{Arc, Source};
 
     /// A shared library of compiled programs.
     #[derive(Clone)]
@@ -146,14 +146,14 @@ mod library {
             self.kept.programs()
         }
 
-        /// Whether it was made of this object.
-        pub(crate) fn is_of(&self, object: &Object) -> bool {
-            self.kept.is_of(object.digest)
+        /// Whether it was made of the object with these bytes.
+        pub(crate) fn is_of(&self, digest: u128) -> bool {
+            self.kept.is_of(digest)
         }
 
-        pub(crate) fn other(&self, object: &Object) -> CompiledError {
+        pub(crate) fn other(&self, object: &Arc<str>) -> CompiledError {
             let made_of = self.kept.object().to_owned();
-            CompiledError::OtherBytes { path: self.path.to_path_buf(), object: Arc::clone(&object.name), made_of }
+            CompiledError::OtherBytes { path: self.path.to_path_buf(), object: Arc::clone(object), made_of }
         }
 
         /// Its programs, those that are asked for among them. All are linked, so that the image becomes the same.

@@ -121,7 +121,8 @@ impl<T: Send + 'static> Linker<T> {
     fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
         let config = self.engine.config();
         #[cfg(feature = "dl")]
-        let compiled = self.compiled_of(object)?.map(|compiled| compiled.programs_with(names)).transpose()?;
+        let compiled =
+            self.compiled_of(object.digest, &object.name)?.map(|compiled| compiled.programs_with(names)).transpose()?;
         #[cfg(feature = "dl")]
         let names = compiled.as_deref().or(names);
         let linked = self.link(object, names)?;
@@ -161,29 +162,24 @@ impl<T: Send + 'static> Linker<T> {
             })
         })?;
         let (image, source) = (Arc::new(image), Source::new(object, &specs));
-        let native = self.native(object, &image, &source)?;
+        let native = self.native(&image, &source)?;
         Ok(InstancePre::new(self.engine.clone(), image, native, maps, source, warnings))
     }
 
     /// What runs the programs of an image besides the interpreter.
-    fn native(
-        &self,
-        object: &Object,
-        image: &Arc<Image>,
-        source: &Source,
-    ) -> Result<Option<Arc<dyn Native>>, LinkError> {
+    fn native(&self, image: &Arc<Image>, source: &Source) -> Result<Option<Arc<dyn Native>>, LinkError> {
         #[cfg(feature = "dl")]
-        if let Some(compiled) = self.compiled_of(object)? {
+        if let Some(compiled) = self.compiled_of(source.digest, &source.object)? {
             return Ok(Some(compiled.native(image, native::options(self.engine.config()), source)?));
         }
         let native = native::native(&self.engine, image);
         native.map_err(|why| LinkError::Compile { object: Arc::clone(&source.object), why })
     }
 
-    /// The compiled programs of this object.
+    /// The compiled programs of the object with these bytes.
     #[cfg(feature = "dl")]
-    fn compiled_of(&self, object: &Object) -> Result<Option<&crate::Compiled>, LinkError> {
-        match self.compiled.iter().find(|compiled| compiled.is_of(object)) {
+    fn compiled_of(&self, digest: u128, object: &Arc<str>) -> Result<Option<&crate::Compiled>, LinkError> {
+        match self.compiled.iter().find(|compiled| compiled.is_of(digest)) {
             None if !self.compiled.is_empty() => Err(self.compiled[0].other(object).into()),
             found => Ok(found),
         }
