@@ -5,7 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use twinbpf::mem::Bounds;
-use twinbpf::{Config, Engine, Instance, InstancePre, Linker, Object, Trap, TrapCode};
+use twinbpf::{Config, Engine, EngineKind, Instance, InstancePre, Linker, Object, Trap, TrapCode};
 
 const TIMES: usize = 1000;
 
@@ -30,8 +30,12 @@ impl Write for Output {
     }
 }
 
-fn engine() -> Engine {
-    Engine::new(Config { bounds: Bounds::Trusted, memory_limit: 1 << 25, ..Config::default() }).expect("low addresses")
+/// All of them; what starts in the interpreter stays there for what these scripts do.
+const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::Jit];
+
+fn engine(kind: EngineKind) -> Engine {
+    let config = Config { bounds: Bounds::Trusted, memory_limit: 1 << 25, engine: kind, ..Config::default() };
+    Engine::new(config).expect("low addresses")
 }
 
 fn pre(engine: &Engine, object: &Object) -> InstancePre<()> {
@@ -45,68 +49,88 @@ fn begin(instance: &mut Instance<()>) -> Result<u64, Trap> {
     instance.call(entry, &[])
 }
 
-fn output(object: &Object) -> String {
-    let (output, engine) = (Output::default(), engine());
-    let mut instance = pre(&engine, object).instance_with_output((), Box::new(output.clone())).unwrap();
+fn check_output(engine: &Engine, object: &Object, expected: &str) {
+    let output = Output::default();
+    let mut instance = pre(engine, object).instance_with_output((), Box::new(output.clone())).unwrap();
     assert_eq!(begin(&mut instance).unwrap_or_else(|trap| panic!("{trap:#}")), 0);
-    String::from_utf8(std::mem::take(&mut *output.0.lock().unwrap())).unwrap()
+    assert_eq!(String::from_utf8_lossy(&output.0.lock().unwrap()), expected);
 }
+
+const SORTED: &str = include_str!("../corpus/scripts/sort.out");
 
 #[test]
 fn qsort_of_the_c_library_calls_a_function_of_the_script() {
-    assert_eq!(output(&object!("scripts/sort.bpf.o")), include_str!("../corpus/scripts/sort.out"));
+    for kind in ENGINES {
+        check_output(&engine(kind), &object!("scripts/sort.bpf.o"), SORTED);
+    }
 }
 
 #[test]
 fn memory_of_the_c_library() {
-    assert_eq!(output(&object!("scripts/libc.bpf.o")) + "END\n", include_str!("../corpus/scripts/libc.out"));
+    let begin = include_str!("../corpus/scripts/libc.out").trim_end_matches("END\n");
+    for kind in ENGINES {
+        check_output(&engine(kind), &object!("scripts/libc.bpf.o"), begin);
+    }
 }
 
 #[test]
 fn a_fault_in_strlen_ends_the_run_and_poisons_the_engine() {
     let object = object!("faults/strlen.bpf.o");
-    for _ in 0..TIMES {
-        let engine = engine();
+    for turn in 0..TIMES {
+        let engine = engine(ENGINES[turn % 2]);
         let pre = pre(&engine, &object);
-        let mut instance = pre.instance(()).unwrap();
+        let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).unwrap();
         let trap = begin(&mut instance).unwrap_err();
         assert_eq!(trap.to_string(), "fault inside a C function: strlen: SIGSEGV at address 0x10001230");
         let place = trap.place().expect("where it was called");
         assert!(place.line.as_ref().is_some_and(|line| line.contains("strlen.bpf.c:6")), "{place}");
         assert_eq!(begin(&mut instance).unwrap_err().code(), TrapCode::Poisoned);
-        let mut other = pre.instance(()).unwrap();
+        let mut other = pre.instance_with_output((), Box::new(std::io::sink())).unwrap();
         assert_eq!(begin(&mut other).unwrap_err().code(), TrapCode::Poisoned);
     }
-    assert_eq!(output(&object!("scripts/sort.bpf.o")), include_str!("../corpus/scripts/sort.out"));
+    check_output(&engine(EngineKind::Auto), &object!("scripts/sort.bpf.o"), SORTED);
 }
 
 #[test]
 fn a_trap_in_a_comparison_leaves_qsort() {
-    let (engine, object) = (engine(), object!("faults/compare.bpf.o"));
-    let mut instance = pre(&engine, &object).instance(()).unwrap();
-    for _ in 0..TIMES {
-        let trap = begin(&mut instance).unwrap_err();
-        assert_eq!(trap.code(), TrapCode::OutOfBounds, "{trap:#}");
-        let (place, callers) = (trap.place().expect("in the comparison"), &trap.backtrace().sites);
-        assert_eq!(&*place.function, "compare");
-        assert_eq!((callers.len(), &*callers[0].place.function), (1, "BEGIN"), "{trap:#}");
+    for kind in ENGINES {
+        let (engine, object) = (engine(kind), object!("faults/compare.bpf.o"));
+        let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
+        for _ in 0..TIMES {
+            let trap = begin(&mut instance).unwrap_err();
+            assert_eq!(trap.code(), TrapCode::OutOfBounds, "{trap:#}");
+            let (place, callers) = (trap.place().expect("in the comparison"), &trap.backtrace().sites);
+            assert_eq!(&*place.function, "compare");
+            assert_eq!((callers.len(), &*callers[0].place.function), (1, "BEGIN"), "{trap:#}");
+        }
     }
 }
 
 #[test]
 fn the_sandbox_has_its_own_qsort() {
-    let object = object!("scripts/sort.bpf.o");
-    let engine = Engine::new(Config::default()).unwrap();
-    let output = Output::default();
-    let mut instance = pre(&engine, &object).instance_with_output((), Box::new(output.clone())).unwrap();
-    begin(&mut instance).unwrap_or_else(|trap| panic!("{trap:#}"));
-    assert_eq!(String::from_utf8_lossy(&output.0.lock().unwrap()), include_str!("../corpus/scripts/sort.out"));
+    for kind in ENGINES {
+        let engine = Engine::new(Config { engine: kind, ..Config::default() }).unwrap();
+        check_output(&engine, &object!("scripts/sort.bpf.o"), SORTED);
+    }
+}
+
+#[test]
+fn a_bad_pointer_of_the_program_itself() {
+    for kind in ENGINES {
+        let (engine, object) = (engine(kind), object!("faults/wild_load.bpf.o"));
+        let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
+        for _ in 0..TIMES {
+            let trap = begin(&mut instance).unwrap_err();
+            assert_eq!(trap.code(), TrapCode::OutOfBounds);
+            assert_eq!(trap.detail(), "4-byte load from 0x123456789000: SIGSEGV, there is nothing for it");
+        }
+    }
 }
 
 #[test]
 fn engines_come_and_go_and_live_side_by_side() {
     let object = object!("scripts/hello.bpf.o");
-    let engines: Vec<_> = (0..8).map(|_| engine()).collect();
+    let engines: Vec<_> = (0..8).map(|_| engine(EngineKind::Auto)).collect();
     for engine in &engines {
         let mut instance = pre(engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
         begin(&mut instance).unwrap_or_else(|trap| panic!("{trap:#}"));
