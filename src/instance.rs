@@ -163,8 +163,7 @@ impl<T: Send + 'static> Instance<T> {
     pub fn call(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
         assert!(args.len() <= 5, "a program has at most five arguments");
         self.machine.image().arena().check_poison()?;
-        let mut regs = [0; 5];
-        regs[..args.len()].copy_from_slice(args);
+        let regs = std::array::from_fn(|index| args.get(index).copied().unwrap_or(0));
         let Some(limit) = self.pre.engine().config().timeout else {
             return self.machine.run(entry.0, regs);
         };

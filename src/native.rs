@@ -141,6 +141,10 @@ impl Native for Tiered {
         self.code.functions()
     }
 
+    fn reads_rest(&self, function: u32) -> bool {
+        self.code.reads_rest(function)
+    }
+
     fn counts(&self) -> bool {
         self.code.counts()
     }

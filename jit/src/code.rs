@@ -3,6 +3,7 @@
 //! Every function has an address in the table from the start: that of a *bridge*, which runs it in the interpreter.
 //! Compiling a program replaces its addresses; code that runs meanwhile sees the new ones at its next call.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -32,6 +33,8 @@ struct Modules {
     all: Vec<Module>,
     /// Flat pc and native address of loops, by pc.
     loops: Vec<(u32, u64)>,
+    /// Functions that read registers besides their arguments.
+    read_rest: HashSet<u32>,
 }
 
 impl Code {
@@ -112,6 +115,8 @@ impl Code {
         self.announce(&mut module);
         let units: Vec<(Unit, u64)> = module.functions.iter().map(|function| (function.unit, function.start)).collect();
         let mut modules = self.modules.write().expect("no panic while held");
+        let readers = module.functions.iter().filter(|function| function.reads_rest);
+        modules.read_rest.extend(readers.map(|function| function.unit.function));
         modules.all.push(module);
         for (unit, address) in units {
             match unit.start {
@@ -190,6 +195,10 @@ impl Native for Code {
         let index = module.functions.partition_point(|function| function.start <= address).checked_sub(1)?;
         let function = &module.functions[index];
         function.sites.at((address - function.start) as u32)
+    }
+
+    fn reads_rest(&self, function: u32) -> bool {
+        self.modules.read().expect("no panic while held").read_rest.contains(&function)
     }
 
     fn heat(&self, _pc: u32) {}

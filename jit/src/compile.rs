@@ -63,6 +63,8 @@ pub(crate) struct Compiled {
     /// Address of its first instruction.
     pub(crate) start: u64,
     pub(crate) sites: Sites,
+    /// It reads registers besides its arguments.
+    pub(crate) reads_rest: bool,
     /// How to leave its frame.
     pub(crate) unwind: Option<UnwindInfo>,
     /// Cranelift's listing, if it was asked for.
@@ -139,6 +141,7 @@ struct Loose {
     sites: Vec<Site>,
     /// Bytes in front of it.
     lead: usize,
+    reads_rest: bool,
 }
 
 /// Compiles `units`, functions of one program.
@@ -189,7 +192,7 @@ pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> V
     }
     let code = context.take_compiled_code().expect("just compiled");
     let unit = Unit { function: u32::MAX, start: Start::Entry };
-    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0 }])
+    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }])
 }
 
 /// Compiles one function.
@@ -205,13 +208,14 @@ fn one(
     context.set_disasm(input.listing);
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
+    let reads_rest = scratch.reads_rest();
     let compiled = generate(input, context, polish, plain);
     compiled.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
     let code = context.take_compiled_code().expect("just compiled");
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
     let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
-    Ok(Loose { unit, code, relocs, sites, lead })
+    Ok(Loose { unit, code, relocs, sites, lead, reads_rest })
 }
 
 /// Makes code of the function in the context. Its own passes run between Cranelift's optimiser and the rest, which
@@ -272,6 +276,7 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Re
         unwind: function.code.create_unwind_info(&*isa).ok().flatten(),
         start: memory.address_of(written) + function.lead as u64,
         sites: Sites::new(&function.code, function.sites),
+        reads_rest: function.reads_rest,
         listing: function.code.vcode,
     });
     let mut functions: Vec<Compiled> = functions.collect();

@@ -94,6 +94,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Whether the function that was translated last reads registers besides its arguments before it writes them.
+    pub(crate) fn reads_rest(&self) -> bool {
+        self.flow.live(self.flow.entry()) & effects::REST != 0
+    }
+
     pub(crate) fn flow(&mut self) -> &mut Flow {
         &mut self.flow
     }

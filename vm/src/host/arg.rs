@@ -18,11 +18,13 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    #[inline]
     pub(super) fn new(activation: &'a mut dyn Activation, function: &'a str, regs: &'a [u64; 5]) -> Args<'a> {
         Args { activation, function, regs, next: 0 }
     }
 
     /// The next register and its number, counted from 1. A sixth does not exist.
+    #[inline]
     pub fn register(&mut self) -> (u64, u8) {
         let value = self.regs[usize::from(self.next)];
         self.next += 1;
@@ -67,6 +69,7 @@ macro_rules! integers {
         impl HostArg for $Int {
             const TYPE: ValType = ValType::Int { size: size_of::<$Int>() as u8, signed: $signed };
 
+            #[inline]
             fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
                 Ok(args.register().0 as $Int)
             }
@@ -79,6 +82,7 @@ integers! { u8, false; u16, false; u32, false; u64, false; i8, true; i16, true; 
 impl HostArg for bool {
     const TYPE: ValType = ValType::Int { size: 1, signed: false };
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         Ok(args.register().0 as u8 != 0)
     }
@@ -87,6 +91,7 @@ impl HostArg for bool {
 impl HostArg for f32 {
     const TYPE: ValType = ValType::Float { size: 4 };
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         Ok(f32::from_bits(args.register().0 as u32))
     }
@@ -95,6 +100,7 @@ impl HostArg for f32 {
 impl HostArg for f64 {
     const TYPE: ValType = ValType::Float { size: 8 };
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         Ok(f64::from_bits(args.register().0))
     }
@@ -115,6 +121,7 @@ impl Ptr {
     }
 
     /// The address.
+    #[inline]
     pub fn addr(self) -> u64 {
         self.addr
     }
@@ -151,6 +158,7 @@ impl fmt::Debug for Ptr {
 impl HostArg for Ptr {
     const TYPE: ValType = ValType::Pointer;
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let (addr, position) = args.register();
         Ok(Ptr { addr, position })
@@ -187,6 +195,7 @@ impl Deref for CStr {
 impl HostArg for CStr {
     const TYPE: ValType = ValType::Pointer;
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let ptr = Ptr::take(args)?;
         let read = args.runtime().view.c_str(ptr.addr, u64::MAX);
@@ -223,6 +232,7 @@ impl Deref for MapRef {
 impl HostArg for MapRef {
     const TYPE: ValType = ValType::Pointer;
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let handle = Ptr::take(args)?;
         let function = args.function;
@@ -259,6 +269,7 @@ impl HostArg for VarArgs {
     const TYPE: ValType = ValType::Void;
     const VARIADIC: bool = true;
 
+    #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         Ok(VarArgs { regs: *args.regs, next: args.next })
     }

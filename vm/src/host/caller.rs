@@ -42,6 +42,7 @@ impl<T: 'static> Caller<'_, T> {
 }
 
 impl<'a, T> Caller<'a, T> {
+    #[inline]
     pub(super) fn new(activation: &'a mut dyn Activation, function: &'a str) -> Caller<'a, T> {
         Caller { activation, function, data: PhantomData }
     }
@@ -52,6 +53,7 @@ impl<'a, T> Caller<'a, T> {
     }
 
     /// State of the instance.
+    #[inline]
     pub fn runtime(&mut self) -> &mut Runtime {
         self.activation.runtime()
     }
@@ -62,6 +64,7 @@ impl<'a, T> Caller<'a, T> {
     }
 
     /// The running engine.
+    #[inline]
     pub fn activation(&mut self) -> &mut dyn Activation {
         self.activation
     }

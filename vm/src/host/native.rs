@@ -222,6 +222,11 @@ pub trait Native: fmt::Debug + Send + Sync {
         ptr::null()
     }
 
+    /// Whether a compiled function takes r0 or r6 to r9 from [`Context::regs`]. True where nobody knows.
+    fn reads_rest(&self, _function: u32) -> bool {
+        true
+    }
+
     /// Whether the code keeps [`Context::remaining`]: without, it is not used where instructions are limited.
     fn counts(&self) -> bool;
 

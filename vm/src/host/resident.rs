@@ -65,6 +65,19 @@ pub(crate) struct Way {
     cx: NonNull<Context>,
     owner: NonNull<Owner>,
     stack: NonZeroU64,
+    /// Where the code is.
+    code: Code,
+    /// r10 of its frame.
+    fp: u64,
+}
+
+impl Way {
+    /// Whether runs on it look at this flag.
+    #[inline(always)]
+    pub(crate) fn watches(&self, interrupt: &Arc<AtomicBool>) -> bool {
+        // SAFETY: as in `enter`; the machine has the context, and the field is only written by it.
+        unsafe { (*self.cx.as_ptr()).interrupt == interrupt.as_ptr().cast_const().cast() }
+    }
 }
 
 // SAFETY: pointers to what a `Resident` owns, which may be sent; only `enter` follows them, for the machine that owns
@@ -141,10 +154,10 @@ impl Resident {
         }
     }
 
-    /// For [`enter`].
+    /// For [`enter`]: the way into `code`, a function in the frame with this r10.
     #[inline]
-    pub(crate) fn way(&self) -> Way {
-        Way { cx: self.cx, owner: self.owner, stack: self.stack.top() }
+    pub(crate) fn way(&self, code: Code, fp: u64) -> Way {
+        Way { cx: self.cx, owner: self.owner, stack: self.stack.top(), code, fp }
     }
 
     /// Whether a fault at this address says that the native stack is used up.
@@ -188,8 +201,7 @@ impl fmt::Debug for Resident {
     }
 }
 
-/// Runs generated code for `machine`, whose way it is. `nested`: generated code of this machine has called the
-/// machine, and has not got its answer.
+/// Runs generated code for `machine`, whose way it is, at the bottom of its stack.
 ///
 /// # Errors
 /// The code ended early.
@@ -197,23 +209,36 @@ impl fmt::Debug for Resident {
 pub(crate) fn enter<B: Bridge + 'static>(
     machine: &mut B,
     way: Way,
-    code: Code,
-    fp: u64,
     args: &[u64; 5],
-    nested: bool,
 ) -> Result<u64, Box<Abort>> {
-    let Way { cx, owner, stack } = way;
     let bridge: *mut dyn Bridge = machine;
-    let stack = if nested { None } else { Some(stack) };
     // SAFETY: context, owner and stack are those of `machine`, which keeps them as long as it lives, and which nobody
     // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
     // `code` came from the machine's own code, which gives functions of the right convention. Frames of Rust are
     // skipped by nobody: thunks and services return, and are entered with `in_c` zero.
     unsafe {
-        let outer = (*cx.as_ptr()).bridge;
-        (*cx.as_ptr()).bridge = bridge;
-        let result = recover::enter(owner.as_ref(), code.0.get(), cx.as_ptr().cast(), fp, args, stack);
-        (*cx.as_ptr()).bridge = outer;
+        (*way.cx.as_ptr()).bridge = bridge;
+        recover::enter(way.owner.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args, Some(way.stack))
+    }
+}
+
+/// As [`enter`], for a machine that generated code has called and not got its answer from: on top of what runs.
+///
+/// # Errors
+/// The code ended early.
+pub(crate) fn enter_again<B: Bridge + 'static>(
+    machine: &mut B,
+    way: Way,
+    args: &[u64; 5],
+) -> Result<u64, Box<Abort>> {
+    let bridge: *mut dyn Bridge = machine;
+    // SAFETY: as in `enter`. The stack is in use, so the code goes on where it is. The code below finds the bridge
+    // that it had.
+    unsafe {
+        let outer = (*way.cx.as_ptr()).bridge;
+        (*way.cx.as_ptr()).bridge = bridge;
+        let result = recover::enter(way.owner.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args, None);
+        (*way.cx.as_ptr()).bridge = outer;
         result
     }
 }

@@ -19,6 +19,7 @@ macro_rules! integers {
         impl HostRet for $Int {
             const TYPE: ValType = ValType::Int { size: size_of::<$Int>() as u8, signed: $signed };
 
+            #[inline]
             fn into_r0(self) -> Result<u64, Trap> {
                 Ok(<$Wide>::from(self) as u64)
             }
@@ -33,6 +34,7 @@ integers! {
 impl HostRet for () {
     const TYPE: ValType = ValType::Void;
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         Ok(0)
     }
@@ -41,6 +43,7 @@ impl HostRet for () {
 impl HostRet for f32 {
     const TYPE: ValType = ValType::Float { size: 4 };
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         Ok(u64::from(self.to_bits()))
     }
@@ -49,6 +52,7 @@ impl HostRet for f32 {
 impl HostRet for f64 {
     const TYPE: ValType = ValType::Float { size: 8 };
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         Ok(self.to_bits())
     }
@@ -57,6 +61,7 @@ impl HostRet for f64 {
 impl HostRet for Ptr {
     const TYPE: ValType = ValType::Pointer;
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         Ok(self.addr())
     }
@@ -66,6 +71,7 @@ impl HostRet for Ptr {
 impl HostRet for Option<Ptr> {
     const TYPE: ValType = ValType::Pointer;
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         Ok(self.map_or(0, Ptr::addr))
     }
@@ -74,6 +80,7 @@ impl HostRet for Option<Ptr> {
 impl<R: HostRet> HostRet for Result<R, Trap> {
     const TYPE: ValType = R::TYPE;
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         self?.into_r0()
     }
@@ -83,6 +90,7 @@ impl<R: HostRet> HostRet for Result<R, Trap> {
 impl<R: HostRet> HostRet for Result<R, Errno> {
     const TYPE: ValType = ValType::Int { size: 8, signed: true };
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         match self {
             Ok(value) => value.into_r0(),
@@ -115,6 +123,7 @@ impl From<Trap> for Fail {
 impl<R: HostRet> HostRet for Result<R, Fail> {
     const TYPE: ValType = ValType::Int { size: 8, signed: true };
 
+    #[inline]
     fn into_r0(self) -> Result<u64, Trap> {
         match self {
             Ok(value) => value.into_r0(),

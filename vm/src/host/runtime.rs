@@ -96,6 +96,7 @@ impl Runtime {
 
     /// Releases the spin lock and discards ring buffer reservations that are still open. Engines call it when an
     /// entry function has ended, above all by a trap; a program the kernel's verifier accepts leaves nothing.
+    #[inline(never)]
     pub fn abandon(&mut self) {
         if let Some(addr) = self.held.lock.take()
             && let Ok(Some(lock)) = self.view.atomic_at::<AtomicU32>(addr)

@@ -9,7 +9,7 @@ use super::state::misaligned;
 use crate::host::native::{Failure, Site, SiteKind};
 use crate::image::{Image, Link};
 use crate::isa::{Insn, Size};
-use crate::mem::{Access, Fault, FaultReason, NULL_GUARD};
+use crate::mem::{Access, Bounds, Fault, FaultReason, NULL_GUARD};
 use crate::recover::{self, Abort, Signal};
 use crate::trap::{Trap, TrapCode};
 
@@ -70,7 +70,7 @@ impl Machine {
         match site.kind {
             SiteKind::Access { size, write, .. } => {
                 let address = if fault.signal == Signal::Ill { Some(refused) } else { fault.address };
-                self.access(address, size, write)
+                self.access(fault.signal, address, size, write)
             }
             SiteKind::Misaligned { size } => misaligned(refused, size.bytes()),
             SiteKind::Frame => self.no_frame(image, fault.frame, pc),
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// A refused access. Of an address in the arena the low half may be all that the program gave.
-    fn access(&self, address: Option<u64>, size: Size, write: bool) -> Trap {
+    fn access(&self, signal: Signal, address: Option<u64>, size: Size, write: bool) -> Trap {
         let (len, access) = (size.bytes() as u64, if write { Access::Write } else { Access::Read });
         let Some(address) = address else {
             let verb = if write { "store to" } else { "load from" };
@@ -105,6 +105,10 @@ impl Machine {
         let addr = if off < u64::from(NULL_GUARD) { off } else { address };
         let fault = match self.s.runtime.view.check(addr, len, access) {
             Err(fault) => fault,
+            // Others have made or freed the memory meanwhile, or only a part of the page is the program's.
+            Ok(()) if self.s.runtime.view.bounds() == Bounds::Trusted => {
+                Fault { addr, len, access, reason: FaultReason::Signal(signal) }
+            }
             Ok(()) => Fault { addr, len, access, reason: FaultReason::NoRegion(None) },
         };
         fault.into()

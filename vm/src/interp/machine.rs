@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
-use super::native::Home;
+use super::native::{Home, Shortcut};
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -96,6 +96,10 @@ pub struct Machine {
     pub(super) site: usize,
     /// Run state is not as [`Machine::reset`] leaves it.
     pub(super) dirty: bool,
+    /// Generated code is running, or has called a host function.
+    pub(super) running: bool,
+    /// Of programs that are compiled.
+    pub(super) shortcuts: Vec<Option<Shortcut>>,
     pub(super) native: Option<Box<Home>>,
     pub(super) image: Arc<Image>,
     driver: Driver,
@@ -134,6 +138,8 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             dirty: true,
+            running: false,
+            shortcuts: Vec::new(),
             native: None,
             image,
             driver: Driver::Step,
@@ -194,9 +200,9 @@ impl Machine {
     /// The trap that ended it, `exit` included.
     #[inline]
     pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
-        match self.shortcut(program) {
-            Some(way) => self.run_compiled(way, &args),
-            None => self.run_args(program, args),
+        match self.shortcuts.get(program) {
+            Some(Some(shortcut)) => self.run_compiled(*shortcut, &args),
+            Some(None) | None => self.run_args(program, args),
         }
     }
 
@@ -222,6 +228,7 @@ impl Machine {
     /// Empties the stack and fills the budget.
     pub(super) fn reset(&mut self) {
         self.frames.clear();
+        self.running = false;
         (self.depth, self.stack_used, self.tail_calls, self.reentry, self.site) = (0, 0, 0, 0, 0);
         let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
         self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
@@ -342,7 +349,7 @@ impl Activation for Machine {
 
     /// Also works between runs, as a run of its own.
     fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap> {
-        if self.in_compiled() {
+        if self.running {
             return self.for_compiled(|machine| machine.call(function, args));
         }
         let image = Arc::clone(&self.image);

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use super::event::{NO_SITE, Next, bad_call};
 use super::machine::{Context, Limits, Machine, POISON};
 use crate::host::native::{Bridge, Native, TailCall};
-use crate::host::resident::{Code, Resident, Setup, Way, enter};
+use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again};
 use crate::image::{Callee, Function, Image};
+use crate::recover::{self, Abort};
 use crate::trap::Trap;
 
 /// Segments inside each other, beyond which functions are interpreted: each takes native stack, unlike calls inside
@@ -27,19 +28,12 @@ const NEVER: i64 = i64::MIN / 4;
 /// Compiled code of a machine's image, and the segments of it that have not returned.
 pub(super) struct Home {
     pub(super) resident: Resident,
-    way: Way,
-    /// r10 of the first frame.
-    fp: u64,
-    /// Entry functions that can be run with nothing to prepare, by program.
-    shortcuts: Vec<Option<Code>>,
     /// Nothing but the machine's limits says what a run of compiled code may do.
     plain: bool,
     /// Runs may use compiled code at all.
     usable: bool,
     /// Interpreted code is not to enter compiled code: it finishes what that has given up.
     finishing: bool,
-    /// Generated code is running, or has called a host function.
-    pub(super) running: bool,
     /// Where the innermost segment begins.
     pub(super) current: Base,
     /// Segments that have called the machine and wait for it.
@@ -47,6 +41,14 @@ pub(super) struct Home {
     calls_to_sample: u32,
     /// A sample is due when so many instructions are left.
     pub(super) next_sample: i64,
+}
+
+/// The way into an entry function that can be run with nothing to prepare.
+#[derive(Clone, Copy)]
+pub(super) struct Shortcut {
+    way: Way,
+    /// It reads registers besides its arguments.
+    reads_rest: bool,
 }
 
 /// What is below a segment.
@@ -75,11 +77,12 @@ pub(super) struct Mark {
     depth: u32,
     stack_used: u32,
     reentry: u32,
-    home: Option<(bool, bool, Base, usize)>,
+    running: bool,
+    home: Option<(bool, Base, usize)>,
 }
 
 impl Home {
-    fn new(code: Arc<dyn Native>, image: &Image, fp: u64, max_depth: u32) -> std::io::Result<Home> {
+    fn new(code: Arc<dyn Native>, image: &Image, max_depth: u32) -> std::io::Result<Home> {
         let setup = Setup {
             arena_base: image.arena().base(),
             hosts: image.hosts().iter().map(|host| host.native().0).collect(),
@@ -89,14 +92,10 @@ impl Home {
         };
         let resident = Resident::new(code, setup)?;
         Ok(Home {
-            way: resident.way(),
             resident,
-            fp,
-            shortcuts: Vec::new(),
             plain: false,
             usable: false,
             finishing: false,
-            running: false,
             current: Base::default(),
             waiting: Vec::new(),
             calls_to_sample: SAMPLE_CALLS,
@@ -106,7 +105,7 @@ impl Home {
 
     /// Makes it as it is between runs.
     pub(super) fn reset(&mut self) {
-        (self.running, self.finishing, self.current) = (false, false, Base::default());
+        (self.finishing, self.current) = (false, Base::default());
         self.waiting.clear();
     }
 
@@ -130,9 +129,9 @@ impl Machine {
     /// # Errors
     /// The system has no memory for a native stack.
     pub fn set_native(&mut self, code: Option<Arc<dyn Native>>) -> std::io::Result<()> {
-        let (fp, max_depth) = (self.s.frame_pointer(0), self.s.stack.region().spec.count);
+        let max_depth = self.s.stack.region().spec.count;
         let home = match code {
-            Some(code) if crate::recover::AVAILABLE => Some(Home::new(code, &self.image, fp, max_depth)?),
+            Some(code) if recover::AVAILABLE => Some(Home::new(code, &self.image, max_depth)?),
             Some(_) | None => None,
         };
         self.native = home.map(Box::new);
@@ -143,6 +142,7 @@ impl Machine {
     /// Prepares what is the same for all runs, after a change.
     pub(super) fn settle(&mut self) {
         self.dirty = true;
+        self.shortcuts.clear();
         let Some(home) = &mut self.native else { return };
         let Limits { max_insns, max_depth, stack_bytes } = self.limits;
         let sizes = || self.image.functions().iter().map(|function| function.stack_size);
@@ -153,58 +153,62 @@ impl Machine {
         let code = home.resident.code();
         home.usable = self.tracer.is_none() && (max_insns.is_none() || code.counts());
         home.plain = home.usable && max_insns.is_none() && !code.keeps_registers() && same && frames > 0;
-        home.shortcuts.clear();
-        home.shortcuts.resize(self.image.programs().len(), None);
+        self.shortcuts.resize(self.image.programs().len(), None);
         let context = home.resident.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
         context.stack_limit = stack_bytes;
     }
 
-    /// Code of a program for [`Machine::run_compiled`].
-    #[inline]
-    pub(super) fn shortcut(&self, program: usize) -> Option<Code> {
-        match &self.native {
-            Some(home) => *home.shortcuts.get(program)?,
-            None => None,
+    /// A run of an entry function that is compiled.
+    pub(super) fn run_compiled(&mut self, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+        let Shortcut { way, reads_rest } = shortcut;
+        if self.dirty || reads_rest || !way.watches(&self.s.runtime.interrupt) {
+            self.prepare();
+        }
+        self.running = true;
+        match enter(self, way, args) {
+            Ok(value) => {
+                self.running = false;
+                if self.s.runtime.holds() {
+                    self.s.runtime.abandon();
+                }
+                Ok(value)
+            }
+            Err(abort) => Err(self.end(abort)),
         }
     }
 
-    /// A run of an entry function that is compiled.
-    pub(super) fn run_compiled(&mut self, code: Code, args: &[u64; 5]) -> Result<u64, Trap> {
+    /// What most runs find as the run before has left it.
+    #[cold]
+    #[inline(never)]
+    fn prepare(&mut self) {
         if self.dirty {
             self.reset();
         }
         let home = self.native.as_mut().expect("code has a home");
         home.resident.watch(&self.s.runtime.interrupt);
         home.resident.context().regs = POISON;
-        home.running = true;
-        let (way, fp) = (home.way, home.fp);
-        let result = enter(self, way, code, fp, args, false);
-        let home = self.native.as_mut().expect("nobody takes it away in a run");
-        match result {
-            Ok(value) if !self.s.runtime.holds() => {
-                home.running = false;
-                Ok(value)
-            }
-            result => self.end(result),
-        }
     }
 
     #[cold]
-    fn end(&mut self, result: Result<u64, Box<crate::recover::Abort>>) -> Result<u64, Trap> {
+    #[inline(never)]
+    fn end(&mut self, abort: Box<Abort>) -> Trap {
         self.dirty = true;
         let image = Arc::clone(&self.image);
-        let result = result.map_err(|abort| self.trap_of(&image, *abort));
+        let trap = self.trap_of(&image, *abort);
         self.s.runtime.abandon();
-        result
+        trap
     }
 
     /// Finds out whether later runs of a program have a shortcut.
     pub(super) fn find_shortcut(&mut self, program: usize, callee: usize) {
+        let fp = self.s.frame_pointer(0);
         if let Some(home) = &mut self.native
             && home.plain
+            && let Some(code) = home.resident.entry(callee as u32)
         {
-            home.shortcuts[program] = home.resident.entry(callee as u32);
+            let reads_rest = home.resident.code().reads_rest(callee as u32);
+            self.shortcuts[program] = Some(Shortcut { way: home.resident.way(code, fp), reads_rest });
         }
     }
 
@@ -252,9 +256,13 @@ impl Machine {
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
-        (home.running, home.current) = (true, base);
-        let (way, nested) = (home.way, !home.waiting.is_empty());
-        let result = enter(self, way, code, fp, &args, nested);
+        home.current = base;
+        let (way, nested) = (home.resident.way(code, fp), !home.waiting.is_empty());
+        self.running = true;
+        let result = match nested {
+            true => enter_again(self, way, &args),
+            false => enter(self, way, &args),
+        };
         let image = Arc::clone(&self.image);
         let result = result.map_err(|abort| self.trap_of(&image, *abort));
         self.restore(mark);
@@ -300,11 +308,6 @@ impl Machine {
 
 /// Being called by compiled code.
 impl Machine {
-    /// Whether generated code is running, or has called a host function.
-    pub(super) fn in_compiled(&self) -> bool {
-        self.native.as_ref().is_some_and(|home| home.running)
-    }
-
     /// Does some work for generated code that has called the machine, as if the interpreter were where it is.
     pub(super) fn for_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
         self.dirty = true;
@@ -323,7 +326,7 @@ impl Machine {
             self.remaining = context.remaining;
         }
         home.waiting.push(Segment { base, fp });
-        home.running = false;
+        self.running = false;
         if self.same_size() {
             self.stack_used = self.depth * self.image.functions()[0].stack_size;
         }
@@ -367,17 +370,18 @@ impl Machine {
 
     pub(super) fn mark(&self) -> Mark {
         let home = self.native.as_ref();
-        let home = home.map(|home| (home.running, home.finishing, home.current, home.waiting.len()));
+        let home = home.map(|home| (home.finishing, home.current, home.waiting.len()));
         let (frames, depth, stack_used, reentry) = (self.frames.len(), self.depth, self.stack_used, self.reentry);
-        Mark { frames, depth, stack_used, reentry, home }
+        Mark { frames, depth, stack_used, reentry, running: self.running, home }
     }
 
     /// Takes away what has come on the stack since.
     pub(super) fn restore(&mut self, mark: Mark) {
         self.unwind(mark.frames);
         (self.depth, self.stack_used, self.reentry) = (mark.depth, mark.stack_used, mark.reentry);
-        if let (Some(home), Some((running, finishing, current, waiting))) = (&mut self.native, mark.home) {
-            (home.running, home.finishing, home.current) = (running, finishing, current);
+        self.running = mark.running;
+        if let (Some(home), Some((finishing, current, waiting))) = (&mut self.native, mark.home) {
+            (home.finishing, home.current) = (finishing, current);
             home.waiting.truncate(waiting);
         }
     }

@@ -21,7 +21,7 @@ use crate::{Code, Memory, OptLevel, Options};
 
 /// Which code a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Interpreter,
     /// All programs.
     Compiled(Options),
@@ -63,6 +63,10 @@ impl Native for Hot {
         self.code.functions()
     }
 
+    fn reads_rest(&self, function: u32) -> bool {
+        self.code.reads_rest(function)
+    }
+
     fn counts(&self) -> bool {
         self.code.counts()
     }
@@ -72,14 +76,14 @@ impl Native for Hot {
     }
 }
 
-const OPTIONS: Options =
+pub(super) const OPTIONS: Options =
     Options { memory: Memory::Sandbox, fuel: false, keep_registers: false, opt: OptLevel::Speed, verify: true };
 const FUEL: Options = Options { fuel: true, ..OPTIONS };
 const KEEP: Options = Options { keep_registers: true, ..OPTIONS };
 
 /// Programs, 4,096 bytes of memory whose address is their first argument, host functions, a map of programs.
-struct Rig {
-    image: Arc<Image>,
+pub(super) struct Rig {
+    pub(super) image: Arc<Image>,
     maps: Arc<Maps>,
     memory: Block,
     limits: Limits,
@@ -113,11 +117,11 @@ fn hosts() -> Vec<Target> {
 }
 
 impl Rig {
-    fn new(text: &str) -> Rig {
+    pub(super) fn new(text: &str) -> Rig {
         Rig::with(&[text])
     }
 
-    fn with(texts: &[&str]) -> Rig {
+    pub(super) fn with(texts: &[&str]) -> Rig {
         Rig::of(texts.iter().map(|text| program(text)).collect())
     }
 
@@ -150,7 +154,7 @@ impl Rig {
         Rig { image, maps, memory, limits: Limits::default() }
     }
 
-    fn machine(&self, way: Way) -> Machine {
+    pub(super) fn machine(&self, way: Way) -> Machine {
         let arena = self.image.arena();
         let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
         let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(std::io::sink()), Box::new(0u32));
