@@ -206,11 +206,7 @@ impl fmt::Debug for Resident {
 /// # Errors
 /// The code ended early.
 #[inline(always)]
-pub(crate) fn enter<B: Bridge + 'static>(
-    machine: &mut B,
-    way: Way,
-    args: &[u64; 5],
-) -> Result<u64, Box<Abort>> {
+pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
     // SAFETY: context, owner and stack are those of `machine`, which keeps them as long as it lives, and which nobody
     // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
@@ -226,11 +222,7 @@ pub(crate) fn enter<B: Bridge + 'static>(
 ///
 /// # Errors
 /// The code ended early.
-pub(crate) fn enter_again<B: Bridge + 'static>(
-    machine: &mut B,
-    way: Way,
-    args: &[u64; 5],
-) -> Result<u64, Box<Abort>> {
+pub(crate) fn enter_again<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
     // SAFETY: as in `enter`. The stack is in use, so the code goes on where it is. The code below finds the bridge
     // that it had.
