@@ -72,7 +72,7 @@ impl Code {
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        self.add(compile::compile(&self.image, &units, self.options, &self.tools.pool()?, false)?);
+        self.add(compile::compile(&self.image, &units, self.options, &self.tools.pool()?)?);
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        self.add(compile::compile(&self.image, &[unit], self.options, &self.tools.pool()?, false)?);
+        self.add(compile::compile(&self.image, &[unit], self.options, &self.tools.pool()?)?);
         Ok(())
     }
 
@@ -167,12 +167,8 @@ impl Code {
     /// # Errors
     /// As [`Code::compile_program`].
     pub fn disassemble(&self, function: u32) -> Result<String, JitError> {
-        let program = self.image.functions()[function as usize].program;
-        let units: Vec<Unit> = self.units(program as usize).collect();
-        let module = compile::compile(&self.image, &units, self.options, &self.tools.pool()?, true)?;
-        let compiled = module.functions.into_iter().find(|compiled| compiled.unit.function == function);
-        let listing = compiled.and_then(|compiled| compiled.listing).expect("compiled with a listing");
-        Ok(listing::annotate(&self.image, function, &listing))
+        let text = compile::list(&self.image, function, self.options)?;
+        Ok(listing::annotate(&self.image, function, &text))
     }
 }
 

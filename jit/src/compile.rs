@@ -67,8 +67,6 @@ pub(crate) struct Compiled {
     pub(crate) reads_rest: bool,
     /// How to leave its frame.
     pub(crate) unwind: Option<UnwindInfo>,
-    /// Cranelift's listing, if it was asked for.
-    pub(crate) listing: Option<String>,
 }
 
 /// Functions that were compiled together.
@@ -150,7 +148,6 @@ pub(crate) fn compile(
     units: &[Unit],
     options: Options,
     pool: &Arc<CodePool>,
-    listing: bool,
 ) -> Result<Module, JitError> {
     let plain = isa(OptLevel::None, options.verify)?;
     let isa = isa(options.opt, options.verify)?;
@@ -171,13 +168,29 @@ pub(crate) fn compile(
             }
         };
         let local = |function| index(function).is_some();
-        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing };
+        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
         for unit in units {
             let function = one(input, *unit, scratch, context, (polish, &*plain), &index);
             context.clear();
             loose.push(function?);
         }
         place(isa, pool, loose)
+    })
+}
+
+/// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
+pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
+    let plain = isa(OptLevel::None, options.verify)?;
+    let isa = isa(options.opt, options.verify)?;
+    WORKSPACE.with_borrow_mut(|workspace| {
+        let Workspace { context, scratch, summary, polish } = workspace;
+        summary.build(image, options, scratch.flow(), image.functions()[function as usize].program);
+        let context = context.get_or_insert_with(cranelift_codegen::Context::new);
+        let input = Input { image, options, summary, local: &|_| true, isa: &*isa, values: None, listing: true };
+        let unit = Unit { function, start: Start::Entry };
+        let loose = one(input, unit, scratch, context, (polish, &*plain), &|function| Some(function as usize));
+        context.clear();
+        Ok(loose?.code.vcode.expect("text was asked for"))
     })
 }
 
@@ -277,7 +290,6 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Re
         start: memory.address_of(written) + function.lead as u64,
         sites: Sites::new(&function.code, function.sites),
         reads_rest: function.reads_rest,
-        listing: function.code.vcode,
     });
     let mut functions: Vec<Compiled> = functions.collect();
     functions.sort_unstable_by_key(|function| function.start);

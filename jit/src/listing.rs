@@ -31,7 +31,7 @@ pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
     marks.sort_unstable();
     marks.dedup();
     let mut shown = vec![false; marks.len()];
-    let mut out = format!("{}:\n", function.name);
+    let mut out = String::new();
     let mut lines = code.lines().peekable();
     while let Some(line) = lines.next() {
         // A marker stands behind the instruction it is on.
