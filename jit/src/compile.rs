@@ -122,8 +122,6 @@ pub(crate) fn flags(opt: OptLevel, verify: bool, pic: bool) -> settings::Flags {
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
         ("is_pic", if pic { "true" } else { "false" }),
-        // Of the start of functions; code in memory has its own way.
-        ("log2_min_function_alignment", if pic { "4" } else { "0" }),
     ];
     for (name, value) in all {
         flags.set(name, value).expect("settings of this version");

@@ -1,16 +1,19 @@
 //! From an image to an object file.
 
+use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
-    AbiParam, ExtFuncData, ExternalName, InstBuilder as _, MemFlagsData, Signature, UserExternalName, types::I64,
+    AbiParam, ExtFuncData, ExternalName, Function, InstBuilder as _, MemFlagsData, Signature, UserExternalName,
+    types::I64,
 };
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CompiledCode, Context, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, ModuleError};
+use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, ModuleError, ModuleReloc};
 use cranelift_object::{ObjectBuilder, ObjectModule};
 use twinbpf_vm::image::Image;
 
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
+use crate::lead::{self, PADDING, WINDOW};
 use crate::options::Options;
 use crate::sites::Sites;
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
@@ -130,9 +133,12 @@ fn functions(
         let unit = Unit { function: index as u32, start: Start::Entry };
         let own = translate::translate(input, unit, &mut scratch, &mut context.func);
         let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let defined = module.define_function(FuncId::from_u32(index as u32), &mut context);
-        defined.map_err(|error| AheadError::Codegen { function: name(), why: error.to_string() })?;
+        let compiled = context.compile(isa, &mut ControlPlane::default());
+        if let Err(error) = compiled {
+            return Err(AheadError::Codegen { function: name(), why: format!("{:?}", error.inner) });
+        }
         let code = context.compiled_code().expect("just compiled");
+        define(module, FuncId::from_u32(index as u32), code, &context.func, isa)?;
         if let Some(symbol) = foreign(code) {
             return Err(AheadError::Undefined { function: name(), symbol });
         }
@@ -140,6 +146,23 @@ fn functions(
         module.clear_context(&mut context);
     }
     Ok(sites)
+}
+
+/// Puts a function where its loops lie well.
+fn define(
+    module: &mut ObjectModule,
+    id: FuncId,
+    code: &CompiledCode,
+    func: &Function,
+    isa: &dyn TargetIsa,
+) -> Result<(), AheadError> {
+    if lead::aligns(isa) {
+        let padding = module.declare_anonymous_function(&func.signature)?;
+        module.define_function_bytes(padding, WINDOW as u64, &PADDING[..lead::lead(isa, code)], &[])?;
+    }
+    let relocs = code.buffer.relocs().iter();
+    let relocs: Vec<ModuleReloc> = relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, func, id)).collect();
+    Ok(module.define_function_bytes(id, u64::from(code.buffer.alignment), code.code_buffer(), &relocs)?)
 }
 
 /// Something that code refers to and that is no function of its module.
