@@ -212,6 +212,16 @@ impl<T: Send + 'static> Instance<T> {
         self.machine.runtime().packet.take()
     }
 
+    /// Instructions that the last call executed. `None` where native code may have run that does not count them: it
+    /// does with [`Config::max_insns`](crate::Config::max_insns) only. Of a call that trapped in native code, those
+    /// before.
+    pub fn insns_executed(&mut self) -> Option<u64> {
+        let functions = self.pre.inner.image.functions().len() as u32;
+        let native = self.pre.inner.native.as_ref();
+        let counts = |native: &Arc<dyn Native>| native.counts() || (0..functions).all(|f| native.entry(f).is_none());
+        native.is_none_or(counts).then(|| self.machine.insns_executed())
+    }
+
     /// The embedder's data.
     pub fn data(&mut self) -> &mut T {
         self.machine.runtime().data.downcast_mut().expect("made with this type")

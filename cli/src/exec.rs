@@ -74,7 +74,8 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
 #[derive(Default)]
 struct Run {
     r0: u64,
-    insns: u64,
+    /// Where they are counted.
+    insns: Option<u64>,
     /// Mean of the repetitions.
     duration: Duration,
     ctx: Option<Vec<u8>>,
@@ -105,7 +106,7 @@ fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run
     let start = Instant::now();
     let r0 = instance.call(entry, &args)?;
     let duration = start.elapsed();
-    let insns = instance.machine().insns_executed();
+    let insns = instance.insns_executed();
     let mut run = Run { r0, insns, duration, ..Run::default() };
     run.ctx = block.map(|block: Block| block.to_vec(0, block.len() as usize));
     if let Some(mut after) = instance.take_packet() {
@@ -155,7 +156,10 @@ impl Run {
             Some(verdict) => writeln!(out, "r0       = {} ({:#x}, {verdict})", self.r0 as i64, self.r0)?,
             None => writeln!(out, "r0       = {} ({:#x})", self.r0 as i64, self.r0)?,
         }
-        writeln!(out, "insns    = {}", self.insns)?;
+        match self.insns {
+            Some(insns) => writeln!(out, "insns    = {insns}")?,
+            None => writeln!(out, "insns    = not counted by native code; --max-insns N has it count")?,
+        }
         match times {
             1 => writeln!(out, "duration = {:?}", self.duration)?,
             _ => writeln!(out, "duration = {:?} (mean of {times} runs)", self.duration)?,

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Mode, corpus, mask, modes, twinbpf};
+use common::{corpus, mask, modes, twinbpf};
 
 /// Runs the command in `folder` and compares.
 fn case(name: &str, folder: &Path, args: &[&str]) {

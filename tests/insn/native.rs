@@ -111,19 +111,21 @@ fn compare(mode: Mode, run: &Run, body: &Range<usize>, found: &Outcome, peer: &O
     if !strays && mode.memory == Memory::Strict {
         return Ok(());
     }
-    let (found, wanted) = (seen(found, mode.fuel), seen(peer, mode.fuel));
+    let (found, wanted) = (seen(found, mode), seen(peer, mode));
     if found == wanted { Ok(()) } else { Err(format!("\n{found}\nwhile the interpreter has\n{wanted}")) }
 }
 
 /// Everything that can be seen of a run, as text without addresses that differ between machines.
-fn seen(outcome: &Outcome, fuel: bool) -> String {
+fn seen(outcome: &Outcome, mode: Mode) -> String {
     let mut text = match &outcome.result {
         Ok(r0) => format!("r0 = {r0:#x}, registers {:x?}", outcome.regs),
+        // The processor does not tell an address that no memory can have.
+        Err(trap) if mode.memory == Memory::Trusted => format!("{:?} at {:?}", trap.code(), trap.place()),
         Err(trap) => low_halves(&format!("{:?}: {trap:#}", trap.code())),
     };
     let _ = write!(text, "\nmemory {:02x?}", outcome.mem);
     // Native code that faults does not say how far it has come.
-    if fuel && outcome.result.is_ok() {
+    if mode.fuel && outcome.result.is_ok() {
         let _ = write!(text, "\n{} executed", outcome.insns);
     }
     text

@@ -18,7 +18,7 @@ use crate::load;
 /// A program, its input, and the engines that run it.
 pub(super) struct Contest<'a> {
     name: String,
-    insns: u64,
+    insns: Option<u64>,
     machines: Vec<(BenchEngine, Result<Runner<'a>, String>)>,
 }
 
@@ -36,7 +36,6 @@ struct Effect {
     /// The context; contexts of packets hold addresses, there it is the packet.
     bytes: Vec<u8>,
     output: Vec<u8>,
-    insns: u64,
 }
 
 impl<'a> Contest<'a> {
@@ -47,11 +46,15 @@ impl<'a> Contest<'a> {
     pub(super) fn new(object: &Object, spec: &ProgramSpec, input: &'a Input, args: &BenchArgs) -> Result<Contest<'a>> {
         let mut machines = Vec::new();
         let mut reference: Option<(BenchEngine, Effect)> = None;
+        let mut insns = None;
         for engine in args.engines() {
             let config = engine.config(load::config(&args.load, &args.limits, &args.compile));
             let ready = ready(object, spec, input, args, config);
             let (runner, effect) = match (ready, &reference) {
-                (Ok(ready), _) => ready,
+                (Ok((runner, effect, count)), _) => {
+                    insns = insns.or(count);
+                    (runner, effect)
+                }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) => {
                     machines.push((engine, Err(format!("{error:#}"))));
@@ -62,7 +65,6 @@ impl<'a> Contest<'a> {
             machines.push((engine, difference.map_or(Ok(runner), Err)));
             reference.get_or_insert((engine, effect));
         }
-        let insns = reference.map_or(0, |(_, effect)| effect.insns);
         Ok(Contest { name: format!("{}:{}", object.name, spec.name), insns, machines })
     }
 
@@ -84,18 +86,19 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// A machine for timing, and what the program does on another of the same kind.
+/// A machine for timing, what the program does on another of the same kind, and its instructions if they are counted.
 fn ready<'a>(
     object: &Object,
     spec: &ProgramSpec,
     input: &'a Input,
     args: &BenchArgs,
     config: Config,
-) -> Result<(Runner<'a>, Effect)> {
+) -> Result<(Runner<'a>, Effect, Option<u64>)> {
     let printed = Capture::default();
     let mut first = runner(object, spec, input, args, config.clone(), Box::new(printed.clone()))?;
     let effect = first.effect(&printed)?;
-    Ok((runner(object, spec, input, args, config, Box::new(io::sink()))?, effect))
+    let insns = first.instance.insns_executed();
+    Ok((runner(object, spec, input, args, config, Box::new(io::sink()))?, effect, insns))
 }
 
 fn runner<'a>(
@@ -118,8 +121,7 @@ impl Runner<'_> {
         let r0 = self.instance.call(self.entry, &args)?;
         let packet = self.instance.take_packet().map(|packet| packet.bytes());
         let bytes = packet.or(block.map(|block: Block| block.to_vec(0, block.len() as usize))).unwrap_or_default();
-        let insns = self.instance.machine().insns_executed();
-        Ok(Effect { r0, bytes, output: printed.take(), insns })
+        Ok(Effect { r0, bytes, output: printed.take() })
     }
 }
 

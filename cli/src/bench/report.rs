@@ -17,8 +17,8 @@ pub(super) struct Report {
 pub(super) struct ProgramReport {
     /// `OBJ:PROG`.
     pub(super) name: String,
-    /// Instructions of a run.
-    pub(super) insns: u64,
+    /// Instructions of a run, where something counts them.
+    pub(super) insns: Option<u64>,
     /// By engine.
     pub(super) columns: Vec<Column>,
 }
@@ -49,7 +49,10 @@ impl Report {
     /// The table: a block for each program, then the means.
     pub(super) fn print(&self, out: &mut impl Write) -> Result<()> {
         for program in &self.programs {
-            writeln!(out, "{} ({} instructions)", program.name, program.insns)?;
+            match program.insns {
+                Some(insns) => writeln!(out, "{} ({insns} instructions)", program.name)?,
+                None => writeln!(out, "{}", program.name)?,
+            }
             writeln!(out, "  {:<9}{:>14}{:>10}   spread", "engine", "time of a run", "ratio")?;
             for column in &program.columns {
                 match &column.outcome {
@@ -122,7 +125,7 @@ pub(super) mod tests {
         let figures = |ns, ratio| Ok(Figures { ns, min: ns * 0.9, max: ns * 1.2, ratio });
         let program = |name: &str, native| ProgramReport {
             name: name.to_owned(),
-            insns: 42,
+            insns: Some(42),
             columns: vec![
                 Column { engine: "interp", outcome: figures(1234.5, 1.0) },
                 Column { engine: "jit", outcome: native },
