@@ -64,7 +64,10 @@ fn first_form(kernel: &Kernel) -> Result<Form, String> {
     for form in Form::ALL {
         match load(kernel, form) {
             Ok(_) => return Ok(form),
-            Err(error) => refused.push(format!("{}: {error}", form.name())),
+            Err(error) => {
+                let why = error.reason().map_or_else(|| error.to_string(), str::to_owned);
+                refused.push(format!("{}: {why}", form.name()));
+            }
         }
     }
     Err(refused.join("; "))
