@@ -174,7 +174,7 @@ impl Machine {
                 }
                 Ok(value)
             }
-            Err(abort) => Err(self.end(abort)),
+            Err(abort) => Err(self.end(*abort)),
         }
     }
 
@@ -192,10 +192,10 @@ impl Machine {
 
     #[cold]
     #[inline(never)]
-    fn end(&mut self, abort: Box<Abort>) -> Trap {
+    fn end(&mut self, abort: Abort) -> Trap {
         self.dirty = true;
         let image = Arc::clone(&self.image);
-        let trap = self.trap_of(&image, *abort);
+        let trap = self.trap_of(&image, abort);
         self.s.runtime.abandon();
         trap
     }
