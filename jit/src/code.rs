@@ -157,6 +157,10 @@ impl Code {
             };
             symbol.lines = sites.pcs().iter().filter_map(line).collect();
             symbol.lines.dedup_by(|next, line| (&next.file, next.line) == (&line.file, line.line));
+            // What makes the frame belongs to the first line.
+            if let Some(first) = symbol.lines.first_mut() {
+                first.address = *start;
+            }
         }
         symbol
     }
