@@ -26,6 +26,10 @@ fn case(name: &str, folder: &Path, args: &[&str]) {
 /// in a file of its own.
 fn on_engines(name: &str, args: &[&str], other: &[&str]) {
     for mode in modes() {
+        // What is compiled before has its own tests.
+        if mode.kept {
+            continue;
+        }
         // One that counts instructions by itself.
         if mode.fuel && args.contains(&"--max-insns") {
             continue;

@@ -50,7 +50,7 @@ const ATTEMPTS: usize = 5;
 
 impl Prog {
     /// `BPF_PROG_LOAD`: at first without a log, which is faster; when it fails again with one, in a buffer that grows
-    /// until all of it fits.
+    /// until the end of the log fits, which says why; a long log comes without its beginning.
     pub fn load(spec: &ProgLoad<'_>) -> Result<Self, Error> {
         let name = spec.name.to_owned();
         let cause = match attempt(spec, &mut []) {

@@ -59,7 +59,7 @@ fn a_long_log_is_read_to_its_end() {
     insns.extend([0xbf, 0x30, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
     let error = load(&insns).unwrap_err();
     assert_eq!(error.reason(), Some("R3 !read_ok"), "{error}");
-    assert!(error.log.len() > 1 << 16);
+    assert!(error.log.len() > 1 << 15, "{} bytes", error.log.len());
 }
 
 #[test]

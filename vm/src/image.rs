@@ -213,9 +213,10 @@ impl Image {
         largest.saturating_add(FRAME_GAP)
     }
 
-    /// Address of the first function, as programs see it; the others follow, one slot of the table each.
+    /// Address of the first function, as programs see it; the others follow, one slot of the table each. 0 if there
+    /// are none.
     pub fn first_slot(&self) -> u64 {
-        self.handles.addr(0)
+        if self.functions.is_empty() { 0 } else { self.handles.addr(0) }
     }
 
     /// Index of the function that contains a flat pc.
