@@ -95,6 +95,27 @@ pub struct Function {
     pub stack_size: u32,
 }
 
+/// Stack bytes of an image's frames, 0 without functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameSizes {
+    /// The least that a function has.
+    pub smallest: u32,
+    /// The most.
+    pub largest: u32,
+}
+
+impl FrameSizes {
+    fn of(functions: &[Function]) -> FrameSizes {
+        let sizes = || functions.iter().map(|function| function.stack_size);
+        FrameSizes { smallest: sizes().min().unwrap_or(0), largest: sizes().max().unwrap_or(0) }
+    }
+
+    /// The size, if all functions have the same, so that the bytes of a stack follow from the number of its frames.
+    pub fn same(self) -> Option<u32> {
+        (self.smallest == self.largest).then_some(self.largest)
+    }
+}
+
 /// Why no image can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
@@ -133,6 +154,7 @@ pub struct Image {
     links: Vec<Link>,
     /// Sorted by start.
     functions: Vec<Function>,
+    frame_sizes: FrameSizes,
     hosts: Vec<HostFn>,
     /// Flat pcs that have an address without being the start of a function.
     labels: Vec<u32>,
@@ -168,7 +190,21 @@ impl Image {
         }
         let Builder { bases, insns, functions, hosts, labels, traps, .. } = builder;
         let (arena, translation) = (Arc::clone(arena), OnceLock::new());
-        Ok(Image { arena, programs, bases, insns, links, functions, hosts, labels, handles, traps, translation })
+        let frame_sizes = FrameSizes::of(&functions);
+        Ok(Image {
+            arena,
+            programs,
+            bases,
+            insns,
+            links,
+            functions,
+            frame_sizes,
+            hosts,
+            labels,
+            handles,
+            traps,
+            translation,
+        })
     }
 
     /// The arena that its programs' memory is in.
@@ -206,11 +242,15 @@ impl Image {
         &self.functions
     }
 
+    /// How large the frames of its functions are.
+    pub fn frame_sizes(&self) -> FrameSizes {
+        self.frame_sizes
+    }
+
     /// Bytes from the frame of a function to that of the one it calls: the largest frame, and a gap that belongs
     /// to nobody, so that running over its end is noticed.
     pub fn frame_stride(&self) -> u32 {
-        let largest = self.functions.iter().map(|function| function.stack_size).max().unwrap_or(0).max(1);
-        largest.saturating_add(FRAME_GAP)
+        self.frame_sizes.largest.max(1).saturating_add(FRAME_GAP)
     }
 
     /// Address of the first function, as programs see it; the others follow, one slot of the table each. 0 if there

@@ -169,7 +169,7 @@ impl Translator<'_> {
     /// Takes the callee's bytes from the stack's, where that is not the same as counting frames. Gives what was
     /// used before.
     fn take_stack(&mut self, callee: u32) -> Option<Value> {
-        if !self.input.summary.mixed() {
+        if self.input.image.frame_sizes().same().is_some() {
             return None;
         }
         let size = self.input.image.functions()[callee as usize].stack_size;
@@ -252,7 +252,7 @@ impl Translator<'_> {
         self.hand_over(REST);
         let done = self.b.create_block();
         self.b.append_block_param(done, I64);
-        if !self.input.summary.mixed() {
+        if self.input.image.frame_sizes().same().is_some() {
             let index = self.slot(addr);
             let count = self.load_cx(I64, constant(), field!(slot_count));
             let outside = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, count);

@@ -19,7 +19,6 @@ pub(crate) struct Summary {
     /// Index of the first function that is known; of others everything is assumed.
     first: u32,
     reads: Vec<Regs>,
-    mixed: bool,
 }
 
 /// A summary together with what it is about.
@@ -49,17 +48,11 @@ impl Summary {
         Known { summary: self, image, exit: if options.keep_registers { ALL } else { 1 } }
     }
 
-    /// Whether functions differ in the size of their frames.
-    pub(crate) fn mixed(&self) -> bool {
-        self.mixed
-    }
-
     /// Looks at the functions of one program. The entry is among them, even if nothing calls it.
     pub(crate) fn build(&mut self, image: &Image, options: Options, flow: &mut Flow, program: u32) {
         let functions = image.functions();
         self.first = functions.partition_point(|function| function.program < program) as u32;
         let count = functions[self.first as usize..].iter().take_while(|function| function.program == program).count();
-        self.mixed = functions.iter().any(|function| function.stack_size != functions[0].stack_size);
         self.reads.clear();
         let Some(behind) = called(image, self.first, count) else {
             // Nobody calls anybody, so nobody asks.

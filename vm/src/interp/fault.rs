@@ -125,7 +125,7 @@ impl Machine {
         let depth = home.current.depth + calls as u32 + 1;
         let used = home.resident.context().stack_used;
         self.depth = depth;
-        self.stack_used = if self.same_size() { depth * image.functions()[callee].stack_size } else { used };
+        self.stack_used = image.frame_sizes().same().map_or(used, |size| depth * size);
         self.room(&image.functions()[callee]).expect_err("generated code has found no room")
     }
 

@@ -10,7 +10,7 @@ use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
-use crate::image::{Callee, Image};
+use crate::image::{Callee, FrameSizes, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
 use crate::trap::{Backtrace, CallSite, Trap, TrapCode};
 
@@ -114,15 +114,14 @@ impl Machine {
     /// The arena has no room for the stack.
     pub fn new(image: Arc<Image>, runtime: Runtime, limits: Limits) -> Result<Machine, MemError> {
         assert!(Arc::ptr_eq(image.arena(), runtime.view.arena()), "one arena for programs and runtime");
-        let sizes = || image.functions().iter().map(|function| function.stack_size);
-        let (largest, smallest) = (sizes().max().unwrap_or(0).max(1), sizes().min().unwrap_or(0));
+        let FrameSizes { smallest, largest } = image.frame_sizes();
         // Functions without a frame are limited by depth only.
         let frames = limits.stack_bytes.checked_div(smallest).unwrap_or(u32::MAX).clamp(1, limits.max_depth.max(1));
         let spec = RegionSpec {
             stride: image.frame_stride(),
             count: frames,
             owner: runtime.view.owner(),
-            ..RegionSpec::new("stack frame", RegionKind::Stack, largest)
+            ..RegionSpec::new("stack frame", RegionKind::Stack, largest.max(1))
         };
         let (stack, arena_base) = (image.arena().alloc(spec)?, image.arena().base());
         let (r, trap) = ([0; 16], None);

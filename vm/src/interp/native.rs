@@ -145,14 +145,12 @@ impl Machine {
         self.shortcuts.clear();
         let Some(home) = &mut self.native else { return };
         let Limits { max_insns, max_depth, stack_bytes } = self.limits;
-        let sizes = || self.image.functions().iter().map(|function| function.stack_size);
-        let smallest = sizes().min().unwrap_or(0);
-        let same = sizes().all(|size| size == smallest);
-        let bytes = if same { stack_bytes.checked_div(smallest).unwrap_or(u32::MAX) } else { u32::MAX };
+        let same = self.image.frame_sizes().same();
+        let bytes = same.and_then(|size| stack_bytes.checked_div(size)).unwrap_or(u32::MAX);
         let frames = max_depth.min(self.s.stack.region().spec.count).min(bytes);
         let code = home.resident.code();
         home.usable = self.tracer.is_none() && (max_insns.is_none() || code.counts());
-        home.plain = home.usable && max_insns.is_none() && !code.keeps_registers() && same && frames > 0;
+        home.plain = home.usable && max_insns.is_none() && !code.keeps_registers() && same.is_some() && frames > 0;
         self.shortcuts.resize(self.image.programs().len(), None);
         let context = home.resident.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
@@ -314,22 +312,19 @@ impl Machine {
         let registers = self.s.r;
         let mark = self.mark();
         let stride = u64::from(self.s.stack.region().spec.stride);
-        let (first, site) = (self.s.frame_pointer(0), self.site);
+        let (first, site, same) = (self.s.frame_pointer(0), self.site, self.image.frame_sizes().same());
         let home = self.native.as_mut().expect("generated code has a home");
         let (base, counts) = (home.current, home.resident.code().counts());
         let context = home.resident.context();
         let fp = context.exit_fp;
         self.depth = ((context.exit_frame - first) / stride) as u32 + 1;
-        self.stack_used = context.stack_used;
+        self.stack_used = same.map_or(context.stack_used, |size| self.depth * size);
         self.site = context.exit_pc as usize;
         if counts {
             self.remaining = context.remaining;
         }
         home.waiting.push(Segment { base, fp });
         self.running = false;
-        if self.same_size() {
-            self.stack_used = self.depth * self.image.functions()[0].stack_size;
-        }
         self.s.runtime.view.sync();
         let result = work(self);
         self.restore(mark);
@@ -360,12 +355,6 @@ impl Machine {
     fn load_registers(&mut self) {
         let home = self.native.as_mut().expect("generated code has a home");
         self.s.r[..10].copy_from_slice(&home.resident.context().regs[..10]);
-    }
-
-    /// All functions have frames of one size, so that their bytes follow from their number.
-    pub(super) fn same_size(&self) -> bool {
-        let functions = self.image.functions();
-        functions.iter().all(|function| function.stack_size == functions[0].stack_size)
     }
 
     pub(super) fn mark(&self) -> Mark {
