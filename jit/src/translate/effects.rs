@@ -1,7 +1,7 @@
 //! Which registers an instruction reads and writes, and where control goes on behind it.
 
 use twinbpf_vm::image::Link;
-use twinbpf_vm::isa::{AluOp, AtomicOp, Insn, Operand, Reg};
+use twinbpf_vm::isa::{AtomicOp, Insn, Operand, Reg};
 
 /// Registers as a bit set: bit n is rn. r10 is never in one.
 pub(crate) type Regs = u16;
@@ -45,23 +45,11 @@ pub(crate) trait Callees {
 
 pub(crate) fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
     let (uses, defs) = match insn {
-        Insn::Alu { op, dst, src, .. } => match op {
-            AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => (operand(src), bit(dst)),
-            AluOp::Neg => (bit(dst), bit(dst)),
-            AluOp::Add
-            | AluOp::Sub
-            | AluOp::Mul
-            | AluOp::Div
-            | AluOp::Sdiv
-            | AluOp::Or
-            | AluOp::And
-            | AluOp::Lsh
-            | AluOp::Rsh
-            | AluOp::Mod
-            | AluOp::Smod
-            | AluOp::Xor
-            | AluOp::Arsh => (bit(dst) | operand(src), bit(dst)),
-        },
+        // The operand of a unary operation is an immediate.
+        Insn::Alu { op, dst, src, .. } => {
+            let left = if op.reads_dst() { bit(dst) } else { 0 };
+            (left | operand(src), bit(dst))
+        }
         Insn::Endian { dst, .. } => (bit(dst), bit(dst)),
         Insn::LoadImm { dst, .. } => (0, bit(dst)),
         Insn::LoadImmHi { .. } | Insn::Goto { .. } | Insn::Gotol { .. } | Insn::MayGoto { .. } => (0, 0),

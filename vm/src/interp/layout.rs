@@ -99,7 +99,7 @@ fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
         // `r1 = r2; r1 op= r3`, unless the right operand is r1 too. A 32-bit copy cuts off what a 64-bit
         // operation would see.
         let fits = match second.kind {
-            Kind::Alu(_, op, _) if !reads_left(op) => false,
+            Kind::Alu(_, op, _) if !op.reads_dst() => false,
             Kind::Alu(second, _, imm) => (width == Width::W64 || second == Width::W32) && (imm || b.c != a.a),
             Kind::Endian(..) | Kind::CastKernel | Kind::CastUser => width == Width::W64,
             Kind::LoadImm
@@ -126,27 +126,6 @@ fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
         extend(Width::W64, AluOp::Movsx32)
     } else {
         None
-    }
-}
-
-/// Whether the operation depends on its left operand.
-fn reads_left(op: AluOp) -> bool {
-    match op {
-        AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => false,
-        AluOp::Add
-        | AluOp::Sub
-        | AluOp::Mul
-        | AluOp::Div
-        | AluOp::Sdiv
-        | AluOp::Or
-        | AluOp::And
-        | AluOp::Lsh
-        | AluOp::Rsh
-        | AluOp::Neg
-        | AluOp::Mod
-        | AluOp::Smod
-        | AluOp::Xor
-        | AluOp::Arsh => true,
     }
 }
 
@@ -267,7 +246,7 @@ pub(super) fn chains(first: &Unit, second: &Unit) -> bool {
         | Kind::Event => false,
     };
     let reads = match second.kind {
-        Kind::Alu(_, op, _) => reads_left(op),
+        Kind::Alu(_, op, _) => op.reads_dst(),
         Kind::Goto | Kind::MayGoto | Kind::LoadImm | Kind::Event => false,
         Kind::Endian(..)
         | Kind::Load(..)

@@ -133,6 +133,29 @@ table! {
     Arsh    "arsh"    "s>>="  0xc  0 Base   Binary      "dst >>= src & (width - 1), arithmetic";
 }
 
+impl AluOp {
+    /// Whether the result depends on what `dst` held before.
+    pub const fn reads_dst(self) -> bool {
+        match self {
+            AluOp::Mov | AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32 => false,
+            AluOp::Add
+            | AluOp::Sub
+            | AluOp::Mul
+            | AluOp::Div
+            | AluOp::Sdiv
+            | AluOp::Or
+            | AluOp::And
+            | AluOp::Lsh
+            | AluOp::Rsh
+            | AluOp::Neg
+            | AluOp::Mod
+            | AluOp::Smod
+            | AluOp::Xor
+            | AluOp::Arsh => true,
+        }
+    }
+}
+
 table! {
     /// Branch conditions, RFC 9669 section 4.3. `code` is opcode bits 7:4.
     enum Cond;
