@@ -23,6 +23,8 @@ pub struct Code {
     image: Arc<Image>,
     options: Options,
     tools: Tools,
+    /// Where functions that are not compiled lead.
+    bridge: u64,
     /// Native address of each function. The last element is for an image without functions.
     functions: Box<[AtomicU64]>,
     modules: RwLock<Modules>,
@@ -45,7 +47,7 @@ impl Code {
     pub fn new(image: Arc<Image>, options: Options) -> Result<Code, JitError> {
         let bridge = bridge::address()?;
         let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
-        Ok(Code { image, options, tools: Tools::default(), functions, modules: RwLock::default() })
+        Ok(Code { image, options, tools: Tools::default(), bridge, functions, modules: RwLock::default() })
     }
 
     /// Has these tools know of all that is compiled from now on.
@@ -179,7 +181,7 @@ impl Code {
 impl Native for Code {
     fn entry(&self, function: u32) -> Option<u64> {
         let address = self.functions[function as usize].load(Ordering::Acquire);
-        (Ok(address) != bridge::address().map_err(|_| ())).then_some(address)
+        (address != self.bridge).then_some(address)
     }
 
     fn loop_entry(&self, pc: u32) -> Option<u64> {

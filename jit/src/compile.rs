@@ -155,15 +155,11 @@ pub(crate) fn compile(
         let Workspace { context, scratch, summary, polish } = workspace;
         summary.build(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
-        let index = |function| units.iter().position(|unit| *unit == Unit { function, start: Start::Entry });
-        // Units are usually all functions of a program, in order.
+        // All functions of a program, in order, or a single loop.
         let first = units[0].function;
         let index = |function: u32| {
-            let guess = function.wrapping_sub(first) as usize;
-            match units.get(guess) {
-                Some(unit) if *unit == (Unit { function, start: Start::Entry }) => Some(guess),
-                _ => index(function),
-            }
+            let index = function.wrapping_sub(first) as usize;
+            (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
         };
         let local = |function| index(function).is_some();
         let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
