@@ -34,6 +34,18 @@ fn signature() -> Signature {
 
 /// Adds `fn(x) -> callee(x) + add`, or `x + add` without a callee.
 fn define(module: &mut JITModule, name: &str, add: i64, callee: Option<FuncId>) -> FuncId {
+    let (id, relocs) = define_unchecked(module, name, add, callee);
+    check_relocs(module.declarations(), id, &relocs).unwrap();
+    id
+}
+
+/// As [`define`], wherever the callee is, with what is to be relocated.
+fn define_unchecked(
+    module: &mut JITModule,
+    name: &str,
+    add: i64,
+    callee: Option<FuncId>,
+) -> (FuncId, Vec<ModuleReloc>) {
     let id = module.declare_function(name, Linkage::Local, &signature()).unwrap();
     let mut context = Context::new();
     context.func.signature = signature();
@@ -55,10 +67,7 @@ fn define(module: &mut JITModule, name: &str, add: i64, callee: Option<FuncId>) 
     builder.finalize(module.isa().frontend_config());
     module.define_function(id, &mut context).unwrap();
     let buffer = &context.compiled_code().unwrap().buffer;
-    let relocs: Vec<_> =
-        buffer.relocs().iter().map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect();
-    check_relocs(module.declarations(), id, &relocs).unwrap();
-    id
+    (id, buffer.relocs().iter().map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect())
 }
 
 /// A chain of `length` functions, each of which calls the one before; the last gives `x + length * add`.
@@ -300,25 +309,7 @@ fn references_out_of_the_module_are_found() {
     let memory = pool.module(5000).unwrap();
     let mut module = module(&memory);
     let puts = module.declare_function("puts", Linkage::Import, &signature()).unwrap();
-    let id = module.declare_function("f", Linkage::Local, &signature()).unwrap();
-    let mut context = Context::new();
-    context.func.signature = signature();
-    let mut reused = FunctionBuilderContext::new();
-    let mut builder = FunctionBuilder::new(&mut context.func, &mut reused);
-    let block = builder.create_block();
-    builder.append_block_params_for_function_params(block);
-    builder.switch_to_block(block);
-    builder.seal_block(block);
-    let value = builder.block_params(block)[0];
-    let callee = module.declare_func_in_func(puts, builder.func);
-    let call = builder.ins().call(callee, &[value]);
-    let value = builder.inst_results(call)[0];
-    builder.ins().return_(&[value]);
-    builder.finalize(module.isa().frontend_config());
-    module.define_function(id, &mut context).unwrap();
-    let buffer = &context.compiled_code().unwrap().buffer;
-    let relocs: Vec<_> =
-        buffer.relocs().iter().map(|reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id)).collect();
+    let (id, relocs) = define_unchecked(&mut module, "f", 0, Some(puts));
     let error = check_relocs(module.declarations(), id, &relocs).unwrap_err().to_string();
     assert!(error.starts_with("function f: relocation Abs8 at "), "{error}");
     assert!(error.ends_with(" is not a call inside its module"), "{error}");
