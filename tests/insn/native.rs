@@ -20,7 +20,8 @@ use twinbpf_vm::validate::Valid;
 use crate::build::Prologue;
 use crate::case::{Case, Expect, Run};
 use crate::modes::{MODES, Mode};
-use crate::run::{self, Outcome, low_halves};
+use crate::run::{self, Outcome};
+use crate::support::low_halves;
 use crate::validated;
 
 /// Programs of one image.

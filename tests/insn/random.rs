@@ -21,6 +21,7 @@ use twinbpf_vm::validate::Valid;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::modes::{self, MODES};
 use crate::run;
+use crate::support::low_halves;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use twinbpf_jit::{Code, Memory};
 
@@ -217,7 +218,7 @@ impl Bench {
         };
         let result = match result {
             Ok(r0) => format!("{r0:#x}"),
-            Err(trap) => run::low_halves(&format!("{trap:#}")),
+            Err(trap) => low_halves(&format!("{trap:#}")),
         };
         let counted = counts && matches!(code, None | Some(TrapCode::OutOfInsns));
         let executed = counted.then(|| machine.insns_executed());

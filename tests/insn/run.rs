@@ -186,15 +186,3 @@ fn registers(outcome: &Outcome, r0: u64, state: &State, input: &Input) -> Result
     }
     Ok(())
 }
-
-/// A text in which addresses have their lower halves only: native code that masks pointers does not know the upper.
-pub(crate) fn low_halves(text: &str) -> String {
-    let mut parts = text.split("0x");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.chars().take_while(char::is_ascii_hexdigit).count();
-        let address = part[digits.saturating_sub(8)..digits].trim_start_matches('0');
-        out.extend(["0x", address, &part[digits..]]);
-    }
-    out
-}

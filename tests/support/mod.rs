@@ -107,3 +107,15 @@ pub(crate) fn skip(reason: &str) {
 pub(crate) fn installed(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
+
+/// A text in which addresses have their lower halves only: native code that masks pointers does not know the upper.
+pub(crate) fn low_halves(text: &str) -> String {
+    let mut parts = text.split("0x");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.chars().take_while(char::is_ascii_hexdigit).count();
+        let address = part[digits.saturating_sub(8)..digits].trim_start_matches('0');
+        out.extend(["0x", address, &part[digits..]]);
+    }
+    out
+}

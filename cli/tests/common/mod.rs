@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
-pub(crate) use support::{Case, cases, corpus, installed, skip};
+pub(crate) use support::{Case, cases, corpus, installed, low_halves, skip};
 
 /// The command under test.
 pub(crate) fn twinbpf() -> Command {
@@ -103,18 +103,6 @@ pub(crate) fn mask(text: &str) -> String {
             _ if decimal > 9 => out.extend(["FAR", &word[decimal..]]),
             _ => out.push_str(word),
         }
-    }
-    out
-}
-
-/// A text in which addresses have their lower halves only: native code that masks pointers does not know the upper.
-pub(crate) fn low_halves(text: &str) -> String {
-    let mut parts = text.split("0x");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.chars().take_while(char::is_ascii_hexdigit).count();
-        let address = part[digits.saturating_sub(8)..digits].trim_start_matches('0');
-        out.extend(["0x", address, &part[digits..]]);
     }
     out
 }
