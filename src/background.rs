@@ -3,12 +3,13 @@
 //! A job that panics is a line in the log; the jobs behind it run all the same. Jobs that have not begun when the
 //! engine goes are forgotten.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use twinbpf_vm::trap::panic_words;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -83,16 +84,12 @@ impl Shared {
             };
             drop(queue);
             if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
-                log::error!("the compiler panicked, the program stays in the interpreter: {}", words(&*panic));
+                let words = panic_words(&*panic).unwrap_or("no words");
+                log::error!("the compiler panicked, the program stays in the interpreter: {words}");
             }
             queue = self.lock();
         }
     }
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::FromRawFd;
 
+use twinbpf_vm::trap::panic_words;
+
 use crate::peers::Make;
 
 /// Seconds that a peer has for being made and for two runs.
@@ -64,6 +66,6 @@ pub fn check(make: &Make, expected: u64) -> Result<(), String> {
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("without words").lines().next().unwrap_or_default())
+    let text = panic_words(panic).unwrap_or("without words");
+    format!("panicked: {}", text.lines().next().unwrap_or_default())
 }

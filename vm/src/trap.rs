@@ -1,5 +1,6 @@
 //! A program faulted. A trap is not an error of the runtime: it is how validated code ends when it cannot go on.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -202,3 +203,9 @@ impl fmt::Display for Trap {
 }
 
 impl std::error::Error for Trap {}
+
+/// What a panic said, if it was text.
+pub fn panic_words(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}

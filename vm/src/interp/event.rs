@@ -11,7 +11,7 @@ use crate::host::HostFn;
 use crate::image::{Callee, Function, Link};
 use crate::isa::{Insn, Reg, Size};
 use crate::map::Errno;
-use crate::trap::{Trap, TrapCode};
+use crate::trap::{Trap, TrapCode, panic_words};
 
 /// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
 const MAX_TAIL_CALLS: u32 = 33;
@@ -307,14 +307,5 @@ pub(super) fn no_return() -> Trap {
 
 /// The trap of a host function that panicked.
 pub(super) fn panicked(host: &HostFn, payload: &(dyn Any + Send)) -> Trap {
-    Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), message(payload)))
-}
-
-/// What a panic said.
-fn message(payload: &(dyn Any + Send)) -> &str {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (None, Some(text)) => text,
-        (None, None) => "panicked",
-    }
+    Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), panic_words(payload).unwrap_or("panicked")))
 }
