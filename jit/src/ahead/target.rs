@@ -36,7 +36,7 @@ pub enum TargetError {
         target: String,
     },
     /// The compiler was left out.
-    #[error("this build compiles for its own machine only; target {target} needs one with the feature `cross`")]
+    #[error("this build compiles for its own machine only; target {target} needs one with `--features cross`")]
     Disabled {
         /// The target.
         target: String,
