@@ -29,7 +29,13 @@ const UNSAFE: &[&str] = &[
     "src/compiled.rs",
     "src/dl.rs",
     "src/watchdog.rs",
-    "kernel/src/sys.rs",
+    "kernel/src/sys/attr.rs",
+    "kernel/src/sys/bpf.rs",
+    "kernel/src/sys/memory.rs",
+    "kernel/src/sys/mount.rs",
+    "kernel/src/sys/net.rs",
+    "kernel/src/sys/perf.rs",
+    "kernel/src/sys/poll.rs",
     "cli/src/workload.rs",
 ];
 

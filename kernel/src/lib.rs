@@ -1,18 +1,27 @@
-//! The kernel's side: `bpf(2)`, one function a command, typed arguments in, owned file descriptors out.
+//! The kernel's side: `bpf(2)` and `perf_event_open(2)`, typed arguments in, owned file descriptors out.
 //!
-//! This crate is the only one that talks to the kernel about BPF. It knows nothing of objects, links or machines:
-//! instructions come as bytes that the kernel takes, with file descriptors already in them. It does not ask which
-//! version a kernel has; a command is tried, and what the kernel answers is the error. Attaching, BTF and ring buffers
-//! are not here.
+//! This crate is the only one that talks to the kernel about BPF. It asks which features the kernel has by trying them,
+//! never which version it is. What is attached hangs on file descriptors alone, so that it ends with the process,
+//! however that ends.
 
+mod arch;
+pub mod btf;
+pub mod cpu;
 mod error;
+mod inflate;
+pub mod link;
 pub mod map;
+pub mod probe;
 pub mod prog;
 mod sys;
+pub mod system;
+pub mod tracefs;
+pub mod user;
 
 pub use error::Error;
-pub use map::{Map, MapCreate, MapKind, Shared};
-pub use prog::{Prog, ProgKind, ProgLoad, TestRun, TestRunResult};
+pub use link::{Link, Options, Pending, Target};
+pub use map::{Map, MapBtf, MapCreate, MapKind, Shared};
+pub use prog::{AttachType, Prog, ProgLoad, ProgType, TestRun, TestRunResult};
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Mutex, PoisonError};
 
-use twinbpf_kernel::{Map, MapCreate, MapKind, Prog, ProgKind, ProgLoad, Shared, TestRun};
+use twinbpf_kernel::{Map, MapCreate, MapKind, Prog, ProgLoad, ProgType, Shared, TestRun};
 
 use super::{Run, Runner};
 use crate::kernel::{BLOCK, Dialect, Kernel, program};
@@ -91,22 +91,16 @@ fn load(kernel: &Kernel, form: Form) -> Result<Loaded, twinbpf_kernel::Error> {
     let arena = form == Form::Arena;
     let pages = BLOCK.div_ceil(PAGE);
     let sizes = if arena { [0, 0, pages as u32] } else { [4, BLOCK as u32, 1] };
-    let map = Map::create(&MapCreate {
-        name: kernel.name,
-        kind: if arena { MapKind::Arena } else { MapKind::Array },
-        key_size: sizes[0],
-        value_size: sizes[1],
-        max_entries: sizes[2],
-        flags: MMAPABLE,
-        extra: 0,
-    })?;
+    let kind = if arena { MapKind::Arena } else { MapKind::Array };
+    let [key, value, entries] = sizes;
+    let map = Map::create(&MapCreate { flags: MMAPABLE, ..MapCreate::new(kernel.name, kind, key, value, entries) })?;
     let mut memory = map.share(0, pages * PAGE)?;
     memory.write(0, &kernel.block());
     let fd = map.as_fd().as_raw_fd();
     let place = if arena { Place::Arena(fd, memory.addr() as u64) } else { Place::Value(fd) };
     let len = (!arena).then_some(kernel.len as i32);
     let insns = wrap(&program(kernel.name, Dialect::V3).insns, place, len, form != Form::Proved);
-    let spec = ProgLoad { name: kernel.name, kind: ProgKind::Xdp, insns: &insns, license: "GPL", flags: 0 };
+    let spec = ProgLoad::new(kernel.name, ProgType::Xdp, &insns, "GPL");
     let loaded = Loaded { prog: Prog::load(&spec)?, _map: map, memory };
     Ok(loaded)
 }

@@ -1,0 +1,59 @@
+//! What differs between machines: names and places of registers in `struct pt_regs`, names of system call wrappers.
+
+/// Prefix of functions that are system calls: `__x64_sys_read`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SYSCALL_PREFIX: &str = "__x64_sys_";
+#[cfg(target_arch = "aarch64")]
+pub(crate) const SYSCALL_PREFIX: &str = "__arm64_sys_";
+#[cfg(target_arch = "riscv64")]
+pub(crate) const SYSCALL_PREFIX: &str = "__riscv_sys_";
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub(crate) const SYSCALL_PREFIX: &str = "sys_";
+
+/// One of them that every kernel with BPF has.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const SYSCALL_PROBE: &str = "__x64_sys_bpf";
+#[cfg(target_arch = "aarch64")]
+pub(crate) const SYSCALL_PROBE: &str = "__arm64_sys_bpf";
+#[cfg(target_arch = "riscv64")]
+pub(crate) const SYSCALL_PROBE: &str = "__riscv_sys_bpf";
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub(crate) const SYSCALL_PROBE: &str = "sys_bpf";
+
+/// Where registers are in `struct pt_regs`: 64, 32, 16 and 8 bits.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: &[([&str; 4], u16)] = &[
+    (["r15", "r15d", "r15w", "r15b"], 0),
+    (["r14", "r14d", "r14w", "r14b"], 8),
+    (["r13", "r13d", "r13w", "r13b"], 16),
+    (["r12", "r12d", "r12w", "r12b"], 24),
+    (["rbp", "ebp", "bp", "bpl"], 32),
+    (["rbx", "ebx", "bx", "bl"], 40),
+    (["r11", "r11d", "r11w", "r11b"], 48),
+    (["r10", "r10d", "r10w", "r10b"], 56),
+    (["r9", "r9d", "r9w", "r9b"], 64),
+    (["r8", "r8d", "r8w", "r8b"], 72),
+    (["rax", "eax", "ax", "al"], 80),
+    (["rcx", "ecx", "cx", "cl"], 88),
+    (["rdx", "edx", "dx", "dl"], 96),
+    (["rsi", "esi", "si", "sil"], 104),
+    (["rdi", "edi", "di", "dil"], 112),
+    (["rip", "eip", "ip", "rip"], 128),
+    (["rsp", "esp", "sp", "spl"], 152),
+];
+
+/// Offset of a register in `struct pt_regs`.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn register(name: &str) -> Option<u16> {
+    REGISTERS.iter().find(|(names, _)| names.contains(&name)).map(|(_, offset)| *offset)
+}
+
+/// Offset of a register in `struct user_pt_regs`.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn register(name: &str) -> Option<u16> {
+    let number = match name {
+        "sp" => 31,
+        _ => name.strip_prefix(['x', 'w'])?.parse::<u16>().ok().filter(|number| *number <= 31)?,
+    };
+    Some(number * 8)
+}

@@ -1,0 +1,238 @@
+//! One link for many functions: `kprobe.multi` and `uprobe.multi`.
+
+use std::collections::HashSet;
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use super::perf::prog_fd;
+use super::target::{Functions, Return, UprobePlace};
+use super::{Deferred, Link, Options, Pending};
+use crate::error::Error;
+use crate::map::c_path;
+use crate::prog::{AttachType, Prog};
+use crate::sys::{address, attr, bpf, number};
+use crate::tracefs;
+use crate::user::Binary;
+
+/// `BPF_F_KPROBE_MULTI_RETURN` and `BPF_F_UPROBE_MULTI_RETURN`.
+const RETURN: u32 = 1;
+
+/// Whether a name matches a pattern in which `*` is any text and `?` any character.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(b'?') => (p, n) = (p + 1, n + 1),
+            Some(byte) if *byte == name[n] => (p, n) = (p + 1, n + 1),
+            Some(_) | None => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, n) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}
+
+#[derive(Debug)]
+struct Kprobes {
+    what: String,
+    prog: OwnedFd,
+    session: bool,
+    ret: bool,
+    names: Vec<CString>,
+    cookies: Vec<u64>,
+}
+
+impl Deferred for Kprobes {
+    fn make(self: Box<Self>) -> Result<Link, Error> {
+        let symbols: Vec<u64> = self.names.iter().map(|name| name.as_ptr() as u64).collect();
+        let attach = if self.session { AttachType::TraceKprobeSession } else { AttachType::TraceKprobeMulti };
+        let mut attr = attr::LinkKprobes {
+            fd: number(self.prog.as_fd()),
+            attach_type: attach as u32,
+            kprobe_flags: if self.ret { RETURN } else { 0 },
+            count: symbols.len() as u32,
+            syms: address(&symbols),
+            cookies: address(&self.cookies),
+            ..attr::LinkKprobes::default()
+        };
+        match bpf::link_create(&mut attr) {
+            Ok(fd) => Ok(Link::bpf(self.what.clone(), fd)),
+            Err(cause) => {
+                let absent = cause.raw_os_error() == Some(libc::EOPNOTSUPP);
+                let error = Error::new("LINK_CREATE", &self.what, cause);
+                Err(if absent {
+                    error.with_detail("this kernel has no probes of many functions (CONFIG_FPROBE)")
+                } else {
+                    error
+                })
+            }
+        }
+    }
+}
+
+pub(super) fn kprobes(
+    what: String,
+    functions: &Functions,
+    ret: Return,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let fail = |errno, text: String| Err(Error::ours("LINK_CREATE", &what, errno, text));
+    let (names, cookies) = match functions {
+        Functions::Glob(glob) if !glob.contains(['*', '?']) => (vec![glob.clone()], Vec::new()),
+        Functions::Glob(glob) => (matching(glob), Vec::new()),
+        Functions::Names(names) => names.iter().cloned().unzip(),
+        Functions::Places(_) => return fail(libc::EINVAL, "places are for files of user space".to_owned()),
+    };
+    if names.is_empty() {
+        return fail(libc::ENOENT, "no function that can be probed matches".to_owned());
+    }
+    let cookies = match options.cookie {
+        0 => cookies,
+        cookie if cookies.is_empty() => vec![cookie; names.len()],
+        _ => cookies,
+    };
+    let names: Result<Vec<CString>, _> = names.into_iter().map(CString::new).collect();
+    let names = names.map_err(|cause| Error::new("LINK_CREATE", &what, cause.into()))?;
+    let (session, ret) = (ret == Return::Session, ret == Return::Yes);
+    let deferred = Kprobes { what: what.clone(), prog: prog_fd(prog)?, session, ret, names, cookies };
+    Ok(Pending::later(what, deferred))
+}
+
+/// Functions that can be probed, by what the kernel's list of them says; without one, by its symbols.
+fn matching(glob: &str) -> Vec<String> {
+    let listed = tracefs::read("available_filter_functions");
+    let mut seen = HashSet::new();
+    let mut unique = |name: &str| matches(glob, name) && seen.insert(name.to_owned());
+    match listed {
+        Ok(text) => {
+            let names = text.lines().filter_map(|line| line.split_whitespace().next());
+            names.filter(|name| unique(name)).map(str::to_owned).collect()
+        }
+        Err(_) => {
+            let symbols = crate::system::System::get().kallsyms().unwrap_or_default();
+            let code = symbols.lines().filter_map(|line| {
+                let mut parts = line.split_whitespace();
+                let kind = parts.nth(1)?;
+                parts.next().filter(|_| matches!(kind, "t" | "T"))
+            });
+            code.filter(|name| unique(name)).map(str::to_owned).collect()
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Uprobes {
+    what: String,
+    prog: OwnedFd,
+    attach: AttachType,
+    ret: bool,
+    path: CString,
+    offsets: Vec<u64>,
+    semaphores: Vec<u64>,
+    cookies: Vec<u64>,
+    pid: u32,
+}
+
+impl Deferred for Uprobes {
+    fn make(self: Box<Self>) -> Result<Link, Error> {
+        let mut attr = attr::LinkUprobes {
+            fd: number(self.prog.as_fd()),
+            attach_type: self.attach as u32,
+            path: self.path.as_ptr() as u64,
+            offsets: address(&self.offsets),
+            ref_ctr_offsets: address(&self.semaphores),
+            cookies: address(&self.cookies),
+            count: self.offsets.len() as u32,
+            uprobe_flags: if self.ret { RETURN } else { 0 },
+            pid: self.pid,
+            ..attr::LinkUprobes::default()
+        };
+        let fd = bpf::link_create(&mut attr).map_err(|cause| Error::new("LINK_CREATE", &self.what, cause))?;
+        Ok(Link::bpf(self.what.clone(), fd))
+    }
+}
+
+/// The list, or nothing where it says nothing.
+fn unless_zero(list: Vec<u64>) -> Vec<u64> {
+    if list.iter().all(|number| *number == 0) { Vec::new() } else { list }
+}
+
+pub(super) fn uprobes(
+    what: String,
+    path: &Path,
+    functions: &Functions,
+    ret: Return,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let refused = |text: String| Error::ours("LINK_CREATE", &what, libc::ENOENT, text);
+    let places = match functions {
+        Functions::Places(places) => places.clone(),
+        Functions::Names(names) => {
+            let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
+            let place = |(name, cookie): &(String, u64)| {
+                let offset = binary.function(name)?;
+                Ok(UprobePlace { offset, semaphore: 0, cookie: *cookie })
+            };
+            let places: Result<Vec<UprobePlace>, crate::user::ElfError> = names.iter().map(place).collect();
+            places.map_err(|error| refused(error.to_string()))?
+        }
+        Functions::Glob(glob) => {
+            let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
+            let found = binary.functions().into_iter().filter(|function| matches(glob, &function.name));
+            let mut offsets: Vec<u64> = found.map(|function| function.offset).collect();
+            offsets.sort_unstable();
+            offsets.dedup();
+            offsets.into_iter().map(|offset| UprobePlace { offset, ..UprobePlace::default() }).collect()
+        }
+    };
+    if places.is_empty() {
+        return Err(refused("no function of the file matches".to_owned()));
+    }
+    let session = ret == Return::Session;
+    let cookie = |place: &UprobePlace| if place.cookie == 0 { options.cookie } else { place.cookie };
+    let deferred = Uprobes {
+        what: what.clone(),
+        prog: prog_fd(prog)?,
+        attach: if session { AttachType::TraceUprobeSession } else { AttachType::TraceUprobeMulti },
+        ret: ret == Return::Yes,
+        path: c_path(path).map_err(|cause| Error::new("LINK_CREATE", &what, cause))?,
+        offsets: places.iter().map(|place| place.offset).collect(),
+        semaphores: unless_zero(places.iter().map(|place| place.semaphore).collect()),
+        cookies: unless_zero(places.iter().map(cookie).collect()),
+        pid: options.pid.unwrap_or(0),
+    };
+    Ok(Pending::later(what, deferred))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn globs() {
+        for (pattern, name, expected) in [
+            ("tcp_*", "tcp_connect", true),
+            ("*_connect", "tcp_connect", true),
+            ("t?p*c*t", "tcp_connect", true),
+            ("tcp", "tcp_connect", false),
+            ("*", "", true),
+            ("?", "", false),
+            ("a*b*c", "axxbyybzc", true),
+            ("a*b*c", "axxbyybz", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

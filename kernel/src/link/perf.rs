@@ -1,0 +1,297 @@
+//! Attachments to perf events: tracepoints, probes of single functions, samples at a rate.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::target::UprobePlace;
+use super::{Deferred, Held, Link, Options, Pending, dup};
+use crate::error::Error;
+use crate::map::c_path;
+use crate::probe::{Feature, has};
+use crate::prog::{AttachType, Prog};
+use crate::sys::perf::{self, PerfAttr};
+use crate::sys::{attr, bpf, number};
+use crate::{cpu, tracefs};
+
+/// `PERF_TYPE_SOFTWARE`.
+const SOFTWARE: u32 = 1;
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u32 = 2;
+
+/// What makes a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Time of a CPU, whatever runs there: `PERF_COUNT_SW_CPU_CLOCK`.
+    Cpu,
+    /// Time that a task runs: `PERF_COUNT_SW_TASK_CLOCK`.
+    Task,
+    /// Any other event, by type and config of `struct perf_event_attr`.
+    Event {
+        /// `PERF_TYPE_*`, or a number of `/sys/bus/event_source/devices`.
+        kind: u32,
+        /// Which.
+        config: u64,
+    },
+}
+
+/// Samples at a rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Of what.
+    pub clock: Clock,
+    /// A sample each time this much has passed (nanoseconds for clocks), or this often a second.
+    pub rate: Rate,
+    /// Only of this thread or process, and of the children that inherit it; of all CPUs otherwise.
+    pub pid: Option<u32>,
+    /// On these CPUs; on all that are online when empty.
+    pub cpus: Vec<u32>,
+}
+
+/// How often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Every so many events.
+    Period(u64),
+    /// So many a second.
+    Frequency(u64),
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let clock = match self.clock {
+            Clock::Cpu => "cpu-clock".to_owned(),
+            Clock::Task => "task-clock".to_owned(),
+            Clock::Event { kind, config } => format!("event {kind}:{config:#x}"),
+        };
+        match self.rate {
+            Rate::Period(period) => write!(f, "{clock} every {period}"),
+            Rate::Frequency(hertz) => write!(f, "{clock} at {hertz} Hz"),
+        }
+    }
+}
+
+/// The number of a kind of event, and the bit of `config` that means the return of a function.
+struct Unit {
+    kind: u32,
+    ret: u64,
+}
+
+/// What `/sys/bus/event_source` says of `kprobe` or `uprobe`; `None` where there is no such interface.
+fn unit(name: &str) -> Option<Unit> {
+    let read = |file: &str| fs::read_to_string(format!("/sys/bus/event_source/devices/{name}/{file}")).ok();
+    let kind = read("type")?.trim().parse().ok()?;
+    let format = read("format/retprobe")?;
+    let bit: u32 = format.trim().strip_prefix("config:")?.parse().ok()?;
+    Some(Unit { kind, ret: 1_u64.checked_shl(bit)? })
+}
+
+/// An event that is open and waits. A program on a tracepoint or probe runs as soon as it is attached, whether the
+/// event is enabled or not, so that it is attached last.
+#[derive(Debug)]
+struct Event {
+    what: String,
+    /// Name of the program, and the program.
+    name: String,
+    prog: OwnedFd,
+    event: OwnedFd,
+    cookie: u64,
+    probe: Option<TextProbe>,
+}
+
+impl Event {
+    fn failed(&self, command: &'static str, cause: io::Error) -> Error {
+        Error::new(command, &format!("program {} to {}", self.name, self.what), cause)
+    }
+
+    fn link(&self) -> Result<Option<OwnedFd>, Error> {
+        if has(Feature::PerfLink) {
+            let mut attr = attr::LinkPerf {
+                fd: number(self.prog.as_fd()),
+                target: number(self.event.as_fd()),
+                attach_type: AttachType::PerfEvent as u32,
+                flags: 0,
+                cookie: self.cookie,
+            };
+            return bpf::link_create(&mut attr).map(Some).map_err(|cause| self.failed("LINK_CREATE", cause));
+        }
+        let command = "PERF_EVENT_IOC_SET_BPF";
+        if self.cookie != 0 {
+            let error = self.failed(command, io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+            return Err(error.with_detail("this kernel has no cookies of attachments"));
+        }
+        perf::set_bpf(self.event.as_fd(), self.prog.as_fd()).map_err(|cause| self.failed(command, cause))?;
+        Ok(None)
+    }
+}
+
+impl Deferred for Event {
+    fn make(self: Box<Self>) -> Result<Link, Error> {
+        let link = self.link()?;
+        perf::enable(self.event.as_fd()).map_err(|cause| self.failed("PERF_EVENT_IOC_ENABLE", cause))?;
+        let Event { what, event, probe, .. } = *self;
+        Ok(Link { what, held: Held::Event { event, link, _probe: probe } })
+    }
+}
+
+/// Attaches to an event when it is enabled.
+fn attached(
+    what: String,
+    event: OwnedFd,
+    prog: &Prog,
+    cookie: u64,
+    probe: Option<TextProbe>,
+) -> Result<Pending, Error> {
+    let event = Event { what: what.clone(), name: prog.name().to_owned(), prog: prog_fd(prog)?, event, cookie, probe };
+    Ok(Pending::later(what, event))
+}
+
+fn opened(what: &str, prog: &Prog, attr: &mut PerfAttr, pid: i32, cpu: i32) -> Result<OwnedFd, Error> {
+    attr.flags |= perf::DISABLED;
+    perf::open(attr, pid, cpu)
+        .map_err(|cause| Error::new("perf_event_open", &format!("program {} to {what}", prog.name()), cause))
+}
+
+pub(super) fn tracepoint(
+    what: String,
+    category: &str,
+    name: &str,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let config = tracefs::tracepoint(category, name)?;
+    let mut attr = PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() };
+    let event = opened(&what, prog, &mut attr, -1, 0)?;
+    attached(what, event, prog, options.cookie, None)
+}
+
+pub(super) fn kprobe(
+    what: String,
+    function: &str,
+    offset: u64,
+    ret: bool,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let name = c_path(Path::new(function)).map_err(|cause| Error::new("perf_event_open", &what, cause))?;
+    let (mut attr, probe) = match unit("kprobe") {
+        Some(unit) => {
+            let config = if ret { unit.ret } else { 0 };
+            let (config1, config2) = (name.as_ptr() as u64, offset);
+            (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
+        }
+        None => text_probe("kprobe", &format!("{function}+{offset}"), ret, &what)?,
+    };
+    let event = opened(&what, prog, &mut attr, -1, 0).map_err(|error| no_function(error, function))?;
+    attached(what, event, prog, options.cookie, probe)
+}
+
+/// Evidence for `ENOENT`: whether the kernel has the function, and kprobes at all.
+fn no_function(error: Error, function: &str) -> Error {
+    if !matches!(error.errno(), Some(libc::ENOENT | libc::EOPNOTSUPP)) {
+        return error;
+    }
+    let system = crate::system::System::get();
+    if !system.has_function(function) {
+        return error.with_detail(format!("this kernel has no function {function}"));
+    }
+    if unit("kprobe").is_none() && tracefs::read("kprobe_events").is_err() {
+        return error.with_detail("this kernel has no kprobes (CONFIG_KPROBE_EVENTS)");
+    }
+    error
+}
+
+pub(super) fn uprobe(
+    what: String,
+    path: &Path,
+    place: UprobePlace,
+    ret: bool,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let name = c_path(path).map_err(|cause| Error::new("perf_event_open", &what, cause))?;
+    let (mut attr, probe) = match unit("uprobe") {
+        Some(unit) => {
+            let config = if ret { unit.ret } else { 0 } | place.semaphore << 32;
+            let (config1, config2) = (name.as_ptr() as u64, place.offset);
+            (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
+        }
+        None => {
+            let counter = if place.semaphore == 0 { String::new() } else { format!("({:#x})", place.semaphore) };
+            let text = format!("{}:{:#x}{counter}", path.display(), place.offset);
+            text_probe("uprobe", &text, ret, &what)?
+        }
+    };
+    let (pid, cpu) = match options.pid {
+        Some(pid) => (pid as i32, -1),
+        None => (-1, 0),
+    };
+    let event = opened(&what, prog, &mut attr, pid, cpu)?;
+    let cookie = if place.cookie == 0 { options.cookie } else { place.cookie };
+    attached(what, event, prog, cookie, probe)
+}
+
+pub(super) fn sampling(
+    what: String,
+    sampling: &Sampling,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let (kind, config) = match sampling.clock {
+        Clock::Cpu => (SOFTWARE, 0),
+        Clock::Task => (SOFTWARE, 1),
+        Clock::Event { kind, config } => (kind, config),
+    };
+    let (sample, frequency) = match sampling.rate {
+        Rate::Period(period) => (period, 0),
+        Rate::Frequency(hertz) => (hertz, perf::FREQ),
+    };
+    let pid = sampling.pid.or(options.pid);
+    let all = if sampling.cpus.is_empty() { cpu::online() } else { sampling.cpus.clone() };
+    // An event that is inherited cannot be on all CPUs at once, so that a process has one on each, too.
+    let inherit = if pid.is_some() { perf::INHERIT } else { 0 };
+    let mut parts = Vec::new();
+    for cpu in all {
+        let mut attr = PerfAttr { kind, config, sample, flags: frequency | inherit, wakeup: 1, ..PerfAttr::default() };
+        let event = opened(&what, prog, &mut attr, pid.map_or(-1, |pid| pid as i32), cpu as i32)?;
+        let what = format!("{what} on CPU {cpu}");
+        parts.push(attached(what, event, prog, options.cookie, None)?);
+    }
+    Ok(Pending::many(what, parts))
+}
+
+/// A probe that is a line in a file of the tracing file system: what kernels have that cannot make one by
+/// `perf_event_open`. It is removed on drop.
+#[derive(Debug)]
+pub(super) struct TextProbe {
+    file: &'static str,
+    name: String,
+}
+
+fn text_probe(kind: &'static str, place: &str, ret: bool, what: &str) -> Result<(PerfAttr, Option<TextProbe>), Error> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let file = if kind == "kprobe" { "kprobe_events" } else { "uprobe_events" };
+    let name = format!("twinbpf_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let letter = if ret { 'r' } else { 'p' };
+    let failed = |cause| Error::new("write", &format!("{what} in {file}"), cause);
+    tracefs::append(file, &format!("{letter}:twinbpf/{name} {place}\n")).map_err(failed)?;
+    let probe = TextProbe { file, name };
+    let config = tracefs::tracepoint("twinbpf", &probe.name)?;
+    Ok((PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))
+}
+
+impl Drop for TextProbe {
+    fn drop(&mut self) {
+        if let Err(error) = tracefs::append(self.file, &format!("-:twinbpf/{}\n", self.name)) {
+            log::warn!("{} stays in {}: {error}", self.name, self.file);
+        }
+    }
+}
+
+/// Another descriptor of a program, for what is attached later.
+pub(super) fn prog_fd(prog: &Prog) -> Result<OwnedFd, Error> {
+    dup(prog.as_fd(), prog.name())
+}

@@ -1,0 +1,397 @@
+//! Where programs can be attached, and what section names say of it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use twinbpf_loader::section::{AutoAttach, Row, SectionKind};
+
+use super::net::Interface;
+use super::perf::Sampling;
+use crate::user;
+
+/// Before or after a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Return {
+    /// At its beginning, or at an instruction.
+    No,
+    /// When it returns.
+    Yes,
+    /// Both, with one program.
+    Session,
+}
+
+/// Which functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Functions {
+    /// Those whose name matches: `*` is any text, `?` any character.
+    Glob(String),
+    /// These, each with its cookie.
+    Names(Vec<(String, u64)>),
+    /// In a file of user space: these places.
+    Places(Vec<UprobePlace>),
+}
+
+/// A place in a file of user space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UprobePlace {
+    /// Bytes from the start of the file.
+    pub offset: u64,
+    /// Where the counter of users is in the file; 0 for none.
+    pub semaphore: u64,
+    /// Cookie; where 0, that of the options.
+    pub cookie: u64,
+}
+
+/// What an iterator goes over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Iter {
+    /// The elements of this map, by number of its descriptor.
+    pub map_fd: Option<i32>,
+    /// This thread only.
+    pub tid: Option<u32>,
+    /// The threads of this process only.
+    pub pid: Option<u32>,
+    /// The cgroup with this number, and the order of the walk (`BPF_CGROUP_ITER_*`).
+    pub cgroup: Option<(u64, u32)>,
+}
+
+/// A hook of netfilter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Netfilter {
+    /// `NFPROTO_IPV4` (2) or `NFPROTO_IPV6` (10).
+    pub family: u32,
+    /// `NF_INET_*`.
+    pub hook: u32,
+    /// Lower is earlier.
+    pub priority: i32,
+    /// 1 for defragmented packets (`BPF_F_NETFILTER_IP_DEFRAG`).
+    pub flags: u32,
+}
+
+/// Where a program goes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// A tracepoint.
+    Tracepoint {
+        /// For example `syscalls`.
+        category: String,
+        /// For example `sys_enter_read`.
+        name: String,
+    },
+    /// A tracepoint with its raw arguments.
+    RawTracepoint {
+        /// For example `sys_enter`.
+        name: String,
+    },
+    /// What the program was loaded for: fentry, fexit, fmod_ret, tp_btf, lsm, freplace.
+    Btf,
+    /// A function of the kernel.
+    Kprobe {
+        /// Its symbol.
+        function: String,
+        /// Bytes from its beginning.
+        offset: u64,
+        /// When it returns.
+        ret: bool,
+    },
+    /// Many functions of the kernel.
+    KprobeMulti {
+        /// Which.
+        functions: Functions,
+        /// When.
+        ret: Return,
+    },
+    /// A place in a file of user space.
+    Uprobe {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        place: UprobePlace,
+        /// When the function there returns.
+        ret: bool,
+    },
+    /// Many places in a file of user space.
+    UprobeMulti {
+        /// The file.
+        path: PathBuf,
+        /// Which functions.
+        functions: Functions,
+        /// When.
+        ret: Return,
+    },
+    /// A static probe of user space.
+    Usdt {
+        /// The file.
+        path: PathBuf,
+        /// Who has it.
+        provider: String,
+        /// Its name.
+        name: String,
+    },
+    /// Samples at a rate, on every CPU or in a process.
+    Sampling(Sampling),
+    /// An iterator. Nothing runs before [`super::Link::iterate`].
+    Iter(Iter),
+    /// Packets that an interface receives.
+    Xdp {
+        /// The interface.
+        interface: Interface,
+        /// `XDP_FLAGS_*`.
+        flags: u32,
+    },
+    /// Packets of an interface with their `sk_buff`.
+    Tc {
+        /// The interface.
+        interface: Interface,
+        /// Those that leave.
+        egress: bool,
+    },
+    /// Packets of a netkit device.
+    Netkit {
+        /// The device.
+        interface: Interface,
+        /// At its peer.
+        peer: bool,
+    },
+    /// What the processes of a cgroup do; the program's attach type says what.
+    Cgroup {
+        /// A directory of the cgroup file system.
+        path: PathBuf,
+    },
+    /// A hook of netfilter.
+    Netfilter(Netfilter),
+    /// A network namespace (`sk_lookup`, `flow_dissector`).
+    NetNamespace {
+        /// For example `/proc/self/ns/net`.
+        path: PathBuf,
+    },
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // exhaustive match
+        let kind = |ret: bool, no, yes| if ret { yes } else { no };
+        match self {
+            Target::Tracepoint { category, name } => write!(f, "tracepoint {category}:{name}"),
+            Target::RawTracepoint { name } => write!(f, "raw tracepoint {name}"),
+            Target::Btf => f.write_str("the program's target"),
+            Target::Kprobe { function, offset, ret } => {
+                write!(f, "{} {function}+{offset:#x}", kind(*ret, "kprobe", "kretprobe"))
+            }
+            Target::KprobeMulti { functions, .. } => write!(f, "kernel functions {functions}"),
+            Target::Uprobe { path, place, ret } => {
+                write!(f, "{} {}:{:#x}", kind(*ret, "uprobe", "uretprobe"), path.display(), place.offset)
+            }
+            Target::UprobeMulti { path, functions, .. } => write!(f, "functions {functions} of {}", path.display()),
+            Target::Usdt { path, provider, name } => write!(f, "usdt {}:{provider}:{name}", path.display()),
+            Target::Sampling(sampling) => write!(f, "{sampling}"),
+            Target::Iter(_) => f.write_str("iterator"),
+            Target::Xdp { interface, .. } => write!(f, "xdp of {interface}"),
+            Target::Tc { interface, egress } => write!(f, "{} of {interface}", kind(*egress, "ingress", "egress")),
+            Target::Netkit { interface, peer } => write!(f, "netkit {} {interface}", kind(*peer, "primary", "peer")),
+            Target::Cgroup { path } => write!(f, "cgroup {}", path.display()),
+            Target::Netfilter(hook) => write!(f, "netfilter hook {} of family {}", hook.hook, hook.family),
+            Target::NetNamespace { path } => write!(f, "network namespace {}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Functions::Glob(glob) => f.write_str(glob),
+            Functions::Names(names) => write!(f, "({} named)", names.len()),
+            Functions::Places(places) => write!(f, "({} places)", places.len()),
+        }
+    }
+}
+
+/// Why a section name gives no target.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The part behind the `/` is not as it must be.
+    #[error("'{text}' is no target of {kind}: {expected}")]
+    Malformed {
+        /// What the section begins with.
+        kind: &'static str,
+        /// What follows.
+        text: String,
+        /// How it is written.
+        expected: &'static str,
+    },
+    /// The file is nowhere.
+    #[error("there is no file {0}; a bare name is looked for in PATH, or, with .so in it, where libraries are")]
+    NoFile(String),
+    /// The file has no such place.
+    #[error("{path}: {error}")]
+    Binary {
+        /// The file.
+        path: String,
+        /// Why.
+        error: user::ElfError,
+    },
+}
+
+impl Target {
+    /// What a section name says; `None` where it leaves the target to the caller.
+    ///
+    /// # Errors
+    /// It says something that cannot be, or names a file or function that does not exist.
+    pub fn of_section(kind: &SectionKind) -> Result<Option<Target>, TargetError> {
+        match kind {
+            SectionKind::Known { row, target, .. } => match row.auto {
+                Some(auto) => of_row(row, auto, target.as_deref()),
+                None => Ok(None),
+            },
+            SectionKind::PerfTracepoint(point) if point.attach => {
+                Ok(Some(Target::Tracepoint { category: point.group.to_string(), name: point.event.to_string() }))
+            }
+            SectionKind::PerfTracepoint(_)
+            | SectionKind::PerfProbe(_)
+            | SectionKind::Text
+            | SectionKind::Script(_)
+            | SectionKind::TailCall { .. }
+            | SectionKind::Malformed(_)
+            | SectionKind::Unknown => Ok(None),
+        }
+    }
+}
+
+fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<Option<Target>, TargetError> {
+    // exhaustive match
+    let ret = row.pattern.contains("ret");
+    let when = match (row.pattern.contains("session"), ret) {
+        (true, _) => Return::Session,
+        (false, true) => Return::Yes,
+        (false, false) => Return::No,
+    };
+    if matches!(auto, AutoAttach::Trace | AutoAttach::Lsm) {
+        return Ok(Some(Target::Btf));
+    }
+    if auto == AutoAttach::Iter {
+        return Ok(Some(Target::Iter(Iter::default())));
+    }
+    let Some(text) = target else { return Ok(None) };
+    let bad = |expected| TargetError::Malformed { kind: row.pattern, text: text.to_owned(), expected };
+    Ok(Some(match auto {
+        AutoAttach::Kprobe => {
+            let (function, offset) = place(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
+            let plain = function.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+            if !plain || function.is_empty() || (ret && offset != 0) {
+                return Err(bad(if ret { "FUNCTION, without an offset" } else { "FUNCTION[+OFFSET]" }));
+            }
+            Target::Kprobe { function: function.to_owned(), offset, ret }
+        }
+        AutoAttach::Ksyscall => {
+            let function = crate::system::syscall_function(text);
+            Target::Kprobe { function, offset: 0, ret }
+        }
+        AutoAttach::KprobeMulti | AutoAttach::KprobeSession | AutoAttach::TracingMulti => {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.*?:".contains(&byte);
+            if !text.bytes().all(plain) {
+                return Err(bad("a name in which * and ? stand for any text and any character"));
+            }
+            Target::KprobeMulti { functions: Functions::Glob(text.to_owned()), ret: when }
+        }
+        AutoAttach::Uprobe => {
+            let (path, rest) = binary(text).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
+            let path = file(path)?;
+            let offset = uprobe_offset(&path, rest).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
+            let offset = offset.map_err(|error| TargetError::Binary { path: path.display().to_string(), error })?;
+            Target::Uprobe { path, place: UprobePlace { offset, ..UprobePlace::default() }, ret }
+        }
+        AutoAttach::UprobeMulti => {
+            let (path, glob) = binary(text).ok_or_else(|| bad("BINARY:PATTERN"))?;
+            Target::UprobeMulti { path: file(path)?, functions: Functions::Glob(glob.to_owned()), ret: when }
+        }
+        AutoAttach::Usdt => {
+            let expected = "BINARY:PROVIDER:NAME";
+            let (rest, name) = text.rsplit_once(':').ok_or_else(|| bad(expected))?;
+            let (path, provider) = rest.rsplit_once(':').ok_or_else(|| bad(expected))?;
+            let path = if path.is_empty() { return Err(bad(expected)) } else { file(path)? };
+            Target::Usdt { path, provider: provider.to_owned(), name: name.to_owned() }
+        }
+        AutoAttach::Tp => {
+            let (category, name) = text.split_once('/').ok_or_else(|| bad("CATEGORY/NAME"))?;
+            Target::Tracepoint { category: category.to_owned(), name: name.to_owned() }
+        }
+        AutoAttach::RawTp => Target::RawTracepoint { name: text.to_owned() },
+        AutoAttach::Trace | AutoAttach::Lsm => Target::Btf,
+        AutoAttach::Iter => Target::Iter(Iter::default()),
+    }))
+}
+
+/// `NAME[+NUMBER]`.
+fn place(text: &str) -> Option<(&str, u64)> {
+    match text.split_once('+') {
+        None => Some((text, 0)),
+        Some((name, number)) => Some((name, integer(number)?)),
+    }
+}
+
+/// Decimal, or hexadecimal after `0x`.
+fn integer(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// `BINARY:REST`; the name of a file may have colons, what follows may not.
+fn binary(text: &str) -> Option<(&str, &str)> {
+    text.rsplit_once(':').filter(|(path, rest)| !path.is_empty() && !rest.is_empty())
+}
+
+fn file(name: &str) -> Result<PathBuf, TargetError> {
+    user::find(name).ok_or_else(|| TargetError::NoFile(name.to_owned()))
+}
+
+/// A function with an offset, or an offset into the file; `None` if it is neither.
+fn uprobe_offset(path: &std::path::Path, text: &str) -> Option<Result<u64, user::ElfError>> {
+    if let Some(offset) = integer(text) {
+        return Some(Ok(offset));
+    }
+    let (name, offset) = place(text)?;
+    let found = user::Binary::read(path).and_then(|binary| binary.function(name));
+    Some(found.map(|start| start.wrapping_add(offset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use twinbpf_loader::section::Attach;
+
+    use super::{Functions, Return, Target, TargetError};
+
+    fn of(section: &str) -> Result<Option<Target>, TargetError> {
+        Target::of_section(&Attach::parse(section).kind)
+    }
+
+    #[test]
+    fn section_names_give_targets() {
+        let kprobe = |function: &str, offset, ret| Some(Target::Kprobe { function: function.into(), offset, ret });
+        assert_eq!(of("kprobe/do_exit+0x10"), Ok(kprobe("do_exit", 16, false)));
+        assert_eq!(of("kretprobe/do_exit"), Ok(kprobe("do_exit", 0, true)));
+        assert_eq!(of("kprobe"), Ok(None));
+        assert_eq!(of("xdp"), Ok(None));
+        assert_eq!(of("fentry/x"), Ok(Some(Target::Btf)));
+        let functions = Functions::Glob("tcp_*".into());
+        assert_eq!(of("kretprobe.multi/tcp_*"), Ok(Some(Target::KprobeMulti { functions, ret: Return::Yes })));
+        let tracepoint =
+            |category: &str, name: &str| Some(Target::Tracepoint { category: category.into(), name: name.into() });
+        assert_eq!(of("tp/a/b"), Ok(tracepoint("a", "b")));
+        assert_eq!(of("raw_tp/sys_enter"), Ok(Some(Target::RawTracepoint { name: "sys_enter".into() })));
+    }
+
+    #[test]
+    fn wrong_targets_say_how_they_are_written() {
+        for section in ["tp/x", "kretprobe/f+8", "uprobe/foo", "usdt/a:b", "kprobe/a b"] {
+            let error = of(section).unwrap_err();
+            assert!(matches!(error, TargetError::Malformed { .. }), "{section}: {error}");
+        }
+        let error = of("uprobe//no/such/file:f").unwrap_err();
+        assert_eq!(error, TargetError::NoFile("/no/such/file".into()));
+        let error = of("uprobe/libc.so.6:no_such_function").unwrap_err().to_string();
+        assert!(error.contains("no function no_such_function"), "{error}");
+        assert!(of("uprobe/libc.so.6:malloc").unwrap().is_some());
+    }
+}

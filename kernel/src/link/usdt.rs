@@ -1,0 +1,312 @@
+//! Static probes of user space (USDT): notes in files say where they are and where their arguments lie; programs find
+//! that in the maps that `usdt.bpf.h` of libbpf declares. The layouts here are that header's.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Mutex;
+
+use super::target::{Functions, Return, Target, UprobePlace};
+use super::{Options, Pending};
+use crate::error::Error;
+use crate::map::Map;
+use crate::prog::{AttachType, Prog};
+use crate::user::{Binary, Sdt};
+
+/// Name of the map of specifications.
+pub const SPECS: &str = "__bpf_usdt_specs";
+/// Name of the map from addresses to specifications, for kernels without cookies.
+pub const ADDRESSES: &str = "__bpf_usdt_ip_to_spec_id";
+
+/// `BPF_USDT_MAX_ARG_CNT`.
+const ARGUMENTS_MAX: usize = 12;
+/// Bytes of `struct __bpf_usdt_arg_spec`.
+const ARGUMENT_SIZE: usize = 16;
+/// Bytes of `struct __bpf_usdt_spec`, without what aligns it.
+const SPEC_SIZE: usize = ARGUMENTS_MAX * ARGUMENT_SIZE + 8 + 2;
+
+/// The specifications of an object's static probes, in its map.
+#[derive(Debug)]
+pub struct Specs {
+    map: Map,
+    known: Mutex<HashMap<Vec<u8>, u32>>,
+}
+
+/// What [`Options`] carry.
+pub type Maps<'a> = &'a Specs;
+
+/// Where an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It is this number.
+    Constant(i64),
+    /// In a register, by its offset in `struct pt_regs`.
+    Register(u16),
+    /// In memory at a register plus a number.
+    Memory {
+        /// Offset of the register in `struct pt_regs`.
+        base: u16,
+        /// What to add.
+        add: i64,
+    },
+    /// In memory at a register plus a scaled register plus a number.
+    Indexed {
+        /// Offset of the base register in `struct pt_regs`.
+        base: u16,
+        /// Offset of the other.
+        index: u16,
+        /// By how many bits that is shifted.
+        shift: u8,
+        /// What to add.
+        add: i64,
+    },
+}
+
+/// An argument of a static probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Bytes: 1, 2, 4 or 8.
+    pub size: u8,
+    /// Sign-extended.
+    pub signed: bool,
+    /// Where.
+    pub place: Place,
+}
+
+impl Argument {
+    fn encode(&self) -> [u8; ARGUMENT_SIZE] {
+        let (value, kind, register, index, shift) = match self.place {
+            Place::Constant(value) => (value, 0_u32, 0, 0_u32, 0_u32),
+            Place::Register(register) => (0, 1, register, 0, 0),
+            Place::Memory { base, add } => (add, 2, base, 0, 0),
+            Place::Indexed { base, index, shift, add } => (add, 3, base, index.into(), shift.into()),
+        };
+        let mut bytes = [0; ARGUMENT_SIZE];
+        bytes[..8].copy_from_slice(&value.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&(kind | index << 8 | shift << 20).to_ne_bytes());
+        bytes[12..14].copy_from_slice(&register.to_ne_bytes());
+        bytes[14] = self.signed.into();
+        bytes[15] = 64 - self.size * 8;
+        bytes
+    }
+}
+
+/// Reads the arguments of a note: `8@%rdi -4@-20(%rbp) 4@$7`.
+///
+/// # Errors
+/// The one that is in another form.
+pub fn arguments(text: &str) -> Result<Vec<Argument>, String> {
+    let parts = split(text);
+    if parts.len() > ARGUMENTS_MAX {
+        return Err(format!("{} arguments, and a program can have {ARGUMENTS_MAX}", parts.len()));
+    }
+    parts
+        .into_iter()
+        .map(|part| argument(part).ok_or_else(|| format!("argument '{part}' is in no known form")))
+        .collect()
+}
+
+/// At blanks outside of brackets.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b' ' if depth <= 0 => {
+                parts.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+fn argument(text: &str) -> Option<Argument> {
+    let (size, operand) = text.split_once('@')?;
+    let size: i8 = size.parse().ok()?;
+    if !matches!(size.unsigned_abs(), 1 | 2 | 4 | 8) {
+        return None;
+    }
+    let place = operand_place(operand.trim())?;
+    Some(Argument { size: size.unsigned_abs(), signed: size < 0, place })
+}
+
+/// An operand of x86-64 in AT&T form.
+#[cfg(target_arch = "x86_64")]
+fn operand_place(text: &str) -> Option<Place> {
+    let register = |name: &str| crate::arch::register(name.trim().strip_prefix('%')?);
+    if let Some(number) = text.strip_prefix('$') {
+        return integer(number).map(Place::Constant);
+    }
+    let Some((add, inside)) = text.split_once('(') else { return register(text).map(Place::Register) };
+    let add = if add.is_empty() { 0 } else { integer(add)? };
+    let mut parts = inside.strip_suffix(')')?.split(',');
+    let base = register(parts.next()?)?;
+    let Some(index) = parts.next() else { return Some(Place::Memory { base, add }) };
+    let shift = match parts.next().map(str::trim) {
+        None | Some("1") => 0,
+        Some("2") => 1,
+        Some("4") => 2,
+        Some("8") => 3,
+        Some(_) => return None,
+    };
+    Some(Place::Indexed { base, index: register(index)?, shift, add })
+}
+
+/// An operand of aarch64: `x0`, `[sp, 16]`, `7`.
+#[cfg(target_arch = "aarch64")]
+fn operand_place(text: &str) -> Option<Place> {
+    let register = |name: &str| crate::arch::register(name.trim());
+    if let Some(number) = integer(text) {
+        return Some(Place::Constant(number));
+    }
+    let Some(inside) = text.strip_prefix('[') else { return register(text).map(Place::Register) };
+    let mut parts = inside.strip_suffix(']')?.split(',');
+    let base = register(parts.next()?)?;
+    match parts.next().map(str::trim) {
+        None => Some(Place::Memory { base, add: 0 }),
+        Some(second) => match integer(second) {
+            Some(add) => Some(Place::Memory { base, add }),
+            None => Some(Place::Indexed { base, index: register(second)?, shift: 0, add: 0 }),
+        },
+    }
+}
+
+/// Nobody has said how other machines write operands.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn operand_place(text: &str) -> Option<Place> {
+    integer(text).map(Place::Constant)
+}
+
+fn integer(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text),
+    };
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok()?.cast_signed(),
+        None => digits.parse::<u64>().ok()?.cast_signed(),
+    };
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+impl Specs {
+    /// Over the object's map [`SPECS`].
+    ///
+    /// # Errors
+    /// This process has too many descriptors.
+    ///
+    /// # Panics
+    /// When the map's values are too small to be specifications.
+    pub fn new(map: &Map) -> Result<Specs, Error> {
+        assert!(map.info().value_size as usize >= SPEC_SIZE, "a map of usdt.bpf.h");
+        Ok(Specs { map: map.try_clone()?, known: Mutex::default() })
+    }
+
+    /// The number of a specification; equal ones share it.
+    fn number(&self, arguments: &[Argument], cookie: u64) -> Result<u32, Error> {
+        let mut value = vec![0; self.map.info().value_size as usize];
+        for (slot, argument) in value.chunks_exact_mut(ARGUMENT_SIZE).zip(arguments) {
+            slot.copy_from_slice(&argument.encode());
+        }
+        let rest = ARGUMENTS_MAX * ARGUMENT_SIZE;
+        value[rest..rest + 8].copy_from_slice(&cookie.to_ne_bytes());
+        value[rest + 8..rest + 10].copy_from_slice(&(arguments.len() as u16).to_ne_bytes());
+        let mut known = self.known.lock().expect("no panic while held");
+        if let Some(number) = known.get(&value) {
+            return Ok(*number);
+        }
+        let number = known.len() as u32;
+        self.map.update(&number.to_ne_bytes(), &value, 0).map_err(|error| match error.errno() {
+            Some(libc::E2BIG) => error.with_detail("raise BPF_USDT_MAX_SPEC_CNT in the program"),
+            _ => error,
+        })?;
+        known.insert(value, number);
+        Ok(number)
+    }
+}
+
+pub(super) fn open(
+    what: String,
+    path: &Path,
+    provider: &str,
+    name: &str,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let refused =
+        |errno, text: String| Error::ours("attach", &format!("program {} to {what}", prog.name()), errno, text);
+    let Some(specs) = options.usdt else {
+        return Err(refused(libc::ENOENT, format!("the object has no map {SPECS}: include <bpf/usdt.bpf.h>")));
+    };
+    let binary = Binary::read(path).map_err(|error| refused(libc::ENOEXEC, error.to_string()))?;
+    let all = binary.probes();
+    let mine: Vec<&Sdt> = all.iter().filter(|sdt| sdt.provider == provider && sdt.name == name).collect();
+    if mine.is_empty() {
+        return Err(refused(libc::ENOENT, absent(&all, provider)));
+    }
+    let mut places = Vec::new();
+    for sdt in mine {
+        let arguments = arguments(&sdt.arguments).map_err(|text| refused(libc::EOPNOTSUPP, text))?;
+        let number = specs.number(&arguments, options.cookie)?;
+        places.push(UprobePlace { offset: sdt.offset, semaphore: sdt.semaphore, cookie: number.into() });
+    }
+    // The number of a specification may be 0, which as a cookie is no cookie; and the caller's is in the specification.
+    let options = Options { cookie: 0, ..options.clone() };
+    if prog.attach_type() == AttachType::TraceUprobeMulti as u32 {
+        let (path, functions) = (path.to_owned(), Functions::Places(places));
+        return Target::UprobeMulti { path, functions, ret: Return::No }.open(prog, &options);
+    }
+    let parts = places
+        .into_iter()
+        .map(|place| Target::Uprobe { path: path.to_owned(), place, ret: false }.open(prog, &options));
+    Ok(Pending::many(what, parts.collect::<Result<Vec<Pending>, Error>>()?))
+}
+
+/// What the file has instead.
+fn absent(all: &[Sdt], provider: &str) -> String {
+    if all.is_empty() {
+        return "the file has no static probes".to_owned();
+    }
+    let mut names: Vec<&str> = all.iter().filter(|sdt| sdt.provider == provider).map(|sdt| sdt.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.len() {
+        0 => format!("the file has {} static probes, none of provider {provider}", all.len()),
+        1..=10 => format!("provider {provider} has {}", names.join(", ")),
+        count => format!("not among the {count} of provider {provider}"),
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::{Argument, Place, arguments};
+
+    #[test]
+    fn operands_of_x86() {
+        let found = arguments("-4@-20(%rbp) 8@%rax 4@$-71 1@%r9b 8@(%rdx,%rcx,8) 2@6(%rsi, %rdi)").unwrap();
+        let argument = |size, signed, place| Argument { size, signed, place };
+        assert_eq!(
+            found,
+            [
+                argument(4, true, Place::Memory { base: 32, add: -20 }),
+                argument(8, false, Place::Register(80)),
+                argument(4, false, Place::Constant(-71)),
+                argument(1, false, Place::Register(64)),
+                argument(8, false, Place::Indexed { base: 96, index: 88, shift: 3, add: 0 }),
+                argument(2, false, Place::Indexed { base: 104, index: 112, shift: 0, add: 6 }),
+            ]
+        );
+        for wrong in ["3@%rax", "8@%foo", "8@", "x", "8@sym(%rip", "8@(%rax,%rbx,3)"] {
+            assert!(arguments(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn specifications_have_libbpfs_layout() {
+        let bytes = arguments("-2@8(%rsp,%rcx,4)").unwrap()[0].encode();
+        assert_eq!(bytes, [8, 0, 0, 0, 0, 0, 0, 0, 3, 88, 32, 0, 152, 0, 1, 48]);
+    }
+}

@@ -1,0 +1,136 @@
+//! What the running kernel says of itself: types, configuration, symbols, version. Everything is read when it is first
+//! asked for, once.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use twinbpf_loader::btf::{Btf, Endian};
+
+use crate::inflate::gunzip;
+use crate::probe::{Feature, has};
+use crate::user::Binary;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct System {
+    btf: OnceLock<Option<Arc<Btf>>>,
+    config: OnceLock<Option<String>>,
+    kallsyms: OnceLock<Option<String>>,
+}
+
+/// Where distributions put the kernel with its symbols; `RELEASE` stands for the release.
+const IMAGES: [&str; 7] = [
+    "/boot/vmlinux-RELEASE",
+    "/lib/modules/RELEASE/vmlinux-RELEASE",
+    "/lib/modules/RELEASE/build/vmlinux",
+    "/usr/lib/modules/RELEASE/kernel/vmlinux",
+    "/usr/lib/debug/boot/vmlinux-RELEASE",
+    "/usr/lib/debug/boot/vmlinux-RELEASE.debug",
+    "/usr/lib/debug/lib/modules/RELEASE/vmlinux",
+];
+
+impl System {
+    /// The one of this process.
+    pub fn get() -> &'static System {
+        static SYSTEM: OnceLock<System> = OnceLock::new();
+        SYSTEM.get_or_init(System::default)
+    }
+
+    /// Types of `vmlinux`: `/sys/kernel/btf/vmlinux`, or those in an image of the kernel.
+    pub fn btf(&self) -> Option<&Arc<Btf>> {
+        let parse = |bytes: Vec<u8>| match Btf::parse(&bytes, Endian::Little) {
+            Ok(btf) => Some(Arc::new(btf)),
+            Err(error) => {
+                log::warn!("the kernel's types: {error}");
+                None
+            }
+        };
+        self.btf.get_or_init(|| fs::read("/sys/kernel/btf/vmlinux").ok().or_else(image_btf).and_then(parse)).as_ref()
+    }
+
+    /// The kernel's configuration, as text: `/proc/config.gz`, or what lies beside the kernel's image.
+    pub fn config(&self) -> Option<&str> {
+        let read = || {
+            let release = release();
+            let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
+            let own = || String::from_utf8(gunzip(&fs::read("/proc/config.gz").ok()?)?).ok();
+            files.iter().find_map(|file| fs::read_to_string(file).ok()).or_else(own)
+        };
+        self.config.get_or_init(read).as_deref()
+    }
+
+    /// `/proc/kallsyms`.
+    pub fn kallsyms(&self) -> Option<&str> {
+        self.kallsyms.get_or_init(|| fs::read_to_string("/proc/kallsyms").ok()).as_deref()
+    }
+
+    /// Whether the kernel has a function of this name.
+    pub fn has_function(&self, name: &str) -> bool {
+        let names = self.kallsyms().unwrap_or_default().lines().filter_map(|line| line.split_whitespace().nth(2));
+        names.into_iter().any(|other| other == name)
+    }
+
+    /// As `LINUX_VERSION_CODE` has it. Distributions put the real one elsewhere: Ubuntu into
+    /// `/proc/version_signature`, Debian into the build's text.
+    pub fn version(&self) -> u32 {
+        static VERSION: OnceLock<u32> = OnceLock::new();
+        *VERSION.get_or_init(|| {
+            let read = |path| fs::read_to_string(path).unwrap_or_default();
+            let ubuntu = read("/proc/version_signature");
+            let ubuntu = ubuntu.split_whitespace().nth(2);
+            let build = read("/proc/sys/kernel/version");
+            let debian = build.split("Debian ").nth(1);
+            ubuntu.or(debian).and_then(version_of).or_else(|| version_of(&release())).unwrap_or(0)
+        })
+    }
+}
+
+fn release() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+fn image_btf() -> Option<Vec<u8>> {
+    let release = release();
+    let images = IMAGES.iter().map(|image| image.replace("RELEASE", &release));
+    images.into_iter().find_map(|image| {
+        let binary = Binary::read(Path::new(&image)).ok()?;
+        binary.section(".BTF").map(<[u8]>::to_vec)
+    })
+}
+
+/// `6.1.90-1` and the like.
+fn version_of(text: &str) -> Option<u32> {
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
+    let mut next = || numbers.next()?.parse::<u32>().ok();
+    let (major, minor, patch) = (next()?, next()?, next().unwrap_or(0));
+    Some(major << 16 | minor << 8 | patch.min(255))
+}
+
+/// The kernel's function behind a system call.
+pub(crate) fn syscall_function(name: &str) -> String {
+    let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
+    format!("{prefix}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{System, version_of};
+
+    #[test]
+    fn versions() {
+        assert_eq!(version_of("6.1.90-1 (2024-05-03)"), Some(0x6015a));
+        assert_eq!(version_of("5.15.300"), Some(0x50fff));
+        assert_eq!(version_of("6.18"), Some(0x61200));
+        assert_eq!(version_of("six"), None);
+        assert!(System::get().version() > 4 << 16);
+    }
+
+    #[test]
+    fn this_kernel_has_symbols() {
+        if System::get().kallsyms().is_some_and(|text| !text.is_empty()) {
+            assert!(System::get().has_function("schedule"));
+            assert!(!System::get().has_function("no_such_function"));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Loading and running.
+
+use super::{RETURN_0, allowed, code, load};
+use crate::prog::{LoadTarget, log};
+use crate::{AttachType, Prog, ProgLoad, ProgType, TestRun, probe};
+
+#[test]
+fn a_program_runs() {
+    let Some(prog) = allowed(load(ProgType::Xdp, "r0 = 7\nexit")) else { return };
+    let run = TestRun { data: &[0; 64], repeat: 100, ..TestRun::default() };
+    let result = prog.test_run(&run).unwrap();
+    assert_eq!((result.r0, result.data.len()), (7, 64));
+    assert!(prog.id().unwrap() > 0);
+}
+
+#[test]
+fn a_program_that_the_verifier_refuses_says_why() {
+    if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
+        return;
+    }
+    let error = load(ProgType::Xdp, "r0 = *(u64 *)(r10 - 600)\nexit").unwrap_err();
+    assert_eq!((error.command, error.errno()), ("PROG_LOAD", Some(libc::EACCES)));
+    assert!(error.reason().is_some_and(|line| line.contains("stack")), "{error:#}");
+    assert!(!error.to_string().contains('\n') && format!("{error:#}").contains("r10 -600"), "{error:#}");
+    assert_eq!(log::last_pc(&error.log), Some(0));
+}
+
+#[test]
+fn a_long_log_is_read_whole() {
+    if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
+        return;
+    }
+    // Thousands of instructions in the log, then one that reads a register nobody wrote.
+    let text = format!("{}r0 = r3\nexit", "r0 = 1\n".repeat(9000));
+    let error = load(ProgType::Xdp, &text).unwrap_err();
+    assert_eq!(error.reason(), Some("R3 !read_ok"), "{error}");
+    assert!(error.log.len() > 1 << 17, "{} bytes", error.log.len());
+    assert!(error.log.contains("\n0: (b7) r0 = 1"), "the beginning is there");
+}
+
+#[test]
+fn a_log_that_was_asked_for_is_there_when_all_is_well() {
+    let insns = code(RETURN_0);
+    let spec = ProgLoad { log_level: 1, ..ProgLoad::new("talkative", ProgType::Xdp, &insns, "GPL") };
+    let Some(prog) = allowed(Prog::load(&spec)) else { return };
+    assert!(prog.log().contains("processed 2 insns"), "{}", prog.log());
+}
+
+#[test]
+fn an_absent_licence_stays_absent() {
+    let insns = code("r1 = r10\nr1 += -8\nr2 = 8\nr3 = 0\ncall 4\nr0 = 0\nexit");
+    let with = |license| Prog::load(&ProgLoad::new("licence", ProgType::Kprobe, &insns, license));
+    let Some(_) = allowed(with("GPL")) else { return };
+    let error = with("").unwrap_err();
+    assert!(error.reason().is_some_and(|line| line.contains("GPL")), "{error:#}");
+}
+
+#[test]
+fn hints_need_evidence() {
+    let insns = code(RETURN_0);
+    let target = LoadTarget { attach: AttachType::TraceFentry as u32, btf_id: u32::MAX, of: None };
+    let spec = ProgLoad { target, ..ProgLoad::new("nowhere", ProgType::Tracing, &insns, "GPL") };
+    if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
+        return;
+    }
+    let error = Prog::load(&spec).unwrap_err().to_string();
+    assert!(!error.contains("ulimit") && !error.contains("MEMLOCK"), "{error}");
+    assert!(error.contains("program nowhere (tracing)"), "{error}");
+}
+
+#[test]
+fn probes_know_this_kernel() {
+    if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
+        return;
+    }
+    for kind in [ProgType::Xdp, ProgType::Kprobe, ProgType::Tracing, ProgType::Syscall, ProgType::SchedCls] {
+        assert!(probe::prog_type(kind).unwrap(), "{kind:?}");
+    }
+    for kind in twinbpf_vm::map::MapKind::ALL {
+        let found = probe::map_kind(*kind);
+        eprintln!("{}: {found:?}", kind.name());
+    }
+    for feature in probe::Feature::ALL {
+        eprintln!("{feature:?}: {}", probe::has(*feature));
+    }
+    assert!(probe::map_kind(twinbpf_vm::map::MapKind::Hash).unwrap());
+    assert!(probe::has(probe::Feature::Btf) || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists());
+}
