@@ -13,6 +13,7 @@ pub mod link;
 pub mod map;
 pub mod probe;
 pub mod prog;
+pub mod stream;
 mod sys;
 pub mod system;
 pub mod tracefs;

@@ -55,7 +55,7 @@ enum Held {
     /// Several.
     Many(Vec<Link>),
     /// A filter of a network interface.
-    Filter(net::Filter),
+    Filter { _kept: net::Filter },
     /// An attachment of before there were links: target, type, program.
     Old { target: OwnedFd, attach: u32, prog: OwnedFd },
 }
@@ -130,7 +130,7 @@ impl Link {
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.held {
             Held::Bpf(fd) | Held::Event { link: Some(fd), .. } => Some(fd.as_fd()),
-            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter(_) | Held::Old { .. } => None,
+            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter { .. } | Held::Old { .. } => None,
         }
     }
 
@@ -150,7 +150,7 @@ impl Link {
         match &self.held {
             Held::Event { event, .. } => vec![event.as_fd()],
             Held::Many(links) => links.iter().flat_map(Link::events).collect(),
-            Held::Bpf(_) | Held::Filter(_) | Held::Old { .. } => Vec::new(),
+            Held::Bpf(_) | Held::Filter { .. } | Held::Old { .. } => Vec::new(),
         }
     }
 

@@ -95,7 +95,7 @@ impl OnInterface {
             }
         })?;
         let filter = Filter { interface: self.interface.clone(), egress, place };
-        Ok(Link { what: self.what.clone(), held: Held::Filter(filter) })
+        Ok(Link { what: self.what.clone(), held: Held::Filter { _kept: filter } })
     }
 }
 

@@ -19,13 +19,16 @@ fn unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP))
 }
 
+/// Key and value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
 impl Map {
     /// Every element, key and value, as it was when the walk came by: an element that is changed meanwhile may be seen
     /// before or after, one that stays is seen once.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
         match self.batched() {
             Ok(entries) => Ok(entries),
             Err(cause) if unsupported(&cause) => self.one_by_one(),
@@ -50,7 +53,7 @@ impl Map {
         Ok(keys)
     }
 
-    fn batched(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    fn batched(&self) -> io::Result<Vec<Entry>> {
         let (key_size, value_size) = (self.info.key_size as usize, self.copy_size());
         // Where the next batch begins: a key, or the number of a bucket.
         let (mut from, mut next) = (vec![0; key_size.max(4)], vec![0; key_size.max(4)]);
@@ -87,7 +90,7 @@ impl Map {
         }
     }
 
-    fn one_by_one(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+    fn one_by_one(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         for key in self.keys()? {
             if let Some(value) = self.lookup(&key)? {

@@ -11,6 +11,7 @@ mod pin;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+pub use batch::Entry;
 pub use create::{MapBtf, MapCreate};
 pub(crate) use info::text;
 pub use info::{Difference, MapInfo};
@@ -80,6 +81,17 @@ impl Map {
         self.check(key, value.len());
         let mut attr = self.elem(address(key), value.as_ptr() as u64, flags);
         bpf::map_update(&mut attr).map_err(|cause| self.failed("MAP_UPDATE_ELEM", cause))
+    }
+
+    /// Puts a descriptor into a slot of an array of programs, maps, events or sockets.
+    ///
+    /// # Errors
+    /// The kernel's.
+    ///
+    /// # Panics
+    /// When the map's keys and values have not four bytes.
+    pub fn update_fd(&self, slot: u32, fd: BorrowedFd<'_>) -> Result<(), Error> {
+        self.update(&slot.to_ne_bytes(), &number(fd).to_ne_bytes(), 0)
     }
 
     /// `BPF_MAP_LOOKUP_ELEM`: a copy of the value, or `None` where the map has no such key.

@@ -66,6 +66,32 @@ impl Map {
         Ok(Map::from_parts(fd, info))
     }
 
+    /// The map with this number.
+    ///
+    /// # Errors
+    /// The kernel's. `ENOENT` when there is none.
+    pub fn by_id(id: u32) -> Result<Map, Error> {
+        let fail = |command, cause| Error::new(command, &format!("map {id}"), cause);
+        let fd = bpf::open_id(bpf::ObjectKind::Map, id).map_err(|cause| fail("MAP_GET_FD_BY_ID", cause))?;
+        let info = MapInfo::of(fd.as_fd()).map_err(|cause| fail("OBJ_GET_INFO_BY_FD", cause))?;
+        Ok(Map::from_parts(fd, info))
+    }
+
+    /// Numbers of all maps that there are.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ids() -> Result<Vec<u32>, Error> {
+        let mut ids = Vec::new();
+        loop {
+            match bpf::next_id(bpf::ObjectKind::Map, ids.last().copied().unwrap_or(0)) {
+                Ok(id) => ids.push(id),
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(ids),
+                Err(cause) => return Err(Error::new("MAP_GET_NEXT_ID", "all maps", cause)),
+            }
+        }
+    }
+
     /// What is at a path, compared with what shall be there.
     ///
     /// # Errors

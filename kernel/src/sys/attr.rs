@@ -98,8 +98,6 @@ attrs! {
     }
     /// `BPF_LINK_UPDATE`.
     LinkUpdate [16] { link_fd: u32, new_fd: u32, flags: u32, old_fd: u32, }
-    /// `BPF_LINK_DETACH`.
-    LinkDetach [4] { link_fd: u32, }
     /// `BPF_ITER_CREATE`.
     IterCreate [8] { link_fd: u32, flags: u32, }
     /// `BPF_PROG_BIND_MAP`.

@@ -20,7 +20,6 @@ mod command {
     pub(super) const PROG_ATTACH: u32 = 8;
     pub(super) const PROG_DETACH: u32 = 9;
     pub(super) const PROG_TEST_RUN: u32 = 10;
-    pub(super) const PROG_GET_NEXT_ID: u32 = 11;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
     pub(super) const BTF_LOAD: u32 = 18;
@@ -32,39 +31,30 @@ mod command {
     pub(super) const LINK_CREATE: u32 = 28;
     pub(super) const LINK_UPDATE: u32 = 29;
     pub(super) const ITER_CREATE: u32 = 33;
-    pub(super) const LINK_DETACH: u32 = 34;
     pub(super) const PROG_BIND_MAP: u32 = 35;
 }
 
 /// What has numbers by which anybody can ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectKind {
-    /// Programs.
-    Prog,
+pub(crate) enum ObjectKind {
     /// Maps.
     Map,
     /// BTF objects.
     Btf,
-    /// Links.
-    Link,
 }
 
 impl ObjectKind {
     fn next(self) -> u32 {
         match self {
-            ObjectKind::Prog => command::PROG_GET_NEXT_ID,
             ObjectKind::Map => 12,
             ObjectKind::Btf => 23,
-            ObjectKind::Link => 31,
         }
     }
 
     fn open(self) -> u32 {
         match self {
-            ObjectKind::Prog => 13,
             ObjectKind::Map => 14,
             ObjectKind::Btf => 19,
-            ObjectKind::Link => 30,
         }
     }
 }
@@ -152,8 +142,6 @@ commands! {
     btf_load(attr::BtfLoad) = BTF_LOAD make -> OwnedFd;
     /// Replaces the program of a link.
     link_update(attr::LinkUpdate) = LINK_UPDATE done -> ();
-    /// Ends what a link does, though somebody may hold it.
-    link_detach(attr::LinkDetach) = LINK_DETACH done -> ();
     /// A file whose text an iterator writes.
     iter_create(attr::IterCreate) = ITER_CREATE make -> OwnedFd;
 }

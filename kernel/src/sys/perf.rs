@@ -36,6 +36,13 @@ pub(crate) const INHERIT: u64 = 1 << 1;
 /// `freq`: `sample` is a frequency in Hz.
 pub(crate) const FREQ: u64 = 1 << 10;
 
+/// `use_clockid`: times are of the clock that is named.
+pub(crate) const CLOCK_GIVEN: u64 = 1 << 25;
+/// The word of `rest` whose upper half names the clock.
+pub(crate) const CLOCK_WORD: usize = 2;
+/// `CLOCK_MONOTONIC` there.
+pub(crate) const CLOCK_IS_MONOTONIC: u64 = (libc::CLOCK_MONOTONIC as u64) << 32;
+
 /// `PERF_EVENT_IOC_ENABLE`.
 const ENABLE: libc::c_ulong = 0x2400;
 /// `PERF_EVENT_IOC_SET_BPF`.
@@ -70,4 +77,12 @@ pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
 /// Runs a program at each event; for kernels without links on perf events.
 pub(crate) fn set_bpf(event: BorrowedFd<'_>, prog: BorrowedFd<'_>) -> io::Result<()> {
     control(event, SET_BPF, prog.as_raw_fd())
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(crate) fn monotonic() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a live exclusive value.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -109,6 +109,8 @@ fn pins_are_compared() {
     assert!(matches!(Map::pinned(&path, &wanted).unwrap(), Pinned::Nothing));
     let Pinned::Same(again) = same.unwrap() else { panic!("it is the same") };
     assert_eq!(again.info().id, map.info().id);
+    assert_eq!(Map::by_id(again.info().id).unwrap().info().name, "a map with a lo".replace(' ', "_"));
+    assert!(Map::ids().unwrap().contains(&again.info().id));
     let Pinned::Different { differences, .. } = different.unwrap() else { panic!("it differs") };
     let texts: Vec<String> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(texts, ["value_size is 8, the object says 16", "map_flags is none, the object says BPF_F_NO_PREALLOC"]);

@@ -3,6 +3,7 @@
 mod link;
 mod map;
 mod prog;
+mod stream;
 
 use twinbpf_vm::isa::{Endian, asm, encode_all};
 
