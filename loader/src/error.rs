@@ -7,6 +7,7 @@ use twinbpf_vm::isa::DecodeError;
 use twinbpf_vm::program::Line;
 
 use crate::btf::{BtfError, MapError};
+use crate::core_relo::{CoreError, CoreMiss};
 
 /// Something in an object is wrong. `{}` is one line, `{:#}` the full story.
 #[derive(Clone, Debug, PartialEq)]
@@ -174,6 +175,48 @@ pub enum Cause {
         /// What there is instead.
         known: String,
     },
+    /// A CO-RE relocation that makes no sense or has several answers.
+    #[error("{0}")]
+    Core(CoreError),
+    /// A CO-RE relocation for something that the target does not have.
+    #[error("{0}")]
+    CoreMiss(Box<CoreMiss>),
+    /// Something needs the types of the target, which has none.
+    #[error("{what} need the types (BTF) of the target, and it has none")]
+    NoTypes {
+        /// What does.
+        what: String,
+    },
+    /// A configuration value that a program reads and that has no value.
+    #[error("configuration value '{name}': {why}")]
+    Kconfig {
+        /// The extern.
+        name: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+    /// A function or variable of the kernel that is not there.
+    #[error("kernel symbol '{name}': {why}")]
+    Ksym {
+        /// The extern.
+        name: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+    /// What a program attaches to is not there.
+    #[error("attach target '{name}': {why}")]
+    AttachTarget {
+        /// As the section or the options name it; empty if neither does.
+        name: Arc<str>,
+        /// Why not.
+        why: String,
+    },
+    /// A program uses a map that is not to be created.
+    #[error("map '{map}' is used, and will not be created")]
+    AbsentMap {
+        /// The map.
+        map: Arc<str>,
+    },
     /// A variable cannot be set.
     #[error("variable '{name}': {why}")]
     Variable {
@@ -297,6 +340,13 @@ impl Cause {
             Cause::Reloc { why: RelocFault::Section(_), .. } => {
                 Some("put data into .data, .rodata or .bss, or a section whose name starts with one of them and a dot")
             }
+            Cause::CoreMiss(_) => Some(
+                "guard it with bpf_core_field_exists() or bpf_core_type_exists(), or declare the other form as NAME___flavour",
+            ),
+            Cause::NoTypes { .. } => {
+                Some("the kernel needs CONFIG_DEBUG_INFO_BTF; types of the same build can be given as a file")
+            }
+            Cause::Kconfig { .. } | Cause::Ksym { .. } => Some("declare it __weak to go on without it"),
             Cause::TooLarge { .. }
             | Cause::Map { .. }
             | Cause::MapDef(_)
@@ -309,6 +359,9 @@ impl Cause {
             | Cause::Edited
             | Cause::NoProgram { .. }
             | Cause::NoVariable { .. }
+            | Cause::Core(_)
+            | Cause::AbsentMap { .. }
+            | Cause::AttachTarget { .. }
             | Cause::Variable { .. } => None,
         }
     }
@@ -368,6 +421,11 @@ impl Report {
         }
         if let Some(line) = &self.line {
             write!(f, "\n  source:  {}:{}:{}: {}", line.file, line.line, line.column, line.text.trim())?;
+        }
+        if let Cause::CoreMiss(miss) = &self.cause {
+            for reason in miss.reasons() {
+                write!(f, "\n  type:    {reason}")?;
+            }
         }
         match hint {
             Some(hint) => write!(f, "\n  hint:    {hint}"),

@@ -8,16 +8,20 @@
 #![forbid(unsafe_code)]
 
 pub mod btf;
+mod core_relo;
 mod elf;
 mod error;
+mod kconfig;
+pub mod kernel;
 mod link;
 mod object;
 pub mod section;
 #[cfg(test)]
 mod testing;
 
+pub use core_relo::{CoreCandidate, CoreError, CoreMiss, Mismatch};
 pub use error::{Cause, Error, RelocFault, Report};
 pub use link::{
-    FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE, Target,
+    FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };
 pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, Variable};

@@ -10,6 +10,8 @@
 //!
 //! A program that cannot be linked is a [`Failure`] and leaves the others alone.
 
+mod layout;
+mod relocated;
 mod stream;
 
 #[cfg(test)]
@@ -22,8 +24,12 @@ use twinbpf_vm::map::{MapSpec, Pointer};
 use twinbpf_vm::program::{Extern, Program};
 
 use crate::error::{Cause, Error};
+use crate::kconfig::Kconfig;
+use crate::kernel::Kernel;
 use crate::object::{Object, ProgramSpec, Reference, Role};
 use crate::section::Attach;
+pub(crate) use layout::{Layout, Planner};
+pub(crate) use relocated::{CoreTypes, Functions};
 use stream::Linker;
 
 /// Instructions that one program may have, those of its functions included; the kernel's limit.
@@ -36,19 +42,13 @@ pub const FUNCTION_WEIGHT: usize = 8;
 /// Bytes of a stack frame, unless the options say otherwise.
 pub const STACK_SIZE: u32 = 512;
 
-/// What to link for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Target {
-    /// The userspace VM. CO-RE relocations keep what was compiled.
-    #[default]
-    Vm,
-}
-
-/// How to link.
+/// How to link for the userspace VM.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// What for.
-    pub target: Target,
+    /// A kernel in whose world the programs shall believe to run: its types are those that CO-RE relocates to (if it
+    /// has any), its configuration is what `__kconfig` variables hold. Without one, instructions keep what was compiled
+    /// and configuration values are undefined symbols.
+    pub kernel: Option<Arc<dyn Kernel>>,
     /// Bytes of a stack frame; [`STACK_SIZE`] if `None`. For code compiled with `-mllvm -bpf-stack-size=N`.
     pub stack_size: Option<u32>,
     /// Functions to link besides the entries, by name.
@@ -116,19 +116,24 @@ impl Object {
     /// [`Cause::NoProgram`] if the options name a function that does not exist. Everything else that is wrong
     /// concerns single programs, see [`Linked::failures`].
     pub fn link(&self, options: &LinkOptions) -> Result<Linked, Error> {
-        match options.target {
-            Target::Vm => {}
-        }
-        let mut linker = Linker::new(self, options.stack_size.unwrap_or(STACK_SIZE));
+        let roots = self.roots(options)?;
+        let kernel = options.kernel.as_deref();
+        let kconfig = kernel.and_then(|kernel| Kconfig::new(self, kernel, None));
+        let types = match kernel.and_then(|kernel| Some((kernel, kernel.btf()?))) {
+            Some((kernel, btf)) => CoreTypes::Some(btf, Arc::from("vmlinux"), Box::new(move || kernel.modules())),
+            None => CoreTypes::Own,
+        };
+        let functions = Functions::relocate(self, (0..self.programs.len()).collect(), types);
+        let mut linker = Linker::new(self, options.stack_size.unwrap_or(STACK_SIZE), functions, kconfig.as_ref());
         let mut result = Linked {
             programs: Vec::new(),
             infos: Vec::new(),
             failures: Vec::new(),
-            maps: self.maps.clone(),
+            maps: self.maps.iter().cloned().chain(kconfig.as_ref().map(|kconfig| kconfig.spec.clone())).collect(),
             externs: self.externs.clone(),
         };
         let mut linked = HashMap::new();
-        for (spec, origin) in self.roots(options)? {
+        for (spec, origin) in roots {
             match linker.program(spec) {
                 Ok(program) => {
                     linked.insert(spec, result.programs.len());

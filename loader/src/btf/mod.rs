@@ -8,12 +8,15 @@
 //! errors or `None`, all walks are bounded in depth and in work, and what is returned is bounded by a small
 //! multiple of the input. Strings longer than 511 bytes are cut.
 //!
-//! Not here: writing or deduplicating BTF, split BTF, comparing types with those of a kernel (CO-RE relocations
-//! are read and kept as data), and anything of ELF; sections come in as bytes.
+//! A module's BTF goes on where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from there.
+//!
+//! Not here: writing or deduplicating BTF, comparing types with those of a kernel (CO-RE relocations are read and
+//! kept as data), and anything of ELF; sections come in as bytes.
 
 mod error;
 mod ext;
 mod format;
+mod index;
 mod layout;
 mod maps;
 mod order;
@@ -26,14 +29,15 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-use std::hash::RandomState;
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 pub use twinbpf_vm::isa::Endian;
 
 pub use error::{BtfError, MapError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
 pub use format::format_value;
+pub use index::essential_name;
 pub use layout::{Layouts, fields};
 pub use maps::{MapDecl, Slots, SlotsKind, UnknownKey, map_specs};
 pub use types::{
@@ -45,23 +49,20 @@ pub use value::{Place, encode_value, locate, set_value};
 #[derive(Debug)]
 pub struct Btf {
     endian: Endian,
-    /// Id of the first type in `starts`. 1, since this is no split BTF on top of another.
+    /// The types that this one goes on from.
+    base: Option<Arc<Btf>>,
+    /// Id of the first type in `starts`: 1, or the one after the last of `base`.
     first_id: u32,
+    /// Offset of the first string in `strings`: 0, or the one after the last of `base`.
+    first_str: u32,
     /// The type section.
     words: Vec<u32>,
     /// Where in `words` each type starts.
     starts: Vec<u32>,
     /// The string section, NUL-terminated; bytes that are not UTF-8 are replaced one by one.
     strings: String,
-    /// Made by the first lookup.
-    names: OnceLock<NameIndex>,
-}
-
-/// Finds types by name.
-#[derive(Debug)]
-struct NameIndex {
-    /// With a random key, so that nobody can prepare names whose hashes collide.
-    hasher: RandomState,
-    /// (hash of name, kind, id) of each named type, sorted.
-    entries: Vec<(u32, u8, u32)>,
+    /// Made once enough lookups were answered without it.
+    names: OnceLock<index::NameIndex>,
+    /// How many were.
+    asked: AtomicU32,
 }

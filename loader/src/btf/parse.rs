@@ -3,7 +3,8 @@
 //! As strict as libbpf's `btf_parse_hdr` and `btf_validate_type`; the kernel's further rules (names that are
 //! identifiers, members inside their struct) are left to the kernel.
 
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, OnceLock};
 
 use super::order::Order;
 use super::raw::{
@@ -15,6 +16,15 @@ use super::{Btf, BtfError, Endian, TypeId};
 impl Btf {
     /// Reads a `.BTF` section (or `/sys/kernel/btf/vmlinux`) of byte order `endian`.
     pub fn parse(bytes: &[u8], endian: Endian) -> Result<Btf, BtfError> {
+        Btf::read(bytes, endian, None)
+    }
+
+    /// Reads the BTF of a kernel module (`/sys/kernel/btf/MODULE`), which goes on where `base`, the kernel's, ends.
+    pub fn parse_split(bytes: &[u8], base: &Arc<Btf>) -> Result<Btf, BtfError> {
+        Btf::read(bytes, base.endian, Some(Arc::clone(base)))
+    }
+
+    fn read(bytes: &[u8], endian: Endian, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
         let header_len = check_start(bytes, endian, HEADER_LEN)?;
         let body = bytes.get(header_len..).unwrap_or(&[]);
         let field = |at| raw::word(bytes, at, endian).unwrap_or(0) as usize;
@@ -30,13 +40,28 @@ impl Btf {
         if type_off < str_off + str_len && str_off < type_off + type_len {
             return Err(BtfError::Header { what: "offset of strings, inside the types,", value: str_off });
         }
-        if strings.first() != Some(&0) || strings.last() != Some(&0) {
+        let empty = base.is_some() && strings.is_empty();
+        if !empty && (base.is_none() && strings.first() != Some(&0) || strings.last() != Some(&0)) {
             return Err(BtfError::Strings);
         }
+        let (first_id, first_str) = match &base {
+            Some(base) => (base.last_id().saturating_add(1), base.strings_end()),
+            None => (1, 0),
+        };
         let words = raw::words(types, endian);
         let starts = starts(&words)?;
         let strings = utf8(strings);
-        let btf = Btf { endian, first_id: 1, words, starts, strings, names: OnceLock::new() };
+        let btf = Btf {
+            endian,
+            base,
+            first_id,
+            first_str,
+            words,
+            starts,
+            strings,
+            names: OnceLock::new(),
+            asked: AtomicU32::new(0),
+        };
         btf.validate()?;
         Ok(btf)
     }
@@ -103,8 +128,8 @@ impl Btf {
     }
 
     fn check_name(&self, id: TypeId, offset: u32) -> Result<(), BtfError> {
-        let len = self.strings.len();
-        if offset as usize >= len { Err(BtfError::Name { id, offset, len }) } else { Ok(()) }
+        let len = self.strings_end();
+        if offset >= len { Err(BtfError::Name { id, offset, len: len as usize }) } else { Ok(()) }
     }
 
     /// The `btf_type` at word `start` and the words that follow it.
@@ -147,7 +172,8 @@ pub(super) fn part<'a>(body: &'a [u8], what: &'static str, off: usize, len: usiz
 
 /// Where each type starts.
 fn starts(words: &[u32]) -> Result<Vec<u32>, BtfError> {
-    let mut starts = Vec::new();
+    // Most types of a kernel have some five words.
+    let mut starts = Vec::with_capacity(words.len() / 5);
     let mut at = 0;
     while at < words.len() {
         let id = TypeId(starts.len() as u32 + 1);
@@ -167,6 +193,9 @@ fn starts(words: &[u32]) -> Result<Vec<u32>, BtfError> {
 /// The string table as UTF-8 of the same length: each byte that is not becomes `?`, so that offsets stay right.
 /// Source lines may be in any encoding.
 fn utf8(bytes: &[u8]) -> String {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return text.to_owned();
+    }
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         text.push_str(chunk.valid());

@@ -2,13 +2,13 @@
 //! the prototype of a function as the machine wants it.
 
 use std::fmt::Write as _;
-use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use twinbpf_vm::program::{Signature, ValType};
 
 use super::raw::{self, RawType, kind};
 use super::types::{Array, Composite, Datasec, Enum, FuncProto, Int, Linkage, RawEnums, Type, TypeId, VarInfo};
-use super::{Btf, BtfError, Endian, NameIndex};
+use super::{Btf, BtfError, Endian};
 
 /// Longest chain of typedefs, qualifiers, pointers and arrays that is followed. (libbpf's limit is 32.)
 pub(super) const MAX_DEPTH: usize = 64;
@@ -29,14 +29,22 @@ impl Btf {
         (self.first_id - 1).saturating_add(self.starts.len() as u32)
     }
 
-    /// Every id with a record.
+    /// The types that this one goes on from, for the BTF of a module.
+    pub fn base(&self) -> Option<&Arc<Btf>> {
+        self.base.as_ref()
+    }
+
+    /// Every id with a record, without those of [`Btf::base`].
     pub fn ids(&self) -> impl Iterator<Item = TypeId> + use<> {
         (self.first_id..=self.last_id()).map(TypeId)
     }
 
     /// The string at an offset of the string section; empty if there is none.
     pub fn str(&self, offset: u32) -> &str {
-        let Some(rest) = self.strings.get(offset as usize..) else { return "" };
+        let Some(own) = offset.checked_sub(self.first_str) else {
+            return self.base.as_ref().map_or("", |base| base.str(offset));
+        };
+        let Some(rest) = self.strings.get(own as usize..) else { return "" };
         let bytes = rest.as_bytes();
         let cap = bytes.len().min(MAX_STR);
         let mut end = bytes[..cap].iter().position(|&byte| byte == 0).unwrap_or(cap);
@@ -51,8 +59,13 @@ impl Btf {
         self.strings.len()
     }
 
-    fn raw(&self, id: TypeId) -> Option<(RawType, &[u32])> {
-        let index = id.0.checked_sub(self.first_id)?;
+    /// Offset of the byte after the last string.
+    pub(super) fn strings_end(&self) -> u32 {
+        self.first_str.saturating_add(self.strings.len() as u32)
+    }
+
+    pub(super) fn raw(&self, id: TypeId) -> Option<(RawType, &[u32])> {
+        let Some(index) = id.0.checked_sub(self.first_id) else { return self.base.as_ref()?.raw(id) };
         let start = *self.starts.get(index as usize)?;
         Some(self.record(start as usize))
     }
@@ -103,36 +116,6 @@ impl Btf {
     /// [`Btf::type_by_id`], or an error that says how many types there are.
     pub fn get(&self, id: TypeId) -> Result<Type<'_>, BtfError> {
         self.type_by_id(id).ok_or(BtfError::NoType { id, last: self.last_id() })
-    }
-
-    /// Every type called `name`, by kind and then by rising id.
-    pub fn ids_by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = TypeId> + use<'a> {
-        self.named(name, None)
-    }
-
-    /// The types called `name`, of one kind or of all.
-    fn named<'a>(&'a self, name: &'a str, kind: Option<u32>) -> impl Iterator<Item = TypeId> + use<'a> {
-        let index = self.names.get_or_init(|| self.name_index());
-        let hash = index.hasher.hash_one(name) as u32;
-        let first = (hash, kind.unwrap_or(0) as u8);
-        let last = (hash, kind.unwrap_or(0xff) as u8);
-        let from = index.entries.partition_point(|&(hash, kind, _)| (hash, kind) < first);
-        let same = index.entries.get(from..).unwrap_or(&[]).iter();
-        let same = same.take_while(move |&&(hash, kind, _)| (hash, kind) <= last);
-        same.map(|&(_, _, id)| TypeId(id)).filter(move |&id| self.name(id) == name)
-    }
-
-    fn name_index(&self) -> NameIndex {
-        let hasher = RandomState::new();
-        let named = self.ids().filter_map(|id| {
-            let (head, _) = self.raw(id)?;
-            let name = self.str(head.name_off);
-            (!name.is_empty()).then(|| (hasher.hash_one(name) as u32, head.kind() as u8, id.0))
-        });
-        let mut entries: Vec<_> = named.collect();
-        entries.sort_unstable();
-        entries.shrink_to_fit();
-        NameIndex { hasher, entries }
     }
 
     /// The first type called `name` that `want` accepts. [`Btf::func`], [`Btf::var`] and [`Btf::datasec`] are faster

@@ -127,7 +127,11 @@ pub(super) struct RawEnum64 {
 
 /// The words of `bytes` in host order; a last partial word is dropped.
 pub(super) fn words(bytes: &[u8], endian: Endian) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|chunk| word(chunk, 0, endian).unwrap_or(0)).collect()
+    let (chunks, _) = bytes.as_chunks::<4>();
+    match endian {
+        Endian::Little => chunks.iter().map(|chunk| u32::from_le_bytes(*chunk)).collect(),
+        Endian::Big => chunks.iter().map(|chunk| u32::from_be_bytes(*chunk)).collect(),
+    }
 }
 
 /// The 32-bit word at byte `at`.

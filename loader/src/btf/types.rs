@@ -210,14 +210,26 @@ impl<'a> Composite<'a> {
 
     /// The members in the order of the declaration.
     pub fn members(&self) -> impl ExactSizeIterator<Item = Member<'a>> + use<'a> {
-        let (btf, bitfields) = (self.btf, self.bitfields);
-        self.raw.iter().map(move |raw| {
-            let (bit_offset, bits) = match bitfields {
-                true => (raw.offset & 0x00ff_ffff, raw.offset >> 24),
-                false => (raw.offset, 0),
-            };
-            Member { name: btf.str(raw.name_off), type_id: TypeId(raw.type_id), bit_offset, bits }
-        })
+        let this = *self;
+        self.raw.iter().map(move |raw| this.read(raw))
+    }
+
+    /// The member at `index`.
+    pub fn member(&self, index: usize) -> Option<Member<'a>> {
+        self.raw.get(index).map(|raw| self.read(raw))
+    }
+
+    /// The types that this one is among.
+    pub(crate) fn btf(&self) -> &'a Btf {
+        self.btf
+    }
+
+    fn read(&self, raw: &RawMember) -> Member<'a> {
+        let (bit_offset, bits) = match self.bitfields {
+            true => (raw.offset & 0x00ff_ffff, raw.offset >> 24),
+            false => (raw.offset, 0),
+        };
+        Member { name: self.btf.str(raw.name_off), type_id: TypeId(raw.type_id), bit_offset, bits }
     }
 }
 
@@ -329,6 +341,12 @@ impl<'a> FuncProto<'a> {
     /// Whether `...` ends the parameters.
     pub fn is_variadic(&self) -> bool {
         self.raw.last().is_some_and(|last| last.type_id == 0)
+    }
+
+    /// The parameters; `...` is one of type 0.
+    pub(crate) fn all_params(&self) -> impl ExactSizeIterator<Item = Param<'a>> + use<'a> {
+        let btf = self.btf;
+        self.raw.iter().map(|raw| Param { name: btf.str(raw.name_off), type_id: TypeId(raw.type_id) })
     }
 
     /// The parameters without `...`.

@@ -21,6 +21,8 @@ pub(super) struct Types {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     sections: HashMap<Arc<str>, ExtSection>,
+    /// Position of each section in the file's list.
+    ranks: HashMap<Arc<str>, usize>,
 }
 
 impl Types {
@@ -42,7 +44,9 @@ impl Types {
         });
         for found in ext.sections.iter().filter(|found| !found.relos.is_empty()) {
             let count = found.relos.len();
-            notes.kept(&found.name, format!("{count} CO-RE relocations; in the VM the compiled offsets hold"));
+            let text =
+                format!("{count} CO-RE relocations; in the VM the compiled offsets hold, unless it is given types");
+            notes.kept(&found.name, text);
         }
         Types { btf: Ok(Some(btf)), records: Records::new(ext) }
     }
@@ -58,6 +62,7 @@ impl Types {
 impl Records {
     fn new(ext: BtfExt) -> Records {
         let mut sections = HashMap::new();
+        let ranks = ext.sections.iter().enumerate().map(|(rank, section)| (section.name.clone(), rank)).collect();
         for mut section in ext.sections {
             section.funcs.sort_by_key(|record| record.insn_off);
             section.lines.sort_by_key(|record| record.insn_off);
@@ -65,7 +70,7 @@ impl Records {
             section.relos.sort_by_key(|record| record.insn_off);
             sections.entry(section.name.clone()).or_insert(section);
         }
-        Records { sections }
+        Records { sections, ranks }
     }
 
     /// The `FUNC` of the function that starts at a slot of a section.
@@ -74,6 +79,11 @@ impl Records {
         let offset = u32::try_from(start.checked_mul(8)?).ok()?;
         let at = funcs.partition_point(|record| record.insn_off < offset);
         funcs.get(at).filter(|record| record.insn_off == offset).map(|record| record.type_id)
+    }
+
+    /// Where a section stands among those with records.
+    pub(crate) fn rank(&self, section: &str) -> usize {
+        self.ranks.get(section).copied().unwrap_or(usize::MAX)
     }
 
     /// Line records of some slots of a section.

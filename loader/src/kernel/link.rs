@@ -1,0 +1,78 @@
+//! [`Object::link_kernel`]: the steps, in libbpf's order.
+
+use std::sync::Arc;
+
+use super::externs;
+use super::stream::Builder;
+use super::{Kernel, KernelLinked, KernelMap, KernelOptions, attach, reach, types};
+use crate::kconfig::Kconfig;
+use crate::link::{CoreTypes, Failure, Functions, Layout, Planner};
+use crate::object::{Object, Role};
+use crate::section::SectionKind;
+
+impl Object {
+    /// The programs that a kernel gets unasked: entries with a program type that do not say otherwise.
+    pub fn kernel_programs(&self) -> Vec<usize> {
+        let unasked = |(index, spec): (usize, &crate::ProgramSpec)| {
+            let kernel = spec.attach.prog_type().is_some() && !matches!(spec.attach.kind, SectionKind::Script(_));
+            (spec.role == Role::Entry && spec.attach.autoload && kernel).then_some(index)
+        };
+        self.programs.iter().enumerate().filter_map(unasked).collect()
+    }
+
+    /// Links programs for a kernel. What is wrong with one program leaves the others alone.
+    pub fn link_kernel(&self, kernel: &dyn Kernel, options: &KernelOptions) -> KernelLinked {
+        let wanted = options.programs.clone().unwrap_or_else(|| self.kernel_programs());
+        let mut planner = Planner::new(self);
+        let mut failures = Vec::new();
+        let mut layouts: Vec<Layout> = Vec::new();
+        for spec in wanted.into_iter().filter(|index| *index < self.programs.len()) {
+            match planner.layout(spec) {
+                Ok(layout) => layouts.push(layout),
+                Err(error) => failures.push(Failure { spec, error }),
+            }
+        }
+        let kconfig = Kconfig::new(self, kernel, options.config.as_deref());
+        let symbols = externs::resolve(self, kernel, kconfig.as_ref());
+        let mut functions: Vec<usize> = layouts.iter().flat_map(|layout| layout.order.iter().copied()).collect();
+        functions.sort_unstable();
+        functions.dedup();
+        let functions = Functions::relocate(self, functions, core_types(kernel, options));
+        let mut builder =
+            Builder { planner, functions, symbols: &symbols, absent: &options.absent, kconfig: self.maps.len() };
+        let mut programs = Vec::new();
+        for layout in layouts {
+            let root = layout.order[0];
+            let spec = &self.programs[root];
+            let target = attach::target(&spec.attach, options.targets.get(&root), kernel);
+            let target = target.map_err(|cause| builder.planner.error(root, spec, None, cause));
+            match target.and_then(|target| builder.program(&layout, target)) {
+                Ok(program) => programs.push(program),
+                Err(error) => failures.push(Failure { spec: root, error }),
+            }
+        }
+        failures.sort_by_key(|failure| failure.spec);
+        let maps = self.kernel_maps(kconfig);
+        for program in programs.iter_mut().filter(|program| !program.poisons.is_empty()) {
+            reach::mark(program, &maps);
+        }
+        KernelLinked { programs, failures, maps, fd_array: symbols.fd_array }
+    }
+
+    fn kernel_maps(&self, kconfig: Option<Kconfig>) -> Vec<KernelMap> {
+        let specs = self.maps.iter().cloned().chain(kconfig.map(|kconfig| kconfig.spec));
+        let described = types::map_types(self);
+        specs.map(|spec| described.describe(spec)).collect()
+    }
+}
+
+/// Whose types CO-RE takes.
+fn core_types<'t>(kernel: &'t dyn Kernel, options: &'t KernelOptions) -> CoreTypes<'t> {
+    if let [first, rest @ ..] = options.core.as_slice() {
+        return CoreTypes::Some(&first.btf, first.name.clone(), Box::new(move || rest));
+    }
+    match kernel.btf() {
+        Some(btf) => CoreTypes::Some(btf, Arc::from("vmlinux"), Box::new(move || kernel.modules())),
+        None => CoreTypes::None,
+    }
+}

@@ -1,0 +1,205 @@
+//! Linking for a kernel: instruction streams as `BPF_PROG_LOAD` takes them, but for file descriptors.
+//!
+//! The result is libbpf's in a normal form: where its stream has the descriptor of a map or of a module's types,
+//! this one has a number, and [`KernelProgram::fixups`] says which descriptor belongs there. Everything else (order
+//! of functions, CO-RE, `.kconfig`, `.ksyms`, instructions that stand for what is not there) is byte for byte what
+//! libbpf makes.
+//!
+//! Pure as all of this crate: the kernel is what a [`Kernel`] says of it. Nothing here loads anything, asks for
+//! features, or changes what an old kernel would refuse; that is the kernel crate's.
+
+mod attach;
+mod externs;
+mod link;
+mod reach;
+mod stream;
+mod target;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use twinbpf_vm::isa::Raw;
+use twinbpf_vm::map::MapSpec;
+use twinbpf_vm::program::Line;
+
+pub use target::{Kernel, KernelData, Module, kernel_version};
+
+use crate::btf::{CoreKind, FuncInfo, LineInfo, TypeId};
+use crate::error::Error;
+use crate::link::Failure;
+use crate::section::Attach;
+
+/// What to link, and for what besides the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct KernelOptions {
+    /// Indices in [`Object::programs`](crate::Object::programs). `None`: the entries with a program type that do not
+    /// say otherwise (`?` before the section's name).
+    pub programs: Option<Vec<usize>>,
+    /// Types that CO-RE shall use in place of the kernel's, for kernels without any. The later ones are asked where
+    /// the first has nothing of a name.
+    pub core: Vec<Module>,
+    /// Lines of configuration that go before the kernel's.
+    pub config: Option<String>,
+    /// Maps that will not be created. An instruction that loads one becomes `call 2001000000 + map`.
+    pub absent: BTreeSet<usize>,
+    /// What programs attach to, by index in [`Object::programs`](crate::Object::programs), where the section's name
+    /// does not tell: `[module:]function`, the name of a tracepoint, hook or iterator.
+    pub targets: BTreeMap<usize, Arc<str>>,
+}
+
+/// An object linked for a kernel.
+#[derive(Clone, Debug)]
+pub struct KernelLinked {
+    /// In the order of the object.
+    pub programs: Vec<KernelProgram>,
+    /// Programs that could not be linked, each with its reason.
+    pub failures: Vec<Failure>,
+    /// The maps of the object, then `.kconfig` if there is such a value. libbpf's order, and its map numbers.
+    pub maps: Vec<KernelMap>,
+    /// Modules whose functions are called: the types of number `i` belong in slot `i + 1` of `fd_array`.
+    pub fd_array: Vec<Arc<str>>,
+}
+
+/// A map, and where its key and value are described.
+#[derive(Clone, Debug)]
+pub struct KernelMap {
+    /// The map. Data sections and `.kconfig` have their contents.
+    pub spec: MapSpec,
+    /// Type of the key among the object's, for `btf_key_type_id`.
+    pub key_type: Option<TypeId>,
+    /// Type of the value; of a data section the section's.
+    pub value_type: Option<TypeId>,
+    /// The same types of [`MapSpec::inner`].
+    pub inner_types: (Option<TypeId>, Option<TypeId>),
+}
+
+/// A program as the kernel wants it, but for file descriptors.
+#[derive(Clone, Debug)]
+pub struct KernelProgram {
+    /// Index in [`Object::programs`](crate::Object::programs).
+    pub spec: usize,
+    /// Symbol name.
+    pub name: Arc<str>,
+    /// ELF section.
+    pub section: Arc<str>,
+    /// What the section says.
+    pub attach: Attach,
+    /// What it attaches to, for kinds that say so when they are loaded.
+    pub target: Option<AttachTarget>,
+    /// One per slot, in normal form: the index of a map in place of its descriptor; for a variable of a module, one
+    /// more than the index in [`Kernel::modules`] in place of the descriptor of its types.
+    pub insns: Vec<Raw>,
+    /// Slots that want a descriptor. An `lddw` is keyed by its first.
+    pub fixups: BTreeMap<usize, Fixup>,
+    /// First slot and name of each function.
+    pub functions: Vec<(usize, Arc<str>)>,
+    /// `func_info`: `insn_off` counts slots of `insns`. Empty if not every function has a record.
+    pub func_info: Vec<FuncInfo>,
+    /// `line_info`, likewise.
+    pub line_info: Vec<LineInfo>,
+    /// The same lines in words, for messages.
+    pub lines: Vec<Line>,
+    /// The CO-RE relocations that were applied, by slot.
+    pub core: Vec<CoreApplied>,
+    /// Instructions that the kernel refuses if it gets to them, and what they stand for.
+    pub poisons: Vec<Poison>,
+}
+
+/// A descriptor that an instruction wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fixup {
+    /// `lddw`: the `imm` of the slot is that of a map.
+    Map(usize),
+    /// `lddw`: the same; the next slot has the offset in its value.
+    MapValue(usize),
+    /// `lddw` of a variable of a module: the `imm` of the *next* slot is that of the module's types.
+    ModuleTypes(Arc<str>),
+}
+
+/// What a program attaches to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachTarget {
+    /// Name, without a module's.
+    pub name: Arc<str>,
+    /// What it is.
+    pub place: AttachPlace,
+}
+
+/// Where the target of a program is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttachPlace {
+    /// A type of the kernel: `attach_btf_id`.
+    Kernel(TypeId),
+    /// A type of a module, whose descriptor is `attach_btf_obj_fd`.
+    Module {
+        /// Module.
+        module: Arc<str>,
+        /// `attach_btf_id`.
+        id: TypeId,
+    },
+    /// A function of another program (`freplace`), to be looked up among that program's types.
+    Program,
+}
+
+/// A CO-RE relocation that was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreApplied {
+    /// Slot.
+    pub pc: usize,
+    /// What was asked.
+    pub kind: CoreKind,
+    /// Root type, among the object's.
+    pub type_id: TypeId,
+    /// What the compiler put there.
+    pub old: u64,
+    /// What is there now; `None` if the instruction was made invalid.
+    pub new: Option<u64>,
+    /// Whether the target has it.
+    pub found: bool,
+}
+
+/// An instruction that was made invalid, since what it needs is not there.
+#[derive(Clone, Debug)]
+pub struct Poison {
+    /// Slot.
+    pub pc: usize,
+    /// What it would have done, with its C line and what is missing.
+    pub error: Error,
+    /// Whether the program gets there.
+    pub reach: Reach,
+}
+
+/// Whether a program gets to an instruction, by what its own instructions tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// It does not: conditions in front of it are constants that lead elsewhere.
+    Never,
+    /// It may.
+    Possible,
+    /// It does, on every run: nothing but constants decides until then.
+    Certain,
+}
+
+impl KernelProgram {
+    /// Why there is no point in asking the kernel: an invalid instruction that every run gets to.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.poisons.iter().find(|poison| poison.reach == Reach::Certain).map(|poison| &poison.error)
+    }
+
+    /// The C line of an instruction.
+    pub fn line_at(&self, pc: usize) -> Option<&Line> {
+        let index = self.lines.partition_point(|line| line.pc <= pc);
+        let line = self.lines.get(index.checked_sub(1)?)?;
+        (line.pc >= self.function_at(pc)?.0).then_some(line)
+    }
+
+    /// First slot and name of the function that an instruction is in.
+    pub fn function_at(&self, pc: usize) -> Option<(usize, &Arc<str>)> {
+        let index = self.functions.partition_point(|(start, _)| *start <= pc);
+        self.functions.get(index.checked_sub(1)?).map(|(start, name)| (*start, name))
+    }
+}

@@ -1,0 +1,106 @@
+//! The functions of an object with their CO-RE relocations applied, before they are put together.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use twinbpf_vm::isa::Raw;
+
+use crate::btf::{Btf, CoreKind};
+use crate::core_relo::{self, CoreMiss, Resolver, Sources};
+use crate::error::Cause;
+use crate::kernel::{CoreApplied, Module};
+use crate::object::{Object, ProgramSpec};
+
+/// Where CO-RE finds the target's types.
+pub(crate) enum CoreTypes<'t> {
+    /// The object's own are the target's: nothing changes.
+    Own,
+    /// There are none, which only matters to objects that ask.
+    None,
+    /// These, and where they have nothing of a name, those of the modules.
+    Some(&'t Btf, Arc<str>, Box<dyn Fn() -> &'t [Module] + 't>),
+}
+
+/// A function with its relocations applied.
+#[derive(Debug, Default)]
+pub(crate) struct Relocated {
+    pub(crate) insns: Vec<Raw>,
+    pub(crate) applied: Vec<CoreApplied>,
+    /// Slots that were made invalid.
+    pub(crate) misses: Vec<(usize, CoreMiss)>,
+    /// The first relocation that could not be applied.
+    pub(crate) error: Option<(usize, Cause)>,
+}
+
+/// The functions that have relocations.
+#[derive(Debug, Default)]
+pub(crate) struct Functions(HashMap<usize, Relocated>);
+
+impl Functions {
+    /// Applies the relocations of some functions, in the order of the object.
+    pub(crate) fn relocate(object: &Object, mut wanted: Vec<usize>, types: CoreTypes<'_>) -> Functions {
+        let Some(btf) = object.btf.as_deref() else { return Functions::default() };
+        let mut resolver = match types {
+            CoreTypes::Own => return Functions::default(),
+            CoreTypes::None => None,
+            CoreTypes::Some(first, name, modules) => {
+                let rest = Box::new(move || {
+                    let modules = modules().iter();
+                    modules.map(|module| (Arc::clone(&module.name), &*module.btf)).collect()
+                });
+                Some(Resolver::new(btf, Sources { first: (name, first), rest }))
+            }
+        };
+        wanted.sort_by_key(|index| object.records.rank(&object.programs[*index].section));
+        let mut found = HashMap::new();
+        for index in wanted {
+            let spec = &object.programs[index];
+            if !object.core_relocs(spec).is_empty() {
+                found.insert(index, apply(object, spec, resolver.as_mut()));
+            }
+        }
+        Functions(found)
+    }
+
+    /// The instructions of a function.
+    pub(crate) fn insns<'a>(&'a self, index: usize, spec: &'a ProgramSpec) -> &'a [Raw] {
+        self.0.get(&index).map_or(&spec.insns, |found| &found.insns)
+    }
+
+    /// What became of its relocations, if it has any.
+    pub(crate) fn get(&self, index: usize) -> Option<&Relocated> {
+        self.0.get(&index)
+    }
+}
+
+fn apply(object: &Object, spec: &ProgramSpec, mut resolver: Option<&mut Resolver<'_, '_>>) -> Relocated {
+    let mut result = Relocated { insns: spec.insns.clone(), ..Relocated::default() };
+    for relo in object.core_relocs(spec) {
+        let pc = (relo.insn_off as usize / 8).saturating_sub(spec.start);
+        let insns = result.insns.get_mut(pc..).unwrap_or_default();
+        let outcome = match &mut resolver {
+            Some(resolver) => resolver.resolve(relo),
+            None => {
+                result.error = Some((pc, Cause::NoTypes { what: "CO-RE relocations".into() }));
+                return result;
+            }
+        };
+        let done = outcome.and_then(|outcome| Ok((core_relo::patch(insns, &outcome.change)?, outcome)));
+        let (poisoned, outcome) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                result.error = Some((pc, Cause::Core(error)));
+                return result;
+            }
+        };
+        let (old, new) = outcome.change.values();
+        let kind = CoreKind::new(relo.kind).expect("the resolver knew it");
+        let new = new.filter(|_| !poisoned);
+        result.applied.push(CoreApplied { pc, kind, type_id: relo.type_id, old, new, found: outcome.found });
+        if poisoned {
+            let of_size = || CoreMiss::of_size(kind, outcome.local, outcome.change.sizes());
+            result.misses.push((pc, outcome.miss.unwrap_or_else(of_size)));
+        }
+    }
+    result
+}

@@ -1,0 +1,330 @@
+//! What we would give a kernel, beside what stock libbpf gives it: the same instructions byte for byte, the same
+//! function and line records, the same attach target.
+//!
+//! The C program `libbpf/insns.c` has Debian's libbpf load each object and prints what it passes to `BPF_PROG_LOAD`;
+//! no kernel sees these programs, so that types of programs and maps that this one does not know take part too.
+//!
+//! Needs gcc, libbpf-dev, a kernel with BTF and the right to call bpf(2); skips with a reason without them, unless
+//! `TWINBPF_CI=1`.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+use support::{corpus, installed, objects, skip};
+use twinbpf_loader::Object;
+use twinbpf_loader::btf::{Btf, Endian};
+use twinbpf_loader::kernel::{AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, kernel_version};
+
+/// The C program, or why there is none.
+fn program() -> &'static Result<PathBuf, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libbpf/insns.c");
+        let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libbpf-insns");
+        if !installed("gcc") {
+            return Err("gcc is not installed".to_owned());
+        }
+        if !Path::new("/usr/include/bpf/libbpf.h").exists() {
+            return Err("libbpf-dev is not installed".to_owned());
+        }
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            return Err("this kernel has no BTF".to_owned());
+        }
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(&binary).args(["-lbpf", "-ldl"]);
+        let output = gcc.output().expect("gcc runs");
+        assert!(output.status.success(), "gcc: {}", String::from_utf8_lossy(&output.stderr));
+        let probe = corpus().join("kernel/filter.bpf.o");
+        let output = Command::new(&binary).arg(probe).output().expect("the program runs");
+        match String::from_utf8_lossy(&output.stdout).contains("\nprog\t") {
+            true => Ok(binary),
+            false => Err(format!("libbpf loads nothing here: {}", String::from_utf8_lossy(&output.stdout).trim())),
+        }
+    })
+}
+
+/// This kernel.
+fn kernel() -> &'static KernelData {
+    static KERNEL: OnceLock<KernelData> = OnceLock::new();
+    KERNEL.get_or_init(|| {
+        let read = |path: &str| fs::read(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let text = |path: &str| String::from_utf8_lossy(&read(path)).trim().to_owned();
+        let btf = Btf::parse(&read("/sys/kernel/btf/vmlinux"), Endian::Little).expect("the kernel's BTF");
+        let release = text("/proc/sys/kernel/osrelease");
+        let kallsyms = text("/proc/kallsyms");
+        KernelData {
+            btf: Some(Arc::new(btf)),
+            modules: Vec::new(),
+            config: config(&release),
+            version: version(&release),
+            bpf_cookie: true,
+            syscall_wrapper: kallsyms.contains(" __x64_sys_bpf\n") || kallsyms.contains(" __arm64_sys_bpf\n"),
+            kallsyms: Some(kallsyms),
+        }
+    })
+}
+
+/// libbpf's rule: Debian hides the third number in the text of `uname -v`.
+fn version(release: &str) -> u32 {
+    let text = fs::read_to_string("/proc/sys/kernel/version").expect("the kernel's version");
+    let debian = text.split_once("Debian ").map_or(release, |(_, version)| version);
+    kernel_version(debian).expect("numbers in the kernel's release")
+}
+
+fn config(release: &str) -> Option<String> {
+    if let Ok(text) = fs::read_to_string(format!("/boot/config-{release}")) {
+        return Some(text);
+    }
+    let output = Command::new("zcat").arg("/proc/config.gz").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What libbpf does with a program.
+#[derive(Debug)]
+struct Theirs {
+    section: String,
+    name: String,
+    result: Result<Load, String>,
+}
+
+/// A `BPF_PROG_LOAD`.
+#[derive(Debug, PartialEq, Eq)]
+struct Load {
+    insns: String,
+    attach_btf_id: u32,
+    func_info: String,
+    line_info: String,
+}
+
+/// What libbpf does with every program of some objects.
+fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<Theirs>> {
+    let output = Command::new(binary).args(paths).output().expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let mut found: BTreeMap<PathBuf, Vec<Theirs>> = BTreeMap::new();
+    let mut list = None;
+    for line in text.lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let theirs = match fields[..] {
+            ["object", path] => {
+                list = Some(found.entry(path.into()).or_default());
+                continue;
+            }
+            ["fail", section, name, why] => {
+                Theirs { section: section.into(), name: name.into(), result: Err(why.into()) }
+            }
+            ["prog", section, name, _, _, attach_btf_id, insns, func_info, line_info] => {
+                let load = Load {
+                    insns: insns.into(),
+                    attach_btf_id: attach_btf_id.parse().expect("a number"),
+                    func_info: func_info.into(),
+                    line_info: line_info.into(),
+                };
+                Theirs { section: section.into(), name: name.into(), result: Ok(load) }
+            }
+            _ => panic!("{line}"),
+        };
+        list.as_mut().expect("an object before its programs").push(theirs);
+    }
+    found
+}
+
+fn hex(bytes: impl IntoIterator<Item = u8>) -> String {
+    bytes.into_iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Our program in the form of theirs.
+fn ours(program: &KernelProgram) -> Load {
+    let insns = program.insns.iter().flat_map(|insn| insn.to_bytes(Endian::Little));
+    let funcs = program.func_info.iter().flat_map(|record| [record.insn_off, record.type_id.0]);
+    let lines = program
+        .line_info
+        .iter()
+        .flat_map(|record| [record.insn_off, record.file_off, record.text_off, record.line << 10 | record.column]);
+    let attach_btf_id = match program.target.as_ref().map(|target| &target.place) {
+        Some(AttachPlace::Kernel(id) | AttachPlace::Module { id, .. }) => id.0,
+        Some(AttachPlace::Program) | None => 0,
+    };
+    Load {
+        insns: hex(insns),
+        attach_btf_id,
+        func_info: hex(funcs.flat_map(u32::to_le_bytes)),
+        line_info: hex(lines.flat_map(u32::to_le_bytes)),
+    }
+}
+
+fn link(object: &Object, theirs: &[Theirs]) -> KernelLinked {
+    let wanted = |(index, spec): (usize, &twinbpf_loader::ProgramSpec)| {
+        let is = |theirs: &Theirs| theirs.name == *spec.name && theirs.section == *spec.section;
+        theirs.iter().any(is).then_some(index)
+    };
+    let programs = Some(object.programs.iter().enumerate().filter_map(wanted).collect());
+    object.link_kernel(kernel(), &KernelOptions { programs, ..KernelOptions::default() })
+}
+
+/// How one program differs, if it does.
+fn difference(linked: &KernelLinked, object: &Object, theirs: &Theirs) -> Option<String> {
+    let is = |name: &str, section: &str| name == theirs.name && section == theirs.section;
+    let mine = linked.programs.iter().find(|program| is(&program.name, &program.section));
+    let failure = linked.failures.iter().find(|failure| {
+        let spec = &object.programs[failure.spec];
+        is(&spec.name, &spec.section)
+    });
+    match (&theirs.result, mine, failure) {
+        (Ok(load), Some(mine), _) => {
+            let mut mine = ours(mine);
+            mine.insns = as_old_libbpf(&mine.insns, &load.insns);
+            if mine.insns != load.insns {
+                return Some(first_difference(&mine.insns, &load.insns));
+            }
+            let parts = [
+                (mine.attach_btf_id == load.attach_btf_id, "attach_btf_id"),
+                (mine.func_info == load.func_info, "func_info"),
+                (mine.line_info == load.line_info, "line_info"),
+            ];
+            parts.iter().find(|(same, _)| !same).map(|(_, what)| (*what).to_owned())
+        }
+        (Ok(_), None, Some(failure)) => Some(format!("only we fail: {:#}", failure.error)),
+        (Ok(_), None, None) => Some("we have no such program".to_owned()),
+        (Err(_), _, Some(_)) => None,
+        (Err(why), Some(_), None) => Some(format!("only libbpf fails: {why}")),
+        (Err(why), None, None) => Some(format!("libbpf fails: {why}; we have no such program")),
+    }
+}
+
+/// A weak function of the kernel that is not there is a call that carries its number, as libbpf 1.2 made it. Before, it
+/// was a call of function 0.
+fn as_old_libbpf(ours: &str, theirs: &str) -> String {
+    let pairs = ours.as_bytes().chunks(16).zip(theirs.as_bytes().chunks(16).chain(std::iter::repeat(&b""[..])));
+    let form = |(ours, theirs): (&[u8], &[u8])| {
+        let (ours, theirs) = (String::from_utf8_lossy(ours), String::from_utf8_lossy(theirs));
+        let imm = ours.get(8..16).and_then(|imm| u32::from_str_radix(imm, 16).ok()).map_or(0, u32::swap_bytes);
+        let absent = ours.starts_with("85000000") && (2_002_000_000..2_002_065_536).contains(&imm);
+        if absent && theirs == "8520000000000000" { theirs.into_owned() } else { ours.into_owned() }
+    };
+    pairs.map(form).collect()
+}
+
+fn first_difference(ours: &str, theirs: &str) -> String {
+    let slot = |text: &str, at: usize| text.get(at * 16..at * 16 + 16).unwrap_or("end").to_owned();
+    let count = ours.len().max(theirs.len()) / 16;
+    let at = (0..count).find(|at| slot(ours, *at) != slot(theirs, *at)).unwrap_or(0);
+    format!("instruction {at}: ours {}, libbpf's {}", slot(ours, at), slot(theirs, at))
+}
+
+/// Compares every program of some objects; `known` are the differences that there are reasons for, by object and
+/// program, each beginning as it must.
+fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
+    let binary = match program() {
+        Ok(binary) => binary,
+        Err(reason) => {
+            skip(reason);
+            return usize::MAX;
+        }
+    };
+    let mut same = 0;
+    let mut unexpected = Vec::new();
+    let mut used = vec![false; known.len()];
+    for (path, theirs) in libbpf(binary, paths) {
+        let file = path.file_name().expect("a file").to_string_lossy().into_owned();
+        let object = match Object::open(&file, &fs::read(&path).expect("the object")) {
+            Ok(object) => object,
+            Err(error) => {
+                unexpected.push(format!("{file}: {error}"));
+                continue;
+            }
+        };
+        let linked = link(&object, &theirs);
+        for program in &theirs {
+            let Some(what) = difference(&linked, &object, program) else {
+                same += usize::from(program.result.is_ok());
+                continue;
+            };
+            let is = |(of, name, begins): &(&str, &str, &str)| {
+                file == *of && (*name == "*" || program.name == *name) && what.starts_with(begins)
+            };
+            match known.iter().position(is) {
+                Some(index) => used[index] = true,
+                None => unexpected.push(format!("{file} {} {}: {what}", program.section, program.name)),
+            }
+        }
+    }
+    println!("{same} programs are the same");
+    assert!(unexpected.is_empty(), "{} differences:\n{}", unexpected.len(), unexpected.join("\n"));
+    let unused: Vec<_> = known.iter().zip(used).filter(|(_, used)| !used).map(|(known, _)| known).collect();
+    assert!(unused.is_empty(), "no such difference any more: {unused:?}");
+    same
+}
+
+/// Objects that libbpf does not open.
+const NOT_FOR_LIBBPF: [(&str, &str, &str); 4] = [
+    ("bigendian.bpf.o", "", "libbpf fails: libbpf: elf: endianness mismatch"),
+    ("legacy.bpf.o", "", "libbpf fails: libbpf: elf: legacy map definitions"),
+    ("names.bpf.o", "", "libbpf fails: libbpf: failed to find BTF for extern"),
+    ("pointers.bpf.o", "", "libbpf fails: libbpf: failed to find BTF for extern"),
+];
+
+#[test]
+fn the_corpus_links_as_with_libbpf() {
+    let paths: Vec<PathBuf> =
+        objects(&["scripts", "maps", "kernel", "packets"]).iter().map(|path| corpus().join(path)).collect();
+    assert!(compare(&paths, &NOT_FOR_LIBBPF) >= 37);
+}
+
+/// Every file with this ending below a folder.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            match entry.is_dir() {
+                true => folders.push(entry),
+                false if entry.to_string_lossy().ends_with(ending) => found.push(entry),
+                false => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn the_objects_of_xdp_tools_link_as_with_libbpf() {
+    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join("bpf"));
+    let paths: Vec<PathBuf> = folders.flat_map(|folder| files(&folder, ".o")).collect();
+    if paths.len() < 10 {
+        return skip("xdp-tools and libxdp1 are not installed");
+    }
+    assert!(compare(&paths, &[]) >= 10);
+}
+
+#[test]
+fn the_objects_of_cilium_link_as_with_libbpf() {
+    let folder = Path::new("/usr/share/gocode/src/github.com/cilium/ebpf");
+    let paths = files(folder, "-el.elf");
+    if paths.len() < 10 {
+        return skip("golang-github-cilium-ebpf-dev is not installed");
+    }
+    let legacy = "libbpf fails: libbpf: elf: legacy map definitions";
+    let fixed = "libbpf fails: libbpf: sec 'static': program 'static_fn' is static";
+    let known = [
+        // It asks for the program to be replaced before it loads.
+        ("freplace-el.elf", "replacement", "only libbpf fails: libbpf: prog 'replacement': failed to prepare load"),
+        ("fwd_decl-el.elf", "", "libbpf fails: libbpf: failed to find BTF for extern 'fwd'"),
+        ("invalid_map-el.elf", "", legacy),
+        ("invalid_map_static-el.elf", "", legacy),
+        ("iproute2_map_compat-el.elf", "", legacy),
+        ("loader-clang-7-el.elf", "", legacy),
+        ("subprog_reloc-el.elf", "", legacy),
+        ("loader-clang-9-el.elf", "", fixed),
+        ("loader-clang-14-el.elf", "", fixed),
+        ("loader-el.elf", "", fixed),
+    ];
+    assert!(compare(&paths, &known) >= 10);
+}
