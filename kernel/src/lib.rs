@@ -8,7 +8,6 @@ mod arch;
 pub mod btf;
 pub mod cpu;
 mod error;
-mod inflate;
 pub mod link;
 pub mod map;
 pub mod probe;

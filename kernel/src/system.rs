@@ -1,13 +1,14 @@
 //! What the running kernel says of itself: types, configuration, symbols, version. Everything is read when it is first
 //! asked for, once.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use flate2::read::GzDecoder;
 use twinbpf_loader::btf::{Btf, Endian};
 
-use crate::inflate::gunzip;
 use crate::probe::{Feature, has};
 use crate::user::Binary;
 
@@ -54,7 +55,7 @@ impl System {
         let read = || {
             let release = release();
             let files = [format!("/boot/config-{release}"), format!("/lib/modules/{release}/config")];
-            let own = || String::from_utf8(gunzip(&fs::read("/proc/config.gz").ok()?)?).ok();
+            let own = || io::read_to_string(GzDecoder::new(File::open("/proc/config.gz").ok()?)).ok();
             files.iter().find_map(|file| fs::read_to_string(file).ok()).or_else(own)
         };
         self.config.get_or_init(read).as_deref()

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{RETURN_0, allowed, load, skip};
 use crate::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobePlace};
@@ -53,10 +54,13 @@ fn call(times: u64) {
     }
 }
 
-fn own_place() -> (PathBuf, u64) {
+/// Where that function is, and the turn of the one test that calls it.
+fn own_place() -> (PathBuf, u64, MutexGuard<'static, ()>) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::current_exe().unwrap();
     let offset = user::Binary::read(&path).unwrap().function("twinbpf_test_target").unwrap();
-    (path, offset)
+    (path, offset, turn)
 }
 
 fn getpid(times: u64) {
@@ -141,7 +145,7 @@ fn a_typed_raw_tracepoint_counts() {
 #[test]
 fn a_uprobe_counts_exactly() {
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, 0, true)) else { return };
-    let (path, offset) = own_place();
+    let (path, offset, _turn) = own_place();
     let place = UprobePlace { offset, semaphore: 0, cookie: 3 };
     for (ret, index) in [(false, 3_u32), (true, 3)] {
         let before = count(&map, index);
@@ -160,7 +164,7 @@ fn a_uprobe_counts_exactly() {
 fn many_uprobes_in_one_link() {
     let attach = AttachType::TraceUprobeMulti as u32;
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
-    let (path, offset) = own_place();
+    let (path, offset, _turn) = own_place();
     let options = Options { pid: Some(std::process::id()), cookie: 5, ..Options::default() };
     let by_glob = Functions::Glob("twinbpf_test_targe?".into());
     let by_name = Functions::Names(vec![("twinbpf_test_target".into(), 6)]);
