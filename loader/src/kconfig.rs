@@ -58,12 +58,7 @@ impl Kconfig {
         if values.is_empty() && places.is_empty() {
             return None;
         }
-        values.sort_by(|a, b| (Reverse(a.align), a.size, &a.name).cmp(&(Reverse(b.align), b.size, &b.name)));
-        let mut end = 0_u32;
-        for value in &mut values {
-            value.off = end.next_multiple_of(value.align);
-            end = value.off + value.size;
-        }
+        let end = place(&mut values);
         let mut bytes = vec![0; end as usize];
         for value in values.iter_mut().filter(|value| !value.name.starts_with("CONFIG_")) {
             value.set_virtual(kernel, &mut bytes);
@@ -93,6 +88,24 @@ impl Kconfig {
     pub(crate) fn place(&self, index: usize) -> Option<Result<u32, Cause>> {
         self.places.get(&index).cloned()
     }
+}
+
+/// Gives the values their offsets; the end of the last is the size of the map.
+fn place(values: &mut [Value]) -> u32 {
+    values.sort_by(|a, b| (Reverse(a.align), a.size, &a.name).cmp(&(Reverse(b.align), b.size, &b.name)));
+    let mut end = 0_u32;
+    for value in values {
+        value.off = end.next_multiple_of(value.align);
+        end = value.off + value.size;
+    }
+    end
+}
+
+/// Offset and size of each value, by name.
+pub(crate) fn layout(object: &Object) -> HashMap<Arc<str>, (u32, u32)> {
+    let mut values = declared(object, &mut HashMap::new());
+    place(&mut values);
+    values.into_iter().map(|value| (value.name, (value.off, value.size))).collect()
 }
 
 /// Position of the externs in libbpf's list: the values by alignment, size and name, then the others by name.

@@ -102,18 +102,30 @@ struct Load {
     line_info: String,
 }
 
+/// What libbpf does with an object.
+#[derive(Debug, Default)]
+struct Peer {
+    programs: Vec<Theirs>,
+    /// The types that it loads, in hex.
+    btf: Option<String>,
+}
+
 /// What libbpf does with every program of some objects.
-fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<Theirs>> {
+fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Peer> {
     let output = Command::new(binary).args(paths).output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let mut found: BTreeMap<PathBuf, Vec<Theirs>> = BTreeMap::new();
-    let mut list = None;
+    let mut found: BTreeMap<PathBuf, Peer> = BTreeMap::new();
+    let mut peer = None;
     for line in text.lines() {
         let fields: Vec<&str> = line.split('\t').collect();
         let theirs = match fields[..] {
             ["object", path] => {
-                list = Some(found.entry(path.into()).or_default());
+                peer = Some(found.entry(path.into()).or_default());
+                continue;
+            }
+            ["btf", types] => {
+                peer.as_mut().expect("an object before its types").btf = Some(types.into());
                 continue;
             }
             ["fail", section, name, why] => {
@@ -130,7 +142,7 @@ fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Vec<Theirs>> {
             }
             _ => panic!("{line}"),
         };
-        list.as_mut().expect("an object before its programs").push(theirs);
+        peer.as_mut().expect("an object before its programs").programs.push(theirs);
     }
     found
 }
@@ -231,7 +243,7 @@ fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
     let mut same = 0;
     let mut unexpected = Vec::new();
     let mut used = vec![false; known.len()];
-    for (path, theirs) in libbpf(binary, paths) {
+    for (path, Peer { programs: theirs, btf }) in libbpf(binary, paths) {
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();
         let object = match Object::open(&file, &fs::read(&path).expect("the object")) {
             Ok(object) => object,
@@ -241,6 +253,9 @@ fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
             }
         };
         let linked = link(&object, &theirs);
+        if btf.is_some_and(|btf| Some(btf) != object.kernel_btf().map(hex)) {
+            unexpected.push(format!("{file}: other types (BTF)"));
+        }
         for program in &theirs {
             let Some(what) = difference(&linked, &object, program) else {
                 same += usize::from(program.result.is_ok());

@@ -13,6 +13,7 @@
 //! Not here: writing or deduplicating BTF, comparing types with those of a kernel (CO-RE relocations are read and
 //! kept as data), and anything of ELF; sections come in as bytes.
 
+mod edit;
 mod error;
 mod ext;
 mod format;
@@ -34,6 +35,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use twinbpf_vm::isa::Endian;
 
+pub(crate) use edit::{Edit, Entry};
 pub use error::{BtfError, MapError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
 pub use format::format_value;

@@ -1,11 +1,12 @@
-//! Which types of the object describe the keys and values of its maps.
+//! The object's own types as a kernel wants them, and which of them describe the keys and values of its maps.
 
 use std::collections::HashMap;
 
 use twinbpf_vm::map::MapSpec;
 
 use super::KernelMap;
-use crate::btf::{self, MapDecl, Type, TypeId};
+use crate::btf::{self, Datasec, Edit, Entry, Linkage, MapDecl, Type, TypeId};
+use crate::kconfig;
 use crate::object::Object;
 
 /// The descriptions, by name.
@@ -34,5 +35,82 @@ impl MapTypes<'_> {
             None => (None, None, (None, None)),
         };
         KernelMap { spec, key_type, value_type, inner_types }
+    }
+}
+
+impl Object {
+    /// The object's types for `BPF_BTF_LOAD`, with what compilers leave open: sizes of sections, offsets of variables,
+    /// undefined symbols as variables that exist, hidden functions as static ones (libbpf's `btf_finalize_data` and
+    /// `bpf_object__collect_externs`). Type numbers and string offsets are those of [`Object::btf`]. `None` without
+    /// types, or with those of a machine of the other byte order.
+    pub fn kernel_btf(&self) -> Option<Vec<u8>> {
+        let btf = self.btf.as_deref().filter(|btf| btf.endian() == btf::Endian::Little)?;
+        let mut edit = btf.edit();
+        for id in btf.ids() {
+            let Some(Type::Datasec(section)) = btf.type_by_id(id) else { continue };
+            match btf.name(id) {
+                ".ksyms" => self.edit_ksyms(&mut edit, id, section),
+                kconfig::SECTION => self.edit_kconfig(&mut edit, id, section),
+                name => self.edit_data(&mut edit, id, section, name),
+            }
+        }
+        for spec in self.programs.iter().filter(|spec| spec.hidden) {
+            if let Some(id) = self.func_type(spec) {
+                edit.linkage(id, Linkage::Static);
+            }
+        }
+        Some(edit.to_bytes())
+    }
+
+    fn edit_data(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>, name: &str) {
+        let size = match section.size {
+            0 => self.places.sections.get(name).copied().unwrap_or(0),
+            size => size,
+        };
+        let place = |var: btf::VarInfo<'_>| {
+            let placed = self.places.vars.get(&var.var_id).copied().filter(|_| section.size == 0);
+            (var.var_id, placed.unwrap_or(var.offset), var.size)
+        };
+        let mut entries: Vec<Entry> = section.vars().map(place).collect();
+        entries.sort_by_key(|entry| entry.1);
+        edit.section(id, size, &entries);
+        for (var, ..) in entries.iter().filter(|(var, ..)| self.places.hidden.contains(var)) {
+            edit.linkage(*var, Linkage::Static);
+        }
+    }
+
+    /// Functions and variables of the kernel become variables of four bytes each.
+    fn edit_ksyms(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>) {
+        let int = edit.int();
+        let dummy = section.vars().any(|var| var.is_func).then(|| edit.add_var("dummy_ksym", int));
+        let mut entries: Vec<Entry> = Vec::new();
+        for var in section.vars() {
+            edit.linkage(var.var_id, Linkage::Global);
+            let entry = match dummy {
+                Some((dummy, name)) if var.is_func => {
+                    edit.name_parameters(var.type_id, name);
+                    dummy
+                }
+                _ => {
+                    edit.retype(var.var_id, int);
+                    var.var_id
+                }
+            };
+            entries.push((entry, 4 * entries.len() as u32, 4));
+        }
+        edit.section(id, 4 * entries.len() as u32, &entries);
+    }
+
+    fn edit_kconfig(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>) {
+        let layout = kconfig::layout(self);
+        let mut entries: Vec<Entry> = Vec::new();
+        for var in section.vars() {
+            edit.linkage(var.var_id, Linkage::Global);
+            let (off, size) = layout.get(var.name).copied().unwrap_or((var.offset, var.size));
+            entries.push((var.var_id, off, size));
+        }
+        entries.sort_by_key(|entry| entry.1);
+        let size = layout.values().map(|(off, size)| off + size).max().unwrap_or(section.size);
+        edit.section(id, size, &entries);
     }
 }

@@ -14,6 +14,7 @@ mod externs;
 mod functions;
 mod legacy;
 mod maps;
+mod places;
 mod spec;
 mod types;
 mod vars;
@@ -40,6 +41,7 @@ use crate::section::SectionKind;
 use externs::Externs;
 use functions::{Functions, is_code};
 use maps::Maps;
+pub(crate) use places::Places;
 use spec::Notes;
 use types::{Records, Types};
 
@@ -77,6 +79,7 @@ pub struct Object {
     /// What was accepted beyond libbpf, kept for later, or skipped.
     pub report: Vec<Note>,
     pub(crate) records: Records,
+    pub(crate) places: Places,
 }
 
 impl Object {
@@ -100,6 +103,7 @@ impl Object {
         }
         note_sections(&elf, &mut notes);
         let variables = vars::collect(&elf, &maps, &types);
+        let places = Places::collect(&elf, &types);
         let (btf, btf_error) = match types.btf {
             Ok(btf) => (btf, None),
             Err(error) => (None, Some(error)),
@@ -119,6 +123,7 @@ impl Object {
             btf_error,
             report: notes.0,
             records: types.records,
+            places,
             name,
         })
     }

@@ -8,9 +8,11 @@
 // prints, separated by tabs:
 //   object PATH
 //   prog SECTION NAME TYPE ATTACH_TYPE ATTACH_BTF_ID INSNS FUNC_INFO LINE_INFO    (the last three in hex)
+//   btf TYPES                         what goes to BPF_BTF_LOAD, in hex
 //   fail SECTION NAME LAST_MESSAGE    a program that libbpf does not get that far with
 #define _GNU_SOURCE
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -111,10 +113,20 @@ static struct bpf_program *program_of(const union bpf_attr *attr, int *index)
 static long interpose(int cmd, union bpf_attr *attr, unsigned int size, int *handled)
 {
 	struct bpf_program *prog;
+	const void *types;
+	__u32 length;
 	int index;
 	(void)size;
 
 	*handled = 1;
+	if (cmd == BPF_BTF_LOAD && object && bpf_object__btf(object)) {
+		types = btf__raw_data(bpf_object__btf(object), &length);
+		if ((__u64)(unsigned long)types == attr->btf && !done[0]) {
+			printf("btf");
+			hex(types, length);
+			putchar('\n');
+		}
+	}
 	if (cmd == BPF_PROG_LOAD && object && (prog = program_of(attr, &index))) {
 		if (!done[index])
 			dump(prog, attr);
