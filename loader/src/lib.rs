@@ -24,4 +24,4 @@ pub use error::{Cause, Error, RelocFault, Report};
 pub use link::{
     FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };
-pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, Variable};
+pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable};

@@ -19,7 +19,10 @@ use std::sync::{Arc, OnceLock};
 use support::{corpus, installed, objects, skip};
 use twinbpf_loader::Object;
 use twinbpf_loader::btf::{Btf, Endian};
-use twinbpf_loader::kernel::{AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, kernel_version};
+use twinbpf_loader::kernel::{
+    AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
+};
+use twinbpf_loader::section::SectionKind;
 
 /// The C program, or why there is none.
 fn program() -> &'static Result<PathBuf, String> {
@@ -97,6 +100,7 @@ struct Theirs {
 #[derive(Debug, PartialEq, Eq)]
 struct Load {
     insns: String,
+    attach_type: u32,
     attach_btf_id: u32,
     func_info: String,
     line_info: String,
@@ -111,8 +115,12 @@ struct Peer {
 }
 
 /// What libbpf does with every program of some objects.
-fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Peer> {
-    let output = Command::new(binary).args(paths).output().expect("the program runs");
+fn libbpf(binary: &Path, paths: &[PathBuf], types: Option<&Path>) -> BTreeMap<PathBuf, Peer> {
+    let mut command = Command::new(binary);
+    if let Some(types) = types {
+        command.arg("-t").arg(types);
+    }
+    let output = command.args(paths).output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let mut found: BTreeMap<PathBuf, Peer> = BTreeMap::new();
@@ -131,9 +139,10 @@ fn libbpf(binary: &Path, paths: &[PathBuf]) -> BTreeMap<PathBuf, Peer> {
             ["fail", section, name, why] => {
                 Theirs { section: section.into(), name: name.into(), result: Err(why.into()) }
             }
-            ["prog", section, name, _, _, attach_btf_id, insns, func_info, line_info] => {
+            ["prog", section, name, _, attach_type, attach_btf_id, insns, func_info, line_info] => {
                 let load = Load {
                     insns: insns.into(),
+                    attach_type: attach_type.parse().expect("a number"),
                     attach_btf_id: attach_btf_id.parse().expect("a number"),
                     func_info: func_info.into(),
                     line_info: line_info.into(),
@@ -163,21 +172,27 @@ fn ours(program: &KernelProgram) -> Load {
         Some(AttachPlace::Kernel(id) | AttachPlace::Module { id, .. }) => id.0,
         Some(AttachPlace::Program) | None => 0,
     };
+    let attach_type = match (&program.attach.kind, program.member) {
+        (_, Some(member)) => member,
+        (SectionKind::Known { row, loose: false, .. }, None) => row.attach.map_or(0, |attach| attach as u32),
+        _ => 0,
+    };
     Load {
         insns: hex(insns),
+        attach_type,
         attach_btf_id,
         func_info: hex(funcs.flat_map(u32::to_le_bytes)),
         line_info: hex(lines.flat_map(u32::to_le_bytes)),
     }
 }
 
-fn link(object: &Object, theirs: &[Theirs]) -> KernelLinked {
+fn link(object: &Object, theirs: &[Theirs], core: &[Module]) -> KernelLinked {
     let wanted = |(index, spec): (usize, &twinbpf_loader::ProgramSpec)| {
         let is = |theirs: &Theirs| theirs.name == *spec.name && theirs.section == *spec.section;
         theirs.iter().any(is).then_some(index)
     };
     let programs = Some(object.programs.iter().enumerate().filter_map(wanted).collect());
-    object.link_kernel(kernel(), &KernelOptions { programs, ..KernelOptions::default() })
+    object.link_kernel(kernel(), &KernelOptions { programs, core: core.to_vec(), ..KernelOptions::default() })
 }
 
 /// How one program differs, if it does.
@@ -196,6 +211,7 @@ fn difference(linked: &KernelLinked, object: &Object, theirs: &Theirs) -> Option
                 return Some(first_difference(&mine.insns, &load.insns));
             }
             let parts = [
+                (mine.attach_type == load.attach_type, "expected_attach_type"),
                 (mine.attach_btf_id == load.attach_btf_id, "attach_btf_id"),
                 (mine.func_info == load.func_info, "func_info"),
                 (mine.line_info == load.line_info, "line_info"),
@@ -205,7 +221,10 @@ fn difference(linked: &KernelLinked, object: &Object, theirs: &Theirs) -> Option
         (Ok(_), None, Some(failure)) => Some(format!("only we fail: {:#}", failure.error)),
         (Ok(_), None, None) => Some("we have no such program".to_owned()),
         (Err(_), _, Some(_)) => None,
-        (Err(why), Some(_), None) => Some(format!("only libbpf fails: {why}")),
+        (Err(why), Some(_), None) => {
+            let kind = theirs.section.split('/').next().unwrap_or("");
+            Some(format!("only libbpf fails ({kind}): {why}"))
+        }
         (Err(why), None, None) => Some(format!("libbpf fails: {why}; we have no such program")),
     }
 }
@@ -230,9 +249,20 @@ fn first_difference(ours: &str, theirs: &str) -> String {
     format!("instruction {at}: ours {}, libbpf's {}", slot(ours, at), slot(theirs, at))
 }
 
+/// The types of an object, as a target for CO-RE.
+fn types_of(path: &Path) -> Module {
+    let object = Object::open("types", &fs::read(path).expect("the types")).expect("an object");
+    Module { name: "types".into(), btf: object.btf.expect("types") }
+}
+
 /// Compares every program of some objects; `known` are the differences that there are reasons for, by object and
 /// program, each beginning as it must.
 fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
+    compare_with(paths, None, known)
+}
+
+/// The same, where CO-RE finds the types of a file in place of the kernel's.
+fn compare_with(paths: &[PathBuf], types: Option<&Path>, known: &[(&str, &str, &str)]) -> usize {
     let binary = match program() {
         Ok(binary) => binary,
         Err(reason) => {
@@ -240,10 +270,11 @@ fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
             return usize::MAX;
         }
     };
+    let core: Vec<Module> = types.map(types_of).into_iter().collect();
     let mut same = 0;
     let mut unexpected = Vec::new();
     let mut used = vec![false; known.len()];
-    for (path, Peer { programs: theirs, btf }) in libbpf(binary, paths) {
+    for (path, Peer { programs: theirs, btf }) in libbpf(binary, paths, types) {
         let file = path.file_name().expect("a file").to_string_lossy().into_owned();
         let object = match Object::open(&file, &fs::read(&path).expect("the object")) {
             Ok(object) => object,
@@ -252,7 +283,7 @@ fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
                 continue;
             }
         };
-        let linked = link(&object, &theirs);
+        let linked = link(&object, &theirs, &core);
         if btf.is_some_and(|btf| Some(btf) != object.kernel_btf().map(hex)) {
             unexpected.push(format!("{file}: other types (BTF)"));
         }
@@ -262,7 +293,7 @@ fn compare(paths: &[PathBuf], known: &[(&str, &str, &str)]) -> usize {
                 continue;
             };
             let is = |(of, name, begins): &(&str, &str, &str)| {
-                file == *of && (*name == "*" || program.name == *name) && what.starts_with(begins)
+                (*of == "*" || file == *of) && (*name == "*" || program.name == *name) && what.starts_with(begins)
             };
             match known.iter().position(is) {
                 Some(index) => used[index] = true,
@@ -330,7 +361,7 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
     let fixed = "libbpf fails: libbpf: sec 'static': program 'static_fn' is static";
     let known = [
         // It asks for the program to be replaced before it loads.
-        ("freplace-el.elf", "replacement", "only libbpf fails: libbpf: prog 'replacement': failed to prepare load"),
+        ("freplace-el.elf", "replacement", "only libbpf fails (freplace): "),
         ("fwd_decl-el.elf", "", "libbpf fails: libbpf: failed to find BTF for extern 'fwd'"),
         ("invalid_map-el.elf", "", legacy),
         ("invalid_map_static-el.elf", "", legacy),
@@ -342,4 +373,59 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
         ("loader-el.elf", "", fixed),
     ];
     assert!(compare(&paths, &known) >= 10);
+}
+
+/// The kernel's own tests, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.
+fn selftests() -> Option<PathBuf> {
+    let folder = std::env::var_os("TWINBPF_SELFTESTS").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: TWINBPF_SELFTESTS names no folder; .ci/selftests makes one");
+    }
+    folder
+}
+
+#[test]
+fn the_selftests_of_the_kernel_link_as_with_libbpf() {
+    let Some(folder) = selftests() else { return };
+    let known = [
+        // It wants to know the program to be replaced; we leave that to who attaches it.
+        ("*", "*", "only libbpf fails (freplace): "),
+        // One symbol that is not there fails the whole object, ours only the programs that use it.
+        ("map_kptr.bpf.o", "*", "only libbpf fails (tc): libbpf: extern (func ksym)"),
+        ("cgroup_hierarchical_stats.bpf.o", "*", "only libbpf fails (fentry): libbpf: extern (func ksym)"),
+        // Objects that have to be linked with others first.
+        ("*", "", "libbpf fails: libbpf: failed to find BTF for extern"),
+        ("*", "", "libbpf fails: libbpf: unrecognized extern section '.maps'"),
+        // Bad on purpose, which is the error of the map, not of the object, for us.
+        ("test_pinning_invalid.bpf.o", "", "libbpf fails: libbpf: map 'nopinmap3': invalid pinning value"),
+        ("test_sk_assign.bpf.o", "", "libbpf fails: libbpf: elf: legacy map definitions"),
+        // A function of .text that is loaded alone gets no records.
+        ("btf_dump_test_case_namespacing.bpf.o", "f", "func_info"),
+    ];
+    assert!(compare(&files(&folder, ".bpf.o"), &known) >= 150);
+}
+
+/// Every test of CO-RE against each of the sets of types that the kernel's tests have for it, those included with
+/// which it must fail.
+#[test]
+fn the_core_tests_of_the_kernel_link_as_with_libbpf() {
+    let Some(folder) = selftests() else { return };
+    let mut pairs = 0;
+    for test in files(&folder, ".bpf.o") {
+        let name = test.file_name().expect("a file").to_string_lossy().into_owned();
+        let Some(name) = name.strip_prefix("test_core_reloc_").and_then(|name| name.strip_suffix(".bpf.o")) else {
+            continue;
+        };
+        let prefix = format!("btf__core_reloc_{name}");
+        for types in files(&folder, ".bpf.o") {
+            let file = types.file_name().expect("a file").to_string_lossy().into_owned();
+            let rest = file.strip_prefix(&prefix);
+            if rest.is_some_and(|rest| rest.starts_with("___") || rest == ".bpf.o") {
+                println!("{name} with {file}");
+                compare_with(std::slice::from_ref(&test), Some(&types), &[]);
+                pairs += 1;
+            }
+        }
+    }
+    assert!(pairs >= 40, "only {pairs}");
 }

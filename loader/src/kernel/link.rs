@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::externs;
 use super::stream::Builder;
-use super::{Kernel, KernelLinked, KernelMap, KernelOptions, attach, reach, types};
+use super::{Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, reach, struct_ops, types};
 use crate::kconfig::Kconfig;
 use crate::link::{CoreTypes, Failure, Functions, Layout, Planner};
 use crate::object::{Object, Role};
@@ -41,13 +41,15 @@ impl Object {
         let mut builder =
             Builder { planner, functions, symbols: &symbols, absent: &options.absent, kconfig: self.maps.len() };
         let mut programs = Vec::new();
+        let ops = struct_ops::resolve(self, kernel);
         for layout in layouts {
             let root = layout.order[0];
             let spec = &self.programs[root];
             let target = attach::target(&spec.attach, options.targets.get(&root), kernel);
             let target = target.map_err(|cause| builder.planner.error(root, spec, None, cause));
-            match target.and_then(|target| builder.program(&layout, target)) {
-                Ok(program) => programs.push(program),
+            let (own, member) = ops.programs.get(&root).cloned().unzip();
+            match target.and_then(|target| builder.program(&layout, target.or(own))) {
+                Ok(program) => programs.push(KernelProgram { member, ..program }),
                 Err(error) => failures.push(Failure { spec: root, error }),
             }
         }
@@ -56,7 +58,7 @@ impl Object {
         for program in programs.iter_mut().filter(|program| !program.poisons.is_empty()) {
             reach::mark(program, &maps);
         }
-        KernelLinked { programs, failures, maps, fd_array: symbols.fd_array }
+        KernelLinked { programs, failures, maps, struct_ops: ops.values, fd_array: symbols.fd_array }
     }
 
     fn kernel_maps(&self, kconfig: Option<Kconfig>) -> Vec<KernelMap> {

@@ -13,6 +13,7 @@ mod externs;
 mod link;
 mod reach;
 mod stream;
+mod struct_ops;
 mod target;
 mod types;
 
@@ -29,7 +30,7 @@ use twinbpf_vm::program::Line;
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
 use crate::btf::{CoreKind, FuncInfo, LineInfo, TypeId};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::link::Failure;
 use crate::section::Attach;
 
@@ -60,6 +61,9 @@ pub struct KernelLinked {
     pub failures: Vec<Failure>,
     /// The maps of the object, then `.kconfig` if there is such a value. libbpf's order, and its map numbers.
     pub maps: Vec<KernelMap>,
+    /// Values of `.struct_ops`, in the order of [`Object::struct_ops`](crate::Object::struct_ops), or why the kernel
+    /// takes one not.
+    pub struct_ops: Vec<Result<KernelStructOps, Cause>>,
     /// Modules whose functions are called: the types of number `i` belong in slot `i + 1` of `fd_array`.
     pub fd_array: Vec<Arc<str>>,
 }
@@ -77,6 +81,26 @@ pub struct KernelMap {
     pub inner_types: (Option<TypeId>, Option<TypeId>),
 }
 
+/// A value of `.struct_ops` as the kernel wants it: a map of type `struct_ops` with one element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelStructOps {
+    /// Index in [`Object::struct_ops`](crate::Object::struct_ops).
+    pub index: usize,
+    /// Name of the variable.
+    pub name: Arc<str>,
+    /// `btf_vmlinux_value_type_id`.
+    pub value_type: TypeId,
+    /// Whose type that is, if not the kernel's own: the descriptor of its types is `value_type_btf_obj_fd`.
+    pub module: Option<Arc<str>>,
+    /// The element, zero where descriptors of programs belong.
+    pub value: Vec<u8>,
+    /// Offset in the element, and the program whose descriptor (as 8 bytes) belongs there, by index in
+    /// [`Object::programs`](crate::Object::programs).
+    pub programs: Vec<(u32, usize)>,
+    /// Registered by a link (`BPF_F_LINK`), not by writing the element.
+    pub link: bool,
+}
+
 /// A program as the kernel wants it, but for file descriptors.
 #[derive(Clone, Debug)]
 pub struct KernelProgram {
@@ -90,6 +114,8 @@ pub struct KernelProgram {
     pub attach: Attach,
     /// What it attaches to, for kinds that say so when they are loaded.
     pub target: Option<AttachTarget>,
+    /// Of a struct_ops program: which member of the struct it is, for `expected_attach_type`.
+    pub member: Option<u32>,
     /// One per slot, in normal form: the index of a map in place of its descriptor; for a variable of a module, one
     /// more than the index in [`Kernel::modules`] in place of the descriptor of its types.
     pub insns: Vec<Raw>,

@@ -58,6 +58,7 @@ impl<'a> Builder<'a> {
             section: entry.section.clone(),
             attach: entry.attach.clone(),
             target,
+            member: None,
             insns: Vec::new(),
             fixups: BTreeMap::new(),
             functions: Vec::with_capacity(layout.order.len()),

@@ -16,6 +16,7 @@ mod legacy;
 mod maps;
 mod places;
 mod spec;
+mod struct_ops;
 mod types;
 mod vars;
 
@@ -32,6 +33,7 @@ use twinbpf_vm::sum::Sum;
 
 pub use maps::MAX_BSS;
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
+pub use struct_ops::StructOps;
 pub use vars::Variable;
 
 use crate::btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
@@ -64,6 +66,8 @@ pub struct Object {
     pub externs: Vec<Extern>,
     /// Pointers inside data maps.
     pub pointers: Vec<DataPointer>,
+    /// Values of `.struct_ops`, for the kernel.
+    pub struct_ops: Vec<StructOps>,
     /// Variables in data sections.
     pub variables: Vec<Variable>,
     /// `license` section. Absent stays absent: nobody's licence is invented.
@@ -95,6 +99,7 @@ impl Object {
         let externs = Externs::collect(&elf, &types);
         let targets = code::Targets { elf: &elf, maps: &maps, externs: &externs };
         code::resolve(&mut functions, &targets, &mut notes);
+        let struct_ops = struct_ops::collect(&elf, &types, &functions, &targets);
         let pointers = data::pointers(&functions, &targets, &mut notes);
         maps.initialise(&elf, &functions, &externs, &mut notes);
         add_roles(&mut functions, &pointers, &maps, &mut notes);
@@ -115,6 +120,7 @@ impl Object {
             maps: maps.specs,
             externs: externs.list,
             pointers,
+            struct_ops,
             variables,
             license: elf.section("license").map(|section| text(section.data)),
             version: elf.section("version").and_then(|section| section.data.first_chunk()).map(|v| elf.endian.u32(*v)),

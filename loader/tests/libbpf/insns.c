@@ -3,8 +3,9 @@
 // the call of syscall(2) that libbpf makes ends here. Map creation that the kernel refuses is made up as well, so that
 // a kernel without some map type tells as much as one with it.
 //
-//   insns OBJECT...
+//   insns [-t TYPES] OBJECT...
 //
+// (with -t, CO-RE finds the types of this file in place of the kernel's)
 // prints, separated by tabs:
 //   object PATH
 //   prog SECTION NAME TYPE ATTACH_TYPE ATTACH_BTF_ID INSNS FUNC_INFO LINE_INFO    (the last three in hex)
@@ -29,6 +30,7 @@ static struct bpf_object *object;
 static char message[512];
 static char made_up[4096];
 static char *done;
+static const char *types_path;
 
 static int make_up(void)
 {
@@ -183,7 +185,8 @@ static struct bpf_object *open_object(const char *path)
 	struct bpf_program *prog;
 
 	object = NULL;
-	struct bpf_object *opened = bpf_object__open_file(path, NULL);
+	LIBBPF_OPTS(bpf_object_open_opts, options, .btf_custom_path = types_path);
+	struct bpf_object *opened = bpf_object__open_file(path, &options);
 
 	if (libbpf_get_error(opened))
 		return NULL;
@@ -249,6 +252,10 @@ int main(int argc, char **argv)
 {
 	libbpf_set_print(keep);
 	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "-t") && i + 1 < argc) {
+			types_path = argv[++i];
+			continue;
+		}
 		one(argv[i]);
 		for (int fd = 3; fd < 1024; fd++)
 			close(fd);
