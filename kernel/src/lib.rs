@@ -9,6 +9,9 @@ pub mod btf;
 pub mod cpu;
 mod error;
 pub mod link;
+#[doc(hidden)]
+pub mod linked;
+pub mod load;
 pub mod map;
 pub mod probe;
 pub mod prog;
@@ -20,6 +23,7 @@ pub mod user;
 
 pub use error::Error;
 pub use link::{Link, Options, Pending, Target};
+pub use load::{LoadOptions, Loaded, Loading, load};
 pub use map::{Map, MapBtf, MapCreate, MapKind, Shared};
 pub use prog::{AttachType, Prog, ProgLoad, ProgType, TestRun, TestRunResult};
 

@@ -91,3 +91,16 @@ pub fn of_kernel(name: &str) -> Result<OwnedFd, Error> {
         }
     }
 }
+
+/// The bytes of the BTF object with a number.
+pub(crate) fn bytes_of(id: u32) -> Result<Vec<u8>, Error> {
+    use crate::sys::bpf::ObjectKind::Btf;
+    let failed = |command, cause| Error::new(command, &format!("types {id}"), cause);
+    let fd = bpf::open_id(Btf, id).map_err(|cause| failed("BTF_GET_FD_BY_ID", cause))?;
+    let mut info = attr::BtfInfo::default();
+    bpf::info(fd.as_fd(), &mut info).map_err(|cause| failed("OBJ_GET_INFO_BY_FD", cause))?;
+    let mut bytes = vec![0; info.btf_size as usize];
+    info = attr::BtfInfo { btf: address_of(&mut bytes), btf_size: info.btf_size, ..attr::BtfInfo::default() };
+    bpf::info(fd.as_fd(), &mut info).map_err(|cause| failed("OBJ_GET_INFO_BY_FD", cause))?;
+    Ok(bytes)
+}

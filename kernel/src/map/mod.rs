@@ -50,6 +50,12 @@ impl Map {
         Self { fd, info }
     }
 
+    /// The same map under another name for messages and lookups here.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.info.name);
+        self
+    }
+
     /// What it is; as the kernel says, not as it was asked for.
     pub fn info(&self) -> &MapInfo {
         &self.info

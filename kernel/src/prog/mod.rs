@@ -5,6 +5,7 @@ pub mod log;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use twinbpf_loader::btf::{Btf, Endian};
 pub use twinbpf_loader::section::{AttachType, ProgType};
 
 use crate::error::Error;
@@ -139,6 +140,21 @@ impl Prog {
         let mut info = attr::ProgInfo::default();
         bpf::info(self.fd.as_fd(), &mut info).map_err(|cause| self.failed("OBJ_GET_INFO_BY_FD", cause))?;
         Ok(info.id)
+    }
+
+    /// The type of one of its functions in its own BTF.
+    ///
+    /// # Errors
+    /// It has no such function, or no BTF.
+    pub fn function_type(&self, name: &str) -> Result<u32, Error> {
+        let mut info = attr::ProgTypes::default();
+        bpf::info(self.fd.as_fd(), &mut info).map_err(|cause| self.failed("OBJ_GET_INFO_BY_FD", cause))?;
+        let bytes = crate::btf::bytes_of(info.btf_id)?;
+        let btf = Btf::parse(&bytes, Endian::Little).ok();
+        let found = btf.and_then(|btf| btf.func(name));
+        let error =
+            || Error::ours("OBJ_GET_INFO_BY_FD", &self.name, libc::ENOENT, format!("it has no function {name}"));
+        found.map(|id| id.0).ok_or_else(error)
     }
 
     /// The map lives as long as the program, though the program does not use it.

@@ -177,3 +177,16 @@ pub(crate) struct LinkInfo {
 // SAFETY: integers only, without padding: 16 bytes are the sum of the fields, asserted below.
 unsafe impl Attr for LinkInfo {}
 const _: () = assert!(size_of::<LinkInfo>() == 16);
+
+/// `struct bpf_prog_info` up to `btf_id`; what is between is not read.
+#[repr(C)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgTypes {
+    pub(crate) head: ProgInfo,
+    pub(crate) skipped: [u64; 6],
+    pub(crate) btf_id: u32,
+    pub(crate) func_info_rec_size: u32,
+}
+// SAFETY: integers only, without padding: 136 bytes are the sum of the fields, asserted below.
+unsafe impl Attr for ProgTypes {}
+const _: () = assert!(size_of::<ProgTypes>() == 136);

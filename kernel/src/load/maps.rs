@@ -1,0 +1,218 @@
+//! The maps of an object, after libbpf's adjustments.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use twinbpf_vm::map::{MapFlags, MapKind, MapSpec, Slot};
+
+use super::failure::{Failure, Why};
+use super::{Loading, Pinning};
+use crate::cpu;
+use crate::linked::KernelMap;
+use crate::map::{Map, MapBtf, MapCreate, Pinned};
+use crate::probe::{Feature, has};
+use crate::sys::memory::page_size;
+
+/// Where maps are pinned by name.
+const PINS: &str = "/sys/fs/bpf";
+
+/// The name of a data section's map in the kernel: as much of the object's as fits before the section's.
+fn data_name(object: &str, section: &str) -> String {
+    let stem = Path::new(object).file_name().map_or(object.into(), |name| name.to_string_lossy());
+    let stem = stem.split('.').next().unwrap_or_default();
+    let room = 15_usize.saturating_sub(section.len().max(7));
+    let prefix: String = stem.chars().take(room).collect();
+    format!("{prefix}{section}")
+}
+
+/// A ring's size as the kernel takes it: a power of two and whole pages. 0 stays, which the kernel refuses.
+fn ring_size(size: u32) -> u32 {
+    let page = page_size() as u32;
+    match size {
+        0 => 0,
+        size => size.checked_next_power_of_two().unwrap_or(1 << 31).max(page),
+    }
+}
+
+impl Loading<'_> {
+    /// Makes every map, then fills maps of maps.
+    pub(super) fn make_maps(&mut self) {
+        for (index, map) in self.linked.maps.iter().enumerate() {
+            let made = match self.options.given.get(&index) {
+                Some(given) => given.try_clone().map_err(Why::Kernel),
+                None => self.make(map),
+            };
+            match made {
+                Ok(made) => self.loaded.maps.push(Some(made)),
+                Err(why) => {
+                    self.missing.insert(index, why.to_string());
+                    self.loaded.maps.push(None);
+                    self.fail(index, &map.spec.name, why);
+                }
+            }
+        }
+        for (index, map) in self.linked.maps.iter().enumerate() {
+            if let Err(why) = self.fill_inner(index, &map.spec) {
+                self.fail(index, &map.spec.name, why);
+            }
+        }
+    }
+
+    fn fail(&mut self, index: usize, name: &Arc<str>, why: Why) {
+        let (object, name) = (self.object.name.clone(), name.clone());
+        let view = match &why {
+            Why::Kernel(error) => error.log.clone(),
+            Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => String::new(),
+        };
+        self.loaded.failures.push(Failure { object, section: None, name, index: Some(index), why, line: None, view });
+    }
+
+    fn make(&mut self, map: &KernelMap) -> Result<Map, Why> {
+        let spec = &map.spec;
+        let name = match &spec.data {
+            Some(_) => data_name(&self.object.name, &spec.name),
+            None => spec.name.to_string(),
+        };
+        let inner = self.template(map)?;
+        let mut create = blueprint(spec, &name);
+        create.inner = inner.as_ref().map(|inner| inner.as_fd());
+        create.btf = self.types(map.key_type.map(|id| id.0), map.value_type.map(|id| id.0));
+        let path = self.pin_path(spec);
+        if let Some(path) = &path
+            && let Some(map) = self.pinned(path, &create)?
+        {
+            return Ok(map.named(&spec.name));
+        }
+        let made = Map::create(&create).map_err(Why::Kernel)?.named(&spec.name);
+        self.prepare(spec, &made)?;
+        if let Some(path) = &path {
+            made.pin(path).map_err(Why::Kernel)?;
+        }
+        Ok(made)
+    }
+
+    fn types(&self, key: Option<u32>, value: Option<u32>) -> Option<MapBtf<'_>> {
+        let btf = self.loaded.btf.as_ref()?.as_fd();
+        let (key, value) = (key.unwrap_or(0), value.unwrap_or(0));
+        (key != 0 || value != 0).then_some(MapBtf { btf, key, value })
+    }
+
+    /// A map of the form that a map of maps wants inside. It need only live while that is made.
+    fn template(&self, map: &KernelMap) -> Result<Option<Map>, Why> {
+        let Some(inner) = &map.spec.inner else { return Ok(None) };
+        let name = format!("{}.inner", map.spec.name);
+        let mut create = blueprint(inner, &name);
+        let (key, value) = map.inner_types;
+        create.btf = self.types(key.map(|id| id.0), value.map(|id| id.0));
+        Map::create(&create).map(Some).map_err(Why::Kernel)
+    }
+
+    fn pin_path(&self, spec: &MapSpec) -> Option<PathBuf> {
+        if !spec.pinned || self.options.pinning == Pinning::Ignore {
+            return None;
+        }
+        let empty = self.options.pins.as_os_str().is_empty();
+        let folder = if empty { Path::new(PINS) } else { &self.options.pins };
+        Some(folder.join(&*spec.name))
+    }
+
+    /// The map at a path, if it can stand in.
+    fn pinned(&self, path: &Path, create: &MapCreate<'_>) -> Result<Option<Map>, Why> {
+        match Map::pinned(path, &create.info()).map_err(Why::Kernel)? {
+            Pinned::Nothing => Ok(None),
+            Pinned::Same(map) => Ok(Some(map)),
+            Pinned::Different { differences, .. } => match self.options.pinning {
+                Pinning::Replace => {
+                    let removed = std::fs::remove_file(path);
+                    removed.map_err(|cause| {
+                        Why::Kernel(crate::Error::new("unlink", &path.display().to_string(), cause))
+                    })?;
+                    Ok(None)
+                }
+                Pinning::Strict | Pinning::Ignore => Err(Why::Pinned { path: path.to_owned(), differences }),
+            },
+        }
+    }
+
+    /// What must be done before programs see the map.
+    fn prepare(&mut self, spec: &MapSpec, map: &Map) -> Result<(), Why> {
+        if let Some(data) = &spec.data {
+            let mut value = data.bytes.clone();
+            value.resize(spec.value_size as usize, 0);
+            map.update(&[0; 4], &value, 0).map_err(Why::Kernel)?;
+            if data.read_only {
+                // Without freezing, which came later, programs still cannot write.
+                if let Err(error) = map.freeze() {
+                    log::debug!("{error}");
+                }
+            }
+        }
+        if spec.kind == MapKind::Arena {
+            let len = spec.max_entries as usize * page_size();
+            self.loaded.arenas.push(map.share(spec.extra as usize, len).map_err(Why::Kernel)?);
+        }
+        Ok(())
+    }
+
+    /// Puts the maps that the object names into slots.
+    fn fill_inner(&self, index: usize, spec: &MapSpec) -> Result<(), Why> {
+        let Some(outer) = self.loaded.maps.get(index).and_then(Option::as_ref) else { return Ok(()) };
+        for (slot, value) in &spec.slots {
+            let Slot::Map(inner) = value else { continue };
+            let inner = self.loaded.maps.get(*inner).and_then(Option::as_ref);
+            let inner = inner.ok_or_else(|| Why::Impossible(format!("the map for slot {slot} is not there")))?;
+            outer.update_fd(*slot, inner.as_fd()).map_err(Why::Kernel)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the programs that the object names into slots of prog arrays.
+    pub(super) fn fill_prog_arrays(&mut self) {
+        for (index, map) in self.linked.maps.iter().enumerate() {
+            for (slot, value) in &map.spec.slots {
+                let Slot::Program(name) = value else { continue };
+                let Some(array) = self.loaded.maps.get(index).and_then(Option::as_ref) else { continue };
+                let why = match self.loaded.program(name) {
+                    Some(program) => array.update_fd(*slot, program.prog.as_fd()).err().map(Why::Kernel),
+                    None => Some(Why::Impossible(format!("program {name} for slot {slot} is not there"))),
+                };
+                if let Some(why) = why {
+                    self.fail(index, &map.spec.name, why);
+                }
+            }
+        }
+    }
+}
+
+/// A map as this kernel shall make it.
+fn blueprint<'a>(spec: &MapSpec, name: &'a str) -> MapCreate<'a> {
+    let mut flags = spec.flags();
+    if spec.data.is_some() && !has(Feature::ArrayMmap) {
+        flags.remove(MapFlags::MMAPABLE);
+    }
+    let max_entries = match spec.kind {
+        MapKind::PerfEventArray if spec.max_entries == 0 => cpu::possible() as u32,
+        MapKind::Ringbuf | MapKind::UserRingbuf => ring_size(spec.max_entries),
+        _ => spec.max_entries,
+    };
+    MapCreate {
+        flags: flags.bits(),
+        extra: spec.extra,
+        numa_node: spec.numa_node,
+        ..MapCreate::new(name, spec.kind, spec.key_size, spec.value_size, max_entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{data_name, ring_size};
+
+    #[test]
+    fn names_and_sizes_are_libbpfs() {
+        assert_eq!(data_name("/x/my_long_tool.bpf.o", ".bss"), "my_long_.bss");
+        assert_eq!(data_name("tool.o", ".rodata"), "tool.rodata");
+        assert_eq!(data_name("my_long_tool.o", ".rodata.str1.1"), "m.rodata.str1.1");
+        assert_eq!([0, 1, 4096, 5000].map(ring_size), [0, 4096, 4096, 8192]);
+    }
+}

@@ -1,0 +1,184 @@
+//! A linked object in the kernel: its maps made, its programs loaded one by one.
+//!
+//! A map or program that cannot be made is a [`Failure`] and leaves alone what does not need it. Nothing is attached
+//! here; [`Loaded::target`] says where a program belongs, [`Loaded::open`] brings it there.
+
+mod failure;
+mod maps;
+mod program;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use failure::{Failure, Why};
+pub use program::LoadedProgram;
+
+use twinbpf_loader::Object;
+
+use crate::btf::BtfObject;
+use crate::error::Error;
+use crate::link::{Options, Pending, Target, TargetError, usdt};
+use crate::linked::{KernelLinked, KernelProgram};
+use crate::map::{Map, Shared};
+use crate::prog::Prog;
+
+/// What to do where a map shall be pinned and something is at its path that differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// The map fails, and says in what they differ.
+    #[default]
+    Strict,
+    /// The name goes to a new map.
+    Replace,
+    /// Maps are neither taken from paths nor pinned there.
+    Ignore,
+}
+
+/// How to load.
+#[derive(Debug, Default)]
+pub struct LoadOptions<'a> {
+    /// Directory of pinned maps; `/sys/fs/bpf` when empty.
+    pub pins: PathBuf,
+    /// What to do with differing ones.
+    pub pinning: Pinning,
+    /// Maps that exist, by index, in place of new ones.
+    pub given: BTreeMap<usize, &'a Map>,
+    /// Level of the verifier's log for programs that load, too; 0 for none.
+    pub log_level: u32,
+    /// Programs that `freplace` programs extend, by index in [`twinbpf_loader::Object::programs`].
+    pub extended: BTreeMap<usize, &'a Prog>,
+}
+
+/// An object in the kernel. What it holds ends with it, unless it is pinned or attached elsewhere.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Name of the object, for messages.
+    pub object: Arc<str>,
+    /// By index in the linked object; `None` where a map is absent or failed.
+    pub maps: Vec<Option<Map>>,
+    /// By index in the linked object; `None` where a program failed.
+    pub programs: Vec<Option<LoadedProgram>>,
+    /// What could not be made, maps first.
+    pub failures: Vec<Failure>,
+    /// The object's types.
+    pub btf: Option<BtfObject>,
+    /// Memory of arenas, which the kernel wants mapped before programs use them.
+    pub arenas: Vec<Shared>,
+    usdt: Option<usdt::Specs>,
+}
+
+/// Makes the maps of a linked object and loads its programs. `types` is the object's BTF as the kernel takes it.
+pub fn load(object: &Object, linked: &KernelLinked, types: Option<&[u8]>, options: &LoadOptions<'_>) -> Loaded {
+    let mut loading = Loading::new(object, linked, types, options);
+    for program in &linked.programs {
+        let loaded = loading.program(program);
+        loading.keep(loaded);
+    }
+    loading.finish()
+}
+
+/// Maps that are made, and programs on their way. For those who load variants of a program; [`load`] does the usual.
+#[derive(Debug)]
+pub struct Loading<'a> {
+    object: &'a Object,
+    linked: &'a KernelLinked,
+    options: &'a LoadOptions<'a>,
+    modules: Vec<Result<std::os::fd::OwnedFd, Error>>,
+    /// Why a map is not there.
+    missing: BTreeMap<usize, String>,
+    loaded: Loaded,
+}
+
+impl<'a> Loading<'a> {
+    /// Makes the maps.
+    pub fn new(
+        object: &'a Object,
+        linked: &'a KernelLinked,
+        types: Option<&[u8]>,
+        options: &'a LoadOptions<'a>,
+    ) -> Loading<'a> {
+        let mut loaded = Loaded {
+            object: object.name.clone(),
+            maps: Vec::new(),
+            programs: Vec::new(),
+            failures: Vec::new(),
+            btf: None,
+            arenas: Vec::new(),
+            usdt: None,
+        };
+        match types.map(|types| BtfObject::load(types, &object.name)).transpose() {
+            Ok(btf) => loaded.btf = btf,
+            // Programs load without, unless they need it, and then the verifier says so.
+            Err(error) => log::warn!("{error:#}"),
+        }
+        let mut loading = Loading { object, linked, options, modules: Vec::new(), missing: BTreeMap::new(), loaded };
+        loading.modules = linked.modules.iter().map(|name| crate::btf::of_kernel(name)).collect();
+        loading.make_maps();
+        loading
+    }
+
+    /// Loads one program, perhaps a variant of one of the linked object's.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded.
+    pub fn program(&self, program: &KernelProgram) -> Result<LoadedProgram, Failure> {
+        program::load(self, program)
+    }
+
+    /// Puts the next program of the linked object, or its failure, to the others.
+    fn keep(&mut self, loaded: Result<LoadedProgram, Failure>) {
+        match loaded {
+            Ok(program) => self.loaded.programs.push(Some(program)),
+            Err(failure) => {
+                self.loaded.programs.push(None);
+                self.loaded.failures.push(failure);
+            }
+        }
+    }
+
+    /// The maps made so far.
+    pub fn maps(&self) -> &[Option<Map>] {
+        &self.loaded.maps
+    }
+
+    /// What there is, with slots of prog arrays filled.
+    pub fn finish(mut self) -> Loaded {
+        self.fill_prog_arrays();
+        let specs = self.loaded.map(usdt::SPECS).map(usdt::Specs::new);
+        match specs.transpose() {
+            Ok(specs) => self.loaded.usdt = specs,
+            Err(error) => log::warn!("{error}"),
+        }
+        self.loaded
+    }
+}
+
+impl Loaded {
+    /// A map by the name it has in the object.
+    pub fn map(&self, name: &str) -> Option<&Map> {
+        self.maps.iter().flatten().find(|map| map.info().name == name)
+    }
+
+    /// A program by the name of its function.
+    pub fn program(&self, name: &str) -> Option<&LoadedProgram> {
+        self.programs.iter().flatten().find(|program| program.prog.name() == name)
+    }
+
+    /// Where its section says that a program belongs; `None` where that is the caller's choice.
+    ///
+    /// # Errors
+    /// The section says something that cannot be.
+    pub fn target(&self, program: &LoadedProgram) -> Result<Option<Target>, TargetError> {
+        Target::of_section(&program.attach.kind)
+    }
+
+    /// Prepares a program to run at its target.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open(&self, program: &LoadedProgram, target: &Target, options: &Options<'_>) -> Result<Pending, Error> {
+        let usdt = options.usdt.or(self.usdt.as_ref());
+        target.open(&program.prog, &Options { usdt, ..options.clone() })
+    }
+}
