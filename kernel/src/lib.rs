@@ -9,8 +9,6 @@ pub mod btf;
 pub mod cpu;
 mod error;
 pub mod link;
-#[doc(hidden)]
-pub mod linked;
 pub mod load;
 pub mod map;
 pub mod probe;

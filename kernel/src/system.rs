@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use flate2::read::GzDecoder;
 use twinbpf_loader::btf::{Btf, Endian};
+use twinbpf_loader::kernel::{Kernel, Module, kernel_version};
 
 use crate::probe::{Feature, has};
 use crate::user::Binary;
@@ -18,6 +19,7 @@ pub struct System {
     btf: OnceLock<Option<Arc<Btf>>>,
     config: OnceLock<Option<String>>,
     kallsyms: OnceLock<Option<String>>,
+    modules: OnceLock<Vec<Module>>,
 }
 
 /// Where distributions put the kernel with its symbols; `RELEASE` stands for the release.
@@ -82,9 +84,52 @@ impl System {
             let ubuntu = ubuntu.split_whitespace().nth(2);
             let build = read("/proc/sys/kernel/version");
             let debian = build.split("Debian ").nth(1);
-            ubuntu.or(debian).and_then(version_of).or_else(|| version_of(&release())).unwrap_or(0)
+            ubuntu.or(debian).and_then(kernel_version).or_else(|| kernel_version(&release())).unwrap_or(0)
         })
     }
+}
+
+impl Kernel for System {
+    fn btf(&self) -> Option<&Btf> {
+        System::btf(self).map(AsRef::as_ref)
+    }
+
+    fn modules(&self) -> &[Module] {
+        self.modules.get_or_init(|| System::btf(self).map(modules).unwrap_or_default())
+    }
+
+    fn config(&self) -> Option<&str> {
+        System::config(self)
+    }
+
+    fn kallsyms(&self) -> Option<&str> {
+        System::kallsyms(self)
+    }
+
+    fn version(&self) -> u32 {
+        System::version(self)
+    }
+
+    fn has_bpf_cookie(&self) -> bool {
+        has(Feature::Cookie)
+    }
+
+    fn has_syscall_wrapper(&self) -> bool {
+        has(Feature::SyscallWrapper)
+    }
+}
+
+/// The types of the modules that are there.
+fn modules(base: &Arc<Btf>) -> Vec<Module> {
+    let Ok(entries) = fs::read_dir("/sys/kernel/btf") else { return Vec::new() };
+    let module = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| name != "vmlinux")?;
+        let btf = Btf::parse_split(&fs::read(entry.path()).ok()?, base).ok()?;
+        Some(Module { name: name.into(), btf: Arc::new(btf) })
+    };
+    let mut modules: Vec<Module> = entries.filter_map(|entry| module(entry.ok()?)).collect();
+    modules.sort_by(|a, b| a.name.cmp(&b.name));
+    modules
 }
 
 fn release() -> String {
@@ -100,14 +145,6 @@ fn image_btf() -> Option<Vec<u8>> {
     })
 }
 
-/// `6.1.90-1` and the like.
-fn version_of(text: &str) -> Option<u32> {
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit());
-    let mut next = || numbers.next()?.parse::<u32>().ok();
-    let (major, minor, patch) = (next()?, next()?, next().unwrap_or(0));
-    Some(major << 16 | minor << 8 | patch.min(255))
-}
-
 /// The kernel's function behind a system call.
 pub(crate) fn syscall_function(name: &str) -> String {
     let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
@@ -116,14 +153,10 @@ pub(crate) fn syscall_function(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{System, version_of};
+    use super::System;
 
     #[test]
-    fn versions() {
-        assert_eq!(version_of("6.1.90-1 (2024-05-03)"), Some(0x6015a));
-        assert_eq!(version_of("5.15.300"), Some(0x50fff));
-        assert_eq!(version_of("6.18"), Some(0x61200));
-        assert_eq!(version_of("six"), None);
+    fn this_kernel_has_a_version() {
         assert!(System::get().version() > 4 << 16);
     }
 

@@ -47,6 +47,8 @@ pub enum Why {
         /// In what.
         differences: Vec<crate::map::Difference>,
     },
+    /// The linker knows that the kernel would refuse it, and why.
+    Linker(twinbpf_loader::Error),
     /// It cannot be asked of the kernel.
     Impossible(String),
 }
@@ -67,7 +69,7 @@ impl Failure {
     pub fn log(&self) -> &str {
         match &self.why {
             Why::Kernel(error) => &error.log,
-            Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => "",
+            Why::Linker(_) | Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => "",
         }
     }
 }
@@ -76,6 +78,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Kernel(error) => write!(f, "{error}"),
+            Why::Linker(error) => write!(f, "{error}"),
             Why::Map { map, why } => write!(f, "it needs map {map}: {why}"),
             Why::Pinned { path, differences } => {
                 write!(f, "the map pinned at {} differs: ", path.display())?;
@@ -107,7 +110,7 @@ impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.why {
             Why::Kernel(error) => Some(error),
-            Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => None,
+            Why::Linker(_) | Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => None,
         }
     }
 }

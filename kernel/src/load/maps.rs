@@ -4,12 +4,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use twinbpf_loader::kernel::KernelMap;
 use twinbpf_vm::map::{MapFlags, MapKind, MapSpec, Slot};
 
 use super::failure::{Failure, Why};
 use super::{Loading, Pinning};
 use crate::cpu;
-use crate::linked::KernelMap;
 use crate::map::{Map, MapBtf, MapCreate, Pinned};
 use crate::probe::{Feature, has};
 use crate::sys::memory::page_size;
@@ -63,7 +63,7 @@ impl Loading<'_> {
         let (object, name) = (self.object.name.clone(), name.clone());
         let view = match &why {
             Why::Kernel(error) => error.log.clone(),
-            Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => String::new(),
+            Why::Linker(_) | Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => String::new(),
         };
         self.loaded.failures.push(Failure { object, section: None, name, index: Some(index), why, line: None, view });
     }

@@ -8,6 +8,7 @@ mod maps;
 mod program;
 
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ pub use failure::{Failure, Why};
 pub use program::LoadedProgram;
 
 use twinbpf_loader::Object;
+use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
 
 use crate::btf::BtfObject;
 use crate::error::Error;
 use crate::link::{Options, Pending, Target, TargetError, usdt};
-use crate::linked::{KernelLinked, KernelProgram};
 use crate::map::{Map, Shared};
 use crate::prog::Prog;
 
@@ -68,9 +69,9 @@ pub struct Loaded {
     usdt: Option<usdt::Specs>,
 }
 
-/// Makes the maps of a linked object and loads its programs. `types` is the object's BTF as the kernel takes it.
-pub fn load(object: &Object, linked: &KernelLinked, types: Option<&[u8]>, options: &LoadOptions<'_>) -> Loaded {
-    let mut loading = Loading::new(object, linked, types, options);
+/// Makes the maps of a linked object and loads its programs.
+pub fn load(object: &Object, linked: &KernelLinked, options: &LoadOptions<'_>) -> Loaded {
+    let mut loading = Loading::new(object, linked, options);
     for program in &linked.programs {
         let loaded = loading.program(program);
         loading.keep(loaded);
@@ -84,7 +85,8 @@ pub struct Loading<'a> {
     object: &'a Object,
     linked: &'a KernelLinked,
     options: &'a LoadOptions<'a>,
-    modules: Vec<Result<std::os::fd::OwnedFd, Error>>,
+    /// Types of modules that functions or variables come from, by name.
+    modules: BTreeMap<Arc<str>, Result<OwnedFd, Error>>,
     /// Why a map is not there.
     missing: BTreeMap<usize, String>,
     loaded: Loaded,
@@ -92,12 +94,7 @@ pub struct Loading<'a> {
 
 impl<'a> Loading<'a> {
     /// Makes the maps.
-    pub fn new(
-        object: &'a Object,
-        linked: &'a KernelLinked,
-        types: Option<&[u8]>,
-        options: &'a LoadOptions<'a>,
-    ) -> Loading<'a> {
+    pub fn new(object: &'a Object, linked: &'a KernelLinked, options: &'a LoadOptions<'a>) -> Loading<'a> {
         let mut loaded = Loaded {
             object: object.name.clone(),
             maps: Vec::new(),
@@ -107,13 +104,22 @@ impl<'a> Loading<'a> {
             arenas: Vec::new(),
             usdt: None,
         };
-        match types.map(|types| BtfObject::load(types, &object.name)).transpose() {
+        let types: Option<Vec<u8>> = None;
+        match types.map(|types| BtfObject::load(&types, &object.name)).transpose() {
             Ok(btf) => loaded.btf = btf,
             // Programs load without, unless they need it, and then the verifier says so.
             Err(error) => log::warn!("{error:#}"),
         }
-        let mut loading = Loading { object, linked, options, modules: Vec::new(), missing: BTreeMap::new(), loaded };
-        loading.modules = linked.modules.iter().map(|name| crate::btf::of_kernel(name)).collect();
+        let mut loading =
+            Loading { object, linked, options, modules: BTreeMap::new(), missing: BTreeMap::new(), loaded };
+        let fixups = linked.programs.iter().flat_map(|program| program.fixups.values());
+        let variables = fixups.filter_map(|fixup| match fixup {
+            Fixup::ModuleTypes(module) => Some(module),
+            Fixup::Map(_) | Fixup::MapValue(_) => None,
+        });
+        for name in linked.fd_array.iter().chain(variables) {
+            loading.modules.entry(name.clone()).or_insert_with(|| crate::btf::of_kernel(name));
+        }
         loading.make_maps();
         loading
     }

@@ -4,13 +4,13 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use twinbpf_loader::kernel::{AttachPlace, Fixup, KernelProgram};
 use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind};
 use twinbpf_vm::isa::{Endian, Raw};
 use twinbpf_vm::map::MapKind;
 
 use super::Loading;
 use super::failure::{Failure, Why};
-use crate::linked::{AttachBtf, Fixup, KernelProgram, Reach};
 use crate::probe::{Feature, has};
 use crate::prog::log::Note;
 use crate::prog::{AttachType, Debug, LoadTarget, Prog, ProgLoad};
@@ -83,7 +83,7 @@ pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<Loa
 
 /// What instructions mean that a loader put there, where the verifier only sees unknown calls.
 fn notes(loading: &Loading<'_>, program: &KernelProgram) -> Vec<Note> {
-    let poisons = program.poisons.iter().map(|poison| Note { pc: poison.pc, text: poison.why.to_string() });
+    let poisons = program.poisons.iter().map(|poison| Note { pc: poison.pc, text: poison.error.to_string() });
     let absent = program.insns.iter().enumerate().filter_map(|(pc, raw)| {
         let map = (raw.opcode == CALL).then(|| raw.imm.checked_sub(2_001_000_000)).flatten()?;
         let map = loading.linked.maps.get(usize::try_from(map).ok()?)?;
@@ -93,9 +93,8 @@ fn notes(loading: &Loading<'_>, program: &KernelProgram) -> Vec<Note> {
 }
 
 fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgram, Why> {
-    if let Some(poison) = program.poisons.iter().find(|poison| poison.reach == Reach::Certain) {
-        let line = poison.line.as_ref().map(|line| format!(", at {}:{}: {}", line.file, line.line, line.text));
-        return Err(Why::Impossible(format!("{}{}", poison.why, line.unwrap_or_default())));
+    if let Some(error) = program.refusal() {
+        return Err(Why::Linker(error.clone()));
     }
     let unknown = || Why::Impossible(format!("section {} says no type of program", program.section));
     let kind = Kind::of(&program.attach).ok_or_else(unknown)?;
@@ -135,8 +134,8 @@ fn instructions(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<Ra
     let mut insns = program.insns.clone();
     for (pc, fixup) in &program.fixups {
         let (slot, fd) = match fixup {
-            Fixup::Map(map) | Fixup::MapValue { map } => (*pc, map_fd(loading, *map)?),
-            Fixup::Btf { module } => (*pc + 1, module_fd(loading, module)?),
+            Fixup::Map(map) | Fixup::MapValue(map) => (*pc, map_fd(loading, *map)?),
+            Fixup::ModuleTypes(module) => (*pc + 1, module_fd(loading, module)?),
         };
         let raw = insns.get_mut(slot).ok_or_else(|| Why::Impossible("a reference behind its end".to_owned()))?;
         raw.imm = fd;
@@ -164,16 +163,11 @@ fn map_fd(loading: &Loading<'_>, map: usize) -> Result<i32, Why> {
 }
 
 fn module_fd(loading: &Loading<'_>, name: &str) -> Result<i32, Why> {
-    let at = loading.linked.modules.iter().position(|module| &**module == name);
-    match at.and_then(|at| loading.modules.get(at)) {
-        Some(Ok(fd)) => Ok(fd.as_raw_fd()),
-        Some(Err(error)) => Err(Why::Impossible(error.to_string())),
-        None => {
-            // A variable of a module none of whose functions is called.
-            let error = |error: crate::Error| Why::Impossible(error.to_string());
-            Err(crate::btf::of_kernel(name)
-                .map_or_else(error, |_| Why::Impossible(format!("variables of module {name}"))))
-        }
+    let found = loading.modules.get(name);
+    let unknown = || Why::Impossible(format!("nobody opened the types of module {name}"));
+    match found.ok_or_else(unknown)? {
+        Ok(fd) => Ok(fd.as_raw_fd()),
+        Err(error) => Err(Why::Impossible(error.to_string())),
     }
 }
 
@@ -183,7 +177,7 @@ fn modules(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<u32>, W
     let calls = program.insns.iter().filter(|raw| raw.opcode == CALL && raw.src() == KERNEL_FUNCTION);
     let Some(most) = calls.map(|raw| raw.off).max().filter(|off| *off > 0) else { return Ok(Vec::new()) };
     let mut fds = vec![0];
-    for name in loading.linked.modules.iter().take(most as usize) {
+    for name in loading.linked.fd_array.iter().take(most as usize) {
         fds.push(module_fd(loading, name)? as u32);
     }
     Ok(fds)
@@ -192,13 +186,13 @@ fn modules(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<u32>, W
 /// BTF id of what the program is for, and whose.
 fn target(loading: &Loading<'_>, program: &KernelProgram) -> Result<(u32, Option<std::os::fd::OwnedFd>), Why> {
     let Some(target) = &program.target else { return Ok((0, None)) };
-    match &target.btf {
-        AttachBtf::Kernel(id) => Ok((id.0, None)),
-        AttachBtf::Module { name, id } => {
+    match &target.place {
+        AttachPlace::Kernel(id) => Ok((id.0, None)),
+        AttachPlace::Module { module: name, id } => {
             let fd = crate::btf::of_kernel(name).map_err(Why::Kernel)?;
             Ok((id.0, Some(fd)))
         }
-        AttachBtf::Program => {
+        AttachPlace::Program => {
             let needed = || Why::Impossible(format!("no program was named whose {} it shall replace", target.name));
             let extended = loading.options.extended.get(&program.spec).ok_or_else(needed)?;
             let id = extended.function_type(&target.name).map_err(Why::Kernel)?;

@@ -1,6 +1,7 @@
 //! Against the running kernel; where it does not let us, a test says so and passes, unless `TWINBPF_CI=1`.
 
 mod link;
+mod load;
 mod map;
 mod prog;
 mod stream;

@@ -11,6 +11,7 @@ pub mod doc;
 mod insn;
 mod policy;
 mod raw;
+mod splice;
 mod table;
 mod text;
 
@@ -18,6 +19,7 @@ pub use code::{DecodeError, Field, decode_all, encode_all};
 pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size, Width};
 pub use policy::{Groups, Mode, Policy};
 pub use raw::{Endian, Raw};
+pub use splice::{Moved, SpliceError, difference, splice};
 pub use table::{AluOp, AtomicOp, Cond, Group, Row, Shape};
 pub use text::{disasm, disasm_with, text_at};
 
