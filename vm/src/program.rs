@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::isa::Insn;
+use crate::isa::{Insn, Moved, Raw, SpliceError, splice};
 
 /// Instructions of one entry function and of every function it reaches, in one stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,15 @@ pub enum Binding {
     Extern(usize),
 }
 
+impl Binding {
+    fn moved(self, moved: Moved) -> Binding {
+        match self {
+            Binding::Function(start) => Binding::Function(moved.start(start).unwrap_or(start)),
+            Binding::Map(_) | Binding::MapValue { .. } | Binding::Extern(_) => self,
+        }
+    }
+}
+
 /// An undefined symbol of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extern {
@@ -133,6 +142,44 @@ pub enum ValType {
 }
 
 impl Program {
+    /// Replaces `remove` instructions from `at` on, see [`splice`]. What referred to instructions that stay still does;
+    /// the inserted ones refer to nothing, and belong to the function and the C line of the place.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn splice(&mut self, at: usize, remove: usize, insert: &[Insn]) -> Result<Moved, SpliceError> {
+        let mut raws: Vec<Raw> = self.insns.iter().map(|insn| insn.encode()).collect();
+        // Addresses of functions are bindings here, and no distances.
+        let named = self.functions_named();
+        named.iter().for_each(|pc| raws[*pc].regs &= 0x0f);
+        let insert: Vec<Raw> = insert.iter().map(|insn| insn.encode()).collect();
+        let moved = splice(&mut raws, at, remove, &insert)?;
+        for pc in named.iter().filter_map(|pc| moved.insn(*pc)) {
+            raws[pc].regs |= 0x40;
+        }
+        let decoded: Result<Vec<Insn>, _> = raws.into_iter().map(Insn::decode).collect();
+        self.insns = decoded.expect("what was decoded once, with other distances");
+        self.bindings = std::mem::take(&mut self.bindings)
+            .into_iter()
+            .filter_map(|(pc, binding)| Some((moved.insn(pc)?, binding.moved(moved))))
+            .collect();
+        self.functions.iter_mut().for_each(|function| function.start = moved.start(function.start).unwrap_or(at));
+        self.lines.retain_mut(|line| match moved.start(line.pc) {
+            Some(pc) => {
+                line.pc = pc;
+                true
+            }
+            None => false,
+        });
+        Ok(moved)
+    }
+
+    /// Instructions that load the address of a function of this program.
+    fn functions_named(&self) -> Vec<usize> {
+        let is_function = |binding: &Binding| matches!(binding, Binding::Function(_));
+        self.bindings.iter().filter(|(_, binding)| is_function(binding)).map(|(pc, _)| *pc).collect()
+    }
+
     /// The function that contains `pc`.
     pub fn function_at(&self, pc: usize) -> Option<&Function> {
         let index = self.functions.partition_point(|function| function.start <= pc);

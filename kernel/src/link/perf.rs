@@ -183,7 +183,8 @@ pub(super) fn kprobe(
             let (config1, config2) = (name.as_ptr() as u64, offset);
             (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
         }
-        None => text_probe("kprobe", &format!("{function}+{offset}"), ret, &what)?,
+        None => text_probe("kprobe", &format!("{function}+{offset}"), ret, &what)
+            .map_err(|error| no_function(error, function))?,
     };
     let event = opened(&what, prog, &mut attr, -1, 0).map_err(|error| no_function(error, function))?;
     attached(what, event, prog, options.cookie, probe)

@@ -4,6 +4,7 @@
 //! here; [`Loaded::target`] says where a program belongs, [`Loaded::open`] brings it there.
 
 mod failure;
+mod instance;
 mod maps;
 mod program;
 
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use failure::{Failure, Why};
+pub use instance::{InstanceFailure, Instances, NoInstance};
 pub use program::LoadedProgram;
 
 use twinbpf_loader::Object;

@@ -1,5 +1,6 @@
 //! Against the running kernel; where it does not let us, a test says so and passes, unless `TWINBPF_CI=1`.
 
+mod instance;
 mod link;
 mod load;
 mod map;

@@ -9,6 +9,7 @@
 //! features, or changes what an old kernel would refuse; that is the kernel crate's.
 
 mod attach;
+mod edit;
 mod externs;
 mod link;
 mod reach;

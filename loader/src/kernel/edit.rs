@@ -1,0 +1,50 @@
+//! Changing a linked program: variants of one program, each with its own instructions in front.
+
+use twinbpf_vm::isa::{Moved, Raw, SpliceError, difference, splice};
+
+use super::KernelProgram;
+
+impl KernelProgram {
+    /// Replaces `remove` instructions from `at` on, see [`splice`]. Descriptors, functions, types, lines and whatever
+    /// else is said of instructions moves with them; what is inserted belongs to the function and C line of the place.
+    ///
+    /// # Errors
+    /// Nothing is changed then.
+    pub fn splice(&mut self, at: usize, remove: usize, insert: &[Raw]) -> Result<Moved, SpliceError> {
+        let moved = splice(&mut self.insns, at, remove, insert)?;
+        self.follow(moved);
+        Ok(moved)
+    }
+
+    /// Takes another stream of instructions, made of this one by somebody else. What both have in common at beginning
+    /// and end keeps all that is said of it; of what is between nothing is known.
+    pub fn set_insns(&mut self, insns: Vec<Raw>) {
+        let moved = difference(&self.insns, &insns);
+        self.insns = insns;
+        self.follow(moved);
+    }
+
+    fn follow(&mut self, moved: Moved) {
+        let start = |pc: usize| moved.start(pc).unwrap_or(moved.at);
+        let fixups = std::mem::take(&mut self.fixups).into_iter();
+        self.fixups = fixups.filter_map(|(pc, fixup)| Some((moved.insn(pc)?, fixup))).collect();
+        self.functions.iter_mut().for_each(|(first, _)| *first = start(*first));
+        self.func_info.iter_mut().for_each(|info| info.insn_off = start(info.insn_off as usize) as u32);
+        self.line_info.retain_mut(|info| match moved.start(info.insn_off as usize) {
+            Some(pc) => {
+                info.insn_off = pc as u32;
+                true
+            }
+            None => false,
+        });
+        self.lines.retain_mut(|line| match moved.start(line.pc) {
+            Some(pc) => {
+                line.pc = pc;
+                true
+            }
+            None => false,
+        });
+        self.core.retain_mut(|core| moved.insn(core.pc).map(|pc| core.pc = pc).is_some());
+        self.poisons.retain_mut(|poison| moved.insn(poison.pc).map(|pc| poison.pc = pc).is_some());
+    }
+}
