@@ -13,6 +13,7 @@ pub mod load;
 pub mod map;
 pub mod probe;
 pub mod prog;
+pub mod share;
 pub mod stream;
 mod sys;
 pub mod system;

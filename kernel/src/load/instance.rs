@@ -39,7 +39,7 @@ pub struct InstanceFailure {
     pub number: usize,
     /// Why.
     #[source]
-    pub failure: Failure,
+    pub failure: Box<Failure>,
 }
 
 impl Instances {
@@ -77,12 +77,12 @@ impl Loading<'_> {
     pub fn instances(
         &self,
         variants: impl IntoIterator<Item = Option<KernelProgram>>,
-    ) -> Result<Instances, Box<InstanceFailure>> {
+    ) -> Result<Instances, InstanceFailure> {
         let mut programs = Vec::new();
         for (number, variant) in variants.into_iter().enumerate() {
             let loaded = variant.filter(|variant| !variant.insns.is_empty()).map(|variant| self.program(&variant));
             let loaded = loaded.transpose();
-            programs.push(loaded.map_err(|failure| Box::new(InstanceFailure { number, failure }))?);
+            programs.push(loaded.map_err(|failure| InstanceFailure { number, failure })?);
         }
         Ok(Instances { programs })
     }

@@ -130,17 +130,17 @@ impl<'a> Loading<'a> {
     ///
     /// # Errors
     /// Why it cannot be loaded.
-    pub fn program(&self, program: &KernelProgram) -> Result<LoadedProgram, Failure> {
+    pub fn program(&self, program: &KernelProgram) -> Result<LoadedProgram, Box<Failure>> {
         program::load(self, program)
     }
 
     /// Puts the next program of the linked object, or its failure, to the others.
-    fn keep(&mut self, loaded: Result<LoadedProgram, Failure>) {
+    fn keep(&mut self, loaded: Result<LoadedProgram, Box<Failure>>) {
         match loaded {
             Ok(program) => self.loaded.programs.push(Some(program)),
             Err(failure) => {
                 self.loaded.programs.push(None);
-                self.loaded.failures.push(failure);
+                self.loaded.failures.push(*failure);
             }
         }
     }

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgram, Failure> {
+pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgram, Box<Failure>> {
     attempt(loading, program).map_err(|why| {
         let index = loading.linked.programs.iter().position(|other| other.spec == program.spec);
         let mut failure = Failure {
@@ -77,7 +77,7 @@ pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<Loa
             view: String::new(),
         };
         failure.explain(&program.lines, &notes(loading, program));
-        failure
+        Box::new(failure)
     })
 }
 

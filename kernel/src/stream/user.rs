@@ -34,6 +34,16 @@ impl RingWriter {
         Ok(RingWriter { consumer, producer, size })
     }
 
+    /// Bytes of the ring.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Positions of consumer and producer.
+    pub fn positions(&self) -> [u64; 2] {
+        [self.consumer.load64(0), self.producer.load64(0)]
+    }
+
     /// Sends a record; `false` where there is no room until programs drain some.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         let whole = (bytes.len() + HEADER).next_multiple_of(8);

@@ -5,6 +5,7 @@ mod link;
 mod load;
 mod map;
 mod prog;
+mod share;
 mod stream;
 
 use twinbpf_vm::isa::{Endian, asm, encode_all};

@@ -1,6 +1,7 @@
 //! The arena: address space, the table of regions, and the page allocator behind it.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
@@ -97,6 +98,8 @@ pub struct Region {
     pub len: u32,
     /// Set by [`Block::set_elements`].
     pub(super) elements: Option<Arc<dyn Elements>>,
+    /// Its pages are those of a file.
+    mapped: bool,
 }
 
 /// What an access hit.
@@ -180,6 +183,13 @@ struct Space {
 impl Space {
     fn new(start: u64, end: u64) -> Space {
         Space { frontier: start, free: FreeList::new(start, end - start) }
+    }
+}
+
+impl Region {
+    /// Its pages are those of a file from now on.
+    pub(super) fn set_mapped(&mut self) {
+        self.mapped = true;
     }
 }
 
@@ -303,13 +313,30 @@ impl Arena {
         let bytes = (wanted + GAP).next_multiple_of(PAGE);
         let start = self.take_pages(&spec, bytes)?;
         let len = u32::try_from(wanted).expect("fits, since the pages fit into the arena");
-        let region = Region { spec, start, len, elements: None };
+        let region = Region { spec, start, len, elements: None, mapped: false };
         let mut table = self.table.write().expect("no panic while held");
         let index = table.partition_point(|other| other.start < start);
         table.insert(index, region.clone());
         drop(table);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(Block::new(Arc::clone(self), region))
+    }
+
+    /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
+    ///
+    /// # Errors
+    /// There is no room, or the file cannot be mapped.
+    ///
+    /// # Panics
+    /// For a read-only region: those have a second address, which would lead elsewhere.
+    pub fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
+        assert!(spec.writable, "a shared region is writable");
+        let mut block = self.alloc(spec)?;
+        let region = block.region();
+        let len = u64::from(region.len).next_multiple_of(PAGE) as usize;
+        self.reservation.place_shared(self.place(region.start.into()), len, file)?;
+        block.set_mapped();
+        Ok(block)
     }
 
     fn take_pages(&self, spec: &RegionSpec, bytes: u64) -> Result<u32, MemError> {
@@ -368,6 +395,7 @@ impl Arena {
         let mut pages = self.pages.lock().expect("no panic while held");
         match self.aliased(region.start) {
             Some((alias, off)) => alias.discard(off, bytes as usize),
+            None if region.mapped => self.reservation.place_fresh(self.place(region.start.into()), bytes as usize),
             None => self.reservation.discard(self.place(region.start.into()), bytes as usize),
         }
         pages.used -= bytes;

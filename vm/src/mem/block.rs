@@ -28,6 +28,11 @@ impl Block {
         &self.region
     }
 
+    /// Its pages are those of a file from now on.
+    pub(super) fn set_mapped(&mut self) {
+        self.region.set_mapped();
+    }
+
     /// Bytes.
     pub fn len(&self) -> u32 {
         self.region.len

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr;
 
 /// A range of reserved address space, unmapped on drop.
@@ -65,6 +65,27 @@ impl Reservation {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
+    }
+
+    /// Puts the first pages of a file under a range, for reading and writing, shared with whoever else has them.
+    pub(super) fn place_shared(&self, offset: usize, len: usize, file: BorrowedFd<'_>) -> io::Result<()> {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
+        // SAFETY: replaces a part of our own mapping, which holds no Rust object.
+        match unsafe { libc::mmap(self.at(offset).cast(), len, protection, flags, file.as_raw_fd(), 0) } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes such pages away again; there is zeroed memory in their place.
+    pub(super) fn place_fresh(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: replaces a part of our own mapping, which holds no Rust object.
+        let result = unsafe { libc::mmap(self.at(offset).cast(), len, protection, flags, -1, 0) };
+        assert_ne!(result, libc::MAP_FAILED, "our own pages back");
     }
 
     /// Address of byte `offset`, which must lie inside.
