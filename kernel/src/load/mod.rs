@@ -106,7 +106,7 @@ impl<'a> Loading<'a> {
             arenas: Vec::new(),
             usdt: None,
         };
-        let types: Option<Vec<u8>> = None;
+        let types = object.kernel_btf();
         match types.map(|types| BtfObject::load(&types, &object.name)).transpose() {
             Ok(btf) => loaded.btf = btf,
             // Programs load without, unless they need it, and then the verifier says so.

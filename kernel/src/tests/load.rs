@@ -69,7 +69,7 @@ fn kernel_programs_of_the_corpus_load_and_attach() {
             attached += 1;
         }
     }
-    assert!(programs > 25 && attached >= 4, "{programs} programs, {attached} attached");
+    assert!(programs > 30 && attached >= 2, "{programs} programs, {attached} attached");
 }
 
 #[test]
