@@ -56,6 +56,8 @@ enum Held {
     Many(Vec<Link>),
     /// A filter of a network interface.
     Filter { _kept: net::Filter },
+    /// A struct_ops map without links, which is registered as long as it has its element.
+    Registered(Map),
     /// An attachment of before there were links: target, type, program.
     Old { target: OwnedFd, attach: u32, prog: OwnedFd },
 }
@@ -130,7 +132,8 @@ impl Link {
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.held {
             Held::Bpf(fd) | Held::Event { link: Some(fd), .. } => Some(fd.as_fd()),
-            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter { .. } | Held::Old { .. } => None,
+            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter { .. } => None,
+            Held::Registered(_) | Held::Old { .. } => None,
         }
     }
 
@@ -150,7 +153,7 @@ impl Link {
         match &self.held {
             Held::Event { event, .. } => vec![event.as_fd()],
             Held::Many(links) => links.iter().flat_map(Link::events).collect(),
-            Held::Bpf(_) | Held::Filter { .. } | Held::Old { .. } => Vec::new(),
+            Held::Bpf(_) | Held::Filter { .. } | Held::Registered(_) | Held::Old { .. } => Vec::new(),
         }
     }
 
@@ -197,6 +200,11 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        if let Held::Registered(map) = &self.held
+            && let Err(error) = map.delete(&[0; 4])
+        {
+            log::warn!("{} stays registered: {error}", self.what);
+        }
         if let Held::Old { target, attach, prog } = &self.held {
             let (target, attach_bpf_fd) = (number(target.as_fd()), number(prog.as_fd()));
             let mut attr = attr::Attach { target, attach_bpf_fd, attach_type: *attach, ..attr::Attach::default() };
@@ -287,6 +295,15 @@ impl Target {
 /// The kernel's.
 pub fn struct_ops(map: &Map) -> Result<Link, Error> {
     hook::struct_ops(map)
+}
+
+/// What a struct_ops map without links has registered, by its element; unregistered on drop.
+///
+/// # Errors
+/// This process has too many descriptors.
+pub(crate) fn registered(map: &Map) -> Result<Link, Error> {
+    let what = format!("struct_ops map {}", map.info().name);
+    Ok(Link { what, held: Held::Registered(map.try_clone()?) })
 }
 
 /// Attaches a program to the sockets of a map (`sk_msg`, `sk_skb`).

@@ -7,6 +7,7 @@ mod failure;
 mod instance;
 mod maps;
 mod program;
+mod struct_ops;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub use failure::{Failure, Why};
 pub use instance::{InstanceFailure, Instances, NoInstance};
 pub use program::LoadedProgram;
+pub use struct_ops::StructOps;
 
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
@@ -66,6 +68,8 @@ pub struct Loaded {
     pub failures: Vec<Failure>,
     /// The object's types.
     pub btf: Option<BtfObject>,
+    /// Values of `.struct_ops` that can be registered.
+    pub struct_ops: Vec<StructOps>,
     /// Memory of arenas, which the kernel wants mapped before programs use them.
     pub arenas: Vec<Shared>,
     usdt: Option<usdt::Specs>,
@@ -103,6 +107,7 @@ impl<'a> Loading<'a> {
             programs: Vec::new(),
             failures: Vec::new(),
             btf: None,
+            struct_ops: Vec::new(),
             arenas: Vec::new(),
             usdt: None,
         };
@@ -123,6 +128,7 @@ impl<'a> Loading<'a> {
             loading.modules.entry(name.clone()).or_insert_with(|| crate::btf::of_kernel(name));
         }
         loading.make_maps();
+        loading.make_struct_ops();
         loading
     }
 

@@ -117,7 +117,7 @@ fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgr
     let bytes: Vec<u8> = insns.iter().flat_map(|raw| raw.to_bytes(Endian::Little)).collect();
     let spec = ProgLoad {
         flags: kind.flags,
-        target: LoadTarget { attach: kind.attach, btf_id, of: of.as_ref().map(AsFd::as_fd) },
+        target: LoadTarget { attach: program.member.unwrap_or(kind.attach), btf_id, of: of.as_ref().map(AsFd::as_fd) },
         debug: Debug { btf, functions: &functions, lines: &lines },
         fd_array: &fd_array,
         version,

@@ -1,7 +1,8 @@
 //! The consumer of a perf event array: a ring for each CPU, whose records have times.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
 use crate::cpu;
@@ -16,6 +17,8 @@ const OUTPUT: u64 = 10;
 /// `PERF_SAMPLE_TIME` and `PERF_SAMPLE_RAW`.
 const TIME: u64 = 1 << 2;
 const RAW: u64 = 1 << 10;
+/// `PERF_FORMAT_LOST`: reading the event gives its count, and how many samples were lost (Linux 6.0).
+const COUNTS_LOST: u64 = 1 << 4;
 /// `PERF_RECORD_LOST` and `PERF_RECORD_SAMPLE`.
 const LOST: u32 = 2;
 const SAMPLE: u32 = 9;
@@ -37,7 +40,9 @@ pub struct Sample {
 #[derive(Debug)]
 struct Ring {
     cpu: u32,
-    event: OwnedFd,
+    event: File,
+    /// Whether the event itself counts what is lost. Records tell of it only before the next sample.
+    counts_lost: bool,
     memory: Mapping,
     size: usize,
 }
@@ -48,6 +53,7 @@ pub struct PerfReader {
     rings: Vec<Ring>,
     /// Read, but younger than what other CPUs may still have had.
     held: Vec<Sample>,
+    /// What records told of.
     lost: u64,
 }
 
@@ -80,7 +86,7 @@ impl PerfReader {
 
     /// Samples that found no room, so far.
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.lost + self.rings.iter().filter_map(Ring::lost).sum::<u64>()
     }
 
     /// What can be given without the fear of something older from another CPU, in order.
@@ -126,10 +132,24 @@ impl Ring {
             ..PerfAttr::default()
         };
         attr.rest[perf::CLOCK_WORD] = perf::CLOCK_IS_MONOTONIC;
-        let event = perf::open(&mut attr, -1, cpu as i32).map_err(|cause| ("perf_event_open", cause))?;
+        attr.read_format = COUNTS_LOST;
+        let mut opened = perf::open(&mut attr, -1, cpu as i32);
+        let counts_lost = opened.is_ok();
+        if !counts_lost {
+            attr.read_format = 0;
+            opened = perf::open(&mut attr, -1, cpu as i32);
+        }
+        let event = File::from(opened.map_err(|cause| ("perf_event_open", cause))?);
         let size = pages * page_size();
         let memory = Mapping::new(event.as_fd(), 0, page_size() + size).map_err(|cause| ("mmap", cause))?;
-        Ok(Ring { cpu, event, memory, size })
+        Ok(Ring { cpu, event, counts_lost, memory, size })
+    }
+
+    /// What the event counted, if it does.
+    fn lost(&self) -> Option<u64> {
+        let mut counts = [0; 16];
+        let got = (&self.event).read(&mut counts).ok().filter(|_| self.counts_lost)?;
+        word(&counts, 8).filter(|_| got == counts.len())
     }
 
     /// Copies from the ring at a position, around its end.
@@ -158,7 +178,7 @@ impl Ring {
             self.copy(tail + header.len() as u64, &mut body);
             match kind {
                 SAMPLE => samples.extend(self.sample(&body)),
-                LOST => lost += word(&body, 8).unwrap_or(0),
+                LOST if !self.counts_lost => lost += word(&body, 8).unwrap_or(0),
                 _ => {}
             }
             tail += size as u64;

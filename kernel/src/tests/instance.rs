@@ -55,7 +55,7 @@ fn prologue(offset: i16, place: usize) -> Vec<Raw> {
 }
 
 fn object() -> (Object, KernelLinked) {
-    let object = open(&corpus().join("kernel/instances.bpf.o"));
+    let object = open(&corpus().join("probes/instances.bpf.o"));
     let programs = Some(vec![object.program("add").unwrap()]);
     let linked = object.link_kernel(System::get(), &KernelOptions { programs, ..KernelOptions::default() });
     assert!(linked.failures.is_empty());

@@ -23,7 +23,7 @@ pub(super) fn open(path: &Path) -> Object {
     Object::open(name, &std::fs::read(path).unwrap()).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn load_object(object: &Object, link: &KernelOptions, options: &LoadOptions<'_>) -> Loaded {
+pub(super) fn load_object(object: &Object, link: &KernelOptions, options: &LoadOptions<'_>) -> Loaded {
     let linked = object.link_kernel(System::get(), link);
     for failure in &linked.failures {
         eprintln!("{:#}", failure.error);

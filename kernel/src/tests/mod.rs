@@ -7,6 +7,8 @@ mod map;
 mod prog;
 mod share;
 mod stream;
+#[cfg(target_arch = "x86_64")]
+mod usdt;
 
 use twinbpf_vm::isa::{Endian, asm, encode_all};
 

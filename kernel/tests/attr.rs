@@ -1,0 +1,125 @@
+//! What we ask of the kernel is what libbpf asks, bit by bit, for kinds of attachments that most test machines cannot
+//! run: a library in front of `bpf(2)` writes both down.
+//!
+//! Needs gcc and libbpf-dev; skips with a reason without them, unless `TWINBPF_CI=1`. Needs no privilege.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use twinbpf_kernel::link::{Functions, Interface, Iter, Return};
+use twinbpf_kernel::prog::LoadTarget;
+use twinbpf_kernel::{AttachType, Options, Prog, ProgLoad, ProgType, Target, probe};
+
+const INSNS: [u8; 16] = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("attr")
+}
+
+/// Compiles a source of ours; `None` with a reason where that cannot be.
+fn compile(source: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/attr").join(source);
+    let path = folder().join(output);
+    std::fs::create_dir_all(folder()).unwrap();
+    let args = ["-O1", "-Wall", "-Wextra", "-Werror"];
+    let made = Command::new("gcc").args(args).arg(&source).arg("-o").arg(&path).args(flags).output();
+    match made {
+        Ok(made) if made.status.success() => Some(path),
+        Ok(made) => {
+            let text = String::from_utf8_lossy(&made.stderr).into_owned();
+            assert!(text.contains("No such file"), "{text}");
+            skip(&text);
+            None
+        }
+        Err(error) => {
+            skip(&format!("gcc: {error}"));
+            None
+        }
+    }
+}
+
+fn skip(reason: &str) {
+    let strict = std::env::var_os("TWINBPF_CI").is_some_and(|value| value == "1");
+    assert!(!strict, "TWINBPF_CI=1 allows no skipping: {reason}");
+    eprintln!("skipped: {reason}");
+}
+
+/// What a program wrote down: label by label.
+fn recorded(command: &mut Command, library: &Path, name: &str) -> Vec<(String, Vec<String>)> {
+    let file = folder().join(name);
+    let _ = std::fs::remove_file(&file);
+    let output = command.env("LD_PRELOAD", library).env("RECORD", &file).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with(|c: char| c.is_ascii_digit()) {
+            // What comes before the first label are questions for features.
+            if let Some((_, lines)) = groups.last_mut() {
+                lines.push(line.to_owned());
+            }
+        } else {
+            groups.push((line.to_owned(), Vec::new()));
+        }
+    }
+    groups
+}
+
+#[test]
+fn attributes_are_libbpfs() {
+    let library = compile("record.c", "record.so", &["-shared", "-fPIC", "-ldl"]);
+    let (Some(library), Some(libbpf)) = (library, compile("libbpf.c", "libbpf", &["-lbpf"])) else { return };
+    let theirs = recorded(&mut Command::new(libbpf), &library, "theirs");
+    let mut own = Command::new(std::env::current_exe().unwrap());
+    let ours = recorded(own.args(["--exact", "the_same_by_us"]), &library, "ours");
+    assert_eq!(theirs.len(), 10, "{theirs:?}");
+    for (theirs, ours) in theirs.iter().zip(&ours) {
+        assert_eq!(theirs.1.len(), 2, "{}: a load and a link", theirs.0);
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+/// Run by the test above as a process of its own; alone it does nothing.
+#[test]
+fn the_same_by_us() {
+    let Some(record) = std::env::var_os("RECORD") else { return };
+    assert!(probe::Feature::ALL.iter().any(|feature| probe::has(*feature)));
+    let label = |text: &str| {
+        let mut file = std::fs::File::options().append(true).create(true).open(&record).unwrap();
+        writeln!(file, "{text}").unwrap();
+    };
+    let load = |kind, attach: AttachType, btf_id, flags| {
+        let target = LoadTarget { attach: attach as u32, btf_id, of: None };
+        Prog::load(&ProgLoad { target, flags, ..ProgLoad::new("same", kind, &INSNS, "GPL") }).unwrap()
+    };
+    let plain = Options::default();
+    let attach = |target: Target, prog: &Prog, options: &Options<'_>| drop(target.attach(prog, options).unwrap());
+    let tracing = ProgType::Tracing;
+    label("fentry");
+    attach(Target::Btf, &load(tracing, AttachType::TraceFentry, 77, 0), &Options { cookie: 9, ..plain.clone() });
+    label("fexit sleepable");
+    attach(Target::Btf, &load(tracing, AttachType::TraceFexit, 78, 1 << 4), &plain);
+    label("fmod_ret");
+    attach(Target::Btf, &load(tracing, AttachType::ModifyReturn, 79, 0), &plain);
+    label("lsm");
+    attach(Target::Btf, &load(ProgType::Lsm, AttachType::LsmMac, 80, 0), &plain);
+    label("kprobe.multi");
+    let functions = Functions::Names(vec![("do_exit".into(), 5), ("vfs_read".into(), 6)]);
+    let many = Target::KprobeMulti { functions, ret: Return::Yes };
+    attach(many, &load(ProgType::Kprobe, AttachType::TraceKprobeMulti, 0, 0), &plain);
+    label("xdp");
+    let interface = Interface { name: "lo".into(), index: 1 };
+    attach(Target::Xdp { interface, flags: 2 }, &load(ProgType::Xdp, AttachType::Xdp, 0, 0), &plain);
+    let root = || Target::Cgroup { path: "/".into() };
+    label("cgroup egress");
+    attach(root(), &load(ProgType::CgroupSkb, AttachType::CgroupInetEgress, 0, 0), &plain);
+    label("cgroup connect4");
+    attach(root(), &load(ProgType::CgroupSockAddr, AttachType::CgroupInet4Connect, 0, 0), &plain);
+    label("sk_lookup");
+    let namespace = Target::NetNamespace { path: "/".into() };
+    attach(namespace, &load(ProgType::SkLookup, AttachType::SkLookup, 0, 0), &plain);
+    label("iter");
+    attach(Target::Iter(Iter::default()), &load(tracing, AttachType::TraceIter, 81, 0), &plain);
+}
