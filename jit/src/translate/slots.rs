@@ -14,6 +14,10 @@ use twinbpf_vm::isa::{AluOp, Insn, Operand, Reg, Size};
 
 use super::flow::Flow;
 
+/// Instructions of a function, at most. Over longer distances the allocator has no registers for words and puts them back
+/// where clang had them: in functions of 5,000 instructions that takes it more time than all the rest, and code was
+/// slower by a tenth, too.
+const MAX_INSNS: usize = 2048;
 /// Words looked at, at most.
 const MAX_SLOTS: usize = 64;
 /// Words times blocks, at most.
@@ -52,7 +56,11 @@ impl Slots {
 
     pub(crate) fn build(&mut self, image: &Image, flow: &Flow) {
         self.clear();
-        self.find(&image.insns()[flow.start() as usize..flow.end() as usize]);
+        let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
+        if insns.len() > MAX_INSNS {
+            return;
+        }
+        self.find(insns);
         let (slots, blocks) = (self.offs.len(), flow.len() as usize);
         if slots == 0 || slots * blocks > MAX_CELLS {
             self.clear();
