@@ -215,6 +215,8 @@ pub fn map_kind(kind: MapKind) -> io::Result<bool> {
         max_entries: entries,
         map_flags: flags,
         map_extra: extra,
+        // No descriptor: looking for the map inside is what a kernel with the kind does.
+        inner_map_fd: u32::MAX,
         btf_fd: crate::sys::number_or_zero(types.as_ref().map(AsFd::as_fd)),
         btf_key_type_id: storage.into(),
         btf_value_type_id: storage.into(),
@@ -233,7 +235,6 @@ fn answer(result: io::Result<OwnedFd>, kind: MapKind) -> io::Result<bool> {
     let nested = matches!(kind, MapKind::ArrayOfMaps | MapKind::HashOfMaps);
     match result {
         Ok(_) => Ok(true),
-        // The map inside is missing, and looking for it is what a kernel with the kind does.
         Err(error) if nested && error.raw_os_error() == Some(libc::EBADF) => Ok(true),
         // ENOTSUPP: the value type of a struct_ops map is missing.
         Err(error) if kind == MapKind::StructOps && error.raw_os_error() == Some(524) => Ok(true),

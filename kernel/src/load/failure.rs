@@ -92,6 +92,9 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Why::Linker(error) = &self.why {
+            return write!(f, "{error}");
+        }
         match &self.section {
             Some(section) => write!(f, "{}: program {} ({section}): {}", self.object, self.name, self.why)?,
             None => write!(f, "{}: map {}: {}", self.object, self.name, self.why)?,

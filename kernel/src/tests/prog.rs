@@ -2,7 +2,7 @@
 
 use super::{RETURN_0, allowed, code, load};
 use crate::prog::{LoadTarget, log};
-use crate::{AttachType, Prog, ProgLoad, ProgType, TestRun, probe};
+use crate::{AttachType, MapKind, Prog, ProgLoad, ProgType, TestRun, probe};
 
 #[test]
 fn a_program_runs() {
@@ -76,13 +76,15 @@ fn probes_know_this_kernel() {
     for kind in [ProgType::Xdp, ProgType::Kprobe, ProgType::Tracing, ProgType::Syscall, ProgType::SchedCls] {
         assert!(probe::prog_type(kind).unwrap(), "{kind:?}");
     }
-    for kind in twinbpf_vm::map::MapKind::ALL {
+    for kind in MapKind::ALL {
         let found = probe::map_kind(*kind);
         eprintln!("{}: {found:?}", kind.name());
     }
     for feature in probe::Feature::ALL {
         eprintln!("{feature:?}: {}", probe::has(*feature));
     }
-    assert!(probe::map_kind(twinbpf_vm::map::MapKind::Hash).unwrap());
+    for kind in [MapKind::Hash, MapKind::ArrayOfMaps, MapKind::HashOfMaps, MapKind::Queue, MapKind::Ringbuf] {
+        assert!(probe::map_kind(kind).unwrap(), "{kind:?}");
+    }
     assert!(probe::has(probe::Feature::Btf) || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists());
 }
