@@ -101,6 +101,22 @@ pub enum BtfError {
         /// Longest chain followed.
         limit: usize,
     },
+    /// A type that needs itself before it is complete.
+    #[error("BTF type {id} ({name}) contains itself")]
+    Endless {
+        /// Type.
+        id: TypeId,
+        /// C name.
+        name: String,
+    },
+    /// Text of types that would be absurdly long.
+    #[error("BTF type {id} makes a text of more than {limit} bytes")]
+    TooLong {
+        /// Type that was written last.
+        id: TypeId,
+        /// Most bytes for types of this number.
+        limit: usize,
+    },
     /// The type has no size (void, a function, a forward declaration).
     #[error("BTF type {id} ({name}) has no size")]
     Unsized {

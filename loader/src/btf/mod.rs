@@ -13,6 +13,7 @@
 //! Not here: writing or deduplicating BTF, comparing types with those of a kernel (CO-RE relocations are read and
 //! kept as data), and anything of ELF; sections come in as bytes.
 
+mod c;
 mod edit;
 mod error;
 mod ext;

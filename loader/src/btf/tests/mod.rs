@@ -1,6 +1,7 @@
 //! Tests over BTF built by hand, in both byte orders, and over that of the corpus.
 
 mod build;
+mod c;
 mod ext;
 mod format;
 mod layout;

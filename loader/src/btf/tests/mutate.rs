@@ -70,6 +70,7 @@ fn use_all(btf: &Btf, ext: &[u8], endian: Endian) -> usize {
     for (_, section) in btf.datasecs() {
         total += section.vars().map(|var| var.name.len()).sum::<usize>();
     }
+    total += btf.to_c(None).map_or(0, |text| text.len().min(100));
     total += map_specs(btf).len() + btf.ids_by_name("text").count();
     if let Ok(ext) = BtfExt::parse(btf, ext) {
         let mut resolver = LineResolver::new(btf);
