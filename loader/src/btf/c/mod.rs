@@ -98,7 +98,9 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     fn new(btf: &'a Btf) -> Printer<'a> {
-        let bytes = btf.words.len() * 4 + btf.strings.len();
+        let bytes: usize = std::iter::successors(Some(btf), |btf| btf.base().map(|base| &**base))
+            .map(|btf| btf.words.len() * 4 + btf.strings.len())
+            .sum();
         Printer {
             btf,
             out: String::with_capacity(bytes / 2),
