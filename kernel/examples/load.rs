@@ -25,6 +25,10 @@ fn main() {
         let loaded = load(&object, &linked, &LoadOptions::default());
         loaded.failures.iter().for_each(|failure| println!("{failure}"));
         let programs = loaded.programs.iter().flatten().count();
-        println!("{path}: {programs} of {} programs, {} maps", linked.programs.len(), loaded.maps.iter().flatten().count());
+        println!(
+            "{path}: {programs} of {} programs, {} maps",
+            linked.programs.len(),
+            loaded.maps.iter().flatten().count()
+        );
     }
 }

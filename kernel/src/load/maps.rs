@@ -39,6 +39,11 @@ impl Loading<'_> {
     /// Makes every map, then fills maps of maps.
     pub(super) fn make_maps(&mut self) {
         for (index, map) in self.linked.maps.iter().enumerate() {
+            if self.options.absent.contains(&index) {
+                self.missing.insert(index, "it was left out".to_owned());
+                self.loaded.maps.push(None);
+                continue;
+            }
             let made = match self.options.given.get(&index) {
                 Some(given) => given.try_clone().map_err(Why::Kernel),
                 None => self.make(map),

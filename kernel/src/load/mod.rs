@@ -9,7 +9,7 @@ mod maps;
 mod program;
 mod struct_ops;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +49,8 @@ pub struct LoadOptions<'a> {
     pub pinning: Pinning,
     /// Maps that exist, by index, in place of new ones.
     pub given: BTreeMap<usize, &'a Map>,
+    /// Maps that shall not be made, by index: those that the linker was told are absent.
+    pub absent: BTreeSet<usize>,
     /// Level of the verifier's log for programs that load, too; 0 for none.
     pub log_level: u32,
     /// Programs that `freplace` programs extend, by index in [`twinbpf_loader::Object::programs`].

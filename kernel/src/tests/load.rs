@@ -108,6 +108,21 @@ fn a_map_that_is_not_there_fails_the_programs_that_need_it() {
 }
 
 #[test]
+fn a_map_that_is_left_out_is_named_in_the_log() {
+    if !may_load() {
+        return;
+    }
+    let object = open(&corpus().join("kernel/syscalls.bpf.o"));
+    let absent: std::collections::BTreeSet<usize> = object.map("counts").into_iter().collect();
+    let link = KernelOptions { absent: absent.clone(), ..KernelOptions::default() };
+    let loaded = load_object(&object, &link, &LoadOptions { absent, ..LoadOptions::default() });
+    assert!(loaded.map("counts").is_none());
+    let [failure] = loaded.failures.as_slice() else { panic!("{:?}", loaded.failures) };
+    let text = format!("{failure:#}");
+    assert!(text.contains("counts"), "{text}");
+}
+
+#[test]
 fn a_refusal_shows_the_last_instructions_and_the_c_line() {
     if !may_load() {
         return;
