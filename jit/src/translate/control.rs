@@ -35,10 +35,10 @@ impl Translator<'_> {
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
         let (to, on) = (self.jump_target(off), self.behind());
-        let (then, otherwise) = (self.target(to), self.target(on));
+        let (then, otherwise) = (self.way(to), self.way(on));
         self.b.ins().brif(taken, then, &[], otherwise, &[]);
-        self.linked(to);
-        self.linked(on);
+        self.pay_way(then, to);
+        self.pay_way(otherwise, on);
         true
     }
 
@@ -62,16 +62,15 @@ impl Translator<'_> {
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self, off: i32) -> bool {
         let (to, on) = (self.jump_target(off), self.behind());
-        let (taken, left) = (self.target(to), self.b.create_block());
+        let (taken, left, next) = (self.way(to), self.b.create_block(), self.way(on));
         let budget = self.b.use_var(self.loops);
         self.b.ins().brif(budget, left, &[], taken, &[]);
-        self.linked(to);
+        self.pay_way(taken, to);
         self.go_on(left);
-        let budget = self.b.ins().iadd_imm_s(budget, -1);
-        self.b.def_var(self.loops, budget);
-        let next = self.target(on);
+        let less = self.b.ins().iadd_imm_s(budget, -1);
+        self.b.def_var(self.loops, less);
         self.b.ins().jump(next, &[]);
-        self.linked(on);
+        self.pay_way(next, on);
         true
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct Flow {
     preds: Vec<u32>,
     /// Whether something jumps to the block from behind, or from anywhere.
     looped: Vec<bool>,
-    /// Whether the budget is checked there: all of those, the entry, and where calls return to.
+    /// Whether the budget is checked there: where loops begin, the entry, labels, and where calls return to.
     header: Vec<bool>,
     /// Registers that a block's first instruction or a later one reads.
     live: Vec<Regs>,
@@ -46,8 +46,14 @@ pub(crate) struct Flow {
     labels: Vec<u32>,
     /// Slot of the first of them in the image's table of addresses.
     pub(crate) first_label: u32,
-    /// Instructions of the block, and the most that can follow before the next header.
-    ahead: Vec<u32>,
+    /// Instructions from the start of each block to the next header, at most.
+    most: Vec<u32>,
+    /// At least.
+    least: Vec<u32>,
+    /// At least, behind the block.
+    after: Vec<u32>,
+    /// For blocks that one edge leads to: what is certain there and was not before.
+    due: Vec<u32>,
     /// Whether there are calls.
     pub(crate) calls: bool,
     /// Whether `may_goto` is used.
@@ -179,7 +185,6 @@ impl Flow {
 
     fn target(&mut self, from: u32, pc: u32) -> u32 {
         let block = self.block_at(pc);
-        self.header[block as usize] |= pc <= from;
         self.looped[block as usize] |= pc <= from;
         block
     }
@@ -202,19 +207,18 @@ impl Flow {
     }
 
     /// Calls `f` for each edge that leaves a block.
-    pub(crate) fn for_next(&self, block: u32, mut f: impl FnMut(u32)) {
-        match self.next[block as usize] {
-            Next::None => {}
-            Next::One(next) => f(next),
-            Next::Two(on, target) => {
-                f(on);
-                f(target);
-            }
-            Next::Labels => {
-                self.labels.iter().for_each(|label| f(*label));
-                // The function's own address.
-                f(0);
-            }
+    pub(crate) fn for_next(&self, block: u32, f: impl FnMut(u32)) {
+        (0..).map_while(|nth| self.nth_next(block, nth)).for_each(f);
+    }
+
+    /// Where the edge of this number leads that leaves a block.
+    fn nth_next(&self, block: u32, nth: usize) -> Option<u32> {
+        match (self.next[block as usize], nth) {
+            (Next::One(next), 0) | (Next::Two(next, _), 0) | (Next::Two(_, next), 1) => Some(next),
+            // The function's own address comes last.
+            (Next::Labels, nth) if nth == self.labels.len() => Some(0),
+            (Next::Labels, nth) => self.labels.get(nth).copied(),
+            (Next::None | Next::One(_) | Next::Two(..), _) => None,
         }
     }
 
@@ -252,30 +256,86 @@ impl Flow {
 
     /// Adds up the instructions between headers.
     pub(crate) fn distances(&mut self, image: &Image) {
-        let mut ahead = std::mem::take(&mut self.ahead);
-        ahead.clear();
-        ahead.resize(self.starts.len(), 0);
-        for block in (0..self.starts.len() as u32).rev() {
-            let mut most = 0;
+        let order = self.loops_from();
+        let mut sums = [&mut self.most, &mut self.least, &mut self.after].map(std::mem::take);
+        sums.iter_mut().for_each(|sums| {
+            sums.clear();
+            sums.resize(self.starts.len(), 0);
+        });
+        let [most, least, after] = &mut sums;
+        for &block in &order {
+            let at = block as usize;
+            let mut range = None;
             self.for_next(block, |next| {
-                if !self.header[next as usize] {
-                    most = most.max(ahead[next as usize]);
+                let next = next as usize;
+                let (low, high) = if self.header[next] { (0, 0) } else { (least[next], most[next]) };
+                let (least, most) = range.unwrap_or((low, high));
+                range = Some((low.min(least), high.max(most)));
+            });
+            let (low, high) = range.unwrap_or((0, 0));
+            let weight = count(image, self.range(block));
+            (least[at], most[at], after[at]) = (weight + low, weight + high, low);
+        }
+        [self.most, self.least, self.after] = sums;
+        let mut due = std::mem::take(&mut self.due);
+        due.clear();
+        due.resize(self.starts.len(), 0);
+        for block in order {
+            self.for_next(block, |next| {
+                if self.preds(next) == 1 {
+                    due[next as usize] = self.more(block, next);
                 }
             });
-            ahead[block as usize] = self.weight(image, block) + most;
         }
-        self.ahead = ahead;
+        self.due = due;
     }
 
-    /// Number of instructions of a block.
-    pub(crate) fn weight(&self, image: &Image, block: u32) -> u32 {
-        count(image, self.range(block))
+    /// Makes headers of blocks that loops begin with: each cycle has one. Gives reachable blocks, those that a block
+    /// leads to in front of it unless they are headers.
+    fn loops_from(&mut self) -> Vec<u32> {
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            Open,
+            Done,
+        }
+        let mut states = vec![State::New; self.starts.len()];
+        let mut done = Vec::with_capacity(self.starts.len());
+        let mut stack = vec![(self.entry, 0)];
+        states[self.entry as usize] = State::Open;
+        while let Some((block, seen)) = stack.last_mut() {
+            let Some(next) = self.nth_next(*block, *seen) else {
+                states[*block as usize] = State::Done;
+                done.push(*block);
+                stack.pop();
+                continue;
+            };
+            *seen += 1;
+            match states[next as usize] {
+                State::New => {
+                    states[next as usize] = State::Open;
+                    stack.push((next, 0));
+                }
+                State::Open => self.header[next as usize] = true,
+                State::Done => {}
+            }
+        }
+        done
     }
 
-    /// Number of instructions behind a flat pc in its block.
-    pub(crate) fn rest(&self, image: &Image, pc: u32) -> u32 {
-        let block = self.starts.partition_point(|start| *start <= pc) - 1;
-        count(image, pc + 1..self.end_of(block as u32))
+    /// Number of instructions behind a flat pc in a block, and of those behind the block that are certain.
+    pub(crate) fn rest(&self, image: &Image, block: u32, pc: u32) -> u32 {
+        count(image, pc + 1..self.end_of(block)) + self.after[block as usize]
+    }
+
+    /// How many more instructions are certain after going from one block to another.
+    pub(crate) fn more(&self, from: u32, to: u32) -> u32 {
+        if self.header(to) { 0 } else { self.least[to as usize] - self.after[from as usize] }
+    }
+
+    /// The same for the only edge that leads to a block.
+    pub(crate) fn more_at(&self, block: u32) -> u32 {
+        self.due[block as usize]
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -324,8 +384,14 @@ impl Flow {
         self.live[block as usize]
     }
 
-    pub(crate) fn ahead(&self, block: u32) -> u32 {
-        self.ahead[block as usize]
+    /// Instructions from the start of a block to the next header, at most.
+    pub(crate) fn most(&self, block: u32) -> u32 {
+        self.most[block as usize]
+    }
+
+    /// At least.
+    pub(crate) fn least(&self, block: u32) -> u32 {
+        self.least[block as usize]
     }
 
     pub(crate) fn labels(&self) -> &[u32] {

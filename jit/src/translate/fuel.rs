@@ -1,14 +1,16 @@
 //! The instruction budget, exact to the instruction.
 //!
 //! The counter is an SSA variable; it is in [`Context::remaining`](twinbpf_vm::host::native::Context::remaining)
-//! whenever other code runs. A block takes what it executes from it at its start. Headers (the function's start, jump
-//! targets that lie behind, returns of calls) first look whether the counter is enough for any way to the
-//! next header. If not, the interpreter goes on from there and finds the instruction at which the budget ends. Code from
-//! header to header is finite, so the counter never goes below zero.
+//! whenever other code runs. Headers (the function's start, those of loops, labels, returns of calls) first look
+//! whether the counter is enough for any way to the next header. If not, the interpreter goes on from there and finds
+//! the instruction at which the budget ends. Code from header to header is finite, so the counter never goes below zero.
+//!
+//! A header takes from the counter what the shortest way to the next one executes, and each edge that leads to a longer
+//! way takes the difference. So the shortest way pays once, and calls and returns find the exact count.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{InstBuilder as _, Value};
+use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
 use twinbpf_vm::host::native::SiteKind;
 
 use super::call::Service;
@@ -26,23 +28,52 @@ impl Translator<'_> {
         self.b.def_var(self.fuel, fuel);
     }
 
-    /// Pays for a block that begins here.
+    /// At the start of a block: a header pays for the shortest way to the next one.
     pub(super) fn charge(&mut self, block: u32) {
-        let mut fuel = self.b.use_var(self.fuel);
-        if self.flow.header(block) {
-            let low = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, fuel, i64::from(self.flow.ahead(block)));
-            self.give_up(low, block);
-            fuel = self.b.use_var(self.fuel);
+        if !self.flow.header(block) {
+            let due = self.flow.more_at(block);
+            if due > 0 {
+                self.pay(due);
+            }
+            return;
         }
-        let weight = self.flow.weight(self.input.image, block);
-        let fuel = self.b.ins().iadd_imm_s(fuel, -i64::from(weight));
+        let fuel = self.b.use_var(self.fuel);
+        let low = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, fuel, i64::from(self.flow.most(block)));
+        self.give_up(low, block);
+        self.pay(self.flow.least(block));
+    }
+
+    fn pay(&mut self, insns: u32) {
+        let fuel = self.b.use_var(self.fuel);
+        let fuel = self.b.ins().iadd_imm_s(fuel, -i64::from(insns));
         self.b.def_var(self.fuel, fuel);
     }
 
-    /// Gives back what the rest of this block was paid with, where the function returns in the middle of it.
+    /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
+    pub(super) fn way(&mut self, to: u32) -> Block {
+        if self.toll(to) > 0 { self.b.create_block() } else { self.target(to) }
+    }
+
+    /// Fills a block that [`Translator::way`] made, behind the branch.
+    pub(super) fn pay_way(&mut self, way: Block, to: u32) {
+        let toll = self.toll(to);
+        if toll > 0 {
+            self.go_on(way);
+            self.pay(toll);
+            let target = self.target(to);
+            self.b.ins().jump(target, &[]);
+        }
+        self.linked(to);
+    }
+
+    fn toll(&self, to: u32) -> u32 {
+        if self.input.options.fuel && self.flow.preds(to) > 1 { self.flow.more(self.block, to) } else { 0 }
+    }
+
+    /// Gives back what the rest was paid with, where the function returns in the middle of a block.
     pub(super) fn refund(&mut self) {
         if self.input.options.fuel {
-            let (fuel, rest) = (self.b.use_var(self.fuel), self.flow.rest(self.input.image, self.pc));
+            let (fuel, rest) = (self.b.use_var(self.fuel), self.flow.rest(self.input.image, self.block, self.pc));
             let fuel = self.b.ins().iadd_imm_s(fuel, i64::from(rest));
             self.b.def_var(self.fuel, fuel);
         }
@@ -55,6 +86,7 @@ impl Translator<'_> {
         self.b.ins().brif(low, cold, &[], enough, &[]);
         self.go_on(cold);
         self.hand_over(self.flow.live(block));
+        self.store_words(block);
         let loops = match self.flow.loops {
             true => self.b.use_var(self.loops),
             false => self.b.ins().iconst(I64, i64::from(MAX_LOOPS)),

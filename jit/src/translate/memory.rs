@@ -7,13 +7,15 @@ use cranelift_codegen::ir::{
 };
 use twinbpf_vm::host::native::SiteKind;
 use twinbpf_vm::isa::{AtomicOp, Operand, Reg, Size, Width};
+use twinbpf_vm::mem::MARGIN;
 
 use super::Translator;
 use super::alu::ty;
+use super::words::frame;
 use crate::options::Memory;
 
 /// Base register and offset, as instructions have them.
-type At = (Reg, i16);
+pub(super) type At = (Reg, i16);
 
 /// An address ready to be accessed.
 struct Place {
@@ -22,7 +24,7 @@ struct Place {
     flags: MemFlagsData,
 }
 
-fn size_ty(size: Size) -> Type {
+pub(super) fn size_ty(size: Size) -> Type {
     match size {
         Size::B => I8,
         Size::H => I16,
@@ -38,16 +40,16 @@ impl Translator<'_> {
         let pointer = self.get(base);
         let off32 = i32::from(off);
         if base == Reg::FP {
-            return Place { addr: pointer, off: off32, flags: MemFlagsData::new().with_notrap() };
+            return Place { addr: pointer, off: off32, flags: frame() };
         }
         let kind = SiteKind::Access { base, off, size, write };
-        let addr = match (self.input.options.memory, self.arena) {
-            (Memory::Trusted, _) => pointer,
+        let (addr, off32) = match (self.input.options.memory, self.arena) {
+            (Memory::Trusted, _) => (pointer, off32),
             (Memory::Strict, Some(arena)) => {
                 self.check_half(pointer, arena, kind);
-                self.in_arena(pointer, arena)
+                self.in_arena(pointer, off32, arena)
             }
-            (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, arena),
+            (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, off32, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
         let point = self.b.ins().sequence_point();
@@ -56,41 +58,64 @@ impl Translator<'_> {
         Place { addr, off: off32, flags }
     }
 
-    fn in_arena(&mut self, pointer: Value, arena: Value) -> Value {
-        let low = self.low(pointer, 4);
+    /// Address and offset of an access in the arena. What a pointer has added to it goes into the offset, so that
+    /// accesses that differ in it alone share one address. That may go past an end of the arena where the pointer
+    /// would have wrapped around, but nothing is mapped within [`MARGIN`] of the ends, on either side.
+    fn in_arena(&mut self, pointer: Value, off: i32, arena: Value) -> (Value, i32) {
+        let mut term = 0;
+        let low = self.low(pointer, 4, &mut term);
+        let far = term + i64::from(off);
+        let (low, off) = match low {
+            Some(low) if far.unsigned_abs() < MARGIN => (low, far as i32),
+            Some(low) => (self.b.ins().iadd_imm_u(low, i64::from(term as u32)), off),
+            None => (self.b.ins().iconst(I32, i64::from(term as u32)), off),
+        };
         let low = self.b.ins().uextend(I64, low);
-        self.b.ins().iadd(arena, low)
+        (self.b.ins().iadd(arena, low), off)
     }
 
-    /// The low half of a pointer. Sums are made anew from low halves, to `depth` levels, because 32-bit instructions
-    /// extend for nothing.
-    fn low(&mut self, value: Value, depth: u32) -> Value {
+    /// The low half of a pointer, without the constants in it, which are added to `term`. Sums are made anew from low
+    /// halves, to `depth` levels, because 32-bit instructions extend for nothing.
+    fn low(&mut self, value: Value, depth: u32, term: &mut i64) -> Option<Value> {
         let value = self.b.func.dfg.resolve_aliases(value);
+        if let Some(imm) = self.constant(value) {
+            // Whatever is added up wraps around at 32 bits.
+            *term = i64::from((*term as i32).wrapping_add(imm as i32));
+            return None;
+        }
         let made = match self.b.func.dfg.value_def(value) {
             ValueDef::Result(inst, _) if depth > 0 => Some(self.b.func.dfg.insts[inst]),
             ValueDef::Result(..) | ValueDef::Param(..) | ValueDef::Union(..) => None,
         };
         match made {
-            Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => {
-                return self.b.ins().iconst(I32, i64::from(imm.bits() as u32));
-            }
             Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => {
-                let (a, b) = (self.low(a, depth - 1), self.low(b, depth - 1));
-                return self.b.ins().iadd(a, b);
+                return match (self.low(a, depth - 1, term), self.low(b, depth - 1, term)) {
+                    (Some(a), Some(b)) => Some(self.b.ins().iadd(a, b)),
+                    (one, other) => one.or(other),
+                };
             }
             Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, by] }) => {
-                let by = self.b.func.dfg.resolve_aliases(by);
-                if let ValueDef::Result(by, _) = self.b.func.dfg.value_def(by)
-                    && let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = self.b.func.dfg.insts[by]
-                    && (0..32).contains(&imm.bits())
-                {
-                    let a = self.low(a, depth - 1);
-                    return self.b.ins().ishl_imm_u(a, imm.bits());
+                if let Some(by) = self.constant(by).filter(|by| (0..32).contains(by)) {
+                    let mut inner = 0;
+                    let low = self.low(a, depth - 1, &mut inner);
+                    *term = i64::from((*term as i32).wrapping_add((inner as i32) << by));
+                    return low.map(|low| self.b.ins().ishl_imm_u(low, by));
                 }
             }
             _ => {}
         }
-        self.b.ins().ireduce(I32, value)
+        Some(self.b.ins().ireduce(I32, value))
+    }
+
+    fn constant(&self, value: Value) -> Option<i64> {
+        let dfg = &self.b.func.dfg;
+        match dfg.value_def(dfg.resolve_aliases(value)) {
+            ValueDef::Result(inst, _) => match dfg.insts[inst] {
+                InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
+                _ => None,
+            },
+            ValueDef::Param(..) | ValueDef::Union(..) => None,
+        }
     }
 
     /// Traps unless the upper half of a pointer is zero or the arena's.
@@ -106,7 +131,9 @@ impl Translator<'_> {
     }
 
     pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, at: At) {
-        if let Some(value) = self.spilt(size, signed, at) {
+        if let Some((word, _)) = self.word(at) {
+            let value = self.b.use_var(word);
+            let value = self.widen(size, signed, value);
             self.set(dst, value);
             return;
         }
@@ -126,30 +153,26 @@ impl Translator<'_> {
 
     pub(super) fn store(&mut self, size: Size, at: At, src: Operand) {
         let value = self.operand(Width::W64, src);
+        if let Some((word, ty)) = self.word(at) {
+            let value = if ty == I64 { value } else { self.b.ins().ireduce(ty, value) };
+            self.b.def_var(word, value);
+            return;
+        }
         let Place { addr, off, flags } = self.place(at, size, true);
         // Not `istore`, which wants constants in registers.
         let low = if size == Size::Dw { value } else { self.b.ins().ireduce(size_ty(size), value) };
         self.b.ins().store(flags, low, addr, off);
-        if at.0 == Reg::FP
-            && let Some(word) = self.slots.index(at.1)
-        {
-            self.b.def_var(self.words.values[word], value);
-        }
     }
 
-    /// What a load gets, if it is known.
-    fn spilt(&mut self, size: Size, signed: bool, (base, off): At) -> Option<Value> {
-        let word = self.slots.index(off).filter(|_| base == Reg::FP)?;
-        if usize::from(self.words.known[word]) < size.bytes() {
-            return None;
+    /// The low bytes of a value as a register.
+    fn widen(&mut self, size: Size, signed: bool, value: Value) -> Value {
+        let (ty, from) = (size_ty(size), self.b.func.dfg.value_type(value));
+        let low = if ty == from { value } else { self.b.ins().ireduce(ty, value) };
+        match (size, signed) {
+            (Size::Dw, _) => low,
+            (Size::B | Size::H | Size::W, true) => self.b.ins().sextend(I64, low),
+            (Size::B | Size::H | Size::W, false) => self.b.ins().uextend(I64, low),
         }
-        let value = self.b.use_var(self.words.values[word]);
-        if size == Size::Dw {
-            return Some(value);
-        }
-        let low = self.b.ins().ireduce(size_ty(size), value);
-        let ins = self.b.ins();
-        Some(if signed { ins.sextend(I64, low) } else { ins.uextend(I64, low) })
     }
 
     /// The address of an atomic access, which must be a multiple of its size. That is checked first, as in the

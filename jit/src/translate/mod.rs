@@ -16,8 +16,8 @@ mod effects;
 mod flow;
 mod fuel;
 mod memory;
-mod slots;
 mod summary;
+mod words;
 
 use std::mem::offset_of;
 
@@ -38,8 +38,8 @@ use crate::ahead::Values;
 use crate::options::{Memory, OptLevel, Options};
 use effects::{Regs, bit};
 use flow::Flow;
-use slots::{Slots, Words};
 pub(crate) use summary::Summary;
+use words::Words;
 
 /// Different trap codes; sites that share one are told apart by where they are.
 pub(crate) const CODES: usize = 250;
@@ -86,8 +86,8 @@ pub(crate) struct Input<'a> {
 pub(crate) struct Scratch {
     builder: FunctionBuilderContext,
     flow: Flow,
-    slots: Slots,
     words: Words,
+    variables: Vec<Variable>,
     blocks: Vec<PackedOption<Block>>,
     pending: Vec<u32>,
     callees: Vec<(u32, FuncRef)>,
@@ -139,8 +139,9 @@ struct Translator<'a> {
     input: Input<'a>,
     b: FunctionBuilder<'a>,
     flow: &'a Flow,
-    slots: &'a Slots,
-    words: &'a mut Words,
+    words: &'a Words,
+    /// One for each word.
+    variables: &'a mut Vec<Variable>,
     blocks: &'a mut Vec<PackedOption<Block>>,
     /// Edges to each block that are not there yet.
     pending: &'a mut Vec<u32>,
@@ -160,6 +161,8 @@ struct Translator<'a> {
     c_signatures: [Option<SigRef>; 8],
     signature: Option<SigRef>,
     sites: Vec<Site>,
+    /// The block in work.
+    block: u32,
     /// Flat pc of the instruction in work.
     pc: u32,
 }
@@ -172,7 +175,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         Start::Entry => start,
         Start::Loop(pc) => pc,
     };
-    let Scratch { builder, flow, slots, words, blocks, pending, callees } = scratch;
+    let Scratch { builder, flow, words, variables, blocks, pending, callees } = scratch;
     if !flow.build(image, unit.function, entry, input.options.fuel) {
         return None;
     }
@@ -180,9 +183,9 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     if input.options.fuel {
         flow.distances(image);
     }
-    slots.clear();
+    words.clear();
     if input.options.opt == OptLevel::Speed {
-        slots.build(image, flow);
+        words.build(image, flow);
     }
     func.signature = signature();
     let mut b = FunctionBuilder::new(func, builder);
@@ -200,15 +203,15 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     b.seal_block(first);
     let regs = std::array::from_fn(|_| b.declare_var(I64));
     let (fuel, loops) = (b.declare_var(I64), b.declare_var(I64));
-    words.values.clear();
-    words.values.extend((0..slots.len()).map(|_| b.declare_var(I64)));
+    variables.clear();
+    variables.extend(words.types().map(|ty| b.declare_var(ty)));
     let (cx, fp) = (b.block_params(first)[0], b.block_params(first)[1]);
     let mut t = Translator {
         input,
         b,
         flow,
-        slots,
         words,
+        variables,
         blocks,
         pending,
         callees,
@@ -222,6 +225,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         c_signatures: [None; 8],
         signature: None,
         sites: Vec::new(),
+        block: flow.entry(),
         pc: entry,
     };
     t.enter(unit.start, first);
@@ -268,6 +272,7 @@ impl Translator<'_> {
                 self.poison[reg - 1] = Some(self.b.ins().iconst(I64, poison(reg)));
             }
         }
+        self.load_words(entry);
         let block = self.target(entry);
         self.b.ins().jump(block, &[]);
         self.linked(entry);
@@ -276,8 +281,7 @@ impl Translator<'_> {
     fn block(&mut self, block: u32) {
         let Some(native) = self.blocks[block as usize].expand() else { return };
         self.b.switch_to_block(native);
-        self.words.known.clear();
-        self.words.known.extend_from_slice(self.slots.at_start(block));
+        self.block = block;
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
@@ -288,11 +292,9 @@ impl Translator<'_> {
         for pc in range.clone() {
             self.pc = pc;
             self.b.set_srcloc(SourceLoc::new(pc));
-            let insn = self.input.image.insns()[pc as usize];
-            if self.insn(insn) {
+            if self.insn(self.input.image.insns()[pc as usize]) {
                 return;
             }
-            self.slots.step(insn, &mut self.words.known);
         }
         let next = self.target(block + 1);
         self.b.ins().jump(next, &[]);

@@ -10,15 +10,13 @@ use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
 use super::handle::HandleTable;
 use super::sys::{Alias, Reservation};
-use super::{ARENA_SIZE, NULL_GUARD};
+use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 use crate::trap::{Trap, TrapCode};
 
 /// Allocation granule: one page, so that protection can differ between regions.
 const PAGE: u64 = 4096;
 /// Bytes behind a region that belong to no other, so that running over its end is noticed.
 const GAP: u64 = 64;
-/// Inaccessible bytes on each side of an arena; more than any 16-bit offset plus an access reaches.
-const GUARD: usize = 1 << 20;
 /// Bytes at the top of a sandbox that hold read-only regions. Pages there are never writable where programs see
 /// them, pages below always are, so no page changes protection when it is reused. Blocks write to read-only pages
 /// at a second address, outside the arena.
@@ -200,11 +198,11 @@ impl Arena {
     /// The system has no room.
     pub fn new(limit: u64) -> Result<Arc<Arena>, MemError> {
         let size = ARENA_SIZE as usize;
-        let (reservation, origin) = Reservation::new(size, size, GUARD)?;
+        let (reservation, origin) = Reservation::new(size, size, MARGIN as usize)?;
         let base = reservation.at(origin) as u64;
         let split = ARENA_SIZE - READ_ONLY_SPACE;
         let functions = HandleTable::new("functions", FUNCTION_STRIDE, 1 << 20)?;
-        Arena::over(reservation, origin, base, [u64::from(NULL_GUARD), split, ARENA_SIZE - PAGE], limit, functions)
+        Arena::over(reservation, origin, base, [MARGIN, split, ARENA_SIZE - MARGIN], limit, functions)
     }
 
     /// An arena for programs that work with raw pointers: its base is zero, and it takes as much of the lower 4 GiB

@@ -1,7 +1,7 @@
 //! Every byte a program can reach, and the only unsafe code of the machine.
 //!
 //! An [`Arena`] is 4 GiB of reserved address space, aligned to 4 GiB, with guard pages around it and nothing
-//! mapped in its low 64 KiB. Contexts, stacks, packets, map values and globals are *regions* of it. Pointers
+//! mapped near its ends. Contexts, stacks, packets, map values and globals are *regions* of it. Pointers
 //! that a program holds are host addresses, but only their low 32 bits count, so a 32-bit field such as
 //! `xdp_md.data` holds a usable pointer too.
 //!
@@ -40,6 +40,9 @@ pub use view::{AtomicCell, Bounds, View};
 pub const ARENA_SIZE: u64 = 1 << 32;
 /// Nothing is ever mapped below this offset: a null pointer plus a small offset faults.
 pub const NULL_GUARD: u32 = 64 << 10;
+/// Nothing is ever mapped within so many bytes of either end of an arena, inside and outside: generated code counts on it
+/// where it adds constants to pointers.
+pub const MARGIN: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

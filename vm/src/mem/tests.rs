@@ -173,8 +173,8 @@ fn freed_neighbours_become_one_space() {
         drop(blocks);
     }
     let whole = arena.alloc(region(3 << 30)).map(|_| ());
-    assert!(whole.is_err(), "the first 64 KiB are not there");
-    arena.alloc(region((3 << 30) - NULL_GUARD - 4096)).unwrap();
+    assert!(whole.is_err(), "the first MiB is not there");
+    arena.alloc(region((3 << 30) - MARGIN as u32 - 4096)).unwrap();
 }
 
 #[derive(Debug)]

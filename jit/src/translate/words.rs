@@ -1,0 +1,239 @@
+//! Words of the frame that are variables: what clang spilt because BPF has ten registers is left to the allocator of a
+//! machine that has more.
+//!
+//! A word is one if the function uses r10 for nothing but accesses, so that nobody else can have the frame's address;
+//! if it is accessed by plain loads and stores that all begin at its first byte; and if no load takes more bytes than
+//! each store leaves. It is in memory only where others need it: code that begins in a loop, or where a word may be read
+//! before it is written, loads it; before the interpreter takes over, it is stored. What a frame leaves behind when
+//! it is gone, or when the run ends in a trap, is therefore not what the interpreter would leave. A program can see it
+//! only by reading a frame of its own that it has not written.
+
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{InstBuilder as _, MemFlagsData, Type};
+use cranelift_frontend::Variable;
+use twinbpf_vm::image::Image;
+use twinbpf_vm::isa::{AluOp, Insn, Operand, Reg, Size};
+
+use super::Translator;
+use super::flow::Flow;
+use super::memory::{At, size_ty};
+
+/// Words as a bit set.
+type Set = u64;
+/// Offsets looked at, at most.
+const MAX_OFFSETS: usize = 1024;
+/// Words that become variables, at most.
+const MAX_WORDS: usize = Set::BITS as usize;
+/// Passes over the blocks before all words are taken to be live everywhere.
+const MAX_PASSES: u32 = 12;
+
+/// What is done at an offset of the frame.
+#[derive(Clone, Copy, Debug)]
+struct Word {
+    off: i16,
+    /// Bytes of the smallest store.
+    stored: usize,
+    /// The largest load.
+    loaded: Option<Size>,
+    /// Where the largest access of any kind ends.
+    end: i32,
+    /// Whether it can be a variable.
+    alone: bool,
+}
+
+/// How an instruction uses the frame.
+enum Use {
+    Load(i16, Size),
+    Store(i16, Size),
+    Other(i16, Size),
+    /// It copies r10.
+    Copy,
+    None,
+}
+
+/// Reused from function to function.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    /// By offset.
+    list: Vec<Word>,
+    /// Those that are live at the start of each block.
+    live: Vec<Set>,
+}
+
+impl Words {
+    /// There are none.
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
+        self.live.clear();
+    }
+
+    pub(crate) fn build(&mut self, image: &Image, flow: &Flow) {
+        self.clear();
+        if !self.find(&image.insns()[flow.start() as usize..flow.end() as usize]) {
+            self.clear();
+            return;
+        }
+        for at in 0..self.list.len() {
+            for next in at + 1..self.list.len() {
+                if i32::from(self.list[next].off) >= self.list[at].end {
+                    break;
+                }
+                self.list[at].alone = false;
+                self.list[next].alone = false;
+            }
+        }
+        self.list.retain(|word| word.alone && word.loaded.is_none_or(|size| size.bytes() <= word.stored));
+        self.list.truncate(MAX_WORDS);
+        if !self.list.is_empty() {
+            self.liveness(image, flow);
+        }
+    }
+
+    /// Notes what is done at each offset. False if the frame's address is copied, or if there are too many.
+    fn find(&mut self, insns: &[Insn]) -> bool {
+        for insn in insns {
+            if self.list.len() > MAX_OFFSETS {
+                return false;
+            }
+            let (off, size) = match frame_use(*insn) {
+                Use::Load(off, size) | Use::Store(off, size) | Use::Other(off, size) => (off, size),
+                Use::Copy => return false,
+                Use::None => continue,
+            };
+            let at = self.list.binary_search_by_key(&off, |word| word.off).unwrap_or_else(|at| {
+                self.list.insert(at, Word { off, stored: Size::Dw.bytes(), loaded: None, end: off.into(), alone: true });
+                at
+            });
+            let word = &mut self.list[at];
+            word.end = word.end.max(i32::from(off) + size.bytes() as i32);
+            match frame_use(*insn) {
+                Use::Load(..) if word.loaded.is_none_or(|old| old.bytes() < size.bytes()) => word.loaded = Some(size),
+                Use::Store(..) => word.stored = word.stored.min(size.bytes()),
+                Use::Other(..) => word.alone = false,
+                Use::Load(..) | Use::Copy | Use::None => {}
+            }
+        }
+        true
+    }
+
+    fn liveness(&mut self, image: &Image, flow: &Flow) {
+        let mut live = std::mem::take(&mut self.live);
+        live.resize(flow.len() as usize, 0);
+        let mut again = true;
+        let mut passes = 0;
+        while again && passes < MAX_PASSES {
+            (again, passes) = (false, passes + 1);
+            for block in (0..flow.len()).rev().filter(|block| flow.preds(*block) > 0) {
+                let mut set = 0;
+                flow.for_next(block, |next| set |= live[next as usize]);
+                for pc in flow.range(block).rev() {
+                    match frame_use(image.insns()[pc as usize]) {
+                        Use::Load(off, _) => set |= self.index(off).map_or(0, |word| 1 << word),
+                        Use::Store(off, _) => set &= !self.index(off).map_or(0, |word| 1 << word),
+                        Use::Other(..) | Use::Copy | Use::None => {}
+                    }
+                }
+                again |= live[block as usize] != set;
+                live[block as usize] = set;
+            }
+        }
+        if again {
+            live.fill(Set::MAX);
+        }
+        self.live = live;
+    }
+
+    /// The word at an offset.
+    fn index(&self, off: i16) -> Option<usize> {
+        self.list.binary_search_by_key(&off, |word| word.off).ok()
+    }
+
+    /// Those that somebody may read from the start of a block on.
+    fn live(&self, block: u32) -> impl Iterator<Item = (usize, i16, Size)> {
+        let set = self.live.get(block as usize).copied().unwrap_or(0);
+        let words = self.list.iter().enumerate().filter(move |(at, _)| set & 1 << at != 0);
+        words.filter_map(|(at, word)| Some((at, word.off, word.loaded?)))
+    }
+
+    /// What each is as a variable.
+    pub(crate) fn types(&self) -> impl Iterator<Item = Type> {
+        self.list.iter().map(Word::ty)
+    }
+}
+
+impl Word {
+    fn ty(&self) -> Type {
+        if self.loaded == Some(Size::Dw) { I64 } else { I32 }
+    }
+}
+
+fn frame_use(insn: Insn) -> Use {
+    match insn {
+        Insn::Store { src: Operand::Reg(Reg::FP), .. }
+        | Insn::Atomic { src: Reg::FP, .. }
+        | Insn::StoreRelease { src: Reg::FP, .. }
+        | Insn::AddrSpaceCast { src: Reg::FP, .. } => Use::Copy,
+        Insn::Alu { op, src: Operand::Reg(Reg::FP), .. } if op != AluOp::Neg => Use::Copy,
+        Insn::Load { size, base: Reg::FP, off, .. } => Use::Load(off, size),
+        Insn::Store { size, base: Reg::FP, off, .. } => Use::Store(off, size),
+        Insn::LoadAcquire { size, base: Reg::FP, off, .. } | Insn::StoreRelease { size, base: Reg::FP, off, .. } => {
+            Use::Other(off, size)
+        }
+        Insn::Atomic { base: Reg::FP, off, .. } => Use::Other(off, Size::Dw),
+        Insn::Alu { .. }
+        | Insn::Endian { .. }
+        | Insn::LoadImm { .. }
+        | Insn::LoadImmHi { .. }
+        | Insn::Load { .. }
+        | Insn::Store { .. }
+        | Insn::Atomic { .. }
+        | Insn::LoadAcquire { .. }
+        | Insn::StoreRelease { .. }
+        | Insn::LoadPacket { .. }
+        | Insn::AddrSpaceCast { .. }
+        | Insn::Branch { .. }
+        | Insn::Goto { .. }
+        | Insn::Gotol { .. }
+        | Insn::Gotox { .. }
+        | Insn::MayGoto { .. }
+        | Insn::Call { .. }
+        | Insn::Callx { .. }
+        | Insn::Exit => Use::None,
+    }
+}
+
+impl Translator<'_> {
+    /// The variable for a word of the frame, and its type.
+    pub(super) fn word(&self, (base, off): At) -> Option<(Variable, Type)> {
+        if base != Reg::FP {
+            return None;
+        }
+        let word = self.words.index(off)?;
+        Some((self.variables[word], self.words.list[word].ty()))
+    }
+
+    /// Takes words from memory that code from here on may read.
+    pub(super) fn load_words(&mut self, block: u32) {
+        let words = self.words;
+        for (at, off, size) in words.live(block) {
+            let value = self.b.ins().load(size_ty(size), frame(), self.fp, i32::from(off));
+            let value = if size.bytes() < 4 { self.b.ins().uextend(I32, value) } else { value };
+            self.b.def_var(self.variables[at], value);
+        }
+    }
+
+    /// Puts them where the interpreter finds them.
+    pub(super) fn store_words(&mut self, block: u32) {
+        let words = self.words;
+        for (at, off, size) in words.live(block) {
+            let value = self.b.use_var(self.variables[at]);
+            let value = if size.bytes() < 4 { self.b.ins().ireduce(size_ty(size), value) } else { value };
+            self.b.ins().store(frame(), value, self.fp, i32::from(off));
+        }
+    }
+}
+
+/// Flags of accesses to the frame: it is nobody else's, and validation has checked the offset.
+pub(super) fn frame() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
+}
