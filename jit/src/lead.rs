@@ -20,7 +20,7 @@ const PER_LEVEL: u64 = 8;
 /// Levels that count.
 const MAX_LEVEL: u32 = 4;
 /// What a badly placed jump costs, and what a window costs.
-const JUMP: u64 = 8;
+const JUMP: u64 = 4;
 const TOUCH: u64 = 1;
 /// Bytes of a loop for which windows count once more.
 const SMALL: usize = 160;

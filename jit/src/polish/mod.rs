@@ -2,7 +2,8 @@
 //! ([`Polish::after`]), when instructions have their final order.
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
-//! compares. Before the optimiser, [`table`] and [`select`] bring them back. Afterwards, [`strength`] chooses cheaper
+//! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
+//! 32 bits. Afterwards, [`strength`] chooses cheaper
 //! instructions of the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round,
 //! and [`order`] places the step of a loop's counter behind the last use of its old value.
 //!
@@ -10,6 +11,7 @@
 //! points keep their order and their sites, so no pass here has to know what a site means.
 
 mod hoist;
+mod narrow;
 mod order;
 mod select;
 mod strength;
@@ -26,6 +28,7 @@ pub(crate) struct Polish {
     /// Edges that lead to each block.
     preds: Vec<u32>,
     hoist: hoist::Scratch,
+    narrow: narrow::Scratch,
 }
 
 impl Polish {
@@ -34,6 +37,7 @@ impl Polish {
         self.count_preds(func);
         table::run(func, &mut self.preds);
         select::run(func, &mut self.preds, counted);
+        narrow::run(func, &mut self.narrow);
     }
 
     /// Rewrites what the optimiser made, which has left its analyses in the context.

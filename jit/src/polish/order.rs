@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use cranelift_codegen::Context;
 use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
 
@@ -31,11 +32,12 @@ fn end_of(func: &mut Function, block: Block, steps: &mut Vec<Value>, last: &mut 
     let mut before = branch;
     let mut tested = [None; 2];
     if let InstructionData::Brif { arg, .. } = func.dfg.insts[branch] {
+        sink(func, block, arg, &mut before);
         if let Some(compare) = maker(func, arg) {
+            test_new(func, block, compare, steps);
             let mut args = func.dfg.inst_args(compare).iter();
             tested = [args.next().copied(), args.next().copied()];
         }
-        sink(func, block, arg, &mut before);
     }
     for step in steps.iter() {
         if sink(func, block, *step, &mut before) {
@@ -50,6 +52,34 @@ fn end_of(func: &mut Function, block: Block, steps: &mut Vec<Value>, last: &mut 
             sink(func, block, value, &mut before);
         }
     }
+}
+
+/// Equality with a counter's old value, which is what the optimiser makes of a test of the new one, becomes one with
+/// the new value again.
+fn test_new(func: &mut Function, block: Block, compare: Inst, steps: &[Value]) {
+    let InstructionData::IntCompare { opcode, cond, args: [old, with] } = func.dfg.insts[compare] else { return };
+    let alone = matches!(cond, IntCC::Equal | IntCC::NotEqual) && func.layout.inst_block(compare) == Some(block);
+    let Some(bits) = constant(func, with).filter(|_| alone) else { return };
+    for step in steps {
+        let Some(inst) = maker(func, *step) else { continue };
+        let Some((_, term)) = step_of(func, inst).filter(|(from, _)| *from == old) else { continue };
+        if func.layout.inst_block(inst) != Some(block) || !precedes(func, inst, compare) {
+            continue;
+        }
+        let imm = maker(func, with).expect("a constant");
+        let imm = func.dfg.clone_inst(imm);
+        func.layout.insert_inst(imm, compare);
+        let bits = bits.wrapping_add(term);
+        func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: bits.into() };
+        let with = func.dfg.first_result(imm);
+        func.dfg.insts[compare] = InstructionData::IntCompare { opcode, cond, args: [*step, with] };
+        return;
+    }
+}
+
+/// Whether an instruction stands in front of another of the same block.
+fn precedes(func: &Function, first: Inst, second: Inst) -> bool {
+    std::iter::successors(Some(first), |inst| func.layout.next_inst(*inst)).any(|inst| inst == second)
 }
 
 /// Values passed to a block that are its parameter plus something.

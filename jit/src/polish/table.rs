@@ -1,7 +1,8 @@
 //! A tree of compares of one value with constants becomes a table of jumps.
 //!
 //! clang's BPF target has no indirect jump, so each `switch` is such a tree. A tree guesses at every level, a
-//! table once. The tree stays for values that are not in the table, behind everything else.
+//! table once. For values that are not in the table the tree stays, behind everything else, unless they
+//! all lead where the last of the table does.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +16,7 @@ use cranelift_codegen::ir::{
 use super::{cheap, constant, maker};
 
 /// Compares that a tree has at least.
-const MIN_NODES: usize = 4;
+const MIN_NODES: usize = 6;
 /// Compares that it has at most; what is below them are leaves.
 const MAX_NODES: usize = 256;
 /// Entries that a table has at most, for each compare of the tree.
@@ -166,6 +167,19 @@ fn replace(func: &mut Function, block: Block, tree: &Tree, preds: &mut Vec<u32>)
     for leaf in &leaves {
         preds[leaf.block(&func.dfg.value_lists).as_u32() as usize] += 1;
     }
+    if small(func, tree) {
+        forget(func, tree, preds);
+        let at = leaves.last().expect("a table is not empty").deep_clone(&mut func.dfg.value_lists);
+        preds[at.block(&func.dfg.value_lists).as_u32() as usize] += 1;
+        let mut cursor = FuncCursor::new(func).at_bottom(block);
+        cursor.use_srcloc(branch);
+        let subject = tree.root.subject;
+        let narrow = cursor.func.dfg.value_type(subject) == I32;
+        let index = if narrow { subject } else { cursor.ins().ireduce(I32, subject) };
+        let table = cursor.func.dfg.jump_tables.push(JumpTableData::new(at, &leaves));
+        cursor.ins().br_table(index, table);
+        return block;
+    }
     let rest = cold_block(func, preds);
     let mut cursor = FuncCursor::new(func).at_inst(branch);
     cursor.use_srcloc(branch);
@@ -195,6 +209,35 @@ fn replace(func: &mut Function, block: Block, tree: &Tree, preds: &mut Vec<u32>)
     cursor.ins().br_table(index, table);
     func.layout.append_inst(branch, rest);
     rest
+}
+
+/// Whether all values that the subject can have and the table has not are larger, so that they compare as its last one.
+fn small(func: &Function, tree: &Tree) -> bool {
+    let Some(made) = maker(func, tree.root.subject) else { return false };
+    let few = match &func.dfg.insts[made] {
+        InstructionData::Load { opcode: Opcode::Uload8 | Opcode::Uload16, .. } => true,
+        InstructionData::Unary { opcode: Opcode::Uextend, arg } => func.dfg.value_type(*arg).bits() < 32,
+        InstructionData::Binary { opcode: Opcode::Band, args } => {
+            constant(func, args[1]).is_some_and(|mask| i32::try_from(mask).is_ok_and(|mask| mask >= 0))
+        }
+        _ => false,
+    };
+    few && tree.range.0 == 0
+}
+
+/// Takes the branches of a tree out, and the blocks below its root.
+fn forget(func: &mut Function, tree: &Tree, preds: &mut [u32]) {
+    for (inner, node) in
+        [(None, &tree.root)].into_iter().chain(tree.nodes.iter().map(|(inner, node)| (Some(*inner), node)))
+    {
+        for call in node.to {
+            preds[call.block(&func.dfg.value_lists).as_u32() as usize] -= 1;
+        }
+        func.layout.remove_inst(node.branch);
+        if let Some(inner) = inner {
+            func.layout.remove_block(inner);
+        }
+    }
 }
 
 fn cold_block(func: &mut Function, preds: &mut Vec<u32>) -> Block {

@@ -119,14 +119,14 @@ fn chain(b: &mut FunctionBuilder<'_>, x: Value, y: Value, cases: i64) {
 
 #[test]
 fn a_tree_of_compares_is_a_table() {
-    let wide = polished(function(|b, x, y| chain(b, x, y, 6)));
+    let wide = polished(function(|b, x, y| chain(b, x, y, 8)));
     assert_eq!(count(&wide, Opcode::BrTable), 1, "{wide}");
     let narrow = polished(function(|b, x, y| {
         let x = b.ins().ireduce(I32, x);
-        chain(b, x, y, 6);
+        chain(b, x, y, 8);
     }));
     assert_eq!(count(&narrow, Opcode::BrTable), 1, "{narrow}");
-    let few = polished(function(|b, x, y| chain(b, x, y, 3)));
+    let few = polished(function(|b, x, y| chain(b, x, y, 5)));
     assert_eq!(count(&few, Opcode::BrTable), 0, "{few}");
 }
 

@@ -101,7 +101,8 @@ impl Words {
                 Use::None => continue,
             };
             let at = self.list.binary_search_by_key(&off, |word| word.off).unwrap_or_else(|at| {
-                self.list.insert(at, Word { off, stored: Size::Dw.bytes(), loaded: None, end: off.into(), alone: true });
+                self.list
+                    .insert(at, Word { off, stored: Size::Dw.bytes(), loaded: None, end: off.into(), alone: true });
                 at
             });
             let word = &mut self.list[at];

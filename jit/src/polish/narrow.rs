@@ -1,0 +1,189 @@
+//! Block parameters of which only the low half is looked at become 32 bits wide.
+//!
+//! BPF has 32-bit operations and 64-bit registers, so each result is extended. Where such a register lives on into
+//! another block, both widths are kept, in two machine registers. The code that hands over to the interpreter looks
+//! at whole registers, but it is cold: it extends what it needs, if the upper half is known to be zero.
+
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+
+use super::{constant, destinations, maker};
+
+/// Passes before everything stays as wide as it is.
+const MAX_PASSES: u32 = 8;
+
+/// What is asked of a value.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Asked {
+    /// All of its bits.
+    whole: bool,
+    /// All of its bits, but only in cold blocks.
+    rarely: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    asked: SecondaryMap<Value, Asked>,
+    /// Values, and what is made from them bit by bit from below: the same is asked of both.
+    flows: Vec<(Value, Value)>,
+    /// Parameters that become narrow.
+    params: SecondaryMap<Value, bool>,
+}
+
+pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
+    scratch.asked.clear();
+    scratch.flows.clear();
+    scratch.params.clear();
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let cold = func.layout.is_cold(current);
+        for inst in func.layout.block_insts(current) {
+            scratch.uses(func, inst, cold);
+        }
+        block = func.layout.next_block(current);
+    }
+    if scratch.spread() && scratch.choose(func) {
+        scratch.rewrite(func);
+    }
+}
+
+impl Scratch {
+    /// Notes what an instruction asks of its operands.
+    fn uses(&mut self, func: &Function, inst: Inst, cold: bool) {
+        let data = &func.dfg.insts[inst];
+        let opcode = data.opcode();
+        let resolve = |value: Value| func.dfg.resolve_aliases(value);
+        let flows =
+            matches!(opcode, Opcode::Iadd | Opcode::Isub | Opcode::Imul | Opcode::Band | Opcode::Bor | Opcode::Bxor);
+        for arg in data.arguments(&func.dfg.value_lists) {
+            let arg = resolve(*arg);
+            if flows {
+                self.flows.push((arg, func.dfg.first_result(inst)));
+            } else if opcode != Opcode::Ireduce || func.dfg.value_type(func.dfg.first_result(inst)).bits() > 32 {
+                let asked = &mut self.asked[arg];
+                (asked.whole, asked.rarely) = (asked.whole || !cold, asked.rarely || cold);
+            }
+        }
+        for call in data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables) {
+            let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
+            for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
+                if let BlockArg::Value(arg) = arg {
+                    self.flows.push((resolve(arg), *param));
+                }
+            }
+        }
+    }
+
+    /// Asks of values what is asked of those that are made from them. False if that takes too long.
+    fn spread(&mut self) -> bool {
+        for _ in 0..MAX_PASSES {
+            let mut again = false;
+            for (from, to) in self.flows.iter().rev() {
+                let (asked, to) = (self.asked[*from], self.asked[*to]);
+                let sum = Asked { whole: asked.whole || to.whole, rarely: asked.rarely || to.rarely };
+                if sum != asked {
+                    self.asked[*from] = sum;
+                    again = true;
+                }
+            }
+            if !again {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Chooses parameters. False if there are none.
+    fn choose(&mut self, func: &Function) -> bool {
+        let entry = func.layout.entry_block();
+        let mut any = false;
+        for block in func.layout.blocks().filter(|block| Some(*block) != entry) {
+            for param in func.dfg.block_params(block) {
+                if func.dfg.value_type(*param) == I64 && !self.asked[*param].whole {
+                    self.params[*param] = true;
+                    any = true;
+                }
+            }
+        }
+        for _ in 0..MAX_PASSES {
+            if !any {
+                return false;
+            }
+            let mut again = false;
+            for block in func.layout.blocks() {
+                for call in destinations(func, block) {
+                    let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
+                    for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
+                        let Some(arg) = arg.as_value() else { continue };
+                        if self.params[*param] && self.asked[*param].rarely && !self.extended(func, arg) {
+                            self.params[*param] = false;
+                            again = true;
+                        }
+                    }
+                }
+            }
+            if !again {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the upper half of a value is zero.
+    fn extended(&self, func: &Function, value: Value) -> bool {
+        let value = func.dfg.resolve_aliases(value);
+        let Some(made) = maker(func, value) else { return self.params[value] };
+        match &func.dfg.insts[made] {
+            InstructionData::Unary { opcode: Opcode::Uextend, .. } => true,
+            InstructionData::Load { opcode, .. } => {
+                matches!(opcode, Opcode::Uload8 | Opcode::Uload16 | Opcode::Uload32)
+            }
+            _ => constant(func, value).is_some_and(|bits| u32::try_from(bits).is_ok()),
+        }
+    }
+
+    fn rewrite(&self, func: &mut Function) {
+        let mut next = func.layout.entry_block();
+        while let Some(block) = next {
+            next = func.layout.next_block(block);
+            self.arguments(func, block);
+        }
+        next = func.layout.entry_block();
+        while let Some(block) = next {
+            next = func.layout.next_block(block);
+            let params = func.dfg.block_params(block).to_vec();
+            for param in params.into_iter().filter(|param| self.params[*param]) {
+                let narrow = func.dfg.replace_block_param(param, I32);
+                let first = func.layout.first_inst(block).expect("blocks end");
+                let wide = FuncCursor::new(func).at_inst(first).ins().uextend(I64, narrow);
+                func.dfg.change_to_alias(param, wide);
+            }
+        }
+    }
+
+    /// Passes low halves to parameters that become narrow.
+    fn arguments(&self, func: &mut Function, block: Block) {
+        let last = func.layout.last_inst(block).expect("blocks end");
+        for way in 0..destinations(func, block).len() {
+            let call = destinations(func, block)[way];
+            let to = call.block(&func.dfg.value_lists);
+            for at in 0..func.dfg.block_params(to).len() {
+                if !self.params[func.dfg.block_params(to)[at]] {
+                    continue;
+                }
+                let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
+                let arg = arg.expect("no exception edges");
+                let low = FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg);
+                let dfg = &mut func.dfg;
+                let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+                let mut index = 0;
+                calls[way].update_args(&mut dfg.value_lists, |arg| {
+                    index += 1;
+                    if index == at + 1 { BlockArg::Value(low) } else { arg }
+                });
+            }
+        }
+    }
+}
