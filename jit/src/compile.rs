@@ -237,7 +237,7 @@ fn generate(
     if input.options.opt == OptLevel::Speed {
         polish.before(&mut context.func, input.options.fuel);
         context.optimize(input.isa, &mut control)?;
-        polish.after(context);
+        polish.after(context, input.isa.name() == "x64");
     }
     context.compile(plain, &mut control).map_err(|error| error.inner)?;
     Ok(())

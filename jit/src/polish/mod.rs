@@ -5,7 +5,8 @@
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
 //! 32 bits. Afterwards, [`strength`] chooses cheaper
 //! instructions of the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round,
-//! and [`order`] places the step of a loop's counter behind the last use of its old value.
+//! [`order`] places the step of a loop's counter behind the last use of its old value, and [`pair`] copies two words at
+//! a time.
 //!
 //! Only instructions without effects are moved, added or computed in vain. Loads, stores, calls, traps and sequence
 //! points keep their order and their sites, so no pass here has to know what a site means.
@@ -13,6 +14,7 @@
 mod hoist;
 mod narrow;
 mod order;
+mod pair;
 mod select;
 mod strength;
 mod table;
@@ -40,11 +42,15 @@ impl Polish {
         narrow::run(func, &mut self.narrow);
     }
 
-    /// Rewrites what the optimiser made, which has left its analyses in the context.
-    pub(crate) fn after(&mut self, context: &mut Context) {
+    /// Rewrites what the optimiser made, which has left its analyses in the context. `wide` says that the machine has
+    /// accesses of 16 bytes at any address.
+    pub(crate) fn after(&mut self, context: &mut Context, wide: bool) {
         strength::run(&mut context.func);
         hoist::run(context, &mut self.hoist);
         order::run(context);
+        if wide {
+            pair::run(context);
+        }
     }
 
     fn count_preds(&mut self, func: &Function) {

@@ -62,7 +62,7 @@ fn test_new(func: &mut Function, block: Block, compare: Inst, steps: &[Value]) {
     let Some(bits) = constant(func, with).filter(|_| alone) else { return };
     for step in steps {
         let Some(inst) = maker(func, *step) else { continue };
-        let Some((_, term)) = step_of(func, inst).filter(|(from, _)| *from == old) else { continue };
+        let Some((_, term)) = modular_step_of(func, inst).filter(|(from, _)| *from == old) else { continue };
         if func.layout.inst_block(inst) != Some(block) || !precedes(func, inst, compare) {
             continue;
         }
@@ -70,6 +70,7 @@ fn test_new(func: &mut Function, block: Block, compare: Inst, steps: &[Value]) {
         let imm = func.dfg.clone_inst(imm);
         func.layout.insert_inst(imm, compare);
         let bits = bits.wrapping_add(term);
+        let bits = if func.dfg.value_type(old) == I32 { i64::from(bits as u32) } else { bits };
         func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: bits.into() };
         let with = func.dfg.first_result(imm);
         func.dfg.insts[compare] = InstructionData::IntCompare { opcode, cond, args: [*step, with] };
@@ -146,10 +147,15 @@ fn shorten(func: &mut Function, value: Value) {
     func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Isub, args: [args[0], imm] };
 }
 
-/// A counter as its parameter and what is added to it.
+/// A counter of 64 bits as its parameter and what is added to it.
 fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
+    modular_step_of(func, inst).filter(|(from, _)| func.dfg.value_type(*from) == I64)
+}
+
+/// The same for one of any width, modulo which the sum is meant.
+fn modular_step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
     let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { return None };
-    let term = constant(func, args[1]).filter(|_| func.dfg.value_type(args[0]) == I64)?;
+    let term = constant(func, args[1])?;
     match opcode {
         Opcode::Iadd => Some((args[0], term)),
         Opcode::Isub => Some((args[0], term.wrapping_neg())),

@@ -33,7 +33,7 @@ fn polished(mut context: Context) -> Function {
     let mut polish = Polish::default();
     polish.before(&mut context.func, false);
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
-    polish.after(&mut context);
+    polish.after(&mut context, true);
     context.verify(&*isa).unwrap();
     context.func
 }
@@ -155,4 +155,35 @@ fn a_counter_steps_behind_its_last_use() {
     let order: Vec<Opcode> = func.layout.block_insts(body.unwrap()).map(|inst| func.dfg.insts[inst].opcode()).collect();
     let at = |opcode| order.iter().position(|other| *other == opcode).unwrap();
     assert!(at(Opcode::Bxor) < at(Opcode::Isub) && at(Opcode::Isub) < at(Opcode::Icmp), "{func}");
+}
+
+/// A loop that copies four words at `x` to `y` plus `off`, over and over, and ends when the first is zero.
+fn copying(off: i32) -> Function {
+    polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        b.append_block_param(head, I64);
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let at = b.block_params(head)[0];
+        let flags = MemFlagsData::new();
+        for word in 0..4 {
+            b.ins().sequence_point();
+            let value = b.ins().load(I64, flags, at, 8 * word);
+            b.ins().sequence_point();
+            b.ins().store(flags, value, y, 8 * word + if word == 3 { off } else { 0 });
+        }
+        let next = b.ins().iadd_imm_s(at, 32);
+        b.ins().brif(next, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[y]);
+    }))
+}
+
+#[test]
+fn words_are_copied_by_two() {
+    let func = copying(0);
+    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (6, 6), "{func}");
+    // Not one behind the other.
+    let func = copying(8);
+    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (4, 4), "{func}");
 }

@@ -159,6 +159,17 @@ impl Translator<'_> {
             return;
         }
         let Place { addr, off, flags } = self.place(at, size, true);
+        if self.constant(value).is_none() && matches!(size, Size::B | Size::H) {
+            // Narrower arithmetic is longer code.
+            let low = self.b.ins().ireduce(I32, value);
+            let ins = self.b.ins();
+            if size == Size::B {
+                ins.istore8(flags, low, addr, off)
+            } else {
+                ins.istore16(flags, low, addr, off)
+            };
+            return;
+        }
         // Not `istore`, which wants constants in registers.
         let low = if size == Size::Dw { value } else { self.b.ins().ireduce(size_ty(size), value) };
         self.b.ins().store(flags, low, addr, off);
