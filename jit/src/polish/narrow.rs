@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, I
 use super::{constant, destinations, maker};
 
 /// Passes before everything stays as wide as it is.
-const MAX_PASSES: u32 = 8;
+const MAX_PASSES: u32 = 32;
 
 /// What is asked of a value.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]

@@ -34,6 +34,8 @@ fn polished(mut context: Context) -> Function {
     polish.before(&mut context.func, false);
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
     polish.after(&mut context, true);
+    context.compute_cfg();
+    context.compute_domtree();
     context.verify(&*isa).unwrap();
     context.func
 }
