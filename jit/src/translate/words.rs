@@ -20,6 +20,9 @@ use super::memory::{At, size_ty};
 
 /// Words as a bit set.
 type Set = u64;
+/// Instructions of a function, at most. Over longer distances the allocator has no registers for words and puts them back
+/// where clang had them, which takes it more time than all the rest, and code is no faster.
+const MAX_INSNS: usize = 2048;
 /// Offsets looked at, at most.
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
@@ -69,7 +72,8 @@ impl Words {
 
     pub(crate) fn build(&mut self, image: &Image, flow: &Flow) {
         self.clear();
-        if !self.find(&image.insns()[flow.start() as usize..flow.end() as usize]) {
+        let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
+        if insns.len() > MAX_INSNS || !self.find(insns) {
             self.clear();
             return;
         }
