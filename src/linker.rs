@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use twinbpf_loader::kernel::Kernel;
 use twinbpf_loader::{LinkOptions, Linked, Object, Role};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::native::Native;
@@ -33,6 +34,7 @@ pub struct Linker<T> {
     functions: BTreeMap<Arc<str>, HostFn>,
     maps: BTreeMap<String, Arc<dyn MapOps>>,
     values: BTreeMap<Arc<str>, u64>,
+    kernel: Option<Arc<dyn Kernel>>,
     #[cfg(feature = "dl")]
     libraries: Vec<crate::dl::Library>,
     #[cfg(feature = "dl")]
@@ -48,6 +50,7 @@ impl<T: Send + 'static> Linker<T> {
             functions: BTreeMap::new(),
             maps: BTreeMap::new(),
             values: BTreeMap::new(),
+            kernel: None,
             #[cfg(feature = "dl")]
             libraries: Vec::new(),
             #[cfg(feature = "dl")]
@@ -82,6 +85,13 @@ impl<T: Send + 'static> Linker<T> {
     /// Gives a symbol that programs load (`extern` without a call, an assembler's constant) this value.
     pub fn value(&mut self, name: &str, value: u64) -> &mut Linker<T> {
         self.values.insert(name.into(), value);
+        self
+    }
+
+    /// Has programs believe that they run in this kernel: CO-RE relocates them to its types, and `__kconfig` variables
+    /// hold its configuration. Without one, instructions keep what was compiled.
+    pub fn kernel(&mut self, kernel: Arc<dyn Kernel>) -> &mut Linker<T> {
+        self.kernel = Some(kernel);
         self
     }
 
@@ -196,7 +206,7 @@ impl<T: Send + 'static> Linker<T> {
             Some(names) => names.iter().map(|name| (*name).to_owned()).collect(),
             None => exported(object),
         };
-        let options = LinkOptions { stack_size: self.engine.config().frame_size, entries, ..LinkOptions::default() };
+        let options = LinkOptions { kernel: self.kernel.clone(), stack_size: self.engine.config().frame_size, entries };
         Ok(object.link(&options)?)
     }
 

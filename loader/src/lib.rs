@@ -3,8 +3,8 @@
 //! Pure: the same bytes give the same `Object`, and no function here makes a system call. The crate knows the
 //! contract of the machine ([`twinbpf_vm::program`]) and nothing of any backend.
 //!
-//! [`Object::open`] keeps everything the file says, [`Object::link`] makes programs of it. Untrusted bytes end in
-//! an [`Error`] value, in bounded time and memory.
+//! [`Object::open`] keeps everything the file says, [`Object::link`] makes programs for the machine of it and
+//! [`Object::link_kernel`] programs for a kernel. Untrusted bytes end in an [`Error`] value, in bounded time and memory.
 #![forbid(unsafe_code)]
 
 pub mod btf;

@@ -66,7 +66,7 @@ pub struct Linked {
     pub failures: Vec<Failure>,
     /// Maps; pointers inside data maps lead to the programs above.
     pub maps: Vec<MapSpec>,
-    /// Undefined symbols.
+    /// Undefined symbols: the object's, then a weak one for each thing that CO-RE did not find.
     pub externs: Vec<Extern>,
 }
 
@@ -144,6 +144,7 @@ impl Object {
                 Err(error) => result.failures.push(Failure { spec, error }),
             }
         }
+        result.externs.append(&mut linker.absent);
         self.fill_pointers(&linked, &mut result.maps);
         Ok(result)
     }

@@ -17,12 +17,14 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use support::{corpus, installed, objects, skip};
-use twinbpf_loader::Object;
 use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
     AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
 };
 use twinbpf_loader::section::SectionKind;
+use twinbpf_loader::{LinkOptions, Object};
+use twinbpf_vm::isa::Insn;
+use twinbpf_vm::program::Binding;
 
 /// The C program, or why there is none.
 fn program() -> &'static Result<PathBuf, String> {
@@ -373,6 +375,38 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
         ("loader-el.elf", "", fixed),
     ];
     assert!(compare(&paths, &known) >= 10);
+}
+
+/// The machine in a kernel's world has the same CO-RE values, and a weak symbol where the kernel's program has an
+/// invalid instruction.
+#[test]
+fn the_machine_gets_the_same_values() {
+    let paths = files(Path::new("/usr/share/gocode/src/github.com/cilium/ebpf"), "-el.elf");
+    if paths.is_empty() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return skip("golang-github-cilium-ebpf-dev or the kernel's BTF is missing");
+    }
+    let (mut values, mut missing) = (0, 0);
+    for path in paths {
+        let Ok(object) = Object::open("x", &fs::read(&path).expect("the object")) else { continue };
+        let world = Arc::new(kernel().clone());
+        let options = LinkOptions { kernel: Some(world), ..LinkOptions::default() };
+        let machine = object.link(&options).expect("links");
+        for mine in object.link_kernel(kernel(), &KernelOptions::default()).programs {
+            let Some(theirs) = machine.program(&mine.name).map(|index| &machine.programs[index]) else { continue };
+            for applied in &mine.core {
+                if applied.new.is_some() {
+                    let insn = Insn::decode(mine.insns[applied.pc]).expect("an instruction");
+                    assert_eq!(theirs.insns[applied.pc], insn, "{} {}", path.display(), mine.name);
+                    values += 1;
+                    continue;
+                }
+                let Some(Binding::Extern(index)) = theirs.bindings.get(&applied.pc) else { panic!("{}", mine.name) };
+                assert!(machine.externs[*index].weak && machine.externs[*index].name.starts_with('<'));
+                missing += 1;
+            }
+        }
+    }
+    assert!(values >= 10 && missing >= 1, "{values} values, {missing} missing");
 }
 
 /// The kernel's own tests, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.

@@ -1,8 +1,8 @@
 //! `.BTF.ext`: for each program section, where functions start, which source line an instruction comes from, and
 //! which instructions depend on the layout of a kernel type (CO-RE).
 //!
-//! Offsets are bytes from the start of the *section*; the loader maps them to programs. CO-RE relocations are kept
-//! as data. Source: `include/uapi/linux/bpf.h` (`bpf_func_info`, `bpf_line_info`, `bpf_core_relo`) and libbpf's
+//! Offsets are bytes from the start of the *section*; the loader maps them to programs. CO-RE relocations are
+//! only read here. Source: `include/uapi/linux/bpf.h` (`bpf_func_info`, `bpf_line_info`, `bpf_core_relo`) and libbpf's
 //! `btf_ext_setup_info`.
 
 use std::collections::HashMap;

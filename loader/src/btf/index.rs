@@ -12,7 +12,7 @@ use super::raw::{RawType, TYPE_WORDS, kind, record};
 use super::{Btf, TypeId};
 
 /// Lookups that are answered without an index.
-const WALKS: u32 = 16;
+const WALKS: u32 = 24;
 
 /// Finds types by name.
 #[derive(Debug)]
@@ -67,28 +67,35 @@ impl Btf {
     fn lookup<'a>(
         &'a self,
         essential: &'a str,
-        wanted: impl Fn(u32) -> bool + 'a,
+        wanted: impl Fn(u32) -> bool + Copy + 'a,
     ) -> impl Iterator<Item = TypeId> + 'a {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let walks = asked < WALKS && self.names.get().is_none() && !essential.is_empty();
         let (walk, index) = match walks {
-            true => (Some(self.walk(essential.as_bytes())), None),
-            false => (None, Some(self.names().bucket(essential))),
+            true => (Some(self.walk(essential.as_bytes(), wanted)), None),
+            false => (None, Some(self.names().bucket(essential, wanted))),
         };
-        let found = walk.into_iter().flatten().chain(index.into_iter().flatten());
-        found.filter(move |&(kind, _)| wanted(u32::from(kind))).map(|(_, id)| id)
+        walk.into_iter().flatten().chain(index.into_iter().flatten())
     }
 
-    fn walk<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (u8, TypeId)> + use<'a> {
+    fn walk<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        wanted: impl Fn(u32) -> bool + Copy + 'a,
+    ) -> impl Iterator<Item = TypeId> + 'a {
         let strings = self.strings.as_bytes();
         self.starts.iter().zip(self.first_id..).filter_map(move |(&start, id)| {
+            // The kind first: strings lie elsewhere in memory.
             let head = record::<RawType>(&self.words[start as usize..][..TYPE_WORDS]);
+            if !wanted(head.kind()) {
+                return None;
+            }
             // A module may use a string of the kernel's.
             let is = match head.name_off.checked_sub(self.first_str) {
                 Some(own) => strings.get(own as usize..).is_some_and(|rest| rest.starts_with(prefix)),
                 None => self.str(head.name_off).as_bytes().starts_with(prefix),
             };
-            is.then(|| (head.kind() as u8, TypeId(id)))
+            is.then_some(TypeId(id))
         })
     }
 
@@ -127,11 +134,11 @@ impl Btf {
 }
 
 impl NameIndex {
-    fn bucket<'a>(&'a self, essential: &str) -> impl Iterator<Item = (u8, TypeId)> + use<'a> {
+    fn bucket<'a>(&'a self, essential: &str, wanted: impl Fn(u32) -> bool + 'a) -> impl Iterator<Item = TypeId> + 'a {
         let (bucket, part) = self.place(essential);
         let range = self.heads[bucket] as usize..self.heads[bucket + 1] as usize;
-        let same = self.entries[range].iter().filter(move |entry| entry.0 == part);
-        same.map(|&(_, kind, id)| (kind, TypeId(id)))
+        let same = self.entries[range].iter().filter(move |entry| entry.0 == part && wanted(u32::from(entry.1)));
+        same.map(|&(_, _, id)| TypeId(id))
     }
 
     /// Bucket of a name, and 16 other bits of its hash.

@@ -10,8 +10,8 @@
 //!
 //! A module's BTF goes on where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from there.
 //!
-//! Not here: writing or deduplicating BTF, comparing types with those of a kernel (CO-RE relocations are read and
-//! kept as data), and anything of ELF; sections come in as bytes.
+//! Not here: deduplicating BTF, comparing types with those of a kernel (that is CO-RE's), and anything of ELF;
+//! sections come in as bytes.
 
 mod c;
 mod edit;
@@ -29,7 +29,7 @@ mod types;
 mod value;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};

@@ -98,7 +98,7 @@ impl<'a> Builder<'a> {
                 return Err((Some(*pc), cause.clone()));
             }
             for (pc, miss) in &found.misses {
-                draft.missing.push((base + pc, *pc, index, Cause::CoreMiss(Box::new(miss.clone()))));
+                draft.missing.push((base + pc, *pc, index, Cause::CoreMiss(Box::new(miss.why.clone()))));
             }
         }
         for (pc, target) in &spec.refs {

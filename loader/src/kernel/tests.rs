@@ -1,1 +1,279 @@
+//! Kernels described by hand: configuration, symbols, modules, maps that are not there.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use twinbpf_vm::isa::{Endian, Insn, Raw, Reg, asm};
+use twinbpf_vm::program::{Binding, ExternKind};
+
+use super::{Fixup, KernelData, KernelLinked, KernelOptions, Module, Reach, kernel_version};
+use crate::btf::TypeId;
+use crate::btf::tests::build::{BOOL, Build, SIGNED};
+use crate::error::Cause;
+use crate::testing::{ALLOC, GLOBAL, LOCAL, PROGBITS, R64_32, R64_64, SECTION, WEAK, Writer};
+use crate::{LinkOptions, Object};
+
+const EXTERN: u32 = 2;
+
+fn load(dst: Reg) -> [Insn; 2] {
+    [Insn::LoadImm { dst, kind: 0, imm: 0 }, Insn::LoadImmHi { imm: 0 }]
+}
+
+fn code(text: &str) -> Vec<Insn> {
+    asm::parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A program that loads each of some externs: (name, binding, is a function).
+fn object(types: Build, externs: &[(&str, u8, bool)]) -> Object {
+    let mut elf = Writer::new(Endian::Little);
+    let call = Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm: -1 };
+    let mut insns = Vec::new();
+    let mut places = Vec::new();
+    for (_, _, is_function) in externs {
+        places.push(insns.len() as u64 * 8);
+        match is_function {
+            true => insns.push(call),
+            false => insns.extend(load(Reg::R1)),
+        }
+    }
+    insns.extend(code("r0 = 0\nexit"));
+    let section = elf.code("kprobe/x", &insns);
+    elf.function("main", GLOBAL, section, 0..insns.len() as u64);
+    let mut relocs = Vec::new();
+    for ((name, bind, is_function), place) in externs.iter().zip(places) {
+        let symbol = elf.undefined(name, *bind);
+        relocs.push((place, if *is_function { R64_32 } else { R64_64 }, symbol));
+    }
+    elf.rel(section, &relocs);
+    elf.section(".BTF", PROGBITS, 0, &types.bytes());
+    elf.open()
+}
+
+fn config_types() -> Build {
+    let mut types = Build::new(Endian::Little);
+    let (int, flag) = (types.int("int", 4, SIGNED), types.int("_Bool", 1, BOOL));
+    let (letter, long) = (types.int("char", 1, SIGNED), types.int("unsigned long", 8, 0));
+    let text = types.array(letter, 6);
+    let tristate = types.enumeration("libbpf_tristate", 4, false, &[("TRI_NO", 0), ("TRI_YES", 1), ("TRI_MODULE", 2)]);
+    let names = [
+        ("LINUX_KERNEL_VERSION", int),
+        ("CONFIG_BOOL", flag),
+        ("CONFIG_TRI", tristate),
+        ("CONFIG_TEXT", text),
+        ("CONFIG_NUMBER", long),
+        ("CONFIG_ABSENT", int),
+        ("CONFIG_WRONG", flag),
+    ];
+    let entries: Vec<_> = names.iter().map(|(name, id)| (types.var(name, *id, EXTERN), 0, 0)).collect();
+    types.datasec(".kconfig", &entries);
+    types
+}
+
+fn kernel(config: &str) -> KernelData {
+    KernelData {
+        config: Some(config.into()),
+        version: kernel_version("6.1.300-x").expect("a version"),
+        ..Default::default()
+    }
+}
+
+fn link(object: &Object, kernel: &KernelData) -> KernelLinked {
+    object.link_kernel(kernel, &KernelOptions::default())
+}
+
+const CONFIG: &str = "# CONFIG_NONE is not set\nCONFIG_BOOL=y\nCONFIG_TRI=m\nCONFIG_TEXT=\"too long\"\nCONFIG_NUMBER=0x10\nCONFIG_BOOL=n\nCONFIG_WRONG=7\n";
+
+#[test]
+fn configuration_values_lie_by_alignment_size_and_name() {
+    let names = ["CONFIG_BOOL", "CONFIG_TRI", "CONFIG_TEXT", "CONFIG_NUMBER", "LINUX_KERNEL_VERSION"];
+    let mut externs: Vec<_> = names.iter().map(|name| (*name, GLOBAL, false)).collect();
+    externs.push(("CONFIG_ABSENT", WEAK, false));
+    let object = object(config_types(), &externs);
+    let linked = link(&object, &kernel(CONFIG));
+    assert!(linked.failures.is_empty(), "{:#}", linked.failures[0].error);
+    let map = &linked.maps[0].spec;
+    let bytes = &map.data.as_ref().expect("contents").bytes;
+    // NUMBER (8), then ABSENT, TRI, VERSION (4 each), BOOL (1), TEXT (6).
+    let mut expected = vec![0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 255, 1, 6, 0, 1];
+    expected.extend(b"too l\0");
+    assert_eq!((&*map.name, bytes, map.value_size), (".kconfig", &expected, 27));
+    let [main] = &linked.programs[..] else { panic!("one program") };
+    let offsets: Vec<i32> = main.fixups.keys().map(|pc| main.insns[pc + 1].imm).collect();
+    assert_eq!(offsets, [20, 12, 21, 0, 16, 8]);
+    assert!(main.fixups.values().all(|fixup| *fixup == Fixup::MapValue(0)));
+    assert!(main.fixups.keys().all(|pc| main.insns[*pc].src() == 2));
+}
+
+#[test]
+fn a_value_of_the_wrong_type_or_without_weak_fails_who_reads_it() {
+    for (name, says) in [("CONFIG_WRONG", "is a number, its type is not"), ("CONFIG_ABSENT", "does not set it")] {
+        let linked = link(&object(config_types(), &[(name, GLOBAL, false)]), &kernel(CONFIG));
+        let [failure] = &linked.failures[..] else { panic!("{name}") };
+        assert!(failure.error.to_string().contains(says), "{}", failure.error);
+        assert!(matches!(failure.error.cause(), Cause::Kconfig { .. }));
+    }
+}
+
+#[test]
+fn lines_of_the_caller_go_before_the_kernels_and_the_machine_reads_both() {
+    let object = object(config_types(), &[("CONFIG_BOOL", GLOBAL, false), ("CONFIG_NUMBER", GLOBAL, false)]);
+    let options = KernelOptions { config: Some("CONFIG_NUMBER=1\n".into()), ..Default::default() };
+    let linked = object.link_kernel(&kernel(CONFIG), &options);
+    let bytes = &linked.maps[0].spec.data.as_ref().expect("contents").bytes;
+    assert_eq!(bytes[..], [1, 0, 0, 0, 0, 0, 0, 0, 1]);
+
+    let options = LinkOptions { kernel: Some(Arc::new(kernel(CONFIG))), ..Default::default() };
+    let linked = object.link(&options).expect("links");
+    let bindings: Vec<Binding> = linked.programs[0].bindings.values().copied().collect();
+    assert_eq!(bindings, [Binding::MapValue { map: 0, off: 8 }, Binding::MapValue { map: 0, off: 0 }]);
+    assert!(linked.maps[0].data.as_ref().is_some_and(|data| data.read_only));
+    // Without a kernel they stay symbols.
+    let linked = object.link(&LinkOptions::default()).expect("links");
+    assert!(linked.maps.is_empty() && linked.programs[0].bindings.values().all(|of| matches!(of, Binding::Extern(_))));
+}
+
+/// Declares functions and variables of the kernel in `.ksyms`: a function takes an `int`, a variable is one.
+fn ksyms(functions: &[&str], variables: &[&str], untyped: &[&str]) -> Build {
+    let mut types = Build::new(Endian::Little);
+    let int = types.int("int", 4, SIGNED);
+    let proto = types.proto(int, &[("", int)]);
+    let mut entries = Vec::new();
+    entries.extend(functions.iter().map(|name| (types.func(name, proto, EXTERN as usize), 0, 0)));
+    entries.extend(variables.iter().map(|name| (types.var(name, int, EXTERN), 0, 0)));
+    entries.extend(untyped.iter().map(|name| (types.var(name, 0, EXTERN), 0, 0)));
+    types.datasec(".ksyms", &entries);
+    types
+}
+
+/// `in_kernel` and `counter` in the kernel, `in_module` and `of_module` in a module, with another type each `other`.
+fn kernel_with_module() -> KernelData {
+    let mut types = Build::new(Endian::Little);
+    let int = types.int("int", 4, SIGNED);
+    let proto = types.proto(int, &[("x", int)]);
+    types.func("in_kernel", proto, 0);
+    types.var("counter", int, 1);
+    let none = types.proto(0, &[]);
+    types.func("other", none, 0);
+    let base = Arc::new(types.btf());
+    let mut module = types.split();
+    module.func("in_module", proto, 0);
+    module.var("of_module", int, 1);
+    let btf = Arc::new(module.btf_on(&base, &types));
+    let empty = Arc::new(types.split().btf_on(&base, &types));
+    let modules = vec![Module { name: "empty".into(), btf: empty }, Module { name: "mod".into(), btf }];
+    let kallsyms = Some("ffffffff81000000 T start\nffffffff81000010 t twice\nffffffff81000020 t twice [m]\n".into());
+    KernelData { btf: Some(base), modules, kallsyms, ..Default::default() }
+}
+
+#[test]
+fn functions_and_variables_of_the_kernel_and_its_modules_are_found() {
+    let types = ksyms(&["in_kernel___flavour", "in_module", "nowhere", "other"], &["counter", "of_module"], &["start"]);
+    let object = object(
+        types,
+        &[
+            ("in_kernel___flavour", GLOBAL, true),
+            ("in_module", GLOBAL, true),
+            ("nowhere", WEAK, true),
+            ("other", WEAK, true),
+            ("counter", GLOBAL, false),
+            ("of_module", GLOBAL, false),
+            ("start", GLOBAL, false),
+        ],
+    );
+    let linked = link(&object, &kernel_with_module());
+    assert!(linked.failures.is_empty(), "{:#}", linked.failures[0].error);
+    let main = &linked.programs[0];
+    let insn = |pc: usize| (main.insns[pc].src(), main.insns[pc].off, main.insns[pc].imm);
+    assert_eq!(insn(0), (2, 0, 3));
+    assert_eq!(insn(1), (2, 1, 7));
+    // libbpf's list: counter, in_kernel___flavour, in_module, nowhere, of_module, other, start.
+    assert_eq!((insn(2), insn(3)), ((0, 0, 2_002_000_003), (0, 0, 2_002_000_005)));
+    assert_eq!((insn(4), insn(5)), ((3, 0, 4), (0, 0, 0)));
+    assert_eq!((insn(6), insn(7)), ((3, 0, 8), (0, 0, 2)));
+    assert_eq!((insn(8).2 as u32, insn(9).2 as u32), (0x8100_0000, 0xffff_ffff));
+    assert_eq!(main.fixups.pairs(), [(6, Fixup::ModuleTypes("mod".into()))]);
+    assert_eq!(linked.fd_array, ["mod".into()] as [Arc<str>; 1]);
+    let why: Vec<String> = main.poisons.iter().map(|poison| poison.error.cause().to_string()).collect();
+    assert!(why[0].contains("no function of the kernel or its modules has this name"), "{why:?}");
+    assert!(why[1].contains("another prototype, void other()"), "{why:?}");
+    assert!(main.poisons.iter().all(|poison| poison.reach == Reach::Certain) && main.refusal().is_some());
+}
+
+trait Pairs {
+    fn pairs(&self) -> Vec<(usize, Fixup)>;
+}
+
+impl Pairs for std::collections::BTreeMap<usize, Fixup> {
+    fn pairs(&self) -> Vec<(usize, Fixup)> {
+        self.iter().map(|(pc, fixup)| (*pc, fixup.clone())).collect()
+    }
+}
+
+#[test]
+fn strong_symbols_must_be_there_and_of_one_meaning() {
+    let cases = [
+        (("nowhere", true), "no function of the kernel or its modules has this name"),
+        (("other", true), "another prototype"),
+        (("gone", false), "it is not among the kernel's symbols"),
+        (("twice", false), "several symbols of this name"),
+    ];
+    for ((name, is_function), says) in cases {
+        let types = if is_function { ksyms(&[name], &[], &[]) } else { ksyms(&[], &[], &[name]) };
+        let linked = link(&object(types, &[(name, GLOBAL, is_function)]), &kernel_with_module());
+        let [failure] = &linked.failures[..] else { panic!("{name}") };
+        assert!(failure.error.to_string().contains(says), "{}", failure.error);
+    }
+    let linked = link(&object(ksyms(&["in_kernel"], &[], &[]), &[("in_kernel", GLOBAL, true)]), &KernelData::default());
+    assert!(linked.failures[0].error.to_string().contains("has no types (BTF)"), "{}", linked.failures[0].error);
+}
+
+/// A program with a `.rodata` of `flag` that uses `.bss` behind a condition on it.
+fn guarded(flag: u8) -> Object {
+    let mut elf = Writer::new(Endian::Little);
+    let rodata = elf.section(".rodata", PROGBITS, ALLOC, &[flag]);
+    let bss = elf.bss(".bss", 8);
+    let mut insns = load(Reg::R1).to_vec();
+    insns.extend(code("r1 = *(u8 *)(r1 + 0)\nif r1 == 0 goto +2"));
+    insns.extend(load(Reg::R2));
+    insns.extend(code("r0 = 0\nexit"));
+    let section = elf.code("kprobe/x", &insns);
+    elf.function("main", GLOBAL, section, 0..insns.len() as u64);
+    let (from, to) = (elf.symbol("", (SECTION, LOCAL), (rodata, 0, 0)), elf.symbol("", (SECTION, LOCAL), (bss, 0, 0)));
+    elf.rel(section, &[(0, R64_64, from), (32, R64_64, to)]);
+    elf.open()
+}
+
+#[test]
+fn maps_that_are_absent_make_instructions_invalid_where_they_are_reached() {
+    for (flag, reach) in [(0, Reach::Never), (1, Reach::Certain)] {
+        let object = guarded(flag);
+        let absent = BTreeSet::from([object.map(".bss").expect("a map")]);
+        let linked = object.link_kernel(&KernelData::default(), &KernelOptions { absent, ..Default::default() });
+        let main = &linked.programs[0];
+        let poison = Raw { opcode: 0x85, imm: 2_001_000_001, ..Raw::default() };
+        assert_eq!(main.insns[4..6], [poison; 2]);
+        let [found] = &main.poisons[..] else { panic!("one instruction") };
+        assert_eq!((found.pc, found.reach, main.refusal().is_some()), (4, reach, reach == Reach::Certain));
+        assert!(found.error.to_string().contains("map '.bss' is used, and will not be created"), "{}", found.error);
+        assert_eq!(main.fixups.pairs(), [(0, Fixup::MapValue(0))]);
+    }
+}
+
+#[test]
+fn symbols_that_are_not_of_the_kernel_fail_their_program() {
+    let linked = link(&object(ksyms(&[], &[], &[]), &[("puts", GLOBAL, true)]), &kernel_with_module());
+    assert!(linked.failures[0].error.to_string().contains("neither __ksym nor __kconfig"));
+}
+
+#[test]
+fn types_for_the_kernel_have_places_and_no_undefined_symbols() {
+    let types = ksyms(&["in_kernel"], &["counter"], &[]);
+    let object = object(types, &[("in_kernel", GLOBAL, true), ("counter", GLOBAL, false)]);
+    assert_eq!(object.externs[0].kind, ExternKind::Function);
+    let bytes = object.kernel_btf().expect("types");
+    let btf = crate::btf::Btf::parse(&bytes, Endian::Little).expect("well-formed");
+    let section = btf.datasec(".ksyms").expect("a section");
+    let places: Vec<_> = section.vars().map(|var| (var.name, var.offset, var.size, var.type_id)).collect();
+    assert_eq!(places, [("dummy_ksym", 0, 4, TypeId(1)), ("counter", 4, 4, TypeId(1))]);
+    assert_eq!(section.size, 8);
+}

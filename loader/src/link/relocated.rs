@@ -11,6 +11,9 @@ use crate::error::Cause;
 use crate::kernel::{CoreApplied, Module};
 use crate::object::{Object, ProgramSpec};
 
+/// `lddw`.
+const LDDW: u8 = 0x18;
+
 /// Where CO-RE finds the target's types.
 pub(crate) enum CoreTypes<'t> {
     /// The object's own are the target's: nothing changes.
@@ -26,10 +29,19 @@ pub(crate) enum CoreTypes<'t> {
 pub(crate) struct Relocated {
     pub(crate) insns: Vec<Raw>,
     pub(crate) applied: Vec<CoreApplied>,
-    /// Slots that were made invalid.
-    pub(crate) misses: Vec<(usize, CoreMiss)>,
+    /// Instructions that were made invalid.
+    pub(crate) misses: Vec<(usize, Missing)>,
     /// The first relocation that could not be applied.
     pub(crate) error: Option<(usize, Cause)>,
+}
+
+/// An instruction that was made invalid.
+#[derive(Debug)]
+pub(crate) struct Missing {
+    /// Slots that it takes.
+    pub(crate) slots: usize,
+    /// Why.
+    pub(crate) why: CoreMiss,
 }
 
 /// The functions that have relocations.
@@ -99,7 +111,8 @@ fn apply(object: &Object, spec: &ProgramSpec, mut resolver: Option<&mut Resolver
         result.applied.push(CoreApplied { pc, kind, type_id: relo.type_id, old, new, found: outcome.found });
         if poisoned {
             let of_size = || CoreMiss::of_size(kind, outcome.local, outcome.change.sizes());
-            result.misses.push((pc, outcome.miss.unwrap_or_else(of_size)));
+            let slots = if spec.insns.get(pc).is_some_and(|insn| insn.opcode == LDDW) { 2 } else { 1 };
+            result.misses.push((pc, Missing { slots, why: outcome.miss.unwrap_or_else(of_size) }));
         }
     }
     result

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use twinbpf_vm::isa::{CallKind, Endian, Insn, Raw};
-use twinbpf_vm::program::{Binding, Function, Program};
+use twinbpf_vm::program::{Binding, Extern, ExternKind, Function, Program};
 
 use super::layout::{Layout, Planner};
 use super::relocated::Functions;
@@ -23,6 +23,8 @@ pub(super) struct Linker<'a> {
     stack_size: u32,
     functions: Functions,
     kconfig: Option<&'a Kconfig>,
+    /// Symbols that stand for what CO-RE did not find; their indices follow those of the object.
+    pub(super) absent: Vec<Extern>,
     /// The first bad pointer of each data map.
     bad_maps: HashMap<usize, &'a Cause>,
 }
@@ -43,7 +45,7 @@ impl<'a> Linker<'a> {
                 bad_maps.entry(pointer.map).or_insert(cause);
             }
         }
-        Linker { planner: Planner::new(object), stack_size, functions, kconfig, bad_maps }
+        Linker { planner: Planner::new(object), stack_size, functions, kconfig, absent: Vec::new(), bad_maps }
     }
 
     /// The program that starts with a function.
@@ -73,24 +75,37 @@ impl<'a> Linker<'a> {
         let base = program.insns.len();
         let signature = spec.signature.clone();
         program.functions.push(Function { name: spec.name.clone(), start: base, signature });
-        if let Some(relocated) = self.functions.get(index) {
-            if let Some((pc, cause)) = &relocated.error {
-                return Err((Some(*pc), cause.clone()));
-            }
-            if let Some((pc, miss)) = relocated.misses.first() {
-                return Err((Some(*pc), Cause::CoreMiss(Box::new(miss.clone()))));
-            }
+        if let Some((pc, cause)) = self.functions.get(index).and_then(|found| found.error.as_ref()) {
+            return Err((Some(*pc), cause.clone()));
         }
         for (pc, raw) in self.functions.insns(index, spec).iter().enumerate() {
             let insn = decode(*raw).map_err(|cause| (Some(pc), cause))?;
             program.insns.push(insn);
         }
+        self.bind_absent(program, index, base);
         for (pc, target) in &spec.refs {
             let found = target.clone().and_then(|reference| self.bind(program, base + pc, reference, layout));
             found.map_err(|cause| (Some(*pc), cause))?;
         }
         program.lines.extend(self.planner.lines(spec, base));
         Ok(())
+    }
+
+    /// What CO-RE did not find is a weak symbol that nobody has: to get there is a trap that names it.
+    fn bind_absent(&mut self, program: &mut Program, index: usize, base: usize) {
+        let misses = self.functions.get(index).map(|found| found.misses.as_slice()).unwrap_or_default();
+        for (pc, miss) in misses {
+            let symbol = self.planner.object.externs.len() + self.absent.len();
+            let name = miss.why.local.as_str().into();
+            self.absent.push(Extern { name, weak: true, kind: ExternKind::Function, signature: None });
+            // A 64-bit load has become two calls.
+            for pc in base + pc..base + pc + miss.slots {
+                if let Some(insn) = program.insns.get_mut(pc) {
+                    *insn = Insn::Call { kind: CallKind::Extern, off: 0, imm: 0 };
+                    program.bindings.insert(pc, Binding::Extern(symbol));
+                }
+            }
+        }
     }
 
     /// Puts the final form of an instruction and its binding.

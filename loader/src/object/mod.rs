@@ -147,7 +147,7 @@ impl Object {
 
     /// The CO-RE relocations of a function; `insn_off` counts bytes from the start of its section.
     ///
-    /// In the VM an instruction keeps what was compiled: the object's own types are the target.
+    /// Linking applies them: for the VM only where it is given types ([`LinkOptions::kernel`](crate::LinkOptions)).
     pub fn core_relocs(&self, spec: &ProgramSpec) -> &[CoreRelo] {
         self.records.relos(&spec.section, spec.start, spec.insns.len())
     }

@@ -1,6 +1,6 @@
 //! Tests over BTF built by hand, in both byte orders, and over that of the corpus.
 
-mod build;
+pub(crate) mod build;
 mod c;
 mod ext;
 mod format;
