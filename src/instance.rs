@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use twinbpf_jit::{Code, JitError};
 use twinbpf_vm::host::native::Native;
@@ -134,7 +135,7 @@ impl<T: Send + 'static> InstancePre<T> {
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;
         machine.set_driver(config.driver);
         machine.set_native(self.inner.native.clone()).map_err(MemError::from)?;
-        Ok(Instance { machine, pre: self.clone() })
+        Ok(Instance { machine, timeout: config.timeout, pre: self.clone() })
     }
 }
 
@@ -142,6 +143,8 @@ impl<T: Send + 'static> InstancePre<T> {
 /// instances of the same [`InstancePre`].
 pub struct Instance<T> {
     machine: Machine,
+    /// Of the engine's configuration.
+    timeout: Option<Duration>,
     pre: InstancePre<T>,
 }
 
@@ -160,16 +163,21 @@ impl<T: Send + 'static> Instance<T> {
     ///
     /// # Panics
     /// If there are more than five arguments, or `entry` is of another object with more programs.
+    #[inline(always)]
     pub fn call(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
         assert!(args.len() <= 5, "a program has at most five arguments");
         self.machine.image().arena().check_poison()?;
-        let regs = std::array::from_fn(|index| args.get(index).copied().unwrap_or(0));
-        let Some(limit) = self.pre.engine().config().timeout else {
-            return self.machine.run(entry.0, regs);
-        };
+        match self.timeout {
+            None => self.machine.run(entry.0, registers(args)),
+            Some(limit) => self.call_within(limit, entry, args),
+        }
+    }
+
+    #[inline(never)]
+    fn call_within(&mut self, limit: Duration, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
         let interrupt = Arc::clone(&self.machine.runtime().interrupt);
         let _deadline = self.pre.engine().watchdog().arm(limit, &interrupt);
-        let result = self.machine.run(entry.0, regs);
+        let result = self.machine.run(entry.0, registers(args));
         result.map_err(|trap| match trap.code() {
             TrapCode::Timeout => trap.with_detail(format!("{limit:?}")),
             _ => trap,
@@ -236,4 +244,10 @@ impl<T: Send + 'static> Instance<T> {
     pub fn pre(&self) -> &InstancePre<T> {
         &self.pre
     }
+}
+
+/// Argument registers; those without an argument are 0.
+#[inline(always)]
+fn registers(args: &[u64]) -> [u64; 5] {
+    std::array::from_fn(|index| args.get(index).copied().unwrap_or(0))
 }

@@ -41,6 +41,7 @@ fn engine(kind: EngineKind) -> Engine {
 fn pre(engine: &Engine, object: &Object) -> InstancePre<()> {
     let mut linker = Linker::new(engine);
     linker.library("libc.so.6").expect("the C library");
+    linker.library("libm.so.6").expect("its mathematics");
     linker.instantiate_pre(object).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
@@ -70,6 +71,27 @@ fn memory_of_the_c_library() {
     let begin = include_str!("../corpus/scripts/libc.out").trim_end_matches("END\n");
     for kind in ENGINES {
         check_output(&engine(kind), &object!("scripts/libc.bpf.o"), begin);
+    }
+}
+
+#[test]
+fn c_functions_get_what_their_types_say() {
+    for kind in ENGINES {
+        check_output(&engine(kind), &object!("scripts/foreign.bpf.o"), include_str!("../corpus/scripts/foreign.out"));
+    }
+}
+
+#[test]
+fn a_fault_in_c_behind_a_callback_is_at_the_call_of_c() {
+    for kind in ENGINES {
+        let (engine, object) = (engine(kind), object!("faults/tree.bpf.o"));
+        let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
+        let trap = begin(&mut instance).unwrap_err();
+        assert_eq!(trap.to_string(), "fault inside a C function: tfind: SIGSEGV at address 0x10001230");
+        let place = trap.place().expect("where it was called");
+        assert_eq!(&*place.function, "BEGIN");
+        assert!(place.line.as_ref().is_some_and(|line| line.contains("tree.bpf.c:26")), "{place}");
+        assert_eq!(begin(&mut instance).unwrap_err().code(), TrapCode::Poisoned);
     }
 }
 

@@ -1,4 +1,5 @@
-//! What does a call of a host function cost? A thousand calls of a function that adds two numbers, in a loop.
+//! What does a call of a host function cost? A thousand calls in a loop: of a closure that adds two numbers, and of a
+//! function of the C library that no machine of others can call.
 
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
@@ -13,25 +14,32 @@ const COLUMNS: &[&str] =
     &["trusted", "jit", "jit+fuel", "interp", "rbpf jit", "rbpf cranelift", "sbpf raw", "sbpf jit"];
 
 fn main() {
-    let ours = |name, mode| Machine::ours(name, Box::new(move || calls::in_twinbpf("host", mode)) as Make);
+    let ours = |name, program, mode| Machine::ours(name, Box::new(move || calls::in_twinbpf(program, mode)) as Make);
+    let all_of_ours = |program| {
+        vec![
+            ours("trusted", program, Mode::Trusted),
+            ours("jit", program, Mode::Sandbox),
+            ours("jit+fuel", program, Mode::Fuel),
+            ours("interp", program, Mode::Interpreter),
+        ]
+    };
     let rbpf = |name, engine| Machine::peer(name, Box::new(move || calls::in_rbpf("host", engine)) as Make);
     let sbpf = |name, engine| Machine::peer(name, Box::new(move || calls::in_sbpf("host", engine)) as Make);
-    let case = Case {
-        name: "closure".to_owned(),
+    let mut closure = all_of_ours("host");
+    closure.extend([
+        rbpf("rbpf jit", rbpf::Engine::Jit),
+        rbpf("rbpf cranelift", rbpf::Engine::Cranelift),
+        sbpf("sbpf raw", sbpf::Engine::Raw),
+        sbpf("sbpf jit", sbpf::Engine::Jit),
+    ]);
+    let cases = [("closure", closure), ("C function", all_of_ours("c"))];
+    let cases = cases.into_iter().map(|(name, machines)| Case {
+        name: name.to_owned(),
         operations: ROUNDS,
         expected: u64::from(ROUNDS - 1) * u64::from(ROUNDS) / 2,
-        machines: vec![
-            ours("trusted", Mode::Trusted),
-            ours("jit", Mode::Sandbox),
-            ours("jit+fuel", Mode::Fuel),
-            ours("interp", Mode::Interpreter),
-            rbpf("rbpf jit", rbpf::Engine::Jit),
-            rbpf("rbpf cranelift", rbpf::Engine::Cranelift),
-            sbpf("sbpf raw", sbpf::Engine::Raw),
-            sbpf("sbpf jit", sbpf::Engine::Jit),
-        ],
-    };
-    let Some(table) = ask("host call", COLUMNS, vec![case]) else { return };
+        machines,
+    });
+    let Some(table) = ask("host call", COLUMNS, cases.collect()) else { return };
     let mut promises = Promises::default();
     for own in ["trusted", "jit"] {
         let ns = table.column(own).and_then(|at| Some(table.rows.first()?.figures[at].as_ref()?.ns()));

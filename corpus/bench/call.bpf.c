@@ -1,4 +1,5 @@
-// What a call costs, 1,000 of them a run: of nothing at all, of a host function, of a subprogram, of a callback.
+// What a call costs, 1,000 of them a run: of nothing at all, of a host function, of a C function, of a subprogram, of a
+// callback.
 // Each program returns the sum that the calls made.
 // build: -mcpu=v2
 #include <twinbpf/script.h>
@@ -21,6 +22,18 @@ SEC("syscall") __u64 host(void)
 
 	for (i = 0; i < ROUNDS; i++)
 		sum = bench_add(sum, i);
+	return sum;
+}
+
+/* Of libc.so.6; one that the compiler does not know. */
+extern long imaxabs(long number) __weak __ksym;
+
+SEC("syscall") __u64 c(void)
+{
+	__u64 i, sum = 0;
+
+	for (i = 0; i < ROUNDS; i++)
+		sum += imaxabs(-i);
 	return sum;
 }
 

@@ -6,6 +6,8 @@ mod build;
 mod case;
 mod forms;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod large;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod modes;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod native;

@@ -46,7 +46,7 @@ pub fn kernel(kernel: &Kernel, mode: Mode) -> Result<Runner, String> {
     Ok(Box::new(move || instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())))
 }
 
-/// An object of the corpus and one of its programs. Programs can call `bench_add`.
+/// An object of the corpus and one of its programs. Programs can call `bench_add` and what is in the C library.
 pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>, Entry), String> {
     let bytes = std::fs::read(corpus().join(object)).map_err(|error| error.to_string())?;
     let object = Object::open(object, &bytes).map_err(|error| error.to_string())?;
@@ -60,6 +60,7 @@ pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, Strin
     let engine = Engine::new(mode.config()).map_err(|error| error.to_string())?;
     let mut linker = Linker::<()>::new(&engine);
     linker.func("bench_add", u64::wrapping_add);
+    linker.library("libc.so.6").map_err(|error| error.to_string())?;
     linker.instantiate_pre(object).map_err(|error| error.to_string())
 }
 

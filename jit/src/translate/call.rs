@@ -38,7 +38,8 @@ impl Service {
     }
 }
 
-const ARG_REGS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
+/// Registers with arguments.
+pub(super) const ARG_REGS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
 
 impl Translator<'_> {
     /// The signature of a C function of this many words that gives a [`Pair`](twinbpf_vm::host::native::Pair).
@@ -64,7 +65,7 @@ impl Translator<'_> {
     }
 
     /// Says where the program is.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         let pc = self.b.ins().iconst(I32, i64::from(self.pc));
         self.store_cx(pc, field!(exit_pc));
         let frame = self.b.ins().get_frame_pointer(I64);
@@ -76,7 +77,7 @@ impl Translator<'_> {
         }
     }
 
-    fn come_back(&mut self) {
+    pub(super) fn come_back(&mut self) {
         if self.input.options.fuel {
             self.reload_fuel();
         }
@@ -103,7 +104,7 @@ impl Translator<'_> {
     }
 
     /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
-    fn after_call(&mut self) -> bool {
+    pub(super) fn after_call(&mut self) -> bool {
         for (reg, value) in (1..).zip(self.poison) {
             let value = value.expect("made at the start");
             self.b.def_var(self.regs[reg], value);
@@ -132,7 +133,11 @@ impl Translator<'_> {
 
     fn call_host(&mut self, host: u32) -> bool {
         // The image keeps its host functions, and code keeps its image.
-        let (native, params) = self.input.image.hosts()[host as usize].native();
+        let function = &self.input.image.hosts()[host as usize];
+        if let (Some(address), None) = (function.c(), self.input.values) {
+            return self.call_c(host, address);
+        }
+        let (native, params) = function.native();
         let params = usize::from(params);
         let (code, env) = match self.input.values {
             None => (

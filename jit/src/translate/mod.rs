@@ -4,7 +4,7 @@
 //! on purpose, so that one misreading shows.
 //!
 //! BPF registers are SSA variables. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
-//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`]; [`fuel`] counts.
+//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
@@ -14,6 +14,7 @@ mod call;
 mod control;
 mod effects;
 mod flow;
+mod foreign;
 mod fuel;
 mod memory;
 mod summary;

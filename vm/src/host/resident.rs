@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::native::{Bridge, Context, HostCode, Native, SERVICES, Site, TailCall};
 use super::{Activation, Runtime};
-use crate::recover::{self, Abort, NativeStack, Owner};
+use crate::recover::{self, Abort, Ended, Gate, Idle, NativeStack, Owner};
 use crate::trap::Trap;
 
 /// Stack for host functions that generated code calls, on top of what generated code itself takes.
@@ -45,7 +45,7 @@ pub(crate) struct Setup {
 /// See the module documentation.
 pub(crate) struct Resident {
     cx: NonNull<Context>,
-    owner: NonNull<Owner>,
+    gate: NonNull<Gate>,
     stack: NativeStack,
     code: Arc<dyn Native>,
     /// Where `hosts` of the context points.
@@ -63,8 +63,7 @@ unsafe impl Send for Resident {}
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     cx: NonNull<Context>,
-    owner: NonNull<Owner>,
-    stack: NonZeroU64,
+    gate: NonNull<Gate>,
     /// Where the code is.
     code: Code,
     /// r10 of its frame.
@@ -109,8 +108,8 @@ impl Resident {
             data: cx.as_ptr().cast(),
             call: call_back,
         };
-        let owner = NonNull::from(Box::leak(Box::new(owner)));
-        Ok(Resident { cx, owner, stack, code, _hosts: hosts, interrupt })
+        let gate = NonNull::from(Box::leak(Box::new(Gate::new(owner, stack.top()))));
+        Ok(Resident { cx, gate, stack, code, _hosts: hosts, interrupt })
     }
 
     /// The code.
@@ -150,14 +149,20 @@ impl Resident {
             self.interrupt = Arc::clone(interrupt);
             self.context().interrupt = interrupt.as_ptr().cast();
             // SAFETY: made by `new`; read by signal handlers of this thread while code runs, which it does not now.
-            unsafe { (*self.owner.as_ptr()).interrupt = interrupt.as_ptr().cast() };
+            unsafe { (*self.gate.as_ptr()).owner_mut().interrupt = interrupt.as_ptr().cast() };
         }
     }
 
     /// For [`enter`]: the way into `code`, a function in the frame with this r10.
     #[inline]
     pub(crate) fn way(&self, code: Code, fp: u64) -> Way {
-        Way { cx: self.cx, owner: self.owner, stack: self.stack.top(), code, fp }
+        Way { cx: self.cx, gate: self.gate, code, fp }
+    }
+
+    /// Why the last call ended early.
+    pub(crate) fn why(&self, ended: Ended) -> Box<Abort> {
+        // SAFETY: there has been no other since; a machine that has one of these asks at once.
+        unsafe { self.gate.as_ref().why(ended) }
     }
 
     /// Whether a fault at this address says that the native stack is used up.
@@ -190,7 +195,7 @@ impl Drop for Resident {
         // SAFETY: both were leaked by `new`, and nobody else frees them.
         unsafe {
             drop(Box::from_raw(self.cx.as_ptr()));
-            drop(Box::from_raw(self.owner.as_ptr()));
+            drop(Box::from_raw(self.gate.as_ptr()));
         }
     }
 }
@@ -205,16 +210,34 @@ impl fmt::Debug for Resident {
 ///
 /// # Errors
 /// The code ended early.
-#[inline(always)]
 pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
-    // SAFETY: context, owner and stack are those of `machine`, which keeps them as long as it lives, and which nobody
+    // SAFETY: context and gate are those of `machine`, which keeps them as long as it lives, and which nobody
     // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
     // `code` came from the machine's own code, which gives functions of the right convention. Frames of Rust are
     // skipped by nobody: thunks and services return, and are entered with `in_c` zero.
     unsafe {
         (*way.cx.as_ptr()).bridge = bridge;
-        recover::enter(way.owner.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args, Some(way.stack))
+        recover::enter(way.gate.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args)
+    }
+}
+
+/// As [`enter`], on a thread that is [idle](recover::idle) and has been since.
+///
+/// # Errors
+/// The code ended early; [`Resident::why`] tells.
+#[inline(always)]
+pub(crate) fn enter_first<B: Bridge + 'static>(
+    machine: &mut B,
+    idle: Idle,
+    way: Way,
+    args: &[u64; 5],
+) -> Result<u64, Ended> {
+    let bridge: *mut dyn Bridge = machine;
+    // SAFETY: as in `enter`.
+    unsafe {
+        (*way.cx.as_ptr()).bridge = bridge;
+        recover::enter_first(idle, way.gate.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args)
     }
 }
 
@@ -229,7 +252,8 @@ pub(crate) fn enter_again<B: Bridge + 'static>(machine: &mut B, way: Way, args: 
     unsafe {
         let outer = (*way.cx.as_ptr()).bridge;
         (*way.cx.as_ptr()).bridge = bridge;
-        let result = recover::enter(way.owner.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args, None);
+        let owner = way.gate.as_ref().owner();
+        let result = recover::enter_again(owner, way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args);
         (*way.cx.as_ptr()).bridge = outer;
         result
     }

@@ -12,6 +12,7 @@ use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
 use crate::image::{Callee, FrameSizes, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
+use crate::recover;
 use crate::trap::{Backtrace, CallSite, Trap, TrapCode};
 
 /// Values of registers that a program may not rely on. As pointers they are in no sandbox.
@@ -197,15 +198,23 @@ impl Machine {
     ///
     /// # Errors
     /// The trap that ended it, `exit` included.
-    #[inline]
+    #[inline(always)]
     pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
-        match self.shortcuts.get(program) {
-            Some(Some(shortcut)) => self.run_compiled(*shortcut, &args),
-            Some(None) | None => self.run_args(program, args),
+        // Asked first, as it is by way of a call, over which nothing else need be kept then.
+        if let Some(idle) = recover::idle()
+            && let Some(Some(shortcut)) = self.shortcuts.get(program)
+            && self.is_prepared(shortcut)
+        {
+            return self.run_compiled(idle, *shortcut, &args);
         }
+        self.run_args(program, args)
     }
 
+    #[inline(never)]
     fn run_args(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
+        if let Some(Some(shortcut)) = self.shortcuts.get(program) {
+            return self.prepare_and_run(*shortcut, &args);
+        }
         let mut registers = POISON;
         registers[1..6].copy_from_slice(&args);
         self.run_with(program, registers)

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use super::event::{NO_SITE, Next, bad_call};
 use super::machine::{Context, Limits, Machine, POISON};
 use crate::host::native::{Bridge, Native, TailCall};
-use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again};
+use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again, enter_first};
 use crate::image::{Callee, Function, Image};
-use crate::recover::{self, Abort};
+use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
 
 /// Segments inside each other, beyond which functions are interpreted: each takes native stack, unlike calls inside
@@ -157,28 +157,50 @@ impl Machine {
         context.stack_limit = stack_bytes;
     }
 
-    /// A run of an entry function that is compiled.
-    pub(super) fn run_compiled(&mut self, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+    /// Whether nothing at all must be done before a run of an entry function that is compiled.
+    #[inline(always)]
+    pub(super) fn is_prepared(&self, shortcut: &Shortcut) -> bool {
         let Shortcut { way, reads_rest } = shortcut;
-        if self.dirty || reads_rest || !way.watches(&self.s.runtime.interrupt) {
-            self.prepare();
-        }
+        !self.dirty && !reads_rest && way.watches(&self.s.runtime.interrupt)
+    }
+
+    /// Such a run. Everything else that may happen is for other functions, so that this one keeps nothing for them.
+    #[inline(always)]
+    pub(super) fn run_compiled(&mut self, idle: Idle, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
         self.running = true;
-        match enter(self, way, args) {
+        match enter_first(self, idle, shortcut.way, args) {
             Ok(value) => {
                 self.running = false;
-                if self.s.runtime.holds() {
-                    self.s.runtime.abandon();
-                }
-                Ok(value)
+                if self.s.runtime.holds() { Ok(self.let_go(value)) } else { Ok(value) }
             }
-            Err(abort) => Err(self.end(*abort)),
+            Err(ended) => Err(self.end_early(ended)),
         }
     }
 
-    /// What most runs find as the run before has left it.
     #[cold]
     #[inline(never)]
+    fn end_early(&mut self, ended: Ended) -> Trap {
+        let abort = self.native.as_ref().expect("code has a home").resident.why(ended);
+        self.end(abort)
+    }
+
+    /// A run that is to be prepared.
+    pub(super) fn prepare_and_run(&mut self, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+        self.prepare();
+        self.running = true;
+        let result = enter(self, shortcut.way, args);
+        self.running = false;
+        result.map(|value| self.let_go(value)).map_err(|abort| self.end(abort))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn let_go(&mut self, value: u64) -> u64 {
+        self.s.runtime.abandon();
+        value
+    }
+
+    /// What most runs find as the run before has left it.
     fn prepare(&mut self) {
         if self.dirty {
             self.reset();
@@ -188,12 +210,10 @@ impl Machine {
         home.resident.context().regs = POISON;
     }
 
-    #[cold]
-    #[inline(never)]
-    fn end(&mut self, abort: Abort) -> Trap {
+    fn end(&mut self, abort: Box<Abort>) -> Trap {
         self.dirty = true;
         let image = Arc::clone(&self.image);
-        let trap = self.trap_of(&image, abort);
+        let trap = self.trap_of(&image, *abort);
         self.s.runtime.abandon();
         trap
     }
@@ -316,10 +336,10 @@ impl Machine {
         let home = self.native.as_mut().expect("generated code has a home");
         let (base, counts) = (home.current, home.resident.code().counts());
         let context = home.resident.context();
-        let fp = context.exit_fp;
-        self.depth = ((context.exit_frame - first) / stride) as u32 + 1;
+        let (fp, frame, pc) = (context.exit_fp, context.exit_frame, context.exit_pc);
+        self.depth = ((frame - first) / stride) as u32 + 1;
         self.stack_used = same.map_or(context.stack_used, |size| self.depth * size);
-        self.site = context.exit_pc as usize;
+        self.site = pc as usize;
         if counts {
             self.remaining = context.remaining;
         }
@@ -332,6 +352,8 @@ impl Machine {
         self.site = site;
         let context = self.native.as_mut().expect("nobody takes it away in a run").resident.context();
         context.remaining = self.remaining;
+        // Who has called may do so again, or fault.
+        (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);
         result
     }
 

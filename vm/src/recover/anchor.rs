@@ -2,12 +2,15 @@
 
 use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::fmt;
+use std::mem::{MaybeUninit, offset_of};
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::asm::{Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter};
+use super::asm::{
+    Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
+};
 use super::{Abort, Callback, Form, Owner, signal};
 use crate::trap::{Trap, TrapCode};
 
@@ -22,12 +25,15 @@ pub(super) enum Kind {
     Barrier,
 }
 
-/// A call of native code that has not returned; lives in the frame that made it.
+/// A call of native code that has not returned; lives in the frame that made it, or in a [`Gate`].
 #[repr(C)]
 pub(super) struct Anchor {
     /// Filled in by the trampoline, which gets the address of this, offset 0. A barrier has none.
     pub(super) landing: UnsafeCell<MaybeUninit<Landing>>,
-    pub(super) owner: *const Owner,
+    /// Where rsp is when generated code is called, 16 bytes from the top. The trampoline knows it that goes on where
+    /// it is, and writes it here.
+    stack: UnsafeCell<u64>,
+    pub(super) owner: Owner,
     pub(super) kind: Kind,
     /// Why the trampoline's result says that it ended early.
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
@@ -47,35 +53,63 @@ pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
     if current == UNPREPARED { None } else { ptr::NonNull::new(current.cast_mut()) }
 }
 
-/// Takes the innermost anchor off the chain.
-#[inline(always)]
-fn pop(previous: *const Anchor) {
-    CURRENT.set(previous);
+/// The way into generated code for one machine, and what the way back needs to know. Calls on it touch little of it.
+pub struct Gate(Anchor);
+
+const _: () =
+    assert!(offset_of!(Anchor, landing) == 0 && offset_of!(Anchor, stack) == 48, "as the trampolines have it");
+
+impl Gate {
+    /// A gate of code that runs on a stack with this top.
+    pub fn new(owner: Owner, stack: NonZeroU64) -> Gate {
+        Gate(Anchor::new(owner, Kind::Code, stack.get()))
+    }
+
+    /// Why a call ended early.
+    ///
+    /// # Safety
+    /// It was the last call through this gate.
+    pub unsafe fn why(&self, _: Ended) -> Box<Abort> {
+        // SAFETY: only a call that ended early makes an `Ended`, and it is used up here.
+        unsafe { self.0.abort() }
+    }
+
+    /// What signals and callbacks know.
+    pub fn owner(&self) -> &Owner {
+        &self.0.owner
+    }
+
+    /// The same, to be changed for later calls.
+    pub fn owner_mut(&mut self) -> &mut Owner {
+        &mut self.0.owner
+    }
 }
 
-#[cold]
-#[inline(never)]
-fn prepare() -> *const Anchor {
-    signal::prepare_thread();
-    ptr::null()
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Gate").field(&self.0.owner).finish()
+    }
 }
 
 impl Anchor {
     #[inline(always)]
-    fn new(owner: *const Owner, kind: Kind) -> Anchor {
+    fn new(owner: Owner, kind: Kind, top: u64) -> Anchor {
         let (landing, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
-        Anchor { landing, owner, kind, abort }
+        Anchor { landing, stack: UnsafeCell::new(top.wrapping_sub(16)), owner, kind, abort }
     }
 
-    /// Puts it on the chain, and gives what [`pop`] must get before it goes.
+    /// Puts it on the chain while it does some work.
     #[inline(always)]
-    fn push(&self) -> *const Anchor {
+    fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut previous = CURRENT.get();
         if previous == UNPREPARED {
-            previous = prepare();
+            signal::prepare_thread();
+            previous = ptr::null();
         }
         CURRENT.set(self);
-        previous
+        let result = work();
+        CURRENT.set(previous);
+        result
     }
 
     /// Why the call ended early.
@@ -84,19 +118,43 @@ impl Anchor {
     /// The trampoline said that it did, and nobody has asked before.
     #[cold]
     #[inline(never)]
-    unsafe fn abort(&self, owner: &Owner) -> Box<Abort> {
-        if !owner.in_c.is_null() {
+    unsafe fn abort(&self) -> Box<Abort> {
+        if !self.owner.in_c.is_null() {
             // SAFETY: an owner's counter is valid as long as the owner is used; only this thread writes it.
-            unsafe { owner.in_c.write(0) };
+            unsafe { self.owner.in_c.write(0) };
         }
         // SAFETY: whoever redirects to the landing, a signal handler or `serve`, writes this first.
         Box::new(unsafe { (*self.abort.get()).assume_init_read() })
     }
 }
 
-/// Calls generated code: a function `(cx, r10, r1, ..., r5) -> r0` of Cranelift's `tail` calling convention, on
-/// `stack` (its top) or on the current stack. A call inside a call of the same thread must not change the stack if
-/// it is that stack already.
+/// Calls generated code by a trampoline, for an anchor that is on the chain; not zero is second when it ended early.
+macro_rules! jump {
+    ($trampoline:ident, $anchor:expr, $code:expr, $cx:expr, $fp:expr, $args:expr) => {{
+        let (value, status): (u64, u64);
+        // The trampoline calls what the caller of this function vouches for, which keeps the registers that C
+        // functions keep, as a landing does; all others are declared lost. It keeps rsp, and the stack is aligned
+        // here, as a call needs it.
+        asm!(
+            "call {trampoline}",
+            trampoline = sym $trampoline,
+            inlateout("r10") &raw const *$anchor => _,
+            inlateout("r11") $code => _,
+            inlateout("rdi") $cx => _,
+            inlateout("rsi") $fp => _,
+            inlateout("rdx") $args[0] => status,
+            inlateout("rcx") $args[1] => _,
+            inlateout("r8") $args[2] => _,
+            inlateout("r9") $args[3] => _,
+            inlateout("rax") $args[4] => value,
+            clobber_abi("sysv64"),
+        );
+        (value, status)
+    }};
+}
+
+/// Calls generated code: a function `(cx, r10, r1, ..., r5) -> r0` of Cranelift's `tail` calling convention, on the
+/// stack of `gate`.
 ///
 /// # Errors
 /// The code ended early, through a signal or a trap in a callback of a C function it called.
@@ -104,50 +162,73 @@ impl Anchor {
 /// # Safety
 /// `code` must be such a function, in a registered [`CodeRange`](super::CodeRange) that outlives the call, and `cx`
 /// what it works on. Of the frames between it and this call, only such that may be skipped must be on the stack
-/// while `owner.in_c` is not zero or the code itself faults: generated code and C functions. `owner` must tell the
-/// truth; its pointers must be valid during the call. `stack` must be the top of memory that nobody else uses.
+/// while `in_c` of the gate's owner is not zero or the code itself faults: generated code and C functions. The owner
+/// must tell the truth; its pointers must be valid during the call. The stack must be memory that nobody else uses,
+/// so no other call through this gate must be running.
+pub unsafe fn enter(gate: &Gate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+    let anchor = &gate.0;
+    // SAFETY: passed on to the caller.
+    let (value, status) = anchor.during(|| unsafe { jump!(twinbpf_enter, anchor, code, cx, fp, args) });
+    // SAFETY: it did end early.
+    if status == 0 { Ok(value) } else { Err(unsafe { anchor.abort() }) }
+}
+
+/// Says that no call of native code is running on this thread, and that its signals are prepared.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// Of this thread, which this value cannot leave.
+    current: *const Cell<*const Anchor>,
+}
+
+/// Whether that is so.
 #[inline(always)]
-pub unsafe fn enter(
-    owner: &Owner,
+pub fn idle() -> Option<Idle> {
+    CURRENT.with(|current| current.get().is_null().then_some(Idle { current }))
+}
+
+/// A call through a gate has ended early; [`Gate::why`] says why.
+#[derive(Debug)]
+pub struct Ended(());
+
+/// As [`enter`], where nothing needs to be remembered: no call waits for what the one before has put back.
+///
+/// # Errors
+/// As for [`enter`].
+///
+/// # Safety
+/// As for [`enter`], and nothing has been entered since `idle` was true.
+#[inline(always)]
+pub unsafe fn enter_first(
+    idle: Idle,
+    gate: &Gate,
     code: u64,
     cx: *mut (),
     fp: u64,
     args: &[u64; 5],
-    stack: Option<NonZeroU64>,
-) -> Result<u64, Box<Abort>> {
-    let anchor = Anchor::new(owner, Kind::Code);
-    let previous = anchor.push();
-    let (value, status): (u64, u64);
-    let kept: *const Anchor;
-    // SAFETY: the trampoline calls what the caller of this function vouches for, which keeps rbp and rbx, as a landing
-    // does; all other registers are declared lost. It keeps rsp, and the stack is aligned here, as a call needs it.
-    // After a plain return r13, which such code keeps too, holds `previous`: in a register of the compiler's choice,
-    // rbp, it would travel by way of memory, and one call would have to wait for the other.
-    unsafe {
-        asm!(
-            "call {enter}",
-            enter = sym twinbpf_enter,
-            inlateout("rdi") &raw const anchor => _,
-            inlateout("rsi") code => _,
-            inlateout("rdx") cx => status,
-            inlateout("rcx") fp => _,
-            inlateout("r8") args.as_ptr() => _,
-            inlateout("r9") stack.map_or(0, NonZeroU64::get) => _,
-            lateout("rax") value,
-            lateout("r12") _,
-            inlateout("r13") previous => kept,
-            lateout("r14") _,
-            lateout("r15") _,
-            clobber_abi("sysv64"),
-        );
-    }
-    if status == 0 {
-        pop(kept);
-        return Ok(value);
-    }
-    pop(previous);
+) -> Result<u64, Ended> {
+    let anchor = &gate.0;
+    // SAFETY: this thread has it, and lives.
+    let current = unsafe { &*idle.current };
+    current.set(anchor);
+    // SAFETY: passed on to the caller.
+    let (value, status) = unsafe { jump!(twinbpf_enter, anchor, code, cx, fp, args) };
+    current.set(ptr::null());
+    if status == 0 { Ok(value) } else { Err(Ended(())) }
+}
+
+/// As [`enter`], but on the current stack: for a call inside a call through a gate, on the stack of that.
+///
+/// # Errors
+/// As for [`enter`].
+///
+/// # Safety
+/// As for [`enter`]; there must be room on the stack.
+pub unsafe fn enter_again(owner: &Owner, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+    let anchor = &Anchor::new(*owner, Kind::Code, 0);
+    // SAFETY: passed on to the caller.
+    let (value, status) = anchor.during(|| unsafe { jump!(twinbpf_enter_again, anchor, code, cx, fp, args) });
     // SAFETY: it did end early.
-    Err(unsafe { anchor.abort(owner) })
+    if status == 0 { Ok(value) } else { Err(unsafe { anchor.abort() }) }
 }
 
 /// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
@@ -168,34 +249,35 @@ pub unsafe fn call_c(
     callback: Callback,
 ) -> Result<u64, Box<Abort>> {
     let owner = Owner { in_c: ptr::null_mut(), interrupt: ptr::null(), data, call: callback };
-    let anchor = Anchor::new(&raw const owner, Kind::C);
-    let previous = anchor.push();
-    let (value, status): (u64, u64);
-    let float: f64;
-    // SAFETY: as in `enter`. Whether the function is variadic makes no difference: others do not look at al.
-    unsafe {
+    let anchor = Anchor::new(owner, Kind::C, 0);
+    // SAFETY: as with `jump`. Whether the function is variadic makes no difference: others do not look at al.
+    let (value, float, status) = anchor.during(|| unsafe {
+        let (value, status): (u64, u64);
+        let float: f64;
         asm!(
             "call {call}",
             call = sym twinbpf_call_c,
-            inlateout("rdi") &raw const anchor => _,
-            inlateout("rsi") target => _,
+            inlateout("r10") &raw const anchor => _,
+            inlateout("r11") target => _,
             inlateout("rdx") ints.as_ptr() => status,
             inlateout("rcx") floats.as_ptr() => _,
             lateout("rax") value,
             lateout("xmm0") float,
-            lateout("r12") _,
-            lateout("r13") _,
-            lateout("r14") _,
-            lateout("r15") _,
             clobber_abi("sysv64"),
         );
+        (value, float, status)
+    });
+    match status {
+        0 => Ok(if form.float { float.to_bits() } else { value }),
+        // SAFETY: it did end early.
+        _ => Err(unsafe { anchor.abort() }),
     }
-    pop(previous);
-    if status == 0 {
-        return Ok(if form.float { float.to_bits() } else { value });
-    }
-    // SAFETY: it did end early.
-    Err(unsafe { anchor.abort(&owner) })
+}
+
+/// Address of the code through which variadic C functions are called: with the function's own address as the sixth
+/// integer argument, and otherwise as C calls it.
+pub fn variadic() -> usize {
+    twinbpf_variadic as *const () as usize
 }
 
 /// Address of the code that a function slot must jump to, with the slot's own address in rax: it calls the slot's
@@ -212,15 +294,13 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
     };
     // SAFETY: anchors on the chain live until their call ends, and this runs inside it.
     let anchor = unsafe { anchor.as_ref() };
-    // SAFETY: an anchor's owner lives as long as it; for a barrier it is that of the call below.
-    let owner = unsafe { *anchor.owner };
-    let barrier = Anchor::new(&raw const owner, Kind::Barrier);
+    let owner = anchor.owner;
+    let barrier = Anchor::new(owner, Kind::Barrier, 0);
     // SAFETY: where there is a counter, it is this thread's own.
     let in_c = (!owner.in_c.is_null()).then(|| unsafe { owner.in_c.replace(0) });
-    let previous = barrier.push();
     // SAFETY: the owner has promised that this pair belongs together; the five words are in the frame of our caller.
-    let result = catch_unwind(AssertUnwindSafe(|| unsafe { (owner.call)(owner.data, slot, &*args) }));
-    pop(previous);
+    let call = AssertUnwindSafe(|| unsafe { (owner.call)(owner.data, slot, &*args) });
+    let result = barrier.during(|| catch_unwind(call));
     if let Some(in_c) = in_c {
         // SAFETY: as above.
         unsafe { owner.in_c.write(in_c) };

@@ -1,57 +1,75 @@
 //! The instructions that Rust cannot write: two trampolines with one landing, raw accesses, and what C code runs
 //! into when it calls a function of a program.
 //!
-//! Both trampolines leave rbx and rbp alone, which what they call preserves, and their callers expect all other
-//! registers to be lost. So a landing needs three words, and the way in and out touches memory but for these only
-//! where arguments are: calls of programs that do little are as fast as calls. While other code runs, r12 says where
-//! the trampoline's frame is, and unwinders can pass, whatever stack rsp is on.
+//! Both trampolines keep where they are in r12 while other code runs, which that preserves as it does the other
+//! registers that C functions must; a landing gets them from the anchor. So the way in and out touches little memory,
+//! and its callers lose what a call of C loses: calls of programs that do little are as fast as calls. It is r12 and
+//! not rbp, as every function saves that: what comes after a call would have to wait until rbp is back from memory,
+//! from a stack of which the address comes from memory. Unwinders can pass, whatever stack rsp is on, and so can who
+//! follows frame pointers.
 
 use std::arch::global_asm;
 
-// rdi: anchor, which begins with a `Landing`; rsi: code; rdx: cx; rcx: r10; r8: r1 to r5; r9: top of the stack to run
-// on, or 0. Generated code pops its one stack argument, which takes 16 bytes.
-// Result: rax is r0, and rdx 0; or rdx is 1.
+/// Fills in the [`Landing`] that r10 points to, behind a `push r12`.
+macro_rules! save {
+    () => {
+        "mov [r10], rsp
+        mov [r10 + 8], rbx
+        mov [r10 + 16], rbp
+        mov [r10 + 24], r13
+        mov [r10 + 32], r14
+        mov [r10 + 40], r15"
+    };
+}
+
+// r10: anchor, which begins with a `Landing` and goes on with where rsp is to be; r11: code; rdi: cx; rsi: r10 of the
+// program; rdx, rcx, r8, r9, rax: its r1 to r5. Generated code pops its one stack argument, which takes 16 bytes.
+// Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` goes on on the stack it is called on.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
+    ".balign 64",
+    ".globl twinbpf_enter_again",
+    ".hidden twinbpf_enter_again",
+    ".type twinbpf_enter_again,@function",
+    "twinbpf_enter_again:",
+    ".cfi_startproc",
+    "mov [r10 + 48], rsp",
+    "sub qword ptr [r10 + 48], 24",
+    "jmp twinbpf_enter",
+    ".cfi_endproc",
+    ".size twinbpf_enter_again, . - twinbpf_enter_again",
     ".balign 64",
     ".globl twinbpf_enter",
     ".hidden twinbpf_enter",
     ".type twinbpf_enter,@function",
     "twinbpf_enter:",
     ".cfi_startproc",
-    "mov [rdi], rsp",
-    "mov [rdi + 8], rbp",
-    "mov [rdi + 16], rbx",
+    "push r12",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset r12, -16",
     "mov r12, rsp",
-    ".cfi_def_cfa r12, 8",
-    "lea rax, [rsp - 8]",
-    "test r9, r9",
-    "cmovz r9, rax",
-    "lea rsp, [r9 - 16]",
-    "mov rax, [r8 + 32]",
+    ".cfi_def_cfa_register r12",
+    save!(),
+    "mov rsp, [r10 + 48]",
     "mov [rsp], rax",
-    "mov rax, rsi",
-    "mov rdi, rdx",
-    "mov rsi, rcx",
-    "mov rdx, [r8]",
-    "mov rcx, [r8 + 8]",
-    "mov r9, [r8 + 24]",
-    "mov r8, [r8 + 16]",
-    "call rax",
+    "call r11",
     "mov rsp, r12",
-    ".cfi_def_cfa rsp, 8",
+    ".cfi_def_cfa_register rsp",
     "xor edx, edx",
     // Where both end early: with the registers of the landing, and rdx 1.
     ".globl twinbpf_landing",
     ".hidden twinbpf_landing",
     "twinbpf_landing:",
+    "pop r12",
+    ".cfi_def_cfa_offset 8",
+    ".cfi_restore r12",
     "ret",
     ".cfi_endproc",
     ".size twinbpf_enter, . - twinbpf_enter",
     ".popsection",
 );
 
-// rdi: anchor; rsi: function; rdx: six integers; rcx: eight doubles. A variadic function finds in al how many vector
+// r10: anchor; r11: function; rdx: six integers; rcx: eight doubles. A variadic function finds in al how many vector
 // registers to save. Result: rax and xmm0 as the function left them, and rdx 0; or rdx is 1.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
@@ -61,13 +79,12 @@ global_asm!(
     ".type twinbpf_call_c,@function",
     "twinbpf_call_c:",
     ".cfi_startproc",
-    "mov [rdi], rsp",
-    "mov [rdi + 8], rbp",
-    "mov [rdi + 16], rbx",
-    "sub rsp, 8",
+    "push r12",
     ".cfi_def_cfa_offset 16",
-    "mov r11, rsi",
-    "mov r10, rdx",
+    ".cfi_offset r12, -16",
+    "mov r12, rsp",
+    ".cfi_def_cfa_register r12",
+    save!(),
     "mov eax, 8",
     "movsd xmm0, [rcx]",
     "movsd xmm1, [rcx + 8]",
@@ -77,19 +94,36 @@ global_asm!(
     "movsd xmm5, [rcx + 40]",
     "movsd xmm6, [rcx + 48]",
     "movsd xmm7, [rcx + 56]",
-    "mov rdi, [r10]",
-    "mov rsi, [r10 + 8]",
-    "mov rdx, [r10 + 16]",
-    "mov rcx, [r10 + 24]",
-    "mov r8, [r10 + 32]",
-    "mov r9, [r10 + 40]",
+    "mov rdi, [rdx]",
+    "mov rsi, [rdx + 8]",
+    "mov rcx, [rdx + 24]",
+    "mov r8, [rdx + 32]",
+    "mov r9, [rdx + 40]",
+    "mov rdx, [rdx + 16]",
     "call r11",
-    "add rsp, 8",
-    ".cfi_def_cfa_offset 8",
     "xor edx, edx",
+    "pop r12",
+    ".cfi_def_cfa rsp, 8",
+    ".cfi_restore r12",
     "ret",
     ".cfi_endproc",
     ".size twinbpf_call_c, . - twinbpf_call_c",
+    ".popsection",
+);
+
+// What generated code calls for a variadic C function, with that one's address as the last integer argument: says
+// how many vector registers there may be to save.
+global_asm!(
+    ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
+    ".globl twinbpf_variadic",
+    ".hidden twinbpf_variadic",
+    ".type twinbpf_variadic,@function",
+    "twinbpf_variadic:",
+    ".cfi_startproc",
+    "mov eax, 8",
+    "jmp r9",
+    ".cfi_endproc",
+    ".size twinbpf_variadic, . - twinbpf_variadic",
     ".popsection",
 );
 
@@ -171,8 +205,11 @@ global_asm!(
     ".cfi_restore_state",
     "2:",
     "mov rsp, [rdx]",
-    "mov rbp, [rdx + 8]",
-    "mov rbx, [rdx + 16]",
+    "mov rbx, [rdx + 8]",
+    "mov rbp, [rdx + 16]",
+    "mov r13, [rdx + 24]",
+    "mov r14, [rdx + 32]",
+    "mov r15, [rdx + 40]",
     "mov edx, 1",
     "jmp twinbpf_landing",
     ".cfi_endproc",
@@ -184,10 +221,10 @@ global_asm!(
 /// What the caller of a trampoline gets back when that ends early. The trampolines fill it in.
 #[repr(C)]
 pub(super) struct Landing {
-    /// Points to the address to return to.
+    /// Points to r12, above which the address to return to is.
     pub(super) sp: u64,
-    pub(super) fp: u64,
-    pub(super) rbx: u64,
+    /// rbx, rbp, r13, r14, r15.
+    pub(super) others: [u64; 5],
 }
 
 /// A value in rax, and what became of it in rdx.
@@ -199,7 +236,9 @@ pub(super) struct Two {
 
 unsafe extern "C" {
     pub(super) fn twinbpf_enter();
+    pub(super) fn twinbpf_enter_again();
     pub(super) fn twinbpf_call_c();
+    pub(super) fn twinbpf_variadic();
     pub(super) fn twinbpf_landing();
     pub(super) fn twinbpf_call_back();
     pub(super) fn twinbpf_raw_begin();

@@ -12,6 +12,35 @@ type VariadicInts = unsafe extern "C" fn(u64, ...) -> u64;
 type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
 
 /// There is no generated code here.
+#[derive(Debug)]
+pub struct Gate(Owner);
+
+impl Gate {
+    /// Leads nowhere.
+    pub fn new(owner: Owner, _: NonZeroU64) -> Gate {
+        Gate(owner)
+    }
+
+    /// Nothing has ended.
+    ///
+    /// # Safety
+    /// Needs nothing.
+    pub unsafe fn why(&self, _: Ended) -> Box<Abort> {
+        unreachable!("nothing makes an `Ended`")
+    }
+
+    /// What signals and callbacks know.
+    pub fn owner(&self) -> &Owner {
+        &self.0
+    }
+
+    /// The same, to be changed for later calls.
+    pub fn owner_mut(&mut self) -> &mut Owner {
+        &mut self.0
+    }
+}
+
+/// There is no generated code here.
 ///
 /// # Errors
 /// None.
@@ -21,16 +50,50 @@ type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter(
-    _: &Owner,
-    _: u64,
-    _: *mut (),
-    _: u64,
-    _: &[u64; 5],
-    _: Option<NonZeroU64>,
-) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter(_: &Gate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
     unreachable!("see `recover::AVAILABLE`")
 }
+
+/// There is no generated code here.
+///
+/// # Errors
+/// None.
+///
+/// # Panics
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn enter_again(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
+    unreachable!("see `recover::AVAILABLE`")
+}
+
+/// There is no generated code here.
+///
+/// # Errors
+/// None.
+///
+/// # Panics
+/// Always.
+///
+/// # Safety
+/// Needs nothing.
+pub unsafe fn enter_first(_: Idle, _: &Gate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Ended> {
+    unreachable!("see `recover::AVAILABLE`")
+}
+
+/// Nothing here says so.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle(());
+
+/// Never.
+pub fn idle() -> Option<Idle> {
+    None
+}
+
+/// Nothing here ends early.
+#[derive(Debug)]
+pub struct Ended(());
 
 /// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
 /// its result. It cannot call back.
@@ -66,6 +129,11 @@ pub unsafe fn call_c(
             (true, true) => call!(VariadicFloats).to_bits(),
         }
     })
+}
+
+/// There is no generated code here that could call one.
+pub fn variadic() -> usize {
+    0
 }
 
 /// There are no callbacks here.

@@ -1,7 +1,7 @@
 //! Ways out of native code that faults: a program's bad pointer, an endless loop that must stop, a fault inside a C
 //! function become values, and the process goes on.
 //!
-//! - [`enter`] calls generated code. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
+//! - [`enter`] calls generated code through a [`Gate`]. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
 //!   C function that generated code has called ends the call with an [`Abort`].
 //! - [`call_c`] calls a C function from Rust in the same way.
 //! - [`load`], [`store`] and [`compare_exchange`] access any address and give a [`Fault`] where nothing is.
@@ -36,9 +36,12 @@ mod stack;
 mod thread;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use anchor::{call_back, call_c, enter};
+pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, variadic};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-pub use elsewhere::{call_back, call_c, compare_exchange, enter, load, store};
+pub use elsewhere::{
+    Ended, Gate, Idle, call_back, call_c, compare_exchange, enter, enter_again, enter_first, idle, load, store,
+    variadic,
+};
 pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};

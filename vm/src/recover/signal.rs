@@ -161,8 +161,10 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let landing = unsafe { (*anchor.landing.get()).assume_init_ref() };
     registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
     registers[libc::REG_RSP as usize] = landing.sp as i64;
-    registers[libc::REG_RBP as usize] = landing.fp as i64;
-    registers[libc::REG_RBX as usize] = landing.rbx as i64;
+    let others = [libc::REG_RBX, libc::REG_RBP, libc::REG_R13, libc::REG_R14, libc::REG_R15];
+    for (register, value) in others.into_iter().zip(landing.others) {
+        registers[register as usize] = value as i64;
+    }
     registers[libc::REG_RDX as usize] = 1;
     // As every function may expect them: direction flag and alignment check off.
     registers[libc::REG_EFL as usize] &= !(1 << 10 | 1 << 18);
@@ -177,8 +179,7 @@ unsafe fn place(signal: Signal, anchor: &Anchor, pc: u64) -> Option<u32> {
     if anchor.kind == Kind::Barrier {
         return None;
     }
-    // SAFETY: an owner lives as long as its anchor is on the chain.
-    let owner = unsafe { &*anchor.owner };
+    let owner = &anchor.owner;
     if anchor.kind == Kind::Code && is_code(pc) {
         // SAFETY: the owner's pointers are valid during the call; another thread writes this one, a byte.
         let over = || !owner.interrupt.is_null() && unsafe { owner.interrupt.read_volatile() } != 0;

@@ -60,7 +60,13 @@ impl Rig {
         let owner = self.owner();
         let cx = &raw mut *self;
         // SAFETY: test code follows the convention, and its page is a registered range.
-        unsafe { enter(&owner, page.at, cx.cast(), 0x1000, &args, stack.map(NativeStack::top)) }.map_err(|abort| *abort)
+        let result = unsafe {
+            match stack {
+                Some(stack) => enter(&Gate::new(owner, stack.top()), page.at, cx.cast(), 0x1000, &args),
+                None => enter_again(&owner, page.at, cx.cast(), 0x1000, &args),
+            }
+        };
+        result.map_err(|abort| *abort)
     }
 
     fn fault(&mut self, page: &Page, args: [u64; 5]) -> Fault {
