@@ -18,7 +18,7 @@ const FUNCTION: usize = 1000;
 const OPS: [AluOp; 8] =
     [AluOp::Add, AluOp::Sub, AluOp::Mul, AluOp::Xor, AluOp::Or, AluOp::Lsh, AluOp::Rsh, AluOp::Arsh];
 const CONDS: [Cond; 4] = [Cond::Gt, Cond::Set, Cond::Slt, Cond::Ne];
-const REGS: [Reg; 7] = [Reg::R0, Reg::R2, Reg::R3, Reg::R6, Reg::R7, Reg::R8, Reg::R9];
+const REGS: [Reg; 7] = [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5, Reg::R6];
 
 fn mov(dst: Reg, imm: i32) -> Insn {
     Insn::Alu { width: Width::W64, op: AluOp::Mov, dst, src: Operand::Imm(imm) }

@@ -29,7 +29,7 @@ impl Translator<'_> {
         let mut args = Vec::with_capacity(INTEGERS + 1);
         for (index, reg) in ARG_REGS.into_iter().enumerate() {
             match ty.params.get(index) {
-                Some(param) => args.push(self.to_c(*param, reg)),
+                Some(param) => args.push(self.c_argument(*param, reg)),
                 // C tells nothing more about what follows the fixed parameters.
                 None if ty.variadic => args.push(self.get(reg)),
                 None => break,
@@ -58,7 +58,7 @@ impl Translator<'_> {
         let over = self.b.ins().load(I8, trusted(), interrupt, 0);
         self.trap_if(over, SiteKind::Interrupted);
         let value = match result {
-            Some(result) => self.from_c(ty.result, result),
+            Some(result) => self.c_result(ty.result, result),
             None => self.b.ins().iconst(I64, 0),
         };
         self.set(Reg::R0, value);
@@ -66,7 +66,7 @@ impl Translator<'_> {
     }
 
     /// What a register holds as an argument of this type.
-    fn to_c(&mut self, ty: ValType, reg: Reg) -> Value {
+    fn c_argument(&mut self, ty: ValType, reg: Reg) -> Value {
         match ty {
             ValType::Float { size: 4 } => {
                 let bits = self.get32(reg);
@@ -84,7 +84,7 @@ impl Translator<'_> {
     }
 
     /// The other way round.
-    fn from_c(&mut self, ty: ValType, value: Value) -> Value {
+    fn c_result(&mut self, ty: ValType, value: Value) -> Value {
         match ty {
             ValType::Float { size: 4 } => {
                 let bits = self.b.ins().bitcast(I32, MemFlagsData::new(), value);

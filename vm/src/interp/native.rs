@@ -181,7 +181,7 @@ impl Machine {
     #[inline(never)]
     fn end_early(&mut self, ended: Ended) -> Trap {
         let abort = self.native.as_ref().expect("code has a home").resident.why(ended);
-        self.end(abort)
+        self.end(*abort)
     }
 
     /// A run that is to be prepared.
@@ -190,7 +190,7 @@ impl Machine {
         self.running = true;
         let result = enter(self, shortcut.way, args);
         self.running = false;
-        result.map(|value| self.let_go(value)).map_err(|abort| self.end(abort))
+        result.map(|value| self.let_go(value)).map_err(|abort| self.end(*abort))
     }
 
     #[cold]
@@ -210,10 +210,10 @@ impl Machine {
         home.resident.context().regs = POISON;
     }
 
-    fn end(&mut self, abort: Box<Abort>) -> Trap {
+    fn end(&mut self, abort: Abort) -> Trap {
         self.dirty = true;
         let image = Arc::clone(&self.image);
-        let trap = self.trap_of(&image, *abort);
+        let trap = self.trap_of(&image, abort);
         self.s.runtime.abandon();
         trap
     }
