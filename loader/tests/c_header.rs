@@ -127,8 +127,8 @@ fn definitions(btf: &Btf) -> BTreeMap<String, usize> {
             Type::Enum(found) | Type::Enum64(found) if !found.is_empty() => {
                 format!("enum {name} {}", enumeration(&found))
             }
-            // The compiler has one of its own.
-            Type::Typedef(_) if name == "__builtin_va_list" || name == "va_list" => continue,
+            // The compiler has one of its own, so that the header's has another name.
+            Type::Typedef(_) if ["__builtin_va_list", "__builtin_va_list_", "va_list"].contains(&name) => continue,
             Type::Typedef(to) => format!("typedef {name} {}", usage(btf, to, 0)),
             _ => continue,
         };
