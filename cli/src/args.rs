@@ -1,6 +1,7 @@
 //! The command line: what can be said, and the help that explains it.
 
 mod bench;
+mod btf;
 mod compile;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use twinbpf::mem::Bounds;
 use twinbpf::{EngineKind, OptLevel, Perf};
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
+pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
 
 /// One BPF object, two places to run it.
@@ -27,6 +29,11 @@ pub(crate) use compile::ObjectFileArgs;
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
   twinbpf compile tool.bpf.o -o tool.o    an object file for the C linker
   twinbpf bench kernel.bpf.o              how long it takes on each engine
+  twinbpf btf dump > vmlinux.h            the kernel's types as a C header
+  twinbpf new tool                        tool.bpf.c, to start from
+
+Where an object is wanted, a C source will do: twinbpf run tool.bpf.c. It is compiled with clang, with vmlinux.h of the
+running kernel and <twinbpf/script.h> at hand.
 
 Status: that of exit(), else of the workload (128+signal if one killed it), else 0;
 125 for errors of twinbpf itself and for programs that trap.")]
@@ -51,6 +58,10 @@ pub(crate) enum Command {
     Compile(ObjectFileArgs),
     /// Measure programs on each engine.
     Bench(BenchArgs),
+    /// Print types of the kernel, of a module, or of an object.
+    Btf(BtfArgs),
+    /// Write a starting point for a tool.
+    New(NewArgs),
     /// Print a completion script for a shell.
     Completions {
         /// bash, zsh, fish, elvish or powershell.
@@ -71,6 +82,9 @@ pub(crate) struct LoadArgs {
     /// but a wrong one can damage it.
     #[arg(long)]
     pub(crate) trust: bool,
+    /// An option for clang, where a C source is given in place of an object.
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub(crate) clang_opt: Vec<String>,
     /// Stack bytes of a frame, if the object was made with -mllvm -bpf-stack-size.
     #[arg(long, value_name = "BYTES")]
     pub(crate) stack_size: Option<u32>,

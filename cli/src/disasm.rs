@@ -20,7 +20,7 @@ pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     if args.native {
         return native(args, &path, name);
     }
-    let object = load::open(&path)?;
+    let object = load::open(&path, &args.load)?;
     let entries = name.iter().map(|name| (*name).to_owned()).collect();
     let linked = object.link(&LinkOptions { entries, ..LinkOptions::default() })?;
     let wanted = |program: &Program| name.is_none_or(|name| &*program.name == name);

@@ -11,6 +11,7 @@ use twinbpf::mem::Bounds;
 use twinbpf::{Compiled, Config, Engine, Linker, Object};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
+use crate::source;
 
 /// Largest object file that is read.
 const MAX_OBJECT: u64 = 256 << 20;
@@ -18,8 +19,13 @@ const MAX_OBJECT: u64 = 256 << 20;
 const MAX_INPUT: u64 = 16 << 20;
 
 /// Reads and opens an object.
-pub(crate) fn open(path: &Path) -> Result<Object> {
-    Ok(Object::open(&path.display().to_string(), &read(path, MAX_OBJECT, "an object")?)?)
+pub(crate) fn open(path: &Path, load: &LoadArgs) -> Result<Object> {
+    Ok(Object::open(&path.display().to_string(), &object_bytes(path, load)?)?)
+}
+
+/// Bytes of an object, or of what clang makes of a C source.
+pub(crate) fn object_bytes(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
+    if source::is_source(path) { source::compile(path, load) } else { read(path, MAX_OBJECT, "an object") }
 }
 
 /// Reads a file to its end, which a device may not have.
@@ -36,7 +42,7 @@ fn read(path: &Path, max: u64, what: &str) -> Result<Vec<u8>> {
 
 /// Opens objects and gives variables the values of `--set`. A variable must be in at least one of them.
 pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
-    let mut objects = paths.iter().map(|path| open(path.as_ref())).collect::<Result<Vec<Object>>>()?;
+    let mut objects = paths.iter().map(|path| open(path.as_ref(), load)).collect::<Result<Vec<Object>>>()?;
     for set in &load.set {
         let Some((name, value)) = set.split_once('=') else {
             bail!("--set {set}: write it as VAR=VALUE");

@@ -2,14 +2,17 @@
 
 mod args;
 mod bench;
+mod btf;
 mod check;
 mod compile;
 mod disasm;
 mod exec;
 mod input;
 mod load;
+mod new;
 mod output;
 mod run;
+mod source;
 mod trace;
 mod workload;
 
@@ -41,6 +44,8 @@ fn main() -> ExitCode {
         Command::Disasm(args) => disasm::disasm(&args),
         Command::Compile(args) => compile::compile(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Btf(args) => btf::btf(&args),
+        Command::New(args) => new::new(&args),
         Command::Completions { shell } => completions(shell),
     };
     result.unwrap_or_else(|error| {

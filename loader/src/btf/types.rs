@@ -198,6 +198,11 @@ pub struct Member<'a> {
 }
 
 impl<'a> Composite<'a> {
+    /// Whether members say how many bits they have: those that are no bitfields say 0.
+    pub fn has_bitfields(&self) -> bool {
+        self.bitfields
+    }
+
     /// Number of members.
     pub fn len(&self) -> usize {
         self.raw.len()

@@ -1,0 +1,155 @@
+//! Headers that clang gets: `twinbpf/script.h`, which is part of this command, and `vmlinux.h`, made of the running
+//! kernel's types. They are kept in the user's cache, in folders named after what they were made of.
+//!
+//! A file appears whole or not at all: it is written beside its place and renamed. While that lasts, the signals that
+//! end a command wait.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{emulate_default_handler, unregister};
+use twinbpf::loader::btf::Btf;
+
+use crate::btf::KERNEL;
+
+const SCRIPT: &str = include_str!("../../../include/twinbpf/script.h");
+/// Changes whenever the same types give another header.
+const FORMAT: u32 = 1;
+
+/// Where headers are.
+pub(super) struct Headers {
+    script: PathBuf,
+    kernel: PathBuf,
+    /// Whether there is a `vmlinux.h`.
+    pub(super) has_kernel: bool,
+}
+
+impl Headers {
+    /// Makes those that are not there yet.
+    pub(super) fn get() -> Result<Headers> {
+        let cache = folder()?;
+        let script = cache.join(format!("script-{:016x}", sum(SCRIPT.as_bytes())));
+        let write = |path: &Path, text: &str| {
+            publish(path, text).with_context(|| format!("cannot write {}; set XDG_CACHE_HOME", path.display()))
+        };
+        let header = script.join("twinbpf/script.h");
+        if !header.exists() {
+            write(&header, SCRIPT)?;
+        }
+        let (kernel, has_kernel) = match identity() {
+            None => (cache, false),
+            Some(identity) => {
+                let folder = cache.join(format!("vmlinux-{FORMAT}-{identity}"));
+                let header = folder.join("vmlinux.h");
+                let made = header.exists()
+                    || match kernel_header() {
+                        Some(text) => write(&header, &text).map(|()| true)?,
+                        None => false,
+                    };
+                (folder, made)
+            }
+        };
+        Ok(Headers { script, kernel, has_kernel })
+    }
+
+    /// Folders to be searched.
+    pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
+        [self.script.as_path(), self.kernel.as_path()].into_iter()
+    }
+}
+
+fn folder() -> Result<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    Ok(base.context("compiling C needs a place for headers; set XDG_CACHE_HOME or HOME")?.join("twinbpf"))
+}
+
+/// What tells this kernel's types from those of others: its build id, else the bytes themselves.
+fn identity() -> Option<String> {
+    let types = fs::metadata(KERNEL).ok()?;
+    if let Some(id) = fs::read("/sys/kernel/notes").ok().and_then(|notes| build_id(&notes)) {
+        return Some(id);
+    }
+    let bytes = fs::read(KERNEL).ok()?;
+    Some(format!("{}-{:016x}", types.len(), sum(&bytes)))
+}
+
+/// The `NT_GNU_BUILD_ID` among ELF notes, as hex digits.
+fn build_id(mut notes: &[u8]) -> Option<String> {
+    loop {
+        let (head, rest) = notes.split_at_checked(12)?;
+        let word = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
+        let (name_len, text_len, kind) = (word(0), word(4), word(8));
+        let name = rest.get(..name_len)?;
+        let text = rest.get(name_len.next_multiple_of(4)..)?;
+        let id = text.get(..text_len)?;
+        if kind == 3 && name == b"GNU\0" && !id.is_empty() {
+            return Some(crate::load::hex(id));
+        }
+        notes = text.get(text_len.next_multiple_of(4)..)?;
+    }
+}
+
+fn kernel_header() -> Option<String> {
+    let bytes = fs::read(KERNEL).ok()?;
+    let header = Btf::parse(&bytes, Btf::detect_endian(&bytes)?).and_then(|btf| btf.to_c(None));
+    header.inspect_err(|error| log::warn!("{KERNEL}: {error}; there is no vmlinux.h")).ok()
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    // With fixed keys; another compiler's may differ, which costs one more file.
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Puts a file at its place, whole.
+fn publish(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(folder)?;
+    let signal = Arc::new(AtomicUsize::new(0));
+    let register = |number: i32| signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize);
+    let handlers = [SIGINT, SIGTERM, SIGHUP].map(register);
+    let temporary = folder.join(format!(".{}.tmp", std::process::id()));
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // It may not even be there; what went wrong is told already.
+        let _ = fs::remove_file(&temporary);
+    }
+    for handler in handlers.into_iter().flatten() {
+        unregister(handler);
+    }
+    if let Ok(number @ 1..) = i32::try_from(signal.load(Ordering::SeqCst)) {
+        emulate_default_handler(number)?;
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_is_found_behind_other_notes() {
+        let note = |name: &[u8], kind: u32, text: &[u8]| {
+            let mut note: Vec<u8> = [name.len() as u32, text.len() as u32, kind].map(u32::to_ne_bytes).concat();
+            for part in [name, text] {
+                note.extend(part);
+                note.resize(note.len().next_multiple_of(4), 0);
+            }
+            note
+        };
+        let id = note(b"GNU\0", 3, &[0xab, 1, 2]);
+        assert_eq!(build_id(&[note(b"Xen\0", 3, b"12345"), id.clone()].concat()).as_deref(), Some("ab0102"));
+        assert_eq!(build_id(&id[..id.len() - 2]), None);
+        assert_eq!(build_id(b""), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! C sources in place of objects, `twinbpf new`, and types as `twinbpf btf dump` prints them.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::{corpus, installed, skip, twinbpf};
+use serde_json::Value;
+
+const CLANG: &str = "clang-19";
+const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+
+/// A folder with a cache of its own, where the command runs.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().unwrap())
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = twinbpf();
+        command.current_dir(self.0.path()).env("XDG_CACHE_HOME", self.0.path().join("cache"));
+        command.env("TWINBPF_CLANG", CLANG).args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.path().join(name), text).unwrap();
+    }
+
+    /// Every file below, but those of the cache by their last names.
+    fn files(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.0.path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => found.push(path.file_name().unwrap().to_str().unwrap().to_owned()),
+                }
+            }
+        }
+        found.retain(|name| name != "vmlinux.h");
+        found.sort();
+        found
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether there is a clang, said aloud if not.
+fn has_clang() -> bool {
+    let has = installed(CLANG);
+    if !has {
+        skip("clang-19 is not installed");
+    }
+    has
+}
+
+#[test]
+fn a_new_tool_compiles_and_runs() {
+    if !has_clang() {
+        return;
+    }
+    let place = Place::new();
+    let output = place.run(&["new", "tool"]);
+    assert_eq!(text(&output.stdout), "tool.bpf.c is ready: twinbpf run tool.bpf.c\n");
+    let output = place.run(&["run", "tool.bpf.c", "--set", "limit=3", "--clang-opt", "-Werror"]);
+    assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(0)));
+    assert_eq!(text(&output.stdout), "  1      1\n  2      4\n  3      9\n");
+    let output = place.run(&["new", "tool"]);
+    assert_eq!(text(&output.stderr), "twinbpf: tool.bpf.c is there already\n");
+    assert_eq!(place.files(), ["script.h", "tool.bpf.c"]);
+}
+
+#[test]
+fn a_source_does_where_an_object_does() {
+    if !has_clang() {
+        return;
+    }
+    let place = Place::new();
+    place
+        .write("n.bpf.c", "#include <twinbpf/script.h>\nint BEGIN(void)\n{\n\tprintf(\"%d\\n\", N);\n\treturn 0;\n}\n");
+    let output = place.run(&["disasm", "n.bpf.c:BEGIN", "--source", "--clang-opt", "-DN=3"]);
+    assert!(text(&output.stdout).contains("printf(\"%d\\n\", N);"), "{}", text(&output.stderr));
+    let output = place.run(&["run", "n.bpf.c", "--clang-opt=-DN=4"]);
+    assert_eq!(text(&output.stdout), "4\n");
+    let output = place.run(&["check", "n.bpf.c", "--clang-opt=-DN=4"]);
+    assert!(text(&output.stdout).contains("n.bpf.c: little-endian, with BTF"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn the_kernels_types_are_at_hand() {
+    if !has_clang() {
+        return;
+    }
+    if !Path::new(KERNEL).exists() {
+        return skip("the kernel has no BTF");
+    }
+    let place = Place::new();
+    let source = "#include \"vmlinux.h\"\n#include <twinbpf/script.h>\nint BEGIN(void)\n{\n\tprintf(\"%d\\n\", \
+                  (int)sizeof(struct list_head) + TASK_COMM_LEN);\n\treturn 0;\n}\n";
+    place.write("k.bpf.c", source);
+    for _ in 0..2 {
+        let output = place.run(&["run", "k.bpf.c"]);
+        assert_eq!((text(&output.stdout), text(&output.stderr)), ("32\n".to_owned(), String::new()));
+    }
+    assert_eq!(place.files(), ["k.bpf.c", "script.h"]);
+}
+
+#[test]
+fn what_does_not_compile_leaves_nothing_but_clangs_words() {
+    if !has_clang() {
+        return;
+    }
+    let place = Place::new();
+    place.write("bad.bpf.c", "int BEGIN(void)\n{\n\treturn nothing;\n}\n");
+    let output = place.run(&["run", "bad.bpf.c"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr.contains("bad.bpf.c:3:9: error: use of undeclared identifier 'nothing'"), "{stderr}");
+    assert!(stderr.contains("twinbpf: bad.bpf.c: clang-19 did not compile it (exit status: 1)"), "{stderr}");
+    assert_eq!(place.files(), ["bad.bpf.c", "script.h"]);
+}
+
+#[test]
+fn a_missing_clang_is_one_clear_error() {
+    let place = Place::new();
+    place.write("x.bpf.c", "int BEGIN(void) { return 0; }\n");
+    let output = place.command(&["run", "x.bpf.c"]).env("PATH", "").env_remove("TWINBPF_CLANG").output().unwrap();
+    let expected = "twinbpf: x.bpf.c is C and there is no clang to compile it: install clang (apt install clang, dnf \
+                    install clang), or name one with TWINBPF_CLANG\n";
+    assert_eq!((text(&output.stderr).as_str(), output.status.code()), (expected, Some(125)));
+    let output = place.command(&["run", "x.bpf.c"]).env("TWINBPF_CLANG", "/nowhere/clang").output().unwrap();
+    assert!(text(&output.stderr).starts_with("twinbpf: cannot run /nowhere/clang: No such file"));
+    let output = place.run(&["run", "y.bpf.c"]);
+    assert!(text(&output.stderr).starts_with("twinbpf: cannot read y.bpf.c: No such file"));
+}
+
+/// Files with BTF: some of the corpus, and the kernel's.
+fn typed() -> Vec<PathBuf> {
+    let objects = ["scripts/globals.bpf.o", "maps/nested.bpf.o", "packets/xdp_parse.bpf.o"];
+    let mut files: Vec<PathBuf> = objects.iter().map(|name| corpus().join(name)).collect();
+    files.extend(Path::new(KERNEL).exists().then(|| KERNEL.into()));
+    files
+}
+
+#[test]
+fn types_are_dumped_as_bpftool_dumps_them() {
+    if !installed("bpftool") {
+        return skip("bpftool is not installed");
+    }
+    let bpftool = |args: &[&str], path: &Path| {
+        let output = Command::new("bpftool").args(args).args(["btf", "dump", "file"]).arg(path).output().unwrap();
+        text(&output.stdout)
+    };
+    for path in typed() {
+        let name = path.to_str().unwrap();
+        let ours = |format| text(&Place::new().run(&["btf", "dump", name, "--format", format]).stdout);
+        let (found, expected) = (ours("raw"), bpftool(&[], &path));
+        let different = found.lines().zip(expected.lines()).find(|(ours, theirs)| ours != theirs);
+        assert_eq!((different, found.len()), (None, expected.len()), "{name}");
+        let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        assert!(json(&ours("json")) == json(&bpftool(&["-j"], &path)), "{name}");
+    }
+}
+
+#[test]
+fn roots_are_named_or_numbered() {
+    let place = Place::new();
+    let nested = corpus().join("maps/nested.bpf.o");
+    let dump = |args: &[&str]| place.run(&[&["btf", "dump", nested.to_str().unwrap()], args].concat());
+    let header = text(&dump(&["--root", "inner"]).stdout);
+    assert!(header.contains("struct inner {\n\tint (*type)[2];") && !header.contains("by_index"), "{header}");
+    assert_eq!(text(&dump(&["--root", "2", "--format", "raw"]).stdout).lines().count(), 1);
+    assert_eq!(text(&dump(&["--root", "nobody"]).stderr), "twinbpf: --root nobody: there is no such type\n");
+    let output = place.run(&["btf", "dump", "/dev/null"]);
+    assert_eq!(output.status.code(), Some(125));
+}
