@@ -3,6 +3,7 @@
 mod bench;
 mod btf;
 mod compile;
+mod run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use twinbpf::{EngineKind, OptLevel, Perf};
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
+pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
 #[derive(Debug, Parser)]
@@ -160,28 +162,6 @@ pub(crate) struct CompileArgs {
     /// Tells gdb and lldb the names and C lines of native code.
     #[arg(long)]
     pub(crate) gdb: bool,
-}
-
-/// `twinbpf run`.
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  twinbpf run hello.bpf.o
-  twinbpf run a.bpf.o b.bpf.o             both BEGINs in this order, then both ENDs
-  twinbpf run stats.bpf.o --set limit=10 -- ls -l
-  twinbpf run roots.bpf.o --lib libm.so.6")]
-pub(crate) struct RunArgs {
-    /// Objects made by clang.
-    #[arg(required = true, value_name = "OBJ")]
-    pub(crate) objects: Vec<PathBuf>,
-    /// The workload: runs between BEGIN and END.
-    #[arg(last = true, value_name = "CMD")]
-    pub(crate) workload: Vec<String>,
-    #[command(flatten)]
-    pub(crate) load: LoadArgs,
-    #[command(flatten)]
-    pub(crate) limits: LimitArgs,
-    #[command(flatten)]
-    pub(crate) engine: EngineArgs,
 }
 
 /// `twinbpf exec`.

@@ -20,7 +20,8 @@ const STATUS_PROBLEMS: u8 = 1;
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let objects = load::open_all(&args.objects, &args.load)?;
     let engine = load::engine(&args.load, &LimitArgs::default(), &EngineArgs::default())?;
-    let linker = load::linker(&engine, &args.load)?;
+    let mut linker = load::linker(&engine, &args.load)?;
+    twinbpf_trace::functions(&mut linker);
     let mut problems = 0;
     for object in &objects {
         let plan = linker.check(object)?;

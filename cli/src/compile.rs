@@ -24,6 +24,7 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     let max_insns = args.fuel.then_some(u64::MAX);
     let engine = Engine::new(Config { engine: EngineKind::Interp, max_insns, ..config })?;
     let mut linker = load::linker(&engine, &args.load)?;
+    twinbpf_trace::functions(&mut linker);
     for name in &args.host {
         let symbol = object.externs.iter().find(|symbol| *symbol.name == **name);
         let symbol = symbol.with_context(|| format!("--host {name}: {} calls no such function", object.name))?;

@@ -47,7 +47,8 @@ fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode
     let objects = load::open_all(&[path], &args.load)?;
     let config = load::config(&args.load, &args.limits, &args.compile);
     let engine = Engine::new(Config { engine: EngineKind::Interp, ..config })?;
-    let linker = load::linker(&engine, &args.load)?;
+    let mut linker = load::linker(&engine, &args.load)?;
+    twinbpf_trace::functions(&mut linker);
     let pre = match name {
         Some(name) => linker.instantiate_programs(&objects[0], &[name])?,
         None => linker.instantiate_pre(&objects[0])?,

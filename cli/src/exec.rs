@@ -12,11 +12,11 @@ use twinbpf::loader::section::ProgType;
 use twinbpf::map::Sent;
 use twinbpf::mem::Block;
 use twinbpf::{Entry, Instance, Redirect};
+use twinbpf_trace::Output;
 
 use crate::args::{ExecArgs, split_program};
 use crate::input::{Input, choose};
 use crate::load::{self, hex};
-use crate::output::Output;
 use crate::trace::Trace;
 
 pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
@@ -30,7 +30,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
         eprintln!("twinbpf: warning: {warning}");
     }
     let entry = pre.program(&spec.name).expect("instantiated above");
-    let mut output = Output::new();
+    let mut output = Output::default();
     let mut instance = pre.instance_with_output((), output.boxed())?;
     let trace = args.trace.then(|| Trace::new(Arc::clone(instance.machine().image())));
     if let Some(trace) = &trace {

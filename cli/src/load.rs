@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use twinbpf::loader::ProgramSpec;
-use twinbpf::loader::section::{Script, SectionKind};
+use twinbpf::loader::section::SectionKind;
 use twinbpf::mem::Bounds;
 use twinbpf::{Compiled, Config, Engine, Linker, Object};
 
@@ -94,7 +94,7 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
 }
 
 /// A linker with the libraries of the command line.
-pub(crate) fn linker(engine: &Engine, load: &LoadArgs) -> Result<Linker<()>> {
+pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Result<Linker<T>> {
     let mut linker = Linker::new(engine);
     for library in &load.lib {
         linker.library(library)?;
@@ -103,7 +103,7 @@ pub(crate) fn linker(engine: &Engine, load: &LoadArgs) -> Result<Linker<()>> {
 }
 
 /// The same with the compiled programs of the command line.
-pub(crate) fn linker_with(engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Linker<()>> {
+pub(crate) fn linker_with<T: Send + 'static>(engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Linker<T>> {
     let mut linker = linker(engine, load)?;
     for path in &how.compiled {
         linker.compiled(Compiled::open(path)?);
@@ -111,9 +111,9 @@ pub(crate) fn linker_with(engine: &Engine, load: &LoadArgs, how: &EngineArgs) ->
     Ok(linker)
 }
 
-/// The functions that `run` calls before and after the workload.
+/// The functions that `run` calls in userspace.
 pub(crate) fn scripts(object: &Object) -> impl Iterator<Item = &ProgramSpec> {
-    object.programs.iter().filter(|spec| matches!(spec.attach.kind, SectionKind::Script(Script::Begin | Script::End)))
+    object.programs.iter().filter(|spec| matches!(spec.attach.kind, SectionKind::Script(_)))
 }
 
 /// Bytes of an argument: hex digits (blanks, colons and a leading 0x are ignored), or `@FILE`.

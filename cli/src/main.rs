@@ -10,11 +10,9 @@ mod exec;
 mod input;
 mod load;
 mod new;
-mod output;
 mod run;
 mod source;
 mod trace;
-mod workload;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -50,7 +48,7 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if is_broken_pipe(&error) {
-            output::end_by_pipe();
+            twinbpf_trace::end_by_pipe();
         }
         eprintln!("twinbpf: {}", story(&error));
         ExitCode::from(STATUS_ERROR)
@@ -79,7 +77,8 @@ fn story(error: &anyhow::Error) -> String {
         .downcast_ref::<Trap>()
         .map(|trap| format!("{trap:#}"))
         .or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
-        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")));
+        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf_trace::Error>().map(|error| format!("{error:#}")));
     let Some(full) = full else { return format!("{error:#}") };
     let context: Vec<String> = error.chain().take(error.chain().count() - 1).map(ToString::to_string).collect();
     if context.is_empty() { full } else { format!("{}: {full}", context.join(": ")) }

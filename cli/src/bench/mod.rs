@@ -13,11 +13,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use twinbpf_trace::Output;
 
 use crate::args::{BenchArgs, split_program};
 use crate::input::{Input, choose};
 use crate::load;
-use crate::output::Output;
 
 use contest::Contest;
 use report::Report;
@@ -32,7 +32,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         let contest = Contest::new(&objects[0], spec, &input, args)?;
         report.programs.push(contest.run(args.time).with_context(|| text.clone())?);
     }
-    let mut output = Output::new();
+    let mut output = Output::default();
     match args.json {
         true => writeln!(output, "{}", report.json())?,
         false => report.print(&mut output)?,

@@ -1,0 +1,164 @@
+//! `twinbpf run`: its arguments.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use twinbpf_trace as trace;
+
+use super::{EngineArgs, LimitArgs, LoadArgs};
+
+/// `twinbpf run`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf run hello.bpf.o
+  twinbpf run a.bpf.o b.bpf.o             both BEGINs in this order, then both ENDs
+  twinbpf run stats.bpf.o --set limit=10 -- ls -l
+  twinbpf run roots.bpf.o --lib libm.so.6
+  twinbpf run profile.bpf.o -p 1234 -F 199   samples of one process
+  twinbpf run drops.bpf.o --attach count=eth0
+  twinbpf run tool.bpf.o --dry-run        what would run where
+
+A run is over when the workload is, or the process of -p; without either at SIGINT or SIGTERM. What it attached is gone
+then, also after kill -9. A second Ctrl-C ends it at once, without END.")]
+pub(crate) struct RunArgs {
+    /// Objects made by clang.
+    #[arg(required = true, value_name = "OBJ")]
+    pub(crate) objects: Vec<PathBuf>,
+    /// The workload: runs between BEGIN and END.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) workload: Vec<String>,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// What a session is like.
+#[derive(Args, Debug)]
+pub(crate) struct SessionArgs {
+    /// Every process on every CPU, which is what happens anyway.
+    #[arg(short, conflicts_with_all = ["pid", "tid", "cpus"])]
+    all: bool,
+    /// Only these CPUs, for programs on perf events: 0,2-3.
+    #[arg(short = 'C', value_name = "CPUS", value_parser = cpus)]
+    cpus: Option<CpuList>,
+    /// Only this process, for programs on perf events, uprobes and USDT. The run ends with it.
+    #[arg(short, value_name = "PID")]
+    pid: Option<u32>,
+    /// Only this thread, for programs on perf events. The run ends with it.
+    #[arg(short, value_name = "TID", conflicts_with = "pid")]
+    tid: Option<u32>,
+    /// Samples a second of perf_event programs.
+    #[arg(short = 'F', value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..))]
+    frequency: u64,
+    /// Attach a program whose section does not say to what: an interface, a cgroup's path, BINARY:FUNCTION, CLOCK:HZ.
+    #[arg(long, value_name = "PROG=PLACE", value_parser = attach)]
+    attach: Vec<(String, String)>,
+    /// Where programs run: auto (those for the kernel there, if any), kernel (all maps there), or user (nothing there,
+    /// no privilege needed).
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    mode: Mode,
+    /// Write what programs print to a file.
+    #[arg(short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// How to write it: text, or json (an object a line).
+    #[arg(short, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: Format,
+    /// Print what would run where, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print every map at the end.
+    #[arg(long)]
+    print_maps: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Mode {
+    Auto,
+    Kernel,
+    User,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// CPUs by number, so that clap takes them for one value.
+#[derive(Clone, Debug)]
+struct CpuList(Vec<u32>);
+
+impl SessionArgs {
+    pub(crate) fn options(&self) -> trace::Options {
+        trace::Options {
+            mode: match self.mode {
+                Mode::Auto => trace::Mode::Auto,
+                Mode::Kernel => trace::Mode::Kernel,
+                Mode::User => trace::Mode::User,
+            },
+            pid: self.pid,
+            tid: self.tid,
+            cpus: self.cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
+            frequency: self.frequency,
+            attach: self.attach.clone(),
+            print_maps: self.print_maps,
+            ..trace::Options::default()
+        }
+    }
+
+    pub(crate) fn format(&self) -> trace::Format {
+        match self.format {
+            Format::Text => trace::Format::Text,
+            Format::Json => trace::Format::Json,
+        }
+    }
+}
+
+/// `0,2-3`.
+fn cpus(text: &str) -> Result<CpuList, String> {
+    let bad = || format!("'{text}' is no list of CPUs such as 0,2-3");
+    let mut all = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().map_err(|_| bad())?, last.parse().map_err(|_| bad())?);
+        if first > last || last > 8192 {
+            return Err(bad());
+        }
+        all.extend(first..=last);
+    }
+    Ok(CpuList(all))
+}
+
+fn attach(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((program, place)) if !program.is_empty() && !place.is_empty() => {
+            Ok((program.to_owned(), place.to_owned()))
+        }
+        _ => Err(format!("'{text}' is not PROG=PLACE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{attach, cpus};
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpus("0,2-3").unwrap().0, [0, 2, 3]);
+        assert_eq!(cpus("7").unwrap().0, [7]);
+        for text in ["", "a", "3-1", "1-", "0-99999"] {
+            assert!(cpus(text).unwrap_err().contains("no list of CPUs"), "{text}");
+        }
+    }
+
+    #[test]
+    fn places_of_programs() {
+        assert_eq!(attach("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(attach("a").is_err() && attach("=b").is_err() && attach("a=").is_err());
+    }
+}

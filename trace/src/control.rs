@@ -1,0 +1,22 @@
+//! What host functions of a session see and do: the data of its instances.
+
+use std::time::Duration;
+
+use twinbpf::{Caller, Linker};
+
+/// The data of an instance of a session.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Process id of the workload, which is held until BEGIN is over.
+    pub(crate) workload: u32,
+    /// What the last program asked its timers to be.
+    pub(crate) period: Option<Duration>,
+}
+
+/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`.
+pub fn functions(linker: &mut Linker<Control>) {
+    linker.func("set_timer", |mut caller: Caller<'_, Control>, nanos: u64| {
+        caller.data_mut().period = Some(Duration::from_nanos(nanos));
+    });
+    linker.func("workload_pid", |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
+}

@@ -1,0 +1,74 @@
+//! What ends a session that the scripts did not end.
+
+use std::io;
+use std::sync::Arc;
+
+use twinbpf::{LinkError, Trap};
+use twinbpf_loader as loader;
+
+/// Why a session cannot be, or had to stop. Whatever it had attached is gone when this is returned.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An object of which nothing would run.
+    #[error(
+        "{object}: no BEGIN, END or other script, and no program that says what to attach it to (--attach \
+         PROG=PLACE); `twinbpf exec` runs a single program"
+    )]
+    Nothing {
+        /// Object file.
+        object: Arc<str>,
+    },
+    /// A program that cannot do what was asked for.
+    #[error("{object}: program {program} (section {section}): {why}")]
+    Program {
+        /// Object file.
+        object: Arc<str>,
+        /// Its name.
+        program: Arc<str>,
+        /// Its section.
+        section: Arc<str>,
+        /// What is wrong.
+        why: String,
+    },
+    /// An option names a program that no object has.
+    #[error("{option} {name}: no object has a program of this name")]
+    NoProgram {
+        /// The option.
+        option: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// The object cannot be linked.
+    #[error(transparent)]
+    Object(#[from] loader::Error),
+    /// Its userspace programs cannot run.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A userspace program faulted.
+    #[error(transparent)]
+    Trap(#[from] Trap),
+    /// The workload cannot be run.
+    #[error("cannot run the workload '{name}': {cause}")]
+    Workload {
+        /// The command.
+        name: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The output cannot be written.
+    #[error("cannot write {what}: {cause}")]
+    Output {
+        /// Standard output, or a file.
+        what: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Anything else that the system refuses.
+    #[error("cannot {what}: {cause}")]
+    System {
+        /// What was wanted.
+        what: &'static str,
+        /// Why not.
+        cause: io::Error,
+    },
+}

@@ -1,0 +1,29 @@
+//! Tracing sessions: programs of an object run in the kernel and collect, its scripts run in userspace over the same
+//! maps and globals.
+//!
+//! A [`Plan`] says what each program is for. A [`Session`] is made of it: maps made, programs loaded, attachments open
+//! but disabled. [`Session::run`] goes through the rest: BEGIN, the workload, EVENT, TIMER and signals, END.
+//!
+//! This crate prints nothing but what scripts print, warnings of its own to standard error, and maps if asked. It reads no command
+//! line.
+
+mod control;
+mod error;
+mod events;
+mod kernel;
+mod options;
+mod output;
+mod plan;
+mod session;
+mod signals;
+mod sys;
+mod target;
+mod tool;
+mod workload;
+
+pub use control::{Control, functions};
+pub use error::Error;
+pub use options::{Mode, Options};
+pub use output::{Format, Output, end_by_pipe};
+pub use plan::{ObjectPlan, Place, Plan, Planned};
+pub use session::{STATUS_ABORTED, Session};

@@ -1,0 +1,56 @@
+//! What a user can say about a session.
+
+/// Where programs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Programs for the kernel in the kernel, if there are any.
+    #[default]
+    Auto,
+    /// Maps are the kernel's even where no program is.
+    Kernel,
+    /// Only what runs in userspace, and without privilege.
+    User,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where programs run.
+    pub mode: Mode,
+    /// Only this process.
+    pub pid: Option<u32>,
+    /// Only this thread.
+    pub tid: Option<u32>,
+    /// Only these CPUs; all where empty.
+    pub cpus: Vec<u32>,
+    /// Samples a second of `perf_event` programs.
+    pub frequency: u64,
+    /// Where programs go whose section does not say it: name, and an interface, path, probe or event.
+    pub attach: Vec<(String, String)>,
+    /// Print all maps at the end.
+    pub print_maps: bool,
+    /// Pages (a power of two) of each CPU's part of a perf event array.
+    pub pages: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            mode: Mode::Auto,
+            pid: None,
+            tid: None,
+            cpus: Vec::new(),
+            frequency: 99,
+            attach: Vec::new(),
+            print_maps: false,
+            pages: 64,
+        }
+    }
+}
+
+impl Options {
+    /// Whether only a process, a thread, or some CPUs are meant.
+    pub fn filters(&self) -> bool {
+        self.pid.is_some() || self.tid.is_some() || !self.cpus.is_empty()
+    }
+}

@@ -1,0 +1,156 @@
+//! Where programs print: standard output or a file, as text or as JSON, in one order, with nothing lost in silence.
+//!
+//! A reader of standard output that went away ends the process as it ends any C program, by SIGPIPE; anything else that
+//! goes wrong is kept until it is asked for, because a script may not look at what `printf` returns.
+
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::error::Error;
+
+/// Bytes that are kept back where nobody waits for each line.
+const BUFFER: usize = 64 << 10;
+
+/// How what programs print is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// As it is.
+    #[default]
+    Text,
+    /// Lines of JSON, an object each, as bpftrace has them: `{"type": "printf", "data": "..."}` for what programs print.
+    Json,
+}
+
+/// A handle of the output; clones share it.
+#[derive(Clone)]
+pub struct Output {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    out: BufWriter<Box<dyn Write + Send>>,
+    name: String,
+    format: Format,
+    /// Lines may wait.
+    held: bool,
+    error: Option<io::Error>,
+}
+
+impl Default for Output {
+    fn default() -> Output {
+        Output::new(Box::new(io::stdout()), "standard output".to_owned(), Format::Text)
+    }
+}
+
+impl std::fmt::Debug for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Output").field("name", &state.name).field("format", &state.format).finish_non_exhaustive()
+    }
+}
+
+impl Output {
+    fn new(out: Box<dyn Write + Send>, name: String, format: Format) -> Output {
+        let out = BufWriter::with_capacity(BUFFER, out);
+        let state = State { out, name, format, held: false, error: None };
+        Output { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Standard output, or a file that is made or emptied.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn open(path: Option<&Path>, format: Format) -> Result<Output, Error> {
+        let Some(path) = path else {
+            return Ok(Output::new(Box::new(io::stdout()), "standard output".to_owned(), format));
+        };
+        let name = path.display().to_string();
+        match File::create(path) {
+            Ok(file) => Ok(Output::new(Box::new(file), name, format)),
+            Err(cause) => Err(Error::Output { what: name, cause }),
+        }
+    }
+
+    /// For an instance: where its programs print.
+    pub fn boxed(&self) -> Box<dyn Write + Send> {
+        Box::new(self.clone())
+    }
+
+    /// Sends out what is buffered, so that a workload or a message comes behind it.
+    ///
+    /// # Errors
+    /// The first write that failed since the last time this was asked.
+    pub fn finish(&self) -> Result<(), Error> {
+        let mut state = self.lock();
+        let flushed = state.flush();
+        state.error.take().map_or(flushed, Err).map_err(|cause| Error::Output { what: state.name.clone(), cause })
+    }
+
+    /// Whether whole lines may wait for [`Output::finish`]: while many come at a time.
+    pub(crate) fn hold(&self, held: bool) {
+        self.lock().held = held;
+    }
+
+    /// How what programs print is to be written.
+    pub(crate) fn format(&self) -> Format {
+        self.lock().format
+    }
+
+    /// In JSON, one object; nothing in text.
+    pub(crate) fn object(&self, kind: &str, data: &Value) {
+        let mut state = self.lock();
+        if state.format == Format::Json {
+            // What fails is kept.
+            let _ = state.write(format!("{}\n", json!({ "type": kind, "data": data })).as_bytes());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let result = self.out.write_all(bytes);
+        self.keep(result)?;
+        if self.held || !bytes.contains(&b'\n') { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.out.flush();
+        self.keep(result)
+    }
+
+    fn keep(&mut self, result: io::Result<()>) -> io::Result<()> {
+        result.inspect_err(|error| {
+            if error.kind() == ErrorKind::BrokenPipe {
+                end_by_pipe();
+            }
+            let copy = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+            self.error.get_or_insert(copy);
+        })
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.lock().write(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.lock().flush()
+    }
+}
+
+/// Ends the process as a write into a pipe without reader does where SIGPIPE is not ignored. Rust's startup ignores
+/// it. Comes back only where the signal cannot be raised.
+pub fn end_by_pipe() {
+    let _ = emulate_default_handler(SIGPIPE);
+}

@@ -1,0 +1,170 @@
+//! A session: everything is resolved, made and held, then BEGIN, the workload, the loop over what comes, END.
+//!
+//! What is attached hangs on file descriptors of this process, so that nothing is left however it ends.
+
+use std::time::Duration;
+
+use twinbpf::Linker;
+
+use crate::control::{self, Control};
+use crate::error::Error;
+use crate::events::{Loop, Over};
+use crate::kernel::Half;
+use crate::options::Options;
+use crate::output::Output;
+use crate::plan::{ObjectPlan, Plan};
+use crate::signals::Signals;
+use crate::sys;
+use crate::tool::{Outcome, Tool};
+use crate::workload::{Child, Held};
+
+/// How long END waits for a workload that was asked to end; and a workload that Ctrl-C may have reached, before it is
+/// asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Status of a session that a BEGIN ended by returning below 0.
+pub const STATUS_ABORTED: u8 = 1;
+
+/// A session that is ready to run: all that can fail for want of something was made, and nothing runs.
+#[derive(Debug)]
+pub struct Session {
+    tools: Vec<Tool>,
+    halves: Vec<Half>,
+    options: Options,
+    output: Output,
+    warnings: Vec<String>,
+}
+
+impl Session {
+    /// Makes maps, loads programs, opens what they will be attached to, disabled. Each object has a linker of its own, all
+    /// of one engine: what host functions and libraries its scripts see.
+    ///
+    /// # Errors
+    /// What cannot be made.
+    ///
+    /// # Panics
+    /// When there are not as many linkers as objects.
+    pub fn new(plan: Plan, options: Options, output: Output, linkers: Vec<Linker<Control>>) -> Result<Session, Error> {
+        let mut session = Session { tools: Vec::new(), halves: Vec::new(), options, output, warnings: Vec::new() };
+        assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
+        for (object, linker) in plan.objects.iter().zip(linkers) {
+            session.add(object, linker)?;
+        }
+        Ok(session)
+    }
+
+    fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
+        control::functions(&mut linker);
+        let half = Half::load(plan, &self.options, &mut linker, &mut self.warnings)?;
+        let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
+        let pre = linker.instantiate_programs(&plan.object, &names)?;
+        self.warnings.extend(pre.warnings().iter().cloned());
+        self.tools.push(Tool::new(plan, &pre, &self.output)?);
+        self.halves.push(half);
+        Ok(())
+    }
+
+    /// What does not stop it, but may surprise.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Runs it, with a command as workload unless that is empty. The status: that of a script's `exit`, else the
+    /// workload's own or 128 and the signal that killed it, else 0; [`STATUS_ABORTED`] when a BEGIN ended it.
+    ///
+    /// # Errors
+    /// A program faulted, the workload cannot be run, the output cannot be written.
+    pub fn run(mut self, workload: &[String]) -> Result<u8, Error> {
+        let held = if workload.is_empty() { None } else { Some(Held::fork(workload)?) };
+        if let Some(held) = &held {
+            self.tools.iter_mut().for_each(|tool| tool.set_workload(held.pid() as u32));
+        }
+        let asked = match self.begin()? {
+            Outcome::Aborted => return Ok(STATUS_ABORTED),
+            Outcome::Exit(status) => {
+                drop(held);
+                return self.end(status);
+            }
+            Outcome::Done => self.trace(held)?,
+        };
+        self.end(asked)
+    }
+
+    fn begin(&mut self) -> Result<Outcome, Error> {
+        for tool in &mut self.tools {
+            match tool.begin()? {
+                Outcome::Done => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// From enabling to the last record; END still to come. The status so far.
+    fn trace(&mut self, held: Option<Held>) -> Result<u8, Error> {
+        let mut numbers: Vec<i32> = self.tools.iter().flat_map(Tool::signals).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let signals = Signals::watch(&numbers).map_err(|cause| Error::System { what: "watch signals", cause })?;
+        self.halves.iter_mut().try_for_each(Half::enable)?;
+        let mut child = held.map(Held::release).transpose()?;
+        let over = self.watch(child.as_ref(), &signals, &numbers)?;
+        self.halves.iter_mut().for_each(Half::disable);
+        signals.impatient();
+        let drained = self.drain(&over)?;
+        let status = end_child(child.as_mut(), &over)?;
+        Ok(match (over, drained) {
+            (Over::Exit(asked), _) | (_, Outcome::Exit(asked)) => asked,
+            (Over::Ended | Over::Terminated | Over::Interrupted | Over::Idle, _) => status,
+        })
+    }
+
+    /// Records that were sent and not yet read.
+    fn drain(&mut self, over: &Over) -> Result<Outcome, Error> {
+        if matches!(over, Over::Exit(_)) {
+            return Ok(Outcome::Done);
+        }
+        for (tool, half) in self.tools.iter_mut().zip(&mut self.halves) {
+            if let Outcome::Exit(status) = half.drain(tool)? {
+                return Ok(Outcome::Exit(status));
+            }
+        }
+        self.output.finish()?;
+        Ok(Outcome::Done)
+    }
+
+    fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<Over, Error> {
+        let target = match self.options.pid.or(self.options.tid) {
+            Some(pid) if child.is_none() => Some(
+                sys::pidfd(pid as i32)
+                    .map_err(|cause| Error::System { what: "watch the process of -p or -t", cause })?,
+            ),
+            _ => None,
+        };
+        self.tools.iter_mut().try_for_each(Tool::start_timers)?;
+        let (tools, halves, output) = (&mut self.tools, &mut self.halves, &self.output);
+        Loop { tools, halves, output, child, target: target.as_ref(), signals, numbers }.run()
+    }
+
+    fn end(mut self, mut status: u8) -> Result<u8, Error> {
+        for tool in &mut self.tools {
+            if let Outcome::Exit(asked) = tool.end()? {
+                status = asked;
+                break;
+            }
+        }
+        Ok(status)
+    }
+}
+
+/// Sees to it that the workload ends, and takes its status.
+fn end_child(child: Option<&mut Child>, over: &Over) -> Result<u8, Error> {
+    let Some(child) = child else { return Ok(0) };
+    match over {
+        Over::Ended | Over::Idle => {}
+        // A terminal's Ctrl-C reaches the workload too.
+        Over::Interrupted if child.ends_within(PATIENCE) => {}
+        Over::Interrupted | Over::Terminated | Over::Exit(_) => child.terminate(),
+    }
+    child.wait()
+}

@@ -1,0 +1,189 @@
+//! System calls of a session that the standard library has not: fork without exec, pid descriptors, timers, poll.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use signal_hook::SigId;
+use signal_hook::low_level::emulate_default_handler;
+
+/// Signals whose disposition a workload gets as a shell would give it.
+const RESET: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE];
+/// A signal that comes again sooner than this is the same one: `timeout(1)` sends each to the process and to its group.
+const SAME_SIGNAL: u64 = 100_000_000;
+
+fn answer(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+    let fd = answer(result)?;
+    // SAFETY: every caller passes the answer of a call that opened a descriptor for it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// What a forked child needs before it becomes the workload.
+pub(crate) struct Gate<'a> {
+    /// Readable, or at its end, when the child may go on.
+    pub(crate) wait: BorrowedFd<'a>,
+    /// Our end of it, which the child must not have.
+    pub(crate) release: BorrowedFd<'a>,
+    /// Gets four bytes of errno if the command cannot be executed; closed by a successful exec.
+    pub(crate) failure: BorrowedFd<'a>,
+}
+
+/// Forks a child that waits at the gate and then executes a command, looked for in PATH. It ends when this thread
+/// does: at the gate because nobody opens it, later by SIGTERM.
+pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid_t> {
+    let mut argv: Vec<*const libc::c_char> = command.iter().map(|word| word.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    assert!(argv.len() > 1, "a command has a name");
+    // SAFETY: no arguments.
+    let parent = unsafe { libc::getpid() };
+    // SAFETY: the child calls nothing but functions that are safe after fork of a process with threads, none of which
+    // allocates or takes a lock: all it needs was made above.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: this is the child of the fork above, `argv` ends with null and points to live strings.
+            unsafe { become_command(&argv, gate, parent) }
+        }
+        pid => Ok(pid),
+    }
+}
+
+/// # Safety
+/// In a forked child only. `argv` is a null-terminated array of C strings.
+unsafe fn become_command(argv: &[*const libc::c_char], gate: &Gate<'_>, parent: libc::pid_t) -> ! {
+    // SAFETY: all of these are async-signal-safe; buffers are local; the child leaves only by exec or _exit.
+    unsafe {
+        libc::close(gate.release.as_raw_fd());
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in RESET {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+        let mut byte = 0_u8;
+        loop {
+            match libc::read(gate.wait.as_raw_fd(), (&raw mut byte).cast(), 1) {
+                1 => break,
+                -1 if *libc::__errno_location() == libc::EINTR && libc::getppid() == parent => {}
+                _ => libc::_exit(0),
+            }
+        }
+        libc::execvp(argv[0], argv.as_ptr());
+        let errno = *libc::__errno_location();
+        libc::write(gate.failure.as_raw_fd(), (&raw const errno).cast(), 4);
+        libc::_exit(127)
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub(crate) fn pidfd(pid: libc::pid_t) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })
+}
+
+/// Sends a signal to a child that was not waited for yet.
+pub(crate) fn kill(pid: libc::pid_t, signal: i32) -> io::Result<()> {
+    // SAFETY: takes two numbers.
+    answer(unsafe { libc::kill(pid, signal) }.into()).map(drop)
+}
+
+/// Waits for the end of a child.
+pub(crate) fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is live for the call.
+        match answer(unsafe { libc::waitpid(pid, &raw mut status, 0) }.into()) {
+            Ok(_) => return Ok(ExitStatus::from_raw(status)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A timer that is not set.
+pub(crate) fn timer() -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers.
+    owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) }.into())
+}
+
+/// Lets a timer expire every `period` from now on; zero stops it.
+pub(crate) fn set_timer(timer: BorrowedFd<'_>, period: Duration) -> io::Result<()> {
+    let time = libc::timespec { tv_sec: period.as_secs() as libc::time_t, tv_nsec: period.subsec_nanos().into() };
+    let spec = libc::itimerspec { it_interval: time, it_value: time };
+    // SAFETY: `spec` is live for the call, and the kernel takes a null for what is not wanted back.
+    let result = unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const spec, std::ptr::null_mut()) };
+    answer(result.into()).map(drop)
+}
+
+/// Takes what a descriptor that does not block has to say.
+pub(crate) fn drain(fd: BorrowedFd<'_>) {
+    let mut bytes = [0_u8; 64];
+    // SAFETY: `bytes` is a live buffer of that size.
+    while unsafe { libc::read(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) } == bytes.len() as isize {}
+}
+
+/// Which of these are readable or at their end, after at most `timeout`; none when a signal came.
+pub(crate) fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
+    let entry = |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut polled: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let timeout = timeout.map_or(-1, |timeout| i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX));
+    // SAFETY: `polled` is a live array of that many entries.
+    match answer(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout) }.into()) {
+        Ok(_) => Ok(polled.iter().map(|entry| entry.revents != 0).collect()),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
+        Err(error) => Err(error),
+    }
+}
+
+/// Nanoseconds of the clock that perf events are stamped with here.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is live for the call; the function is async-signal-safe.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// When a signal means what it means without a handler: at once after [`Patience::end`], otherwise the second time.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    over: AtomicBool,
+    /// When the first signal came.
+    first: AtomicU64,
+}
+
+impl Patience {
+    pub(crate) fn end(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// Part of the handler of a signal.
+    fn handle(&self, signal: i32) {
+        let now = monotonic_ns();
+        let first = match self.first.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) if self.over.load(Ordering::SeqCst) => 0,
+            Ok(_) => return,
+            Err(first) => first,
+        };
+        if now.saturating_sub(first) >= SAME_SIGNAL {
+            // Fails only for signals that have no default.
+            let _ = emulate_default_handler(signal);
+        }
+    }
+}
+
+/// Has a signal end this process as `patience` says.
+pub(crate) fn end_by(signal: i32, patience: &Arc<Patience>) -> io::Result<SigId> {
+    let patience = Arc::clone(patience);
+    // SAFETY: the handler reads a clock, uses atomics, and emulates the default: all async-signal-safe, no panic.
+    unsafe { signal_hook::low_level::register(signal, move || patience.handle(signal)) }
+}

@@ -1,0 +1,144 @@
+//! Where a program of the kernel goes: what its section says, what the user says, and which processes, threads and CPUs
+//! that may be limited to.
+
+use std::path::PathBuf;
+
+use twinbpf::map::{MapKind, MapSpec};
+use twinbpf_kernel::Target;
+use twinbpf_kernel::link::{Clock, Rate, Sampling, interface};
+use twinbpf_loader::ProgramSpec;
+use twinbpf_loader::section::{Attach, ProgType, Row, SectionKind};
+
+use crate::options::Options;
+
+/// Whether programs send records through a map.
+pub(crate) fn sends_events(map: &MapSpec) -> bool {
+    matches!(map.kind, MapKind::Ringbuf | MapKind::PerfEventArray)
+}
+
+/// What a program is to be attached to; `asked` is what the user said. None for one that is only loaded.
+pub(crate) fn of(spec: &ProgramSpec, asked: Option<&str>, options: &Options) -> Result<Vec<Target>, String> {
+    let target = match asked {
+        Some(place) => Some(placed(spec, place, options)?),
+        None if is_sampling(spec) => Some(Target::Sampling(sampling("cpu-clock", options)?)),
+        None => Target::of_section(&spec.attach.kind).map_err(|error| error.to_string())?,
+    };
+    let Some(target) = target else { return Ok(Vec::new()) };
+    filtered(target, options)
+}
+
+fn is_sampling(spec: &ProgramSpec) -> bool {
+    spec.attach.prog_type() == Some(ProgType::PerfEvent)
+}
+
+/// Limits a target to what the options say.
+fn filtered(target: Target, options: &Options) -> Result<Vec<Target>, String> {
+    if !options.filters() {
+        return Ok(vec![target]);
+    }
+    match &target {
+        Target::Sampling(sampling) => {
+            let threads = match (options.tid, options.pid) {
+                (Some(tid), _) => vec![tid],
+                (None, Some(pid)) => threads(pid)?,
+                (None, None) => return Ok(vec![target]),
+            };
+            let one = |tid: u32| Target::Sampling(Sampling { pid: Some(tid), ..sampling.clone() });
+            Ok(threads.into_iter().map(one).collect())
+        }
+        Target::Uprobe { .. } | Target::UprobeMulti { .. } | Target::Usdt { .. } => {
+            if options.tid.is_some() {
+                return Err(format!("{target} runs in whole processes: -t cannot limit it, -p can"));
+            }
+            if !options.cpus.is_empty() {
+                return Err(format!("{target} runs on every CPU: -C cannot limit it"));
+            }
+            Ok(vec![target])
+        }
+        Target::Tracepoint { .. }
+        | Target::RawTracepoint { .. }
+        | Target::Btf
+        | Target::Kprobe { .. }
+        | Target::KprobeMulti { .. }
+        | Target::Iter(_)
+        | Target::Xdp { .. }
+        | Target::Tc { .. }
+        | Target::Netkit { .. }
+        | Target::Cgroup { .. }
+        | Target::Netfilter(_)
+        | Target::NetNamespace { .. } => {
+            let option = match (options.tid, options.pid) {
+                (Some(_), _) => "-t",
+                (None, Some(_)) => "-p",
+                (None, None) => "-C",
+            };
+            Err(format!("{target} runs for every process and on every CPU: {option} cannot limit it"))
+        }
+    }
+}
+
+/// The threads of a process.
+fn threads(pid: u32) -> Result<Vec<u32>, String> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
+        _ => format!("cannot list the threads of process {pid}: {error}"),
+    })?;
+    Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// `CLOCK[:HZ]`.
+fn sampling(text: &str, options: &Options) -> Result<Sampling, String> {
+    let (name, hertz) = match text.split_once(':') {
+        Some((name, hertz)) => (name, hertz.trim_end_matches("hz").trim_end_matches("Hz").parse().ok()),
+        None => (text, Some(options.frequency)),
+    };
+    let clock = match name {
+        "cpu-clock" => Clock::Cpu,
+        "task-clock" => Clock::Task,
+        // PERF_TYPE_HARDWARE.
+        "cycles" => Clock::Event { kind: 0, config: 0 },
+        "instructions" => Clock::Event { kind: 0, config: 1 },
+        // PERF_TYPE_SOFTWARE.
+        "page-faults" => Clock::Event { kind: 1, config: 2 },
+        "context-switches" => Clock::Event { kind: 1, config: 3 },
+        _ => {
+            return Err(format!(
+                "'{name}' is none of cpu-clock, task-clock, cycles, instructions, page-faults, context-switches"
+            ));
+        }
+    };
+    let hertz: u64 = hertz.filter(|hertz| *hertz > 0).ok_or_else(|| format!("'{text}' is not EVENT:HZ"))?;
+    Ok(Sampling { clock, rate: Rate::Frequency(hertz), pid: None, cpus: options.cpus.clone() })
+}
+
+/// Where the user wants a program that could go to several places.
+fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Target, String> {
+    let SectionKind::Known { row, .. } = &spec.attach.kind else {
+        return Err("--attach is for programs whose section is one of libbpf's".to_owned());
+    };
+    let device = || interface(place).map_err(|error| error.to_string());
+    Ok(match row.prog {
+        ProgType::PerfEvent => Target::Sampling(sampling(place, options)?),
+        ProgType::Xdp => Target::Xdp { interface: device()?, flags: 0 },
+        ProgType::SchedCls if row.pattern.starts_with("netkit") => {
+            Target::Netkit { interface: device()?, peer: row.pattern.ends_with("peer") }
+        }
+        ProgType::SchedCls => Target::Tc { interface: device()?, egress: row.pattern.ends_with("egress") },
+        ProgType::CgroupSkb
+        | ProgType::CgroupSock
+        | ProgType::CgroupDevice
+        | ProgType::CgroupSockAddr
+        | ProgType::CgroupSysctl
+        | ProgType::CgroupSockopt
+        | ProgType::SockOps => Target::Cgroup { path: PathBuf::from(place) },
+        ProgType::SkLookup | ProgType::FlowDissector => Target::NetNamespace { path: PathBuf::from(place) },
+        _ => probe(row, place)?,
+    })
+}
+
+/// As if the section had said it.
+fn probe(row: &Row, place: &str) -> Result<Target, String> {
+    let section = Attach::parse(&format!("{}/{place}", row.pattern));
+    let target = Target::of_section(&section.kind).map_err(|error| error.to_string())?;
+    target.ok_or_else(|| format!("a program of section {} cannot be attached to '{place}'", row.pattern))
+}

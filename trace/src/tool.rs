@@ -1,0 +1,296 @@
+//! The userspace half of an object in a session: its instance, and the calls of its entry points.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use twinbpf::map::MapOps;
+use twinbpf::mem::Block;
+use twinbpf::program::ValType;
+use twinbpf::{Entry, Instance, InstancePre, LinkError, Trap};
+
+use crate::control::Control;
+use crate::error::Error;
+use crate::output::Output;
+use crate::plan::{ObjectPlan, Place, Planned};
+use crate::sys;
+
+/// Sizes of records for which memory in the arena is kept.
+const KEPT: usize = 64;
+
+/// How a call of a script ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It returned.
+    Done,
+    /// It called `exit(status)`.
+    Exit(u8),
+    /// A BEGIN returned below 0.
+    Aborted,
+}
+
+/// A function to call.
+#[derive(Debug)]
+struct Step {
+    name: Arc<str>,
+    entry: Entry,
+    /// Whether it returns something.
+    returns: bool,
+}
+
+#[derive(Debug)]
+struct Timer {
+    step: Step,
+    /// From its section; otherwise programs set it.
+    period: Option<Duration>,
+    fd: OwnedFd,
+    running: bool,
+}
+
+#[derive(Debug)]
+struct Event {
+    step: Step,
+    map: usize,
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    name: Arc<str>,
+    instance: Instance<Control>,
+    output: Output,
+    begins: Vec<Step>,
+    ends: Vec<Step>,
+    timers: Vec<Timer>,
+    events: Vec<Event>,
+    signals: Vec<(i32, Step)>,
+    /// Maps of ours through which userspace programs may send records.
+    local: Vec<(usize, Arc<dyn MapOps>)>,
+    records: HashMap<usize, Block>,
+}
+
+impl Tool {
+    /// Makes an instance of the object's scripts.
+    pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<Tool, Error> {
+        let instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
+        let (name, output) = (Arc::clone(&plan.object.name), output.clone());
+        let mut tool = Tool {
+            name,
+            instance,
+            output,
+            begins: Vec::new(),
+            ends: Vec::new(),
+            timers: Vec::new(),
+            events: Vec::new(),
+            signals: Vec::new(),
+            local: Vec::new(),
+            records: HashMap::new(),
+        };
+        for program in plan.scripts() {
+            tool.add(plan, program, pre)?;
+        }
+        Ok(tool)
+    }
+
+    fn add(&mut self, plan: &ObjectPlan, program: &Planned, pre: &InstancePre<Control>) -> Result<(), Error> {
+        let spec = plan.spec(program);
+        let step = Step {
+            name: Arc::clone(&spec.name),
+            entry: pre.program(&spec.name).expect("instantiated by name"),
+            returns: spec.signature.as_ref().is_none_or(|signature| signature.result != ValType::Void),
+        };
+        match program.place {
+            Place::Begin => self.begins.push(step),
+            Place::End => self.ends.push(step),
+            Place::Timer { period } => {
+                let fd = sys::timer().map_err(|cause| Error::System { what: "make a timer", cause })?;
+                self.timers.push(Timer { step, period, fd, running: false });
+            }
+            Place::Event { map } => {
+                let ours = &pre.maps()[map];
+                if !plan.in_kernel && !self.local.iter().any(|(index, _)| *index == map) {
+                    self.local.push((map, Arc::clone(ours)));
+                }
+                self.events.push(Event { step, map });
+            }
+            Place::Signal { number } => self.signals.push((number, step)),
+            Place::Kernel { .. } | Place::Nowhere { .. } => {}
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_workload(&mut self, pid: u32) {
+        self.instance.data().workload = pid;
+    }
+
+    /// Calls its BEGINs, until one of them ends the session.
+    pub(crate) fn begin(&mut self) -> Result<Outcome, Error> {
+        for index in 0..self.begins.len() {
+            let Step { entry, returns, .. } = self.begins[index];
+            let result = self.instance.call(entry, &[]);
+            // An int in C: what is above its 32 bits says nothing.
+            if let (Ok(r0), true) = (&result, returns)
+                && (*r0 as i32) < 0
+            {
+                self.output.finish()?;
+                let name = &self.begins[index].name;
+                eprintln!("twinbpf: {}: {name} returned {}: the run ends here", self.name, *r0 as i32);
+                return Ok(Outcome::Aborted);
+            }
+            if let Outcome::Exit(status) = self.after(result)? {
+                return Ok(Outcome::Exit(status));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Calls its ENDs.
+    pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
+        for index in 0..self.ends.len() {
+            if let Outcome::Exit(status) = self.call(self.ends[index].entry)? {
+                return Ok(Outcome::Exit(status));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// Timers with a period of their own begin to run.
+    pub(crate) fn start_timers(&mut self) -> Result<(), Error> {
+        for timer in &mut self.timers {
+            if let Some(period) = timer.period {
+                timer.set(period)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its timers: number and descriptor of each that runs.
+    pub(crate) fn running_timers(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        self.timers
+            .iter()
+            .enumerate()
+            .filter(|(_, timer)| timer.running)
+            .map(|(index, timer)| (index, timer.fd.as_fd()))
+    }
+
+    /// A timer has expired.
+    pub(crate) fn on_timer(&mut self, index: usize) -> Result<Outcome, Error> {
+        // However often it has, that is one call.
+        sys::drain(self.timers[index].fd.as_fd());
+        self.call(self.timers[index].step.entry)
+    }
+
+    /// The signals it has programs for.
+    pub(crate) fn signals(&self) -> impl Iterator<Item = i32> {
+        self.signals.iter().map(|(number, _)| *number)
+    }
+
+    /// A signal has come.
+    pub(crate) fn on_signal(&mut self, number: i32) -> Result<Outcome, Error> {
+        for index in 0..self.signals.len() {
+            if self.signals[index].0 == number
+                && let Outcome::Exit(status) = self.call(self.signals[index].1.entry)?
+            {
+                return Ok(Outcome::Exit(status));
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// A record of a map has come. What is printed waits for the end of the batch.
+    pub(crate) fn on_event(&mut self, map: usize, bytes: &[u8]) -> Result<Outcome, Error> {
+        let addr = self.record(bytes)?;
+        for index in 0..self.events.len() {
+            if self.events[index].map != map {
+                continue;
+            }
+            match self.instance.call(self.events[index].step.entry, &[addr, bytes.len() as u64]) {
+                Ok(_) => {}
+                Err(trap) => return self.ended(trap),
+            }
+        }
+        self.apply()?;
+        Ok(Outcome::Done)
+    }
+
+    /// Memory for a record, of exactly its size, so that programs cannot read past it.
+    fn record(&mut self, bytes: &[u8]) -> Result<u64, Error> {
+        if let Some(block) = self.records.get(&bytes.len()) {
+            block.write(0, bytes);
+            return Ok(block.addr());
+        }
+        if self.records.len() >= KEPT {
+            self.records.clear();
+        }
+        let block = self.instance.context(bytes).map_err(LinkError::from)?;
+        let addr = block.addr();
+        self.records.insert(bytes.len(), block);
+        Ok(addr)
+    }
+
+    fn call(&mut self, entry: Entry) -> Result<Outcome, Error> {
+        let result = self.instance.call(entry, &[]);
+        self.after(result)
+    }
+
+    /// Output goes out before anybody else prints; what the program asked for and sent is seen to.
+    fn after(&mut self, result: Result<u64, Trap>) -> Result<Outcome, Error> {
+        if let Err(trap) = result {
+            return self.ended(trap);
+        }
+        self.output.finish()?;
+        self.apply()?;
+        self.local_events()
+    }
+
+    /// A fault says more than what became of the output.
+    fn ended(&mut self, trap: Trap) -> Result<Outcome, Error> {
+        let printed = self.output.finish();
+        match trap.exit_status() {
+            Some(status) => {
+                printed?;
+                Ok(Outcome::Exit(status as u8))
+            }
+            None => Err(trap.into()),
+        }
+    }
+
+    /// Sets timers as programs asked.
+    fn apply(&mut self) -> Result<(), Error> {
+        if let Some(period) = self.instance.data().period.take() {
+            for timer in self.timers.iter_mut().filter(|timer| timer.period.is_none()) {
+                timer.set(period)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that userspace programs sent to each other.
+    fn local_events(&mut self) -> Result<Outcome, Error> {
+        loop {
+            let sent: Vec<(usize, Vec<u8>)> = self
+                .local
+                .iter()
+                .flat_map(|(index, map)| map.take_sent().into_iter().map(|sent| (*index, sent.bytes)))
+                .collect();
+            if sent.is_empty() {
+                return Ok(Outcome::Done);
+            }
+            for (map, bytes) in sent {
+                if let Outcome::Exit(status) = self.on_event(map, &bytes)? {
+                    return Ok(Outcome::Exit(status));
+                }
+            }
+            self.output.finish()?;
+        }
+    }
+}
+
+impl Timer {
+    fn set(&mut self, period: Duration) -> Result<(), Error> {
+        sys::set_timer(self.fd.as_fd(), period).map_err(|cause| Error::System { what: "set a timer", cause })?;
+        self.running = !period.is_zero();
+        Ok(())
+    }
+}

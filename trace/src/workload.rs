@@ -1,0 +1,120 @@
+//! The workload of a session: a child that is forked before anything is enabled, held, and let go when all is set.
+//!
+//! It ends with the thread that forked it: held, because nobody opens its gate; running, by SIGTERM.
+
+use std::ffi::CString;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::sys;
+
+/// How long a workload may take to end when it is asked to and nobody needs its status.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A child that does nothing yet.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Closed before the child is waited for: that ends it.
+    gate: PipeWriter,
+    failure: PipeReader,
+    child: Child,
+}
+
+/// A child that runs. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Child {
+    name: String,
+    pid: i32,
+    pidfd: OwnedFd,
+    status: Option<ExitStatus>,
+}
+
+impl Held {
+    /// Forks a child that will become this command.
+    pub(crate) fn fork(command: &[String]) -> Result<Held, Error> {
+        let name = command.first().cloned().unwrap_or_default();
+        let failed = |cause| Error::Workload { name: name.clone(), cause };
+        let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_str())).collect();
+        let words = words.map_err(|error| failed(error.into()))?;
+        let (wait, gate) = pipe().map_err(failed)?;
+        let (failure, tell) = pipe().map_err(failed)?;
+        let ends = sys::Gate { wait: wait.as_fd(), release: gate.as_fd(), failure: tell.as_fd() };
+        let pid = sys::fork(&words, &ends).map_err(failed)?;
+        let pidfd = sys::pidfd(pid).map_err(failed)?;
+        Ok(Held { gate, failure, child: Child { name, pid, pidfd, status: None } })
+    }
+
+    /// Its process id, which the command will have.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.pid
+    }
+
+    /// Lets it become its command, which it is when this returns.
+    pub(crate) fn release(self) -> Result<Child, Error> {
+        let Held { mut gate, mut failure, mut child } = self;
+        let failed = |cause| Error::Workload { name: child.name.clone(), cause };
+        gate.write_all(&[1]).map_err(failed)?;
+        let mut errno = [0; 4];
+        match failure.read_exact(&mut errno) {
+            Ok(()) => {
+                let error = failed(std::io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
+                child.wait()?;
+                Err(error)
+            }
+            Err(_) => Ok(child),
+        }
+    }
+}
+
+impl Child {
+    /// Readable when it has ended.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Whether it ends in time.
+    pub(crate) fn ends_within(&self, time: Duration) -> bool {
+        // A signal cuts the time short.
+        self.status.is_some() || sys::poll(&[self.fd()], Some(time)).is_ok_and(|ended| ended[0])
+    }
+
+    /// Asks it to end, unless it has.
+    pub(crate) fn terminate(&self) {
+        if self.status.is_none() {
+            // It may end at this moment.
+            let _ = sys::kill(self.pid, libc::SIGTERM);
+        }
+    }
+
+    /// Waits for its end: its own status, or 128 and the signal that killed it.
+    pub(crate) fn wait(&mut self) -> Result<u8, Error> {
+        let status = match self.status {
+            Some(status) => status,
+            None => sys::wait(self.pid).map_err(|cause| Error::System { what: "wait for the workload", cause })?,
+        };
+        self.status = Some(status);
+        Ok(match (status.code(), status.signal()) {
+            (Some(code), _) => code as u8,
+            (None, signal) => 128 + signal.unwrap_or(0) as u8,
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.status.is_some() {
+            return;
+        }
+        self.terminate();
+        if !self.ends_within(GRACE) {
+            let _ = sys::kill(self.pid, libc::SIGKILL);
+        }
+        if let Err(error) = self.wait() {
+            log::warn!("{error}");
+        }
+    }
+}
