@@ -59,6 +59,11 @@ impl<T: Send + 'static> Linker<T> {
         }
     }
 
+    /// What its programs will run in.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// Gives programs a function. The closure's type is the declaration: up to five parameters, the first
     /// optionally a [`Caller`](crate::Caller). It goes before a built-in function of the same name.
     pub fn func<Params>(&mut self, name: &str, function: impl IntoHostFn<T, Params>) -> &mut Linker<T> {
