@@ -189,6 +189,17 @@ HOST int twinbpf_snprintfv(char *buf, __u64 size, const char *fmt, const __u64 *
 HOST void twinbpf_exit(int status);
 #define exit twinbpf_exit
 
+/* ---- Host functions: the session --------------------------------------------------------------------------- */
+
+#define set_timer twinbpf_set_timer
+#define workload_pid twinbpf_workload_pid
+
+/* From now on TIMER is called each time so many nanoseconds have passed; never for 0. TIMER programs of a section that says
+ * how often (SEC("TIMER/100ms")) keep to that. */
+HOST void set_timer(__u64 nanoseconds);
+/* Process id of the workload, which waits until BEGIN is over; 0 without a workload. */
+HOST __u32 workload_pid(void);
+
 /* ---- Host functions: strings and memory, as in C ----------------------------------------------------------- */
 
 HOST __SIZE_TYPE__ strlen(const char *s);

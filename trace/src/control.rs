@@ -15,8 +15,13 @@ pub struct Control {
 
 /// Gives programs the functions that only a session has: `set_timer` and `workload_pid`.
 pub fn functions(linker: &mut Linker<Control>) {
-    linker.func("set_timer", |mut caller: Caller<'_, Control>, nanos: u64| {
-        caller.data_mut().period = Some(Duration::from_nanos(nanos));
-    });
-    linker.func("workload_pid", |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
+    // As script.h calls them, and as a script without it may.
+    for name in ["set_timer", "twinbpf_set_timer"] {
+        linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {
+            caller.data_mut().period = Some(Duration::from_nanos(nanos));
+        });
+    }
+    for name in ["workload_pid", "twinbpf_workload_pid"] {
+        linker.func(name, |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
+    }
 }

@@ -41,6 +41,15 @@ pub enum Error {
     /// The object cannot be linked.
     #[error(transparent)]
     Object(#[from] loader::Error),
+    /// Maps and programs that the kernel does not take.
+    #[error("{}", failures(.0))]
+    Load(Vec<twinbpf_kernel::load::Failure>),
+    /// The kernel refused.
+    #[error(transparent)]
+    Kernel(#[from] twinbpf_kernel::Error),
+    /// A map of the kernel cannot be given to scripts.
+    #[error(transparent)]
+    Share(#[from] twinbpf_kernel::share::ShareError),
     /// Its userspace programs cannot run.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -71,4 +80,9 @@ pub enum Error {
         /// Why not.
         cause: io::Error,
     },
+}
+
+/// Each with what the verifier said.
+fn failures(all: &[twinbpf_kernel::load::Failure]) -> String {
+    all.iter().map(|failure| format!("{failure:#}")).collect::<Vec<_>>().join("\ntwinbpf: ")
 }

@@ -97,8 +97,9 @@ impl Loop<'_> {
         let mut outcome = Outcome::Done;
         self.output.hold(true);
         for (index, (tool, half)) in self.tools.iter_mut().zip(self.halves.iter_mut()).enumerate() {
-            if ready.contains(&Token::Records { half: index }) || half.is_unsettled() {
-                outcome = half.read(tool)?;
+            let new = ready.contains(&Token::Records { half: index });
+            if new || half.is_unsettled() {
+                outcome = half.read(tool, new)?;
             }
             if outcome != Outcome::Done {
                 break;

@@ -111,6 +111,15 @@ impl Output {
         }
     }
 
+    /// Text that is not a program's own call of `printf`; in JSON, an object of this kind.
+    pub(crate) fn print(&self, kind: &str, text: &[u8]) {
+        match self.format() {
+            // What fails is kept.
+            Format::Text => drop(self.lock().write(text)),
+            Format::Json => self.object(kind, &Value::String(String::from_utf8_lossy(text).into_owned())),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

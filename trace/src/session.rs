@@ -108,6 +108,7 @@ impl Session {
         let signals = Signals::watch(&numbers).map_err(|cause| Error::System { what: "watch signals", cause })?;
         self.halves.iter_mut().try_for_each(Half::enable)?;
         let mut child = held.map(Held::release).transpose()?;
+        self.halves.iter().try_for_each(|half| half.iterate(&self.output))?;
         let over = self.watch(child.as_ref(), &signals, &numbers)?;
         self.halves.iter_mut().for_each(Half::disable);
         signals.impatient();
@@ -129,6 +130,7 @@ impl Session {
                 return Ok(Outcome::Exit(status));
             }
         }
+        self.halves.iter().for_each(|half| half.report_loss(&self.output));
         self.output.finish()?;
         Ok(Outcome::Done)
     }

@@ -38,7 +38,7 @@ pub(crate) struct Gate<'a> {
 }
 
 /// Forks a child that waits at the gate and then executes a command, looked for in PATH. It ends when this thread
-/// does: at the gate because nobody opens it, later by SIGTERM.
+/// does, however that ends: at the gate because nobody opens it, later by SIGKILL.
 pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid_t> {
     let mut argv: Vec<*const libc::c_char> = command.iter().map(|word| word.as_ptr()).collect();
     argv.push(std::ptr::null());
@@ -63,7 +63,7 @@ unsafe fn become_command(argv: &[*const libc::c_char], gate: &Gate<'_>, parent: 
     // SAFETY: all of these are async-signal-safe; buffers are local; the child leaves only by exec or _exit.
     unsafe {
         libc::close(gate.release.as_raw_fd());
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         for signal in RESET {

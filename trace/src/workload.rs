@@ -1,6 +1,6 @@
 //! The workload of a session: a child that is forked before anything is enabled, held, and let go when all is set.
 //!
-//! It ends with the thread that forked it: held, because nobody opens its gate; running, by SIGTERM.
+//! It ends with the thread that forked it: held, because nobody opens its gate; running, by SIGKILL.
 
 use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};

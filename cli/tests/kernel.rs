@@ -1,0 +1,10 @@
+//! Sessions with the kernel: each tool of the corpus on a workload of which everything is known, and beside bpftrace
+//! where that is installed. Without the rights to load programs these tests have nothing to say.
+
+mod common;
+#[path = "kernel/leaving.rs"]
+mod leaving;
+#[path = "kernel/rig.rs"]
+mod rig;
+#[path = "kernel/tools.rs"]
+mod tools;

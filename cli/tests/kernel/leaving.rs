@@ -1,0 +1,209 @@
+//! However a session ends, nothing of it stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::common::{corpus, installed, skip, stderr, twinbpf};
+use crate::rig::{kernel, tool};
+
+/// Kind and number of what a process holds in the kernel.
+fn held(pid: u32) -> BTreeSet<(&'static str, u32)> {
+    let mut all = BTreeSet::new();
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return all };
+    for text in entries.flatten().filter_map(|entry| fs::read_to_string(entry.path()).ok()) {
+        for (field, kind) in [("prog_id:", "prog"), ("map_id:", "map"), ("link_id:", "link")] {
+            let number = text.lines().find_map(|line| line.strip_prefix(field)?.trim().parse().ok());
+            all.extend(number.map(|number| (kind, number)));
+        }
+    }
+    all
+}
+
+fn is_there((kind, number): (&str, u32)) -> bool {
+    let output = Command::new("bpftool").args([kind, "show", "id", &number.to_string()]).output().unwrap();
+    output.status.success()
+}
+
+/// Nothing of this is there any more, soon: the kernel frees after a grace period.
+fn all_gone(held: &BTreeSet<(&'static str, u32)>) {
+    let start = Instant::now();
+    while let Some(stays) = held.iter().copied().find(|thing| is_there(*thing)) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{stays:?} of {held:?} stays");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// What others than descriptors could hold.
+fn names() -> Vec<String> {
+    let tracing = Path::new("/sys/kernel/tracing");
+    let mut all: Vec<String> = ["uprobe_events", "kprobe_events"]
+        .into_iter()
+        .filter_map(|file| fs::read_to_string(tracing.join(file)).ok())
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .filter(|line| line.contains("twinbpf"))
+        .collect();
+    let pins = fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
+    all.extend(pins.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    all
+}
+
+fn start(args: &[&str]) -> Child {
+    let mut command = twinbpf();
+    command.current_dir(corpus()).arg("run").args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits until it holds links: everything is enabled.
+fn enabled(child: &Child) -> BTreeSet<(&'static str, u32)> {
+    let start = Instant::now();
+    loop {
+        let held = held(child.id());
+        if held.iter().any(|(kind, _)| *kind == "link") {
+            return held;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "nothing was attached");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: kill(2) takes two integers and touches no memory of ours.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+fn ready() -> bool {
+    if !kernel() {
+        return false;
+    }
+    if !installed("bpftool") {
+        skip("bpftool is not installed");
+        return false;
+    }
+    true
+}
+
+#[test]
+fn nothing_stays_of_a_session_that_is_killed() {
+    if !ready() {
+        return;
+    }
+    let before = names();
+    // How long a session takes until it is enabled, so that the points spread over all of it.
+    let begun = Instant::now();
+    let mut child = start(&["scripts/opensnoop.bpf.o"]);
+    let whole = enabled(&child);
+    let time = begun.elapsed();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    all_gone(&whole);
+    for point in 0..10 {
+        let mut target = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = target.id().to_string();
+        let args = ["scripts/calls.bpf.o", "--attach", "called=libc.so.6:malloc", "-p", &pid];
+        let mut child = start(&args);
+        let begun = Instant::now();
+        let mut seen = BTreeSet::new();
+        while begun.elapsed() < time * point / 7 {
+            seen.extend(held(child.id()));
+            sleep(Duration::from_millis(1));
+        }
+        seen.extend(held(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        all_gone(&seen);
+        assert!(target.try_wait().unwrap().is_none(), "the target goes on");
+        target.kill().unwrap();
+        target.wait().unwrap();
+    }
+    assert_eq!(names(), before);
+}
+
+#[test]
+fn ctrl_c_ends_a_session_and_end_runs() {
+    if !ready() {
+        return;
+    }
+    let child = start(&["scripts/syscall_counts.bpf.o"]);
+    let held = enabled(&child);
+    signal(&child, libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!output.stdout.is_empty(), "END has printed");
+    all_gone(&held);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_it_at_once() {
+    use std::os::unix::process::ExitStatusExt;
+    if !ready() {
+        return;
+    }
+    // A workload that ignores what it is asked.
+    let child = start(&["scripts/syscall_counts.bpf.o", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 1; done"]);
+    let held = enabled(&child);
+    signal(&child, libc::SIGINT);
+    sleep(Duration::from_millis(300));
+    signal(&child, libc::SIGINT);
+    let begun = Instant::now();
+    let output = child.wait_with_output();
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert_eq!(output.unwrap().status.signal(), Some(libc::SIGINT));
+    all_gone(&held);
+}
+
+#[test]
+fn a_reader_that_goes_ends_it() {
+    use std::os::unix::process::ExitStatusExt;
+    if !ready() {
+        return;
+    }
+    let mut child = start(&["scripts/opensnoop.bpf.o"]);
+    let held = enabled(&child);
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    lines.read_line(&mut String::new()).unwrap();
+    drop(lines);
+    let begun = Instant::now();
+    let status = loop {
+        // Something to print.
+        let _ = fs::read("/proc/self/status");
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it goes on without a reader");
+        sleep(Duration::from_millis(5));
+    };
+    assert_eq!(status.signal(), Some(libc::SIGPIPE));
+    all_gone(&held);
+}
+
+#[test]
+fn a_failing_workload_gives_its_status() {
+    if !ready() {
+        return;
+    }
+    for (script, status) in [("exit 7", 7), ("kill -KILL $$", 137)] {
+        let output = tool("syscall_counts", &[], &["sh", "-c", script]);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+    }
+    let output = tool("syscall_counts", &[], &["/no/such/command"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(output.stdout.is_empty() && stderr(&output).contains("cannot run the workload"), "{output:?}");
+}
+
+#[test]
+fn a_missing_probe_is_one_error() {
+    if !ready() {
+        return;
+    }
+    let before = names();
+    let output = tool("calls", &["--attach", "called=/no/such/file:f"], &["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    assert!(stderr(&output).contains("program called (section uprobe): there is no file /no/such/file"), "{output:?}");
+    assert_eq!(names(), before);
+}

@@ -1,0 +1,71 @@
+//! Workloads, and what bpftrace says of them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::common::{corpus, installed, skip, twinbpf};
+
+/// Whether programs can be loaded here; says so where not.
+pub(crate) fn kernel() -> bool {
+    let args = ["run", "--mode", "kernel", "scripts/syscall_counts.bpf.o", "--", "true"];
+    let output = twinbpf().current_dir(corpus()).args(args).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() {
+        return true;
+    }
+    // SAFETY: no arguments, and it always succeeds.
+    assert_ne!(unsafe { libc::geteuid() }, 0, "root could not load a program: {text}");
+    skip(&format!("no right to load programs: {text}"));
+    false
+}
+
+/// Compiles C into a program without a library, so that every system call it makes is in its source.
+pub(crate) fn bare(folder: &Path, name: &str, source: &str) -> PathBuf {
+    compile(folder, name, source, &["-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-O1"])
+}
+
+/// Compiles an ordinary C program.
+pub(crate) fn program(folder: &Path, name: &str, source: &str) -> PathBuf {
+    compile(folder, name, source, &["-O1", "-g"])
+}
+
+fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (from, to) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&from, source).unwrap();
+    let output = Command::new("cc").args(flags).arg("-o").arg(&to).arg(&from).output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    to
+}
+
+/// Runs a tool of the corpus with a workload.
+pub(crate) fn tool(name: &str, options: &[&str], workload: &[&str]) -> Output {
+    let mut command = twinbpf();
+    command.current_dir(corpus()).arg("run").arg(format!("scripts/{name}.bpf.o")).args(options);
+    if !workload.is_empty() {
+        command.arg("--").args(workload);
+    }
+    command.output().unwrap()
+}
+
+/// What a tool printed; it must have ended well.
+pub(crate) fn said(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What bpftrace prints of a workload, if it is there.
+pub(crate) fn bpftrace(program: &str, workload: &str) -> Option<String> {
+    if !installed("bpftrace") {
+        skip("bpftrace is not installed, so that there is nothing to compare with");
+        return None;
+    }
+    let output = Command::new("bpftrace").args(["-e", program, "-c", workload]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The words of the line that begins with this one.
+pub(crate) fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.into_iter().find(|words| words.first() == Some(&first)).unwrap_or_else(|| panic!("no {first} in\n{text}"))
+}

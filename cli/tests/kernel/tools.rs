@@ -1,0 +1,193 @@
+//! The tools.
+
+use std::process::Command;
+
+use tempfile::tempdir;
+
+use crate::common::{installed, skip};
+use crate::rig::{bare, bpftrace, kernel, program, said, tool, words};
+
+/// `getppid` a thousand times, then `exit(7)`.
+const THOUSAND: &str = "void _start(void) {
+    for (int i = 0; i < 1000; i++) {
+        long n = 110;
+        __asm__ volatile(\"syscall\" : \"+a\"(n) : : \"rcx\", \"r11\", \"memory\");
+    }
+    __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(7));
+}";
+
+#[test]
+fn syscalls_are_counted_exactly() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let workload = bare(folder.path(), "twthousand", THOUSAND);
+    let workload = workload.to_str().unwrap();
+    let output = tool("syscall_counts", &[], &[workload]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(words(&text, "twthousand"), ["twthousand", "1001"]);
+    let counts: Vec<u64> = text.lines().map(|line| line.split_whitespace().last().unwrap().parse().unwrap()).collect();
+    assert!(counts.is_sorted_by(|a, b| a >= b), "{text}");
+    if let Some(theirs) = bpftrace("tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }", workload) {
+        assert_eq!(words(&theirs, "@[twthousand]:")[1], "1001");
+    }
+}
+
+#[test]
+fn opened_files_come_in_order() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let names: Vec<String> = (0..50).map(|number| path(&format!("file{number}"))).collect();
+    names.iter().step_by(2).for_each(|name| std::fs::write(name, "x").unwrap());
+    let mut workload = vec!["cat"];
+    workload.extend(names.iter().map(String::as_str));
+    let output = tool("opensnoop", &[], &workload);
+    assert_eq!(output.status.code(), Some(1), "cat cannot open every second file");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ours: Vec<(&str, bool)> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|words| words.len() == 4 && words[1] == "cat" && words[3].starts_with(folder.path().to_str().unwrap()))
+        .map(|words| (words[3], words[2].starts_with('-')))
+        .collect();
+    let wanted: Vec<(&str, bool)> =
+        names.iter().enumerate().map(|(number, name)| (name.as_str(), number % 2 == 1)).collect();
+    assert_eq!(ours, wanted, "{text}");
+    let probe = "tracepoint:syscalls:sys_enter_openat /comm == \"cat\"/ { printf(\"%s\\n\", str(args->filename)); }";
+    if let Some(theirs) = bpftrace(probe, &workload.join(" ")) {
+        let theirs: Vec<&str> = theirs.lines().filter(|line| line.starts_with(folder.path().to_str().unwrap())).collect();
+        assert_eq!(theirs, names.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn executed_programs_come_in_order() {
+    if !kernel() {
+        return;
+    }
+    let text = said(&tool("execsnoop", &[], &["sh", "-c", "echo $$; /bin/true; /bin/ls / >/dev/null; /bin/true"]));
+    let shell = text.lines().find(|line| line.bytes().all(|byte| byte.is_ascii_digit())).unwrap();
+    let ours = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let ours: Vec<&str> = ours.filter(|words| words.len() == 3 && words[1] == shell).map(|words| words[2]).collect();
+    // The shell may become the last one itself.
+    assert!(ours.starts_with(&["/bin/true", "/bin/ls"]), "{text}");
+}
+
+#[test]
+fn tasks_are_listed_with_their_parents() {
+    if !kernel() {
+        return;
+    }
+    let text = said(&tool("tasks", &[], &[]));
+    let own = std::process::id().to_string();
+    let child = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let child = child.into_iter().find(|words| words.get(1) == Some(&own.as_str()) && words.last() == Some(&"twinbpf"));
+    assert!(child.is_some(), "no child of {own} in\n{text}");
+}
+
+#[test]
+fn calls_of_a_function_are_summed() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let source = "#include <stdio.h>\n#include <unistd.h>\nvolatile long total;\n\
+        __attribute__((noinline)) void work(long n) { total += n; }\n\
+        int main(void) { for (long n = 1; n <= 100; n++) work(n); printf(\"pid %d\\n\", getpid()); return 0; }\n";
+    let workload = program(folder.path(), "twwork", source);
+    let workload = workload.to_str().unwrap();
+    let text = said(&tool("calls", &["--attach", &format!("called={workload}:work")], &[workload]));
+    let pid = words(&text, "pid")[1];
+    assert_eq!(words(&text, pid), [pid, "100", "calls", "5050", "sum"], "{text}");
+    if let Some(theirs) = bpftrace(&format!("uprobe:{workload}:work {{ @ = sum(arg0); @n = count(); }}"), workload) {
+        assert_eq!((words(&theirs, "@:")[1], words(&theirs, "@n:")[1]), ("5050", "100"));
+    }
+}
+
+/// A program with a static probe of two arguments, as `sys/sdt.h` would make it.
+const PROBE: &str = "
+#include <stdio.h>
+__attribute__((noinline)) void step(int number, long square) {
+    __asm__ volatile(\"990: nop\\n\"
+        \".pushsection .note.stapsdt,\\\"\\\",\\\"note\\\"\\n.balign 4\\n\"
+        \".4byte 992f-991f, 994f-993f, 3\\n991: .asciz \\\"stapsdt\\\"\\n992: .balign 4\\n\"
+        \"993: .8byte 990b\\n.8byte _.stapsdt.base\\n.8byte 0\\n\"
+        \".asciz \\\"twin\\\"\\n.asciz \\\"step\\\"\\n.asciz \\\"-4@%0 -8@%1\\\"\\n994: .balign 4\\n.popsection\\n\"
+        \".pushsection .stapsdt.base,\\\"aG\\\",\\\"progbits\\\",.stapsdt.base,comdat\\n\"
+        \".weak _.stapsdt.base\\n.hidden _.stapsdt.base\\n_.stapsdt.base: .space 1\\n.size _.stapsdt.base, 1\\n.popsection\"
+        : : \"r\"(number), \"r\"(square));
+}
+int main(void) { for (int i = -2; i < 3; i++) step(i, (long)i * i * 10000000000); return 0; }
+";
+
+#[test]
+fn static_probes_give_their_arguments() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let workload = program(folder.path(), "twprobe", PROBE);
+    let workload = workload.to_str().unwrap();
+    let text = said(&tool("usdt", &["--attach", &format!("passed={workload}:twin:step")], &[workload]));
+    let ours: Vec<&str> = text.lines().filter_map(|line| line.split_once(": 2 arguments: ")).map(|(_, args)| args).collect();
+    assert_eq!(ours, ["-2 40000000000", "-1 10000000000", "0 0", "1 10000000000", "2 40000000000"], "{text}");
+    let probe = format!("usdt:{workload}:twin:step {{ printf(\"%d %ld\\n\", (int32)arg0, arg1); }}");
+    if let Some(theirs) = bpftrace(&probe, workload) {
+        let theirs: Vec<&str> = theirs.lines().filter(|line| line.ends_with('0')).collect();
+        assert_eq!(theirs, ours);
+    }
+}
+
+/// A pair of interfaces, each in a network namespace of its own, that are gone in the end.
+struct Pair {
+    name: String,
+}
+
+impl Pair {
+    fn new() -> Option<Pair> {
+        let pair = Pair { name: format!("tw{}", std::process::id() % 100_000) };
+        let name = &pair.name;
+        let made = ip(&format!("netns add {name}")) && ip(&format!("link add {name}a type veth peer name {name}b"));
+        let made = made
+            && ip(&format!("link set {name}b netns {name}"))
+            && ip(&format!("addr add 10.231.7.1/30 dev {name}a"))
+            && ip(&format!("link set {name}a up"))
+            && ip(&format!("-n {name} addr add 10.231.7.2/30 dev {name}b"))
+            && ip(&format!("-n {name} link set {name}b up"));
+        made.then_some(pair)
+    }
+}
+
+fn ip(args: &str) -> bool {
+    Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success())
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        ip(&format!("link del {}a", self.name));
+        ip(&format!("netns del {}", self.name));
+    }
+}
+
+#[test]
+fn packets_of_an_interface_are_counted() {
+    if !kernel() {
+        return;
+    }
+    let Some(pair) = installed("ip").then(Pair::new).flatten() else {
+        return skip("no pair of virtual interfaces can be made here");
+    };
+    if !installed("ping") {
+        return skip("ping is not installed");
+    }
+    let ping = format!("ip netns exec {} ping -q -c 20 -i 0.01 -s 100 10.231.7.1", pair.name);
+    let workload: Vec<&str> = ping.split(' ').collect();
+    let text = said(&tool("xdp_count", &["--attach", &format!("count={}a", pair.name)], &workload));
+    // 14 of Ethernet, 20 of IP, 8 of ICMP.
+    assert_eq!(words(&text, "0x0800"), ["0x0800", "20", "packets", "2840", "bytes"], "{text}");
+}

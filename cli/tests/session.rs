@@ -1,0 +1,109 @@
+//! Sessions without the kernel: timers, events, signals, options; and what of them every user sees.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+
+use common::{run, stderr};
+use tempfile::TempDir;
+
+const TIMER: &str = "scripts/timer.bpf.o";
+
+#[test]
+fn timers_and_events_run_until_exit() {
+    let output = run(&["run", "--mode", "user", TIMER]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let wanted = "BEGIN\ntick 0 of 4 bytes\ntick 1 of 4 bytes\ntick 2 of 4 bytes\nEND after 3\n";
+    assert_eq!((text.as_ref(), output.status.code()), (wanted, Some(3)), "{}", stderr(&output));
+}
+
+#[test]
+fn exit_in_a_timer_ends_the_workload() {
+    let output = run(&["run", TIMER, "--", "sleep", "60"]);
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("END after 3\n"));
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn a_workload_that_ends_ends_the_timers() {
+    let output = run(&["run", TIMER, "--", "true"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("END after "), "{text}");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+}
+
+#[test]
+fn output_goes_to_a_file() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("out");
+    let path = file.to_str().unwrap();
+    let output = run(&["run", "scripts/hello.bpf.o", "-o", path, "--", "echo", "workload"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "workload\n");
+    let wanted = fs::read_to_string(common::corpus().join("scripts/hello.out")).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), wanted);
+    let output = run(&["run", "scripts/hello.bpf.o", "-o", "/no/such/folder/out"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).starts_with("twinbpf: cannot write /no/such/folder/out: "), "{}", stderr(&output));
+}
+
+#[test]
+fn a_dry_run_says_what_would_run_where() {
+    let output = run(&["run", "--dry-run", TIMER, "scripts/syscall_counts.bpf.o", "--", "true"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "TIMER                    userspace  as set_timer says",
+        "on_tick                  userspace  each record of ticks",
+        "count                    kernel     tracepoint raw_syscalls:sys_enter",
+        "map counts               kernel",
+        "map ticks                userspace",
+        "workload: true",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+    assert!(!text.contains("BEGIN\n") && output.status.code() == Some(0));
+}
+
+#[test]
+fn programs_for_the_kernel_stay_out_in_user_mode() {
+    let output = run(&["run", "--mode", "user", "scripts/syscall_counts.bpf.o"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let wanted = "count (tracepoint/raw_syscalls/sys_enter) does not run: it is for the kernel";
+    assert!(stderr(&output).contains(wanted), "{}", stderr(&output));
+}
+
+#[test]
+fn options_that_cannot_be_met_name_the_program() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["-p", "1", "scripts/syscall_counts.bpf.o"], "program count (section tracepoint/raw_syscalls/sys_enter): "),
+        (&["-p", "1", "scripts/syscall_counts.bpf.o"], "-p cannot limit it"),
+        (&["-C", "0", "scripts/syscall_counts.bpf.o"], "-C cannot limit it"),
+        (&["-t", "1", "--attach", "called=libc.so.6:malloc", "scripts/calls.bpf.o"], "-t cannot limit it, -p can"),
+        (&["--attach", "nobody=x", "scripts/calls.bpf.o"], "--attach nobody: no object has a program of this name"),
+        (&["--attach", "called=libc.so.6:no_such", "scripts/calls.bpf.o"], "no function no_such"),
+        (&["--attach", "count=no-such-if", "scripts/xdp_count.bpf.o"], "program count (section xdp): "),
+        (&["packets/xdp_parse.bpf.o"], "no program that says what to attach it to (--attach"),
+        (&["-C", "3-1", "scripts/calls.bpf.o"], "no list of CPUs"),
+    ];
+    for (args, wanted) in cases {
+        let output = run(&[&["run"], *args].concat());
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(stderr(&output).contains(wanted), "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_workload_dies_with_us() {
+    use std::io::{BufRead, BufReader};
+    let mut command = common::twinbpf();
+    command.current_dir(common::corpus()).args(["run", "scripts/hello.bpf.o", "--"]);
+    command.args(["sh", "-c", "echo pid $$; exec sleep 60"]).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pid = lines.into_iter().find_map(|line| line.strip_prefix("pid ").map(str::to_owned)).unwrap();
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let gone = || !fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "sleep");
+    assert!((0..500).any(|_| gone() || { std::thread::sleep(std::time::Duration::from_millis(10)); false }));
+}
