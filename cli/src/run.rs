@@ -48,6 +48,13 @@ fn note_left_out(plan: &Plan) {
         for (spec, why) in object.left_out() {
             eprintln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);
         }
+        for spec in object.unattached() {
+            let (file, name) = (&object.object.name, &spec.name);
+            eprintln!(
+                "twinbpf: note: {file}: {name} ({}) is attached to nothing: say to what with --attach {name}=PLACE",
+                spec.section
+            );
+        }
     }
 }
 

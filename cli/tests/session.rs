@@ -105,5 +105,8 @@ fn a_workload_dies_with_us() {
     child.kill().unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     let gone = || !fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == "sleep");
-    assert!((0..500).any(|_| gone() || { std::thread::sleep(std::time::Duration::from_millis(10)); false }));
+    assert!((0..500).any(|_| gone() || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        false
+    }));
 }

@@ -113,9 +113,8 @@ impl Half {
         linker: &mut Linker<Control>,
     ) -> Result<(), Error> {
         let arena = Arc::clone(linker.engine().arena());
-        let wanted = |index: usize| {
-            plan.scripts().any(|program| matches!(program.place, Place::Event { map } if map == index))
-        };
+        let wanted =
+            |index: usize| plan.scripts().any(|program| matches!(program.place, Place::Event { map } if map == index));
         for (index, (spec, map)) in linked.maps.iter().map(|map| &map.spec).zip(&loaded.maps).enumerate() {
             let constant = spec.data.as_ref().is_some_and(|data| data.read_only);
             let Some(map) = map.as_ref().filter(|_| !constant) else { continue };
@@ -153,8 +152,7 @@ impl Half {
         for program in loaded.programs.iter().flatten() {
             for target in targets.get(&program.spec).copied().unwrap_or_default() {
                 let whole = matches!(target, Target::Sampling(_));
-                let attaching =
-                    Attaching { pid: options.pid.filter(|_| !whole), ..Attaching::default() };
+                let attaching = Attaching { pid: options.pid.filter(|_| !whole), ..Attaching::default() };
                 let pending = loaded
                     .open(program, target, &attaching)
                     .map_err(|error| wrong(&plan.object, &plan.object.programs[program.spec], error))?;

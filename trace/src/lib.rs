@@ -4,8 +4,7 @@
 //! A [`Plan`] says what each program is for. A [`Session`] is made of it: maps made, programs loaded, attachments open
 //! but disabled. [`Session::run`] goes through the rest: BEGIN, the workload, EVENT, TIMER and signals, END.
 //!
-//! This crate prints nothing but what scripts print, warnings of its own to standard error, and maps if asked. It reads no command
-//! line.
+//! It reads no command line. It prints what scripts and iterators print, and says on standard error what was lost.
 
 mod control;
 mod error;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use twinbpf::map::Slot;
 use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role};
@@ -128,6 +129,26 @@ impl ObjectPlan {
             | Place::Event { .. }
             | Place::Signal { .. }
             | Place::Kernel { .. } => None,
+        })
+    }
+
+    /// Programs that would be loaded and never run: what they attach to is nowhere said, and no tail call leads to them.
+    pub fn unattached(&self) -> impl Iterator<Item = &ProgramSpec> {
+        let called = |name: &str| {
+            let slots = self.object.maps.iter().flat_map(|map| &map.slots);
+            slots.into_iter().any(|(_, slot)| matches!(slot, Slot::Program(program) if **program == *name))
+        };
+        self.programs.iter().filter_map(move |program| match &program.place {
+            Place::Kernel { targets } if targets.is_empty() => {
+                Some(self.spec(program)).filter(|spec| !called(&spec.name))
+            }
+            Place::Kernel { .. }
+            | Place::Begin
+            | Place::End
+            | Place::Timer { .. }
+            | Place::Event { .. }
+            | Place::Signal { .. }
+            | Place::Nowhere { .. } => None,
         })
     }
 
@@ -262,3 +283,6 @@ impl fmt::Display for ObjectPlan {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

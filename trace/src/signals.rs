@@ -17,7 +17,7 @@ use crate::sys::{self, Patience};
 /// Signals that end a session.
 const ENDS: [i32; 3] = [SIGTERM, SIGINT, SIGQUIT];
 
-/// Signals that are watched, until this is dropped.
+/// Signals that are watched, until this is dropped; from then on those that end a process do so again.
 #[derive(Debug)]
 pub(crate) struct Signals {
     patience: Arc<Patience>,
@@ -34,7 +34,8 @@ impl Signals {
         let ((terminate, first), (interrupt, second)) = (pair()?, pair()?);
         let mut signals = Signals { patience, ids: Vec::new(), terminate, interrupt, others: Vec::new() };
         for signal in ENDS.into_iter().filter(|signal| !others.contains(signal)) {
-            signals.ids.push(sys::end_by(signal, &signals.patience)?);
+            // Stays for good: without any action of ours left, signal-hook would ignore the signal.
+            sys::end_by(signal, &signals.patience)?;
             let writer = if signal == SIGTERM { &first } else { &second };
             signals.ids.push(pipe::register(signal, writer.try_clone()?)?);
         }
@@ -75,6 +76,7 @@ fn pair() -> io::Result<(UnixStream, UnixStream)> {
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        self.impatient();
         for id in self.ids.drain(..) {
             unregister(id);
         }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use signal_hook::SigId;
 use signal_hook::low_level::emulate_default_handler;
 
 /// Signals whose disposition a workload gets as a shell would give it.
@@ -182,8 +181,8 @@ impl Patience {
 }
 
 /// Has a signal end this process as `patience` says.
-pub(crate) fn end_by(signal: i32, patience: &Arc<Patience>) -> io::Result<SigId> {
+pub(crate) fn end_by(signal: i32, patience: &Arc<Patience>) -> io::Result<()> {
     let patience = Arc::clone(patience);
     // SAFETY: the handler reads a clock, uses atomics, and emulates the default: all async-signal-safe, no panic.
-    unsafe { signal_hook::low_level::register(signal, move || patience.handle(signal)) }
+    unsafe { signal_hook::low_level::register(signal, move || patience.handle(signal)) }.map(drop)
 }

@@ -244,12 +244,13 @@ impl Tool {
         self.local_events()
     }
 
-    /// A fault says more than what became of the output.
+    /// A fault says more than what became of the output. After `exit` nothing but END runs.
     fn ended(&mut self, trap: Trap) -> Result<Outcome, Error> {
         let printed = self.output.finish();
         match trap.exit_status() {
             Some(status) => {
                 printed?;
+                self.local.iter().for_each(|(_, map)| drop(map.take_sent()));
                 Ok(Outcome::Exit(status as u8))
             }
             None => Err(trap.into()),

@@ -118,3 +118,49 @@ impl Drop for Child {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::Held;
+
+    fn shell(script: &str) -> Held {
+        Held::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]).unwrap()
+    }
+
+    #[test]
+    fn a_held_child_does_nothing_and_keeps_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let held = shell(&format!("echo $$ > {}", file.display()));
+        let pid = held.pid();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!file.exists());
+        let mut child = held.release().unwrap();
+        assert_eq!(child.wait().unwrap(), 0);
+        assert_eq!(fs::read_to_string(file).unwrap().trim(), pid.to_string());
+    }
+
+    #[test]
+    fn a_child_that_is_let_go_of_is_gone() {
+        let held = shell("exec sleep 60");
+        let proc = format!("/proc/{}", held.pid());
+        assert!(fs::exists(&proc).unwrap());
+        drop(held);
+        assert!(!fs::exists(&proc).unwrap());
+        let child = shell("trap '' TERM; exec sleep 60").release().unwrap();
+        assert!(!child.ends_within(Duration::from_millis(20)));
+        drop(child);
+    }
+
+    #[test]
+    fn statuses_are_a_shells() {
+        for (script, status) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -PIPE $$", 141)] {
+            assert_eq!(shell(script).release().unwrap().wait().unwrap(), status, "{script}");
+        }
+        let error = Held::fork(&["/no/such/command".to_owned()]).unwrap().release().unwrap_err().to_string();
+        assert_eq!(error, "cannot run the workload '/no/such/command': No such file or directory (os error 2)");
+    }
+}

@@ -144,7 +144,8 @@ fn a_second_ctrl_c_ends_it_at_once() {
         return;
     }
     // A workload that ignores what it is asked.
-    let child = start(&["scripts/syscall_counts.bpf.o", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 1; done"]);
+    let child =
+        start(&["scripts/syscall_counts.bpf.o", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 1; done"]);
     let held = enabled(&child);
     signal(&child, libc::SIGINT);
     sleep(Duration::from_millis(300));

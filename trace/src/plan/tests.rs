@@ -1,0 +1,63 @@
+use std::path::Path;
+
+use twinbpf_loader::Object;
+
+use super::{Place, Plan};
+use crate::error::Error;
+use crate::options::{Mode, Options};
+
+fn object(name: &str) -> Object {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus").join(name);
+    Object::open(name, &std::fs::read(path).unwrap()).unwrap()
+}
+
+fn plan(name: &str, options: &Options) -> Result<Plan, Error> {
+    Plan::new(vec![object(name)], options)
+}
+
+/// Names and places of the only object.
+fn places(plan: &Plan) -> Vec<(String, Place)> {
+    let object = &plan.objects[0];
+    object.programs.iter().map(|program| (object.spec(program).name.to_string(), program.place.clone())).collect()
+}
+
+#[test]
+fn kernel_programs_bring_the_maps_into_the_kernel() {
+    let modes = [(Mode::Auto, true), (Mode::Kernel, true), (Mode::User, false)];
+    for (mode, in_kernel) in modes {
+        let plan = plan("scripts/syscall_counts.bpf.o", &Options { mode, ..Options::default() }).unwrap();
+        assert_eq!(plan.needs_kernel(), in_kernel, "{mode:?}");
+        let count = places(&plan).into_iter().find(|(name, _)| name == "count").unwrap().1;
+        assert_eq!(matches!(count, Place::Kernel { .. }), in_kernel, "{mode:?}");
+    }
+    for (mode, in_kernel) in [(Mode::Auto, false), (Mode::Kernel, true), (Mode::User, false)] {
+        let plan = plan("scripts/timer.bpf.o", &Options { mode, ..Options::default() }).unwrap();
+        assert_eq!(plan.needs_kernel(), in_kernel, "{mode:?}");
+    }
+}
+
+#[test]
+fn an_event_is_for_the_only_map_with_records() {
+    let plan = plan("scripts/opensnoop.bpf.o", &Options::default()).unwrap();
+    let event = places(&plan).into_iter().find(|(name, _)| name == "EVENT").unwrap().1;
+    let map = plan.objects[0].object.maps.iter().position(|map| &*map.name == "records").unwrap();
+    assert_eq!(event, Place::Event { map });
+}
+
+#[test]
+fn samples_of_a_process_are_of_each_thread() {
+    let options = Options { pid: Some(std::process::id()), ..Options::default() };
+    let error = plan("scripts/opensnoop.bpf.o", &options).unwrap_err().to_string();
+    assert!(error.contains("program opening (section tracepoint/syscalls/sys_enter_openat)"), "{error}");
+    let attach = vec![("called".to_owned(), "libc.so.6:malloc".to_owned())];
+    let plan = plan("scripts/calls.bpf.o", &Options { attach, ..options }).unwrap();
+    assert!(matches!(&places(&plan)[0].1, Place::Kernel { targets } if targets.len() == 1));
+}
+
+#[test]
+fn an_object_of_which_nothing_runs_is_refused() {
+    let error = plan("packets/xdp_parse.bpf.o", &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::Nothing { .. }), "{error}");
+    let options = Options { attach: vec![("none".to_owned(), "lo".to_owned())], ..Options::default() };
+    assert!(matches!(plan("packets/xdp_parse.bpf.o", &options), Err(Error::NoProgram { .. })));
+}
