@@ -271,7 +271,79 @@ enum {
 	MAP_BY_KEY = 1,
 	MAP_BY_VALUE = 2,
 	MAP_DESCENDING = 0x10, /* or it to one of the above */
+	MAP_SUMMED = 0x20,     /* of a per-CPU map, fn gets a copy of the sum over all CPUs */
 };
+
+/* ---- Host functions: maps as tables and histograms --------------------------------------------------------- */
+
+/*
+ * As bpftrace prints them, with `-f json` as its JSON. Per-CPU values are summed. All return the number of entries or
+ * histograms printed, or a negative errno.
+ */
+
+/* `@name[key]: value` by value; a struct as key is a list, as value `{ .member = 1 }`. An array of one element prints as
+ * `@name: value`, larger ones without the elements that are zero. */
+HOST int print_map(void *map);
+
+/* Powers of two, of counters by slot. Either the key is the slot, or a struct whose last member is the slot: a histogram
+ * for each value of the others. Or the value is an array of counters: a histogram for each key. */
+HOST int print_hist(void *map);
+
+/* The same in steps, with slots of lhist_slot(value, min, max, step). */
+HOST int print_lhist(void *map, __s64 min, __s64 max, __s64 step);
+
+/* Slots of print_hist: 0 is below 0, 1 is 0, 2 is 1, 3 is [2, 4), 4 is [4, 8), up to 64. */
+#define HIST_SLOTS 65
+
+/* The slot of a number; for programs in the kernel too. */
+static __always_inline __u32 hist_slot(__s64 value)
+{
+	__u64 n = value;
+	__u32 slot = 2;
+
+	if (value <= 0)
+		return value == 0;
+	if (n >> 32) {
+		slot += 32;
+		n >>= 32;
+	}
+	if (n >> 16) {
+		slot += 16;
+		n >>= 16;
+	}
+	if (n >> 8) {
+		slot += 8;
+		n >>= 8;
+	}
+	if (n >> 4) {
+		slot += 4;
+		n >>= 4;
+	}
+	if (n >> 2) {
+		slot += 2;
+		n >>= 2;
+	}
+	return slot + (n >> 1);
+}
+
+/* Slots of print_lhist: 0 is below min, then the steps, the last one is from max on. */
+#define LHIST_SLOTS(min, max, step) (((__u64)((max) - (min)) + (step) - 1) / (step) + 2)
+
+static __always_inline __u32 lhist_slot(__s64 value, __s64 min, __s64 max, __s64 step)
+{
+	if (value < min)
+		return 0;
+	if (value >= max)
+		return LHIST_SLOTS(min, max, step) - 1;
+	return (__u64)(value - min) / (__u64)step + 1;
+}
+
+/* ---- Host functions: time ---------------------------------------------------------------------------------- */
+
+/* The local time of `ns` nanoseconds since boot (bpf_ktime_get_boot_ns), with the conversions of C's strftime, and %f
+ * for microseconds. The length written, or 0 if it does not fit. */
+HOST __SIZE_TYPE__ twinbpf_strftime(char *buf, __SIZE_TYPE__ size, const char *fmt, __u64 ns);
+#define strftime twinbpf_strftime
 
 /* ---- printf, print, snprintf ------------------------------------------------------------------------------- */
 

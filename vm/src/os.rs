@@ -1,6 +1,8 @@
 //! What helpers ask the operating system: clocks and the identity of the calling thread.
 //!
-//! The only unsafe code outside `mem`: four calls that have no equivalent in the standard library.
+//! Calls that have no equivalent in the standard library.
+
+use std::ffi::CString;
 
 /// A clock of `clock_gettime`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub(crate) enum Clock {
     Boot,
     /// International atomic time.
     Tai,
+    /// Time since 1970.
+    Real,
 }
 
 /// Nanoseconds of a clock.
@@ -22,12 +26,45 @@ pub(crate) fn clock_ns(clock: Clock) -> u64 {
         Clock::MonotonicCoarse => libc::CLOCK_MONOTONIC_COARSE,
         Clock::Boot => libc::CLOCK_BOOTTIME,
         Clock::Tai => libc::CLOCK_TAI,
+        Clock::Real => libc::CLOCK_REALTIME,
     };
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that lives across the call.
     let result = unsafe { libc::clock_gettime(id, &raw mut time) };
     assert_eq!(result, 0, "Linux has this clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// When the machine started: nanoseconds since 1970, by the clock as it is set now.
+pub(crate) fn boot_time_ns() -> u64 {
+    // The time between two readings counts as time since boot: take the pair that were closest.
+    let reading = || {
+        let before = clock_ns(Clock::Boot);
+        let real = clock_ns(Clock::Real);
+        let after = clock_ns(Clock::Boot);
+        (after - before, real.saturating_sub(before / 2 + after / 2))
+    };
+    (0..5).map(|_| reading()).min().map_or(0, |(_, boot)| boot)
+}
+
+/// `strftime(3)` of a time in seconds since 1970, in the local time zone; `None` if the text has more than `size` bytes
+/// with its NUL, or the time is out of range. An empty text is not told from one that does not fit.
+pub(crate) fn strftime(format: &[u8], seconds: u64, size: usize) -> Option<Vec<u8>> {
+    let format = CString::new(format).ok()?;
+    let seconds = libc::time_t::try_from(seconds).ok()?;
+    let mut text = vec![0_u8; size];
+    // SAFETY: all zeroes are a `tm`; its zone may be null. `seconds` and `parts` live across the call.
+    let parts = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const seconds, &raw mut parts).is_null() {
+            return None;
+        }
+        parts
+    };
+    // SAFETY: `text` has `size` bytes, `format` ends with a NUL, and `parts` was filled in above.
+    let length = unsafe { libc::strftime(text.as_mut_ptr().cast(), size, format.as_ptr(), &raw const parts) };
+    text.truncate(length);
+    (length > 0).then_some(text)
 }
 
 /// Process id in the upper half, thread id in the lower, as `bpf_get_current_pid_tgid`.

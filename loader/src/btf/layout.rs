@@ -8,7 +8,7 @@ use super::query::MAX_DEPTH;
 use super::{Btf, Composite, Member, Type, TypeId};
 
 /// Arrays of more elements become one field of bytes.
-const MAX_ELEMENTS: u32 = 64;
+const MAX_ELEMENTS: u32 = 128;
 /// Types of more scalars become one field of bytes.
 const MAX_FIELDS: usize = 1024;
 /// Scalars handed out by one [`Layouts`]; later types become one field of bytes.

@@ -24,6 +24,8 @@ pub(super) struct Visit {
     /// What the callback gets when the map has no value to point to (any more); without one, the entry is
     /// passed over.
     pub(super) copy: Option<Vec<u8>>,
+    /// Whether the callback gets the map's own value as long as there is one.
+    pub(super) live: bool,
 }
 
 /// Bytes of host memory that the copy of a map may take.
@@ -53,7 +55,7 @@ pub(super) fn walk(
     let mut calls = 0;
     for visit in visits {
         let cpu = caller.runtime().cpu;
-        let value = match (map.lookup(&visit.key, cpu).filter(|_| points), &visit.copy) {
+        let value = match (map.lookup(&visit.key, cpu).filter(|_| points && visit.live), &visit.copy) {
             (Some(value), _) => value,
             (None, Some(bytes)) => {
                 copy.write(0, bytes);

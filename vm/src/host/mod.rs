@@ -43,7 +43,7 @@ pub use func::{IntoHostFn, WithCaller};
 pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
 pub use packet::{Packet, PacketKind, Redirect};
 pub use ret::{Fail, HostRet};
-pub use runtime::{MapTable, Runtime, Task};
+pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 
 use native::HostCode;
 use thunk::Entry;

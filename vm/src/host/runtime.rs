@@ -30,6 +30,8 @@ pub struct Runtime {
     pub maps: Arc<dyn MapTable>,
     /// Where `printf` goes.
     pub output: Box<dyn Write + Send>,
+    /// What it writes there.
+    pub format: OutputFormat,
     /// Where `bpf_trace_printk` goes, the trace pipe of a kernel; standard error at first.
     pub trace: Box<dyn Write + Send>,
     /// The embedder's data, `T` of `Linker<T>`.
@@ -46,6 +48,16 @@ pub struct Runtime {
     pub(crate) random: u64,
     /// What `bpf_get_current_*` answer instead of the process's own values.
     pub task: Task,
+}
+
+/// The form of what programs print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// As it is.
+    #[default]
+    Text,
+    /// One JSON object a line, as bpftrace's: `{"type": "printf", "data": "..."}` for each call.
+    Json,
 }
 
 /// The task a program believes to run for; `None` asks the operating system.
@@ -79,8 +91,8 @@ impl Runtime {
         let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
         let interrupt = Arc::new(AtomicBool::new(false));
         let trace = Box::new(std::io::stderr());
-        let (held, task) = (Held::default(), Task::default());
-        Runtime { view, maps, output, trace, data, cpu: 0, interrupt, packet: None, held, random, task }
+        let (held, task, format) = (Held::default(), Task::default(), OutputFormat::Text);
+        Runtime { view, maps, output, format, trace, data, cpu: 0, interrupt, packet: None, held, random, task }
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.

@@ -10,6 +10,7 @@ mod array;
 mod bloom;
 mod cell;
 mod check;
+mod field;
 mod hash;
 mod lpm;
 mod lru;

@@ -36,6 +36,33 @@ impl Entry {
             }
         }
     }
+
+    /// One value for all CPUs: integer fields are added up, and wrap as integers of their size do; of each other
+    /// field, the first CPU's that is not zero.
+    pub fn summed(&self, fields: &[Field]) -> Vec<u8> {
+        let Some((first, rest)) = self.values.split_first() else { return Vec::new() };
+        let mut whole = first.clone();
+        if rest.is_empty() {
+            return whole;
+        }
+        for field in Field::or_whole(fields, first.len() as u32).iter() {
+            let range = field.off as usize..field.off.saturating_add(field.size) as usize;
+            let Some(target) = whole.get_mut(range) else { continue };
+            if let Some(sum) = sum(field, &self.values) {
+                target.copy_from_slice(&sum.to_le_bytes()[..target.len()]);
+            } else if let Some(value) =
+                self.values.iter().find(|value| field.bytes(value).iter().any(|byte| *byte != 0))
+            {
+                target.copy_from_slice(field.bytes(value));
+            }
+        }
+        whole
+    }
+}
+
+/// An integer field over all CPUs.
+fn sum(field: &Field, values: &[Vec<u8>]) -> Option<i128> {
+    values.iter().map(|value| field.integer(value)).sum()
 }
 
 /// A snapshot of a map, sorted. Elements that go away meanwhile are left out.
@@ -75,57 +102,21 @@ pub fn sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
 /// Orders two keys or two values field by field, then by their bytes. Without fields, 1, 2, 4 or 8 bytes are an
 /// unsigned integer, anything else is bytes.
 pub fn compare(fields: &[Field], one: &[u8], two: &[u8]) -> Ordering {
-    let whole = whole(one.len() as u32);
-    let fields = if fields.is_empty() { std::slice::from_ref(&whole) } else { fields };
+    let fields = Field::or_whole(fields, one.len() as u32);
     let by_field = fields.iter().map(|field| compare_field(field, one, two));
     by_field.fold(Ordering::Equal, Ordering::then).then_with(|| one.cmp(two))
 }
 
-/// The field that stands for data without any.
-fn whole(size: u32) -> Field {
-    let kind = if matches!(size, 1 | 2 | 4 | 8) { FieldKind::Unsigned } else { FieldKind::Bytes };
-    Field { name: "".into(), off: 0, size, kind }
-}
-
-/// The bytes of a field; none if it lies outside.
-fn bytes<'a>(field: &Field, data: &'a [u8]) -> &'a [u8] {
-    let start = field.off as usize;
-    data.get(start..start.saturating_add(field.size as usize)).unwrap_or_default()
-}
-
 fn compare_field(field: &Field, one: &[u8], two: &[u8]) -> Ordering {
-    match (integer(field, one), integer(field, two)) {
+    match (field.integer(one), field.integer(two)) {
         (Some(one), Some(two)) => one.cmp(&two),
-        _ if field.kind == FieldKind::String => string(bytes(field, one)).cmp(string(bytes(field, two))),
-        _ => bytes(field, one).cmp(bytes(field, two)),
+        _ if field.kind == FieldKind::String => field.text(one).cmp(field.text(two)),
+        _ => field.bytes(one).cmp(field.bytes(two)),
     }
 }
 
-/// A string up to its NUL.
-fn string(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
-}
-
-/// The value of an integer field of at most 8 bytes.
-fn integer(field: &Field, data: &[u8]) -> Option<i128> {
-    let bytes = bytes(field, data);
-    let signed = match field.kind {
-        FieldKind::Unsigned => false,
-        FieldKind::Signed => true,
-        FieldKind::String | FieldKind::Bytes => return None,
-    };
-    let top = *bytes.last().filter(|_| bytes.len() <= 8)?;
-    let fill = if signed && top >= 0x80 { 0xff } else { 0 };
-    let mut wide = [fill; 16];
-    wide[..bytes.len()].copy_from_slice(bytes);
-    Some(i128::from_le_bytes(wide))
-}
-
 fn compare_percpu(fields: &[Field], size: u32, one: &[Vec<u8>], two: &[Vec<u8>]) -> Ordering {
-    let whole = whole(size);
-    let fields = if fields.is_empty() { std::slice::from_ref(&whole) } else { fields };
-    let sum =
-        |field: &Field, values: &[Vec<u8>]| values.iter().map(|value| integer(field, value)).sum::<Option<i128>>();
+    let fields = Field::or_whole(fields, size);
     let by_field = fields.iter().map(|field| match (sum(field, one), sum(field, two)) {
         (Some(one), Some(two)) => one.cmp(&two),
         _ => {

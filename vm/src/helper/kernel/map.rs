@@ -119,7 +119,7 @@ fn for_each(mut caller: Host<'_>, handle: Ptr, callback: Ptr, context: Ptr, flag
     let call = |caller: &mut Host<'_>, entry: Entry| {
         caller.call(callback, &[handle.addr(), entry.key, entry.value, context.addr()])
     };
-    let visit = |key| Visit { key, copy: None };
+    let visit = |key| Visit { key, copy: None, live: true };
     // An array's keys need no list, which could be much larger than the array.
     if matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray) {
         let visits = (0..map.spec().max_entries).map(|index| visit(index.to_le_bytes().to_vec()));

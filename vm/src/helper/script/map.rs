@@ -5,7 +5,7 @@ use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
-use crate::map::{Errno, MapFlags, SortBy, sorted};
+use crate::map::{Entry as Snapshot, Errno, MapFlags, SortBy, sorted};
 
 /// `MAP_BY_KEY`.
 const BY_KEY: u64 = 1;
@@ -13,6 +13,8 @@ const BY_KEY: u64 = 1;
 const BY_VALUE: u64 = 2;
 /// `MAP_DESCENDING`.
 const DESCENDING: u64 = 0x10;
+/// `MAP_SUMMED`.
+const SUMMED: u64 = 0x20;
 
 pub(super) fn functions() -> Vec<HostFn> {
     // libbpf would compare the types of the plain names with the kernel's own functions, hence two names each.
@@ -66,28 +68,41 @@ fn next_key(mut caller: Host<'_>, map: MapRef, key: Ptr, next: Ptr) -> HelperRes
 }
 
 /// Calls back with key, value and ctx for every entry of a snapshot; gives the number of calls. The value is the
-/// map's own as long as the entry is there. A map too large to copy is `ENOMEM`.
+/// map's own as long as the entry is there, or, where sums are asked for, a read-only sum of the values of all CPUs. A
+/// map too large to copy is `ENOMEM`.
 fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, order: u64) -> HelperResult<i64> {
-    permitted(&map, MapFlags::WRONLY)?;
-    let by = match order & !DESCENDING {
+    let by = match order & !(DESCENDING | SUMMED) {
         0 => SortBy::Map,
         BY_KEY => SortBy::Key,
         BY_VALUE => SortBy::Value,
         _ => return Err(Errno::EINVAL.into()),
     };
-    let mut first = vec![0; map.spec().key_size as usize];
-    match map.next_key(None, &mut first) {
-        Ok(()) | Err(Errno::ENOENT) => {}
-        Err(errno) => return Err(errno.into()),
-    }
-    snapshot_fits(&map, map.cpus())?;
+    let entries = snapshot(&map, by, order & DESCENDING != 0)?;
+    let sum = order & SUMMED != 0 && map.cpus() > 1;
     let cpu = caller.runtime().cpu as usize;
-    let visits = sorted(&**map.map(), by, order & DESCENDING != 0).into_iter().map(|entry| {
-        let copy = entry.values.into_iter().nth(cpu.min(map.cpus().saturating_sub(1) as usize));
-        Visit { key: entry.key, copy }
+    let fields = map.spec().value_fields.clone();
+    let visits = entries.into_iter().map(|entry| {
+        let copy = if sum {
+            Some(entry.summed(&fields))
+        } else {
+            entry.values.into_iter().nth(cpu.min(map.cpus().saturating_sub(1) as usize))
+        };
+        Visit { key: entry.key, copy, live: !sum }
     });
     walk(&mut caller, &map, visits, |caller, Entry { key, value }| {
         // An `int`: the upper half of r0 means nothing.
         Ok(u64::from(caller.call(callback, &[key, value, context.addr()])? as u32))
     })
+}
+
+/// Copies all entries of a map that has keys to ask for.
+pub(super) fn snapshot(map: &MapRef, by: SortBy, descending: bool) -> Result<Vec<Snapshot>, Errno> {
+    permitted(map, MapFlags::WRONLY)?;
+    let mut first = vec![0; map.spec().key_size as usize];
+    match map.next_key(None, &mut first) {
+        Ok(()) | Err(Errno::ENOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    snapshot_fits(map, map.cpus())?;
+    Ok(sorted(&**map.map(), by, descending))
 }

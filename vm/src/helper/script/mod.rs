@@ -6,8 +6,10 @@ mod map;
 mod memory;
 mod number;
 mod output;
+mod print;
 mod sort;
 mod string;
+mod time;
 
 use crate::host::{Caller, HostFn};
 
@@ -16,7 +18,7 @@ type Host<'a> = Caller<'a, ()>;
 
 /// All of them.
 pub(super) fn functions() -> Vec<HostFn> {
-    [output::functions(), functions_of_c(), map::functions()].concat()
+    [output::functions(), functions_of_c(), map::functions(), print::functions(), time::functions()].concat()
 }
 
 /// Those that work on memory and nothing else, as in C.

@@ -1,8 +1,9 @@
 //! `printf` and its relatives, and `exit`.
 
 use super::Host;
+use super::print::quote;
 use crate::helper::format::{Formatter, Sink, Values};
-use crate::host::{CStr, HostFn, Ptr, VarArgs};
+use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};
 
 /// Bytes one call may print or format; a wide `%*d` shall not eat the host's memory.
@@ -34,7 +35,17 @@ fn exit(status: i32) -> Result<(), Trap> {
 
 /// Writes all of it; the number of bytes, or -1 as C's EOF.
 fn write(mut caller: Host<'_>, bytes: &[u8]) -> i32 {
-    match caller.runtime().output.write_all(bytes) {
+    let runtime = caller.runtime();
+    let written = match runtime.format {
+        OutputFormat::Text => runtime.output.write_all(bytes),
+        OutputFormat::Json => {
+            let mut line = br#"{"type": "printf", "data": "#.to_vec();
+            quote(&mut line, bytes);
+            line.extend(b"}\n");
+            runtime.output.write_all(&line)
+        }
+    };
+    match written {
         Ok(()) => i32::try_from(bytes.len()).unwrap_or(i32::MAX),
         Err(_) => -1,
     }

@@ -284,3 +284,25 @@ fn searching() {
     assert_eq!(call(&mut fake, "bsearch", &[key, base, 0, 2, 1]).unwrap(), 0);
     assert!(call(&mut fake, "bsearch", &[key, base, 5000, 2, 1]).is_err());
 }
+
+#[test]
+fn times_count_from_boot() {
+    let mut fake = Fake::new();
+    let format = fake.string(0, "%s.%f %% %%f");
+    let (text, ns) = (fake.at(100), 5_250_000_000);
+    let length = int(&mut fake, "twinbpf_strftime", &[text, 100, format, ns]) as u32;
+    let printed = String::from_utf8(fake.memory.to_vec(100, length as usize)).unwrap();
+    let (time, rest) = printed.split_once(' ').unwrap();
+    assert_eq!(rest, "% %f");
+    let (seconds, micros) = time.split_once('.').unwrap();
+    let happened = seconds.parse::<f64>().unwrap() + micros.parse::<f64>().unwrap() / 1e6;
+    let uptime: f64 = std::fs::read_to_string("/proc/uptime").unwrap().split(' ').next().unwrap().parse().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((now - uptime + 5.25 - happened).abs() < 1.0, "{printed} is not {uptime} seconds and 5.25 ago");
+    // Room for one character too few.
+    let year = fake.string(0, "%Y");
+    fake.memory.write(100, b"####");
+    assert_eq!(int(&mut fake, "twinbpf_strftime", &[text, 4, year, 0]), 0);
+    assert_eq!(int(&mut fake, "twinbpf_strftime", &[text, 5, year, 0]), 4);
+    assert_eq!(int(&mut fake, "twinbpf_strftime", &[text, 0, year, 0]), 0);
+}

@@ -1,0 +1,122 @@
+//! `print_map`, `print_hist` and `print_lhist`: maps as bpftrace prints them, as text or, where the run's output is
+//! JSON, one object a line.
+//!
+//! Everything works on a snapshot. What a key and a value are is read from the fields that BTF gave the map; without
+//! BTF they are unsigned integers or bytes.
+
+mod hist;
+mod scalar;
+
+use super::Host;
+use super::map::snapshot;
+use crate::helper::HelperResult;
+use crate::host::{HostFn, MapRef, OutputFormat};
+use crate::map::{Entry, Field, MapKind, SortBy};
+use hist::{Scale, histograms};
+use scalar::{Notation, key, value};
+
+pub(super) use scalar::quote;
+
+pub(super) fn functions() -> Vec<HostFn> {
+    vec![
+        HostFn::typed::<(), _>("print_map", print_map),
+        HostFn::typed::<(), _>("print_hist", |caller: Host<'_>, map: MapRef| print_hist(caller, &map, &Scale::Log2)),
+        HostFn::typed::<(), _>("print_lhist", |caller: Host<'_>, map: MapRef, min: i64, max: i64, step: i64| {
+            let scale = Scale::linear(min, max, step).ok_or(crate::map::Errno::EINVAL)?;
+            print_hist(caller, &map, &scale)
+        }),
+    ]
+}
+
+/// Entries by value, `@name[key]: value`; an array of one element is `@name: value`. Elements of larger arrays that
+/// are zero count as never used. Gives the number of entries printed, or below 0 an errno.
+fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
+    let mut entries = snapshot(&map, SortBy::Value, false)?;
+    let fields = map.spec().value_fields.clone();
+    let scalar = is_scalar(&map);
+    if is_array(&map) && !scalar {
+        entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
+    }
+    let text = match caller.runtime().format {
+        OutputFormat::Text => map_as_text(&map, &entries, &fields, scalar),
+        OutputFormat::Json => map_as_json(&map, &entries, &fields, scalar),
+    };
+    finish(caller, &text, entries.len())
+}
+
+fn map_as_text(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) -> Vec<u8> {
+    let spec = map.spec();
+    let mut text = Vec::new();
+    for entry in entries {
+        text.extend(format!("@{}", spec.name).bytes());
+        if !scalar {
+            text.push(b'[');
+            key(&mut text, &spec.key_fields, &entry.key, Notation::Text);
+            text.push(b']');
+        }
+        text.extend(b": ");
+        value(&mut text, fields, &entry.summed(fields), Notation::Text);
+        text.push(b'\n');
+    }
+    text
+}
+
+fn map_as_json(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) -> Vec<u8> {
+    let spec = map.spec();
+    let mut text = opening("map", &spec.name);
+    let element = |text: &mut Vec<u8>, entry: &Entry| value(text, fields, &entry.summed(fields), Notation::Json);
+    match entries {
+        [entry] if scalar => element(&mut text, entry),
+        entries => {
+            text.push(b'{');
+            for (index, entry) in entries.iter().enumerate() {
+                text.extend(if index == 0 { "" } else { ", " }.bytes());
+                let mut name = Vec::new();
+                key(&mut name, &spec.key_fields, &entry.key, Notation::Json);
+                quote(&mut text, &name);
+                text.extend(b": ");
+                element(&mut text, entry);
+            }
+            text.push(b'}');
+        }
+    }
+    text.extend(b"}}\n");
+    text
+}
+
+/// Histograms by the number of what they counted, each followed by an empty line. Gives the number of histograms.
+fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult<i32> {
+    let function = caller.function();
+    let entries = snapshot(map, SortBy::Key, false)?;
+    let drawn = histograms(map, &entries, scale).map_err(|why| why.trap(function, map))?;
+    let text = match caller.runtime().format {
+        OutputFormat::Text => hist::as_text(&map.spec().name, &drawn, scale),
+        OutputFormat::Json => hist::as_json(&map.spec().name, &drawn, scale),
+    };
+    finish(caller, &text, drawn.len())
+}
+
+/// `{"type": "map", "data": {"@name": `.
+fn opening(kind: &str, name: &str) -> Vec<u8> {
+    let mut text = format!("{{\"type\": \"{kind}\", \"data\": {{").into_bytes();
+    quote(&mut text, format!("@{name}").as_bytes());
+    text.extend(b": ");
+    text
+}
+
+fn finish(mut caller: Host<'_>, text: &[u8], count: usize) -> HelperResult<i32> {
+    let written = caller.runtime().output.write_all(text);
+    Ok(if written.is_ok() { i32::try_from(count).unwrap_or(i32::MAX) } else { -1 })
+}
+
+fn is_array(map: &MapRef) -> bool {
+    matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray)
+}
+
+/// Whether the map is one variable, as bpftrace's maps without a key.
+fn is_scalar(map: &MapRef) -> bool {
+    is_array(map) && map.spec().max_entries == 1
+}
+
+#[cfg(test)]
+mod tests;
