@@ -4,6 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use twinbpf::OutputFormat;
 use twinbpf_trace::{Output, Plan, Session};
 
 use crate::args::RunArgs;
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 fn dry_run(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
-    let mut output = Output::open(args.session.output.as_deref(), twinbpf_trace::Format::Text)?;
+    let mut output = Output::open(args.session.output.as_deref(), OutputFormat::Text)?;
     write!(output, "{plan}")?;
     if !args.workload.is_empty() {
         writeln!(output, "workload: {}", args.workload.join(" "))?;

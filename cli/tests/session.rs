@@ -48,6 +48,31 @@ fn output_goes_to_a_file() {
 }
 
 #[test]
+fn json_is_an_object_a_line() {
+    let output = run(&["run", "--mode", "user", "-f", "json", "--print-maps", "scripts/hello.bpf.o"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let objects: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let printed: String = objects
+        .iter()
+        .filter(|object| object["type"] == "printf")
+        .filter_map(|object| object["data"].as_str())
+        .collect();
+    assert_eq!(printed, fs::read_to_string(common::corpus().join("scripts/hello.out")).unwrap());
+    let maps: Vec<&serde_json::Value> = objects.iter().filter(|object| object["type"] == "map").collect();
+    assert_eq!(maps.len(), 1, "{text}");
+    assert_eq!(maps[0]["data"]["@squares"]["5"], 25, "{text}");
+}
+
+#[test]
+fn maps_are_printed_at_the_end() {
+    let output = run(&["run", "--print-maps", "scripts/hello.bpf.o"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let hello = fs::read_to_string(common::corpus().join("scripts/hello.out")).unwrap();
+    assert!(text.starts_with(&hello), "{text}");
+    assert!(text.ends_with("@squares[4]: 16\n@squares[5]: 25\n"), "{text}");
+}
+
+#[test]
 fn a_dry_run_says_what_would_run_where() {
     let output = run(&["run", "--dry-run", TIMER, "scripts/syscall_counts.bpf.o", "--", "true"]);
     let text = String::from_utf8_lossy(&output.stdout);

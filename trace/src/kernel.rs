@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use serde_json::json;
-use twinbpf::Linker;
 use twinbpf::map::{MapKind, MapOps};
+use twinbpf::{Linker, OutputFormat};
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::LoadOptions;
 use twinbpf_kernel::share::KernelMap;
@@ -181,7 +181,10 @@ impl Half {
             let mut text = Vec::new();
             let read = attached.link.iterate()?.read_to_end(&mut text);
             read.map_err(|cause| Error::System { what: "read from an iterator", cause })?;
-            output.print("iter", &text);
+            match output.format() {
+                OutputFormat::Text => output.print(&text),
+                OutputFormat::Json => output.object("iter", &String::from_utf8_lossy(&text).into()),
+            }
         }
         output.finish()
     }

@@ -23,6 +23,6 @@ mod workload;
 pub use control::{Control, functions};
 pub use error::Error;
 pub use options::{Mode, Options};
-pub use output::{Format, Output, end_by_pipe};
+pub use output::{Output, end_by_pipe};
 pub use plan::{ObjectPlan, Place, Plan, Planned};
 pub use session::{STATUS_ABORTED, Session};

@@ -29,8 +29,6 @@ pub struct Options {
     pub attach: Vec<(String, String)>,
     /// Print all maps at the end.
     pub print_maps: bool,
-    /// Pages (a power of two) of each CPU's part of a perf event array.
-    pub pages: usize,
 }
 
 impl Default for Options {
@@ -43,7 +41,6 @@ impl Default for Options {
             frequency: 99,
             attach: Vec::new(),
             print_maps: false,
-            pages: 64,
         }
     }
 }

@@ -11,21 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
+use twinbpf::OutputFormat;
 
 use crate::error::Error;
 
 /// Bytes that are kept back where nobody waits for each line.
 const BUFFER: usize = 64 << 10;
-
-/// How what programs print is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// As it is.
-    #[default]
-    Text,
-    /// Lines of JSON, an object each, as bpftrace has them: `{"type": "printf", "data": "..."}` for what programs print.
-    Json,
-}
 
 /// A handle of the output; clones share it.
 #[derive(Clone)]
@@ -36,7 +27,7 @@ pub struct Output {
 struct State {
     out: BufWriter<Box<dyn Write + Send>>,
     name: String,
-    format: Format,
+    format: OutputFormat,
     /// Lines may wait.
     held: bool,
     error: Option<io::Error>,
@@ -44,7 +35,7 @@ struct State {
 
 impl Default for Output {
     fn default() -> Output {
-        Output::new(Box::new(io::stdout()), "standard output".to_owned(), Format::Text)
+        Output::new(Box::new(io::stdout()), "standard output".to_owned(), OutputFormat::Text)
     }
 }
 
@@ -56,7 +47,7 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    fn new(out: Box<dyn Write + Send>, name: String, format: Format) -> Output {
+    fn new(out: Box<dyn Write + Send>, name: String, format: OutputFormat) -> Output {
         let out = BufWriter::with_capacity(BUFFER, out);
         let state = State { out, name, format, held: false, error: None };
         Output { state: Arc::new(Mutex::new(state)) }
@@ -66,7 +57,7 @@ impl Output {
     ///
     /// # Errors
     /// The file cannot be made.
-    pub fn open(path: Option<&Path>, format: Format) -> Result<Output, Error> {
+    pub fn open(path: Option<&Path>, format: OutputFormat) -> Result<Output, Error> {
         let Some(path) = path else {
             return Ok(Output::new(Box::new(io::stdout()), "standard output".to_owned(), format));
         };
@@ -98,26 +89,23 @@ impl Output {
     }
 
     /// How what programs print is to be written.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         self.lock().format
     }
 
     /// In JSON, one object; nothing in text.
     pub(crate) fn object(&self, kind: &str, data: &Value) {
         let mut state = self.lock();
-        if state.format == Format::Json {
+        if state.format == OutputFormat::Json {
             // What fails is kept.
             let _ = state.write(format!("{}\n", json!({ "type": kind, "data": data })).as_bytes());
         }
     }
 
-    /// Text that is not a program's own call of `printf`; in JSON, an object of this kind.
-    pub(crate) fn print(&self, kind: &str, text: &[u8]) {
-        match self.format() {
-            // What fails is kept.
-            Format::Text => drop(self.lock().write(text)),
-            Format::Json => self.object(kind, &Value::String(String::from_utf8_lossy(text).into_owned())),
-        }
+    /// What is in the output's format already.
+    pub(crate) fn print(&self, bytes: &[u8]) {
+        // What fails is kept.
+        let _ = self.lock().write(bytes);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -155,6 +155,10 @@ impl Session {
                 break;
             }
         }
+        if self.options.print_maps {
+            self.tools.iter().for_each(Tool::print_maps);
+            self.output.finish()?;
+        }
         Ok(status)
     }
 }

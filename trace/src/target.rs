@@ -117,24 +117,38 @@ fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Target, 
         return Err("--attach is for programs whose section is one of libbpf's".to_owned());
     };
     let device = || interface(place).map_err(|error| error.to_string());
-    Ok(match row.prog {
-        ProgType::PerfEvent => Target::Sampling(sampling(place, options)?),
-        ProgType::Xdp => Target::Xdp { interface: device()?, flags: 0 },
-        ProgType::SchedCls if row.pattern.starts_with("netkit") => {
-            Target::Netkit { interface: device()?, peer: row.pattern.ends_with("peer") }
-        }
-        ProgType::SchedCls => Target::Tc { interface: device()?, egress: row.pattern.ends_with("egress") },
-        ProgType::CgroupSkb
-        | ProgType::CgroupSock
-        | ProgType::CgroupDevice
-        | ProgType::CgroupSockAddr
-        | ProgType::CgroupSysctl
-        | ProgType::CgroupSockopt
-        | ProgType::SockOps => Target::Cgroup { path: PathBuf::from(place) },
-        ProgType::SkLookup | ProgType::FlowDissector => Target::NetNamespace { path: PathBuf::from(place) },
-        _ => probe(row, place)?,
-    })
+    let (prog, path) = (row.prog, PathBuf::from(place));
+    if prog == ProgType::PerfEvent {
+        return sampling(place, options).map(Target::Sampling);
+    }
+    if prog == ProgType::Xdp {
+        return Ok(Target::Xdp { interface: device()?, flags: 0 });
+    }
+    if prog == ProgType::SchedCls && row.pattern.starts_with("netkit") {
+        return Ok(Target::Netkit { interface: device()?, peer: row.pattern.ends_with("peer") });
+    }
+    if prog == ProgType::SchedCls {
+        return Ok(Target::Tc { interface: device()?, egress: row.pattern.ends_with("egress") });
+    }
+    if OF_CGROUPS.contains(&prog) {
+        return Ok(Target::Cgroup { path });
+    }
+    if [ProgType::SkLookup, ProgType::FlowDissector].contains(&prog) {
+        return Ok(Target::NetNamespace { path });
+    }
+    probe(row, place)
 }
+
+/// What a cgroup's processes do.
+const OF_CGROUPS: [ProgType; 7] = [
+    ProgType::CgroupSkb,
+    ProgType::CgroupSock,
+    ProgType::CgroupDevice,
+    ProgType::CgroupSockAddr,
+    ProgType::CgroupSysctl,
+    ProgType::CgroupSockopt,
+    ProgType::SockOps,
+];
 
 /// As if the section had said it.
 fn probe(row: &Row, place: &str) -> Result<Target, String> {

@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use twinbpf::helper::map_text;
 use twinbpf::map::MapOps;
 use twinbpf::mem::Block;
 use twinbpf::program::ValType;
-use twinbpf::{Entry, Instance, InstancePre, LinkError, Trap};
+use twinbpf::{Entry, Instance, InstancePre, LinkError, MapRef, Trap};
 
 use crate::control::Control;
 use crate::error::Error;
@@ -73,7 +74,8 @@ pub(crate) struct Tool {
 impl Tool {
     /// Makes an instance of the object's scripts.
     pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<Tool, Error> {
-        let instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
+        let mut instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
+        instance.machine().runtime().format = output.format();
         let (name, output) = (Arc::clone(&plan.object.name), output.clone());
         let mut tool = Tool {
             name,
@@ -153,6 +155,16 @@ impl Tool {
             }
         }
         Ok(Outcome::Done)
+    }
+
+    /// Prints each of its maps that can be walked and is no data section.
+    pub(crate) fn print_maps(&self) {
+        for map in self.instance.pre().maps().iter().filter(|map| map.spec().data.is_none()) {
+            match map_text(&MapRef::from(Arc::clone(map)), self.output.format()) {
+                Ok((text, _)) => self.output.print(&text),
+                Err(errno) => log::debug!("map {} is not printed: {errno}", map.spec().name),
+            }
+        }
     }
 
     /// Timers with a period of their own begin to run.

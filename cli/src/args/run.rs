@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use twinbpf::OutputFormat;
 use twinbpf_trace as trace;
 
 use super::{EngineArgs, LimitArgs, LoadArgs};
@@ -111,10 +112,10 @@ impl SessionArgs {
         }
     }
 
-    pub(crate) fn format(&self) -> trace::Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         match self.format {
-            Format::Text => trace::Format::Text,
-            Format::Json => trace::Format::Json,
+            Format::Text => OutputFormat::Text,
+            Format::Json => OutputFormat::Json,
         }
     }
 }

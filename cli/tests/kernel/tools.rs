@@ -190,3 +190,59 @@ fn packets_of_an_interface_are_counted() {
     // 14 bytes of Ethernet, 20 of IP, 8 of UDP.
     assert_eq!(words(&text, "0x0800"), ["0x0800", "20", "packets", "880", "bytes"], "{text}");
 }
+
+#[test]
+fn latencies_of_reads_are_a_histogram() {
+    if !kernel() {
+        return;
+    }
+    // 500 reads and one that finds the end, and those of the loader, are dd's; nobody else's are asked for.
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("data");
+    std::fs::write(&file, vec![1; 500]).unwrap();
+    let input = format!("if={}", file.display());
+    let workload = ["dd", input.as_str(), "of=/dev/null", "bs=1", "status=none"];
+    let text = said(&tool("readlat", &["--set", "comm=dd"], &workload));
+    assert_eq!(text.lines().next(), Some("@usecs[dd]:"), "{text}");
+    let counts = |text: &str| -> u64 {
+        let bars = text.lines().filter_map(|line| line.split_once('|')).map(|(before, _)| before);
+        bars.map(|before| before.split_whitespace().last().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    let probe = "tracepoint:syscalls:sys_enter_read /comm == \"dd\"/ { @s[tid] = nsecs; } \
+        tracepoint:syscalls:sys_exit_read /@s[tid]/ { @usecs = hist((nsecs - @s[tid]) / 1000); delete(@s[tid]); }";
+    match bpftrace(probe, &workload.join(" ")) {
+        Some(theirs) => assert_eq!(counts(&text), counts(&theirs), "{text}\n{theirs}"),
+        None => assert!(counts(&text) >= 501, "{text}"),
+    }
+}
+
+#[test]
+fn samples_are_where_the_time_goes() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    // The program itself says where its function is, and how long that is.
+    let source = "#include <stdio.h>\n#include <time.h>\nvolatile unsigned long total;\n\
+        __attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000000; i++) total += i; }\n\
+        __attribute__((noinline)) void after(void) { total++; }\n\
+        int main(void) { time_t end = time(0) + 3; printf(\"spin %lx %lx\\n\", (long)spin, (long)after);\n\
+        while (time(0) < end) spin(); after(); return 0; }\n";
+    let workload = program(folder.path(), "twspin", source);
+    let text = said(&tool("profile", &["-F", "199"], &[workload.to_str().unwrap()]));
+    let place = words(&text, "spin");
+    let hex = |word: &str| u64::from_str_radix(word, 16).unwrap();
+    let function = hex(place[1])..hex(place[2]);
+    let (mut inside, mut all) = (0, 0);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some((_, count)) = line.strip_prefix("twspin (").and_then(|line| line.split_once("): ")) else { continue };
+        let count: u64 = count.split(' ').next().unwrap().parse().unwrap();
+        all += count;
+        if lines.peek().is_some_and(|line| function.contains(&hex(line.trim()))) {
+            inside += count;
+        }
+    }
+    // It may have had to share its CPU, but where it ran it ran there.
+    assert!(all >= 20 && inside * 10 >= all * 8, "{inside} of {all} in\n{text}");
+}

@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 pub use ids::{COUNT, id, name};
+pub use script::map_text;
 
 use crate::host::{Fail, HostFn};
 

@@ -204,7 +204,7 @@ impl HostArg for CStr {
     }
 }
 
-/// A map that the program named by its handle.
+/// A map, as functions for scripts take it: the program named it by its handle.
 #[derive(Clone, Debug)]
 pub struct MapRef(Arc<dyn MapOps>);
 
@@ -218,6 +218,12 @@ impl MapRef {
         let why = || format!("{:#x} is not a map; pass the address of a map of this object", handle.addr);
         let map = runtime.maps.get(handle.addr);
         map.map(MapRef).ok_or_else(|| bad_argument(function, handle.position, why()))
+    }
+}
+
+impl From<Arc<dyn MapOps>> for MapRef {
+    fn from(map: Arc<dyn MapOps>) -> MapRef {
+        MapRef(map)
     }
 }
 

@@ -13,6 +13,8 @@ mod time;
 
 use crate::host::{Caller, HostFn};
 
+pub use print::map_text;
+
 /// These functions care for no embedder's data.
 type Host<'a> = Caller<'a, ()>;
 

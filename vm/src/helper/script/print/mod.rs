@@ -11,7 +11,7 @@ use super::Host;
 use super::map::snapshot;
 use crate::helper::HelperResult;
 use crate::host::{HostFn, MapRef, OutputFormat};
-use crate::map::{Entry, Field, MapKind, SortBy};
+use crate::map::{Entry, Errno, Field, MapKind, SortBy};
 use hist::{Scale, histograms};
 use scalar::{Notation, key, value};
 
@@ -22,7 +22,7 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("print_map", print_map),
         HostFn::typed::<(), _>("print_hist", |caller: Host<'_>, map: MapRef| print_hist(caller, &map, &Scale::Log2)),
         HostFn::typed::<(), _>("print_lhist", |caller: Host<'_>, map: MapRef, min: i64, max: i64, step: i64| {
-            let scale = Scale::linear(min, max, step).ok_or(crate::map::Errno::EINVAL)?;
+            let scale = Scale::linear(min, max, step).ok_or(Errno::EINVAL)?;
             print_hist(caller, &map, &scale)
         }),
     ]
@@ -31,17 +31,26 @@ pub(super) fn functions() -> Vec<HostFn> {
 /// Entries by value, `@name[key]: value`; an array of one element is `@name: value`. Elements of larger arrays that
 /// are zero count as never used. Gives the number of entries printed, or below 0 an errno.
 fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
-    let mut entries = snapshot(&map, SortBy::Value, false)?;
+    let (text, count) = map_text(&map, caller.runtime().format)?;
+    finish(caller, &text, count)
+}
+
+/// What `print_map` prints of a map, and the number of entries in it.
+///
+/// # Errors
+/// The map cannot be walked.
+pub fn map_text(map: &MapRef, format: OutputFormat) -> Result<(Vec<u8>, usize), Errno> {
+    let mut entries = snapshot(map, SortBy::Value, false)?;
     let fields = map.spec().value_fields.clone();
-    let scalar = is_scalar(&map);
-    if is_array(&map) && !scalar {
+    let scalar = is_scalar(map);
+    if is_array(map) && !scalar {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
-    let text = match caller.runtime().format {
-        OutputFormat::Text => map_as_text(&map, &entries, &fields, scalar),
-        OutputFormat::Json => map_as_json(&map, &entries, &fields, scalar),
+    let text = match format {
+        OutputFormat::Text => map_as_text(map, &entries, &fields, scalar),
+        OutputFormat::Json => map_as_json(map, &entries, &fields, scalar),
     };
-    finish(caller, &text, entries.len())
+    Ok((text, entries.len()))
 }
 
 fn map_as_text(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) -> Vec<u8> {

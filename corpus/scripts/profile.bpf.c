@@ -1,0 +1,70 @@
+// Samples where processes spend their time: user stacks as addresses, innermost first, the most frequent stack last.
+//
+//     twinbpf run profile.bpf.o -F 199 -p PID
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <twinbpf/script.h>
+
+#define DEPTH 127
+
+struct sample {
+	__u32 pid;
+	int stack;
+	char comm[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK_TRACE);
+	__uint(key_size, 4);
+	__uint(value_size, DEPTH * 8);
+	__uint(max_entries, 16384);
+} stacks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, struct sample);
+	__type(value, __u64);
+	__uint(max_entries, 16384);
+} counts SEC(".maps");
+
+SEC("perf_event")
+int sample(void *ctx)
+{
+	struct sample sample = {};
+	__u64 one = 1, *count;
+
+	sample.pid = bpf_get_current_pid_tgid() >> 32;
+	if (!sample.pid)
+		return 0;
+	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
+	sample.stack = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK);
+	if (bpf_map_update_elem(&counts, &sample, &one, BPF_NOEXIST) == 0)
+		return 0;
+	count = bpf_map_lookup_elem(&counts, &sample);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	return 0;
+}
+
+/* Too large for the stack of a function. */
+__u64 stack[DEPTH];
+
+static int show(const void *key, void *value, void *ctx)
+{
+	const struct sample *sample = key;
+	int i;
+
+	printf("%s (%u): %llu samples\n", sample->comm, sample->pid, *(__u64 *)value);
+	if (sample->stack < 0 || map_lookup_elem(&stacks, &sample->stack, stack))
+		return 0;
+	for (i = 0; i < DEPTH && stack[i]; i++)
+		printf("        %llx\n", stack[i]);
+	return 0;
+}
+
+void END(void)
+{
+	map_for_each(&counts, show, NULL, MAP_BY_VALUE);
+}
+
+LICENSE("GPL");
