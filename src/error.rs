@@ -98,6 +98,14 @@ pub enum SymbolFault {
     /// A value of the kernel.
     #[error("'{0}' is a value of the kernel's configuration or symbol table, which the virtual machine does not have")]
     Kernel(Arc<str>),
+    /// The host has it, and does not give it to everybody.
+    #[error("'{name}' {why}")]
+    Refused {
+        /// The symbol.
+        name: Arc<str>,
+        /// What it needs.
+        why: Arc<str>,
+    },
     /// A library has it, and it cannot be called.
     #[cfg(feature = "dl")]
     #[error("'{name}' cannot be called: {why}")]
@@ -118,6 +126,7 @@ impl SymbolFault {
             SymbolFault::Weak(_) => Some("name a library that has it with --lib (Linker::library)"),
             SymbolFault::Parameters { .. } => Some("declare it as include/twinbpf/script.h does"),
             SymbolFault::Kernel(_) => Some("run the program in the kernel"),
+            SymbolFault::Refused { .. } => None,
             #[cfg(feature = "dl")]
             SymbolFault::Library { .. } => None,
         }

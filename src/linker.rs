@@ -35,6 +35,7 @@ pub struct Linker<T> {
     maps: BTreeMap<String, Arc<dyn MapOps>>,
     values: BTreeMap<Arc<str>, u64>,
     kernel: Option<Arc<dyn Kernel>>,
+    refused: BTreeMap<Arc<str>, Arc<str>>,
     #[cfg(feature = "dl")]
     libraries: Vec<crate::dl::Library>,
     #[cfg(feature = "dl")]
@@ -51,6 +52,7 @@ impl<T: Send + 'static> Linker<T> {
             maps: BTreeMap::new(),
             values: BTreeMap::new(),
             kernel: None,
+            refused: BTreeMap::new(),
             #[cfg(feature = "dl")]
             libraries: Vec::new(),
             #[cfg(feature = "dl")]
@@ -78,6 +80,12 @@ impl<T: Send + 'static> Linker<T> {
         let detail = format!("{name} is a function of another host");
         let body = move |_: &mut dyn Activation, _: &[u64; 5]| Err(Trap::new(TrapCode::Unresolved, detail.as_str()));
         self.functions.insert(Arc::clone(&shared), HostFn::new(shared, signature, Arc::new(body)));
+        self
+    }
+
+    /// Refuses programs that call this function, weak or not, and says what they need: "needs --unsafe".
+    pub fn refuse(&mut self, name: &str, why: &str) -> &mut Linker<T> {
+        self.refused.insert(name.into(), why.into());
         self
     }
 
@@ -282,6 +290,9 @@ impl<T: Send + 'static> Linker<T> {
         let name = &symbol.name;
         if let Some(value) = self.values.get(name) {
             return (Resolution::Value(*value), None);
+        }
+        if let Some(why) = self.refused.get(name) {
+            return (Resolution::Fault(SymbolFault::Refused { name: Arc::clone(name), why: Arc::clone(why) }), None);
         }
         if &**name == "bpf_tail_call" {
             return (Resolution::TailCall, None);
