@@ -108,7 +108,6 @@ impl SessionArgs {
             frequency: self.frequency,
             attach: self.attach.clone(),
             print_maps: self.print_maps,
-            ..trace::Options::default()
         }
     }
 

@@ -73,7 +73,7 @@ impl Writer<'_> {
     fn node(&mut self, fields: &[Named<'_>]) {
         match fields {
             [] => {}
-            [(name, field), ..] if name.is_empty() => self.scalar(field),
+            [("", field), ..] => self.scalar(field),
             fields if is_struct(fields) => self.members(fields),
             fields => {
                 self.out.push(b'[');
