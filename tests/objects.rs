@@ -133,8 +133,10 @@ fn line_information_quotes_the_sources() {
         for program in link(&path).programs {
             assert!(!program.lines.is_empty(), "{path}: {} has no lines", program.name);
             for line in &program.lines {
-                let known = line.file.contains("corpus/") || line.file.contains("include/");
-                assert!(known && !line.file.starts_with('/'), "{path}: {}", line.file);
+                let ours = line.file.contains("corpus/") || line.file.contains("include/");
+                // Functions of libbpf's own headers, which are at the same place everywhere.
+                let libbpfs = line.file.starts_with("/usr/include/bpf/");
+                assert!(libbpfs || ours && !line.file.starts_with('/'), "{path}: {}", line.file);
                 assert!(line.line == 0 || !line.text.is_empty(), "{path}: {}:{} is empty", line.file, line.line);
             }
         }

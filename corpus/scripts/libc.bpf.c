@@ -1,6 +1,6 @@
 // With --trust: functions of C that take and give pointers, and memory that is C's.
 #include <twinbpf/script.h>
-
+#undef strftime /* the one of C, which takes a struct tm */
 struct tm {
 	int tm_sec, tm_min, tm_hour, tm_mday, tm_mon, tm_year, tm_wday, tm_yday, tm_isdst;
 	long tm_gmtoff;
