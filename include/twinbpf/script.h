@@ -200,6 +200,26 @@ HOST void set_timer(__u64 nanoseconds);
 /* Process id of the workload, which waits until BEGIN is over; 0 without a workload. */
 HOST __u32 workload_pid(void);
 
+/* Runs a command with the shell; its status, or 128 and the signal that ended it. Needs `--unsafe`. */
+HOST int twinbpf_system(const char *command);
+#define system twinbpf_system
+
+/* ---- Host functions: addresses and other processes --------------------------------------------------------- */
+
+/* Writes the name of the function around an address, or the address in hex, as snprintf would: cut to `size` bytes with the
+ * NUL, and the whole length as result. usym: in a process; ksym: in the kernel. sym is usym. */
+HOST int usym(__u32 pid, __u64 addr, char *buf, __u64 size);
+HOST int sym(__u32 pid, __u64 addr, char *buf, __u64 size);
+HOST int ksym(__u64 addr, char *buf, __u64 size);
+
+/* Prints the stack that bpf_get_stackid put into a STACK_TRACE map, a frame a line. The number of frames, or a negative
+ * errno; a negative id is one already. */
+HOST int print_ustack(void *map, __s32 id, __u32 pid);
+HOST int print_kstack(void *map, __s32 id);
+
+/* Copies memory of another process. The number of bytes, which are fewer where its memory ends, or a negative errno. */
+HOST long read_mem(__u32 pid, void *dst, __u64 size, __u64 addr);
+
 /* ---- Host functions: strings and memory, as in C ----------------------------------------------------------- */
 
 HOST __SIZE_TYPE__ strlen(const char *s);

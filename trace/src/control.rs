@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use twinbpf::{Caller, Linker};
 
+use crate::script;
+
 /// The data of an instance of a session.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -13,8 +15,9 @@ pub struct Control {
     pub(crate) period: Option<Duration>,
 }
 
-/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`.
+/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`, and those about other processes.
 pub fn functions(linker: &mut Linker<Control>) {
+    script::functions(linker);
     // As script.h calls them, and as a script without it may.
     for name in ["set_timer", "twinbpf_set_timer"] {
         linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {

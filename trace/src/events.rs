@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::kernel::Half;
 use crate::output::Output;
+use crate::script::Remembering;
 use crate::signals::Signals;
 use crate::sys;
 use crate::tool::{Outcome, Tool};
@@ -47,6 +48,8 @@ pub(crate) struct Loop<'a> {
     pub(crate) signals: &'a Signals,
     /// Signals that programs are for, in the order in which they are watched.
     pub(crate) numbers: &'a [i32],
+    /// Of the workload.
+    pub(crate) remembering: Option<Remembering>,
 }
 
 impl Loop<'_> {
@@ -68,7 +71,7 @@ impl Loop<'_> {
     }
 
     /// What is ready. None where nothing ever will be.
-    fn wait(&self) -> Result<Option<Vec<Token>>, Error> {
+    fn wait(&mut self) -> Result<Option<Vec<Token>>, Error> {
         let mut waited: Vec<(Token, BorrowedFd<'_>)> =
             vec![(Token::Terminate, self.signals.terminate()), (Token::Interrupt, self.signals.interrupt())];
         let always = waited.len();
@@ -84,9 +87,10 @@ impl Loop<'_> {
         if waited.len() == always && !self.halves.iter().any(Half::is_attached) {
             return Ok(None);
         }
+        let look = self.remembering.as_mut().map(Remembering::look);
         let unsettled = self.halves.iter().any(Half::is_unsettled);
         let fds: Vec<BorrowedFd<'_>> = waited.iter().map(|(_, fd)| *fd).collect();
-        let ready = sys::poll(&fds, unsettled.then_some(SETTLE))
+        let ready = sys::poll(&fds, unsettled.then_some(SETTLE).or(look))
             .map_err(|cause| Error::System { what: "wait for events", cause })?;
         let ready = waited.iter().zip(ready).filter(|(_, ready)| *ready).map(|((token, _), _)| *token);
         Ok(Some(ready.collect()))

@@ -29,6 +29,8 @@ pub struct Options {
     pub attach: Vec<(String, String)>,
     /// Print all maps at the end.
     pub print_maps: bool,
+    /// Scripts may run commands.
+    pub commands: bool,
 }
 
 impl Default for Options {
@@ -41,6 +43,7 @@ impl Default for Options {
             frequency: 99,
             attach: Vec::new(),
             print_maps: false,
+            commands: false,
         }
     }
 }

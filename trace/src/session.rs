@@ -13,6 +13,7 @@ use crate::kernel::Half;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
+use crate::script::{self, Remembering};
 use crate::signals::Signals;
 use crate::sys;
 use crate::tool::{Outcome, Tool};
@@ -33,6 +34,8 @@ pub struct Session {
     options: Options,
     output: Output,
     warnings: Vec<String>,
+    /// A script asks for names of addresses.
+    names: bool,
 }
 
 impl Session {
@@ -45,7 +48,8 @@ impl Session {
     /// # Panics
     /// When there are not as many linkers as objects.
     pub fn new(plan: Plan, options: Options, output: Output, linkers: Vec<Linker<Control>>) -> Result<Session, Error> {
-        let mut session = Session { tools: Vec::new(), halves: Vec::new(), options, output, warnings: Vec::new() };
+        let mut session =
+            Session { tools: Vec::new(), halves: Vec::new(), options, output, warnings: Vec::new(), names: false };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
         for (object, linker) in plan.objects.iter().zip(linkers) {
             session.add(object, linker)?;
@@ -55,6 +59,10 @@ impl Session {
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
         control::functions(&mut linker);
+        if !self.options.commands {
+            script::refuse_commands(&mut linker);
+        }
+        self.names |= script::asks_for_names(&plan.object);
         let half = Half::load(plan, &self.options, &mut linker, &mut self.warnings)?;
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
@@ -144,8 +152,10 @@ impl Session {
             _ => None,
         };
         self.tools.iter_mut().try_for_each(Tool::start_timers)?;
+        let pid = child.map(|child| child.pid() as u32).or(self.options.pid).filter(|_| self.names);
+        let remembering = pid.map(Remembering::new);
         let (tools, halves, output) = (&mut self.tools, &mut self.halves, &self.output);
-        Loop { tools, halves, output, child, target: target.as_ref(), signals, numbers }.run()
+        Loop { tools, halves, output, child, target: target.as_ref(), signals, numbers, remembering }.run()
     }
 
     fn end(mut self, mut status: u8) -> Result<u8, Error> {

@@ -71,6 +71,11 @@ impl Held {
 }
 
 impl Child {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// Readable when it has ended.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()

@@ -75,6 +75,9 @@ pub(crate) struct SessionArgs {
     /// Print every map at the end.
     #[arg(long)]
     print_maps: bool,
+    /// Let scripts run commands (system).
+    #[arg(long = "unsafe")]
+    commands: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -108,6 +111,7 @@ impl SessionArgs {
             frequency: self.frequency,
             attach: self.attach.clone(),
             print_maps: self.print_maps,
+            commands: self.commands,
         }
     }
 

@@ -1,0 +1,130 @@
+//! Functions that a tracing script may call beyond those of the machine: names of addresses, stacks, memory of other
+//! processes, commands.
+
+mod stack;
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use twinbpf::map::Errno;
+use twinbpf::mem::Access;
+use twinbpf::{CStr, Caller, Fail, Linker, Object, Ptr, Trap};
+
+use crate::symbols::{Symbol, Symbols};
+
+/// Most bytes one `read_mem` reads.
+const MAX_READ: u64 = 1 << 20;
+
+thread_local! {
+    /// A session lives on one thread, and so does what it knows of symbols.
+    static SYMBOLS: RefCell<Symbols> = RefCell::default();
+}
+
+/// First time after which the mappings of a workload are looked at, and the longest between two looks.
+const SOON: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(100);
+
+/// Keeps what a process has mapped while it lives, so that its stacks have names after it has ended: often at first,
+/// when it loads its libraries, then now and again.
+#[derive(Debug)]
+pub(crate) struct Remembering {
+    pid: u32,
+    between: Duration,
+    next: Instant,
+}
+
+impl Remembering {
+    pub(crate) fn new(pid: u32) -> Remembering {
+        Remembering { pid, between: SOON, next: Instant::now() + SOON }
+    }
+
+    /// Looks, if it is time to. Says how long there is nothing to do.
+    pub(crate) fn look(&mut self) -> Duration {
+        let now = Instant::now();
+        if self.next <= now {
+            SYMBOLS.with_borrow_mut(|symbols| symbols.remember(self.pid));
+            self.between = (self.between * 2).min(LATER);
+            self.next = now + self.between;
+        }
+        self.next - now
+    }
+}
+
+/// Whether a script calls what [`Remembering`] is for.
+pub(crate) fn asks_for_names(object: &Object) -> bool {
+    object.externs.iter().any(|symbol| matches!(&*symbol.name, "usym" | "sym" | "print_ustack"))
+}
+
+/// Refuses programs that run commands.
+pub(crate) fn refuse_commands<T: Send + 'static>(linker: &mut Linker<T>) {
+    linker.refuse("twinbpf_system", "runs commands of the shell, which a script may only with --unsafe");
+}
+
+/// Gives programs these functions.
+pub(crate) fn functions<T: Send + 'static>(linker: &mut Linker<T>) {
+    linker.func("ksym", |mut caller: Caller<'_, T>, address: u64, buf: Ptr, size: u64| {
+        let found = SYMBOLS.with_borrow(|symbols| symbols.kernel(&[address]).pop().flatten());
+        put_name(&mut caller, found, address, buf, size)
+    });
+    for name in ["usym", "sym"] {
+        linker.func(name, |mut caller: Caller<'_, T>, pid: u32, address: u64, buf: Ptr, size: u64| {
+            let found = SYMBOLS.with_borrow(|symbols| symbols.user(pid, &[address]).pop().flatten());
+            put_name(&mut caller, found, address, buf, size)
+        });
+    }
+    linker.func("read_mem", read_mem::<T>);
+    linker.func("print_kstack", stack::print_kernel::<T>);
+    linker.func("print_ustack", stack::print_user::<T>);
+    linker.func("twinbpf_system", system::<T>);
+}
+
+/// Writes the name, or the address where there is none, as `snprintf` would.
+fn put_name<T: 'static>(
+    caller: &mut Caller<'_, T>,
+    found: Option<Symbol>,
+    address: u64,
+    buf: Ptr,
+    size: u64,
+) -> Result<i32, Trap> {
+    let name = found.map_or_else(|| format!("{address:#x}"), |symbol| symbol.name);
+    if let Some(room) = size.checked_sub(1) {
+        let kept = name.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat())?;
+    }
+    Ok(i32::try_from(name.len()).unwrap_or(i32::MAX))
+}
+
+/// Copies memory of another process; the number of bytes, which are fewer where it ends, or a negative errno.
+fn read_mem<T: 'static>(mut caller: Caller<'_, T>, pid: u32, dst: Ptr, size: u64, from: u64) -> Result<i64, Fail> {
+    if size > MAX_READ {
+        return Err(Errno::E2BIG.into());
+    }
+    caller.check(dst, size, Access::Write)?;
+    let mut bytes = vec![0; size as usize];
+    let failed = |error: std::io::Error| match error.raw_os_error() {
+        // The file's word for an address where nothing is.
+        Some(libc::EIO) | None => Errno::EFAULT,
+        Some(number) => Errno(number),
+    };
+    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
+    let read = memory.read_at(&mut bytes, from).map_err(failed)?;
+    caller.write(dst, &bytes[..read])?;
+    Ok(read as i64)
+}
+
+/// Runs a command with the shell; its status, or 128 and the signal that ended it.
+fn system<T: 'static>(mut caller: Caller<'_, T>, command: CStr) -> i32 {
+    // What the script printed comes first. A write that fails is told at the end.
+    let _ = caller.runtime().output.flush();
+    match Command::new("/bin/sh").arg("-c").arg(OsStr::from_bytes(&command)).status() {
+        Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+        Err(_) => -1,
+    }
+}
