@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use twinbpf::loader::btf::{Btf, TypeId};
+use twinbpf_trace::Output;
 
 use crate::args::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat};
 use crate::load;
-use crate::output::Output;
 
 /// Where a running kernel has its types.
 pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
@@ -33,7 +33,7 @@ fn dump(args: &BtfDumpArgs) -> Result<ExitCode> {
         (BtfFormat::Raw, roots) => record::text(&btf, roots),
         (BtfFormat::Json, roots) => record::json(&btf, roots),
     };
-    let mut output = Output::new();
+    let mut output = Output::default();
     // What fails is kept for `finish`.
     let _ = output.write_all(text.as_bytes());
     output.finish()?;
