@@ -54,7 +54,7 @@ int BEGIN(void)
 	return 0;
 }
 
-SEC("EVENT/records")
+SEC("?EVENT/records")
 int on_exec(struct record *record, __u64 size)
 {
 	printf("%-7u %-7u %s\n", record->pid, record->parent, record->path);

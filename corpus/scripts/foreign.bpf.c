@@ -23,6 +23,7 @@ int BEGIN(void)
 		__u32 word;
 	} bits;
 	char *text;
+	long first;
 	int length;
 
 	printf("%ld %d\n", imaxabs((long)wide >> 56), imaxabs((long)wide) > 0);
@@ -34,18 +35,17 @@ int BEGIN(void)
 	length = asprintf(&text, "%d/%s/%lx", -12, "words", (long)wide);
 	printf("%d %s\n", length, text);
 	printf("%s\n", (char *)memmem(text, length, "wo", 2));
-	return 0;
-}
-
-void END(void)
-{
-	long first;
-
 	srand48(7);
 	first = lrand48();
 	srand48(7);
 	printf("%d %d\n", first == lrand48(), first >= 0);
 	printf("%.6f\n", drand48());
+	return 0;
+}
+
+/* libbpf takes an object of BEGIN alone for one whose program has no type. */
+void END(void)
+{
 }
 
 LICENSE("GPL");

@@ -27,7 +27,7 @@ int TIMER(void)
 	return 0;
 }
 
-SEC("EVENT/ticks")
+SEC("?EVENT/ticks")
 int on_tick(int *tick, __u64 size)
 {
 	printf("tick %d of %llu bytes\n", *tick, size);

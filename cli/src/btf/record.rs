@@ -159,7 +159,7 @@ fn composite(kind: &'static str, found: &Composite<'_>) -> Record {
             ("type_id", json!(member.type_id.0)),
             ("bits_offset", json!(member.bit_offset)),
         ];
-        if found.has_bitfields() {
+        if member.bits != 0 {
             fields.push(("bitfield_size", json!(member.bits)));
         }
         fields

@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use twinbpf_kernel::Target;
 use twinbpf_loader::Object;
 
 use super::{Place, Plan};
@@ -44,14 +45,32 @@ fn an_event_is_for_the_only_map_with_records() {
     assert_eq!(event, Place::Event { map });
 }
 
+/// What a program of the kernel is attached to.
+fn targets(plan: &Plan, name: &str) -> Vec<Target> {
+    match places(plan).into_iter().find(|(program, _)| program == name) {
+        Some((_, Place::Kernel { targets })) => targets,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
-fn samples_of_a_process_are_of_each_thread() {
+fn a_process_is_meant_where_the_kernel_can_tell() {
     let options = Options { pid: Some(std::process::id()), ..Options::default() };
     let error = plan("scripts/opensnoop.bpf.o", &options).unwrap_err().to_string();
     assert!(error.contains("program opening (section tracepoint/syscalls/sys_enter_openat)"), "{error}");
     let attach = vec![("called".to_owned(), "libc.so.6:malloc".to_owned())];
-    let plan = plan("scripts/calls.bpf.o", &Options { attach, ..options }).unwrap();
-    assert!(matches!(&places(&plan)[0].1, Place::Kernel { targets } if targets.len() == 1));
+    let calls = plan("scripts/calls.bpf.o", &Options { attach, ..options.clone() }).unwrap();
+    assert_eq!(targets(&calls, "called").len(), 1);
+    // This thread and the one it waits for, at least; others of the test may come and go.
+    let samples = targets(&plan("scripts/profile.bpf.o", &options).unwrap(), "sample");
+    let threads: Vec<Option<u32>> = samples
+        .iter()
+        .map(|target| match target {
+            Target::Sampling(sampling) => sampling.pid,
+            other => panic!("{other}"),
+        })
+        .collect();
+    assert!(threads.len() >= 2 && threads.contains(&options.pid), "{threads:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn scalars_come_in_memory_order_with_dotted_names() {
     let double = b.add("double", kind::FLOAT, 0, false, 8, &[]);
     let ptr = b.ptr(0);
     let color = b.enumeration("color", 4, false, &[]);
-    let (comm, mac, pair, big) = (b.array(char, 16), b.array(byte, 6), b.array(tiny, 2), b.array(int, 65));
+    let (comm, mac, pair, big) = (b.array(char, 16), b.array(byte, 6), b.array(tiny, 2), b.array(int, 129));
     let words = b.array(comm, 2);
     let point = b.structure("point", 8, &[("y", int, 32), ("x", int, 0)]);
     let anon = b.structure("", 8, &[("in", int, 0), ("ner", color, 32)]);
@@ -39,7 +39,7 @@ fn scalars_come_in_memory_order_with_dotted_names() {
         ("d", double, 8),
         ("p", ptr, 8),
         ("words", words, 32),
-        ("big", big, 260),
+        ("big", big, 516),
     ];
     let mut off = 0;
     let members = all.map(|(name, id, size)| {
@@ -67,7 +67,7 @@ fn scalars_come_in_memory_order_with_dotted_names() {
         "p 96+8 Unsigned",
         "words[0] 104+16 String",
         "words[1] 120+16 String",
-        "big 136+260 Bytes",
+        "big 136+516 Bytes",
     ];
     let btf = b.btf();
     assert_eq!(text(&btf, id), want);
