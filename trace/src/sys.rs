@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use signal_hook::low_level::emulate_default_handler;
+use twinbpf::os::monotonic_ns;
 
 /// Signals whose disposition a workload gets as a shell would give it.
 const RESET: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE];
@@ -142,14 +143,6 @@ pub(crate) fn poll(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
         Err(error) => Err(error),
     }
-}
-
-/// Nanoseconds of the clock that perf events are stamped with here.
-pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is live for the call; the function is async-signal-safe.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// When a signal means what it means without a handler: at once after [`Patience::end`], otherwise the second time.

@@ -36,44 +36,24 @@ fn filtered(target: Target, options: &Options) -> Result<Vec<Target>, String> {
     if !options.filters() {
         return Ok(vec![target]);
     }
-    match &target {
-        Target::Sampling(sampling) => {
-            let threads = match (options.tid, options.pid) {
-                (Some(tid), _) => vec![tid],
-                (None, Some(pid)) => threads(pid)?,
-                (None, None) => return Ok(vec![target]),
-            };
-            let one = |tid: u32| Target::Sampling(Sampling { pid: Some(tid), ..sampling.clone() });
-            Ok(threads.into_iter().map(one).collect())
-        }
-        Target::Uprobe { .. } | Target::UprobeMulti { .. } | Target::Usdt { .. } => {
-            if options.tid.is_some() {
-                return Err(format!("{target} runs in whole processes: -t cannot limit it, -p can"));
-            }
-            if !options.cpus.is_empty() {
-                return Err(format!("{target} runs on every CPU: -C cannot limit it"));
-            }
-            Ok(vec![target])
-        }
-        Target::Tracepoint { .. }
-        | Target::RawTracepoint { .. }
-        | Target::Btf
-        | Target::Kprobe { .. }
-        | Target::KprobeMulti { .. }
-        | Target::Iter(_)
-        | Target::Xdp { .. }
-        | Target::Tc { .. }
-        | Target::Netkit { .. }
-        | Target::Cgroup { .. }
-        | Target::Netfilter(_)
-        | Target::NetNamespace { .. } => {
-            let option = match (options.tid, options.pid) {
-                (Some(_), _) => "-t",
-                (None, Some(_)) => "-p",
-                (None, None) => "-C",
-            };
-            Err(format!("{target} runs for every process and on every CPU: {option} cannot limit it"))
-        }
+    let refused = |why: &str, option: &str| Err(format!("{target} runs {why}: {option} cannot limit it"));
+    let everywhere = "for every process and on every CPU";
+    if let Target::Sampling(sampling) = &target {
+        let threads = match (options.tid, options.pid) {
+            (Some(tid), _) => vec![tid],
+            (None, Some(pid)) => threads(pid)?,
+            (None, None) => return Ok(vec![target]),
+        };
+        let one = |tid: u32| Target::Sampling(Sampling { pid: Some(tid), ..sampling.clone() });
+        return Ok(threads.into_iter().map(one).collect());
+    }
+    match (target.in_processes(), options.tid, options.pid) {
+        (true, Some(_), _) => refused("in whole processes", "-t").map_err(|why| why + ", -p can"),
+        (true, None, _) if !options.cpus.is_empty() => refused("on every CPU", "-C"),
+        (true, None, _) => Ok(vec![target]),
+        (false, Some(_), _) => refused(everywhere, "-t"),
+        (false, None, Some(_)) => refused(everywhere, "-p"),
+        (false, None, None) => refused(everywhere, "-C"),
     }
 }
 

@@ -12,7 +12,7 @@ pub mod validate;
 
 pub mod trap;
 
-mod os;
+pub mod os;
 
 pub mod sum;
 

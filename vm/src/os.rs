@@ -35,6 +35,11 @@ pub(crate) fn clock_ns(clock: Clock) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Nanoseconds of `CLOCK_MONOTONIC`, by which the kernel stamps perf events here. It may be called in signal handlers.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(Clock::Monotonic)
+}
+
 /// When the machine started: nanoseconds since 1970, by the clock as it is set now.
 pub(crate) fn boot_time_ns() -> u64 {
     // The time between two readings counts as time since boot: take the pair that were closest.

@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use twinbpf_vm::os::monotonic_ns;
+
 use super::{PerfError, Symbol, SymbolLine, sys};
 use crate::memory::CodeMemory;
 
@@ -38,7 +40,7 @@ pub(super) struct Jitdump {
 fn record(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
     out.extend(kind.to_ne_bytes());
     out.extend((body.len() as u32 + 16).to_ne_bytes());
-    out.extend(sys::monotonic_ns().to_ne_bytes());
+    out.extend(monotonic_ns().to_ne_bytes());
     out.extend(body);
 }
 
@@ -47,7 +49,7 @@ fn header(process: u32) -> Vec<u8> {
     for word in [MAGIC, VERSION, 40, u32::from(MACHINE), 0, process] {
         out.extend(word.to_ne_bytes());
     }
-    out.extend(sys::monotonic_ns().to_ne_bytes());
+    out.extend(monotonic_ns().to_ne_bytes());
     out.extend(0u64.to_ne_bytes());
     out
 }

@@ -11,15 +11,6 @@ use cranelift_codegen::isa::TargetIsa;
 use super::Symbol;
 use super::unwind::{descriptions, eh_frame};
 
-/// Nanoseconds of the clock that `perf record -k mono` uses.
-pub(super) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec that lives across the call.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    assert_eq!(result, 0, "Linux has this clock");
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 /// The calling thread.
 pub(super) fn thread_id() -> u32 {
     // SAFETY: no arguments, and it always succeeds.

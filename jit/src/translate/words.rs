@@ -99,7 +99,8 @@ impl Words {
             if self.list.len() > MAX_OFFSETS {
                 return false;
             }
-            let (off, size) = match frame_use(*insn) {
+            let usage = frame_use(*insn);
+            let (off, size) = match usage {
                 Use::Load(off, size) | Use::Store(off, size) | Use::Other(off, size) => (off, size),
                 Use::Copy => return false,
                 Use::None => continue,
@@ -111,7 +112,7 @@ impl Words {
             });
             let word = &mut self.list[at];
             word.end = word.end.max(i32::from(off) + size.bytes() as i32);
-            match frame_use(*insn) {
+            match usage {
                 Use::Load(..) if word.loaded.is_none_or(|old| old.bytes() < size.bytes()) => word.loaded = Some(size),
                 Use::Store(..) => word.stored = word.stored.min(size.bytes()),
                 Use::Other(..) => word.alone = false,

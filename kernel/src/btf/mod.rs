@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::error::Error;
 use crate::probe::{Feature, has};
-use crate::sys::{address_of, attr, bpf};
+use crate::sys::{address_of, attr, bpf, text};
 pub use sanitize::sanitize;
 
 /// BTF that the kernel checked.
@@ -34,8 +34,7 @@ impl BtfObject {
         for size in LOG_SIZES {
             let mut log = vec![0; size];
             let again = attempt(bytes, &mut log);
-            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-            error.log = String::from_utf8_lossy(&log[..end]).into_owned();
+            error.log = text(&log);
             match again {
                 Ok(fd) => return Ok(BtfObject { fd }),
                 Err(cause) if cause.raw_os_error() == Some(libc::ENOSPC) => {}
@@ -86,7 +85,7 @@ pub fn of_kernel(name: &str) -> Result<OwnedFd, Error> {
         let mut buffer = [0_u8; 64];
         let mut info = attr::BtfInfo { name: buffer.as_mut_ptr() as u64, name_len: 64, ..attr::BtfInfo::default() };
         bpf::info(fd.as_fd(), &mut info).map_err(|cause| failed("OBJ_GET_INFO_BY_FD", cause))?;
-        if info.kernel_btf != 0 && crate::map::text(&buffer) == name {
+        if info.kernel_btf != 0 && text(&buffer) == name {
             return Ok(fd);
         }
     }

@@ -221,62 +221,30 @@ impl Target {
     /// # Errors
     /// The kernel's, or what was asked for is impossible for this kind.
     pub fn open(&self, prog: &Prog, options: &Options<'_>) -> Result<Pending, Error> {
-        // exhaustive match
         let what = self.to_string();
-        let no_filter = || match options.pid {
-            None => Ok(()),
-            Some(pid) => Err(Error::ours(
+        if let Some(pid) = options.pid.filter(|_| !self.in_processes()) {
+            return Err(Error::ours(
                 "attach",
                 &format!("program {} to {what}", prog.name()),
                 libc::EOPNOTSUPP,
                 format!("this kind runs for every process, it cannot be limited to process {pid}"),
-            )),
-        };
+            ));
+        }
         match self {
-            Target::Tracepoint { category, name } => {
-                no_filter()?;
-                perf::tracepoint(what, category, name, prog, options)
-            }
-            Target::Kprobe { function, offset, ret } => {
-                no_filter()?;
-                perf::kprobe(what, function, *offset, *ret, prog, options)
-            }
+            Target::Tracepoint { category, name } => perf::tracepoint(what, category, name, prog, options),
+            Target::Kprobe { function, offset, ret } => perf::kprobe(what, function, *offset, *ret, prog, options),
             Target::Uprobe { path, place, ret } => perf::uprobe(what, path, *place, *ret, prog, options),
             Target::Sampling(sampling) => perf::sampling(what, sampling, prog, options),
-            Target::RawTracepoint { name } => {
-                no_filter()?;
-                hook::raw_tracepoint(what, name, prog, options)
-            }
-            Target::Btf => {
-                no_filter()?;
-                hook::btf(format!("program {}'s target", prog.name()), prog, options)
-            }
-            Target::Iter(iter) => {
-                no_filter()?;
-                hook::iter(what, iter, prog)
-            }
-            Target::Cgroup { path } => {
-                no_filter()?;
-                hook::cgroup(what, path, prog)
-            }
-            Target::Netfilter(hook) => {
-                no_filter()?;
-                hook::netfilter(what, hook, prog)
-            }
-            Target::NetNamespace { path } => {
-                no_filter()?;
-                hook::namespace(what, path, prog)
-            }
-            Target::KprobeMulti { functions, ret } => {
-                no_filter()?;
-                multi::kprobes(what, functions, *ret, prog, options)
-            }
+            Target::RawTracepoint { name } => hook::raw_tracepoint(what, name, prog, options),
+            Target::Btf => hook::btf(format!("program {}'s target", prog.name()), prog, options),
+            Target::Iter(iter) => hook::iter(what, iter, prog),
+            Target::Cgroup { path } => hook::cgroup(what, path, prog),
+            Target::Netfilter(hook) => hook::netfilter(what, hook, prog),
+            Target::NetNamespace { path } => hook::namespace(what, path, prog),
+            Target::KprobeMulti { functions, ret } => multi::kprobes(what, functions, *ret, prog, options),
             Target::UprobeMulti { path, functions, ret } => multi::uprobes(what, path, functions, *ret, prog, options),
             Target::Usdt { path, provider, name } => usdt::open(what, path, provider, name, prog, options),
-            Target::Xdp { .. } | Target::Tc { .. } | Target::Netkit { .. } => {
-                no_filter()?;
-                net::open(what, self, prog)
-            }
+            Target::Xdp { .. } | Target::Tc { .. } | Target::Netkit { .. } => net::open(what, self, prog),
         }
     }
 

@@ -233,6 +233,25 @@ pub enum TargetError {
 }
 
 impl Target {
+    /// Whether it can be limited to a process. The others run for all, on every CPU.
+    pub fn in_processes(&self) -> bool {
+        match self {
+            Target::Sampling(_) | Target::Uprobe { .. } | Target::UprobeMulti { .. } | Target::Usdt { .. } => true,
+            Target::Tracepoint { .. }
+            | Target::RawTracepoint { .. }
+            | Target::Btf
+            | Target::Kprobe { .. }
+            | Target::KprobeMulti { .. }
+            | Target::Iter(_)
+            | Target::Xdp { .. }
+            | Target::Tc { .. }
+            | Target::Netkit { .. }
+            | Target::Cgroup { .. }
+            | Target::Netfilter(_)
+            | Target::NetNamespace { .. } => false,
+        }
+    }
+
     /// What a section name says; `None` where it leaves the target to the caller.
     ///
     /// # Errors
@@ -265,16 +284,13 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
         (false, true) => Return::Yes,
         (false, false) => Return::No,
     };
-    if matches!(auto, AutoAttach::Trace | AutoAttach::Lsm) {
-        return Ok(Some(Target::Btf));
-    }
-    if auto == AutoAttach::Iter {
-        return Ok(Some(Target::Iter(Iter::default())));
-    }
-    let Some(text) = target else { return Ok(None) };
-    let bad = |expected| TargetError::Malformed { kind: row.pattern, text: text.to_owned(), expected };
-    Ok(Some(match auto {
-        AutoAttach::Kprobe => {
+    let bad =
+        |expected| TargetError::Malformed { kind: row.pattern, text: target.unwrap_or_default().to_owned(), expected };
+    Ok(Some(match (auto, target) {
+        (AutoAttach::Trace | AutoAttach::Lsm, _) => Target::Btf,
+        (AutoAttach::Iter, _) => Target::Iter(Iter::default()),
+        (_, None) => return Ok(None),
+        (AutoAttach::Kprobe, Some(text)) => {
             let (function, offset) = place(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
             let plain = function.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
             if !plain || function.is_empty() || (ret && offset != 0) {
@@ -282,42 +298,40 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
             }
             Target::Kprobe { function: function.to_owned(), offset, ret }
         }
-        AutoAttach::Ksyscall => {
+        (AutoAttach::Ksyscall, Some(text)) => {
             let function = crate::system::syscall_function(text);
             Target::Kprobe { function, offset: 0, ret }
         }
-        AutoAttach::KprobeMulti | AutoAttach::KprobeSession | AutoAttach::TracingMulti => {
+        (AutoAttach::KprobeMulti | AutoAttach::KprobeSession | AutoAttach::TracingMulti, Some(text)) => {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.*?:".contains(&byte);
             if !text.bytes().all(plain) {
                 return Err(bad("a name in which * and ? stand for any text and any character"));
             }
             Target::KprobeMulti { functions: Functions::Glob(text.to_owned()), ret: when }
         }
-        AutoAttach::Uprobe => {
+        (AutoAttach::Uprobe, Some(text)) => {
             let (path, rest) = binary(text).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
             let path = file(path)?;
             let offset = uprobe_offset(&path, rest).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
             let offset = offset.map_err(|error| TargetError::Binary { path: path.display().to_string(), error })?;
             Target::Uprobe { path, place: UprobePlace { offset, ..UprobePlace::default() }, ret }
         }
-        AutoAttach::UprobeMulti => {
+        (AutoAttach::UprobeMulti, Some(text)) => {
             let (path, glob) = binary(text).ok_or_else(|| bad("BINARY:PATTERN"))?;
             Target::UprobeMulti { path: file(path)?, functions: Functions::Glob(glob.to_owned()), ret: when }
         }
-        AutoAttach::Usdt => {
+        (AutoAttach::Usdt, Some(text)) => {
             let expected = "BINARY:PROVIDER:NAME";
             let (rest, name) = text.rsplit_once(':').ok_or_else(|| bad(expected))?;
             let (path, provider) = rest.rsplit_once(':').ok_or_else(|| bad(expected))?;
             let path = if path.is_empty() { return Err(bad(expected)) } else { file(path)? };
             Target::Usdt { path, provider: provider.to_owned(), name: name.to_owned() }
         }
-        AutoAttach::Tp => {
+        (AutoAttach::Tp, Some(text)) => {
             let (category, name) = text.split_once('/').ok_or_else(|| bad("CATEGORY/NAME"))?;
             Target::Tracepoint { category: category.to_owned(), name: name.to_owned() }
         }
-        AutoAttach::RawTp => Target::RawTracepoint { name: text.to_owned() },
-        AutoAttach::Trace | AutoAttach::Lsm => Target::Btf,
-        AutoAttach::Iter => Target::Iter(Iter::default()),
+        (AutoAttach::RawTp, Some(text)) => Target::RawTracepoint { name: text.to_owned() },
     }))
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::{MapFlags, MapKind};
-use crate::sys::{attr, bpf};
+use crate::sys::{attr, bpf, text};
 
 /// What the kernel says of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +49,6 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} is {}, the object says {}", self.attribute, self.found, self.wanted)
     }
-}
-
-/// A C string of a fixed field.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 impl MapInfo {

@@ -13,7 +13,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use batch::Entry;
 pub use create::{MapBtf, MapCreate};
-pub(crate) use info::text;
 pub use info::{Difference, MapInfo};
 pub use pin::Pinned;
 pub(crate) use pin::{c_path, pin as pin_fd};

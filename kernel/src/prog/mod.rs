@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::map::Map;
 use crate::map::kernel_name;
 use crate::probe::{self, Feature, RETURN_0};
-use crate::sys::{address, address_of, attr, bpf, number, number_or_zero};
+use crate::sys::{address, address_of, attr, bpf, number, number_or_zero, text};
 
 /// What a program is loaded for, besides its type.
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,8 +106,8 @@ impl Prog {
                 continue;
             }
             return match again {
-                Ok(fd) => loaded(fd, log.text()),
-                Err(second) => Err(refused(spec, cause.unwrap_or(second), log.text())),
+                Ok(fd) => loaded(fd, text(&log.bytes)),
+                Err(second) => Err(refused(spec, cause.unwrap_or(second), text(&log.bytes))),
             };
         }
     }
@@ -222,11 +222,6 @@ struct Log {
 impl Log {
     fn new(level: u32, size: usize) -> Log {
         Log { level, bytes: vec![0; size], true_size: 0 }
-    }
-
-    fn text(&self) -> String {
-        let end = self.bytes.iter().position(|byte| *byte == 0).unwrap_or(self.bytes.len());
-        String::from_utf8_lossy(&self.bytes[..end]).into_owned()
     }
 
     /// The size to try next, if the log did not fit into this one.

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
+use twinbpf_vm::os::monotonic_ns;
+
 use crate::cpu;
 use crate::error::Error;
 use crate::map::{Map, MapKind};
@@ -94,7 +96,7 @@ impl PerfReader {
         // What was sent before this moment is in the rings when they are read, except for a record that is being
         // written, which takes far less than this.
         const GRACE: u64 = 1_000_000;
-        let settled = now().saturating_sub(GRACE);
+        let settled = monotonic_ns().saturating_sub(GRACE);
         self.collect();
         let (ready, held) = std::mem::take(&mut self.held).into_iter().partition(|sample| sample.time <= settled);
         self.held = held;
@@ -113,11 +115,6 @@ impl PerfReader {
         }
         self.held.sort_by_key(|sample| sample.time);
     }
-}
-
-/// `CLOCK_MONOTONIC`, the clock of the events.
-fn now() -> u64 {
-    perf::monotonic()
 }
 
 impl Ring {

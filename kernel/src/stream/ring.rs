@@ -13,7 +13,23 @@ const BUSY: u32 = 1 << 31;
 /// `BPF_RINGBUF_DISCARD_BIT`: its program took it back.
 const DISCARDED: u32 = 1 << 30;
 /// `BPF_RINGBUF_HDR_SZ`.
-const HEADER: usize = 8;
+pub(super) const HEADER: usize = 8;
+
+/// Who we are at a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Consumer,
+    Producer,
+}
+
+/// The page with the consumer's position, and the producer's with all data behind it. We write our own only.
+pub(super) fn mapped(map: &Map, ours: Side) -> Result<[Mapping; 2], Error> {
+    let (page, size) = (page_size(), map.info().max_entries as usize);
+    let part = |from: usize, len: usize, side: Side| Mapping::part(map.as_fd(), 0, from as u64, len, side == ours);
+    let consumer = part(0, page, Side::Consumer).map_err(|cause| map.failed("mmap", cause))?;
+    let producer = part(page, page + 2 * size, Side::Producer).map_err(|cause| map.failed("mmap", cause))?;
+    Ok([consumer, producer])
+}
 
 /// Reads records in the order in which they were reserved. There is to be one reader for a map.
 #[derive(Debug)]
@@ -37,12 +53,9 @@ impl RingReader {
     /// For maps of other kinds.
     pub fn new(map: &Map) -> Result<RingReader, Error> {
         assert_eq!(map.info().kind, MapKind::Ringbuf, "map {}", map.info().name);
-        let (page, size) = (page_size(), map.info().max_entries as usize);
-        let failed = |cause| map.failed("mmap", cause);
-        let consumer = Mapping::part(map.as_fd(), 0, 0, page, true).map_err(failed)?;
-        let producer = Mapping::part(map.as_fd(), 0, page as u64, page + 2 * size, false).map_err(failed)?;
+        let [consumer, producer] = mapped(map, Side::Consumer)?;
         let fd = map.as_fd().try_clone_to_owned().map_err(|cause| map.failed("dup", cause))?;
-        Ok(RingReader { fd, consumer, producer, mask: size as u64 - 1, buffer: Vec::new() })
+        Ok(RingReader { fd, consumer, producer, mask: u64::from(map.info().max_entries) - 1, buffer: Vec::new() })
     }
 
     /// Bytes that are reserved, submitted or not, and not consumed.

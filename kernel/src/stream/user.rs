@@ -1,13 +1,11 @@
 //! The producer of a user ring buffer, which programs drain with `bpf_user_ringbuf_drain`.
 
-use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
+use super::ring::{HEADER, Side, mapped};
 use crate::error::Error;
 use crate::map::{Map, MapKind};
 use crate::sys::memory::{Mapping, page_size};
-
-const HEADER: usize = 8;
 
 /// Writes records. There is to be one writer for a map.
 #[derive(Debug)]
@@ -27,11 +25,8 @@ impl RingWriter {
     /// For maps of other kinds.
     pub fn new(map: &Map) -> Result<RingWriter, Error> {
         assert_eq!(map.info().kind, MapKind::UserRingbuf, "map {}", map.info().name);
-        let (page, size) = (page_size(), map.info().max_entries as usize);
-        let failed = |cause| map.failed("mmap", cause);
-        let consumer = Mapping::part(map.as_fd(), 0, 0, page, false).map_err(failed)?;
-        let producer = Mapping::part(map.as_fd(), 0, page as u64, page + 2 * size, true).map_err(failed)?;
-        Ok(RingWriter { consumer, producer, size })
+        let [consumer, producer] = mapped(map, Side::Producer)?;
+        Ok(RingWriter { consumer, producer, size: map.info().max_entries as usize })
     }
 
     /// Bytes of the ring.

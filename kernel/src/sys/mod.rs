@@ -34,6 +34,16 @@ pub(crate) fn address_of<T>(items: &mut [T]) -> u64 {
     if items.is_empty() { 0 } else { items.as_mut_ptr() as u64 }
 }
 
+/// The bytes of a C string in a field of fixed size: up to its end, or all.
+pub(crate) fn c_string(field: &[u8]) -> &[u8] {
+    field.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The same as text.
+pub(crate) fn text(field: &[u8]) -> String {
+    String::from_utf8_lossy(c_string(field)).into_owned()
+}
+
 /// What a call that answers with -1 for failure said.
 fn answer(result: libc::c_long) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }

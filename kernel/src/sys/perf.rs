@@ -78,11 +78,3 @@ pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn set_bpf(event: BorrowedFd<'_>, prog: BorrowedFd<'_>) -> io::Result<()> {
     control(event, SET_BPF, prog.as_raw_fd())
 }
-
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-pub(crate) fn monotonic() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a live exclusive value.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}

@@ -1,10 +1,19 @@
 //! The parts of an executable or library that say where its functions and static probes are. 64-bit files of this
 //! machine's byte order; the bytes are not trusted.
 //!
-//! Sources: the ELF specification (gABI), `SystemTap`'s description of `.note.stapsdt`.
+//! Source: `SystemTap`'s description of `.note.stapsdt`.
 
 use std::fs;
 use std::path::Path;
+
+use object::NativeEndian;
+use object::elf::{self, ProgramHeader64};
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable, VersionTable};
+
+type Elf<'a> = ElfFile64<'a, NativeEndian>;
+type Header = elf::FileHeader64<NativeEndian>;
+
+const ENDIAN: NativeEndian = NativeEndian;
 
 /// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,9 +24,9 @@ pub enum ElfError {
     /// It is something else.
     #[error("not a 64-bit ELF file of this machine's byte order")]
     Kind,
-    /// A table of it lies outside the file.
-    #[error("its {0} lies outside the file")]
-    Damaged(&'static str),
+    /// A table of it lies outside the file, or is none.
+    #[error("the file is damaged: {0}")]
+    Damaged(object::read::Error),
     /// There is no such function.
     #[error("no function {name}{hint}")]
     NoFunction {
@@ -71,44 +80,11 @@ pub struct Sdt {
     pub arguments: String,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    offset: u64,
-    address: u64,
-    size: u64,
-    executable: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Section {
-    name: u32,
-    kind: u32,
-    address: u64,
-    offset: u64,
-    size: u64,
-    link: u32,
-    entry: u64,
-}
-
 /// A file that was read.
 #[derive(Debug)]
 pub struct Binary {
     bytes: Vec<u8>,
-    segments: Vec<Segment>,
-    sections: Vec<Section>,
-    names: u32,
-    /// `ET_DYN`: loaded anywhere.
-    pub relocatable: bool,
 }
-
-const SYMTAB: u32 = 2;
-const NOTE: u32 = 7;
-const DYNSYM: u32 = 11;
-const VERSYM: u32 = 0x6fff_ffff;
-const VERDEF: u32 = 0x6fff_fffd;
-const LOAD: u32 = 1;
-const FUNC: u8 = 2;
-const IFUNC: u8 = 10;
 
 impl Binary {
     /// Reads a file.
@@ -125,41 +101,14 @@ impl Binary {
     /// # Errors
     /// They are no such file.
     pub fn parse(bytes: Vec<u8>) -> Result<Binary, ElfError> {
-        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
-        if bytes.get(..4) != Some(b"\x7fELF") || bytes.get(4..6) != Some(&[2, order]) {
-            return Err(ElfError::Kind);
-        }
-        let header = Reader { bytes: &bytes };
-        let damaged = || ElfError::Damaged("header");
-        let kind = header.u16(16).ok_or_else(damaged)?;
-        let (segments_at, sections_at) = (header.u64(32).ok_or_else(damaged)?, header.u64(40).ok_or_else(damaged)?);
-        let segment_count = header.u16(56).ok_or_else(damaged)?;
-        let section_count = header.u16(60).ok_or_else(damaged)?;
-        let names = header.u16(62).ok_or_else(damaged)?;
-        let segment = |index: u64| {
-            let at = segments_at.checked_add(index * 56)?;
-            let flags = header.u32(at + 4)?;
-            let (offset, address, size) = (header.u64(at + 8)?, header.u64(at + 16)?, header.u64(at + 32)?);
-            Some((header.u32(at)?, Segment { offset, address, size, executable: flags & 1 != 0 }))
-        };
-        let all: Option<Vec<(u32, Segment)>> = (0..u64::from(segment_count)).map(segment).collect();
-        let all = all.ok_or(ElfError::Damaged("table of segments"))?;
-        let section = |index: u64| {
-            let at = sections_at.checked_add(index * 64)?;
-            Some(Section {
-                name: header.u32(at)?,
-                kind: header.u32(at + 4)?,
-                address: header.u64(at + 16)?,
-                offset: header.u64(at + 24)?,
-                size: header.u64(at + 32)?,
-                link: header.u32(at + 40)?,
-                entry: header.u64(at + 56)?,
-            })
-        };
-        let sections: Option<Vec<Section>> = (0..u64::from(section_count)).map(section).collect();
-        let sections = sections.ok_or(ElfError::Damaged("table of sections"))?;
-        let segments = all.into_iter().filter(|(kind, _)| *kind == LOAD).map(|(_, segment)| segment).collect();
-        Ok(Binary { segments, sections, names: names.into(), relocatable: kind == 3, bytes })
+        let header = Header::parse(&bytes[..]).map_err(|_| ElfError::Kind)?;
+        header.endian().map_err(|_| ElfError::Kind)?;
+        Elf::parse(&bytes[..]).map_err(ElfError::Damaged)?;
+        Ok(Binary { bytes })
+    }
+
+    fn elf(&self) -> Elf<'_> {
+        Elf::parse(&self.bytes[..]).expect("parsed when it was read")
     }
 
     /// Where an address is in the file.
@@ -167,91 +116,21 @@ impl Binary {
     /// # Errors
     /// No segment has it.
     pub fn offset_of(&self, address: u64) -> Result<u64, ElfError> {
-        self.place(address, |_| true).ok_or(ElfError::Address(address))
-    }
-
-    fn place(&self, address: u64, want: impl Fn(&Segment) -> bool) -> Option<u64> {
-        let inside = |segment: &&Segment| want(segment) && address.wrapping_sub(segment.address) < segment.size;
-        let segment = self.segments.iter().find(inside)?;
-        address.wrapping_sub(segment.address).checked_add(segment.offset)
-    }
-
-    fn part(&self, section: &Section) -> &[u8] {
-        let end = section.offset.checked_add(section.size);
-        let range = end.and_then(|end| Some(usize::try_from(section.offset).ok()?..usize::try_from(end).ok()?));
-        range.and_then(|range| self.bytes.get(range)).unwrap_or_default()
-    }
-
-    fn linked(&self, section: &Section) -> &[u8] {
-        self.sections.get(section.link as usize).map_or(&[], |section| self.part(section))
-    }
-
-    fn name_of(&self, section: &Section) -> &str {
-        let names = self.sections.get(self.names as usize).map_or(&[][..], |names| self.part(names));
-        string(names, section.name.into())
+        place(&self.elf(), address, |_| true).ok_or(ElfError::Address(address))
     }
 
     /// The bytes of a section.
     pub fn section(&self, name: &str) -> Option<&[u8]> {
-        let section = self.sections.iter().find(|section| self.name_of(section) == name)?;
-        Some(self.part(section)).filter(|bytes| !bytes.is_empty())
+        let (_, section) = self.elf().elf_section_table().section_by_name(ENDIAN, name.as_bytes())?;
+        section.data(ENDIAN, &self.bytes[..]).ok().filter(|bytes| !bytes.is_empty())
     }
 
     /// Every function, those of the dynamic symbols first.
     pub fn functions(&self) -> Vec<Function> {
-        let tables = [DYNSYM, SYMTAB];
-        let tables = tables.iter().flat_map(|kind| self.sections.iter().filter(move |section| section.kind == *kind));
-        tables.flat_map(|table| self.functions_of(table)).collect()
-    }
-
-    fn functions_of(&self, table: &Section) -> Vec<Function> {
-        let (symbols, names) = (Reader { bytes: self.part(table) }, self.linked(table));
-        let versions = if table.kind == DYNSYM { self.versions() } else { Versions::default() };
-        let mut found = Vec::new();
-        for index in 0..table.size / table.entry.max(24) {
-            let at = index * table.entry.max(24);
-            let (Some(name), Some(info), Some(home)) = (symbols.u32(at), symbols.u8(at + 4), symbols.u16(at + 6))
-            else {
-                break;
-            };
-            let (Some(address), Some(size)) = (symbols.u64(at + 8), symbols.u64(at + 16)) else { break };
-            if !matches!(info & 0xf, FUNC | IFUNC) || home == 0 {
-                continue;
-            }
-            let Some(offset) = self.place(address, |segment| segment.executable) else { continue };
-            let full = string(names, name.into());
-            // A symbol table may spell the version out.
-            let (name, spelled) = full.split_once('@').unwrap_or((full, ""));
-            let version = match spelled.trim_start_matches('@') {
-                "" => versions.of(index),
-                version => Some(version.to_owned()),
-            };
-            found.push(Function { name: name.to_owned(), version, offset, size, binding: info >> 4 });
-        }
-        found
-    }
-
-    fn versions(&self) -> Versions {
-        let numbers = self.sections.iter().find(|section| section.kind == VERSYM);
-        let definitions = self.sections.iter().find(|section| section.kind == VERDEF);
-        let (Some(numbers), Some(definitions)) = (numbers, definitions) else { return Versions::default() };
-        let (records, names) = (Reader { bytes: self.part(definitions) }, self.linked(definitions));
-        let mut found = Versions { numbers: self.part(numbers).to_vec(), names: Vec::new() };
-        let mut at = 0;
-        // Each definition says how far the next one is.
-        for _ in 0..definitions.size / 20 {
-            let (Some(number), Some(aux), Some(next)) =
-                (records.u16(at + 4), records.u32(at + 12), records.u32(at + 16))
-            else {
-                break;
-            };
-            let name = records.u32(at + u64::from(aux)).map(|name| string(names, name.into()).to_owned());
-            found.names.extend(name.map(|name| (number, name)));
-            if next == 0 {
-                break;
-            }
-            at += u64::from(next);
-        }
+        let elf = self.elf();
+        let versions = elf.elf_section_table().versions(ENDIAN, &self.bytes[..]).ok().flatten().unwrap_or_default();
+        let mut found = functions_of(&elf, elf.elf_dynamic_symbol_table(), &versions);
+        found.extend(functions_of(&elf, elf.elf_symbol_table(), &VersionTable::default()));
         found
     }
 
@@ -269,20 +148,15 @@ impl Binary {
             function.name == plain && version.is_none_or(|version| function.version.as_deref() == Some(version))
         };
         let found: Vec<&Function> = all.iter().filter(same).collect();
-        let global: Vec<&&Function> = found.iter().filter(|function| function.binding == 1).collect();
-        let best: Vec<u64> = if global.is_empty() {
-            found.iter().map(|function| function.offset).collect()
-        } else {
-            global.iter().map(|function| function.offset).collect()
-        };
-        let mut offsets = best;
+        let global = found.iter().any(|function| function.binding == elf::STB_GLOBAL);
+        let best = found.iter().filter(|function| !global || function.binding == elf::STB_GLOBAL);
+        let mut offsets: Vec<u64> = best.map(|function| function.offset).collect();
         offsets.sort_unstable();
         offsets.dedup();
         match offsets[..] {
             [offset] => Ok(offset),
             [] => {
-                let stripped = self.sections.iter().all(|section| section.kind != SYMTAB);
-                let hint = match (all.is_empty(), stripped) {
+                let hint = match (all.is_empty(), self.elf().elf_symbol_table().is_empty()) {
                     (true, _) => ": the file has no symbols of functions",
                     (false, true) => ": the file has only dynamic symbols",
                     (false, false) => "",
@@ -295,95 +169,76 @@ impl Binary {
 
     /// Every static probe.
     pub fn probes(&self) -> Vec<Sdt> {
-        let base = self.sections.iter().find(|section| self.name_of(section) == ".stapsdt.base");
-        let base = base.map(|section| section.address);
-        let notes = self.sections.iter().filter(|section| section.kind == NOTE);
-        let notes = notes.filter(|section| self.name_of(section) == ".note.stapsdt");
-        notes.flat_map(|section| self.probes_of(self.part(section), base)).collect()
-    }
-
-    fn probes_of(&self, bytes: &[u8], base: Option<u64>) -> Vec<Sdt> {
-        let reader = Reader { bytes };
-        let (mut found, mut at) = (Vec::new(), 0_u64);
-        while let (Some(owner), Some(size), Some(kind)) = (reader.u32(at), reader.u32(at + 4), reader.u32(at + 8)) {
-            let body = at + 12 + u64::from(owner).next_multiple_of(4);
-            if kind == 3 && string(bytes, at + 12) == "stapsdt" {
-                found.extend(self.probe(bytes, body, u64::from(size), base));
+        let elf = self.elf();
+        let table = elf.elf_section_table();
+        let base = table.section_by_name(ENDIAN, b".stapsdt.base").map(|(_, section)| section.sh_addr.get(ENDIAN));
+        let Some((_, section)) = table.section_by_name(ENDIAN, b".note.stapsdt") else { return Vec::new() };
+        let Ok(Some(mut notes)) = section.notes(ENDIAN, &self.bytes[..]) else { return Vec::new() };
+        let mut found = Vec::new();
+        while let Ok(Some(note)) = notes.next() {
+            if note.n_type(ENDIAN) == 3 && note.name() == b"stapsdt" {
+                found.extend(probe(&elf, note.desc(), base));
             }
-            at = body + u64::from(size).next_multiple_of(4);
         }
         found
     }
+}
 
-    fn probe(&self, bytes: &[u8], at: u64, size: u64, base: Option<u64>) -> Option<Sdt> {
-        let reader = Reader { bytes: bytes.get(..usize::try_from(at.checked_add(size)?).ok()?)? };
-        let (address, linked_at, semaphore) = (reader.u64(at)?, reader.u64(at + 8)?, reader.u64(at + 16)?);
-        // Prelinking moves the section `.stapsdt.base` and all addresses with it.
-        let moved = base.map_or(0, |base| base.wrapping_sub(linked_at));
-        let address = address.wrapping_add(moved);
-        let provider = string(reader.bytes, at + 24);
-        let name_at = at + 24 + provider.len() as u64 + 1;
-        let name = string(reader.bytes, name_at);
-        let arguments = string(reader.bytes, name_at + name.len() as u64 + 1);
-        let semaphore = match semaphore {
-            0 => 0,
-            semaphore => self.place(semaphore.wrapping_add(moved), |segment| !segment.executable)?,
+/// Where an address is in the file, if it is in a loaded segment that is wanted.
+fn place(elf: &Elf<'_>, address: u64, want: impl Fn(&ProgramHeader64<NativeEndian>) -> bool) -> Option<u64> {
+    let inside = |segment: &&ProgramHeader64<NativeEndian>| {
+        let into = address.wrapping_sub(segment.p_vaddr(ENDIAN));
+        segment.p_type(ENDIAN) == elf::PT_LOAD && want(segment) && into < segment.p_filesz(ENDIAN)
+    };
+    let segment = elf.elf_program_headers().iter().find(inside)?;
+    address.wrapping_sub(segment.p_vaddr(ENDIAN)).checked_add(segment.p_offset(ENDIAN))
+}
+
+fn executable(segment: &ProgramHeader64<NativeEndian>) -> bool {
+    segment.p_flags(ENDIAN) & elf::PF_X != 0
+}
+
+fn functions_of(elf: &Elf<'_>, table: &SymbolTable<'_, Header>, versions: &VersionTable<'_, Header>) -> Vec<Function> {
+    let function = |(index, symbol): (_, &elf::Sym64<NativeEndian>)| {
+        if !matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC) || symbol.is_undefined(ENDIAN) {
+            return None;
+        }
+        let offset = place(elf, symbol.st_value(ENDIAN), executable)?;
+        let full = std::str::from_utf8(table.symbol_name(ENDIAN, symbol).ok()?).ok()?;
+        // A symbol table may spell the version out.
+        let (name, spelled) = full.split_once('@').unwrap_or((full, ""));
+        let version = match spelled.trim_start_matches('@') {
+            "" => {
+                let version = versions.version(versions.version_index(ENDIAN, index)).ok().flatten();
+                version.map(|version| String::from_utf8_lossy(version.name()).into_owned())
+            }
+            version => Some(version.to_owned()),
         };
-        Some(Sdt {
-            provider: provider.to_owned(),
-            name: name.to_owned(),
-            offset: self.place(address, |segment| segment.executable)?,
-            address,
-            semaphore,
-            arguments: arguments.to_owned(),
-        })
-    }
+        let (size, binding) = (symbol.st_size(ENDIAN), symbol.st_bind());
+        Some(Function { name: name.to_owned(), version, offset, size, binding })
+    };
+    table.enumerate().filter_map(function).collect()
 }
 
-/// Versions of dynamic symbols.
-#[derive(Debug, Default)]
-struct Versions {
-    numbers: Vec<u8>,
-    names: Vec<(u16, String)>,
-}
-
-impl Versions {
-    fn of(&self, symbol: u64) -> Option<String> {
-        let number = Reader { bytes: &self.numbers }.u16(symbol * 2)? & 0x7fff;
-        self.names.iter().find(|(other, _)| *other == number && number > 1).map(|(_, name)| name.clone())
-    }
-}
-
-/// The C string at an offset; empty where there is none.
-fn string(bytes: &[u8], at: u64) -> &str {
-    let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
-    let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
-    std::str::from_utf8(&rest[..end]).unwrap_or_default()
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-}
-
-impl Reader<'_> {
-    fn array<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
-        let rest = self.bytes.get(usize::try_from(at).ok()?..)?;
-        rest.first_chunk().copied()
-    }
-
-    fn u8(&self, at: u64) -> Option<u8> {
-        self.array::<1>(at).map(|bytes| bytes[0])
-    }
-
-    fn u16(&self, at: u64) -> Option<u16> {
-        self.array(at).map(u16::from_ne_bytes)
-    }
-
-    fn u32(&self, at: u64) -> Option<u32> {
-        self.array(at).map(u32::from_ne_bytes)
-    }
-
-    fn u64(&self, at: u64) -> Option<u64> {
-        self.array(at).map(u64::from_ne_bytes)
-    }
+/// What a note says: three addresses, then three strings. `base` is where the section `.stapsdt.base` is.
+fn probe(elf: &Elf<'_>, note: &[u8], base: Option<u64>) -> Option<Sdt> {
+    let (words, text) = note.split_at_checked(24)?;
+    let [address, linked_at, semaphore] =
+        [0, 8, 16].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().expect("eight bytes")));
+    // Prelinking moves that section and all addresses with it.
+    let moved = base.map_or(0, |base| base.wrapping_sub(linked_at));
+    let address = address.wrapping_add(moved);
+    let mut strings = text.split(|byte| *byte == 0).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let semaphore = match semaphore {
+        0 => 0,
+        semaphore => place(elf, semaphore.wrapping_add(moved), |segment| !executable(segment))?,
+    };
+    Some(Sdt {
+        provider: strings.next()?,
+        name: strings.next()?,
+        offset: place(elf, address, executable)?,
+        address,
+        semaphore,
+        arguments: strings.next()?,
+    })
 }
