@@ -17,18 +17,19 @@ pub fn online() -> Vec<u32> {
 
 fn list(name: &str) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).unwrap_or_default();
-    parse_list(&text)
+    parse_list(text.trim()).unwrap_or_default()
 }
 
-/// `0-3,8`; what is no such list is empty.
-pub(crate) fn parse_list(text: &str) -> Vec<u32> {
+/// `0-3,8`; `None` for what is no such list.
+pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+    for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.parse::<u32>(), last.parse::<u32>()) {
-            (Ok(first), Ok(last)) if first <= last && last < 1 << 16 => cpus.extend(first..=last),
-            (Ok(_) | Err(_), Ok(_) | Err(_)) => return Vec::new(),
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last >= 1 << 16 {
+            return None;
         }
+        cpus.extend(first..=last);
     }
-    cpus
+    Some(cpus)
 }

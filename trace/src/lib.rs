@@ -29,3 +29,4 @@ pub use output::{Output, end_by_pipe};
 pub use plan::{ObjectPlan, Place, Plan, Planned};
 pub use session::{STATUS_ABORTED, Session};
 pub use symbols::{Symbol, Symbols};
+pub use twinbpf_kernel::cpu::parse_list as parse_cpus;

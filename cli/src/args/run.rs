@@ -125,17 +125,8 @@ impl SessionArgs {
 
 /// `0,2-3`.
 fn cpus(text: &str) -> Result<CpuList, String> {
-    let bad = || format!("'{text}' is no list of CPUs such as 0,2-3");
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().map_err(|_| bad())?, last.parse().map_err(|_| bad())?);
-        if first > last || last > 8192 {
-            return Err(bad());
-        }
-        all.extend(first..=last);
-    }
-    Ok(CpuList(all))
+    let list = trace::parse_cpus(text).map(CpuList);
+    list.ok_or_else(|| format!("'{text}' is no list of CPUs such as 0,2-3"))
 }
 
 fn attach(text: &str) -> Result<(String, String), String> {

@@ -62,6 +62,16 @@ fn object() -> (Object, KernelLinked) {
     (object, linked)
 }
 
+/// Gives a test the program and what loads it, where this process may load programs.
+fn with_loading(test: impl FnOnce(&KernelProgram, Loading<'_>)) {
+    if !may_load() {
+        return;
+    }
+    let (object, linked) = object();
+    let options = LoadOptions::default();
+    test(&linked.programs[0], Loading::new(&object, &linked, &options));
+}
+
 fn with_prologue(program: &KernelProgram, offset: i16, place: usize) -> KernelProgram {
     let mut variant = program.clone();
     variant.splice(0, 0, &prologue(offset, place)).unwrap();
@@ -71,88 +81,72 @@ fn with_prologue(program: &KernelProgram, offset: i16, place: usize) -> KernelPr
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn each_function_has_its_exact_sum_and_count() {
-    if !may_load() {
-        return;
-    }
-    let (object, linked) = object();
-    let options = LoadOptions::default();
-    let loading = Loading::new(&object, &linked, &options);
-    let variants = TARGETS.iter().enumerate();
-    let variants = variants.map(|(place, (_, offset))| Some(with_prologue(&linked.programs[0], *offset, place)));
-    let instances = loading.instances(variants).unwrap_or_else(|error| panic!("{:#}", error.failure));
-    let loaded = loading.finish();
-    let path: PathBuf = std::env::current_exe().unwrap();
-    let binary = Binary::read(&path).unwrap();
-    let attach = |(number, instance): (usize, &crate::load::LoadedProgram)| -> Link {
-        let place = UprobePlace { offset: binary.function(TARGETS[number].0).unwrap(), ..UprobePlace::default() };
-        let target = Target::Uprobe { path: path.clone(), place, ret: false };
-        let options = Options { pid: Some(std::process::id()), ..Options::default() };
-        loaded.open(instance, &target, &options).unwrap().enable().unwrap()
-    };
-    let links: Vec<Link> = instances.iter().map(attach).collect();
-    assert_eq!(links.len(), TARGETS.len());
-    call_all(100);
-    drop(links);
-    call_all(10);
-    let totals = loaded.map("totals").unwrap();
-    for (place, factor) in [1, 3, 5, 7].into_iter().enumerate() {
-        let value = totals.lookup(&(place as u32).to_ne_bytes()).unwrap().unwrap();
-        let (count, sum) = value.split_at(8);
-        assert_eq!(u64::from_ne_bytes(count.try_into().unwrap()), 100, "count at {place}");
-        assert_eq!(u64::from_ne_bytes(sum.try_into().unwrap()), 4950 * factor, "sum at {place}");
-    }
+    with_loading(|program, loading| {
+        let variants = TARGETS.iter().enumerate();
+        let variants = variants.map(|(place, (_, offset))| Some(with_prologue(program, *offset, place)));
+        let instances = loading.instances(variants).unwrap_or_else(|error| panic!("{:#}", error.failure));
+        let loaded = loading.finish();
+        let path: PathBuf = std::env::current_exe().unwrap();
+        let binary = Binary::read(&path).unwrap();
+        let attach = |(number, instance): (usize, &crate::load::LoadedProgram)| -> Link {
+            let place = UprobePlace { offset: binary.function(TARGETS[number].0).unwrap(), ..UprobePlace::default() };
+            let target = Target::Uprobe { path: path.clone(), place, ret: false };
+            let options = Options { pid: Some(std::process::id()), ..Options::default() };
+            loaded.open(instance, &target, &options).unwrap().enable().unwrap()
+        };
+        let links: Vec<Link> = instances.iter().map(attach).collect();
+        assert_eq!(links.len(), TARGETS.len());
+        call_all(100);
+        drop(links);
+        call_all(10);
+        let totals = loaded.map("totals").unwrap();
+        for (place, factor) in [1, 3, 5, 7].into_iter().enumerate() {
+            let value = totals.lookup(&(place as u32).to_ne_bytes()).unwrap().unwrap();
+            let (count, sum) = value.split_at(8);
+            assert_eq!(u64::from_ne_bytes(count.try_into().unwrap()), 100, "count at {place}");
+            assert_eq!(u64::from_ne_bytes(sum.try_into().unwrap()), 4950 * factor, "sum at {place}");
+        }
+    });
 }
 
 #[test]
 fn variants_are_asked_for_in_order_and_may_be_left_out() {
-    if !may_load() {
-        return;
-    }
-    let (object, linked) = object();
-    let options = LoadOptions::default();
-    let loading = Loading::new(&object, &linked, &options);
-    let program = &linked.programs[0];
-    let empty = KernelProgram { insns: Vec::new(), ..program.clone() };
-    let variants = [Some(with_prologue(program, 112, 0)), None, Some(empty), Some(with_prologue(program, 104, 1))];
-    let instances = loading.instances(variants).unwrap();
-    assert_eq!(instances.len(), 4);
-    assert_eq!(instances.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 3]);
-    assert_eq!(instances.get(1).unwrap_err(), NoInstance::Skipped(1));
-    assert_eq!(instances.get(2).unwrap_err(), NoInstance::Skipped(2));
-    assert_eq!(instances.get(4).unwrap_err(), NoInstance::Beyond { asked: 4, count: 4 });
-    assert!(instances.get(0).unwrap().prog.id().unwrap() < instances.get(3).unwrap().prog.id().unwrap());
+    with_loading(|program, loading| {
+        let empty = KernelProgram { insns: Vec::new(), ..program.clone() };
+        let variants = [Some(with_prologue(program, 112, 0)), None, Some(empty), Some(with_prologue(program, 104, 1))];
+        let instances = loading.instances(variants).unwrap();
+        assert_eq!(instances.len(), 4);
+        assert_eq!(instances.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(instances.get(1).unwrap_err(), NoInstance::Skipped(1));
+        assert_eq!(instances.get(2).unwrap_err(), NoInstance::Skipped(2));
+        assert_eq!(instances.get(4).unwrap_err(), NoInstance::Beyond { asked: 4, count: 4 });
+        assert!(instances.get(0).unwrap().prog.id().unwrap() < instances.get(3).unwrap().prog.id().unwrap());
+    });
 }
 
 #[test]
 fn the_first_variant_that_fails_ends_it() {
-    if !may_load() {
-        return;
-    }
-    let (object, linked) = object();
-    let options = LoadOptions::default();
-    let loading = Loading::new(&object, &linked, &options);
-    let program = &linked.programs[0];
-    let mut asked = 0;
-    let variants = [Some(with_prologue(program, 112, 0)), Some(program.clone()), None];
-    let error = loading.instances(variants.into_iter().inspect(|_| asked += 1)).unwrap_err();
-    assert_eq!((error.number, asked), (1, 2));
-    let Why::Kernel(refused) = &error.failure.why else { panic!("the verifier refuses it") };
-    assert!(refused.reason().is_some_and(|line| line.contains("!read_ok")), "{:#}", error.failure);
+    with_loading(|program, loading| {
+        let mut asked = 0;
+        let variants = [Some(with_prologue(program, 112, 0)), Some(program.clone()), None];
+        let error = loading.instances(variants.into_iter().inspect(|_| asked += 1)).unwrap_err();
+        assert_eq!((error.number, asked), (1, 2));
+        let Why::Kernel(refused) = &error.failure.why else { panic!("the verifier refuses it") };
+        assert!(refused.reason().is_some_and(|line| line.contains("!read_ok")), "{:#}", error.failure);
+    });
 }
 
 #[test]
 fn a_stream_of_somebody_elses_keeps_its_lines() {
-    if !may_load() {
-        return;
-    }
-    let (object, linked) = object();
-    let options = LoadOptions::default();
-    let loading = Loading::new(&object, &linked, &options);
-    let mut variant = linked.programs[0].clone();
-    let before = variant.lines.clone();
-    let insns = [prologue(112, 0), variant.insns.clone()].concat();
-    variant.set_insns(insns);
-    assert_eq!(variant.lines[0].pc, 0);
-    assert!(before[1..].iter().zip(&variant.lines[1..]).all(|(old, new)| old.pc + 2 == new.pc && old.text == new.text));
-    loading.program(&variant).unwrap_or_else(|failure| panic!("{failure:#}"));
+    with_loading(|program, loading| {
+        let mut variant = program.clone();
+        let before = variant.lines.clone();
+        let insns = [prologue(112, 0), variant.insns.clone()].concat();
+        variant.set_insns(insns);
+        assert_eq!(variant.lines[0].pc, 0);
+        assert!(
+            before[1..].iter().zip(&variant.lines[1..]).all(|(old, new)| old.pc + 2 == new.pc && old.text == new.text)
+        );
+        loading.program(&variant).unwrap_or_else(|failure| panic!("{failure:#}"));
+    });
 }
