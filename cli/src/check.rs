@@ -153,12 +153,12 @@ fn when(script: &Script) -> String {
     match script {
         Script::Begin => "before the workload".to_owned(),
         Script::End => "after the workload".to_owned(),
-        Script::Error => "when a program traps; not run by this version".to_owned(),
-        Script::Timer { period: Some(period) } => format!("every {period:?}; not run by this version"),
-        Script::Timer { period: None } => "by a timer; not run by this version".to_owned(),
-        Script::Event { map: Some(map) } => format!("for each event of map {map}; not run by this version"),
-        Script::Event { map: None } => "for each event; not run by this version".to_owned(),
-        Script::Signal { name } => format!("on SIG{name}; not run by this version"),
+        Script::Error => "when a program traps; not called, a fault ends the run".to_owned(),
+        Script::Timer { period: Some(period) } => format!("every {period:?}"),
+        Script::Timer { period: None } => "by a timer".to_owned(),
+        Script::Event { map: Some(map) } => format!("for each event of map {map}"),
+        Script::Event { map: None } => "for each event".to_owned(),
+        Script::Signal { name } => format!("on SIG{name}"),
     }
 }
 
