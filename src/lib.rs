@@ -30,6 +30,7 @@ mod linker;
 mod native;
 mod plan;
 mod resolution;
+mod variants;
 mod watchdog;
 
 #[cfg(feature = "dl")]

@@ -142,13 +142,23 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
-        let config = self.engine.config();
         #[cfg(feature = "dl")]
         let compiled =
             self.compiled_of(object.digest, &object.name)?.map(|compiled| compiled.programs_with(names)).transpose()?;
         #[cfg(feature = "dl")]
         let names = compiled.as_deref().or(names);
         let linked = self.link(object, names)?;
+        self.build(object, linked, names)
+    }
+
+    /// Makes everything of what was linked. The programs with these names must be able to run, all of them without names.
+    pub(crate) fn build(
+        &self,
+        object: &Object,
+        linked: Linked,
+        names: Option<&[&str]>,
+    ) -> Result<InstancePre<T>, LinkError> {
+        let config = self.engine.config();
         let prepared = self.prepare_all(object, linked, names)?;
         let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
 

@@ -11,6 +11,7 @@ pub mod btf;
 mod core_relo;
 mod elf;
 mod error;
+mod instances;
 mod kconfig;
 pub mod kernel;
 mod link;
@@ -21,6 +22,7 @@ mod testing;
 
 pub use core_relo::{CoreCandidate, CoreError, CoreMiss, Mismatch};
 pub use error::{Cause, Error, RelocFault, Report};
+pub use instances::{Instances, NoInstance};
 pub use link::{
     FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use failure::{Failure, Why};
-pub use instance::{InstanceFailure, Instances, NoInstance};
+pub use instance::InstanceFailure;
 pub use program::LoadedProgram;
 pub use struct_ops::StructOps;
 

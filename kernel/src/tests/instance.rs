@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use twinbpf_loader::Object;
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
+use twinbpf_loader::{NoInstance, Object};
 use twinbpf_vm::isa::{Raw, asm};
 
 use super::load::{corpus, may_load, open};
 use crate::link::UprobePlace;
-use crate::load::{LoadOptions, Loading, NoInstance, Why};
+use crate::load::{LoadOptions, Loading, Why};
 use crate::system::System;
 use crate::user::Binary;
 use crate::{Link, Options, Target};

@@ -1,0 +1,97 @@
+//! One program for functions whose argument is in different registers, in userspace and without root: a variant for each
+//! place, with instructions in front that bring the argument. The kernel crate does the same with probes.
+
+mod support;
+
+use support::corpus;
+use twinbpf::isa::asm;
+use twinbpf::loader::NoInstance;
+use twinbpf::program::Program;
+use twinbpf::{Config, Engine, EngineKind, Linker, Object};
+
+/// Where `struct pt_regs` of x86-64 has the arguments that matter, and by what they grow from call to call.
+const PLACES: [(i16, u64); 4] = [(112, 1), (104, 3), (88, 5), (64, 7)];
+/// Bytes of `struct pt_regs`.
+const REGISTERS: usize = 168;
+
+fn with_prologue(program: &Program, offset: i16, place: usize) -> Program {
+    let prologue = asm::parse(&format!("r2 = *(u64 *)(r1 + {offset})\nr3 = {place}")).unwrap();
+    let mut variant = program.clone();
+    let moved = variant.splice(0, 0, &prologue).unwrap();
+    assert_eq!((moved.inserted, variant.lines.len(), variant.functions[0].start), (2, program.lines.len(), 0));
+    variant
+}
+
+fn object() -> Object {
+    let path = corpus().join("probes/instances.bpf.o");
+    Object::open("instances.bpf.o", &std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn each_place_has_its_exact_sum_and_count() {
+    let object = object();
+    for kind in [EngineKind::Interp, EngineKind::Jit] {
+        let engine = match Engine::new(Config { engine: kind, ..Config::default() }) {
+            Ok(engine) => engine,
+            Err(error) => return support::skip(&error.to_string()),
+        };
+        let linker = Linker::<()>::new(&engine);
+        let (pre, instances) = linker
+            .instances(&object, "add", |add| {
+                let variants = PLACES.iter().enumerate();
+                variants.map(|(place, (offset, _))| Some(with_prologue(add, *offset, place))).collect::<Vec<_>>()
+            })
+            .unwrap();
+        let mut instance = pre.instance(()).unwrap();
+        for n in 0..100 {
+            let mut registers = [0xee; REGISTERS];
+            for (offset, factor) in PLACES {
+                registers[offset as usize..][..8].copy_from_slice(&(n * factor).to_le_bytes());
+            }
+            for (_, entry) in instances.iter() {
+                let context = instance.context(&registers).unwrap();
+                assert_eq!(instance.call(*entry, &[context.addr()]).unwrap(), 0);
+            }
+        }
+        let totals = pre.map("totals").expect("the object's map");
+        for (place, (_, factor)) in PLACES.iter().enumerate() {
+            let mut value = [0; 16];
+            totals.lookup_copy(&(place as u32).to_le_bytes(), 0, &mut value).unwrap();
+            let (count, sum) = value.split_at(8);
+            assert_eq!(u64::from_le_bytes(count.try_into().unwrap()), 100, "{kind:?}: count at {place}");
+            assert_eq!(u64::from_le_bytes(sum.try_into().unwrap()), 4950 * factor, "{kind:?}: sum at {place}");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_out_keeps_its_number() {
+    let engine = Engine::new(Config { engine: EngineKind::Interp, ..Config::default() }).unwrap();
+    let linker = Linker::<()>::new(&engine);
+    let (pre, instances) = linker
+        .instances(&object(), "add", |add| {
+            let empty = Program { insns: Vec::new(), ..add.clone() };
+            [None, Some(with_prologue(add, 112, 0)), Some(empty)]
+        })
+        .unwrap();
+    assert_eq!(instances.len(), 3);
+    assert_eq!(instances.get(0).unwrap_err(), NoInstance::Skipped(0));
+    assert_eq!(instances.get(1).ok().copied(), pre.program("add#1"));
+    assert_eq!(instances.get(2).unwrap_err(), NoInstance::Skipped(2));
+    assert_eq!(instances.get(3).unwrap_err(), NoInstance::Beyond { asked: 3, count: 3 });
+}
+
+#[test]
+fn a_variant_that_is_wrong_is_named() {
+    let engine = Engine::new(Config { engine: EngineKind::Interp, ..Config::default() }).unwrap();
+    let linker = Linker::<()>::new(&engine);
+    let wrong = |add: &Program| {
+        let mut variant = add.clone();
+        variant.splice(0, 0, &asm::parse("goto +1000").unwrap()).unwrap();
+        [Some(with_prologue(add, 112, 0)), Some(variant)]
+    };
+    let error = linker.instances(&object(), "add", wrong).map(drop).unwrap_err().to_string();
+    assert!(error.contains("program add#1") && error.contains("goto +1000"), "{error}");
+    let error = linker.instances(&object(), "sub", wrong).map(drop).unwrap_err().to_string();
+    assert!(error.contains("sub"), "{error}");
+}
