@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use support::{Case, cases, corpus, installed, objects, skip};
+use support::{Case, cases, corpus, installed, libbpf_program, objects, skip};
 
 /// Objects in forms that libbpf refuses and we accept.
 const NOT_FOR_LIBBPF: [&str; 5] = [
@@ -30,27 +30,7 @@ fn program() -> &'static Result<PathBuf, String> {
 }
 
 fn build() -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libbpf/corpus.c");
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libbpf-corpus");
-    if !installed("gcc") {
-        return Err("gcc is not installed".to_owned());
-    }
-    let has_header = Command::new("gcc")
-        .args(["-E", "-include", "bpf/libbpf.h", "-x", "c", "/dev/null"])
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !has_header {
-        return Err("libbpf-dev is not installed".to_owned());
-    }
-    let output = Command::new("gcc")
-        .args(["-O1", "-Wall", "-Wextra", "-Werror"])
-        .arg(source)
-        .arg("-o")
-        .arg(&binary)
-        .arg("-lbpf")
-        .output()
-        .expect("gcc runs");
-    assert!(output.status.success(), "gcc: {}", String::from_utf8_lossy(&output.stderr));
+    let binary = libbpf_program("tests/libbpf/corpus.c")?;
     let probe = Command::new(&binary).arg("probe").output().expect("the program runs");
     match probe.status.code() {
         Some(0) => Ok(binary),

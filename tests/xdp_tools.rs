@@ -19,10 +19,8 @@ const TCP: &str =
 
 /// The packaged objects; `None`, said aloud, where they are not installed.
 fn objects() -> Option<Vec<(String, Object)>> {
-    let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path().join("bpf"));
-    let files = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten().map(|entry| entry.path());
-    let files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|extension| extension == "o")).collect();
-    if files.len() < 10 {
+    let files = support::xdp_tools();
+    if files.is_empty() {
         support::skip("xdp-tools and libxdp1 are not installed");
         return None;
     }

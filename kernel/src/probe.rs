@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 
 use twinbpf_loader::section::{AttachType, ProgType};
-use twinbpf_vm::map::MapKind;
+use twinbpf_vm::map::{MapFlags, MapKind};
 
 use crate::btf::blob::{self, Blob};
 use crate::map::kernel_name;
-use crate::sys::{attr, bpf, number};
+use crate::sys::{ENOTSUPP, attr, bpf, number};
 
 macro_rules! features {
     ($($(#[$doc:meta])* $Name:ident = $probe:expr;)*) => {
@@ -64,6 +64,8 @@ features! {
     UprobeMulti = uprobe_multi();
     /// A map can live as long as a program that does not use it.
     BindMap = bind_map();
+    /// Tables of functions (struct_ops) are registered by links, which end with their descriptor.
+    StructOpsLink = struct_ops_link();
     /// System calls have wrappers that take `pt_regs`.
     SyscallWrapper = crate::system::System::get().has_function(crate::arch::SYSCALL_PROBE);
 }
@@ -154,6 +156,20 @@ fn uprobe_multi() -> bool {
     matches!(bpf::link_create(&mut attr), Err(error) if error.raw_os_error() == Some(libc::EBADF))
 }
 
+/// A table of no type that the kernel knows: `ENOTSUPP` says that there was nothing else to object to.
+fn struct_ops_link() -> bool {
+    let mut attr = attr::MapCreate {
+        map_type: MapKind::StructOps as u32,
+        key_size: 4,
+        value_size: 4,
+        max_entries: 1,
+        map_flags: MapFlags::LINK.bits(),
+        btf_vmlinux_value_type_id: 1,
+        ..attr::MapCreate::default()
+    };
+    matches!(bpf::map_create(&mut attr), Err(error) if error.raw_os_error() == Some(ENOTSUPP))
+}
+
 fn bind_map() -> bool {
     let Ok(prog) = program(ProgType::SocketFilter, 0, &RETURN_0, "") else { return false };
     let mut attr = attr::MapCreate {
@@ -220,6 +236,7 @@ pub fn map_kind(kind: MapKind) -> io::Result<bool> {
         btf_fd: crate::sys::number_or_zero(types.as_ref().map(AsFd::as_fd)),
         btf_key_type_id: storage.into(),
         btf_value_type_id: storage.into(),
+        btf_vmlinux_value_type_id: (kind == MapKind::StructOps).into(),
         ..attr::MapCreate::default()
     };
     answer(bpf::map_create(&mut attr), kind)
@@ -236,8 +253,8 @@ fn answer(result: io::Result<OwnedFd>, kind: MapKind) -> io::Result<bool> {
     match result {
         Ok(_) => Ok(true),
         Err(error) if nested && error.raw_os_error() == Some(libc::EBADF) => Ok(true),
-        // ENOTSUPP: the value type of a struct_ops map is missing.
-        Err(error) if kind == MapKind::StructOps && error.raw_os_error() == Some(524) => Ok(true),
+        // The value type of a struct_ops map is missing.
+        Err(error) if kind == MapKind::StructOps && error.raw_os_error() == Some(ENOTSUPP) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM)) => Err(error),
         Err(_) => Ok(false),
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use support::{corpus, installed, objects, skip};
+use support::{cilium, corpus, libbpf_program, objects, selftests, skip, xdp_tools};
 use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
     AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
@@ -30,21 +30,10 @@ use twinbpf_vm::program::Binding;
 fn program() -> &'static Result<PathBuf, String> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/libbpf/insns.c");
-        let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libbpf-insns");
-        if !installed("gcc") {
-            return Err("gcc is not installed".to_owned());
-        }
-        if !Path::new("/usr/include/bpf/libbpf.h").exists() {
-            return Err("libbpf-dev is not installed".to_owned());
-        }
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err("this kernel has no BTF".to_owned());
         }
-        let mut gcc = Command::new("gcc");
-        gcc.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(source).arg("-o").arg(&binary).args(["-lbpf", "-ldl"]);
-        let output = gcc.output().expect("gcc runs");
-        assert!(output.status.success(), "gcc: {}", String::from_utf8_lossy(&output.stderr));
+        let binary = libbpf_program("tests/libbpf/insns.c")?;
         let probe = corpus().join("kernel/filter.bpf.o");
         let output = Command::new(&binary).arg(probe).output().expect("the program runs");
         match String::from_utf8_lossy(&output.stdout).contains("\nprog\t") {
@@ -325,28 +314,10 @@ fn the_corpus_links_as_with_libbpf() {
     assert!(compare(&paths, &NOT_FOR_LIBBPF) >= 37);
 }
 
-/// Every file with this ending below a folder.
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            match entry.is_dir() {
-                true => folders.push(entry),
-                false if entry.to_string_lossy().ends_with(ending) => found.push(entry),
-                false => {}
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
 #[test]
 fn the_objects_of_xdp_tools_link_as_with_libbpf() {
-    let folders = fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join("bpf"));
-    let paths: Vec<PathBuf> = folders.flat_map(|folder| files(&folder, ".o")).collect();
-    if paths.len() < 10 {
+    let paths = xdp_tools();
+    if paths.is_empty() {
         return skip("xdp-tools and libxdp1 are not installed");
     }
     assert!(compare(&paths, &[]) >= 10);
@@ -354,9 +325,8 @@ fn the_objects_of_xdp_tools_link_as_with_libbpf() {
 
 #[test]
 fn the_objects_of_cilium_link_as_with_libbpf() {
-    let folder = Path::new("/usr/share/gocode/src/github.com/cilium/ebpf");
-    let paths = files(folder, "-el.elf");
-    if paths.len() < 10 {
+    let paths = cilium();
+    if paths.is_empty() {
         return skip("golang-github-cilium-ebpf-dev is not installed");
     }
     let legacy = "libbpf fails: libbpf: elf: legacy map definitions";
@@ -381,7 +351,7 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
 /// invalid instruction.
 #[test]
 fn the_machine_gets_the_same_values() {
-    let paths = files(Path::new("/usr/share/gocode/src/github.com/cilium/ebpf"), "-el.elf");
+    let paths = cilium();
     if paths.is_empty() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return skip("golang-github-cilium-ebpf-dev or the kernel's BTF is missing");
     }
@@ -409,18 +379,9 @@ fn the_machine_gets_the_same_values() {
     assert!(values >= 10 && missing >= 1, "{values} values, {missing} missing");
 }
 
-/// The kernel's own tests, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.
-fn selftests() -> Option<PathBuf> {
-    let folder = std::env::var_os("TWINBPF_SELFTESTS").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: TWINBPF_SELFTESTS names no folder; .ci/selftests makes one");
-    }
-    folder
-}
-
 #[test]
 fn the_selftests_of_the_kernel_link_as_with_libbpf() {
-    let Some(folder) = selftests() else { return };
+    let Some(paths) = selftests() else { return };
     let known = [
         // It wants to know the program to be replaced; we leave that to who attaches it.
         ("*", "*", "only libbpf fails (freplace): "),
@@ -436,27 +397,27 @@ fn the_selftests_of_the_kernel_link_as_with_libbpf() {
         // A function of .text that is loaded alone gets no records.
         ("btf_dump_test_case_namespacing.bpf.o", "f", "func_info"),
     ];
-    assert!(compare(&files(&folder, ".bpf.o"), &known) >= 150);
+    assert!(compare(&paths, &known) >= 150);
 }
 
 /// Every test of CO-RE against each of the sets of types that the kernel's tests have for it, those included with
 /// which it must fail.
 #[test]
 fn the_core_tests_of_the_kernel_link_as_with_libbpf() {
-    let Some(folder) = selftests() else { return };
+    let Some(paths) = selftests() else { return };
     let mut pairs = 0;
-    for test in files(&folder, ".bpf.o") {
+    for test in &paths {
         let name = test.file_name().expect("a file").to_string_lossy().into_owned();
         let Some(name) = name.strip_prefix("test_core_reloc_").and_then(|name| name.strip_suffix(".bpf.o")) else {
             continue;
         };
         let prefix = format!("btf__core_reloc_{name}");
-        for types in files(&folder, ".bpf.o") {
+        for types in &paths {
             let file = types.file_name().expect("a file").to_string_lossy().into_owned();
             let rest = file.strip_prefix(&prefix);
             if rest.is_some_and(|rest| rest.starts_with("___") || rest == ".bpf.o") {
                 println!("{name} with {file}");
-                compare_with(std::slice::from_ref(&test), Some(&types), &[]);
+                compare_with(std::slice::from_ref(test), Some(types), &[]);
                 pairs += 1;
             }
         }

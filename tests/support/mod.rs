@@ -119,3 +119,61 @@ pub(crate) fn low_halves(text: &str) -> String {
     }
     out
 }
+
+/// A C program of a test over libbpf, by the path of its source; or why there is none.
+pub(crate) fn libbpf_program(source: &str) -> Result<PathBuf, String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let stem = source.file_stem().expect("a source has a name").to_string_lossy();
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("libbpf-{stem}"));
+    if !installed("gcc") {
+        return Err("gcc is not installed".to_owned());
+    }
+    let mut gcc = Command::new("gcc");
+    let header = gcc.args(["-E", "-include", "bpf/libbpf.h", "-x", "c", "/dev/null"]).output();
+    if !header.is_ok_and(|output| output.status.success()) {
+        return Err("libbpf-dev is not installed".to_owned());
+    }
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-Wall", "-Wextra", "-Werror"]).arg(&source).arg("-o").arg(&binary).args(["-lbpf", "-ldl"]);
+    let output = gcc.output().expect("gcc runs");
+    assert!(output.status.success(), "{}: {}", source.display(), String::from_utf8_lossy(&output.stderr));
+    Ok(binary)
+}
+
+/// Every file with this ending below a folder.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            match entry.is_dir() {
+                true => folders.push(entry),
+                false if entry.to_string_lossy().ends_with(ending) => found.push(entry),
+                false => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The objects of xdp-tools and libxdp1, if they are installed.
+pub(crate) fn xdp_tools() -> Vec<PathBuf> {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path().join("bpf"));
+    let paths: Vec<PathBuf> = folders.flat_map(|folder| files(&folder, ".o")).collect();
+    if paths.len() < 10 { Vec::new() } else { paths }
+}
+
+/// The little-endian objects that cilium's library is tested with, if they are installed.
+pub(crate) fn cilium() -> Vec<PathBuf> {
+    files(Path::new("/usr/share/gocode/src/github.com/cilium/ebpf"), "-el.elf")
+}
+
+/// The kernel's own tests, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.
+pub(crate) fn selftests() -> Option<Vec<PathBuf>> {
+    let folder = std::env::var_os("TWINBPF_SELFTESTS").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: TWINBPF_SELFTESTS names no folder; .ci/selftests makes one");
+    }
+    folder.map(|folder| files(&folder, ".bpf.o"))
+}

@@ -13,6 +13,7 @@ use twinbpf::map::{MapKind, MapOps};
 use twinbpf::{Linker, OutputFormat};
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::LoadOptions;
+use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::system::System;
@@ -85,7 +86,12 @@ impl Half {
             }
         }
         let programs = Some(targets.keys().copied().collect());
-        let linked = plan.object.link_kernel(System::get(), &KernelOptions { programs, ..KernelOptions::default() });
+        let mut linked =
+            plan.object.link_kernel(System::get(), &KernelOptions { programs, ..KernelOptions::default() });
+        // Whatever the section says: without a link, a table would outlive a session that is killed.
+        if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
+            linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
+        }
         if let Some(failure) = linked.failures.into_iter().next() {
             return Err(failure.error.into());
         }
@@ -98,7 +104,7 @@ impl Half {
         half.give_maps(plan, &linked, &loaded, linker)?;
         half.open(plan, &loaded, &targets, options)?;
         half.loaded = Some(loaded);
-        if half.pending.is_empty() && plan.scripts().next().is_none() {
+        if half.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
         }
         Ok(half)
@@ -166,6 +172,11 @@ impl Half {
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         for Prepared { pending, iterates } in self.pending.drain(..) {
             self.links.push(Attached { link: pending.enable()?, iterates });
+        }
+        if let Some(loaded) = &self.loaded {
+            for ops in &loaded.struct_ops {
+                self.links.push(Attached { link: loaded.register(ops)?, iterates: false });
+            }
         }
         Ok(())
     }

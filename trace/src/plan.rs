@@ -8,7 +8,7 @@ use std::time::Duration;
 use twinbpf::map::Slot;
 use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
-use twinbpf_loader::{Object, ProgramSpec, Role};
+use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
 use crate::error::Error;
 use crate::options::{Mode, Options};
@@ -102,16 +102,27 @@ impl ObjectPlan {
         let entries = object.programs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Entry);
         let programs = entries.map(|(index, spec)| Ok(Planned { spec: index, place: place(&object, spec, options)? }));
         let programs = programs.collect::<Result<Vec<Planned>, Error>>()?;
-        if !programs.iter().any(|program| program.place.does_something()) {
-            return Err(Error::Nothing { object: Arc::clone(&object.name) });
-        }
         let kernel = programs.iter().any(|program| matches!(program.place, Place::Kernel { .. }));
         let in_kernel = match options.mode {
             Mode::Auto => kernel,
             Mode::Kernel => true,
             Mode::User => false,
         };
-        Ok(ObjectPlan { object, in_kernel, programs })
+        let plan = ObjectPlan { object, in_kernel, programs };
+        if !plan.programs.iter().any(|program| program.place.does_something()) && plan.tables().next().is_none() {
+            return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
+        }
+        Ok(plan)
+    }
+
+    /// Tables of functions (`.struct_ops`) that the kernel calls while the session lasts.
+    pub fn tables(&self) -> impl Iterator<Item = &StructOps> {
+        self.object.struct_ops.iter().filter(|table| self.in_kernel && table.autocreate)
+    }
+
+    /// The one that a program is in.
+    fn table_with(&self, spec: usize) -> Option<&StructOps> {
+        self.tables().find(|table| table.functions.iter().any(|(_, of)| *of == spec))
     }
 
     /// What a planned program is.
@@ -140,7 +151,7 @@ impl ObjectPlan {
         };
         self.programs.iter().filter_map(move |program| match &program.place {
             Place::Kernel { targets } if targets.is_empty() => {
-                Some(self.spec(program)).filter(|spec| !called(&spec.name))
+                Some(self.spec(program)).filter(|spec| !called(&spec.name) && self.table_with(program.spec).is_none())
             }
             Place::Kernel { .. }
             | Place::Begin
@@ -265,9 +276,10 @@ impl fmt::Display for ObjectPlan {
                     writeln!(f, "  {name:<24} userspace  each record of {}", self.object.maps[*map].name)?;
                 }
                 Place::Signal { number } => writeln!(f, "  {name:<24} userspace  on signal {number}")?,
-                Place::Kernel { targets } if targets.is_empty() => {
-                    writeln!(f, "  {name:<24} kernel     loaded, attached to nothing")?;
-                }
+                Place::Kernel { targets } if targets.is_empty() => match self.table_with(program.spec) {
+                    Some(table) => writeln!(f, "  {name:<24} kernel     a function of {}", table.name)?,
+                    None => writeln!(f, "  {name:<24} kernel     loaded, attached to nothing")?,
+                },
                 Place::Kernel { targets } => {
                     let (first, rest) = (&targets[0], targets.len() - 1);
                     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
@@ -275,6 +287,9 @@ impl fmt::Display for ObjectPlan {
                 }
                 Place::Nowhere { why } => writeln!(f, "  {name:<24} not run: {why}")?,
             }
+        }
+        for table in self.tables() {
+            writeln!(f, "  {:<24} kernel     registered, a table of its functions", table.name)?;
         }
         for map in &self.object.maps {
             let place = if self.in_kernel { "kernel" } else { "userspace" };

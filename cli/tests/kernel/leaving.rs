@@ -208,3 +208,33 @@ fn a_missing_probe_is_one_error() {
     assert!(stderr(&output).contains("program called (section uprobe): there is no file /no/such/file"), "{output:?}");
     assert_eq!(names(), before);
 }
+
+/// What TCP can be told to use.
+fn congestion_controls() -> String {
+    fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+}
+
+#[test]
+fn a_table_of_functions_is_registered_as_long_as_the_session_lasts() {
+    if !kernel() {
+        return;
+    }
+    let said = |workload: &[&str]| {
+        let output =
+            twinbpf().current_dir(corpus()).args(["run", "kernel/congestion.bpf.o", "--"]).args(workload).output();
+        String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
+    };
+    assert!(said(&["cat", "/proc/sys/net/ipv4/tcp_available_congestion_control"]).contains("twinbpf_steady"));
+    assert!(!congestion_controls().contains("twinbpf_steady"));
+    let mut child = start(&["kernel/congestion.bpf.o", "--", "sh", "-c", "echo on; sleep 60"]);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line == "on\n" && congestion_controls().contains("twinbpf_steady"), "{line}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begin = Instant::now();
+    while congestion_controls().contains("twinbpf_steady") {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it stays");
+        sleep(Duration::from_millis(20));
+    }
+}

@@ -10,7 +10,7 @@ use super::failure::{Failure, Why};
 use super::{Loaded, Loading};
 use crate::error::Error;
 use crate::link::{self, Link};
-use crate::map::{Map, MapCreate};
+use crate::map::{Map, MapBtf, MapCreate};
 
 /// A value that can be registered.
 #[derive(Debug)]
@@ -28,9 +28,12 @@ pub struct StructOps {
 impl Loading<'_> {
     /// Makes the maps, before the programs are loaded.
     pub(super) fn make_struct_ops(&mut self) {
+        // The kernel wants types of ours, though it looks at none of them.
+        let btf = self.loaded.btf.as_ref().map(|btf| MapBtf { btf: btf.as_fd(), key: 0, value: 0 });
         for made in &self.linked.struct_ops {
+            let wanted = |ops: &KernelStructOps| self.object.struct_ops.get(ops.index).is_none_or(|ops| ops.autocreate);
             let result = match made {
-                Ok(ops) => self.object.struct_ops.get(ops.index).is_none_or(|ops| ops.autocreate).then(|| make(ops)),
+                Ok(ops) => wanted(ops).then(|| make(ops, btf)),
                 Err(cause) => Some(Err((Arc::from(".struct_ops"), Why::Impossible(cause.to_string())))),
             };
             match result {
@@ -46,13 +49,14 @@ impl Loading<'_> {
     }
 }
 
-fn make(ops: &KernelStructOps) -> Result<StructOps, (Arc<str>, Why)> {
+fn make(ops: &KernelStructOps, btf: Option<MapBtf<'_>>) -> Result<StructOps, (Arc<str>, Why)> {
     let fail = |error: Error| (ops.name.clone(), Why::Kernel(error));
     let module: Option<OwnedFd> =
         ops.module.as_ref().map(|name| crate::btf::of_kernel(name)).transpose().map_err(fail)?;
     let flags = if ops.link { MapFlags::LINK } else { MapFlags::empty() };
     let create = MapCreate {
         flags: flags.bits(),
+        btf,
         kernel_value: ops.value_type.0,
         module: module.as_ref().map(AsFd::as_fd),
         ..MapCreate::new(&ops.name, MapKind::StructOps, 4, ops.value.len() as u32, 1)

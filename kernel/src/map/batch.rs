@@ -6,14 +6,12 @@ use std::os::fd::AsFd;
 
 use super::{Map, MapKind};
 use crate::error::Error;
-use crate::sys::{attr, bpf, number};
+use crate::sys::{ENOTSUPP, attr, bpf, number};
 
 /// Elements that one call copies at first.
 const CHUNK: usize = 1024;
 /// Elements that one call may copy when a bucket of a hash map is larger than what was asked for.
 const CHUNK_MAX: usize = 1 << 20;
-/// `ENOTSUPP`, the kernel's own; `libc` has no name for it.
-const ENOTSUPP: i32 = 524;
 
 fn unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | ENOTSUPP))

@@ -14,6 +14,9 @@ pub(crate) mod poll;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// An errno of the kernel's own; `libc` has no name for it.
+pub(crate) const ENOTSUPP: i32 = 524;
+
 /// A descriptor as the fields of `union bpf_attr` hold it.
 pub(crate) fn number(fd: BorrowedFd<'_>) -> u32 {
     fd.as_raw_fd() as u32

@@ -8,7 +8,7 @@ use twinbpf_loader::kernel::KernelOptions;
 use super::{allowed, load as load_text, skip};
 use crate::load::{LoadOptions, Loaded, Why, load};
 use crate::system::System;
-use crate::{Options, ProgType};
+use crate::{MapKind, Options, ProgType, probe};
 
 pub(super) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus")
@@ -70,6 +70,29 @@ fn kernel_programs_of_the_corpus_load_and_attach() {
         }
     }
     assert!(programs > 30 && attached >= 2, "{programs} programs, {attached} attached");
+}
+
+/// What TCP can be told to use.
+fn congestion_controls() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+}
+
+#[test]
+fn a_table_of_functions_is_registered_until_its_link_is_dropped() {
+    if !may_load() {
+        return;
+    }
+    let object = open(&corpus().join("kernel/congestion.bpf.o"));
+    let loaded = load_object(&object, &KernelOptions::default(), &LoadOptions::default());
+    if !probe::map_kind(MapKind::StructOps).unwrap() {
+        return skip("this kernel has no struct_ops");
+    }
+    assert!(loaded.failures.is_empty(), "{:#}", loaded.failures[0]);
+    let [table] = loaded.struct_ops.as_slice() else { panic!("{:?}", loaded.struct_ops) };
+    let link = loaded.register(table).unwrap_or_else(|error| panic!("{error:#}"));
+    assert!(congestion_controls().contains("twinbpf_steady"));
+    drop(link);
+    assert!(!congestion_controls().contains("twinbpf_steady"));
 }
 
 #[test]
