@@ -3,6 +3,8 @@
 mod bench;
 mod btf;
 mod compile;
+mod list;
+mod map;
 mod run;
 
 use std::path::PathBuf;
@@ -18,6 +20,8 @@ use twinbpf::{EngineKind, OptLevel, Perf};
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
+pub(crate) use list::ListArgs;
+pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
 pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
@@ -32,6 +36,8 @@ pub(crate) use run::RunArgs;
   twinbpf compile tool.bpf.o -o tool.o    an object file for the C linker
   twinbpf bench kernel.bpf.o              how long it takes on each engine
   twinbpf btf dump > vmlinux.h            the kernel's types as a C header
+  twinbpf list 'tp/sched/*'               what programs can be attached to
+  twinbpf map dump counts                 what is in a map of the kernel
   twinbpf new tool                        tool.bpf.c, to start from
 
 Where an object is wanted, a C source will do: twinbpf run tool.bpf.c. It is compiled with clang, with vmlinux.h of the
@@ -62,6 +68,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Print types of the kernel, of a module, or of an object.
     Btf(BtfArgs),
+    /// Print what programs can be attached to.
+    List(ListArgs),
+    /// Look into maps of the kernel, and change them.
+    Map(MapArgs),
     /// Write a starting point for a tool.
     New(NewArgs),
     /// Print a completion script for a shell.

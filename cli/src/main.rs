@@ -8,7 +8,9 @@ mod compile;
 mod disasm;
 mod exec;
 mod input;
+mod list;
 mod load;
+mod map;
 mod new;
 mod run;
 mod source;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
         Command::Compile(args) => compile::compile(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Btf(args) => btf::btf(&args),
+        Command::List(args) => list::list(&args),
+        Command::Map(args) => map::map(&args),
         Command::New(args) => new::new(&args),
         Command::Completions { shell } => completions(shell),
     };

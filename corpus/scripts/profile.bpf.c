@@ -1,4 +1,4 @@
-// Samples where processes spend their time: user stacks as addresses, innermost first, the most frequent stack last.
+// Samples where processes spend their time: user stacks, innermost first, the most frequent stack last.
 //
 //     twinbpf run profile.bpf.o -F 199 -p PID
 #include <linux/bpf.h>
@@ -46,19 +46,12 @@ int sample(void *ctx)
 	return 0;
 }
 
-/* Too large for the stack of a function. */
-__u64 stack[DEPTH];
-
 static int show(const void *key, void *value, void *ctx)
 {
 	const struct sample *sample = key;
-	int i;
 
 	printf("%s (%u): %llu samples\n", sample->comm, sample->pid, *(__u64 *)value);
-	if (sample->stack < 0 || map_lookup_elem(&stacks, &sample->stack, stack))
-		return 0;
-	for (i = 0; i < DEPTH && stack[i]; i++)
-		printf("        %llx\n", stack[i]);
+	print_ustack(&stacks, sample->stack, sample->pid);
 	return 0;
 }
 

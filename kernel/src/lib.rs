@@ -6,6 +6,7 @@
 
 mod arch;
 pub mod btf;
+pub mod catalog;
 pub mod cpu;
 mod error;
 pub mod link;

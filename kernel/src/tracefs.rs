@@ -41,6 +41,11 @@ pub(crate) fn read(file: &str) -> io::Result<String> {
     fs::read_to_string(root()?.join(file))
 }
 
+/// Whether it has such a file, as far as this process may see.
+pub(crate) fn exists(file: &str) -> bool {
+    root().is_ok_and(|root| root.join(file).exists())
+}
+
 /// Appends a line to one of its files.
 pub(crate) fn append(file: &str, line: &str) -> io::Result<()> {
     let mut file = File::options().append(true).open(root()?.join(file))?;

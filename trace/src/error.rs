@@ -41,9 +41,12 @@ pub enum Error {
     /// The object cannot be linked.
     #[error(transparent)]
     Object(#[from] loader::Error),
-    /// Maps and programs that the kernel does not take.
-    #[error("{}", failures(.0))]
-    Load(Vec<twinbpf_kernel::load::Failure>),
+    /// A map or program that the kernel does not take, with what the verifier said.
+    #[error("{0:#}")]
+    Load(twinbpf_kernel::load::Failure),
+    /// More than one of these.
+    #[error("{}", lines(.0))]
+    Several(Vec<Error>),
     /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] twinbpf_kernel::Error),
@@ -82,7 +85,20 @@ pub enum Error {
     },
 }
 
-/// Each with what the verifier said.
-fn failures(all: &[twinbpf_kernel::load::Failure]) -> String {
-    all.iter().map(|failure| format!("{failure:#}")).collect::<Vec<_>>().join("\ntwinbpf: ")
+impl Error {
+    /// One error for all that went wrong.
+    ///
+    /// # Panics
+    /// When nothing did.
+    pub(crate) fn all(mut errors: Vec<Error>) -> Error {
+        match errors.len() {
+            0 => panic!("no error"),
+            1 => errors.remove(0),
+            _ => Error::Several(errors),
+        }
+    }
+}
+
+fn lines(all: &[Error]) -> String {
+    all.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("\ntwinbpf: ")
 }

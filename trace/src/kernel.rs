@@ -92,13 +92,12 @@ impl Half {
         if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
             linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
         }
-        if let Some(failure) = linked.failures.into_iter().next() {
-            return Err(failure.error.into());
-        }
-        let linked = KernelLinked { failures: Vec::new(), ..linked };
         let mut loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions::default());
-        if !loaded.failures.is_empty() {
-            return Err(Error::Load(std::mem::take(&mut loaded.failures)));
+        let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
+        let mut wrong: Vec<Error> = unlinked.collect();
+        wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(Error::Load));
+        if !wrong.is_empty() {
+            return Err(Error::all(wrong));
         }
         let mut half = Half::default();
         half.give_maps(plan, &linked, &loaded, linker)?;
@@ -155,30 +154,44 @@ impl Half {
         targets: &BTreeMap<usize, &[Target]>,
         options: &Options,
     ) -> Result<(), Error> {
+        let mut failures = Vec::new();
         for program in loaded.programs.iter().flatten() {
             for target in targets.get(&program.spec).copied().unwrap_or_default() {
                 let whole = matches!(target, Target::Sampling(_));
                 let attaching = Attaching { pid: options.pid.filter(|_| !whole), ..Attaching::default() };
-                let pending = loaded
-                    .open(program, target, &attaching)
-                    .map_err(|error| wrong(&plan.object, &plan.object.programs[program.spec], error))?;
-                self.pending.push(Prepared { pending, iterates: matches!(target, Target::Iter(_)) });
+                match loaded.open(program, target, &attaching) {
+                    Ok(pending) => {
+                        self.pending.push(Prepared { pending, iterates: matches!(target, Target::Iter(_)) });
+                    }
+                    Err(error) => {
+                        failures.push(wrong(&plan.object, &plan.object.programs[program.spec], error));
+                        // The other threads or CPUs of the same program would say the same.
+                        break;
+                    }
+                }
             }
         }
-        Ok(())
+        if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
     }
 
     /// From now on its programs run.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
+        let mut failures = Vec::new();
         for Prepared { pending, iterates } in self.pending.drain(..) {
-            self.links.push(Attached { link: pending.enable()?, iterates });
+            match pending.enable() {
+                Ok(link) => self.links.push(Attached { link, iterates }),
+                Err(error) => failures.push(error.into()),
+            }
         }
         if let Some(loaded) = &self.loaded {
             for ops in &loaded.struct_ops {
-                self.links.push(Attached { link: loaded.register(ops)?, iterates: false });
+                match loaded.register(ops) {
+                    Ok(link) => self.links.push(Attached { link, iterates: false }),
+                    Err(error) => failures.push(error.into()),
+                }
             }
         }
-        Ok(())
+        if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
     }
 
     /// Nothing of it runs any more.

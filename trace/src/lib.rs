@@ -29,4 +29,6 @@ pub use output::{Output, end_by_pipe};
 pub use plan::{ObjectPlan, Place, Plan, Planned};
 pub use session::{STATUS_ABORTED, Session};
 pub use symbols::{Symbol, Symbols};
+/// The kernel's side, for commands that look at what is there.
+pub use twinbpf_kernel;
 pub use twinbpf_kernel::cpu::parse_list as parse_cpus;

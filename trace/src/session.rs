@@ -51,10 +51,9 @@ impl Session {
         let mut session =
             Session { tools: Vec::new(), halves: Vec::new(), options, output, warnings: Vec::new(), names: false };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
-        for (object, linker) in plan.objects.iter().zip(linkers) {
-            session.add(object, linker)?;
-        }
-        Ok(session)
+        let added = plan.objects.iter().zip(linkers).map(|(object, linker)| session.add(object, linker));
+        let failures: Vec<Error> = added.filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(session) } else { Err(Error::all(failures)) }
     }
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {

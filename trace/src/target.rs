@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use twinbpf::map::{MapKind, MapSpec};
 use twinbpf_kernel::Target;
-use twinbpf_kernel::link::{Clock, Rate, Sampling, interface};
+use twinbpf_kernel::link::{EVENTS, Rate, Sampling, interface};
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::{Attach, ProgType, Row, SectionKind};
 
@@ -72,21 +72,11 @@ fn sampling(text: &str, options: &Options) -> Result<Sampling, String> {
         Some((name, hertz)) => (name, hertz.trim_end_matches("hz").trim_end_matches("Hz").parse().ok()),
         None => (text, Some(options.frequency)),
     };
-    let clock = match name {
-        "cpu-clock" => Clock::Cpu,
-        "task-clock" => Clock::Task,
-        // PERF_TYPE_HARDWARE.
-        "cycles" => Clock::Event { kind: 0, config: 0 },
-        "instructions" => Clock::Event { kind: 0, config: 1 },
-        // PERF_TYPE_SOFTWARE.
-        "page-faults" => Clock::Event { kind: 1, config: 2 },
-        "context-switches" => Clock::Event { kind: 1, config: 3 },
-        _ => {
-            return Err(format!(
-                "'{name}' is none of cpu-clock, task-clock, cycles, instructions, page-faults, context-switches"
-            ));
-        }
-    };
+    let clock = EVENTS.iter().find(|(known, _)| *known == name).map(|(_, clock)| *clock);
+    let clock = clock.ok_or_else(|| {
+        let known: Vec<&str> = EVENTS.iter().map(|(name, _)| *name).collect();
+        format!("'{name}' is none of {}", known.join(", "))
+    })?;
     let hertz: u64 = hertz.filter(|hertz| *hertz > 0).ok_or_else(|| format!("'{text}' is not EVENT:HZ"))?;
     Ok(Sampling { clock, rate: Rate::Frequency(hertz), pid: None, cpus: options.cpus.clone() })
 }

@@ -17,8 +17,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+pub(crate) use multi::matches;
 pub use net::{Interface, interface};
-pub use perf::{Clock, Rate, Sampling};
+pub use perf::{Clock, EVENTS, Rate, Sampling};
+pub(crate) use perf::{can_sample, has_unit as perf_unit};
 pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobePlace};
 
 use crate::error::Error;

@@ -17,6 +17,8 @@ use crate::sys::perf::{self, PerfAttr};
 use crate::sys::{attr, bpf, number};
 use crate::{cpu, tracefs};
 
+/// `PERF_TYPE_HARDWARE`.
+const HARDWARE: u32 = 0;
 /// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
 /// `PERF_TYPE_TRACEPOINT`.
@@ -37,6 +39,41 @@ pub enum Clock {
         config: u64,
     },
 }
+
+impl Clock {
+    /// Type and config of `struct perf_event_attr`.
+    fn event(self) -> (u32, u64) {
+        match self {
+            Clock::Cpu => (SOFTWARE, 0),
+            Clock::Task => (SOFTWARE, 1),
+            Clock::Event { kind, config } => (kind, config),
+        }
+    }
+}
+
+/// Events by name, as perf has them: `PERF_COUNT_SW_*` and `PERF_COUNT_HW_*` of `linux/perf_event.h`.
+pub const EVENTS: &[(&str, Clock)] = &[
+    ("cpu-clock", Clock::Cpu),
+    ("task-clock", Clock::Task),
+    ("page-faults", Clock::Event { kind: SOFTWARE, config: 2 }),
+    ("context-switches", Clock::Event { kind: SOFTWARE, config: 3 }),
+    ("cpu-migrations", Clock::Event { kind: SOFTWARE, config: 4 }),
+    ("minor-faults", Clock::Event { kind: SOFTWARE, config: 5 }),
+    ("major-faults", Clock::Event { kind: SOFTWARE, config: 6 }),
+    ("alignment-faults", Clock::Event { kind: SOFTWARE, config: 7 }),
+    ("emulation-faults", Clock::Event { kind: SOFTWARE, config: 8 }),
+    ("cgroup-switches", Clock::Event { kind: SOFTWARE, config: 11 }),
+    ("cycles", Clock::Event { kind: HARDWARE, config: 0 }),
+    ("instructions", Clock::Event { kind: HARDWARE, config: 1 }),
+    ("cache-references", Clock::Event { kind: HARDWARE, config: 2 }),
+    ("cache-misses", Clock::Event { kind: HARDWARE, config: 3 }),
+    ("branches", Clock::Event { kind: HARDWARE, config: 4 }),
+    ("branch-misses", Clock::Event { kind: HARDWARE, config: 5 }),
+    ("bus-cycles", Clock::Event { kind: HARDWARE, config: 6 }),
+    ("stalled-cycles-frontend", Clock::Event { kind: HARDWARE, config: 7 }),
+    ("stalled-cycles-backend", Clock::Event { kind: HARDWARE, config: 8 }),
+    ("ref-cycles", Clock::Event { kind: HARDWARE, config: 9 }),
+];
 
 /// Samples at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +124,20 @@ fn unit(name: &str) -> Option<Unit> {
     let format = read("format/retprobe")?;
     let bit: u32 = format.trim().strip_prefix("config:")?.parse().ok()?;
     Some(Unit { kind, ret: 1_u64.checked_shl(bit)? })
+}
+
+/// Whether the kernel makes probes of this kind for `perf_event_open`.
+pub(crate) fn has_unit(name: &str) -> bool {
+    unit(name).is_some()
+}
+
+/// Tries whether there are samples of an event on a CPU.
+pub(crate) fn can_sample(clock: Clock) -> io::Result<()> {
+    let (kind, config) = clock.event();
+    let flags = perf::FREQ | perf::DISABLED;
+    let mut attr = PerfAttr { kind, config, sample: 1, flags, ..PerfAttr::default() };
+    let cpu = cpu::online().first().copied().unwrap_or(0);
+    perf::open(&mut attr, -1, cpu as i32).map(drop)
 }
 
 /// An event that is open and waits. A program on a tracepoint or probe runs as soon as it is attached, whether the
@@ -241,11 +292,7 @@ pub(super) fn sampling(
     prog: &Prog,
     options: &Options<'_>,
 ) -> Result<Pending, Error> {
-    let (kind, config) = match sampling.clock {
-        Clock::Cpu => (SOFTWARE, 0),
-        Clock::Task => (SOFTWARE, 1),
-        Clock::Event { kind, config } => (kind, config),
-    };
+    let (kind, config) = sampling.clock.event();
     let (sample, frequency) = match sampling.rate {
         Rate::Period(period) => (period, 0),
         Rate::Frequency(hertz) => (hertz, perf::FREQ),

@@ -219,6 +219,14 @@ pub enum TargetError {
         /// How it is written.
         expected: &'static str,
     },
+    /// Nothing in this crate attaches it.
+    #[error("{kind} is not supported: write {instead}")]
+    Unsupported {
+        /// What the section begins with.
+        kind: &'static str,
+        /// What does about the same.
+        instead: &'static str,
+    },
     /// The file is nowhere.
     #[error("there is no file {0}; a bare name is looked for in PATH, or, with .so in it, where libraries are")]
     NoFile(String),
@@ -302,7 +310,11 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
             let function = crate::system::syscall_function(text);
             Target::Kprobe { function, offset: 0, ret }
         }
-        (AutoAttach::KprobeMulti | AutoAttach::KprobeSession | AutoAttach::TracingMulti, Some(text)) => {
+        (AutoAttach::TracingMulti, _) => {
+            let instead = "a program for each function (fentry/FUNCTION), or kprobe.multi/PATTERN";
+            return Err(TargetError::Unsupported { kind: row.pattern, instead });
+        }
+        (AutoAttach::KprobeMulti | AutoAttach::KprobeSession, Some(text)) => {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.*?:".contains(&byte);
             if !text.bytes().all(plain) {
                 return Err(bad("a name in which * and ? stand for any text and any character"));
@@ -401,6 +413,10 @@ mod tests {
         for section in ["tp/x", "kretprobe/f+8", "uprobe/foo", "usdt/a:b", "kprobe/a b"] {
             let error = of(section).unwrap_err();
             assert!(matches!(error, TargetError::Malformed { .. }), "{section}: {error}");
+        }
+        for section in ["fentry.multi/tcp_*", "fexit.multi/tcp_*", "fsession.multi/tcp_*"] {
+            let error = of(section).unwrap_err();
+            assert!(matches!(error, TargetError::Unsupported { .. }), "{section}: {error}");
         }
         let error = of("uprobe//no/such/file:f").unwrap_err();
         assert_eq!(error, TargetError::NoFile("/no/such/file".into()));

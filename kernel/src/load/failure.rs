@@ -60,7 +60,13 @@ impl Failure {
         let sources: Vec<Source<'_>> =
             lines.iter().map(|line| Source { pc: line.pc, place: (&line.file, line.line), text: &line.text }).collect();
         self.view = view(&error.log, SHOWN, &sources, notes);
-        let pc = last_pc(&error.log);
+        // What was refused before the verifier began was refused as a whole.
+        let pc = last_pc(&error.log).or(error.log.is_empty().then_some(0));
+        self.at(lines, pc);
+    }
+
+    /// The C line of an instruction.
+    pub(super) fn at(&mut self, lines: &[twinbpf_vm::program::Line], pc: Option<usize>) {
         let line = pc.and_then(|pc| lines.iter().rfind(|line| line.pc <= pc));
         self.line = line.map(|line| (line.file.clone(), line.line, line.text.clone()));
     }

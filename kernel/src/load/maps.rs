@@ -51,7 +51,7 @@ impl Loading<'_> {
             match made {
                 Ok(made) => self.loaded.maps.push(Some(made)),
                 Err(why) => {
-                    self.missing.insert(index, why.to_string());
+                    self.missing.insert(index, "it could not be made".to_owned());
                     self.loaded.maps.push(None);
                     self.fail(index, &map.spec.name, why);
                 }

@@ -76,8 +76,26 @@ pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<Loa
             line: None,
             view: String::new(),
         };
-        failure.explain(&program.lines, &notes(loading, program));
+        match &failure.why {
+            Why::Map { map, .. } => {
+                let pc = first_use(loading, program, map);
+                failure.at(&program.lines, pc);
+            }
+            Why::Impossible(_) => failure.at(&program.lines, Some(0)),
+            Why::Kernel(_) | Why::Pinned { .. } | Why::Linker(_) => {
+                failure.explain(&program.lines, &notes(loading, program));
+            }
+        }
         Box::new(failure)
+    })
+}
+
+/// The first instruction that loads a map.
+fn first_use(loading: &Loading<'_>, program: &KernelProgram, name: &str) -> Option<usize> {
+    let is_it = |index: usize| loading.linked.maps.get(index).is_some_and(|map| *map.spec.name == *name);
+    program.fixups.iter().find_map(|(pc, fixup)| match fixup {
+        Fixup::Map(map) | Fixup::MapValue(map) => is_it(*map).then_some(*pc),
+        Fixup::ModuleTypes(_) => None,
     })
 }
 

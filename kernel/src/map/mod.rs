@@ -5,18 +5,22 @@
 
 mod batch;
 mod create;
+mod find;
 mod info;
 mod pin;
+mod types;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use batch::Entry;
 pub use create::{MapBtf, MapCreate};
+pub use find::{FindError, Holder, holders, joined};
 pub use info::{Difference, MapInfo};
 pub use pin::Pinned;
 pub(crate) use pin::{c_path, pin as pin_fd};
 pub use twinbpf_vm::map::{MapFlags, MapKind};
+pub use types::MapTypes;
 
 use crate::error::Error;
 use crate::sys::attr::{Elem, Freeze};

@@ -3,6 +3,7 @@
 //!
 //! Source: `SystemTap`'s description of `.note.stapsdt`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -147,12 +148,7 @@ impl Binary {
         let same = |function: &&Function| {
             function.name == plain && version.is_none_or(|version| function.version.as_deref() == Some(version))
         };
-        let found: Vec<&Function> = all.iter().filter(same).collect();
-        let global = found.iter().any(|function| function.binding == elf::STB_GLOBAL);
-        let best = found.iter().filter(|function| !global || function.binding == elf::STB_GLOBAL);
-        let mut offsets: Vec<u64> = best.map(|function| function.offset).collect();
-        offsets.sort_unstable();
-        offsets.dedup();
+        let offsets = best(all.iter().filter(same));
         match offsets[..] {
             [offset] => Ok(offset),
             [] => {
@@ -165,6 +161,17 @@ impl Binary {
             }
             _ => Err(ElfError::Ambiguous { name: name.to_owned(), offsets }),
         }
+    }
+
+    /// Names of functions that [`Binary::function`] finds, and those of which there are several, in order.
+    pub fn unique_functions(&self) -> (Vec<String>, Vec<String>) {
+        let all = self.functions();
+        let mut named: BTreeMap<&str, Vec<&Function>> = BTreeMap::new();
+        all.iter().for_each(|function| named.entry(&function.name).or_default().push(function));
+        let (unique, several): (Vec<_>, Vec<_>) =
+            named.into_iter().partition(|(_, functions)| best(functions.iter().copied()).len() == 1);
+        let names = |list: Vec<(&str, _)>| list.into_iter().map(|(name, _)| name.to_owned()).collect();
+        (names(unique), names(several))
     }
 
     /// Every static probe.
@@ -241,4 +248,15 @@ fn probe(elf: &Elf<'_>, note: &[u8], base: Option<u64>) -> Option<Sdt> {
         semaphore,
         arguments: strings.next()?,
     })
+}
+
+/// Where functions of one name are; only the global ones, if there are any.
+fn best<'a>(found: impl Iterator<Item = &'a Function>) -> Vec<u64> {
+    let found: Vec<&Function> = found.collect();
+    let any_global = found.iter().any(|function| function.binding == elf::STB_GLOBAL);
+    let best = found.into_iter().filter(|function| !any_global || function.binding == elf::STB_GLOBAL);
+    let mut offsets: Vec<u64> = best.map(|function| function.offset).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    offsets
 }

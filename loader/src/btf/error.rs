@@ -384,6 +384,14 @@ pub enum SetError {
         /// What was given.
         path: String,
     },
+    /// Brackets, names and values that do not fit together.
+    #[error("expected {expected}, found '{rest}'")]
+    Initialiser {
+        /// What follows.
+        rest: String,
+        /// What should.
+        expected: &'static str,
+    },
     /// The bytes of the variable end before the member.
     #[error("{type_name} needs {need} bytes at offset {off}, the variable has {have}")]
     OutOfBounds {

@@ -19,6 +19,7 @@ mod error;
 mod ext;
 mod format;
 mod index;
+mod initialiser;
 mod layout;
 mod maps;
 mod order;
@@ -39,8 +40,9 @@ pub use twinbpf_vm::isa::Endian;
 pub(crate) use edit::{Edit, Entry};
 pub use error::{BtfError, MapError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
-pub use format::format_value;
+pub use format::{format_value, json_value};
 pub use index::essential_name;
+pub use initialiser::encode_initialiser;
 pub use layout::{Layouts, fields};
 pub use maps::{MapDecl, Slots, SlotsKind, UnknownKey, map_specs};
 pub use types::{

@@ -1,7 +1,7 @@
 // What libbpf gives the kernel: opens each object, has libbpf load it, and prints every BPF_PROG_LOAD in a form
 // without file descriptors (the index of a map stands for its descriptor). The kernel never sees these programs:
 // the call of syscall(2) that libbpf makes ends here. Map creation that the kernel refuses is made up as well, so that
-// a kernel without some map type tells as much as one with it.
+// a kernel without some map type tells as much as one with it. What objects pin is pinned nowhere.
 //
 //   insns [-t TYPES] OBJECT...
 //
@@ -134,6 +134,12 @@ static long interpose(int cmd, union bpf_attr *attr, unsigned int size, int *han
 			dump(prog, attr);
 		done[index] = 1;
 		return make_up();
+	}
+	if (cmd == BPF_OBJ_PIN)
+		return 0;
+	if (cmd == BPF_OBJ_GET) {
+		errno = ENOENT;
+		return -1;
 	}
 	if ((cmd == BPF_MAP_UPDATE_ELEM || cmd == BPF_MAP_FREEZE) && attr->map_fd < sizeof(made_up) && made_up[attr->map_fd])
 		return 0;

@@ -4,6 +4,7 @@ pub(crate) mod build;
 mod c;
 mod ext;
 mod format;
+mod initialiser;
 mod layout;
 mod maps;
 mod mutate;

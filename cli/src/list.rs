@@ -1,0 +1,72 @@
+//! `twinbpf list`: what programs can be attached to.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use twinbpf_trace::Output;
+use twinbpf_trace::twinbpf_kernel::catalog::{Catalog, Pattern, Place};
+use twinbpf_trace::twinbpf_kernel::user;
+
+use crate::args::ListArgs;
+
+/// Exit status when nothing is found.
+const STATUS_NOTHING: u8 = 1;
+
+pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
+    let catalog = catalog(args)?;
+    let mut output = Output::default();
+    for place in &catalog.places {
+        print(&mut output, place, args)?;
+    }
+    output.finish()?;
+    for left in &catalog.left_out {
+        let count = if left.count == 0 { String::new() } else { format!(" ({})", left.count) };
+        eprintln!("twinbpf: left out: {}{count}: {}", left.kind, left.why);
+    }
+    if catalog.places.is_empty() {
+        if catalog.left_out.is_empty() {
+            eprintln!("twinbpf: nothing matches {}", args.pattern.as_deref().unwrap_or("*"));
+        }
+        return Ok(ExitCode::from(STATUS_NOTHING));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn catalog(args: &ListArgs) -> Result<Catalog> {
+    let Some(text) = &args.pattern else { return Ok(Catalog::of_kernel(&Pattern::all(), args.verbose)) };
+    if Path::new(text).is_file() {
+        return binary(&PathBuf::from(text), &Pattern::all());
+    }
+    let pattern = Pattern::new(text);
+    let Some(name) = pattern.file() else { return Ok(Catalog::of_kernel(&pattern, args.verbose)) };
+    match user::find(name) {
+        Some(path) => binary(&path, &pattern.at(&path.display().to_string())),
+        None => {
+            bail!("there is no file {name}; a bare name is looked for in PATH, or, with .so in it, where libraries are")
+        }
+    }
+}
+
+fn binary(path: &Path, pattern: &Pattern) -> Result<Catalog> {
+    let path = std::fs::canonicalize(path)
+        .map_or_else(|_| path.to_owned(), |full| if path.is_absolute() { path.to_owned() } else { full });
+    Catalog::of_binary(&path, pattern).with_context(|| path.display().to_string())
+}
+
+fn print(out: &mut impl Write, place: &Place, args: &ListArgs) -> Result<()> {
+    if args.json {
+        writeln!(out, "{}", json!({ "section": place.section, "attach": place.attach, "arguments": place.arguments }))?;
+        return Ok(());
+    }
+    match &place.attach {
+        Some(attach) => writeln!(out, "{:<24} --attach PROG={attach}", place.section)?,
+        None => writeln!(out, "{}", place.section)?,
+    }
+    if args.verbose {
+        place.arguments.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+    }
+    Ok(())
+}

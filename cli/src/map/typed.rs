@@ -1,0 +1,197 @@
+//! A map with the types of its keys and values: elements to text and JSON.
+
+use anyhow::{Result, bail};
+use twinbpf::isa::Endian;
+use twinbpf::loader::btf::{Btf, TypeId, fields, format_value, json_value};
+use twinbpf::map::{Entry, Field, MapKind, compare};
+use twinbpf_trace::twinbpf_kernel::Map;
+use twinbpf_trace::twinbpf_kernel::map::{MapTypes, is_per_cpu};
+
+use super::{explain, not_listed, not_written, things};
+use crate::args::ShowArgs;
+use crate::load::hex;
+
+/// The byte order of the running kernel.
+pub(super) const ENDIAN: Endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };
+
+/// See the module documentation.
+pub(super) struct Typed {
+    map: Map,
+    types: Option<MapTypes>,
+    key_fields: Vec<Field>,
+    value_fields: Vec<Field>,
+}
+
+impl Typed {
+    pub(super) fn new(map: Map) -> Result<Typed> {
+        let types = map.types()?;
+        let scalars = |id: Option<TypeId>| match (&types, id) {
+            (Some(types), Some(id)) => fields(&types.btf, id),
+            _ => Vec::new(),
+        };
+        let key_fields = scalars(types.as_ref().and_then(|types| types.key));
+        let value_fields = scalars(types.as_ref().and_then(|types| types.value));
+        Ok(Typed { map, types, key_fields, value_fields })
+    }
+
+    /// Names of the types of key and value.
+    pub(super) fn names(map: &Map) -> Result<(Option<String>, Option<String>), twinbpf_trace::twinbpf_kernel::Error> {
+        let types = map.types()?;
+        let name = |id: Option<TypeId>| Some(types.as_ref()?.btf.type_name(id?));
+        Ok((name(types.as_ref().and_then(|types| types.key)), name(types.as_ref().and_then(|types| types.value))))
+    }
+
+    /// The map, for messages.
+    pub(super) fn place(&self) -> String {
+        let info = self.map.info();
+        format!("map {} ({}, number {})", info.name, info.kind.name(), info.id)
+    }
+
+    pub(super) fn has_keys(&self) -> bool {
+        self.map.info().key_size > 0
+    }
+
+    pub(super) fn key_type(&self) -> Option<(&Btf, TypeId)> {
+        let types = self.types.as_ref()?;
+        Some((&types.btf, types.key?))
+    }
+
+    pub(super) fn value_type(&self) -> Option<(&Btf, TypeId)> {
+        let types = self.types.as_ref()?;
+        Some((&types.btf, types.value?))
+    }
+
+    pub(super) fn key_size(&self) -> usize {
+        self.map.info().key_size as usize
+    }
+
+    pub(super) fn value_size(&self) -> usize {
+        self.map.info().value_size as usize
+    }
+
+    pub(super) fn kind(&self) -> MapKind {
+        self.map.info().kind
+    }
+
+    /// The value of each CPU, or the only one, as the kernel copies it.
+    fn split(&self, key: Vec<u8>, copied: &[u8]) -> Entry {
+        let size = self.value_size();
+        let step = if is_per_cpu(self.kind()) { size.next_multiple_of(8) } else { size };
+        let values = copied.chunks(step.max(1)).map(|value| value[..size.min(value.len())].to_vec());
+        Entry { key, values: values.collect() }
+    }
+
+    /// Every element, by key.
+    pub(super) fn entries(&self) -> Result<Vec<Entry>> {
+        if let Some(why) = not_listed(self.kind()) {
+            bail!("{}: {why}", self.place());
+        }
+        let all = explain(self.map.entries(), self)?;
+        let mut all: Vec<Entry> = all.into_iter().map(|(key, value)| self.split(key, &value)).collect();
+        all.sort_by(|one, two| compare(&self.key_fields, &one.key, &two.key));
+        // A walk that others disturb may see an element twice.
+        all.dedup_by(|two, one| one.key == two.key);
+        Ok(all)
+    }
+
+    pub(super) fn lookup(&self, key: &[u8]) -> Result<Option<Entry>> {
+        if let (Some(why), true) = (not_listed(self.kind()), self.has_keys() || !self.is_sequence()) {
+            bail!("{}: {why}", self.place());
+        }
+        Ok(explain(self.map.lookup(key), self)?.map(|value| self.split(key.to_vec(), &value)))
+    }
+
+    fn is_sequence(&self) -> bool {
+        matches!(self.kind(), MapKind::Queue | MapKind::Stack)
+    }
+
+    /// Writes a value to all CPUs that it has one for.
+    pub(super) fn update(&self, key: &[u8], value: &[Vec<u8>], flags: u64) -> Result<()> {
+        if let Some(why) = not_written(&self.map) {
+            bail!("{}: {why}", self.place());
+        }
+        let entry = Entry { key: key.to_vec(), values: value.to_vec() };
+        let mut bytes = entry.value();
+        bytes.resize(self.map.copy_size(), 0);
+        explain(self.map.update(key, &bytes, flags), self)
+    }
+
+    /// How many values an element has.
+    pub(super) fn copies(&self) -> usize {
+        self.map.copy_size().checked_div(self.value_size().next_multiple_of(8)).unwrap_or(1).max(1)
+    }
+
+    pub(super) fn key_text(&self, key: &[u8]) -> String {
+        plain(self.key_type(), key)
+    }
+
+    fn value_text(&self, value: &[u8]) -> String {
+        if let (Some(thing), Ok(number)) = (things(self.kind()), value.try_into()) {
+            return format!("{thing} {}", u32::from_ne_bytes(number));
+        }
+        if self.kind() == MapKind::StackTrace {
+            let words = value.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+            let frames: Vec<String> =
+                words.take_while(|address| *address != 0).map(|address| format!("{address:#x}")).collect();
+            return format!("{{ {} }}", frames.join(", "));
+        }
+        plain(self.value_type(), value)
+    }
+
+    /// The value, or those of all CPUs.
+    pub(super) fn values(&self, entry: &Entry, sum: bool) -> String {
+        if !is_per_cpu(self.kind()) || sum {
+            return self.value_text(&entry.summed(&self.value_fields));
+        }
+        let each = entry.values.iter().enumerate();
+        let each = each.map(|(cpu, value)| format!("cpu {cpu}: {}", self.value_text(value)));
+        each.collect::<Vec<_>>().join("\n")
+    }
+
+    /// An element as a line, or as one for each CPU below that of the key.
+    pub(super) fn element(&self, entry: &Entry, args: &ShowArgs) -> String {
+        if args.json {
+            return format!("{{{}}}", self.json(entry, args.sum));
+        }
+        let (key, values) = (self.key_text(&entry.key), self.values(entry, args.sum));
+        if values.contains('\n') || (is_per_cpu(self.kind()) && !args.sum) {
+            return format!("{key}:\n  {}", values.replace('\n', "\n  "));
+        }
+        format!("{key}: {values}")
+    }
+
+    /// Members of a JSON object.
+    pub(super) fn json(&self, entry: &Entry, sum: bool) -> String {
+        let key = || format!("\"key\":{},", json(self.key_type(), &entry.key));
+        let key = if self.has_keys() { key() } else { String::new() };
+        format!("{key}{}", self.json_values(entry, sum))
+    }
+
+    pub(super) fn json_values(&self, entry: &Entry, sum: bool) -> String {
+        let one = |value: &[u8]| match (things(self.kind()), value.try_into()) {
+            (Some(thing), Ok(number)) => format!("{{\"{thing}\":{}}}", u32::from_ne_bytes(number)),
+            (_, _) => json(self.value_type(), value),
+        };
+        if !is_per_cpu(self.kind()) || sum {
+            return format!("\"value\":{}", one(&entry.summed(&self.value_fields)));
+        }
+        let each = entry.values.iter().enumerate();
+        let each = each.map(|(cpu, value)| format!("{{\"cpu\":{cpu},\"value\":{}}}", one(value)));
+        format!("\"values\":[{}]", each.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// By type, or as it is entered without one.
+fn plain(of: Option<(&Btf, TypeId)>, bytes: &[u8]) -> String {
+    match of {
+        Some((btf, id)) => format_value(btf, id, bytes, ENDIAN),
+        None => format!("hex:{}", hex(bytes)),
+    }
+}
+
+fn json(of: Option<(&Btf, TypeId)>, bytes: &[u8]) -> String {
+    match of {
+        Some((btf, id)) => json_value(btf, id, bytes, ENDIAN),
+        None => format!("\"{}\"", hex(bytes)),
+    }
+}
