@@ -36,8 +36,17 @@ const IMAGES: [&str; 7] = [
 impl System {
     /// The one of this process.
     pub fn get() -> &'static System {
-        static SYSTEM: OnceLock<System> = OnceLock::new();
-        SYSTEM.get_or_init(System::default)
+        System::only()
+    }
+
+    /// The same, for those who keep it.
+    pub fn shared() -> Arc<System> {
+        Arc::clone(System::only())
+    }
+
+    fn only() -> &'static Arc<System> {
+        static SYSTEM: OnceLock<Arc<System>> = OnceLock::new();
+        SYSTEM.get_or_init(Arc::default)
     }
 
     /// Types of `vmlinux`: `/sys/kernel/btf/vmlinux`, or those in an image of the kernel.

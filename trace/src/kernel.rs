@@ -16,7 +16,6 @@ use twinbpf_kernel::load::LoadOptions;
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::stream::Waiter;
-use twinbpf_kernel::system::System;
 use twinbpf_kernel::{Link, Loaded, Pending, Target};
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
 
@@ -86,8 +85,8 @@ impl Half {
             }
         }
         let programs = Some(targets.keys().copied().collect());
-        let mut linked =
-            plan.object.link_kernel(System::get(), &KernelOptions { programs, ..KernelOptions::default() });
+        let (kernel, linking) = options.kernel.for_loading();
+        let mut linked = plan.object.link_kernel(&*kernel, &KernelOptions { programs, ..linking });
         // Whatever the section says: without a link, a table would outlive a session that is killed.
         if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
             linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);

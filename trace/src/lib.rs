@@ -9,6 +9,7 @@
 mod control;
 mod error;
 mod events;
+mod files;
 mod kernel;
 mod options;
 mod output;
@@ -24,6 +25,7 @@ mod workload;
 
 pub use control::{Control, functions};
 pub use error::Error;
+pub use files::{FilesError, KernelFiles};
 pub use options::{Mode, Options};
 pub use output::{Output, end_by_pipe};
 pub use plan::{ObjectPlan, Place, Plan, Planned};

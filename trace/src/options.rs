@@ -1,5 +1,7 @@
 //! What a user can say about a session.
 
+use crate::files::KernelFiles;
+
 /// Where programs run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -31,6 +33,8 @@ pub struct Options {
     pub print_maps: bool,
     /// Scripts may run commands.
     pub commands: bool,
+    /// Types and configuration in place of the running kernel's.
+    pub kernel: KernelFiles,
 }
 
 impl Default for Options {
@@ -44,6 +48,7 @@ impl Default for Options {
             attach: Vec::new(),
             print_maps: false,
             commands: false,
+            kernel: KernelFiles::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use twinbpf::Linker;
+use twinbpf::program::ExternKind;
 
 use crate::control::{self, Control};
 use crate::error::Error;
@@ -58,6 +59,9 @@ impl Session {
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
         control::functions(&mut linker);
+        if self.options.kernel.are_given() || asks_for_kernel(plan) {
+            linker.kernel(self.options.kernel.kernel());
+        }
         if !self.options.commands {
             script::refuse_commands(&mut linker);
         }
@@ -170,6 +174,14 @@ impl Session {
         }
         Ok(status)
     }
+}
+
+/// Whether a script is to be relocated to the kernel's types, or reads its configuration.
+fn asks_for_kernel(plan: &ObjectPlan) -> bool {
+    let object = &plan.object;
+    let scripts = object.programs.iter().filter(|spec| spec.attach.prog_type().is_none());
+    scripts.into_iter().any(|spec| !object.core_relocs(spec).is_empty())
+        || object.externs.iter().any(|symbol| symbol.kind == ExternKind::Kconfig)
 }
 
 /// Sees to it that the workload ends, and takes its status.
