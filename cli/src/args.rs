@@ -16,6 +16,7 @@ use twinbpf::interp::Driver;
 use twinbpf::isa::{Group, Mode};
 use twinbpf::mem::Bounds;
 use twinbpf::{EngineKind, OptLevel, Perf};
+use twinbpf_trace::KernelFiles;
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
@@ -109,6 +110,24 @@ pub(crate) struct LoadArgs {
     /// Switch off an instruction group: callx, may_goto, load_acquire, addr_space_cast, gotox, atomic, ...
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub(crate) disable: Vec<Group>,
+}
+
+/// A kernel to link for, where it is not the running one.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct KernelArgs {
+    /// Types of the kernel for CO-RE, in place of the running one's: BTF, or an ELF file with it. Further ones are those of
+    /// its modules. An empty file (/dev/null) stands for a kernel without types.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) btf: Vec<PathBuf>,
+    /// Configuration of the kernel for __kconfig variables, as in /boot/config-*.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kconfig: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    pub(crate) fn files(&self) -> anyhow::Result<KernelFiles> {
+        Ok(KernelFiles::read(&self.btf, self.kconfig.as_deref())?)
+    }
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
@@ -210,6 +229,10 @@ pub(crate) struct ExecArgs {
 
 /// `twinbpf check`.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf check tool.bpf.o
+  twinbpf check tool.bpf.o --kernel       whether its programs link for the running kernel; needs no privilege
+  twinbpf check tool.bpf.o --btf vmlinux-6.1.btf --kconfig config-6.1")]
 pub(crate) struct CheckArgs {
     /// Objects made by clang.
     #[arg(required = true, value_name = "OBJ")]
@@ -217,6 +240,11 @@ pub(crate) struct CheckArgs {
     /// Print one JSON object per line and object.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Link programs for the kernel, the running one or that of --btf and --kconfig, and print what it lacks.
+    #[arg(long)]
+    pub(crate) kernel: bool,
+    #[command(flatten)]
+    pub(crate) target: KernelArgs,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
 }

@@ -1,5 +1,7 @@
 //! `twinbpf check`: what every program, map and extern of an object is and resolves to. Runs and makes nothing.
 
+mod kernel;
+
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
@@ -13,6 +15,7 @@ use twinbpf::{Plan, Resolution};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
+use kernel::ForKernel;
 
 /// Exit status when a program that runs in userspace cannot.
 const STATUS_PROBLEMS: u8 = 1;
@@ -22,11 +25,17 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     let engine = load::engine(&args.load, &LimitArgs::default(), &EngineArgs::default())?;
     let mut linker = load::linker(&engine, &args.load)?;
     twinbpf_trace::functions(&mut linker);
+    let files = args.target.files()?;
+    if files.are_given() {
+        linker.kernel(files.kernel());
+    }
     let mut problems = 0;
     for object in &objects {
         let plan = linker.check(object)?;
-        let report = Report { object, plan: &plan };
+        let kernel = (args.kernel || files.are_given()).then(|| ForKernel::new(object, &*files.kernel()));
         problems += plan.programs.iter().filter(|program| program.problem.is_some()).count();
+        problems += kernel.as_ref().map_or(0, ForKernel::problems);
+        let report = Report { object, plan: &plan, kernel };
         if args.json {
             writeln!(stdout(), "{}", report.json())?;
         } else {
@@ -39,6 +48,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
 struct Report<'a> {
     object: &'a Object,
     plan: &'a Plan,
+    kernel: Option<ForKernel<'a>>,
 }
 
 impl Report<'_> {
@@ -64,6 +74,7 @@ impl Report<'_> {
                 )?,
             }
         }
+        self.kernel.iter().try_for_each(|kernel| kernel.print(out))?;
         for map in &object.maps {
             writeln!(
                 out,
@@ -116,7 +127,7 @@ impl Report<'_> {
             "object": &*object.name, "license": object.license.as_deref(), "btf": object.btf.is_some(),
             "programs": programs.collect::<Vec<_>>(), "maps": maps.collect::<Vec<_>>(),
             "externs": externs.collect::<Vec<_>>(), "helpers": helpers.collect::<Vec<_>>(),
-            "notes": notes.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
         })
     }
 }

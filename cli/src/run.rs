@@ -16,7 +16,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         let path = path.display();
         anyhow::bail!("cannot read {path}: there is no such file; a workload goes behind two dashes: run OBJ -- CMD");
     }
-    let options = args.session.options();
+    let options = args.session.options(args.kernel.files()?);
     let plan = Plan::new(load::open_all(&args.objects, &args.load)?, &options)?;
     if args.session.dry_run {
         return dry_run(args, &plan);

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use twinbpf::OutputFormat;
 use twinbpf_trace as trace;
 
-use super::{EngineArgs, LimitArgs, LoadArgs};
+use super::{EngineArgs, KernelArgs, LimitArgs, LoadArgs};
 
 /// `twinbpf run`.
 #[derive(Args, Debug)]
@@ -30,6 +30,8 @@ pub(crate) struct RunArgs {
     pub(crate) workload: Vec<String>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) kernel: KernelArgs,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     #[command(flatten)]
@@ -98,7 +100,7 @@ pub(crate) enum Format {
 struct CpuList(Vec<u32>);
 
 impl SessionArgs {
-    pub(crate) fn options(&self) -> trace::Options {
+    pub(crate) fn options(&self, kernel: trace::KernelFiles) -> trace::Options {
         trace::Options {
             mode: match self.mode {
                 Mode::Auto => trace::Mode::Auto,
@@ -112,6 +114,7 @@ impl SessionArgs {
             attach: self.attach.clone(),
             print_maps: self.print_maps,
             commands: self.commands,
+            kernel,
         }
     }
 
