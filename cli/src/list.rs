@@ -41,6 +41,9 @@ fn catalog(args: &ListArgs) -> Result<Catalog> {
         return binary(&PathBuf::from(text), &Pattern::all());
     }
     let pattern = Pattern::new(text);
+    if let (Some(kind), None) = (pattern.needs_file(), pattern.file()) {
+        bail!("{kind} probes are in programs and libraries: say in which one, {kind}:FILE:*");
+    }
     let Some(name) = pattern.file() else { return Ok(Catalog::of_kernel(&pattern, args.verbose)) };
     match user::find(name) {
         Some(path) => binary(&path, &pattern.at(&path.display().to_string())),

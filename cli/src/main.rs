@@ -24,6 +24,7 @@ use clap_complete::Shell;
 
 use args::{Cli, Command};
 use twinbpf::{LinkError, Trap, loader};
+use twinbpf_trace::twinbpf_kernel;
 
 /// Exit status for errors that are not the script's or the workload's own.
 const STATUS_ERROR: u8 = 125;
@@ -74,18 +75,22 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole chain of an error; the full story of the cause where it has one.
+/// The whole chain of an error; from the first cause on that tells its own story, that story.
 fn story(error: &anyhow::Error) -> String {
-    let cause = error.root_cause();
-    let full = cause
-        .downcast_ref::<Trap>()
-        .map(|trap| format!("{trap:#}"))
-        .or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
-        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")))
-        .or_else(|| cause.downcast_ref::<twinbpf_trace::Error>().map(|error| format!("{error:#}")));
-    let Some(full) = full else { return format!("{error:#}") };
-    let context: Vec<String> = error.chain().take(error.chain().count() - 1).map(ToString::to_string).collect();
+    let told = error.chain().enumerate().find_map(|(depth, cause)| Some((depth, full(cause)?)));
+    let Some((depth, full)) = told else { return format!("{error:#}") };
+    let context: Vec<String> = error.chain().take(depth).map(ToString::to_string).collect();
     if context.is_empty() { full } else { format!("{}: {full}", context.join(": ")) }
+}
+
+/// The full story of an error that has one.
+fn full(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let told = cause.downcast_ref::<Trap>().map(|trap| format!("{trap:#}"));
+    told.or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf_trace::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf_kernel::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf_kernel::map::FindError>().map(|error| format!("{error:#}")))
 }
 
 /// `twinbpf ... | head` is not worth a message.

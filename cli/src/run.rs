@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use twinbpf::OutputFormat;
-use twinbpf_trace::{Output, Plan, Session};
+use twinbpf_trace::{ObjectPlan, Output, Plan, Session};
 
 use crate::args::RunArgs;
 use crate::{STATUS_ERROR, load};
@@ -26,7 +26,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let output = Output::open(args.session.output.as_deref(), args.session.format())?;
     let mut linkers = args.objects.iter().map(|_| load::linker_with(&engine, &args.load, &args.engine));
     let linkers = linkers.by_ref().collect::<Result<Vec<_>>>()?;
-    let session = Session::new(plan, options, output, linkers)?;
+    let in_userspace = |object: &ObjectPlan| object.programs.iter().any(|program| program.place.is_userspace());
+    let has_scripts = plan.objects.iter().any(in_userspace);
+    let session = Session::new(plan, options, output, linkers).inspect_err(|error| {
+        if has_scripts && error.is_lack() {
+            eprintln!("twinbpf: note: --mode user runs what is for userspace without the kernel");
+        }
+    })?;
     for warning in session.warnings() {
         eprintln!("twinbpf: warning: {warning}");
     }

@@ -4,6 +4,12 @@
 mod common;
 #[path = "kernel/leaving.rs"]
 mod leaving;
+#[path = "kernel/maps.rs"]
+mod maps;
+#[path = "kernel/places.rs"]
+mod places;
+#[path = "kernel/refused.rs"]
+mod refused;
 #[path = "kernel/rig.rs"]
 mod rig;
 #[path = "kernel/tools.rs"]

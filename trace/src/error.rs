@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use twinbpf::{LinkError, Trap};
+use twinbpf_kernel::load::Why;
 use twinbpf_loader as loader;
 
 /// Why a session cannot be, or had to stop. Whatever it had attached is gone when this is returned.
@@ -86,6 +87,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the kernel lacks something, or this process the right to it; not what the verifier has against programs.
+    pub fn is_lack(&self) -> bool {
+        match self {
+            Error::Several(all) => all.iter().any(Error::is_lack),
+            Error::Load(failure) => match &failure.why {
+                Why::Kernel(error) => error.log.is_empty(),
+                Why::Map { .. } | Why::Pinned { .. } | Why::Linker(_) | Why::Impossible(_) => false,
+            },
+            Error::Object(error) => matches!(error.cause(), loader::Cause::NoTypes { .. }),
+            Error::Kernel(_) | Error::Program { .. } => true,
+            Error::Nothing { .. } | Error::NoProgram { .. } | Error::Share(_) | Error::Link(_) | Error::Trap(_) => {
+                false
+            }
+            Error::Workload { .. } | Error::Output { .. } | Error::System { .. } => false,
+        }
+    }
+
     /// One error for all that went wrong.
     ///
     /// # Panics

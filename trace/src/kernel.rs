@@ -95,12 +95,13 @@ impl Half {
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(Error::Load));
+        // What was loaded is opened all the same, so that whatever is wrong is said at once.
+        let mut half = Half::default();
+        wrong.extend(half.open(plan, &loaded, &targets, options));
         if !wrong.is_empty() {
             return Err(Error::all(wrong));
         }
-        let mut half = Half::default();
         half.give_maps(plan, &linked, &loaded, linker)?;
-        half.open(plan, &loaded, &targets, options)?;
         half.loaded = Some(loaded);
         if half.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
@@ -146,13 +147,14 @@ impl Half {
         Ok(())
     }
 
+    /// Prepares what will be attached; what cannot be.
     fn open(
         &mut self,
         plan: &ObjectPlan,
         loaded: &Loaded,
         targets: &BTreeMap<usize, &[Target]>,
         options: &Options,
-    ) -> Result<(), Error> {
+    ) -> Vec<Error> {
         let mut failures = Vec::new();
         for program in loaded.programs.iter().flatten() {
             for target in targets.get(&program.spec).copied().unwrap_or_default() {
@@ -170,7 +172,7 @@ impl Half {
                 }
             }
         }
-        if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
+        failures
     }
 
     /// From now on its programs run.

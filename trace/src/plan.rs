@@ -87,8 +87,14 @@ impl Plan {
                 return Err(Error::NoProgram { option: "--attach", name: name.clone() });
             }
         }
-        let plans = objects.into_iter().map(|object| ObjectPlan::new(object, options));
-        Ok(Plan { objects: plans.collect::<Result<Vec<ObjectPlan>, Error>>()? })
+        let (mut plans, mut wrong) = (Vec::new(), Vec::new());
+        for object in objects {
+            match ObjectPlan::new(object, options) {
+                Ok(plan) => plans.push(plan),
+                Err(error) => wrong.push(error),
+            }
+        }
+        if wrong.is_empty() { Ok(Plan { objects: plans }) } else { Err(Error::all(wrong)) }
     }
 
     /// Whether any program is the kernel's.
@@ -100,8 +106,16 @@ impl Plan {
 impl ObjectPlan {
     fn new(object: Object, options: &Options) -> Result<ObjectPlan, Error> {
         let entries = object.programs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Entry);
-        let programs = entries.map(|(index, spec)| Ok(Planned { spec: index, place: place(&object, spec, options)? }));
-        let programs = programs.collect::<Result<Vec<Planned>, Error>>()?;
+        let (mut programs, mut wrong) = (Vec::new(), Vec::new());
+        for (index, spec) in entries {
+            match place(&object, spec, options) {
+                Ok(place) => programs.push(Planned { spec: index, place }),
+                Err(error) => wrong.push(error),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(Error::all(wrong));
+        }
         let kernel = programs.iter().any(|program| matches!(program.place, Place::Kernel { .. }));
         let in_kernel = match options.mode {
             Mode::Auto => kernel,

@@ -2,10 +2,12 @@
 //!
 //! What is attached hangs on file descriptors of this process, so that nothing is left however it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf::Linker;
+use twinbpf::map::{MapKind, MapSpec, create, only_in_kernel};
 use twinbpf::program::ExternKind;
+use twinbpf::{LinkError, Linker};
 
 use crate::control::{self, Control};
 use crate::error::Error;
@@ -66,6 +68,9 @@ impl Session {
             script::refuse_commands(&mut linker);
         }
         self.names |= script::asks_for_names(&plan.object);
+        if !plan.in_kernel {
+            stand_ins(plan, &mut linker)?;
+        }
         let half = Half::load(plan, &self.options, &mut linker, &mut self.warnings)?;
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
@@ -174,6 +179,17 @@ impl Session {
         }
         Ok(status)
     }
+}
+
+/// Without the kernel its own kinds of maps are empty: nothing is there that could fill them.
+fn stand_ins(plan: &ObjectPlan, linker: &mut Linker<Control>) -> Result<(), Error> {
+    for spec in plan.object.maps.iter().filter(|spec| only_in_kernel(spec.kind).is_some()) {
+        let (key, value) = (spec.key_size.max(1), spec.value_size.max(1));
+        let empty = MapSpec::new(Arc::clone(&spec.name), MapKind::Hash, key, value, spec.max_entries.max(1));
+        let map = create(empty, linker.engine().arena(), 1).map_err(LinkError::from)?;
+        linker.map(&spec.name, map);
+    }
+    Ok(())
 }
 
 /// Whether a script is to be relocated to the kernel's types, or reads its configuration.

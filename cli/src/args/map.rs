@@ -79,7 +79,7 @@ pub(crate) struct MapGetArgs {
     #[command(flatten)]
     pub(crate) show: ShowArgs,
     /// The key; none for a queue or stack.
-    #[arg(value_name = "KEY", allow_hyphen_values = true)]
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) key: Option<String>,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct MapSetArgs {
     #[arg(value_name = "MAP")]
     pub(crate) map: String,
     /// The key; none for a queue or stack.
-    #[arg(value_name = "[KEY] VALUE", required = true, num_args = 1..=2, allow_hyphen_values = true)]
+    #[arg(value_name = "[KEY] VALUE", required = true, num_args = 1..=2, allow_negative_numbers = true)]
     pub(crate) element: Vec<String>,
     /// Only if there is no such key.
     #[arg(long, conflicts_with = "exist")]

@@ -7,12 +7,12 @@ mod watch;
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use twinbpf::map::{MapFlags, MapKind};
 use twinbpf_trace::Output;
-use twinbpf_trace::twinbpf_kernel::Map;
 use twinbpf_trace::twinbpf_kernel::map::{MapInfo, holders, joined};
+use twinbpf_trace::twinbpf_kernel::{Error, Map};
 
 use crate::args::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, ShowArgs};
 use typed::Typed;
@@ -20,6 +20,8 @@ use typed::Typed;
 /// `BPF_NOEXIST` and `BPF_EXIST`.
 const NOEXIST: u64 = 1;
 const EXIST: u64 = 2;
+/// The kernel's own, which has no name in C.
+const ENOTSUPP: i32 = 524;
 
 pub(crate) fn map(args: &MapArgs) -> Result<ExitCode> {
     match &args.command {
@@ -122,6 +124,7 @@ fn get(args: &MapGetArgs) -> Result<()> {
 
 fn set(args: &MapSetArgs) -> Result<()> {
     let map = open(&args.map)?;
+    map.check_written()?;
     let (key, value) = match (args.element.as_slice(), map.has_keys()) {
         ([key, value], true) => (map.key(key)?, value),
         ([value], false) => (Vec::new(), value),
@@ -201,6 +204,17 @@ fn not_written(map: &Map) -> Option<&'static str> {
 }
 
 /// Adds what is known of the map to an error of the kernel.
-fn explain<T>(result: Result<T, twinbpf_trace::twinbpf_kernel::Error>, map: &Typed) -> Result<T> {
-    result.with_context(|| map.place())
+fn explain<T>(result: Result<T, Error>, map: &Typed) -> Result<T> {
+    result.map_err(|error| {
+        let slots = map.most();
+        let why = match error.errno() {
+            Some(libc::E2BIG) if map.is_array() => format!("its keys go from 0 to {}", slots.saturating_sub(1)),
+            Some(libc::E2BIG) => format!("it is full, with {slots} elements"),
+            Some(libc::EEXIST) => "there is such a key already, and --noexist was asked for".to_owned(),
+            Some(libc::ENOENT) => "there is no such key, and --exist was asked for".to_owned(),
+            Some(ENOTSUPP | libc::EOPNOTSUPP) => "the kernel shows and takes no values of this kind of map".to_owned(),
+            Some(_) | None => return anyhow::Error::from(error).context(map.place()),
+        };
+        anyhow!("{}: {why}", map.place())
+    })
 }

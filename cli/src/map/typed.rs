@@ -105,11 +105,14 @@ impl Typed {
         matches!(self.kind(), MapKind::Queue | MapKind::Stack)
     }
 
+    /// Whether elements can be written at all.
+    pub(super) fn check_written(&self) -> Result<()> {
+        let why = not_listed(self.kind()).filter(|_| !self.is_sequence()).or_else(|| not_written(&self.map));
+        why.map_or(Ok(()), |why| bail!("{}: {why}", self.place()))
+    }
+
     /// Writes a value to all CPUs that it has one for.
     pub(super) fn update(&self, key: &[u8], value: &[Vec<u8>], flags: u64) -> Result<()> {
-        if let Some(why) = not_written(&self.map) {
-            bail!("{}: {why}", self.place());
-        }
         let entry = Entry { key: key.to_vec(), values: value.to_vec() };
         let mut bytes = entry.value();
         bytes.resize(self.map.copy_size(), 0);
@@ -122,7 +125,25 @@ impl Typed {
     }
 
     pub(super) fn key_text(&self, key: &[u8]) -> String {
-        plain(self.key_type(), key)
+        self.index(key).map_or_else(|| plain(self.key_type(), key), |index| index.to_string())
+    }
+
+    /// Whether keys are slots.
+    pub(super) fn is_array(&self) -> bool {
+        is_array(self.kind())
+    }
+
+    /// How many elements it may have.
+    pub(super) fn most(&self) -> u32 {
+        self.map.info().max_entries
+    }
+
+    /// Keys of arrays without a type are numbers all the same.
+    fn index(&self, key: &[u8]) -> Option<u32> {
+        if self.key_type().is_some() || !self.is_array() {
+            return None;
+        }
+        key.try_into().ok().map(u32::from_ne_bytes)
     }
 
     fn value_text(&self, value: &[u8]) -> String {
@@ -162,9 +183,10 @@ impl Typed {
 
     /// Members of a JSON object.
     pub(super) fn json(&self, entry: &Entry, sum: bool) -> String {
-        let key = || format!("\"key\":{},", json(self.key_type(), &entry.key));
-        let key = if self.has_keys() { key() } else { String::new() };
-        format!("{key}{}", self.json_values(entry, sum))
+        let key = self.index(&entry.key).map(|index| index.to_string());
+        let key = key.unwrap_or_else(|| json(self.key_type(), &entry.key));
+        let values = self.json_values(entry, sum);
+        if self.has_keys() { format!("\"key\":{key},{values}") } else { values }
     }
 
     pub(super) fn json_values(&self, entry: &Entry, sum: bool) -> String {
@@ -179,6 +201,28 @@ impl Typed {
         let each = each.map(|(cpu, value)| format!("{{\"cpu\":{cpu},\"value\":{}}}", one(value)));
         format!("\"values\":[{}]", each.collect::<Vec<_>>().join(","))
     }
+}
+
+/// Whether keys are slots.
+fn is_array(kind: MapKind) -> bool {
+    use MapKind::{
+        Array, ArrayOfMaps, CgroupArray, Cpumap, Devmap, InsnArray, PercpuArray, ProgArray, ReuseportSockarray,
+        StackTrace, Xskmap,
+    };
+    matches!(
+        kind,
+        Array
+            | PercpuArray
+            | ProgArray
+            | ArrayOfMaps
+            | CgroupArray
+            | Cpumap
+            | Devmap
+            | InsnArray
+            | ReuseportSockarray
+            | StackTrace
+            | Xskmap
+    )
 }
 
 /// By type, or as it is entered without one.

@@ -111,7 +111,7 @@ fn calls_of_a_function_are_summed() {
 }
 
 /// A program with a static probe of two arguments, as `sys/sdt.h` would make it.
-const PROBE: &str = "
+pub(crate) const PROBE: &str = "
 #include <stdio.h>
 __attribute__((noinline)) void step(int number, long square) {
     __asm__ volatile(\"990: nop\\n\"

@@ -94,8 +94,13 @@ pub(super) fn raw_tracepoints(catalog: &mut Catalog, pattern: &Pattern, argument
     if arguments {
         for place in catalog.places[raw.start..typed.end].iter_mut() {
             let name = place.section.split_once('/').map_or("", |(_, name)| name);
+            let named = ["__probestub_", "__traceiter_"].map(|prefix| format!("{prefix}{name}"));
             let name = format!("{TRACE}{name}");
             let pointer = |btf: &&Btf| {
+                // The types of these functions have names for the arguments.
+                if let Some(lines) = named.iter().find_map(|name| prototype(btf, btf.func(name)?, 1)) {
+                    return Some(lines.into_iter().filter(|line| !line.starts_with("returns ")).collect());
+                }
                 let id = btf.find(&name, |found| matches!(found, Type::Typedef(_)))?;
                 match btf.resolve(id) {
                     // The first argument is the tracepoint's own.

@@ -23,7 +23,7 @@ pub(super) fn prototype(btf: &Btf, id: TypeId, skip: usize) -> Option<Vec<String
     let parameter = |name: &str, id: TypeId| {
         let kind = btf.type_name(id);
         let space = if kind.ends_with('*') { "" } else { " " };
-        format!("{kind}{space}{name}")
+        format!("{kind}{space}{name}").trim_end().to_owned()
     };
     let parameters = proto.params().skip(skip).filter(|param| param.type_id != TypeId(0));
     let mut lines: Vec<String> = parameters.map(|param| parameter(param.name, param.type_id)).collect();
@@ -118,7 +118,7 @@ fn trampoline<'a>(btf: &Btf, names: impl Iterator<Item = &'a str>) -> Result<(),
         let prog = load(AttachType::TraceFentry, id)?;
         Target::Btf.attach(&prog, &Options::default()).map(drop)
     };
-    attempt().map_err(|error| format!("a program at {}: {}", known[0], error.cause))
+    attempt().map_err(|error| format!("tried at {}: {error}", known[0]))
 }
 
 fn load(attach: AttachType, id: TypeId) -> Result<Prog, Error> {

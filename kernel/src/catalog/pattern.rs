@@ -2,41 +2,39 @@
 
 use crate::link::matches;
 
-/// `*` is any text, `?` any character; without either it may stand anywhere in the name.
+/// `*` is any text, `?` any character; a word without either may stand anywhere in the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     glob: String,
 }
 
-/// What sections begin with: libbpf's longer names and bpftrace's, and what is listed here.
-const KINDS: [(&str, &str); 26] = [
-    ("tracepoint", "tp"),
-    ("t", "tp"),
-    ("raw_tracepoint", "raw_tp"),
-    ("rawtracepoint", "raw_tp"),
-    ("rt", "raw_tp"),
-    ("k", "kprobe"),
-    ("kr", "kretprobe"),
-    ("kfunc", "fentry"),
-    ("f", "fentry"),
-    ("kretfunc", "fexit"),
-    ("fr", "fexit"),
-    ("u", "uprobe"),
-    ("ur", "uretprobe"),
-    ("U", "usdt"),
-    ("it", "iter"),
-    ("software", "perf_event"),
-    ("s", "perf_event"),
-    ("hardware", "perf_event"),
-    ("h", "perf_event"),
-    ("profile", "perf_event"),
-    ("uprobe", "uprobe"),
-    ("uretprobe", "uretprobe"),
-    ("usdt", "usdt"),
-    ("kprobe", "kprobe"),
-    ("kretprobe", "kretprobe"),
-    ("iter", "iter"),
+/// What sections begin with: here, then libbpf's longer names and bpftrace's.
+const KINDS: [(&str, &[&str]); 17] = [
+    ("tp", &["tracepoint", "t"]),
+    ("raw_tp", &["raw_tracepoint", "rawtracepoint", "rt"]),
+    ("tp_btf", &[]),
+    ("kprobe", &["k"]),
+    ("kretprobe", &["kr"]),
+    ("ksyscall", &[]),
+    ("kretsyscall", &[]),
+    ("fentry", &["kfunc", "f"]),
+    ("fexit", &["kretfunc", "fr"]),
+    ("iter", &["it"]),
+    ("perf_event", &["software", "s", "hardware", "h", "profile"]),
+    ("xdp", &[]),
+    ("tcx", &["tc"]),
+    ("tcx/ingress", &["tc/ingress"]),
+    ("tcx/egress", &["tc/egress"]),
+    ("uprobe", &["u"]),
+    ("uretprobe", &["ur"]),
 ];
+const USDT: (&str, &[&str]) = ("usdt", &["U"]);
+
+/// The kind of that name.
+fn kind(name: &str) -> Option<&'static str> {
+    let all = KINDS.iter().chain(std::iter::once(&USDT));
+    all.into_iter().find(|(kind, others)| *kind == name || others.contains(&name)).map(|(kind, _)| *kind)
+}
 
 impl Pattern {
     /// Everything.
@@ -44,20 +42,24 @@ impl Pattern {
         Pattern { glob: "*".to_owned() }
     }
 
-    /// `tp/syscalls/*`, `tracepoint:syscalls:*`, `open`.
+    /// `tp/syscalls/*`, `tracepoint:syscalls:*`, `tp`, `open`. What begins with a kind is the whole name.
     pub fn new(text: &str) -> Pattern {
-        let known = |kind: &str| KINDS.iter().find(|(from, _)| *from == kind).map(|(_, to)| *to);
-        let colon = text.split_once(':').and_then(|(kind, rest)| Some((known(kind)?, rest)));
-        let glob = match (colon, text.split_once('/')) {
-            (Some((kind @ ("uprobe" | "uretprobe" | "usdt"), rest)), _) => format!("{kind}/{rest}"),
-            (Some((kind, rest)), _) => format!("{kind}/{}", rest.replace(':', "/")),
-            (None, Some((kind, rest))) => format!("{}/{rest}", known(kind).unwrap_or(kind)),
-            (None, None) => text.to_owned(),
+        let split = |by: char| text.split_once(by).and_then(|(of, rest)| Some((kind(of)?, rest)));
+        let glob = match (split(':'), split('/'), kind(text)) {
+            (Some((kind @ ("uprobe" | "uretprobe" | "usdt"), rest)), _, _) => of_file(kind, rest),
+            (None, Some((kind @ ("uprobe" | "uretprobe" | "usdt"), rest)), _) => of_file(kind, rest),
+            (Some((kind, rest)), _, _) => of_kind(kind, &rest.replace(':', "/")),
+            (None, Some((kind, rest)), _) => of_kind(kind, rest),
+            (None, None, Some(kind)) => format!("{kind}/*"),
+            (None, None, None) if text.contains(['*', '?']) => text.to_owned(),
+            (None, None, None) => format!("*{text}*"),
         };
-        match glob.contains(['*', '?']) {
-            true => Pattern { glob },
-            false => Pattern { glob: format!("*{glob}*") },
-        }
+        Pattern { glob }
+    }
+
+    /// The kind that it names, where that is one of files of user space.
+    pub fn needs_file(&self) -> Option<&'static str> {
+        ["uprobe", "uretprobe", "usdt"].into_iter().find(|kind| self.glob.starts_with(&format!("{kind}/")))
     }
 
     /// `uprobe/FILE:...`, `usdt:FILE:...`: the file, which is a name or path without wildcards.
@@ -95,6 +97,20 @@ impl Pattern {
     }
 }
 
+/// A category stands for what is in it.
+fn of_kind(kind: &str, rest: &str) -> String {
+    match rest {
+        "" => format!("{kind}/*"),
+        category if kind == "tp" && !category.contains(['/', '*', '?']) => format!("{kind}/{category}/*"),
+        rest => format!("{kind}/{rest}"),
+    }
+}
+
+/// A file stands for all that is in it.
+fn of_file(kind: &str, rest: &str) -> String {
+    if rest.contains(':') { format!("{kind}/{rest}") } else { format!("{kind}/{}:*", rest.trim_end_matches('*')) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Pattern;
@@ -108,6 +124,10 @@ mod tests {
             ("open", "tp/syscalls/sys_enter_openat", true),
             ("open*", "tp/syscalls/sys_enter_openat", false),
             ("kfunc:vfs_*", "fentry/vfs_read", true),
+            ("tp/syscalls/sys_enter_read", "tp/syscalls/sys_enter_readlink", false),
+            ("tp/sched", "tp/sched/sched_switch", true),
+            ("iter", "tp/iomap/iomap_iter", false),
+            ("iter", "iter/task", true),
             ("usdt:/bin/x:*", "usdt//bin/x:a:b", true),
             ("usdt:/bin/x:*", "uprobe//bin/x:main", false),
         ] {

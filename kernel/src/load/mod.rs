@@ -116,6 +116,8 @@ impl<'a> Loading<'a> {
         let types = object.kernel_btf();
         match types.map(|types| BtfObject::load(&types, &object.name)).transpose() {
             Ok(btf) => loaded.btf = btf,
+            // Without the right to it there is none to anything else either, and that is told.
+            Err(error) if error.errno() == Some(libc::EPERM) => log::debug!("{error:#}"),
             // Programs load without, unless they need it, and then the verifier says so.
             Err(error) => log::warn!("{error:#}"),
         }

@@ -32,6 +32,9 @@ pub enum FindError {
     /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] Error),
+    /// There is none with this number.
+    #[error("no map has the number {0}; `twinbpf map list` shows all")]
+    NoNumber(u32),
     /// There is none of this name.
     #[error("no map is called {name}{near}; `twinbpf map list` shows all, a number or a pinned path will do too")]
     Nothing {
@@ -57,7 +60,10 @@ impl Map {
     /// There is none or more than one, or the kernel does not show it.
     pub fn find(wanted: &str) -> Result<Map, FindError> {
         if let Ok(id) = wanted.parse() {
-            return Ok(Map::by_id(id)?);
+            return Map::by_id(id).map_err(|error| match error.errno() {
+                Some(libc::ENOENT) => FindError::NoNumber(id),
+                _ => error.into(),
+            });
         }
         if wanted.contains('/') {
             return Ok(Map::open(Path::new(wanted))?);

@@ -50,7 +50,8 @@ impl Map {
     pub fn pin(&self, path: &Path) -> Result<(), Error> {
         pin(self.fd.as_fd(), path).map_err(|cause| {
             let mut error = self.failed("OBJ_PIN", cause);
-            error.detail = Some(format!("at {}{}", path.display(), not_bpffs(path)));
+            let why = not_bpffs(path).map_or_else(String::new, |why| format!("; {why}"));
+            error.detail = Some(format!("at {}{why}", path.display()));
             error
         })
     }
@@ -61,7 +62,11 @@ impl Map {
     /// The kernel's. `ENOENT` when there is nothing at the path.
     pub fn open(path: &Path) -> Result<Map, Error> {
         let fail = |command, cause| Error::new(command, &path.display().to_string(), cause);
-        let fd = get(path).map_err(|cause| fail("OBJ_GET", cause))?;
+        let fd = get(path).map_err(|cause| {
+            let mut error = fail("OBJ_GET", cause);
+            error.detail = not_bpffs(path).filter(|_| error.errno() != Some(libc::ENOENT));
+            error
+        })?;
         let info = MapInfo::of(fd.as_fd()).map_err(|cause| fail("OBJ_GET_INFO_BY_FD", cause))?;
         Ok(Map::from_parts(fd, info))
     }
@@ -112,12 +117,10 @@ impl Map {
 }
 
 /// Evidence: what kind of file system a path is in.
-fn not_bpffs(path: &Path) -> String {
+fn not_bpffs(path: &Path) -> Option<String> {
     let parent = path.parent().map_or_else(PathBuf::new, Path::to_owned);
-    match std::fs::read_to_string("/proc/self/mountinfo") {
-        Ok(text) if !is_in_bpffs(&text, &parent) => format!("; {} is in no BPF file system", parent.display()),
-        Ok(_) | Err(_) => String::new(),
-    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    (!is_in_bpffs(&mounts, &parent)).then(|| format!("{} is in no BPF file system", parent.display()))
 }
 
 /// Whether the longest mount point above a path is of type `bpf`.

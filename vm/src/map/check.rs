@@ -384,6 +384,11 @@ enum Family {
     Xskmap,
 }
 
+/// What in the kernel a kind is tied to, where nothing in userspace corresponds to it.
+pub fn only_in_kernel(kind: MapKind) -> Option<&'static str> {
+    family(kind).err()
+}
+
 /// The family of a kind, or what in the kernel it is tied to.
 fn family(kind: MapKind) -> Result<Family, &'static str> {
     Ok(match kind {

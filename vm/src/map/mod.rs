@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use crate::mem::Arena;
 
-pub use check::MapError;
+pub use check::{MapError, only_in_kernel};
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Ring, Sent};
 pub use order::{Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};

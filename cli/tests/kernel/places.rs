@@ -1,0 +1,86 @@
+//! `twinbpf list`.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use tempfile::tempdir;
+
+use crate::common::{installed, run, skip, stderr};
+use crate::rig::{kernel, program, said};
+use crate::tools::PROBE;
+
+fn listed(pattern: &str) -> BTreeSet<String> {
+    said(&run(&["list", pattern])).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn tracepoints_are_those_of_bpftrace() {
+    if !kernel() {
+        return;
+    }
+    let ours = listed("tp");
+    assert!(ours.contains("tp/sched/sched_switch") && ours.contains("tp/raw_syscalls/sys_enter"), "{ours:?}");
+    assert_eq!(listed("tracepoint:sched:sched_switch").len(), 1);
+    if !installed("bpftrace") {
+        return skip("bpftrace is not installed, so that there is nothing to compare with");
+    }
+    let script = "[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; exec bpftrace -l 'tracepoint:*'";
+    let theirs = Command::new("unshare").args(["--mount", "sh", "-c", script]).output().unwrap();
+    let theirs: BTreeSet<String> = String::from_utf8_lossy(&theirs.stdout)
+        .lines()
+        .filter_map(|line| Some(format!("tp/{}", line.strip_prefix("tracepoint:")?.replace(':', "/"))))
+        .collect();
+    assert_eq!(ours.difference(&theirs).collect::<Vec<_>>(), Vec::<&String>::new());
+    // They list events that only ftrace itself can have.
+    let more: Vec<&String> = theirs.difference(&ours).filter(|name| !name.starts_with("tp/ftrace/")).collect();
+    assert_eq!(more, Vec::<&String>::new());
+}
+
+#[test]
+fn arguments_are_named() {
+    if !kernel() {
+        return;
+    }
+    let text = said(&run(&["list", "-v", "tp/sched/sched_switch"]));
+    assert!(text.lines().any(|line| line.trim() == "pid_t prev_pid"), "{text}");
+    let typed = run(&["list", "-v", "--json", "tp_btf/sched_switch"]);
+    let text = said(&typed);
+    assert!(text.starts_with(r#"{"arguments":["#) && text.contains(r#""section":"tp_btf/sched_switch""#), "{text}");
+    assert!(text.contains("struct task_struct *"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_had_is_told() {
+    if !kernel() {
+        return;
+    }
+    let all = run(&["list"]);
+    let (text, left) = (said(&all), stderr(&all));
+    for kind in ["tp", "raw_tp", "tp_btf", "kprobe", "fentry", "iter", "perf_event", "xdp"] {
+        let listed = text.lines().any(|line| line.split(['/', ' ']).next() == Some(kind));
+        let told = left.contains(&format!("twinbpf: left out: {kind}"));
+        assert!(listed || told, "nothing of {kind} in {left}");
+    }
+    assert!(text.lines().any(|line| line == "iter/task") && text.contains("--attach PROG=cpu-clock:99"), "{left}");
+    let none = run(&["list", "no_place_has_this_name"]);
+    assert_eq!((none.status.code(), stderr(&none).contains("nothing matches")), (Some(1), true));
+    let usdt = run(&["list", "usdt"]);
+    assert!(stderr(&usdt).contains("say in which one, usdt:FILE:*"), "{usdt:?}");
+}
+
+#[test]
+fn programs_of_userspace_have_functions_and_static_probes() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let path = program(folder.path(), "twlist", PROBE);
+    let path = path.to_str().unwrap();
+    let text = said(&run(&["list", "-v", path]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.contains(&format!("uprobe/{path}:step").as_str()), "{text}");
+    let probe = lines.iter().position(|line| *line == format!("usdt/{path}:twin:step")).expect("the static probe");
+    assert!(lines[probe + 1].trim().starts_with("-4@"), "{text}");
+    assert_eq!(listed(&format!("usdt:{path}:*")).len(), 1);
+    assert_eq!(listed(&format!("uprobe/{path}:st*p")).len(), 1);
+}

@@ -1,0 +1,146 @@
+//! Kernels that lack something, and processes without privilege: what the messages say, and what runs all the same.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::{TempDir, tempdir};
+
+use crate::common::{corpus, installed, run, skip, stderr};
+use crate::rig::kernel;
+
+fn assert_says(output: &Output, parts: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    for part in parts {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+}
+
+/// The command and an object where anybody may read them.
+fn public(object: &str) -> TempDir {
+    let folder = tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let put = |from: &Path, name: &str| fs::copy(from, folder.path().join(name)).unwrap();
+    put(Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf");
+    put(&corpus().join(object), "tool.bpf.o");
+    folder
+}
+
+fn unprivileged(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./twinbpf"]).args(args);
+    command.current_dir(folder).output().unwrap()
+}
+
+#[test]
+fn without_privilege_the_message_says_which() {
+    if !installed("setpriv") {
+        return skip("setpriv is not installed");
+    }
+    // SAFETY: no arguments, and it always succeeds.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("only root can become somebody else");
+    }
+    let folder = public("scripts/opensnoop.bpf.o");
+    let refused = unprivileged(folder.path(), &["run", "tool.bpf.o", "--", "true"]);
+    let parts = [
+        "tool.bpf.o: map paths: MAP_CREATE of map paths (hash)",
+        "map records: ",
+        "this process has no CAP_BPF and CAP_PERFMON",
+        "program opening (tracepoint/syscalls/sys_enter_openat): it needs map paths",
+        "program opened (tracepoint/syscalls/sys_exit_openat): it needs map paths",
+        "opensnoop.bpf.c:",
+        "bpf_map_update_elem(&paths",
+        "--mode user",
+    ];
+    assert_says(&refused, &parts);
+    let user = unprivileged(folder.path(), &["run", "--mode", "user", "tool.bpf.o", "--", "true"]);
+    assert!(user.status.success(), "{}", stderr(&user));
+    let checked = unprivileged(folder.path(), &["check", "--kernel", "tool.bpf.o"]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("kernel  opening"), "{checked:?}");
+    for args in [&["map", "list"][..], &["map", "dump", "paths"]] {
+        assert_says(&unprivileged(folder.path(), args), &["this process has no CAP_BPF"]);
+    }
+    let listed = unprivileged(folder.path(), &["list", "tp/sched"]);
+    assert!(stderr(&listed).contains("left out: tp"), "{}", stderr(&listed));
+}
+
+#[test]
+fn without_types_the_message_names_program_and_need() {
+    let no_types = ["--btf", "/dev/null", "scripts/tasks.bpf.o"];
+    let refused = run(&[&["run"][..], &no_types].concat());
+    let parts = ["programs of section kind 'iter'", "(BTF)", "program: list", "CONFIG_DEBUG_INFO_BTF", "--mode user"];
+    assert_says(&refused, &parts);
+    let user = run(&[&["run", "--mode", "user"][..], &no_types].concat());
+    assert!(user.status.success(), "{}", stderr(&user));
+    let checked = run(&[&["check"][..], &no_types].concat());
+    let text = String::from_utf8_lossy(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot be linked") && text.contains("and it has none"), "{text}");
+}
+
+#[test]
+fn types_and_configuration_come_from_files() {
+    let folder = tempdir().unwrap();
+    let config = folder.path().join("config");
+    fs::write(&config, "# Linux/x86 6.1.0 Kernel Configuration\nCONFIG_HZ=250\n").unwrap();
+    let config = config.to_str().unwrap();
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return skip("this kernel shows no types");
+    }
+    let args = ["check", "--json", "--btf", "/sys/kernel/btf/vmlinux", "--kconfig", config, "scripts/tasks.bpf.o"];
+    let output = run(&args);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", stderr(&output));
+    assert!(text.contains(r#""relocations":9"#), "{text}");
+    let missing = run(&["check", "--btf", "/no/such/file", "scripts/tasks.bpf.o"]);
+    assert!(stderr(&missing).contains("cannot read /no/such/file"), "{}", stderr(&missing));
+    let wrong = run(&["run", "--btf", "cases.txt", "scripts/hello.bpf.o"]);
+    assert!(stderr(&wrong).contains("cases.txt: no types: "), "{}", stderr(&wrong));
+}
+
+#[test]
+fn without_a_kind_of_map_or_program_the_message_names_it() {
+    if !kernel() {
+        return;
+    }
+    let refused = run(&["run", "probes/rare.bpf.o", "--", "true"]);
+    let text = stderr(&refused);
+    if !text.contains("has no maps of kind insn_array") {
+        return skip("this kernel has the newest kind of map");
+    }
+    let parts = [
+        "map jumps: MAP_CREATE of map jumps (insn_array)",
+        "program forget (tp/sched/sched_switch): it needs map jumps: it could not be made, at corpus/probes/rare.bpf.c:",
+        "return bpf_map_delete_elem(&jumps, &key);",
+        "--mode user",
+    ];
+    assert_says(&refused, &parts);
+    if text.contains("has no programs of type lirc_mode2") {
+        assert_says(&refused, &["program remote (lirc_mode2)", "rare.bpf.c:", "return *sample & 1;"]);
+    }
+    let user = run(&["run", "--mode", "user", "probes/rare.bpf.o", "--", "true"]);
+    assert!(user.status.success(), "{}", stderr(&user));
+    assert_eq!(String::from_utf8_lossy(&user.stdout), "userspace runs\n");
+}
+
+#[test]
+fn every_failure_is_told() {
+    if !kernel() {
+        return;
+    }
+    let refused = run(&["run", "probes/nowhere.bpf.o"]);
+    let parts = [
+        "program event (section tp/sched/no_such_event)",
+        "program category (section tp/no_such_category/event)",
+        "this kernel has no category no_such_category",
+        "program raw (section raw_tp/no_such_tracepoint)",
+        "no function 'no_such_function'",
+    ];
+    // A raw tracepoint is only known to be missing when it is attached, which the others prevent.
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.contains("program raw")).collect();
+    assert_says(&refused, &parts);
+}
