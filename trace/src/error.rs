@@ -44,7 +44,7 @@ pub enum Error {
     Object(#[from] loader::Error),
     /// A map or program that the kernel does not take, with what the verifier said.
     #[error("{0:#}")]
-    Load(twinbpf_kernel::load::Failure),
+    Load(Box<twinbpf_kernel::load::Failure>),
     /// More than one of these.
     #[error("{}", lines(.0))]
     Several(Vec<Error>),

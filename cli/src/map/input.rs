@@ -73,20 +73,24 @@ fn encode(of: Option<(&Btf, TypeId)>, text: &str, out: &mut [u8]) -> Result<()> 
     }
 }
 
-/// A number in the kernel's byte order, in all of `out`.
+/// A number in the kernel's byte order, in all of `out`. One below zero fills what it does not need with ones.
 fn number(text: &str, out: &mut [u8]) -> Result<()> {
-    let parsed = match text.trim().strip_prefix("0x") {
-        Some(hex) => u128::from_str_radix(hex, 16).ok(),
-        None => text.trim().parse().ok(),
+    let text = text.trim();
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
     };
-    let value: u128 = parsed.with_context(|| format!("'{text}' is no number"))?;
-    let bytes = value.to_le_bytes();
-    let (low, high) = bytes.split_at(out.len().min(bytes.len()));
-    if high.iter().any(|byte| *byte != 0) {
+    let value: i128 = parsed.with_context(|| format!("'{text}' is no number"))?;
+    let bits = u32::try_from(out.len() * 8).unwrap_or(u32::MAX);
+    // Signed or not, its digits must be there.
+    let fits = bits >= 128 || (value >> bits == 0) || (value < 0 && value >> bits.saturating_sub(1) == -1);
+    if !fits {
         bail!("{text} does not fit into {} bytes", out.len());
     }
-    out.fill(0);
-    out[..low.len()].copy_from_slice(low);
+    let (low, sign) = (value.to_le_bytes(), if value < 0 { 0xff } else { 0 });
+    for (index, byte) in out.iter_mut().enumerate() {
+        *byte = low.get(index).copied().unwrap_or(sign);
+    }
     if cfg!(target_endian = "big") {
         out.reverse();
     }
@@ -107,6 +111,8 @@ mod tests {
         assert_eq!(set("258", 4), Ok(258_u32.to_ne_bytes().to_vec()));
         assert_eq!(set("0xff", 1), Ok(vec![255]));
         assert_eq!(set("1", 20).map(|bytes| bytes.len()), Ok(20));
+        assert_eq!(set("-2", 4), Ok((-2_i32).to_ne_bytes().to_vec()));
+        assert!(set("-129", 1).unwrap_err().contains("does not fit") && set("-128", 1) == Ok(vec![128]));
         assert!(set("256", 1).unwrap_err().contains("does not fit into 1 bytes"));
         assert!(set("hex:01", 2).unwrap_err().contains("1 bytes, and there must be 2"));
         assert!(set("x", 2).unwrap_err().contains("no number"));

@@ -24,7 +24,8 @@ fn tracepoints_are_those_of_bpftrace() {
     if !installed("bpftrace") {
         return skip("bpftrace is not installed, so that there is nothing to compare with");
     }
-    let script = "[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; exec bpftrace -l 'tracepoint:*'";
+    let script =
+        "[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; exec bpftrace -l 'tracepoint:*'";
     let theirs = Command::new("unshare").args(["--mount", "sh", "-c", script]).output().unwrap();
     let theirs: BTreeSet<String> = String::from_utf8_lossy(&theirs.stdout)
         .lines()
