@@ -54,8 +54,7 @@ fn catalog(args: &ListArgs) -> Result<Catalog> {
 }
 
 fn binary(path: &Path, pattern: &Pattern) -> Result<Catalog> {
-    let path = std::fs::canonicalize(path)
-        .map_or_else(|_| path.to_owned(), |full| if path.is_absolute() { path.to_owned() } else { full });
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     Catalog::of_binary(&path, pattern).with_context(|| path.display().to_string())
 }
 

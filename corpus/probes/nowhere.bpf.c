@@ -14,12 +14,6 @@ int category(void *ctx)
 	return 0;
 }
 
-SEC("raw_tp/no_such_tracepoint")
-int raw(void *ctx)
-{
-	return 0;
-}
-
 SEC("fentry/no_such_function")
 int function(void *ctx)
 {

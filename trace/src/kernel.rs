@@ -46,6 +46,8 @@ pub(crate) struct Half {
 #[derive(Debug)]
 struct Prepared {
     pending: Pending,
+    /// Whose it is: object, program, section.
+    names: [Arc<str>; 3],
     /// It runs when it is read, and is over then.
     iterates: bool,
 }
@@ -162,7 +164,10 @@ impl Half {
                 let attaching = Attaching { pid: options.pid.filter(|_| !whole), ..Attaching::default() };
                 match loaded.open(program, target, &attaching) {
                     Ok(pending) => {
-                        self.pending.push(Prepared { pending, iterates: matches!(target, Target::Iter(_)) });
+                        let iterates = matches!(target, Target::Iter(_));
+                        let spec = &plan.object.programs[program.spec];
+                        let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
+                        self.pending.push(Prepared { pending, names, iterates });
                     }
                     Err(error) => {
                         failures.push(wrong(&plan.object, &plan.object.programs[program.spec], error));
@@ -178,10 +183,13 @@ impl Half {
     /// From now on its programs run.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         let mut failures = Vec::new();
-        for Prepared { pending, iterates } in self.pending.drain(..) {
+        for Prepared { pending, names, iterates } in self.pending.drain(..) {
             match pending.enable() {
                 Ok(link) => self.links.push(Attached { link, iterates }),
-                Err(error) => failures.push(error.into()),
+                Err(error) => {
+                    let [object, program, section] = names;
+                    failures.push(Error::Program { object, program, section, why: error.to_string() });
+                }
             }
         }
         if let Some(loaded) = &self.loaded {

@@ -122,7 +122,10 @@ impl Session {
         numbers.sort_unstable();
         numbers.dedup();
         let signals = Signals::watch(&numbers).map_err(|cause| Error::System { what: "watch signals", cause })?;
-        self.halves.iter_mut().try_for_each(Half::enable)?;
+        let failures: Vec<Error> = self.halves.iter_mut().filter_map(|half| half.enable().err()).collect();
+        if !failures.is_empty() {
+            return Err(Error::all(failures));
+        }
         let mut child = held.map(Held::release).transpose()?;
         self.halves.iter().try_for_each(|half| half.iterate(&self.output))?;
         let over = self.watch(child.as_ref(), &signals, &numbers)?;

@@ -12,7 +12,8 @@ use clap::Args;
   twinbpf list /bin/bash                  functions and static probes of a program
   twinbpf list 'usdt:libc.so.6:*'
 
-Each line goes into SEC(). What the kernel has by name and cannot attach is left out; standard error says why.")]
+Each line goes into SEC(). What the kernel has by name and cannot attach is left out; standard
+error says why.")]
 pub(crate) struct ListArgs {
     /// Part of a section's name, or a pattern with * and ?, also as bpftrace writes it; or a program or library.
     #[arg(value_name = "PATTERN|FILE")]

@@ -17,9 +17,10 @@ use super::duration;
   twinbpf map set table '{\"port\": 80}' '{\"name\": \"http\", \"hits\": 0}'
   twinbpf map watch counts -i 2           what changed, every two seconds
 
-MAP is a number, a name that only one map has (15 letters of it are kept by the kernel), or a path where it is pinned;
-maps of a running `twinbpf run` are among them. Keys and values are written as they are printed, as C initialisers or as
-JSON; what is left out is zero. Without types they are a number, or bytes: hex:0a000001.")]
+MAP is a number, a name that only one map has (the kernel keeps 15 letters), or a path where it is
+pinned; maps of a running `twinbpf run` are among them. Keys and values are written as they are
+printed, as C initialisers or as JSON; what is left out is zero. Without types they are a number,
+or bytes: hex:0a000001. Ring buffers cannot be watched: reading would take records from their reader.")]
 pub(crate) struct MapArgs {
     /// What to do.
     #[command(subcommand)]
@@ -37,7 +38,7 @@ pub(crate) enum MapCommand {
     Get(MapGetArgs),
     /// Write an element.
     Set(MapSetArgs),
-    /// Print every element, then again and again what changed.
+    /// Print every element, then again and again what changed: + new, - gone, before -> now.
     Watch(MapWatchArgs),
 }
 
