@@ -157,3 +157,30 @@ fn a_pinned_map_is_found_by_its_path() {
     ));
     assert_eq!(text.lines().next(), Some("hex:01000000: hex:616200"), "{text}");
 }
+
+#[test]
+fn values_are_those_of_bpftool() {
+    if !kernel() {
+        return;
+    }
+    if !installed("bpftool") {
+        return skip("bpftool is not installed, so that there is nothing to compare with");
+    }
+    let text = said(&with_shelf(
+        "for name in table percpu; do i=$(id $name); bpftool -j map dump id $i | tr -d '\\n'; echo; \
+         map dump $i --json | head -1; done",
+    ));
+    let lines: Vec<serde_json::Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    for pair in lines.chunks(2) {
+        let (mut theirs, mut ours) = (pair[0][0]["formatted"].clone(), pair[1].clone());
+        // They print bit fields as strings of hex digits.
+        for value in [&mut theirs["value"], &mut ours["value"]] {
+            if let Some(members) = value.as_object_mut() {
+                members.retain(|name, _| name != "port" && name != "odd");
+            }
+        }
+        assert!(!ours["key"].is_null());
+        assert_eq!(theirs, ours);
+    }
+}

@@ -129,10 +129,16 @@ pub(super) fn sampled(catalog: &mut Catalog, pattern: &Pattern) {
             Ok(()) => {
                 catalog.places.push(Place { attach: Some(format!("{name}:99")), ..Place::new(section) });
             }
-            Err(error) => match refused.iter_mut().find(|(why, _)| *why == error.to_string()) {
-                Some((_, names)) => names.push(name),
-                None => refused.push((error.to_string(), vec![name])),
-            },
+            Err(error) => {
+                let why = match error.raw_os_error() {
+                    Some(libc::ENOENT) => "this machine shows no such counters".to_owned(),
+                    _ => error.to_string(),
+                };
+                match refused.iter_mut().find(|(other, _)| *other == why) {
+                    Some((_, names)) => names.push(name),
+                    None => refused.push((why, vec![name])),
+                }
+            }
         }
     }
     for (why, names) in refused {
