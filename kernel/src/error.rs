@@ -12,8 +12,7 @@ pub struct Error {
     pub command: &'static str,
     /// What the command was about: the name of the program or map.
     pub subject: String,
-    /// The kernel's error number.
-    #[source]
+    /// The kernel's error number; part of what is displayed.
     pub cause: io::Error,
     /// What else is known for sure: where a path leads, what a probe showed.
     pub detail: Option<String>,

@@ -15,13 +15,19 @@ use crate::map::Map;
 use crate::prog::{AttachType, Prog, ProgType};
 use crate::sys::{attr, bpf, number};
 
+/// What errors are about.
+pub(super) fn subject(prog: &Prog, what: &str) -> String {
+    format!("program {} to {what}", prog.name())
+}
+
 fn failed(command: &'static str, prog: &Prog, what: &str, cause: io::Error) -> Error {
-    Error::new(command, &format!("program {} to {what}", prog.name()), cause)
+    Error::new(command, &subject(prog, what), cause)
 }
 
 #[derive(Debug)]
 struct RawTracepoint {
     what: String,
+    subject: String,
     name: CString,
     prog: OwnedFd,
     cookie: u64,
@@ -32,20 +38,27 @@ impl Deferred for RawTracepoint {
         let (name, prog_fd) = (self.name.as_ptr() as u64, number(self.prog.as_fd()));
         let mut attr = attr::RawTracepoint { name, prog_fd, unused: 0, cookie: self.cookie };
         let made = bpf::raw_tracepoint_open(&mut attr);
-        let fd = made.map_err(|cause| Error::new("RAW_TRACEPOINT_OPEN", &self.what, cause))?;
+        let fd = made.map_err(|cause| Error::new("RAW_TRACEPOINT_OPEN", &self.subject, cause))?;
         Ok(Link::bpf(self.what.clone(), fd))
     }
 }
 
 pub(super) fn raw_tracepoint(what: String, name: &str, prog: &Prog, options: &Options<'_>) -> Result<Pending, Error> {
     let name = CString::new(name).map_err(|cause| failed("RAW_TRACEPOINT_OPEN", prog, &what, cause.into()))?;
-    let deferred = RawTracepoint { what: what.clone(), name, prog: prog_fd(prog)?, cookie: options.cookie };
+    let deferred = RawTracepoint {
+        subject: subject(prog, &what),
+        what: what.clone(),
+        name,
+        prog: prog_fd(prog)?,
+        cookie: options.cookie,
+    };
     Ok(Pending::later(what, deferred))
 }
 
 #[derive(Debug)]
 struct Btf {
     what: String,
+    subject: String,
     prog: OwnedFd,
     attach: u32,
     cookie: u64,
@@ -64,14 +77,14 @@ impl Deferred for Btf {
             }
             made => made,
         };
-        let fd = made.map_err(|cause| Error::new("LINK_CREATE", &self.what, cause))?;
+        let fd = made.map_err(|cause| Error::new("LINK_CREATE", &self.subject, cause))?;
         Ok(Link::bpf(self.what.clone(), fd))
     }
 }
 
 pub(super) fn btf(what: String, prog: &Prog, options: &Options<'_>) -> Result<Pending, Error> {
     let (attach, cookie) = (prog.attach_type(), options.cookie);
-    let deferred = Btf { what: what.clone(), prog: prog_fd(prog)?, attach, cookie };
+    let deferred = Btf { subject: subject(prog, &what), what: what.clone(), prog: prog_fd(prog)?, attach, cookie };
     Ok(Pending::later(what, deferred))
 }
 
@@ -107,6 +120,7 @@ pub(super) fn iter(what: String, iter: &Iter, prog: &Prog) -> Result<Pending, Er
 #[derive(Debug)]
 struct On {
     what: String,
+    subject: String,
     prog: OwnedFd,
     target: OwnedFd,
     attach: u32,
@@ -119,7 +133,7 @@ impl Deferred for On {
         match bpf::link_create(&mut attr) {
             Ok(fd) => Ok(Link::bpf(self.what.clone(), fd)),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => self.make_old(error),
-            Err(cause) => Err(Error::new("LINK_CREATE", &self.what, cause)),
+            Err(cause) => Err(Error::new("LINK_CREATE", &self.subject, cause)),
         }
     }
 }
@@ -130,9 +144,9 @@ impl On {
         let (target, attach_bpf_fd) = (number(self.target.as_fd()), number(self.prog.as_fd()));
         let mut attr = attr::Attach { target, attach_bpf_fd, attach_type: self.attach, ..attr::Attach::default() };
         if bpf::prog_attach(&mut attr).is_err() {
-            return Err(Error::new("LINK_CREATE", &self.what, first));
+            return Err(Error::new("LINK_CREATE", &self.subject, first));
         }
-        let dup = |fd: &OwnedFd| fd.try_clone().map_err(|cause| Error::new("dup", &self.what, cause));
+        let dup = |fd: &OwnedFd| fd.try_clone().map_err(|cause| Error::new("dup", &self.subject, cause));
         let held = Held::Old { target: dup(&self.target)?, attach: self.attach, prog: dup(&self.prog)? };
         Ok(Link { what: self.what.clone(), held })
     }
@@ -140,7 +154,13 @@ impl On {
 
 fn on_file(what: String, path: &Path, prog: &Prog) -> Result<Pending, Error> {
     let target = File::open(path).map_err(|cause| failed("open", prog, &what, cause))?.into();
-    let on = On { what: what.clone(), prog: prog_fd(prog)?, target, attach: prog.attach_type() };
+    let on = On {
+        subject: subject(prog, &what),
+        what: what.clone(),
+        prog: prog_fd(prog)?,
+        target,
+        attach: prog.attach_type(),
+    };
     Ok(Pending::later(what, on))
 }
 
@@ -159,12 +179,14 @@ pub(super) fn namespace(what: String, path: &Path, prog: &Prog) -> Result<Pendin
 pub(super) fn sockets(map: &Map, prog: &Prog) -> Result<Link, Error> {
     let what = format!("sockets of map {}", map.info().name);
     let target = super::dup(map.as_fd(), &what)?;
-    Box::new(On { what, prog: prog_fd(prog)?, target, attach: prog.attach_type() }).make()
+    Box::new(On { subject: subject(prog, &what), what, prog: prog_fd(prog)?, target, attach: prog.attach_type() })
+        .make()
 }
 
 #[derive(Debug)]
 struct Hook {
     what: String,
+    subject: String,
     prog: OwnedFd,
     hook: Netfilter,
 }
@@ -181,13 +203,13 @@ impl Deferred for Hook {
             priority: self.hook.priority,
             nf_flags: self.hook.flags,
         };
-        let fd = bpf::link_create(&mut attr).map_err(|cause| Error::new("LINK_CREATE", &self.what, cause))?;
+        let fd = bpf::link_create(&mut attr).map_err(|cause| Error::new("LINK_CREATE", &self.subject, cause))?;
         Ok(Link::bpf(self.what.clone(), fd))
     }
 }
 
 pub(super) fn netfilter(what: String, hook: &Netfilter, prog: &Prog) -> Result<Pending, Error> {
-    Ok(Pending::later(what.clone(), Hook { what, prog: prog_fd(prog)?, hook: *hook }))
+    Ok(Pending::later(what.clone(), Hook { subject: subject(prog, &what), what, prog: prog_fd(prog)?, hook: *hook }))
 }
 
 pub(super) fn struct_ops(map: &Map) -> Result<Link, Error> {

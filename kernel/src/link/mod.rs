@@ -150,6 +150,14 @@ impl Link {
         Ok(Some(info.id))
     }
 
+    /// Numbers of all BPF links that there are.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ids() -> Result<Vec<u32>, Error> {
+        bpf::ids(bpf::ObjectKind::Link).map_err(|cause| Error::new("LINK_GET_NEXT_ID", "all links", cause))
+    }
+
     /// The perf events behind it. Their descriptors can be polled and counted.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         match &self.held {

@@ -5,11 +5,13 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
+use super::hook::subject;
 use super::perf::prog_fd;
 use super::target::{Functions, Return, UprobePlace};
 use super::{Deferred, Link, Options, Pending};
 use crate::error::Error;
 use crate::map::c_path;
+use crate::probe::{Feature, has};
 use crate::prog::{AttachType, Prog};
 use crate::sys::{address, attr, bpf, number};
 use crate::tracefs;
@@ -45,6 +47,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 #[derive(Debug)]
 struct Kprobes {
     what: String,
+    subject: String,
     prog: OwnedFd,
     session: bool,
     ret: bool,
@@ -69,7 +72,7 @@ impl Deferred for Kprobes {
             Ok(fd) => Ok(Link::bpf(self.what.clone(), fd)),
             Err(cause) => {
                 let absent = cause.raw_os_error() == Some(libc::EOPNOTSUPP);
-                let error = Error::new("LINK_CREATE", &self.what, cause);
+                let error = Error::new("LINK_CREATE", &self.subject, cause);
                 Err(if absent {
                     error.with_detail("this kernel has no probes of many functions (CONFIG_FPROBE)")
                 } else {
@@ -105,7 +108,15 @@ pub(super) fn kprobes(
     let names: Result<Vec<CString>, _> = names.into_iter().map(CString::new).collect();
     let names = names.map_err(|cause| Error::new("LINK_CREATE", &what, cause.into()))?;
     let (session, ret) = (ret == Return::Session, ret == Return::Yes);
-    let deferred = Kprobes { what: what.clone(), prog: prog_fd(prog)?, session, ret, names, cookies };
+    let deferred = Kprobes {
+        subject: subject(prog, &what),
+        what: what.clone(),
+        prog: prog_fd(prog)?,
+        session,
+        ret,
+        names,
+        cookies,
+    };
     Ok(Pending::later(what, deferred))
 }
 
@@ -134,6 +145,7 @@ fn matching(glob: &str) -> Vec<String> {
 #[derive(Debug)]
 struct Uprobes {
     what: String,
+    subject: String,
     prog: OwnedFd,
     attach: AttachType,
     ret: bool,
@@ -158,7 +170,14 @@ impl Deferred for Uprobes {
             pid: self.pid,
             ..attr::LinkUprobes::default()
         };
-        let fd = bpf::link_create(&mut attr).map_err(|cause| Error::new("LINK_CREATE", &self.what, cause))?;
+        let fd = bpf::link_create(&mut attr).map_err(|cause| {
+            let error = Error::new("LINK_CREATE", &self.subject, cause);
+            if has(Feature::UprobeMulti) {
+                error
+            } else {
+                error.with_detail("this kernel has no probes of many places in a file (uprobe.multi)")
+            }
+        })?;
         Ok(Link::bpf(self.what.clone(), fd))
     }
 }
@@ -203,6 +222,7 @@ pub(super) fn uprobes(
     let session = ret == Return::Session;
     let cookie = |place: &UprobePlace| if place.cookie == 0 { options.cookie } else { place.cookie };
     let deferred = Uprobes {
+        subject: subject(prog, &what),
         what: what.clone(),
         prog: prog_fd(prog)?,
         attach: if session { AttachType::TraceUprobeSession } else { AttachType::TraceUprobeMulti },

@@ -87,14 +87,7 @@ impl Map {
     /// # Errors
     /// The kernel's.
     pub fn ids() -> Result<Vec<u32>, Error> {
-        let mut ids = Vec::new();
-        loop {
-            match bpf::next_id(bpf::ObjectKind::Map, ids.last().copied().unwrap_or(0)) {
-                Ok(id) => ids.push(id),
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(ids),
-                Err(cause) => return Err(Error::new("MAP_GET_NEXT_ID", "all maps", cause)),
-            }
-        }
+        bpf::ids(bpf::ObjectKind::Map).map_err(|cause| Error::new("MAP_GET_NEXT_ID", "all maps", cause))
     }
 
     /// What is at a path, compared with what shall be there.

@@ -142,6 +142,14 @@ impl Prog {
         Ok(info.id)
     }
 
+    /// Numbers of all programs that there are.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ids() -> Result<Vec<u32>, Error> {
+        bpf::ids(bpf::ObjectKind::Prog).map_err(|cause| Error::new("PROG_GET_NEXT_ID", "all programs", cause))
+    }
+
     /// The type of one of its functions in its own BTF.
     ///
     /// # Errors

@@ -37,24 +37,32 @@ mod command {
 /// What has numbers by which anybody can ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
+    /// Programs.
+    Prog,
     /// Maps.
     Map,
     /// BTF objects.
     Btf,
+    /// Links.
+    Link,
 }
 
 impl ObjectKind {
     fn next(self) -> u32 {
         match self {
+            ObjectKind::Prog => 11,
             ObjectKind::Map => 12,
             ObjectKind::Btf => 23,
+            ObjectKind::Link => 31,
         }
     }
 
     fn open(self) -> u32 {
         match self {
+            ObjectKind::Prog => 13,
             ObjectKind::Map => 14,
             ObjectKind::Btf => 19,
+            ObjectKind::Link => 30,
         }
     }
 }
@@ -156,6 +164,18 @@ pub(crate) fn next_id(kind: ObjectKind, id: u32) -> io::Result<u32> {
     let mut attr = attr::Id { id, ..attr::Id::default() };
     done(kind.next(), &mut attr)?;
     Ok(attr.next_id)
+}
+
+/// The numbers of all that there are.
+pub(crate) fn ids(kind: ObjectKind) -> io::Result<Vec<u32>> {
+    let mut ids = Vec::new();
+    loop {
+        match next_id(kind, ids.last().copied().unwrap_or(0)) {
+            Ok(id) => ids.push(id),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(ids),
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Opens the object with a number.
