@@ -16,7 +16,7 @@ struct {
 SEC("raw_tracepoint/sys_enter")
 int count(void *ctx)
 {
-	struct comm comm;
+	struct comm comm = {};
 	__u64 one = 1, *value;
 
 	bpf_get_current_comm(&comm, sizeof(comm));

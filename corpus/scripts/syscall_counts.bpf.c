@@ -19,7 +19,7 @@ struct {
 SEC("tracepoint/raw_syscalls/sys_enter")
 int count(void *ctx)
 {
-	struct comm comm;
+	struct comm comm = {}; /* older kernels write the name and leave the rest */
 	__u64 one = 1, *value;
 
 	bpf_get_current_comm(&comm, sizeof(comm));
