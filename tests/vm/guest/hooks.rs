@@ -1,0 +1,63 @@
+//! Kinds of attachments, each with exact counts of the workload.
+
+use twinbpf_kernel::system::System;
+
+use super::{WORKLOAD, has_symbol, refused, said, session, words};
+
+/// 1 + 2 + ... + 100.
+const SUM: &str = "5050";
+
+pub(super) fn kprobes() {
+    let text = said(&session("probes/kprobes.bpf.o", &WORKLOAD));
+    for kind in ["kprobe", "kretprobe", "ksyscall", "kretsyscall"] {
+        assert_eq!(words(&text, kind), [kind, "100", SUM], "{text}");
+    }
+}
+
+pub(super) fn trampolines() {
+    let text = said(&session("probes/trampolines.bpf.o", &WORKLOAD));
+    for kind in ["fentry", "fexit"] {
+        assert_eq!(words(&text, kind), [kind, "100", SUM], "{text}");
+    }
+    assert_eq!(words(&text, "fmod_ret"), ["fmod_ret", "20", "180"], "{text}");
+    assert_eq!(words(&text, "lsm"), ["lsm", "10", "180"], "{text}");
+    // Ten times EPERM, and ten times EACCES.
+    assert_eq!(words(&text, "workload")[3..], ["10", "130"], "{text}");
+}
+
+/// Where the kernel was built without such probes, the message says so.
+pub(super) fn multi() {
+    let output = session("probes/multi.bpf.o", &WORKLOAD);
+    if has_symbol("register_fprobe") {
+        let text = said(&output);
+        for kind in ["kprobe.multi", "kretprobe.multi"] {
+            assert_eq!(words(&text, kind), [kind, "100", SUM], "{text}");
+        }
+        return;
+    }
+    let text = refused(&output);
+    assert!(text.contains("probes of many functions (CONFIG_FPROBE)"), "{text}");
+    assert!(text.contains("program reading to kernel functions vfs_rea?"), "{text}");
+}
+
+pub(super) fn uprobe() {
+    let attach = ["--attach", "called=/bin/checks:twinbpf_vm_work", "--"];
+    let mut command = super::twinbpf();
+    let text = said(&command.args(["run", "scripts/calls.bpf.o"]).args(attach).args(WORKLOAD).output().unwrap());
+    let pid = words(&text, "workload")[1];
+    assert_eq!(words(&text, pid), [pid, "100", "calls", SUM, "sum"], "{text}");
+}
+
+/// The object was compiled with types of its own; what it is told is this kernel's.
+pub(super) fn core() {
+    let text = said(&session("probes/core.bpf.o", &WORKLOAD));
+    assert_eq!(words(&text, "tasks")[1..], words(&text, "workload")[1..3], "{text}");
+    let answers = &words(&text, "kernel")[1..];
+    assert_eq!(answers, &words(&text, "userspace")[1..], "{text}");
+    let btf = System::get().btf().expect("the kernel's types");
+    let task = btf.find("task_struct", |found| matches!(found, twinbpf_loader::btf::Type::Struct(_))).unwrap();
+    assert_eq!(answers[1], btf.size_of(task).unwrap().to_string(), "{text}");
+    assert_eq!(answers[2..4], ["1", "0"], "{text}");
+    let arena = if has_symbol("arena_map_ops") { "1" } else { "0" };
+    assert_eq!(answers[4..], [arena, "27"], "{text}");
+}

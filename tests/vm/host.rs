@@ -1,0 +1,82 @@
+//! Checks against kernels other than this machine's: each kernel boots once in a machine that QEMU emulates, and runs
+//! all checks there. What a check found is a test here, named after the kernel and the check.
+//!
+//! Kernels are packages of Debian, unpacked under `vm` in the target folder (`.ci/kernels` does that) and never
+//! installed. This program is both sides: the guest's `/init` runs it again with `--guest`.
+
+mod guest;
+mod machine;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use machine::Machine;
+
+/// A kernel and what the checks found in it, once it has booted.
+struct Guest {
+    machine: Machine,
+    results: OnceLock<Result<guest::Results, String>>,
+}
+
+impl Guest {
+    fn result(&self, check: &str) -> Result<(), Failed> {
+        let results = self.results.get_or_init(|| self.machine.run()).as_ref().map_err(String::clone)?;
+        match results.get(check) {
+            Some(found) => found.clone().map_err(Failed::from),
+            None => Err(format!("nothing was heard of it; of {} others it was", results.len()).into()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("--guest") => return guest::run(),
+        Some("--workload") => return guest::workload::run(),
+        _ => {}
+    }
+    let arguments = Arguments::from_args();
+    let guests: Vec<(String, Arc<Guest>)> = kernels().into_iter().map(named).collect();
+    // Neighbours are of different kernels, so that several boot at once.
+    let both = guest::CHECKS.iter().flat_map(|check| guests.iter().map(move |guest| (check, guest)));
+    let trials = both.map(|((check, _), (release, guest))| {
+        let guest = Arc::clone(guest);
+        Trial::test(format!("{release}::{check}"), move || guest.result(check))
+    });
+    let trials = trials.collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn named(kernel: PathBuf) -> (String, Arc<Guest>) {
+    let release = kernel.file_name().expect("a folder").to_string_lossy().into_owned();
+    (release, Arc::new(Guest { machine: Machine { kernel }, results: OnceLock::new() }))
+}
+
+/// The unpacked kernels; none, with a reason, where something is missing.
+fn kernels() -> Vec<PathBuf> {
+    if !cfg!(target_arch = "x86_64") {
+        support::skip("the guest runs what was compiled for this machine, and its kernels are for x86_64");
+        return Vec::new();
+    }
+    for tool in ["qemu-system-x86_64", "cpio", "strip"] {
+        if !support::installed(tool) {
+            support::skip(&format!("{tool} is not installed"));
+            return Vec::new();
+        }
+    }
+    if !PathBuf::from(machine::BUSYBOX).exists() {
+        support::skip("busybox-static is not installed");
+        return Vec::new();
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("vm");
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut kernels: Vec<PathBuf> = entries.filter(|path| machine::image(path).is_some()).collect();
+    kernels.sort();
+    if kernels.is_empty() {
+        support::skip(&format!("no kernel in {}; .ci/kernels puts some there", folder.display()));
+    }
+    kernels
+}
