@@ -3,7 +3,9 @@
 //!
 //! Needs gcc and libbpf-dev; skips with a reason without them, unless `TWINBPF_CI=1`. Needs no privilege.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -73,7 +75,7 @@ fn attributes_are_libbpfs() {
     let theirs = recorded(&mut Command::new(libbpf), &library, "theirs");
     let mut own = Command::new(std::env::current_exe().unwrap());
     let ours = recorded(own.args(["--exact", "the_same_by_us"]), &library, "ours");
-    assert_eq!(theirs.len(), 10, "{theirs:?}");
+    assert_eq!(theirs.len(), 14, "{theirs:?}");
     for (theirs, ours) in theirs.iter().zip(&ours) {
         assert_eq!(theirs.1.len(), 2, "{}: a load and a link", theirs.0);
         assert_eq!(ours, theirs);
@@ -120,6 +122,26 @@ fn the_same_by_us() {
     label("sk_lookup");
     let namespace = Target::NetNamespace { path: "/".into() };
     attach(namespace, &load(ProgType::SkLookup, AttachType::SkLookup, 0, 0), &plain);
+    label("flow_dissector");
+    let namespace = Target::NetNamespace { path: "/".into() };
+    attach(namespace, &load(ProgType::FlowDissector, AttachType::FlowDissector, 0, 0), &plain);
+    label("lsm_cgroup");
+    attach(root(), &load(ProgType::Lsm, AttachType::LsmCgroup, 82, 0), &plain);
+    // These two have no attach type, which is 0.
+    let none = AttachType::CgroupInetIngress;
+    label("raw_tp.w");
+    let tracepoint = Target::RawTracepoint { name: "nbd_send_request".into() };
+    attach(tracepoint, &load(ProgType::RawTracepointWritable, none, 0, 0), &plain);
+    label("freplace");
+    let replaced = File::open("/").unwrap();
+    // SAFETY: 100 is nobody's, and stays open until this process ends.
+    let of = unsafe {
+        assert_eq!(libc::dup2(replaced.as_raw_fd(), 100), 100);
+        BorrowedFd::borrow_raw(100)
+    };
+    let target = LoadTarget { attach: none as u32, btf_id: 83, of: Some(of) };
+    let extension = ProgLoad { target, ..ProgLoad::new("same", ProgType::Ext, &INSNS, "GPL") };
+    attach(Target::Btf, &Prog::load(&extension).unwrap(), &plain);
     label("iter");
     attach(Target::Iter(Iter::default()), &load(tracing, AttachType::TraceIter, 81, 0), &plain);
 }

@@ -181,6 +181,24 @@ fn many_uprobes_in_one_link() {
 }
 
 #[test]
+fn one_program_for_a_call_and_its_return() {
+    let attach = AttachType::TraceUprobeSession as u32;
+    let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
+    let (path, _, _turn) = own_place();
+    let functions = Functions::Names(vec![("twinbpf_test_target".into(), 4)]);
+    let options = Options { pid: Some(std::process::id()), ..Options::default() };
+    match (Target::UprobeMulti { path, functions, ret: Return::Session }).attach(&prog, &options) {
+        Ok(link) => {
+            call(9);
+            drop(link);
+            call(9);
+            assert_eq!(count(&map, 4), 18);
+        }
+        Err(error) => skip(&error.to_string()),
+    }
+}
+
+#[test]
 fn samples_come_at_a_rate() {
     let Some((map, prog)) = allowed(counter(ProgType::PerfEvent, 0, false)) else { return };
     let sampling = Sampling { clock: Clock::Cpu, rate: Rate::Frequency(999), pid: None, cpus: Vec::new() };

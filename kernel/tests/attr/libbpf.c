@@ -76,6 +76,25 @@ int main(void)
 	prog = load(BPF_PROG_TYPE_SK_LOOKUP, BPF_SK_LOOKUP, 0, 0);
 	bpf_link_create(prog, root, BPF_SK_LOOKUP, &plain);
 
+	label("flow_dissector");
+	prog = load(BPF_PROG_TYPE_FLOW_DISSECTOR, BPF_FLOW_DISSECTOR, 0, 0);
+	bpf_link_create(prog, root, BPF_FLOW_DISSECTOR, &plain);
+
+	label("lsm_cgroup");
+	prog = load(BPF_PROG_TYPE_LSM, BPF_LSM_CGROUP, 82, 0);
+	bpf_link_create(prog, root, BPF_LSM_CGROUP, &plain);
+
+	label("raw_tp.w");
+	prog = load(BPF_PROG_TYPE_RAW_TRACEPOINT_WRITABLE, 0, 0, 0);
+	bpf_raw_tracepoint_open("nbd_send_request", prog);
+
+	// The number of the descriptor is the same on both sides.
+	label("freplace");
+	dup2(root, 100);
+	LIBBPF_OPTS(bpf_prog_load_opts, extension, .attach_btf_id = 83, .attach_prog_fd = 100);
+	prog = bpf_prog_load(BPF_PROG_TYPE_EXT, "same", "GPL", insns, 2, &extension);
+	bpf_link_create(prog, 0, 0, &plain);
+
 	label("iter");
 	prog = load(BPF_PROG_TYPE_TRACING, BPF_TRACE_ITER, 81, 0);
 	bpf_link_create(prog, 0, BPF_TRACE_ITER, &plain);

@@ -18,6 +18,12 @@ static int is_address(unsigned long long word)
 	return word >> 32 >= 0x5000 && word >> 32 < 0x8000;
 }
 
+// Where the attributes of attachments have descriptors.
+static int is_prog_or_target(long cmd, unsigned int at)
+{
+	return cmd == BPF_LINK_CREATE ? at < 8 : cmd == BPF_RAW_TRACEPOINT_OPEN && at == 8;
+}
+
 // Words of the attribute: descriptors and addresses, which differ from run to run, only as what they are.
 static void record(long cmd, const void *attr, unsigned int size)
 {
@@ -41,7 +47,7 @@ static void record(long cmd, const void *attr, unsigned int size)
 		if (at % 8 == 0 && is_address(both)) {
 			fprintf(file, " address");
 			at += 4;
-		} else if (at < 8 && cmd == BPF_LINK_CREATE && word > 2 && fcntl(word, F_GETFD) >= 0) {
+		} else if (is_prog_or_target(cmd, at) && word > 2 && fcntl(word, F_GETFD) >= 0) {
 			fprintf(file, " fd");
 		} else if (cmd == BPF_PROG_LOAD && at >= 48 && at < 64) {
 			fprintf(file, " %08x", word);
@@ -67,7 +73,7 @@ long syscall(long number, ...)
 	e = va_arg(list, long);
 	f = va_arg(list, long);
 	va_end(list);
-	if (number == SYS_bpf && (a == BPF_PROG_LOAD || a == BPF_LINK_CREATE)) {
+	if (number == SYS_bpf && (a == BPF_PROG_LOAD || a == BPF_LINK_CREATE || a == BPF_RAW_TRACEPOINT_OPEN)) {
 		const union bpf_attr *attr = (const void *)b;
 
 		// A question whether there are such links at all.

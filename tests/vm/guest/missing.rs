@@ -42,15 +42,15 @@ pub(super) fn no_map_type() {
     if has_symbol("arena_map_ops") {
         return;
     }
-    let parts = ["map pages", "this kernel has no maps of kind arena", "program touch (syscall)"];
-    has_all(&refused(&session("probes/newer.bpf.o", &["true"])), &parts);
+    let parts = ["map pages", "this kernel has no maps of kind arena", "program touch (syscall)", "newer.bpf.c:"];
+    refused_but_for_scripts("probes/newer.bpf.o", &parts);
 }
 
 pub(super) fn no_program_type() {
     if has_symbol("bpf_nf_link_attach") {
         return;
     }
-    let parts = ["program pass (netfilter)", "this kernel has no programs of type netfilter"];
+    let parts = ["program pass (netfilter)", "this kernel has no programs of type netfilter", "netfilter.bpf.c:"];
     refused_but_for_scripts("probes/netfilter.bpf.o", &parts);
 }
 
