@@ -32,6 +32,8 @@ pub(crate) const CHECKS: &[Check] = &[
     ("trampolines", hooks::trampolines),
     ("kprobe_multi", hooks::multi),
     ("uprobe", hooks::uprobe),
+    ("usdt", hooks::usdt),
+    ("struct_ops", hooks::struct_ops),
     ("core", hooks::core),
     ("cgroups", kinds::cgroups),
     ("interfaces", kinds::interfaces),

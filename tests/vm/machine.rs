@@ -81,7 +81,7 @@ impl Machine {
                 fs::copy(&library, to)?;
             }
         }
-        for folder in ["scripts", "probes"] {
+        for folder in ["scripts", "probes", "kernel"] {
             fs::create_dir_all(root.join("corpus").join(folder))?;
             for entry in fs::read_dir(support::corpus().join(folder))? {
                 let entry = entry?;

@@ -1,6 +1,6 @@
 //! Attachments. A [`Link`] ends when it is dropped, or with the process: what is attached hangs on file descriptors.
-//! The two exceptions are `tc` filters of kernels without tcx links, and probes of kernels without the perf interface
-//! for them; both are undone on drop.
+//! The exceptions are `tc` filters, struct_ops and sockets of maps on kernels without links for them, and probes of kernels
+//! without the perf interface for them; all are undone on drop.
 //!
 //! A [`Target`] is where a program goes, resolved as far as it can be without side effects. [`Target::open`] makes all
 //! that can fail and starts nothing, [`Pending::enable`] starts it.

@@ -40,12 +40,33 @@ pub(super) fn multi() {
     assert!(text.contains("program reading to kernel functions vfs_rea?"), "{text}");
 }
 
-pub(super) fn uprobe() {
-    let attach = ["--attach", "called=/bin/checks:twinbpf_vm_work", "--"];
+/// A session whose program goes to a place in the workload's file.
+fn attached(object: &str, place: &str) -> String {
     let mut command = super::twinbpf();
-    let text = said(&command.args(["run", "scripts/calls.bpf.o"]).args(attach).args(WORKLOAD).output().unwrap());
+    said(&command.args(["run", object, "--attach", place, "--"]).args(WORKLOAD).output().unwrap())
+}
+
+pub(super) fn uprobe() {
+    let text = attached("scripts/calls.bpf.o", "called=/bin/checks:twinbpf_vm_work");
     let pid = words(&text, "workload")[1];
     assert_eq!(words(&text, pid), [pid, "100", "calls", SUM, "sum"], "{text}");
+}
+
+/// By one link where the kernel has such, by an event for each place otherwise.
+pub(super) fn usdt() {
+    let text = attached("scripts/usdt.bpf.o", "passed=/bin/checks:twin:step");
+    let arguments: Vec<&str> =
+        text.lines().filter_map(|line| line.split_once(": 2 arguments: ")).map(|(_, arguments)| arguments).collect();
+    assert_eq!(arguments, ["-2 40000000000", "-1 10000000000", "0 0", "1 10000000000", "2 40000000000"], "{text}");
+}
+
+/// Registered while the session lasts, by a link or, where the kernel has none, by an element of its map.
+pub(super) fn struct_ops() {
+    let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let text = said(&session("kernel/congestion.bpf.o", &["cat", file]));
+    assert!(text.contains("twinbpf_steady"), "{text}");
+    let after = std::fs::read_to_string(file).unwrap();
+    assert!(!after.contains("twinbpf_steady"), "{after}");
 }
 
 /// The object was compiled with types of its own; what it is told is this kernel's.

@@ -29,12 +29,41 @@ pub(crate) fn run() -> ExitCode {
     for number in 1..=100 {
         twinbpf_vm_work(number);
     }
+    for number in -2..=2 {
+        step(number, i64::from(number) * i64::from(number) * 10_000_000_000);
+    }
     println!("workload {own} {parent} {} {}", forbidden[0], forbidden[1]);
     ExitCode::SUCCESS
 }
 
 fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// A static probe, as `sys/sdt.h` makes it: an instruction that does nothing, and a note that says where it is and where
+/// its arguments lie.
+#[inline(never)]
+fn step(number: i32, square: i64) {
+    // SAFETY: the one instruction does nothing; what follows is no part of the code.
+    unsafe {
+        std::arch::asm!(
+            "990: nop",
+            ".pushsection .note.stapsdt, \"\", \"note\"",
+            ".balign 4",
+            ".4byte 992f - 991f, 994f - 993f, 3",
+            "991: .asciz \"stapsdt\"",
+            "992: .balign 4",
+            "993: .8byte 990b, 0, 0",
+            ".asciz \"twin\"",
+            ".asciz \"step\"",
+            ".asciz \"-4@{number:e} -8@{square}\"",
+            "994: .balign 4",
+            ".popsection",
+            number = in(reg) number,
+            square = in(reg) square,
+            options(att_syntax, nostack, preserves_flags),
+        );
+    }
 }
 
 /// A function to probe.
