@@ -41,6 +41,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("netfilter", kinds::netfilter),
     ("sockets", kinds::sockets),
     ("kprobe_session", kinds::kprobe_session),
+    ("freplace", kinds::freplace),
     ("syscall_counts", tools::syscall_counts),
     ("opensnoop", tools::opensnoop),
     ("execsnoop", tools::execsnoop),

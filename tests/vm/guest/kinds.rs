@@ -1,5 +1,6 @@
 //! Kinds of attachments for which there is no tool: programs that count, and what makes them run.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -11,7 +12,9 @@ use std::process::Command;
 use twinbpf_kernel::link::{self, Functions, Netfilter, Return};
 use twinbpf_kernel::prog::LoadTarget;
 use twinbpf_kernel::system::System;
-use twinbpf_kernel::{Link, Map, MapCreate, MapKind, Options, Prog, ProgLoad, Target};
+use twinbpf_kernel::{Link, LoadOptions, Map, MapCreate, MapKind, Options, Prog, ProgLoad, Target, TestRun};
+use twinbpf_loader::Object;
+use twinbpf_loader::kernel::KernelOptions;
 use twinbpf_loader::section::{Attach, SectionKind};
 use twinbpf_vm::isa::{Endian, asm, encode_all};
 
@@ -251,4 +254,26 @@ pub(super) fn kprobe_session() {
     let link = counter.attach(&Target::KprobeMulti { functions, ret: Return::Session });
     let mut zeros = File::open("/dev/zero").unwrap();
     assert_eq!(counter.counts(link, || zeros.read_exact(&mut [0]).unwrap()), 2);
+}
+
+/// A program in the place of another one's function, while its link lives.
+pub(super) fn freplace() {
+    let object = Object::open("replaced", &fs::read("probes/replaced.bpf.o").unwrap()).unwrap();
+    let number = |name: &str| object.programs.iter().position(|spec| &*spec.name == name).unwrap();
+    let load = |name: &str, options: &LoadOptions<'_>| {
+        let only = KernelOptions { programs: Some(vec![number(name)]), ..KernelOptions::default() };
+        let linked = object.link_kernel(System::get(), &only);
+        let mut loaded = twinbpf_kernel::load(&object, &linked, options);
+        assert!(loaded.failures.is_empty(), "{:#}", loaded.failures[0]);
+        loaded.programs.remove(0).expect("no failure").prog
+    };
+    let base = load("base", &LoadOptions::default());
+    let extended = BTreeMap::from([(number("drop"), &base)]);
+    let replacement = load("drop", &LoadOptions { extended, ..LoadOptions::default() });
+    let run = || base.test_run(&TestRun { data: &[0; 64], ..TestRun::default() }).unwrap().r0;
+    assert_eq!(run(), 2, "XDP_PASS");
+    let link = Target::Btf.attach(&replacement, &Options::default()).unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(run(), 1, "XDP_DROP");
+    drop(link);
+    assert_eq!(run(), 2, "gone");
 }
