@@ -39,8 +39,11 @@ impl Machine {
         pack(&files, &memory)?;
         let (console, report) = (folder.path().join("console"), folder.path().join("report"));
         let image = image(&self.kernel).ok_or("no image of a kernel")?;
+        // Two CPUs, in turns: kernels change their own code while another CPU runs it, which goes wrong at times where QEMU
+        // runs each in a thread.
         let status = Command::new("timeout")
-            .args(["240", "qemu-system-x86_64", "-accel", "tcg", "-cpu", "qemu64,-cx16", "-m", "1024", "-smp", "2"])
+            .args(["400", "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "qemu64,-cx16"])
+            .args(["-m", "1024", "-smp", "2"])
             .args(["-no-reboot", "-display", "none", "-nodefaults", "-kernel"])
             .arg(image)
             .arg("-initrd")

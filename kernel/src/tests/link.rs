@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{RETURN_0, allowed, load, skip};
 use crate::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobePlace};
+use crate::probe::{Feature, has};
 use crate::prog::LoadTarget;
 use crate::system::System;
 use crate::{AttachType, Error, Link, Map, MapCreate, MapKind, Options, Prog, ProgLoad, ProgType, Target, user};
@@ -162,6 +163,9 @@ fn a_uprobe_counts_exactly() {
 
 #[test]
 fn many_uprobes_in_one_link() {
+    if !has(Feature::UprobeMulti) {
+        return skip("this kernel has no links of many places in files");
+    }
     let attach = AttachType::TraceUprobeMulti as u32;
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
     let (path, offset, _turn) = own_place();

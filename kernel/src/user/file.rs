@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Directories of libraries that the dynamic linker knows without being told.
-const LIBRARIES: [&str; 8] = [
+const LIBRARIES: [&str; 11] = [
     "/usr/lib64",
     "/usr/lib",
     "/lib64",
@@ -11,6 +11,9 @@ const LIBRARIES: [&str; 8] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib/riscv64-linux-gnu",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib/riscv64-linux-gnu",
     "/usr/local/lib",
 ];
 /// Directories of programs, after those of `PATH`.
