@@ -276,7 +276,7 @@ fn rotation(units: &[Unit]) -> Option<Handler> {
         && !left.leader
         && !or.leader
         && (1..bits).contains(&right.o.imm)
-        && right.o.imm + left.o.imm == bits
+        && left.o.imm == bits - right.o.imm
         && left.o.b == x
         && t != d
         && t != x
