@@ -5,6 +5,8 @@
 //!
 //! Modules may use the ones before them in this list, never the reverse:
 //! `isa`, `program`, `validate` | `trap`, `recover`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
+//!
+//! `generate` stands beside them: random programs, for those who compare engines.
 
 pub mod isa;
 pub mod program;
@@ -29,3 +31,6 @@ pub mod helper;
 pub mod image;
 
 pub mod interp;
+
+#[cfg(feature = "arbitrary")]
+pub mod generate;

@@ -1,0 +1,439 @@
+//! Programs that are valid by construction: the generator knows what each register holds, and writes only what every
+//! checker can follow.
+//!
+//! What a program computes with comes from a map, so that nobody can fold it. Control is structured: branches skip
+//! blocks, loops have a counter that nothing else writes, functions call only later ones. Where ways meet, a register
+//! holds what it holds on all of them. Every path ends, with a bound that the kernel's verifier finds.
+
+use super::case::{Case, Input};
+use super::world::{CONTEXT_SIZE, MEMORY, MEMORY_SIZE, REGS_IN, REGS_OUT, STACK_OUT, STATE, TAILS};
+use super::{Choices, tail};
+use crate::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+
+/// Who shall be able to run it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// A kernel too: what its verifier refuses does not occur.
+    #[default]
+    Kernel,
+    /// Only the machine: immediate shift counts and divisors as RFC 9669 allows them, misaligned words on the stack and
+    /// under atomics, limits on instructions.
+    Machine,
+}
+
+/// What to generate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Instructions of the body of the program, about.
+    pub insns: usize,
+    /// Inputs.
+    pub inputs: usize,
+    /// For whom.
+    pub dialect: Dialect,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config { insns: 32, inputs: 16, dialect: Dialect::Kernel }
+    }
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Nothing that may be read.
+    Nothing,
+    /// Any number.
+    Number,
+    /// The counter of a loop: it may be read.
+    Counter,
+    /// The address of `len` bytes of a map's value, from `low` to `high` bytes behind their begin. `state` tells
+    /// whether it is the memory of the state.
+    Value { low: i16, high: i16, len: i16, state: bool },
+    /// The context.
+    Context,
+}
+
+/// Slots below r10 that the program itself uses: the context, a register at the end, a key, a value.
+pub(super) const CONTEXT_SLOT: i16 = -72;
+pub(super) const SPILL_SLOT: i16 = -80;
+pub(super) const KEY_SLOT: i16 = -88;
+pub(super) const VALUE_SLOT: i16 = -104;
+
+/// Functions that a program can have: what a kernel allows to be active at a time.
+const FUNCTIONS: usize = 8;
+/// Branches on unknown numbers: each may double what a checker has to walk.
+const BRANCHES: usize = 8;
+/// Blocks inside each other.
+pub(super) const NESTING: usize = 3;
+
+pub(super) struct Generator<'g, 'c> {
+    pub(super) choices: &'g mut Choices<'c>,
+    pub(super) dialect: Dialect,
+    pub(super) code: Vec<Insn>,
+    pub(super) regs: [Kind; 10],
+    /// Words of the stack below r10 that hold numbers.
+    pub(super) words: usize,
+    /// The context is in its slot.
+    pub(super) context: bool,
+    /// Blocks around this place.
+    pub(super) level: usize,
+    /// Loops around this place.
+    pub(super) loops: usize,
+    pub(super) branches: usize,
+    /// The function being written, and how many there are.
+    pub(super) function: usize,
+    pub(super) functions: usize,
+    /// Arguments that each takes.
+    pub(super) arity: [usize; FUNCTIONS],
+    /// Where functions are called.
+    pub(super) calls: Vec<(usize, usize)>,
+    pub(super) tails: usize,
+    /// Instructions that this function may still have.
+    pub(super) left: usize,
+}
+
+/// A case with the choices made by `choices`.
+pub fn case(choices: &mut Choices<'_>, config: &Config) -> Case {
+    let functions = choices.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 4, FUNCTIONS]);
+    let tails = choices.pick(&[0, 0, 0, 0, 0, 0, 1, TAILS]);
+    let mut arity = [0; FUNCTIONS];
+    arity.iter_mut().for_each(|arity| *arity = choices.below(6));
+    let mut generator = Generator {
+        choices,
+        dialect: config.dialect,
+        code: Vec::with_capacity(config.insns * 2 + 32),
+        regs: [Kind::Nothing; 10],
+        words: 0,
+        context: false,
+        level: 0,
+        loops: 0,
+        branches: BRANCHES,
+        function: 0,
+        functions,
+        arity,
+        calls: Vec::new(),
+        tails,
+        left: 0,
+    };
+    let main = generator.program(config.insns);
+    let tails = (0..tails).map(|_| tail::program(choices)).collect();
+    let mut case = Case { main, tails, inputs: (0..config.inputs).map(|_| Input::new(choices)).collect() };
+    if config.dialect == Dialect::Machine && choices.once_in(8) {
+        let most = case.main.len() * 2;
+        case.inputs.iter_mut().for_each(|input| input.limit = Some(choices.below(most) as u64));
+    }
+    case
+}
+
+pub(super) fn reg(index: usize) -> Reg {
+    Reg::new(index as u8).expect("below 11")
+}
+
+pub(super) fn mov(dst: Reg, src: Operand) -> Insn {
+    Insn::Alu { width: Width::W64, op: AluOp::Mov, dst, src }
+}
+
+pub(super) fn load(dst: Reg, base: Reg, off: i16) -> Insn {
+    Insn::Load { size: Size::Dw, signed: false, dst, base, off }
+}
+
+pub(super) fn store(base: Reg, off: i16, src: Reg) -> Insn {
+    Insn::Store { size: Size::Dw, base, off, src: Operand::Reg(src) }
+}
+
+pub(super) fn value_address(dst: Reg, map: usize, off: usize) -> [Insn; 2] {
+    [Insn::LoadImm { dst, kind: 2, imm: map as i32 }, Insn::LoadImmHi { imm: off as i32 }]
+}
+
+/// Where the word of the stack window with this number is.
+pub(super) fn word(index: usize) -> i16 {
+    -8 * (index as i16 + 1)
+}
+
+impl Generator<'_, '_> {
+    fn program(&mut self, insns: usize) -> Vec<Insn> {
+        self.prologue();
+        self.block(insns);
+        self.call_next();
+        self.epilogue();
+        let mut starts = vec![0];
+        for function in 1..self.functions {
+            starts.push(self.code.len());
+            self.local(function, insns / 4 + 1);
+        }
+        for (pc, function) in std::mem::take(&mut self.calls) {
+            let imm = starts[function] as i32 - pc as i32 - 1;
+            self.code[pc] = Insn::Call { kind: CallKind::Local, off: 0, imm };
+        }
+        std::mem::take(&mut self.code)
+    }
+
+    pub(super) fn emit(&mut self, insn: Insn) {
+        self.code.push(insn);
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn prologue(&mut self) {
+        let r9 = reg(9);
+        if self.tails > 0 || self.choices.once_in(3) {
+            self.emit(store(Reg::FP, CONTEXT_SLOT, Reg::R1));
+            self.context = true;
+        }
+        self.code.extend(value_address(r9, STATE, 0));
+        let active = 2 + self.choices.below(6);
+        let first = self.choices.below(10);
+        for index in (first..first + active).map(|index| index % 10).filter(|index| *index != 9) {
+            self.emit(load(reg(index), r9, (REGS_IN + index * 8) as i16));
+            self.regs[index] = Kind::Number;
+        }
+        if first + active > 9 {
+            self.emit(load(r9, r9, (REGS_IN + 72) as i16));
+            self.regs[9] = Kind::Number;
+        }
+        let words = self.choices.pick(&[0, 0, 1, 2, 3, 8]);
+        self.fill_words(words);
+    }
+
+    fn fill_words(&mut self, words: usize) {
+        for index in 0..words {
+            let src = match self.some_number() {
+                Some(number) if !self.choices.once_in(3) => Operand::Reg(number),
+                _ => Operand::Imm(self.choices.imm()),
+            };
+            self.emit(Insn::Store { size: Size::Dw, base: Reg::FP, off: word(index), src });
+        }
+        self.words = words;
+    }
+
+    /// Stores what a run can be judged by.
+    fn epilogue(&mut self) {
+        let numbers = self.regs.map(|kind| matches!(kind, Kind::Number | Kind::Counter));
+        if numbers[1] {
+            self.emit(store(Reg::FP, SPILL_SLOT, Reg::R1));
+        }
+        self.code.extend(value_address(Reg::R1, STATE, 0));
+        let out = |index: usize| (REGS_OUT + index * 8) as i16;
+        for index in (0..10).filter(|index| numbers[*index] && *index != 1) {
+            self.emit(store(Reg::R1, out(index), reg(index)));
+        }
+        if numbers[1] {
+            self.emit(load(Reg::R0, Reg::FP, SPILL_SLOT));
+            self.emit(store(Reg::R1, out(1), Reg::R0));
+        }
+        for index in 0..self.words {
+            self.emit(load(Reg::R0, Reg::FP, word(index)));
+            self.emit(store(Reg::R1, (STACK_OUT + index * 8) as i16, Reg::R0));
+        }
+        self.emit(load(Reg::R0, Reg::R1, out(0)));
+        self.emit(Insn::Exit);
+    }
+
+    /// A function that is called with numbers.
+    fn local(&mut self, function: usize, insns: usize) {
+        (self.function, self.context) = (function, false);
+        self.regs = [Kind::Nothing; 10];
+        self.regs[1..=self.arity[function]].fill(Kind::Number);
+        let words = self.choices.below(4);
+        self.fill_words(words);
+        self.block(insns);
+        self.call_next();
+        if self.regs[0] != Kind::Number {
+            let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
+            self.emit(mov(Reg::R0, src));
+        }
+        self.emit(Insn::Exit);
+    }
+
+    /// The next function, unless somebody calls it already: no kernel takes one that nobody calls.
+    fn call_next(&mut self) {
+        let next = self.function + 1;
+        if next < self.functions && !self.calls.iter().any(|(_, function)| *function == next) {
+            self.call_local(next);
+        }
+    }
+
+    /// Items until so many instructions are written.
+    pub(super) fn block(&mut self, insns: usize) {
+        let outer = self.left;
+        self.left = insns;
+        while self.left > 0 {
+            self.item();
+        }
+        self.left = outer.saturating_sub(insns);
+    }
+
+    /// A register that holds a number, if there is any.
+    pub(super) fn some_number(&mut self) -> Option<Reg> {
+        let first = self.choices.below(10);
+        let found = (first..first + 10).map(|index| index % 10);
+        found.into_iter().find(|index| matches!(self.regs[*index], Kind::Number | Kind::Counter)).map(reg)
+    }
+
+    /// A register that holds a number and may be written.
+    pub(super) fn number(&mut self) -> Reg {
+        let first = self.choices.below(10);
+        if let Some(index) = (first..first + 10).map(|index| index % 10).find(|index| self.regs[*index] == Kind::Number)
+        {
+            return reg(index);
+        }
+        let dst = self.target();
+        let imm = self.choices.imm();
+        self.emit(mov(dst, Operand::Imm(imm)));
+        self.set(dst, Kind::Number);
+        dst
+    }
+
+    /// A register that may be written.
+    pub(super) fn target(&mut self) -> Reg {
+        let first = self.choices.below(10);
+        let free = |index: &usize| self.regs[*index] != Kind::Counter;
+        reg((first..first + 10)
+            .map(|index| index % 10)
+            .find(free)
+            .expect("loops nest less deep than there are registers"))
+    }
+
+    pub(super) fn set(&mut self, reg: Reg, kind: Kind) {
+        self.regs[reg.index()] = kind;
+    }
+
+    /// What registers hold where this way and another meet.
+    pub(super) fn meet(&mut self, other: [Kind; 10]) {
+        for (kind, other) in self.regs.iter_mut().zip(other) {
+            if *kind != other {
+                *kind = Kind::Nothing;
+            }
+        }
+    }
+
+    /// A condition on numbers that leads `off` further.
+    pub(super) fn condition(&mut self) -> Insn {
+        let dst = self.source();
+        let width = self.choices.pick(&[Width::W64, Width::W32]);
+        let cond = self.choices.pick(Cond::TABLE).op;
+        let src = match self.some_number() {
+            Some(number) if self.choices.once_in(2) => Operand::Reg(number),
+            _ => Operand::Imm(self.choices.imm()),
+        };
+        Insn::Branch { width, cond, dst, src, off: 0 }
+    }
+
+    /// Has the jump at `pc` lead here.
+    pub(super) fn land(&mut self, pc: usize) {
+        let distance = (self.code.len() - pc - 1) as i32;
+        match &mut self.code[pc] {
+            Insn::Branch { off, .. } | Insn::Goto { off } | Insn::MayGoto { off } => *off = distance as i16,
+            Insn::Gotol { off } => *off = distance,
+            other => unreachable!("no jump: {other}"),
+        }
+    }
+
+    /// A jump over some instructions, or over some and others instead.
+    pub(super) fn branch(&mut self) {
+        if self.branches == 0 || self.level >= NESTING || self.loops > 0 {
+            return self.arithmetic();
+        }
+        self.branches -= 1;
+        let insn = self.condition();
+        let mut at = self.code.len();
+        self.emit(insn);
+        if self.choices.once_in(6) {
+            // The long way: over a jump that has 32 bits.
+            self.emit(Insn::Gotol { off: 0 });
+            self.land(at);
+            at = self.code.len() - 1;
+        }
+        let before = self.regs;
+        self.level += 1;
+        let len = if self.choices.once_in(64) { 40 + self.choices.below(200) } else { 1 + self.choices.below(6) };
+        match len {
+            0..40 => self.block(len),
+            _ => (0..len).for_each(|_| self.arithmetic()),
+        }
+        if self.choices.once_in(3) {
+            let end = self.code.len();
+            self.emit(Insn::Goto { off: 0 });
+            self.land(at);
+            let then = std::mem::replace(&mut self.regs, before);
+            let len = 1 + self.choices.below(4);
+            self.block(len);
+            self.land(end);
+            self.meet(then);
+        } else {
+            self.land(at);
+            self.meet(before);
+        }
+        self.level -= 1;
+    }
+
+    /// A loop that is gone round a few times. Its counter is in one of the registers that calls keep.
+    pub(super) fn repeat(&mut self) {
+        let free = (6..10).filter(|index| self.regs[*index] != Kind::Counter).count();
+        if self.loops >= 2 || self.level >= NESTING || free < 2 {
+            return self.arithmetic();
+        }
+        let first = self.choices.below(4);
+        let counter = (first..first + 4).map(|index| 6 + index % 4).find(|index| self.regs[*index] != Kind::Counter);
+        let counter = reg(counter.expect("two are free"));
+        let turns = 1 + self.choices.below(4) as i32;
+        let up = self.choices.once_in(2);
+        self.emit(mov(counter, Operand::Imm(if up { 0 } else { turns })));
+        self.set(counter, Kind::Counter);
+        let (head, before) = (self.code.len(), self.regs);
+        (self.level, self.loops) = (self.level + 1, self.loops + 1);
+        let len = 1 + self.choices.below(5);
+        self.block(len);
+        self.restore(before);
+        (self.level, self.loops) = (self.level - 1, self.loops - 1);
+        let width = self.choices.pick(&[Width::W64, Width::W32]);
+        let step = if up { 1 } else { -1 };
+        self.emit(Insn::Alu { width, op: AluOp::Add, dst: counter, src: Operand::Imm(step) });
+        let (conds, end): (&[Cond], i32) =
+            if up { (&[Cond::Ne, Cond::Lt, Cond::Slt], turns) } else { (&[Cond::Ne, Cond::Gt, Cond::Sgt], 0) };
+        let (cond, off) = (self.choices.pick(conds), head as i32 - self.code.len() as i32 - 1);
+        self.emit(Insn::Branch { width, cond, dst: counter, src: Operand::Imm(end), off: off as i16 });
+        self.set(counter, Kind::Number);
+    }
+
+    /// Has registers hold what they held, where that can be made.
+    fn restore(&mut self, before: [Kind; 10]) {
+        for (index, kind) in before.into_iter().enumerate() {
+            if self.regs[index] == kind {
+                continue;
+            }
+            let dst = reg(index);
+            match kind {
+                Kind::Nothing => {}
+                Kind::Number | Kind::Counter => {
+                    let imm = self.choices.imm();
+                    self.emit(mov(dst, Operand::Imm(imm)));
+                }
+                Kind::Value { low, .. } => {
+                    let address = value_address(dst, STATE, MEMORY);
+                    self.code.extend(address);
+                    if low != 0 {
+                        let src = Operand::Imm(low.into());
+                        self.emit(Insn::Alu { width: Width::W64, op: AluOp::Add, dst, src });
+                    }
+                }
+                Kind::Context => self.emit(load(dst, Reg::FP, CONTEXT_SLOT)),
+            }
+            self.regs[index] = kind;
+        }
+    }
+
+    /// Bytes that the memory behind a pointer has, as it is there.
+    pub(super) fn room(kind: Kind) -> Option<(i16, i16)> {
+        match kind {
+            Kind::Value { low, high, len, .. } => Some((-low, len - high)),
+            Kind::Context => Some((0, CONTEXT_SIZE as i16)),
+            Kind::Nothing | Kind::Number | Kind::Counter => None,
+        }
+    }
+
+    /// The memory of the state.
+    pub(super) const fn memory(low: i16, high: i16) -> Kind {
+        Kind::Value { low, high, len: MEMORY_SIZE as i16, state: true }
+    }
+}

@@ -1,0 +1,41 @@
+//! Random programs that are worth running: valid by construction, nearly valid, and changed.
+//!
+//! A [`Case`] is a program with its inputs in a fixed little world ([`world`]): a state map from which it loads its
+//! registers and where it leaves them, two maps to work on, a table of tail calls, a context. Nothing in it names an
+//! engine, so that the same case runs in the machine, as native code and in a kernel, and all that it leaves behind
+//! can be compared. What instructions there are comes from the tables of [`crate::isa`].
+//!
+//! Everything follows from [`Choices`]: the same seed, or the same bytes, give the same case. This module runs nothing.
+#![forbid(unsafe_code)]
+
+mod body;
+mod case;
+mod choices;
+mod coverage;
+mod mutate;
+mod near;
+mod parts;
+mod tail;
+mod text;
+mod wild;
+pub mod world;
+
+pub use body::{Config, Dialect, case};
+pub use case::{Case, Input, Uses, program_of};
+pub use choices::Choices;
+pub use coverage::{Coverage, Edge, OperandClass};
+pub use mutate::{Meta, equivalent, mutate};
+pub use near::{NearValid, near_valid};
+pub use text::CaseError;
+pub use wild::wild;
+
+#[cfg(test)]
+mod tests;
+
+impl<'a> arbitrary::Arbitrary<'a> for Case {
+    fn arbitrary(bytes: &mut arbitrary::Unstructured<'a>) -> arbitrary::Result<Case> {
+        let len = bytes.len();
+        let mut choices = Choices::from_bytes(bytes.bytes(len)?);
+        Ok(case(&mut choices, &Config::default()))
+    }
+}
