@@ -25,6 +25,8 @@ mod compiled;
 mod dl;
 mod engine;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod instance;
 mod linker;
 mod native;

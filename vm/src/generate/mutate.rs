@@ -20,6 +20,16 @@ pub enum Meta {
 impl Meta {
     /// All.
     pub const ALL: [Meta; 4] = [Meta::DeadCode, Meta::SplitBlock, Meta::RenamedRegisters, Meta::ImmediateInRegister];
+
+    /// Its name, in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Meta::DeadCode => "dead code",
+            Meta::SplitBlock => "a split block",
+            Meta::RenamedRegisters => "other registers",
+            Meta::ImmediateInRegister => "an immediate in a register",
+        }
+    }
 }
 
 /// Replaces slots of a program; jumps lead where they led. Nothing where that cannot be.

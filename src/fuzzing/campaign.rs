@@ -1,0 +1,207 @@
+//! Comparing: many cases on all engines, the majority's word, and what a finding says.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use twinbpf_vm::generate::{Case, Coverage};
+use twinbpf_vm::trap::TrapCode;
+
+use super::{End, Engine, Outcome, Ran, known, reduce};
+
+/// Engines, and what has been seen of them.
+pub struct Campaign {
+    engines: Vec<Box<dyn Engine>>,
+    /// Figures.
+    pub tally: Tally,
+}
+
+/// What a campaign has done.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Programs that were generated.
+    pub programs: u64,
+    /// Runs of programs on inputs, over all engines.
+    pub runs: u64,
+    /// Programs that each engine ran.
+    pub executed: BTreeMap<String, u64>,
+    /// Programs that an engine did not accept, by engine and reason.
+    pub refused: BTreeMap<(String, String), u64>,
+    /// What was exercised.
+    pub coverage: Coverage,
+}
+
+/// Engines that do not agree.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The case, with one input.
+    pub case: Case,
+    /// Those who are alone with what they say.
+    pub suspects: Vec<String>,
+    /// Those who agree.
+    pub majority: Vec<String>,
+    /// In which ways the first suspect differs.
+    pub difference: String,
+    /// The first instruction by which it differs, once the case is small.
+    pub insn: Option<String>,
+    /// Number of the known difference that it is.
+    pub known: Option<&'static str>,
+}
+
+impl Finding {
+    /// What findings are sorted by: who is wrong with which operation.
+    pub fn bucket(&self) -> String {
+        let mut operation = self.insn.clone().unwrap_or_else(|| "?".to_owned());
+        // Registers and numbers do not make another bug.
+        operation.retain(|letter| !letter.is_ascii_digit());
+        format!("{}: {operation}", self.suspects.join("+"))
+    }
+}
+
+/// As a file of the corpus has it.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "# {} against {}", self.suspects.join(", "), self.majority.join(", "))?;
+        if let Some(insn) = &self.insn {
+            writeln!(f, "# first difference: {insn}")?;
+        }
+        if let Some(known) = self.known {
+            writeln!(f, "# known: {known}")?;
+        }
+        self.difference.lines().try_for_each(|line| writeln!(f, "# {line}"))?;
+        self.case.fmt(f)
+    }
+}
+
+impl fmt::Debug for Campaign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.engines.iter().map(|engine| engine.name()).collect();
+        f.debug_struct("Campaign").field("engines", &names).field("tally", &self.tally).finish()
+    }
+}
+
+impl Campaign {
+    /// A comparison of these engines. The first says which programs stray, and so mean nothing to others.
+    pub fn new(engines: Vec<Box<dyn Engine>>) -> Campaign {
+        Campaign { engines, tally: Tally::default() }
+    }
+
+    /// Names of the engines, as they are now.
+    pub fn engines(&self) -> Vec<String> {
+        self.engines.iter().map(|engine| engine.name()).collect()
+    }
+
+    /// Runs cases on all engines and counts; gives what differs, at most one finding a case.
+    pub fn run(&mut self, cases: &[Case]) -> Vec<Finding> {
+        self.tally.programs += cases.len() as u64;
+        for case in cases {
+            self.tally.coverage.add(&case.main);
+            case.tails.iter().for_each(|tail| self.tally.coverage.add(tail));
+        }
+        let all = self.execute(cases);
+        for (name, ran) in &all {
+            for ran in ran {
+                match ran {
+                    Ran::Ended(outcomes) => {
+                        self.tally.runs += outcomes.iter().flatten().count() as u64;
+                        *self.tally.executed.entry(name.clone()).or_default() += 1;
+                    }
+                    Ran::Refused(why) => {
+                        *self.tally.refused.entry((name.clone(), why.clone())).or_default() += 1;
+                    }
+                    Ran::Skipped => {}
+                }
+            }
+        }
+        cases.iter().enumerate().filter_map(|(index, case)| compare(case, index, &all)).collect()
+    }
+
+    /// What differs with one case; counts nothing.
+    pub fn judge(&mut self, case: &Case) -> Option<Finding> {
+        let all = self.execute(std::slice::from_ref(case));
+        compare(case, 0, &all)
+    }
+
+    /// What every engine makes of a case.
+    pub fn outcomes(&mut self, case: &Case) -> Vec<(String, Ran)> {
+        let all = self.execute(std::slice::from_ref(case));
+        all.into_iter().filter_map(|(name, ran)| Some((name, ran.into_iter().next()?))).collect()
+    }
+
+    fn execute(&mut self, cases: &[Case]) -> Vec<(String, Vec<Ran>)> {
+        let mut all: Vec<(String, Vec<Ran>)> = Vec::with_capacity(self.engines.len());
+        for engine in &mut self.engines {
+            // The first one says who would never end: others have no limit.
+            let ran = match all.first() {
+                Some((_, first)) => {
+                    let fit: Vec<bool> = cases.iter().zip(first).map(|(case, ran)| is_fit(case, ran)).collect();
+                    run_some(&mut **engine, cases, &fit)
+                }
+                None => engine.run(cases),
+            };
+            all.push((engine.name(), ran));
+        }
+        all
+    }
+
+    /// Makes a finding small, and says what it is about.
+    pub fn reduce(&mut self, finding: &Finding) -> Finding {
+        let mut small = reduce::reduce(self, finding);
+        small.known = known::find(&small);
+        small
+    }
+}
+
+/// Runs those of the cases that are fit.
+fn run_some(engine: &mut dyn Engine, cases: &[Case], fit: &[bool]) -> Vec<Ran> {
+    if fit.iter().all(|fit| *fit) {
+        return engine.run(cases);
+    }
+    let some: Vec<Case> = cases.iter().zip(fit).filter(|(_, fit)| **fit).map(|(case, _)| case.clone()).collect();
+    let mut ran = engine.run(&some).into_iter();
+    fit.iter().map(|fit| if *fit { ran.next() } else { None }.unwrap_or(Ran::Skipped)).collect()
+}
+
+/// Whether all runs of a case ended where other engines can follow: inside its memory, and by itself or by a limit of
+/// the case.
+fn is_fit(case: &Case, ran: &Ran) -> bool {
+    let Ran::Ended(outcomes) = ran else { return false };
+    outcomes.iter().zip(&case.inputs).all(|(outcome, input)| {
+        outcome.as_ref().is_none_or(|outcome| {
+            let endless = matches!(outcome.end, End::Trapped(TrapCode::OutOfInsns, _)) && input.limit.is_none();
+            !outcome.strays() && !endless
+        })
+    })
+}
+
+/// Sorts the outcomes of each input by what they say; the first input on which they differ makes the finding.
+fn compare(case: &Case, index: usize, all: &[(String, Vec<Ran>)]) -> Option<Finding> {
+    for input in 0..case.inputs.len() {
+        let mut groups: Vec<(&Outcome, Vec<&str>)> = Vec::new();
+        for (name, ran) in all {
+            let Ran::Ended(outcomes) = &ran[index] else { continue };
+            let Some(Some(outcome)) = outcomes.get(input) else { continue };
+            match groups.iter_mut().find(|group| group.0.agrees(outcome)) {
+                Some(group) => group.1.push(name),
+                None => groups.push((outcome, vec![name])),
+            }
+        }
+        if groups.len() < 2 {
+            continue;
+        }
+        // The largest; of two as large, the one that came first.
+        let most = groups.iter().map(|group| group.1.len()).max().unwrap_or(0);
+        let right = groups.iter().position(|group| group.1.len() == most).expect("there are groups");
+        let (wanted, majority) = groups.swap_remove(right);
+        let suspects = groups.iter().flat_map(|group| group.1.iter().map(|name| (*name).to_owned())).collect();
+        let one = Case { inputs: vec![case.inputs[input].clone()], ..case.clone() };
+        return Some(Finding {
+            case: one,
+            suspects,
+            majority: majority.iter().map(|name| (*name).to_owned()).collect(),
+            difference: wanted.difference(groups[0].0),
+            insn: None,
+            known: None,
+        });
+    }
+    None
+}

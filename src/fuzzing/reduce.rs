@@ -1,0 +1,136 @@
+//! Findings made small: instructions that are not needed become jumps to the next one and then go, inputs become 0.
+
+use twinbpf_vm::generate::Case;
+use twinbpf_vm::isa::{Insn, Operand, Raw, Reg, splice, text_at};
+
+use super::{Campaign, Finding};
+
+const NOTHING: Insn = Insn::Goto { off: 0 };
+
+/// The smallest case found on which the same engine is still alone.
+pub(super) fn reduce(campaign: &mut Campaign, finding: &Finding) -> Finding {
+    let mut small = finding.clone();
+    let mut attempt = |small: &mut Finding, case: Case| {
+        let again = campaign.judge(&case).filter(|again| again.suspects == small.suspects);
+        again.is_some_and(|again| {
+            *small = again;
+            true
+        })
+    };
+    tails(&mut small, &mut attempt);
+    instructions(&mut small, &mut attempt);
+    remove_nothing(&mut small, &mut attempt);
+    inputs(&mut small, &mut attempt);
+    small.insn = first_insn(&small, &mut attempt);
+    small
+}
+
+type Attempt<'a> = dyn FnMut(&mut Finding, Case) -> bool + 'a;
+
+fn tails(small: &mut Finding, attempt: &mut Attempt<'_>) {
+    let case = Case { tails: Vec::new(), ..small.case.clone() };
+    if !small.case.tails.is_empty() && !attempt(small, case) {
+        for index in 0..small.case.tails.len() {
+            let mut case = small.case.clone();
+            case.tails[index] = vec![Insn::Exit];
+            attempt(small, case);
+        }
+    }
+}
+
+/// Whether an instruction may become nothing. A word of the stack that nobody has written holds what nobody knows.
+fn can_go(insn: &Insn) -> bool {
+    let stack = matches!(insn, Insn::Store { base: Reg::FP, .. });
+    !stack && !matches!(insn, Insn::Exit | Insn::LoadImmHi { .. }) && *insn != NOTHING
+}
+
+/// Takes out ever smaller pieces.
+fn instructions(small: &mut Finding, attempt: &mut Attempt<'_>) {
+    let mut size = small.case.main.len().next_power_of_two() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < small.case.main.len() {
+            let end = (at + size).min(small.case.main.len());
+            let mut case = small.case.clone();
+            let mut changed = false;
+            for pc in at..end {
+                if can_go(&case.main[pc]) {
+                    if let Some(Insn::LoadImmHi { .. }) = case.main.get(pc + 1) {
+                        case.main[pc + 1] = NOTHING;
+                    }
+                    case.main[pc] = NOTHING;
+                    changed = true;
+                }
+            }
+            if changed {
+                attempt(small, case);
+            }
+            at = end;
+        }
+        size /= 2;
+    }
+}
+
+/// Takes out what has become nothing, from the end. What something jumps to stays.
+fn remove_nothing(small: &mut Finding, attempt: &mut Attempt<'_>) {
+    let mut raws: Vec<Raw> = small.case.main.iter().map(|insn| insn.encode()).collect();
+    for pc in (0..raws.len()).rev().filter(|pc| small.case.main[*pc] == NOTHING) {
+        // A target of a jump: that leads to what comes next then.
+        if splice(&mut raws, pc, 1, &[]).is_err() {
+            continue;
+        }
+    }
+    let insns: Result<Vec<Insn>, _> = raws.into_iter().map(Insn::decode).collect();
+    if let Ok(main) = insns {
+        let case = Case { main, ..small.case.clone() };
+        attempt(small, case);
+    }
+}
+
+fn inputs(small: &mut Finding, attempt: &mut Attempt<'_>) {
+    let mut whole = small.case.clone();
+    (whole.inputs[0].memory, whole.inputs[0].context) = ([0; _], [0; _]);
+    attempt(small, whole);
+    for reg in 0..10 {
+        for value in [0, 1, 1 << 32, u64::from(small.case.inputs[0].regs[reg] as u32)] {
+            let mut case = small.case.clone();
+            if case.inputs[0].regs[reg] > value {
+                case.inputs[0].regs[reg] = value;
+                if attempt(small, case) {
+                    break;
+                }
+            }
+        }
+    }
+    for word in 0..small.case.inputs[0].memory.len() / 8 {
+        let mut case = small.case.clone();
+        let bytes = &mut case.inputs[0].memory[word * 8..word * 8 + 8];
+        if bytes.iter().any(|byte| *byte != 0) {
+            bytes.fill(0);
+            attempt(small, case);
+        }
+    }
+}
+
+/// The first instruction by which engines differ: the one without which they agree, of those that compute.
+fn first_insn(small: &Finding, attempt: &mut Attempt<'_>) -> Option<String> {
+    let main = &small.case.main;
+    let computes = |pc: &usize| match main[*pc] {
+        Insn::LoadImm { .. } | Insn::LoadImmHi { .. } | Insn::Exit | Insn::Goto { .. } => false,
+        Insn::Alu { op: twinbpf_vm::isa::AluOp::Mov, src: Operand::Imm(_), .. } => false,
+        Insn::Load { .. } | Insn::Store { .. } => false,
+        _ => true,
+    };
+    let order = (0..main.len()).filter(computes).chain((0..main.len()).filter(|pc| can_go(&main[*pc])));
+    for pc in order {
+        let mut case = small.case.clone();
+        case.main[pc] = NOTHING;
+        if let Some(Insn::LoadImmHi { .. }) = case.main.get(pc + 1) {
+            case.main[pc + 1] = NOTHING;
+        }
+        if !attempt(&mut small.clone(), case) {
+            return Some(text_at(main, pc));
+        }
+    }
+    None
+}

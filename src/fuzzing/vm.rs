@@ -1,0 +1,313 @@
+//! The engines of this process: the interpreter with each driver, native code in each mode.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use twinbpf_jit::{Code, Memory, OptLevel, Options};
+use twinbpf_vm::generate::world::{
+    ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, SLOTS, STATE, STATE_SIZE, TAILS, VALUE, maps,
+};
+use twinbpf_vm::generate::{Case, Input, Uses};
+use twinbpf_vm::helper;
+use twinbpf_vm::host::Runtime;
+use twinbpf_vm::image::{Image, Resolve};
+use twinbpf_vm::interp::{Driver, Limits, Machine};
+use twinbpf_vm::isa::Policy;
+use twinbpf_vm::map::Maps;
+use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
+use twinbpf_vm::program::Program;
+use twinbpf_vm::validate::{Valid, ValidateError};
+
+use super::{End, Engine, Outcome, Ran};
+
+/// Instructions after which a program is taken to run for ever.
+const ENOUGH: u64 = 1 << 20;
+/// Memory that a world may have.
+const ARENA: u64 = 1 << 24;
+
+/// A way to compile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JitMode {
+    /// Addresses.
+    pub memory: Memory,
+    /// Effort.
+    pub opt: OptLevel,
+    /// Whether instructions are counted.
+    pub fuel: bool,
+}
+
+/// All ways to compile.
+pub fn jit_modes() -> impl Iterator<Item = JitMode> {
+    let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
+    let each = |memory| {
+        [OptLevel::None, OptLevel::Speed]
+            .into_iter()
+            .flat_map(move |opt| [false, true].map(|fuel| JitMode { memory, opt, fuel }))
+    };
+    memories.into_iter().flat_map(each)
+}
+
+/// What runs the programs of a world.
+#[derive(Clone, Debug)]
+enum How {
+    Interp(Driver),
+    /// Modes, of which each batch has the next.
+    Jit(Vec<JitMode>, usize),
+}
+
+/// An engine of this process.
+#[derive(Debug)]
+pub struct Vm {
+    how: How,
+    sandbox: Rc<World>,
+    trusted: Option<Rc<World>>,
+}
+
+impl Vm {
+    /// The interpreter.
+    ///
+    /// # Errors
+    /// There is no room for its memory.
+    pub fn interp(driver: Driver) -> Result<Vm, MemError> {
+        Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None })
+    }
+
+    /// Native code in these modes; each batch of cases is compiled in one of them, in turns.
+    ///
+    /// # Errors
+    /// There is no room for its memory.
+    pub fn jit(modes: Vec<JitMode>) -> Result<Vm, MemError> {
+        let trusted = modes.iter().any(|mode| mode.memory == Memory::Trusted);
+        let trusted = trusted.then(|| World::new(Bounds::Trusted).map(Rc::new)).transpose()?;
+        Ok(Vm { how: How::Jit(modes, 0), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted })
+    }
+}
+
+/// Memory, maps and context of an engine.
+#[derive(Debug)]
+struct World {
+    arena: Arc<Arena>,
+    bounds: Bounds,
+    maps: Arc<Maps>,
+    context: Block,
+}
+
+impl World {
+    fn new(bounds: Bounds) -> Result<World, MemError> {
+        let arena = match bounds {
+            Bounds::Trusted => Arena::trusted(ARENA)?,
+            Bounds::Exact | Bounds::Arena => Arena::new(ARENA)?,
+        };
+        let maps = Maps::new(&maps(), &arena, 1, &mut |_| None).expect("maps that every machine can have");
+        let spec = RegionSpec::new("the context", RegionKind::Context, CONTEXT_SIZE as u32);
+        let context = arena.alloc(spec)?;
+        Ok(World { arena, bounds, maps: Arc::new(maps), context })
+    }
+
+    fn image(&self, programs: Vec<Valid<Program>>) -> Result<Arc<Image>, String> {
+        let handles: Vec<u64> = (0..=JUMPS).map(|index| self.maps.handle(index)).collect();
+        let values: Vec<u64> = (0..=JUMPS).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
+        let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
+        let resolve =
+            Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels: &[], pointed: &[] };
+        Image::new(&self.arena, programs, resolve).map(Arc::new).map_err(|error| error.to_string())
+    }
+
+    fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {
+        let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
+        let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
+        Machine::new(Arc::clone(image), runtime, LIMITS)
+    }
+
+    fn block(&self, map: usize) -> &Block {
+        self.maps.own()[map].memory().expect("an array")
+    }
+
+    /// Makes the world as new, with an input.
+    fn reset(&self, input: &Input, uses: Uses) {
+        self.block(STATE).write(0, &input.state());
+        self.context.write(0, &input.context);
+        if uses.array {
+            self.block(ARRAY).fill(0, ARRAY_LEN as usize * VALUE, 0);
+        }
+        if uses.hash {
+            let hash = &self.maps.own()[HASH];
+            for key in hash.keys() {
+                hash.delete(&key).expect("the key was listed");
+            }
+        }
+    }
+
+    /// Has tail calls lead to the programs of a case, of which the first has this index in the image.
+    fn link(&self, case: &Case, first: usize) {
+        let jumps = &self.maps.own()[JUMPS];
+        for slot in 0..SLOTS {
+            // What is not there need not be deleted.
+            let _ = jumps.delete(&slot.to_le_bytes());
+        }
+        let tails = (0..case.tails.len().min(TAILS)).map(|slot| (slot as u32, first + 1 + slot));
+        for (slot, program) in tails.chain([(SLOTS - 1, first)]) {
+            jumps.set_program(slot, program as u32).expect("a slot that exists");
+        }
+    }
+
+    fn observe(&self, end: End, executed: Option<u64>, uses: Uses) -> Outcome {
+        let mut outcome = Outcome {
+            end,
+            narrow: false,
+            state: [0; STATE_SIZE],
+            context: [0; CONTEXT_SIZE],
+            array: [0; ARRAY_LEN as usize * VALUE],
+            hash: Vec::new(),
+            executed,
+            digest: None,
+        };
+        self.block(STATE).read(0, &mut outcome.state);
+        self.context.read(0, &mut outcome.context);
+        if uses.array {
+            self.block(ARRAY).read(0, &mut outcome.array);
+        }
+        if uses.hash {
+            let hash = &self.maps.own()[HASH];
+            for key in hash.keys() {
+                let mut value = [0; VALUE];
+                hash.lookup_copy(&key, 0, &mut value).expect("the key was listed");
+                outcome.hash.push((u32::from_le_bytes(key.try_into().expect("four bytes")), value));
+            }
+            outcome.hash.sort_unstable();
+        }
+        outcome
+    }
+}
+
+const LIMITS: Limits = Limits { max_insns: Some(ENOUGH), max_depth: 16, stack_bytes: 16 * 512 };
+
+/// The programs of cases, one after another, and where those of each begin.
+struct Batch {
+    programs: Vec<Valid<Program>>,
+    first: Vec<Result<usize, String>>,
+}
+
+/// Validates cases. What is refused is left out.
+fn batch(cases: &[Case]) -> Batch {
+    let mut batch = Batch { programs: Vec::with_capacity(cases.len()), first: Vec::with_capacity(cases.len()) };
+    let policy = Policy::default();
+    for case in cases {
+        let valid: Result<Vec<Valid<Program>>, ValidateError> =
+            case.programs().map(|program| program.validate(&policy, &|id| helper::name(id).is_some())).collect();
+        let bound = |program: &Valid<Program>| {
+            program.bindings.values().all(|binding| match *binding {
+                twinbpf_vm::program::Binding::Map(map) => map <= JUMPS,
+                twinbpf_vm::program::Binding::MapValue { map, off } => match map {
+                    STATE => off < STATE_SIZE as u32,
+                    ARRAY => off < ARRAY_LEN * VALUE as u32,
+                    _ => false,
+                },
+                twinbpf_vm::program::Binding::Function(_) => true,
+                twinbpf_vm::program::Binding::Extern(_) => false,
+            })
+        };
+        batch.first.push(match valid {
+            Ok(programs) if programs.iter().all(bound) => {
+                batch.programs.extend(programs);
+                Ok(batch.programs.len() - 1 - case.tails.len())
+            }
+            Ok(_) => Err("it names a map that does not exist".to_owned()),
+            Err(error) => Err(error.to_string()),
+        });
+    }
+    batch
+}
+
+impl Vm {
+    /// What the next batch gets: world, driver, mode.
+    fn turn(&mut self) -> (Rc<World>, Driver, Option<JitMode>) {
+        match &mut self.how {
+            How::Interp(driver) => (Rc::clone(&self.sandbox), *driver, None),
+            How::Jit(modes, turn) => {
+                *turn = (*turn + 1) % modes.len();
+                let mode = modes[*turn];
+                let trusted = self.trusted.as_ref().filter(|_| mode.memory == Memory::Trusted);
+                (Rc::clone(trusted.unwrap_or(&self.sandbox)), Driver::default(), Some(mode))
+            }
+        }
+    }
+
+    fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, String> {
+        let (world, driver, mode) = self.turn();
+        let Batch { programs, first } = batch(cases);
+        if programs.is_empty() {
+            return Ok(first.into_iter().map(|first| Ran::Refused(first.expect_err("no programs"))).collect());
+        }
+        let image = world.image(programs)?;
+        let mut machine = world.machine(&image).map_err(|error| error.to_string())?;
+        machine.set_driver(driver);
+        let mut compiled = Vec::new();
+        if let Some(JitMode { memory, opt, fuel }) = mode {
+            let options = Options { memory, opt, fuel, keep_registers: false, verify: cfg!(debug_assertions) };
+            let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
+            compiled = (0..image.programs().len()).map(|program| code.compile_program(program).err()).collect();
+            machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
+        }
+        let counts = mode.is_none_or(|mode| mode.fuel);
+        let mut all = Vec::with_capacity(cases.len());
+        for (case, first) in cases.iter().zip(first) {
+            let ran = first.and_then(|first| {
+                match compiled.get(first..first + 1 + case.tails.len()).and_then(|all| all.iter().flatten().next()) {
+                    Some(error) => Err(format!("not compiled: {error}")),
+                    None => Ok(run_case(&world, &mut machine, case, first, counts)),
+                }
+            });
+            all.push(ran.map_or_else(Ran::Refused, Ran::Ended));
+        }
+        Ok(all)
+    }
+}
+
+fn run_case(world: &World, machine: &mut Machine, case: &Case, first: usize, counts: bool) -> Vec<Option<Outcome>> {
+    let uses = case.uses();
+    if uses.jumps {
+        world.link(case, first);
+    }
+    let mut limit = None;
+    let mut outcomes = Vec::with_capacity(case.inputs.len());
+    for input in &case.inputs {
+        if input.limit.is_some() && !counts {
+            outcomes.push(None);
+            continue;
+        }
+        let wanted = counts.then(|| input.limit.unwrap_or(ENOUGH));
+        if limit != Some(wanted) {
+            machine.set_limits(Limits { max_insns: wanted, ..LIMITS });
+            limit = Some(wanted);
+        }
+        world.reset(input, uses);
+        let (end, finished) = match machine.run(first, [world.context.addr(), 0, 0, 0, 0]) {
+            Ok(r0) => (End::Returned(r0), true),
+            Err(trap) => (End::Trapped(trap.code(), trap.place().map(|place| place.pc)), false),
+        };
+        // Native code that faults does not say how far it has come.
+        let executed = (counts && finished).then(|| machine.insns_executed());
+        outcomes.push(Some(world.observe(end, executed, uses)));
+    }
+    outcomes
+}
+
+impl Engine for Vm {
+    fn name(&self) -> String {
+        match &self.how {
+            How::Interp(Driver::Step) => "interp(step)".to_owned(),
+            How::Interp(Driver::Threaded) => "interp".to_owned(),
+            How::Jit(modes, turn) => {
+                let JitMode { memory, opt, fuel } = modes[*turn];
+                let counted = if fuel { ",fuel" } else { "" };
+                format!("jit({memory:?},{opt:?}{counted})").to_lowercase()
+            }
+        }
+    }
+
+    fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
+        self.run_batch(cases).unwrap_or_else(|error| vec![Ran::Refused(error); cases.len()])
+    }
+}

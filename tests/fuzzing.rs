@@ -1,0 +1,117 @@
+//! Engines agree on random programs, and a campaign finds what is wrong with one that has a bug.
+
+use std::time::{Duration, Instant};
+
+use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect, case};
+use twinbpf::fuzzing::seeded::{ALL, Bug, Seeded};
+use twinbpf::fuzzing::{Campaign, Changed, Engine, Ran, Vm, jit_modes};
+use twinbpf::interp::Driver;
+
+const BATCH: u64 = 64;
+
+fn cases(first: u64, dialect: Dialect) -> Vec<Case> {
+    let config = Config { insns: 32, inputs: 4, dialect };
+    (first..first + BATCH).map(|seed| case(&mut Choices::from_seed(seed), &config)).collect()
+}
+
+fn interp(driver: Driver) -> Box<dyn Engine> {
+    Box::new(Vm::interp(driver).expect("memory"))
+}
+
+fn report(campaign: &mut Campaign, findings: &[twinbpf::fuzzing::Finding]) {
+    if let Some(finding) = findings.first() {
+        panic!("{}\nreduced:\n{}", finding, campaign.reduce(finding));
+    }
+}
+
+#[test]
+fn both_drivers_agree() {
+    let mut campaign = Campaign::new(vec![interp(Driver::Step), interp(Driver::Threaded)]);
+    for batch in 0..60 {
+        let dialect = if batch % 2 == 0 { Dialect::Kernel } else { Dialect::Machine };
+        let findings = campaign.run(&cases(batch * BATCH, dialect));
+        report(&mut campaign, &findings);
+    }
+    assert!(campaign.tally.refused.is_empty(), "{:?}", campaign.tally.refused);
+    assert!(campaign.tally.coverage.len() > 500, "{} points", campaign.tally.coverage.len());
+}
+
+#[test]
+fn programs_for_kernels_come_to_their_end() {
+    let mut engine = Vm::interp(Driver::Step).expect("memory");
+    for batch in 0..20 {
+        let cases = cases(batch * BATCH, Dialect::Kernel);
+        for (ran, case) in engine.run(&cases).into_iter().zip(&cases) {
+            let Ran::Ended(outcomes) = ran else { panic!("{ran:?}\n{case}") };
+            for outcome in outcomes.iter().flatten() {
+                assert!(matches!(outcome.end, twinbpf::fuzzing::End::Returned(_)), "{:?}\n{case}", outcome.end);
+            }
+        }
+    }
+}
+
+/// Every mode in turns, a batch each.
+#[test]
+fn native_code_agrees() {
+    let modes: Vec<_> = jit_modes().collect();
+    let jit = Vm::jit(modes.clone()).expect("memory");
+    let mut campaign = Campaign::new(vec![interp(Driver::Step), Box::new(jit)]);
+    for batch in 0..modes.len() as u64 {
+        let dialect = if batch % 3 == 0 { Dialect::Machine } else { Dialect::Kernel };
+        let findings = campaign.run(&cases(7000 + batch * BATCH, dialect)[..24]);
+        report(&mut campaign, &findings);
+    }
+    let refused = &campaign.tally.refused;
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn what_must_not_matter_does_not() {
+    let changed = Changed::new(Vm::interp(Driver::Threaded).expect("memory"));
+    let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(changed)]);
+    for batch in 0..40 {
+        let findings = campaign.run(&cases(batch * BATCH, Dialect::Kernel));
+        report(&mut campaign, &findings);
+    }
+    let ran: u64 = campaign.tally.executed.iter().filter(|it| it.0.contains("with")).map(|it| it.1).sum();
+    assert!(ran > 1500, "{ran} programs changed");
+}
+
+/// Programs until the bug shows, at most.
+const BUDGET: u64 = 400 * BATCH;
+
+fn find(bug: Bug) -> Result<(u64, Duration), String> {
+    let begin = Instant::now();
+    let seeded = Seeded::new(Vm::interp(Driver::Threaded).expect("memory"), bug);
+    let engines: Vec<Box<dyn Engine>> = vec![interp(Driver::Threaded), interp(Driver::Threaded), Box::new(seeded)];
+    let mut campaign = Campaign::new(engines);
+    for first in (0..BUDGET).step_by(BATCH as usize) {
+        if let Some(finding) = campaign.run(&cases(first, Dialect::Kernel)).first() {
+            let took = begin.elapsed();
+            let small = campaign.reduce(finding);
+            if small.suspects.len() != 1 || !small.suspects[0].contains(bug.name) {
+                return Err(format!("{}: it is {:?} who is wrong", bug.name, small.suspects));
+            }
+            return Ok((campaign.tally.programs, took));
+        }
+    }
+    Err(format!("{}: not found in {BUDGET} programs", bug.name))
+}
+
+#[test]
+fn every_seeded_bug_is_found() {
+    assert!(ALL.len() >= 40, "{} bugs", ALL.len());
+    let mut missed = Vec::new();
+    let mut slowest = Duration::ZERO;
+    for bug in ALL {
+        match find(*bug) {
+            Ok((programs, took)) => {
+                slowest = slowest.max(took);
+                println!("{programs:>6} programs {:>5} ms  {}", took.as_millis(), bug.name);
+            }
+            Err(what) => missed.push(what),
+        }
+    }
+    println!("mutation score {} of {}, the slowest after {slowest:?}", ALL.len() - missed.len(), ALL.len());
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
