@@ -5,6 +5,7 @@ mod btf;
 mod compile;
 mod list;
 mod map;
+mod fuzz;
 mod run;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
+pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, Peer};
 pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
@@ -36,6 +38,7 @@ pub(crate) use run::RunArgs;
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
   twinbpf compile tool.bpf.o -o tool.o    an object file for the C linker
   twinbpf bench kernel.bpf.o              how long it takes on each engine
+  twinbpf fuzz --time 1m                  engines compared on random programs
   twinbpf btf dump > vmlinux.h            the kernel's types as a C header
   twinbpf list 'tp/sched/*'               what programs can be attached to
   twinbpf map dump counts                 what is in a map of the kernel
@@ -73,6 +76,10 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Look into maps of the kernel, and change them.
     Map(MapArgs),
+    /// Compare engines on random programs.
+    Fuzz(FuzzArgs),
+    /// Run cases that `fuzz` has found on all engines.
+    Diff(DiffArgs),
     /// Write a starting point for a tool.
     New(NewArgs),
     /// Print a completion script for a shell.

@@ -5,8 +5,10 @@ mod bench;
 mod btf;
 mod check;
 mod compile;
+mod diff;
 mod disasm;
 mod exec;
+mod fuzz;
 mod input;
 mod list;
 mod load;
@@ -48,6 +50,8 @@ fn main() -> ExitCode {
         Command::Btf(args) => btf::btf(&args),
         Command::List(args) => list::list(&args),
         Command::Map(args) => map::map(&args),
+        Command::Fuzz(args) => fuzz::fuzz(&args),
+        Command::Diff(args) => diff::diff(&args),
         Command::New(args) => new::new(&args),
         Command::Completions { shell } => completions(shell),
     };
@@ -94,7 +98,7 @@ fn full(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
 }
 
 /// `twinbpf ... | head` is not worth a message.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))

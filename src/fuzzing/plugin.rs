@@ -148,3 +148,6 @@ impl Engine for Plugin {
         cases.iter().map(one).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,6 +160,9 @@ impl Engine for KernelEngine {
             // Registers and offsets do not make another reason.
             text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
         };
-        cases.iter().map(|case| self.run_case(case).map_or_else(|error| Ran::Refused(reason(error)), Ran::Ended)).collect()
+        cases
+            .iter()
+            .map(|case| self.run_case(case).map_or_else(|error| Ran::Refused(reason(error)), Ran::Ended))
+            .collect()
     }
 }

@@ -1,0 +1,244 @@
+//! `twinbpf fuzz`: child processes run random programs on all engines; this one counts, keeps what they find, and starts
+//! another child when one dies.
+
+mod corpus;
+mod engines;
+mod report;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use self::corpus::{Corpus, State};
+use self::report::Report;
+use crate::args::FuzzArgs;
+
+pub(crate) use engines::campaign;
+
+/// How often the parent looks up.
+const TICK: Duration = Duration::from_millis(200);
+/// Children in a row that may die without having finished a batch.
+const DEATHS: u32 = 3;
+
+/// What a child has said, by its number; `None` when it ended.
+type Message = (u64, Option<Value>);
+
+pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
+    if let [index, first] = args.worker[..] {
+        return worker::work(args, index_seed(args), first).or_else(|error| {
+            // The parent has gone: nobody listens.
+            if crate::is_broken_pipe(&error) { Ok(ExitCode::SUCCESS) } else { Err(error.context(index)) }
+        });
+    }
+    // What cannot be had is told before anything is started.
+    let names = campaign(&args.engines)?.engines();
+    let corpus = Corpus::open(&args.corpus)?;
+    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
+    let state = corpus.state(args.seed).unwrap_or_else(|| State { seed: args.seed.unwrap_or_else(clock), next: 0 });
+    println!("seed {}, from batch {}: {}", state.seed, state.next, names.join(", "));
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
+    }
+    let mut parent = Parent::new(args, corpus, state);
+    parent.start_all()?;
+    let ended = parent.listen(&stop);
+    parent.end();
+    ended?;
+    parent.corpus.save(&State { seed: parent.seed, next: parent.next() })?;
+    parent.report.summary();
+    Ok(if parent.report.news() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The seed a child was given.
+fn index_seed(args: &FuzzArgs) -> u64 {
+    args.seed.expect("a child is given the seed")
+}
+
+struct Parent<'a> {
+    args: &'a FuzzArgs,
+    corpus: Corpus,
+    seed: u64,
+    children: BTreeMap<u64, Running>,
+    messages: (Sender<Message>, Receiver<Message>),
+    report: Report,
+}
+
+/// A child.
+struct Running {
+    child: Child,
+    /// The batch it is at, or will begin with.
+    batch: u64,
+    deaths: u32,
+    /// A finding it was about to make small.
+    raw: Option<String>,
+}
+
+impl<'a> Parent<'a> {
+    fn new(args: &'a FuzzArgs, corpus: Corpus, state: State) -> Parent<'a> {
+        let report = Report::new(state.next);
+        let mut parent =
+            Parent { args, corpus, seed: state.seed, children: BTreeMap::new(), messages: channel(), report };
+        parent.report.first = state.next;
+        parent
+    }
+
+    fn start_all(&mut self) -> Result<()> {
+        for index in 0..self.args.jobs {
+            let first = self.report.first + index;
+            let child = self.start(index, first)?;
+            self.children.insert(index, Running { child, batch: first, deaths: 0, raw: None });
+        }
+        Ok(())
+    }
+
+    /// Starts a child, and a thread that reads what it says.
+    fn start(&self, index: u64, first: u64) -> Result<Child> {
+        let args = self.args;
+        let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+        command.arg("fuzz").args(engines::arguments(&args.engines));
+        for (name, value) in [("--seed", self.seed), ("--jobs", args.jobs), ("--insns", args.insns)] {
+            command.arg(name).arg(value.to_string());
+        }
+        command.arg("--inputs").arg(args.inputs.to_string()).arg("--worker").arg(format!("{index},{first}"));
+        let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().context("a child process")?;
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let sender = self.messages.0.clone();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                let Ok(value) = serde_json::from_str(&line) else { continue };
+                if sender.send((index, Some(value))).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send((index, None));
+        });
+        Ok(child)
+    }
+
+    /// Until the time is over, enough programs ran, or somebody wants it to end.
+    fn listen(&mut self, stop: &AtomicBool) -> Result<()> {
+        let begin = Instant::now();
+        while !stop.load(Ordering::Relaxed) && self.args.time.is_none_or(|time| begin.elapsed() < time) {
+            match self.messages.1.recv_timeout(TICK) {
+                Ok((index, Some(value))) => self.hear(index, &value)?,
+                Ok((index, None)) => self.died(index, stop)?,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the parent holds a sender"),
+            }
+            self.report.progress();
+            if self.args.programs.is_some_and(|enough| self.report.programs() >= enough) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, index: u64, value: &Value) -> Result<()> {
+        let running = self.children.get_mut(&index).expect("a child that was started");
+        if let Some(batch) = value["begin"].as_u64() {
+            if batch > running.batch {
+                running.deaths = 0;
+            }
+            (running.batch, running.raw) = (batch, None);
+        } else if let Some(raw) = value["raw"].as_str() {
+            running.raw = Some(raw.to_owned());
+        } else if let Some(bucket) = value["again"].as_str() {
+            running.raw = None;
+            self.report.again(bucket);
+        } else if let (Some(text), Some(bucket)) = (value["finding"].as_str(), value["bucket"].as_str()) {
+            running.raw = None;
+            let known = value["known"].as_bool().unwrap_or(false);
+            self.keep(bucket, text, known)?;
+        } else {
+            self.report.figures(index, value);
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, bucket: &str, text: &str, known: bool) -> Result<()> {
+        let path = self.corpus.write(bucket, text, &engines::arguments(&self.args.engines))?;
+        self.report.found(bucket, &path, known);
+        Ok(())
+    }
+
+    /// Finds out what a child died of, and goes on behind it.
+    fn died(&mut self, index: u64, stop: &AtomicBool) -> Result<()> {
+        let running = self.children.get_mut(&index).expect("a child that was started");
+        let status = running.child.wait().context("a child process")?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (batch, raw) = (running.batch, running.raw.take());
+        running.deaths += 1;
+        anyhow::ensure!(running.deaths <= DEATHS, "child processes end with {status} before they do anything");
+        let how = ended(status);
+        if let Some(raw) = raw {
+            self.keep(&format!("{how} while made smaller"), &raw, false)?;
+        } else {
+            self.blame(batch, &how)?;
+        }
+        let next = batch + self.args.jobs;
+        let child = self.start(index, next)?;
+        let running = self.children.get_mut(&index).expect("it was there above");
+        (running.child, running.batch) = (child, next);
+        Ok(())
+    }
+
+    /// Runs the cases of a batch one by one, each in a process of its own, to see which one ends it.
+    fn blame(&mut self, batch: u64, how: &str) -> Result<()> {
+        let arguments = engines::arguments(&self.args.engines);
+        let mut found = false;
+        for case in worker::batch(self.args, self.seed, batch) {
+            let path = self.corpus.write("suspect", &format!("# {how}\n{case}"), &arguments)?;
+            let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
+            command.arg("diff").arg(&path).args(&arguments).stdout(Stdio::null()).stderr(Stdio::null());
+            let status = command.status().context("a child process")?;
+            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            if status.code().is_none_or(|code| code == 101) {
+                self.keep(&ended(status), &format!("# {how}\n{case}"), false)?;
+                found = true;
+            }
+        }
+        if !found {
+            eprintln!("twinbpf: a child {how} in batch {batch}, and none of its programs alone does that");
+            self.report.again(&format!("{how} in batch {batch}"));
+        }
+        Ok(())
+    }
+
+    /// Ends all children.
+    fn end(&mut self) {
+        for running in self.children.values_mut() {
+            // One that has ended already needs no ending.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+        while let Ok((index, Some(value))) = self.messages.1.recv_timeout(TICK) {
+            if let Err(error) = self.hear(index, &value) {
+                eprintln!("twinbpf: {error:#}");
+            }
+        }
+    }
+
+    /// The first batch that somebody has not finished.
+    fn next(&self) -> u64 {
+        self.children.values().map(|running| running.batch).min().unwrap_or(self.report.first)
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("ended by signal {signal}"),
+        (None, code) => format!("ended with status {}", code.unwrap_or(-1)),
+    }
+}

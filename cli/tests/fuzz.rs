@@ -1,0 +1,123 @@
+//! `twinbpf fuzz` and `twinbpf diff`: what they find, keep and say.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{skip, stderr, twinbpf};
+
+fn fuzz(folder: &Path, args: &[&str]) -> Output {
+    twinbpf().arg("fuzz").arg("--corpus").arg(folder).args(args).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    all.filter(|path| path.extension().is_some_and(|extension| extension == "case")).collect()
+}
+
+/// A plugin that says 0 whatever it is asked.
+fn liar(folder: &Path) -> String {
+    let path = folder.join("liar");
+    fs::write(&path, "#!/bin/sh\ncat > /dev/null\necho 0\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("plugin:{}", path.display())
+}
+
+#[test]
+fn engines_agree_and_a_campaign_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--engines", "interp,step,jit,changed", "--programs", "256", "--inputs", "2", "--seed", "5"];
+    let output = fuzz(folder.path(), &[&args[..], &["--jobs", "2"]].concat());
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(text.starts_with("seed 5, from batch 0: interp, interp(step), jit("), "{text}");
+    for part in [" programs/s", " executed by interp\n", " executed by jit(", "coverage: ", "0 findings that are not"] {
+        assert!(text.contains(part), "no '{part}' in {text}");
+    }
+    let output = fuzz(folder.path(), &["--programs", "64", "--engines", "interp"]);
+    let text = stdout(&output);
+    assert!(text.starts_with("seed 5, from batch ") && !text.contains("from batch 0"), "{text}");
+}
+
+#[test]
+fn what_differs_is_made_small_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = liar(folder.path());
+    let args = ["--engines", "interp,step", "--against", &plugin, "--programs", "64", "--inputs", "1"];
+    let output = fuzz(folder.path(), &args);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+    let cases = cases(folder.path());
+    assert!(!cases.is_empty(), "{text}");
+    let found = fs::read_to_string(&cases[0]).unwrap();
+    let first = found.lines().next().unwrap();
+    assert!(first.starts_with("# twinbpf diff ") && first.contains("--against plugin:"), "{found}");
+    assert!(found.contains("# plugin(liar) against interp, interp(step)"), "{found}");
+    assert!(found.lines().count() < 25, "not small:\n{found}");
+    let again = twinbpf().arg("diff").arg(&cases[0]).args(["--against", &plugin]).output().unwrap();
+    let text = stdout(&again);
+    assert_eq!(again.status.code(), Some(1), "{text}");
+    assert!(text.contains("plugin(liar): differs") && text.contains("wrong, by the majority: plugin(liar)"), "{text}");
+}
+
+#[test]
+fn a_child_that_is_killed_is_followed_by_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = twinbpf();
+    command.args(["fuzz", "--engines", "interp", "--time", "6s", "--corpus"]).arg(folder.path());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begin = Instant::now();
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let worker = loop {
+        assert!(begin.elapsed() < Duration::from_secs(5), "no child process");
+        let text = fs::read_to_string(&children).unwrap_or_default();
+        if let Some(worker) = text.split_whitespace().next() {
+            break worker.to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(Command::new("kill").args(["-SEGV", &worker]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let (text, errors) = (stdout(&output), stderr(&output));
+    assert!(errors.contains("a child ended by signal 11 in batch"), "{errors}{text}");
+    assert!(text.contains("ended by signal 11 in batch"), "{text}");
+}
+
+#[test]
+fn mistakes_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fuzz(folder.path(), &["--against", "moon"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("'moon' is neither kernel nor plugin:COMMAND"), "{}", stderr(&output));
+    let path = folder.path().join("bad.case");
+    fs::write(&path, "program\n  r1 = \n").unwrap();
+    let output = twinbpf().arg("diff").arg(&path).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).contains("bad.case: line 2"), "{}", stderr(&output));
+}
+
+/// Two thousand programs in the kernel; of one that it does not take, the reason is printed.
+#[test]
+fn the_kernel_takes_what_is_generated() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--engines", "interp", "--against", "kernel", "--programs", "2000", "--inputs", "4", "--seed", "1"];
+    let output = fuzz(folder.path(), &args);
+    let (text, errors) = (stdout(&output), stderr(&output));
+    if errors.contains("--against kernel: ") {
+        return skip(&errors);
+    }
+    let line =
+        |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what} in {text}"));
+    let number = |line: &str| line.split_whitespace().next().unwrap().replace(',', "").parse::<u64>().unwrap();
+    let (all, taken) = (number(line("executed by interp")), number(line("executed by kernel(")));
+    assert!(taken * 100 >= all * 99, "the kernel took {taken} of {all}:\n{text}");
+}
