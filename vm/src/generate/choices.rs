@@ -75,7 +75,7 @@ impl<'a> Choices<'a> {
     pub fn below(&mut self, bound: usize) -> usize {
         match self.bytes {
             Some(_) => self.take(if bound <= 256 { 1 } else { 4 }) as usize % bound,
-            None => ((self.word() >> 32) * bound as u64 >> 32) as usize,
+            None => (((self.word() >> 32) * bound as u64) >> 32) as usize,
         }
     }
 

@@ -96,7 +96,7 @@ fn number(text: &str) -> Result<u64, String> {
 
 fn bytes<const N: usize>(text: &str) -> Result<[u8; N], String> {
     let mut found = [0; N];
-    if text.len() % 2 != 0 || text.len() / 2 > N || !text.is_ascii() {
+    if !text.len().is_multiple_of(2) || text.len() / 2 > N || !text.is_ascii() {
         return Err(format!("'{text}' is not up to {N} bytes in hexadecimal digits"));
     }
     for (byte, at) in found.iter_mut().zip((0..text.len()).step_by(2)) {
