@@ -35,6 +35,9 @@ pub trait Engine {
 
     /// Runs each case on all of its inputs.
     fn run(&mut self, cases: &[Case]) -> Vec<Ran>;
+
+    /// Of one that takes turns: keeps to the turn that it has just taken, or takes turns again.
+    fn hold(&mut self, _hold: bool) {}
 }
 
 /// What became of a case.
@@ -53,7 +56,7 @@ pub enum Ran {
 pub enum End {
     /// With this r0.
     Returned(u64),
-    /// With a trap, at this instruction of this program.
+    /// With a trap, at this instruction of this program, where that is known.
     Trapped(TrapCode, Option<usize>),
 }
 
@@ -97,6 +100,7 @@ impl Outcome {
         }
         let ends = match (self.end, other.end) {
             (End::Returned(one), End::Returned(two)) if self.narrow || other.narrow => one as u32 == two as u32,
+            (End::Trapped(one, here), End::Trapped(two, there)) if here.is_none() || there.is_none() => one == two,
             (one, two) => one == two,
         };
         let counts = match (self.executed, other.executed) {

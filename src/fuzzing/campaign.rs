@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use twinbpf_vm::generate::{Case, Coverage};
+use twinbpf_vm::interp::Driver;
 use twinbpf_vm::trap::TrapCode;
 
-use super::{End, Engine, Outcome, Ran, known, reduce};
+use super::{End, Engine, Outcome, Ran, Vm, known, reduce};
 
 /// Engines, and what has been seen of them.
 pub struct Campaign {
     engines: Vec<Box<dyn Engine>>,
+    /// The interpreter once more, with its memory elsewhere: what it says otherwise is of addresses, and no finding.
+    witness: Option<Vm>,
     /// Figures.
     pub tally: Tally,
 }
@@ -82,7 +85,7 @@ impl fmt::Debug for Campaign {
 impl Campaign {
     /// A comparison of these engines. The first says which programs stray, and so mean nothing to others.
     pub fn new(engines: Vec<Box<dyn Engine>>) -> Campaign {
-        Campaign { engines, tally: Tally::default() }
+        Campaign { engines, witness: None, tally: Tally::default() }
     }
 
     /// Names of the engines, as they are now.
@@ -115,10 +118,25 @@ impl Campaign {
         cases.iter().enumerate().filter_map(|(index, case)| compare(case, index, &all)).collect()
     }
 
-    /// What differs with one case; counts nothing.
+    /// What differs with one case, whatever it is; counts nothing.
     pub fn judge(&mut self, case: &Case) -> Option<Finding> {
         let all = self.execute(std::slice::from_ref(case));
         compare(case, 0, &all)
+    }
+
+    /// What differs with a case that may have become one of which addresses can be seen: those differ anyway.
+    fn judge_changed(&mut self, case: &Case) -> Option<Finding> {
+        let all = self.execute(std::slice::from_ref(case));
+        let finding = compare(case, 0, &all)?;
+        if self.witness.is_none() {
+            self.witness = Vm::interp(Driver::Threaded).ok();
+        }
+        let Some(Ran::Ended(seen)) = self.witness.as_mut()?.run(std::slice::from_ref(case)).pop() else { return None };
+        let Ran::Ended(first) = &all[0].1[0] else { return None };
+        let same = |(one, two): (&Option<Outcome>, &Option<Outcome>)| {
+            one.as_ref().zip(two.as_ref()).is_none_or(|(one, two)| one.agrees(two))
+        };
+        first.iter().zip(&seen).all(same).then_some(finding)
     }
 
     /// What every engine makes of a case.
@@ -145,7 +163,9 @@ impl Campaign {
 
     /// Makes a finding small, and says what it is about.
     pub fn reduce(&mut self, finding: &Finding) -> Finding {
-        let mut small = reduce::reduce(self, finding);
+        self.engines.iter_mut().for_each(|engine| engine.hold(true));
+        let mut small = reduce::reduce(finding, &mut |case| self.judge_changed(case));
+        self.engines.iter_mut().for_each(|engine| engine.hold(false));
         small.known = known::find(&small);
         small
     }

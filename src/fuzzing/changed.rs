@@ -2,19 +2,20 @@
 
 use twinbpf_vm::generate::{Case, Choices, Meta, equivalent};
 
-use super::{Engine, Ran};
+use super::{End, Engine, Ran};
 
 /// An engine that is given changed programs, each batch changed in the next way.
 #[derive(Debug)]
 pub struct Changed<E> {
     engine: E,
     turn: usize,
+    held: bool,
 }
 
 impl<E: Engine> Changed<E> {
     /// The engine, with changed programs.
     pub fn new(engine: E) -> Changed<E> {
-        Changed { engine, turn: 0 }
+        Changed { engine, turn: 0, held: false }
     }
 
     fn meta(&self) -> Meta {
@@ -27,8 +28,13 @@ impl<E: Engine> Engine for Changed<E> {
         format!("{} with {}", self.engine.name(), self.meta().name())
     }
 
+    fn hold(&mut self, hold: bool) {
+        self.held = hold;
+        self.engine.hold(hold);
+    }
+
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
-        self.turn += 1;
+        self.turn += usize::from(!self.held);
         let meta = self.meta();
         let changed = cases.iter().map(|case| {
             // Where it is changed follows from the case, so that a run can be repeated.
@@ -45,7 +51,12 @@ impl<E: Engine> Engine for Changed<E> {
             for (outcome, input) in outcomes.iter_mut().zip(&case.inputs) {
                 // Limits count instructions, and the changed program has others.
                 *outcome = outcome.take().filter(|_| input.limit.is_none());
-                outcome.iter_mut().for_each(|outcome| outcome.executed = None);
+                if let Some(outcome) = outcome {
+                    outcome.executed = None;
+                    if let End::Trapped(_, pc) = &mut outcome.end {
+                        *pc = None;
+                    }
+                }
             }
         }
         all

@@ -1,17 +1,17 @@
 //! Findings made small: instructions that are not needed become jumps to the next one and then go, inputs become 0.
 
 use twinbpf_vm::generate::Case;
-use twinbpf_vm::isa::{Insn, Operand, Raw, Reg, splice, text_at};
+use twinbpf_vm::isa::{AluOp, Insn, Operand, Raw, Reg, splice, text_at};
 
-use super::{Campaign, Finding};
+use super::Finding;
 
 const NOTHING: Insn = Insn::Goto { off: 0 };
 
 /// The smallest case found on which the same engine is still alone.
-pub(super) fn reduce(campaign: &mut Campaign, finding: &Finding) -> Finding {
+pub(super) fn reduce(finding: &Finding, judge: &mut dyn FnMut(&Case) -> Option<Finding>) -> Finding {
     let mut small = finding.clone();
     let mut attempt = |small: &mut Finding, case: Case| {
-        let again = campaign.judge(&case).filter(|again| again.suspects == small.suspects);
+        let again = judge(&case).filter(|again| again.suspects == small.suspects);
         again.is_some_and(|again| {
             *small = again;
             true
@@ -71,20 +71,31 @@ fn instructions(small: &mut Finding, attempt: &mut Attempt<'_>) {
     }
 }
 
-/// Takes out what has become nothing, from the end. What something jumps to stays.
+/// Takes out what has become nothing. Where something jumps to it, what comes next takes its place, if it is no jump.
 fn remove_nothing(small: &mut Finding, attempt: &mut Attempt<'_>) {
     let mut raws: Vec<Raw> = small.case.main.iter().map(|insn| insn.encode()).collect();
-    for pc in (0..raws.len()).rev().filter(|pc| small.case.main[*pc] == NOTHING) {
-        // A target of a jump: that leads to what comes next then.
-        if splice(&mut raws, pc, 1, &[]).is_err() {
-            continue;
-        }
+    let nothing = NOTHING.encode();
+    let plain = |raw: Raw| Insn::decode(raw).is_ok_and(|insn| is_plain(&insn));
+    let mut at = 0;
+    while at < raws.len() {
+        let next = raws.get(at + 1).copied();
+        let gone = raws[at] == nothing
+            && (splice(&mut raws, at, 1, &[]).is_ok()
+                || next.is_some_and(|next| plain(next) && splice(&mut raws, at, 2, &[next]).is_ok()));
+        at += usize::from(!gone);
     }
     let insns: Result<Vec<Insn>, _> = raws.into_iter().map(Insn::decode).collect();
     if let Ok(main) = insns {
         let case = Case { main, ..small.case.clone() };
         attempt(small, case);
     }
+}
+
+/// Whether an instruction is one slot that means the same wherever it stands.
+fn is_plain(insn: &Insn) -> bool {
+    let raw = insn.encode();
+    let jumps = matches!(raw.opcode & 7, 5 | 6) && *insn != Insn::Exit;
+    !jumps && !matches!(insn, Insn::LoadImm { .. } | Insn::LoadImmHi { .. })
 }
 
 fn inputs(small: &mut Finding, attempt: &mut Attempt<'_>) {
@@ -115,12 +126,9 @@ fn inputs(small: &mut Finding, attempt: &mut Attempt<'_>) {
 /// The first instruction by which engines differ: the one without which they agree, of those that compute.
 fn first_insn(small: &Finding, attempt: &mut Attempt<'_>) -> Option<String> {
     let main = &small.case.main;
-    let computes = |pc: &usize| match main[*pc] {
-        Insn::LoadImm { .. } | Insn::LoadImmHi { .. } | Insn::Exit | Insn::Goto { .. } => false,
-        Insn::Alu { op: twinbpf_vm::isa::AluOp::Mov, src: Operand::Imm(_), .. } => false,
-        Insn::Load { .. } | Insn::Store { .. } => false,
-        _ => true,
-    };
+    let constant = |insn| matches!(insn, Insn::Alu { op: AluOp::Mov, src: Operand::Imm(_), .. });
+    let moves = |insn| matches!(insn, Insn::LoadImm { .. } | Insn::Load { .. } | Insn::Store { .. });
+    let computes = |pc: &usize| can_go(&main[*pc]) && !constant(main[*pc]) && !moves(main[*pc]);
     let order = (0..main.len()).filter(computes).chain((0..main.len()).filter(|pc| can_go(&main[*pc])));
     for pc in order {
         let mut case = small.case.clone();

@@ -55,6 +55,10 @@ impl<E: Engine> Engine for Seeded<E> {
         format!("{} where {}", self.engine.name(), self.bug.name)
     }
 
+    fn hold(&mut self, hold: bool) {
+        self.engine.hold(hold);
+    }
+
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
         let apply = |insns: &Vec<Insn>| self.bug.applied(insns);
         let rewritten = cases.iter().map(|case| Case {

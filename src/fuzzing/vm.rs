@@ -62,6 +62,7 @@ pub struct Vm {
     how: How,
     sandbox: Rc<World>,
     trusted: Option<Rc<World>>,
+    held: bool,
 }
 
 impl Vm {
@@ -70,7 +71,7 @@ impl Vm {
     /// # Errors
     /// There is no room for its memory.
     pub fn interp(driver: Driver) -> Result<Vm, MemError> {
-        Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None })
+        Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None, held: false })
     }
 
     /// Native code in these modes; each batch of cases is compiled in one of them, in turns.
@@ -80,7 +81,7 @@ impl Vm {
     pub fn jit(modes: Vec<JitMode>) -> Result<Vm, MemError> {
         let trusted = modes.iter().any(|mode| mode.memory == Memory::Trusted);
         let trusted = trusted.then(|| World::new(Bounds::Trusted).map(Rc::new)).transpose()?;
-        Ok(Vm { how: How::Jit(modes, 0), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted })
+        Ok(Vm { how: How::Jit(modes, 0), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted, held: false })
     }
 }
 
@@ -226,7 +227,7 @@ impl Vm {
         match &mut self.how {
             How::Interp(driver) => (Rc::clone(&self.sandbox), *driver, None),
             How::Jit(modes, turn) => {
-                *turn = (*turn + 1) % modes.len();
+                *turn = (*turn + usize::from(!self.held)) % modes.len();
                 let mode = modes[*turn];
                 let trusted = self.trusted.as_ref().filter(|_| mode.memory == Memory::Trusted);
                 (Rc::clone(trusted.unwrap_or(&self.sandbox)), Driver::default(), Some(mode))
@@ -305,6 +306,10 @@ impl Engine for Vm {
                 format!("jit({memory:?},{opt:?}{counted})").to_lowercase()
             }
         }
+    }
+
+    fn hold(&mut self, hold: bool) {
+        self.held = hold;
     }
 
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {

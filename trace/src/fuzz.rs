@@ -1,7 +1,7 @@
 //! The running kernel as an engine of the fuzzer: programs are loaded, run with `BPF_PROG_TEST_RUN`, and their maps
 //! read.
 //!
-//! They are of type `syscall`, whose context is any memory. The state and the array lie in memory that is shared with
+//! They are of type `syscall`, whose context is any memory, or, since those may not tail call, of type `xdp`. The state and the array lie in memory that is shared with
 //! the kernel, so that a run is one system call. The worlds of two such engines are apart.
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -63,12 +63,13 @@ impl KernelEngine {
     /// # Errors
     /// The kernel's.
     pub fn accepts(&self, insns: &[Insn]) -> Result<(), Error> {
-        self.load(insns).map(|_| ())
+        self.load(insns, ProgType::Syscall).map(|_| ())
     }
 
-    fn load(&self, insns: &[Insn]) -> Result<Prog, Error> {
+    fn load(&self, insns: &[Insn], kind: ProgType) -> Result<Prog, Error> {
         let bytes = self.bytes(insns);
-        Prog::load(&ProgLoad { flags: SLEEPABLE, ..ProgLoad::new("case", ProgType::Syscall, &bytes, "GPL") })
+        let flags = if kind == ProgType::Syscall { SLEEPABLE } else { 0 };
+        Prog::load(&ProgLoad { flags, ..ProgLoad::new("case", kind, &bytes, "GPL") })
     }
 
     fn reset(&mut self, input: &Input, uses: Uses) -> Result<(), Error> {
@@ -125,9 +126,9 @@ impl KernelEngine {
     }
 
     fn run_case(&mut self, case: &Case) -> Result<Vec<Option<Outcome>>, Error> {
-        let insns = std::iter::once(&case.main).chain(&case.tails);
-        let programs: Vec<Prog> = insns.map(|insns| self.load(insns)).collect::<Result<_, _>>()?;
-        let uses = case.uses();
+        let (uses, insns) = (case.uses(), std::iter::once(&case.main).chain(&case.tails));
+        let kind = if uses.jumps { ProgType::Xdp } else { ProgType::Syscall };
+        let programs: Vec<Prog> = insns.map(|insns| self.load(insns, kind)).collect::<Result<_, _>>()?;
         if uses.jumps {
             self.link(case, &programs)?;
         }
@@ -138,8 +139,13 @@ impl KernelEngine {
                 continue;
             }
             self.reset(input, uses)?;
-            let ran = programs[0].test_run(&TestRun { ctx: &input.context, ctx_out: true, ..TestRun::default() })?;
-            outcomes.push(Some(self.observe(ran.r0, &ran.ctx, uses)?));
+            let run = match uses.jumps {
+                true => TestRun { data: &[0; 64], ..TestRun::default() },
+                false => TestRun { ctx: &input.context, ctx_out: true, ..TestRun::default() },
+            };
+            let ran = programs[0].test_run(&run)?;
+            let context = if uses.jumps { &input.context[..] } else { &ran.ctx };
+            outcomes.push(Some(self.observe(ran.r0, context, uses)?));
         }
         if uses.jumps {
             // The table and the programs hold each other.

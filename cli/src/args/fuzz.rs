@@ -85,7 +85,7 @@ pub(crate) struct FuzzArgs {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..1000))]
     pub(crate) inputs: u64,
     /// The number of this child process, and its first batch.
-    #[arg(long, hide = true, value_name = "INDEX,BATCH", value_delimiter = ',', num_args = 2)]
+    #[arg(long, hide = true, value_name = "INDEX,BATCH", value_delimiter = ',')]
     pub(crate) worker: Vec<u64>,
 }
 

@@ -180,6 +180,7 @@ impl<'a> Parent<'a> {
         }
         let (batch, raw) = (running.batch, running.raw.take());
         running.deaths += 1;
+        anyhow::ensure!(status.code() != Some(i32::from(crate::STATUS_ERROR)), "a child process could not go on");
         anyhow::ensure!(running.deaths <= DEATHS, "child processes end with {status} before they do anything");
         let how = ended(status);
         if let Some(raw) = raw {

@@ -188,7 +188,10 @@ impl Prog {
     /// The kernel's.
     pub fn test_run(&self, run: &TestRun<'_>) -> Result<TestRunResult, Error> {
         let mut data_out = vec![0; run.data.len() + run.headroom];
-        let mut ctx_out = vec![0; if run.ctx_out { run.ctx.len() } else { 0 }];
+        // Of a `Syscall` program the kernel puts the context back where it has it from.
+        let in_place = self.kind == ProgType::Syscall;
+        let mut ctx_in = run.ctx.to_vec();
+        let mut ctx_out = vec![0; if run.ctx_out && !in_place { run.ctx.len() } else { 0 }];
         let mut attr = attr::TestRun {
             prog_fd: number(self.fd.as_fd()),
             data_size_in: run.data.len() as u32,
@@ -198,14 +201,15 @@ impl Prog {
             repeat: run.repeat,
             ctx_size_in: run.ctx.len() as u32,
             ctx_size_out: ctx_out.len() as u32,
-            ctx_in: address(run.ctx),
+            ctx_in: address_of(&mut ctx_in),
             ctx_out: address_of(&mut ctx_out),
             ..attr::TestRun::default()
         };
         bpf::prog_test_run(&mut attr).map_err(|cause| self.failed("PROG_TEST_RUN", cause))?;
         data_out.truncate(attr.data_size_out as usize);
         ctx_out.truncate(attr.ctx_size_out as usize);
-        Ok(TestRunResult { r0: attr.retval, duration_ns: attr.duration, data: data_out, ctx: ctx_out })
+        let ctx = if run.ctx_out && in_place { ctx_in } else { ctx_out };
+        Ok(TestRunResult { r0: attr.retval, duration_ns: attr.duration, data: data_out, ctx })
     }
 
     pub(crate) fn failed(&self, command: &'static str, cause: io::Error) -> Error {

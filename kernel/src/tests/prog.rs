@@ -88,3 +88,15 @@ fn probes_know_this_kernel() {
     }
     assert!(probe::has(probe::Feature::Btf) || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists());
 }
+
+#[test]
+fn the_context_of_a_syscall_program_comes_back() {
+    let text = "r0 = *(u64 *)(r1 + 0)\nr2 = r0\nr2 += 1\n*(u64 *)(r1 + 8) = r2\nexit";
+    let bytes = code(text);
+    // BPF_F_SLEEPABLE.
+    let spec = ProgLoad { flags: 1 << 4, ..ProgLoad::new("back", ProgType::Syscall, &bytes, "GPL") };
+    let Some(prog) = allowed(Prog::load(&spec)) else { return };
+    let ctx = [7, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+    let result = prog.test_run(&TestRun { ctx: &ctx, ctx_out: true, ..TestRun::default() }).unwrap();
+    assert_eq!((result.r0, &result.ctx[..]), (7, &[7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0][..]));
+}

@@ -381,6 +381,10 @@ impl Generator<'_, '_> {
         self.emit(mov(counter, Operand::Imm(if up { 0 } else { turns })));
         self.set(counter, Kind::Counter);
         let (head, before) = (self.code.len(), self.regs);
+        let budget = self.choices.once_in(4);
+        if budget {
+            self.emit(Insn::MayGoto { off: 0 });
+        }
         (self.level, self.loops) = (self.level + 1, self.loops + 1);
         let len = 1 + self.choices.below(5);
         self.block(len);
@@ -393,6 +397,9 @@ impl Generator<'_, '_> {
             if up { (&[Cond::Ne, Cond::Lt, Cond::Slt], turns) } else { (&[Cond::Ne, Cond::Gt, Cond::Sgt], 0) };
         let (cond, off) = (self.choices.pick(conds), head as i32 - self.code.len() as i32 - 1);
         self.emit(Insn::Branch { width, cond, dst: counter, src: Operand::Imm(end), off: off as i16 });
+        if budget {
+            self.land(head);
+        }
         self.set(counter, Kind::Number);
     }
 

@@ -101,7 +101,8 @@ impl Generator<'_, '_> {
     /// A pointer into the memory of the state, or to the context.
     fn point(&mut self) -> Reg {
         let dst = self.target();
-        if self.context && self.choices.once_in(3) {
+        // Where programs may be tail called, the context is none that they could read.
+        if self.context && self.tails == 0 && self.choices.once_in(3) {
             self.emit(load(dst, Reg::FP, CONTEXT_SLOT));
             self.set(dst, Kind::Context);
             return dst;
@@ -233,13 +234,15 @@ impl Generator<'_, '_> {
         }
         let size = self.choices.pick(&Size::ALL);
         let off = self.offset(&place, size, true);
-        if self.choices.once_in(2) {
-            let dst = self.target();
-            self.emit(Insn::LoadAcquire { size, dst, base: place.base, off });
-            self.set(dst, Kind::Number);
-        } else {
-            let src = self.source();
-            self.emit(Insn::StoreRelease { size, base: place.base, off, src });
+        match self.some_number() {
+            Some(src) if self.choices.once_in(2) => {
+                self.emit(Insn::StoreRelease { size, base: place.base, off, src });
+            }
+            _ => {
+                let dst = self.target();
+                self.emit(Insn::LoadAcquire { size, dst, base: place.base, off });
+                self.set(dst, Kind::Number);
+            }
         }
     }
 
