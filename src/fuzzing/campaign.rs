@@ -5,9 +5,10 @@ use std::fmt;
 
 use twinbpf_vm::generate::{Case, Coverage};
 use twinbpf_vm::interp::Driver;
+use twinbpf_vm::mem::MemError;
 use twinbpf_vm::trap::TrapCode;
 
-use super::{End, Engine, Outcome, Ran, Vm, known, reduce};
+use super::{End, Engine, Outcome, Ran, Vm, jit_modes, known, reduce};
 
 /// Engines, and what has been seen of them.
 pub struct Campaign {
@@ -86,6 +87,15 @@ impl Campaign {
     /// A comparison of these engines. The first says which programs stray, and so mean nothing to others.
     pub fn new(engines: Vec<Box<dyn Engine>>) -> Campaign {
         Campaign { engines, witness: None, tally: Tally::default() }
+    }
+
+    /// The interpreter and native code, in the next of all modes each time.
+    ///
+    /// # Errors
+    /// There is no room for their memory.
+    pub fn of_machine() -> Result<Campaign, MemError> {
+        let jit = Vm::jit(jit_modes().collect())?;
+        Ok(Campaign::new(vec![Box::new(Vm::interp(Driver::Threaded)?), Box::new(jit)]))
     }
 
     /// Names of the engines, as they are now.

@@ -11,11 +11,13 @@ use twinbpf::fuzzing::generate::world::{
 };
 use twinbpf::fuzzing::generate::{Case, Input, Uses};
 use twinbpf::fuzzing::{End, Engine, Outcome, Ran};
-use twinbpf::isa::{Endian, Insn, encode_all};
+use twinbpf::isa::{Endian, Raw};
 use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, TestRun};
 
 /// `BPF_F_SLEEPABLE`: programs of this type are.
 const SLEEPABLE: u32 = 1 << 4;
+/// `lddw`.
+const LDDW: u8 = 0x18;
 /// Bytes of a page, at least: what is shared of a map.
 const PAGE: usize = 4096;
 
@@ -46,28 +48,25 @@ impl KernelEngine {
     }
 
     /// Slots as a kernel takes them, with descriptors for the numbers of maps.
-    fn bytes(&self, insns: &[Insn]) -> Vec<u8> {
-        let fd = |map: i32| self.maps.get(map as usize).map_or(-1, |map| map.as_fd().as_raw_fd());
-        let insns: Vec<Insn> = insns
-            .iter()
-            .map(|insn| match *insn {
-                Insn::LoadImm { dst, kind: kind @ (1 | 2), imm } => Insn::LoadImm { dst, kind, imm: fd(imm) },
-                other => other,
-            })
-            .collect();
-        encode_all(&insns, Endian::Little)
+    fn bytes(&self, slots: impl Iterator<Item = Raw>) -> Vec<u8> {
+        let fd = |map: i32| self.maps.get(map as usize).map_or(map, |map| map.as_fd().as_raw_fd());
+        let slots = slots.map(|raw| match (raw.opcode, raw.src()) {
+            (LDDW, 1 | 2) => Raw { imm: fd(raw.imm), ..raw },
+            _ => raw,
+        });
+        slots.flat_map(|raw| raw.to_bytes(Endian::Little)).collect()
     }
 
-    /// Whether the verifier takes these slots, in which a map is its number; the error says why not.
+    /// Whether the verifier takes these slots, in which maps are their numbers.
     ///
     /// # Errors
-    /// The kernel's.
-    pub fn accepts(&self, insns: &[Insn]) -> Result<(), Error> {
-        self.load(insns, ProgType::Syscall).map(|_| ())
+    /// Why it does not.
+    pub fn accepts(&self, slots: &[Raw]) -> Result<(), Error> {
+        self.load(slots.iter().copied(), ProgType::Syscall).map(|_| ())
     }
 
-    fn load(&self, insns: &[Insn], kind: ProgType) -> Result<Prog, Error> {
-        let bytes = self.bytes(insns);
+    fn load(&self, slots: impl Iterator<Item = Raw>, kind: ProgType) -> Result<Prog, Error> {
+        let bytes = self.bytes(slots);
         let flags = if kind == ProgType::Syscall { SLEEPABLE } else { 0 };
         Prog::load(&ProgLoad { flags, ..ProgLoad::new("case", kind, &bytes, "GPL") })
     }
@@ -128,7 +127,8 @@ impl KernelEngine {
     fn run_case(&mut self, case: &Case) -> Result<Vec<Option<Outcome>>, Error> {
         let (uses, insns) = (case.uses(), std::iter::once(&case.main).chain(&case.tails));
         let kind = if uses.jumps { ProgType::Xdp } else { ProgType::Syscall };
-        let programs: Vec<Prog> = insns.map(|insns| self.load(insns, kind)).collect::<Result<_, _>>()?;
+        let programs: Vec<Prog> =
+            insns.map(|insns| self.load(insns.iter().map(|insn| insn.encode()), kind)).collect::<Result<_, _>>()?;
         if uses.jumps {
             self.link(case, &programs)?;
         }

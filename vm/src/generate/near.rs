@@ -1,7 +1,7 @@
 //! Programs that are nearly valid: one field of one slot is off.
 
 use super::{Case, Choices};
-use crate::isa::{Endian, Insn, Raw};
+use crate::isa::{Insn, Raw};
 
 /// A valid program with one slot changed. What it is then is for a validator to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,8 @@ pub fn near_valid(case: &Case, choices: &mut Choices<'_>) -> NearValid {
         }
         _ => {
             let imm = choices.imm();
-            raw.imm = choices.pick(&[choices.clone().pick(&IMMS), imm, raw.imm.wrapping_add(1)]);
+            let edge = choices.pick(&IMMS);
+            raw.imm = choices.pick(&[edge, imm, raw.imm.wrapping_add(1)]);
             "imm"
         }
     };
@@ -59,10 +60,5 @@ impl NearValid {
     /// Its instructions, if every slot is one.
     pub fn decode(&self) -> Option<Vec<Insn>> {
         self.slots.iter().map(|raw| Insn::decode(*raw).ok()).collect()
-    }
-
-    /// The slots as a kernel takes them, with these descriptors in place of the numbers of maps.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.slots.iter().flat_map(|raw| raw.to_bytes(Endian::Little)).collect()
     }
 }

@@ -1,0 +1,10 @@
+//! Any bytes are an object or an error.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Err(error) = twinbpf::Object::open("fuzzed.bpf.o", bytes) {
+        assert!(!error.to_string().is_empty());
+    }
+});
