@@ -3,9 +3,9 @@
 mod bench;
 mod btf;
 mod compile;
+mod fuzz;
 mod list;
 mod map;
-mod fuzz;
 mod run;
 
 use std::path::PathBuf;
@@ -22,9 +22,9 @@ use twinbpf_trace::KernelFiles;
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
+pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, Peer};
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
-pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, Peer};
 pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
