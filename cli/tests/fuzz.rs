@@ -42,6 +42,9 @@ fn engines_agree_and_a_campaign_goes_on() {
     for part in [" programs/s", " executed by interp\n", " executed by jit(", "coverage: ", "0 findings that are not"] {
         assert!(text.contains(part), "no '{part}' in {text}");
     }
+    // One child, whose last whole batch is behind the first.
+    let output = fuzz(folder.path(), &["--programs", "320", "--engines", "interp"]);
+    assert!(stdout(&output).starts_with("seed 5, from batch "), "{}", stdout(&output));
     let output = fuzz(folder.path(), &["--programs", "64", "--engines", "interp"]);
     let text = stdout(&output);
     assert!(text.starts_with("seed 5, from batch ") && !text.contains("from batch 0"), "{text}");

@@ -17,7 +17,6 @@ mod near;
 mod parts;
 mod tail;
 mod text;
-mod wild;
 pub mod world;
 
 pub use body::{Config, Dialect, case};
@@ -27,7 +26,6 @@ pub use coverage::{Coverage, Edge, OperandClass};
 pub use mutate::{Meta, equivalent, mutate};
 pub use near::{NearValid, near_valid};
 pub use text::CaseError;
-pub use wild::wild;
 
 #[cfg(test)]
 mod tests;
