@@ -6,22 +6,22 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
 
+use cranelift_codegen::CompiledCode;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _};
-use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
 use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 
 use crate::debug::{Announced, PerfError};
+use crate::generate::Generator;
 use crate::lead::{PADDING, WINDOW, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
-use crate::polish::Polish;
 use crate::sites::Sites;
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
 
@@ -85,7 +85,7 @@ struct Workspace {
     context: Option<cranelift_codegen::Context>,
     scratch: Scratch,
     summary: Summary,
-    polish: Polish,
+    generator: Generator,
 }
 
 thread_local! {
@@ -147,12 +147,11 @@ pub(crate) fn compile(
     options: Options,
     pool: &Arc<CodePool>,
 ) -> Result<Module, JitError> {
-    let plain = isa(OptLevel::None, options.verify)?;
     let isa = isa(options.opt, options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
         let mut loose = Vec::with_capacity(units.len());
         let program = image.functions()[units[0].function as usize].program;
-        let Workspace { context, scratch, summary, polish } = workspace;
+        let Workspace { context, scratch, summary, generator } = workspace;
         summary.build(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         // All functions of a program, in order, or a single loop.
@@ -164,7 +163,7 @@ pub(crate) fn compile(
         let local = |function| index(function).is_some();
         let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
         for unit in units {
-            let function = one(input, *unit, scratch, context, (polish, &*plain), &index);
+            let function = one(input, *unit, scratch, (context, generator), &index);
             context.clear();
             loose.push(function?);
         }
@@ -174,15 +173,14 @@ pub(crate) fn compile(
 
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
-    let plain = isa(OptLevel::None, options.verify)?;
     let isa = isa(options.opt, options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
-        let Workspace { context, scratch, summary, polish } = workspace;
+        let Workspace { context, scratch, summary, generator } = workspace;
         summary.build(image, options, scratch.flow(), image.functions()[function as usize].program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         let input = Input { image, options, summary, local: &|_| true, isa: &*isa, values: None, listing: true };
         let unit = Unit { function, start: Start::Entry };
-        let loose = one(input, unit, scratch, context, (polish, &*plain), &|function| Some(function as usize));
+        let loose = one(input, unit, scratch, (context, generator), &|function| Some(function as usize));
         context.clear();
         Ok(loose?.code.vcode.expect("text was asked for"))
     })
@@ -207,8 +205,7 @@ fn one(
     input: Input<'_>,
     unit: Unit,
     scratch: &mut Scratch,
-    context: &mut cranelift_codegen::Context,
-    (polish, plain): (&mut Polish, &dyn TargetIsa),
+    (context, generator): (&mut cranelift_codegen::Context, &mut Generator),
     index: &dyn Fn(u32) -> Option<usize>,
 ) -> Result<Loose, JitError> {
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
@@ -216,31 +213,12 @@ fn one(
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
-    let compiled = generate(input, context, polish, plain);
-    compiled.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
-    let code = context.take_compiled_code().expect("just compiled");
+    let code = generator.generate(context, input.isa, input.options);
+    let code = code.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
     let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
     Ok(Loose { unit, code, relocs, sites, lead, reads_rest })
-}
-
-/// Makes code of the function in the context. Its own passes run between Cranelift's optimiser and the rest, which
-/// is what `plain` does, a target without the optimiser.
-fn generate(
-    input: Input<'_>,
-    context: &mut cranelift_codegen::Context,
-    polish: &mut Polish,
-    plain: &dyn TargetIsa,
-) -> Result<(), CodegenError> {
-    let mut control = ControlPlane::default();
-    if input.options.opt == OptLevel::Speed {
-        polish.before(&mut context.func, input.options.fuel);
-        context.optimize(input.isa, &mut control)?;
-        polish.after(context, input.isa.name() == "x64");
-    }
-    context.compile(plain, &mut control).map_err(|error| error.inner)?;
-    Ok(())
 }
 
 /// A relocation with the callee's number in the module for its index in the image.

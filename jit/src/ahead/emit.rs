@@ -1,6 +1,5 @@
 //! From an image to an object file.
 
-use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, Function, InstBuilder as _, MemFlagsData, Signature, UserExternalName,
     types::I64,
@@ -13,6 +12,7 @@ use cranelift_object::{ObjectBuilder, ObjectModule};
 use twinbpf_vm::image::Image;
 
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
+use crate::generate::Generator;
 use crate::lead::{self, PADDING, WINDOW};
 use crate::options::Options;
 use crate::sites::Sites;
@@ -120,6 +120,7 @@ fn functions(
         assert_eq!(id.as_u32() as usize, index, "functions call each other by index");
     }
     let (mut scratch, mut summary, mut context) = (Scratch::default(), Summary::default(), Context::new());
+    let mut generator = Generator::default();
     let mut sites = Vec::with_capacity(image.functions().len());
     let mut program = None;
     for (index, function) in image.functions().iter().enumerate() {
@@ -133,16 +134,13 @@ fn functions(
         let unit = Unit { function: index as u32, start: Start::Entry };
         let own = translate::translate(input, unit, &mut scratch, &mut context.func);
         let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let compiled = context.compile(isa, &mut ControlPlane::default());
-        if let Err(error) = compiled {
-            return Err(AheadError::Codegen { function: name(), why: format!("{:?}", error.inner) });
-        }
-        let code = context.compiled_code().expect("just compiled");
-        define(module, FuncId::from_u32(index as u32), code, &context.func, isa)?;
-        if let Some(symbol) = foreign(code) {
+        let code = generator.generate(&mut context, isa, options);
+        let code = code.map_err(|error| AheadError::Codegen { function: name(), why: format!("{error:?}") })?;
+        define(module, FuncId::from_u32(index as u32), &code, &context.func, isa)?;
+        if let Some(symbol) = foreign(&code) {
             return Err(AheadError::Undefined { function: name(), symbol });
         }
-        sites.push(Sites::new(code, own));
+        sites.push(Sites::new(&code, own));
         module.clear_context(&mut context);
     }
     Ok(sites)

@@ -30,6 +30,8 @@ pub(super) struct Scratch {
     /// Base, constant and their sum, likewise.
     bases: Vec<(Value, i64, Value)>,
     current: PackedOption<Loop>,
+    /// Some value has become another one.
+    aliased: bool,
 }
 
 /// How the users of a value in an inner loop take it.
@@ -41,10 +43,11 @@ struct Uses {
     passed: bool,
 }
 
-pub(super) fn run(context: &mut Context, scratch: &mut Scratch) {
+/// True if some values are aliases now.
+pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
     let Context { func, domtree, loop_analysis, .. } = context;
     if loop_analysis.loops().len() == 0 {
-        return;
+        return false;
     }
     scratch.survey(func, loop_analysis);
     let mut next = func.layout.entry_block();
@@ -55,6 +58,7 @@ pub(super) fn run(context: &mut Context, scratch: &mut Scratch) {
         let place = Place { inner, front: func.layout.last_inst(front).expect("blocks end") };
         scratch.block(func, loop_analysis, block, place);
     }
+    std::mem::take(&mut scratch.aliased)
 }
 
 /// Where things go.
@@ -154,9 +158,7 @@ impl Scratch {
         let same =
             |other: &&Value| func.dfg.value_type(**other) == ty && constant(func, **other) == constant(func, value);
         if let Some(other) = self.constants.iter().find(same).copied() {
-            func.dfg.detach_inst_results(inst);
-            func.dfg.change_to_alias(value, other);
-            func.layout.remove_inst(inst);
+            self.replace(func, inst, other);
             return;
         }
         self.constants.push(value);
@@ -173,9 +175,7 @@ impl Scratch {
             && let Some(term) = constant(func, term)
         {
             let sum = self.sum(func, base, term, place);
-            func.dfg.detach_inst_results(inst);
-            func.dfg.change_to_alias(value, sum);
-            func.layout.remove_inst(inst);
+            self.replace(func, inst, sum);
             return;
         }
         for at in 0..func.dfg.inst_args(inst).len() {
@@ -225,6 +225,15 @@ impl Scratch {
         let sum = self.sum(func, base, term, place);
         func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [sum, x] };
         true
+    }
+
+    /// Puts another value in the place of an instruction's.
+    fn replace(&mut self, func: &mut Function, inst: Inst, by: Value) {
+        let value = func.dfg.first_result(inst);
+        func.dfg.detach_inst_results(inst);
+        func.dfg.change_to_alias(value, by);
+        func.layout.remove_inst(inst);
+        self.aliased = true;
     }
 
     fn move_out(&mut self, func: &mut Function, inst: Inst, place: Place) {

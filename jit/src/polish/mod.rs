@@ -42,14 +42,16 @@ impl Polish {
         narrow::run(func, &mut self.narrow);
     }
 
-    /// Rewrites what the optimiser made, which has left its analyses in the context. `wide` says that the machine has
-    /// accesses of 16 bytes at any address.
+    /// Rewrites what the optimiser made, which has left its analyses in the context. They hold afterwards, and there
+    /// are no aliases. `wide` says that the machine has accesses of 16 bytes at any address.
     pub(crate) fn after(&mut self, context: &mut Context, wide: bool) {
         strength::run(&mut context.func);
-        hoist::run(context, &mut self.hoist);
+        if hoist::run(context, &mut self.hoist) {
+            context.func.dfg.resolve_all_aliases();
+        }
         order::run(context);
-        if wide {
-            pair::run(context);
+        if wide && pair::run(context) {
+            context.flowgraph();
         }
     }
 

@@ -175,7 +175,8 @@ impl Scratch {
                 }
                 let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
                 let arg = arg.expect("no exception edges");
-                let low = FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg);
+                let low = low_half(func, arg);
+                let low = low.unwrap_or_else(|| FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg));
                 let dfg = &mut func.dfg;
                 let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
                 let mut index = 0;
@@ -185,5 +186,13 @@ impl Scratch {
                 });
             }
         }
+    }
+}
+
+/// What a value was extended from, if it was from 32 bits.
+fn low_half(func: &Function, value: Value) -> Option<Value> {
+    match func.dfg.insts[maker(func, value)?] {
+        InstructionData::Unary { opcode: Opcode::Uextend, arg } if func.dfg.value_type(arg) == I32 => Some(arg),
+        _ => None,
     }
 }

@@ -31,11 +31,13 @@ struct Copy {
     to: Place,
 }
 
-pub(super) fn run(context: &mut Context) {
+/// True if there are new blocks.
+pub(super) fn run(context: &mut Context) -> bool {
     let Context { func, loop_analysis, .. } = context;
     if loop_analysis.loops().len() == 0 {
-        return;
+        return false;
     }
+    let blocks = func.dfg.num_blocks();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
@@ -47,6 +49,7 @@ pub(super) fn run(context: &mut Context) {
             replace(func, block, &copies);
         }
     }
+    func.dfg.num_blocks() > blocks
 }
 
 /// The first copies of a block with nothing between them that others could notice, an even number.
@@ -121,20 +124,14 @@ fn alike(copies: &[Copy]) -> bool {
 
 /// Whether nobody else wants what is copied.
 fn used_once(func: &Function, block: Block, copies: &[Copy]) -> bool {
-    let mut uses = vec![0; copies.len()];
-    for block in func.layout.blocks() {
-        for inst in func.layout.block_insts(block) {
-            for value in func.dfg.inst_values(inst) {
-                let value = func.dfg.resolve_aliases(value);
-                let load = maker(func, value);
-                if let Some(at) = load.and_then(|load| copies.iter().position(|copy| copy.load == load)) {
-                    uses[at] += 1;
-                }
-            }
-        }
-    }
     debug_assert!(copies.iter().all(|copy| func.layout.inst_block(copy.load) == Some(block)));
-    uses.iter().all(|uses| *uses == 1)
+    let mut copied: Vec<Value> = copies.iter().map(|copy| func.dfg.first_result(copy.load)).collect();
+    copied.sort_unstable();
+    let (first, last) = (copied[0], copied[copied.len() - 1]);
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let values = insts.flat_map(|inst| func.dfg.inst_values(inst)).map(|value| func.dfg.resolve_aliases(value));
+    let uses = values.filter(|value| (first..=last).contains(value) && copied.binary_search(value).is_ok());
+    uses.count() == copies.len()
 }
 
 fn replace(func: &mut Function, block: Block, copies: &[Copy]) {

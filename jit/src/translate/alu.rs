@@ -40,12 +40,11 @@ impl Translator<'_> {
     }
 
     /// Writes a result of this width: one of 32 bits is zero-extended.
-    fn write(&mut self, width: Width, dst: Reg, value: Value) {
-        let value = match width {
-            Width::W32 => self.b.ins().uextend(I64, value),
-            Width::W64 => value,
-        };
-        self.set(dst, value);
+    pub(super) fn write(&mut self, width: Width, dst: Reg, value: Value) {
+        match width {
+            Width::W32 => self.set32(dst, value),
+            Width::W64 => self.set(dst, value),
+        }
     }
 
     pub(super) fn alu(&mut self, width: Width, op: AluOp, dst: Reg, src: Operand) {
@@ -154,26 +153,29 @@ impl Translator<'_> {
     }
 
     pub(super) fn endian(&mut self, order: ByteOrder, bits: u8, dst: Reg) {
-        let value = self.get(dst);
         let little = self.input.isa.endianness() == cranelift_codegen::ir::Endianness::Little;
         let swap = match order {
             ByteOrder::ToLe => !little,
             ByteOrder::ToBe => little,
             ByteOrder::Swap => true,
         };
-        let narrow = match bits {
-            16 => Some(I16),
-            32 => Some(I32),
-            _ => None,
+        let value = match bits {
+            16 => {
+                let low = self.get32(dst);
+                self.b.ins().ireduce(I16, low)
+            }
+            32 => self.get32(dst),
+            _ => self.get(dst),
         };
-        let mut value = narrow.map_or(value, |ty| self.b.ins().ireduce(ty, value));
-        if swap {
-            value = self.b.ins().bswap(value);
+        let value = if swap { self.b.ins().bswap(value) } else { value };
+        match bits {
+            16 => {
+                let low = self.b.ins().uextend(I32, value);
+                self.set32(dst, low);
+            }
+            32 => self.set32(dst, value),
+            _ => self.set(dst, value),
         }
-        if narrow.is_some() {
-            value = self.b.ins().uextend(I64, value);
-        }
-        self.set(dst, value);
     }
 
     pub(super) fn load_imm(&mut self, dst: Reg) {
@@ -193,15 +195,17 @@ impl Translator<'_> {
     /// `addr_space_cast`: into address space 0 clears the upper half; from there puts the arena's in, and keeps null.
     pub(super) fn cast(&mut self, dst: Reg, src: Reg, imm: i32) {
         let low = self.get32(src);
-        let mut value = self.b.ins().uextend(I64, low);
-        if imm >> 16 != 0 {
-            let arena = match self.arena {
-                Some(arena) => arena,
-                None => self.load_cx(I64, constant(), field!(arena_base)),
-            };
-            let user = self.b.ins().bor(arena, value);
-            value = self.b.ins().select(low, user, value);
+        if imm >> 16 == 0 {
+            self.set32(dst, low);
+            return;
         }
+        let arena = match self.arena {
+            Some(arena) => arena,
+            None => self.load_cx(I64, constant(), field!(arena_base)),
+        };
+        let null = self.b.ins().uextend(I64, low);
+        let user = self.b.ins().bor(arena, null);
+        let value = self.b.ins().select(low, user, null);
         self.set(dst, value);
     }
 }

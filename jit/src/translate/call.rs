@@ -15,7 +15,7 @@ use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
 use twinbpf_vm::isa::{Reg, Size};
 
-use super::effects::{ARGS, Callees as _, REST};
+use super::effects::{ARGS, Callees as _, REST, bit};
 use super::{Translator, constant, field, poison, signature, trusted};
 
 /// What generated code leaves to the machine.
@@ -105,9 +105,8 @@ impl Translator<'_> {
 
     /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
     pub(super) fn after_call(&mut self) -> bool {
-        for (reg, value) in (1..).zip(self.poison) {
-            let value = value.expect("made at the start");
-            self.b.def_var(self.regs[reg], value);
+        for (reg, value) in ARG_REGS.into_iter().zip(self.poison) {
+            self.set(reg, value.expect("made at the start"));
         }
         if self.pc + 1 < self.flow.end() {
             return false;
@@ -213,7 +212,7 @@ impl Translator<'_> {
         let mut args = [self.cx; 7];
         args[1] = frame;
         for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
-            *arg = match reads & super::bit(*reg) {
+            *arg = match reads & bit(*reg) {
                 0 => self.b.ins().iconst(I64, 0),
                 _ => self.get(*reg),
             };

@@ -27,7 +27,7 @@ fn operand(src: Operand) -> Regs {
 }
 
 /// Registers of an instruction: those it reads, then those it writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
     pub(crate) uses: Regs,
     pub(crate) defs: Regs,

@@ -5,7 +5,7 @@
 use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::Insn;
 
-use super::effects::{ALL, Callees, Goes, Regs, effects, goes};
+use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -42,6 +42,8 @@ pub(crate) struct Flow {
     header: Vec<bool>,
     /// Registers that a block's first instruction or a later one reads.
     live: Vec<Regs>,
+    /// Of each block as a whole.
+    effects: Vec<Effects>,
     /// Blocks that computed jumps can reach, in the order of their addresses.
     labels: Vec<u32>,
     /// Slot of the first of them in the image's table of addresses.
@@ -227,6 +229,7 @@ impl Flow {
         let mut live = std::mem::take(&mut self.live);
         live.clear();
         live.resize(self.starts.len(), 0);
+        self.sum_effects(image, callees);
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {
@@ -237,10 +240,8 @@ impl Flow {
                 }
                 let mut regs = 0;
                 self.for_next(block, |next| regs |= live[next as usize]);
-                for pc in (self.starts[block as usize]..self.end_of(block)).rev() {
-                    let effects = effects(image.insns()[pc as usize], image.links()[pc as usize], callees);
-                    regs = regs & !effects.defs | effects.uses;
-                }
+                let Effects { uses, defs } = self.effects[block as usize];
+                regs = regs & !defs | uses;
                 if live[block as usize] != regs {
                     live[block as usize] = regs;
                     // Only blocks behind it have used what was known before.
@@ -252,6 +253,24 @@ impl Flow {
             live.fill(ALL);
         }
         self.live = live;
+    }
+
+    /// What reachable blocks read before they write it, and what they write.
+    fn sum_effects(&mut self, image: &Image, callees: &impl Callees) {
+        let mut sums = std::mem::take(&mut self.effects);
+        sums.clear();
+        sums.extend((0..self.len()).map(|block| {
+            let mut sum = Effects::default();
+            if self.preds(block) > 0 {
+                for pc in self.range(block) {
+                    let next = effects(image.insns()[pc as usize], image.links()[pc as usize], callees);
+                    sum.uses |= next.uses & !sum.defs;
+                    sum.defs |= next.defs;
+                }
+            }
+            sum
+        }));
+        self.effects = sums;
     }
 
     /// Adds up the instructions between headers.

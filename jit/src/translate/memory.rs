@@ -102,6 +102,9 @@ impl Translator<'_> {
                     return low.map(|low| self.b.ins().ishl_imm_u(low, by));
                 }
             }
+            Some(InstructionData::Unary { opcode: Opcode::Uextend, arg }) if self.b.func.dfg.value_type(arg) == I32 => {
+                return Some(arg);
+            }
             _ => {}
         }
         Some(self.b.ins().ireduce(I32, value))
@@ -131,10 +134,15 @@ impl Translator<'_> {
     }
 
     pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, at: At) {
-        if let Some((word, _)) = self.word(at) {
+        if let Some((word, ty)) = self.word(at) {
             let value = self.b.use_var(word);
-            let value = self.widen(size, signed, value);
-            self.set(dst, value);
+            if size == Size::W && !signed {
+                let low = if ty == I32 { value } else { self.b.ins().ireduce(I32, value) };
+                self.set32(dst, low);
+            } else {
+                let value = self.widen(size, signed, value);
+                self.set(dst, value);
+            }
             return;
         }
         let Place { addr, off, flags } = self.place(at, size, false);
@@ -152,26 +160,28 @@ impl Translator<'_> {
     }
 
     pub(super) fn store(&mut self, size: Size, at: At, src: Operand) {
-        let value = self.operand(Width::W64, src);
         if let Some((word, ty)) = self.word(at) {
-            let value = if ty == I64 { value } else { self.b.ins().ireduce(ty, value) };
+            let value = self.operand(if ty == I64 { Width::W64 } else { Width::W32 }, src);
             self.b.def_var(word, value);
             return;
         }
+        let value = self.operand(if size == Size::Dw { Width::W64 } else { Width::W32 }, src);
         let Place { addr, off, flags } = self.place(at, size, true);
         if self.constant(value).is_none() && matches!(size, Size::B | Size::H) {
             // Narrower arithmetic is longer code.
-            let low = self.b.ins().ireduce(I32, value);
             let ins = self.b.ins();
             if size == Size::B {
-                ins.istore8(flags, low, addr, off)
+                ins.istore8(flags, value, addr, off)
             } else {
-                ins.istore16(flags, low, addr, off)
+                ins.istore16(flags, value, addr, off)
             };
             return;
         }
         // Not `istore`, which wants constants in registers.
-        let low = if size == Size::Dw { value } else { self.b.ins().ireduce(size_ty(size), value) };
+        let low = match size {
+            Size::Dw | Size::W => value,
+            Size::H | Size::B => self.b.ins().ireduce(size_ty(size), value),
+        };
         self.b.ins().store(flags, low, addr, off);
     }
 
@@ -225,8 +235,7 @@ impl Translator<'_> {
             AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => src,
             AtomicOp::Cmpxchg => Reg::R0,
         };
-        let old = if width == Width::W32 { self.b.ins().uextend(I64, old) } else { old };
-        self.set(dst, old);
+        self.write(width, dst, old);
     }
 
     /// What a compare-exchange expects in memory. On aarch64 Cranelift compares the whole register with the old value, also

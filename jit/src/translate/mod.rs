@@ -3,7 +3,7 @@
 //! This is the second statement of what instructions mean; the first is the interpreter's. It is written apart from it
 //! on purpose, so that one misreading shows.
 //!
-//! BPF registers are SSA variables. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
+//! BPF registers are SSA variables, see [`halves`]. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
 //! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
@@ -16,6 +16,7 @@ mod effects;
 mod flow;
 mod foreign;
 mod fuel;
+mod halves;
 mod memory;
 mod summary;
 mod words;
@@ -23,7 +24,7 @@ mod words;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::immediates::Offset32;
-use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
     AbiParam, Block, DebugTag, FuncRef, Function, Inst, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc,
     TrapCode, Type, Value,
@@ -33,12 +34,13 @@ use cranelift_codegen::packed_option::PackedOption;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use twinbpf_vm::host::native::{Context, Site, SiteKind};
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::{Insn, Reg};
+use twinbpf_vm::isa::Insn;
 
 use crate::ahead::Values;
 use crate::options::{Memory, OptLevel, Options};
-use effects::{Regs, bit};
+use effects::{ALL, Goes, goes};
 use flow::Flow;
+use halves::Halves;
 pub(crate) use summary::Summary;
 use words::Words;
 
@@ -148,6 +150,7 @@ struct Translator<'a> {
     pending: &'a mut Vec<u32>,
     callees: &'a mut Vec<(u32, FuncRef)>,
     regs: [Variable; 10],
+    halves: Halves,
     /// Instructions left, with fuel.
     fuel: Variable,
     /// `may_goto` budget.
@@ -217,6 +220,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         pending,
         callees,
         regs,
+        halves: Halves::default(),
         fuel,
         loops,
         cx,
@@ -283,6 +287,7 @@ impl Translator<'_> {
         let Some(native) = self.blocks[block as usize].expand() else { return };
         self.b.switch_to_block(native);
         self.block = block;
+        self.forget_halves();
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
@@ -293,13 +298,26 @@ impl Translator<'_> {
         for pc in range.clone() {
             self.pc = pc;
             self.b.set_srcloc(SourceLoc::new(pc));
-            if self.insn(self.input.image.insns()[pc as usize]) {
+            let insn = self.input.image.insns()[pc as usize];
+            self.settle_for(insn);
+            if self.insn(insn) {
                 return;
             }
         }
+        self.settle_live();
         let next = self.target(block + 1);
         self.b.ins().jump(next, &[]);
         self.linked(block + 1);
+    }
+
+    /// Before blocks begin that only some ways lead to.
+    fn settle_for(&mut self, insn: Insn) {
+        match goes(insn, self.input.image.links()[self.pc as usize], self.pc) {
+            Goes::On if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
+            Goes::Call => self.settle(ALL),
+            Goes::On | Goes::Nowhere => {}
+            Goes::Either(_) | Goes::To(_) | Goes::Anywhere => self.settle_live(),
+        }
     }
 
     /// Translates an instruction. True if control does not go on behind it in this block.
@@ -349,23 +367,6 @@ impl Translator<'_> {
         self.b.seal_block(block);
     }
 
-    fn get(&mut self, reg: Reg) -> Value {
-        match self.regs.get(reg.index()) {
-            Some(variable) => self.b.use_var(*variable),
-            None => self.fp,
-        }
-    }
-
-    fn get32(&mut self, reg: Reg) -> Value {
-        let value = self.get(reg);
-        self.b.ins().ireduce(I32, value)
-    }
-
-    fn set(&mut self, reg: Reg, value: Value) {
-        debug_assert!(bit(reg) != 0, "validated: r10 is never written");
-        self.b.def_var(self.regs[reg.index()], value);
-    }
-
     fn load_cx(&mut self, ty: Type, flags: MemFlagsData, off: impl Into<Offset32>) -> Value {
         let cx = self.cx;
         self.b.ins().load(ty, flags, cx, off)
@@ -374,14 +375,6 @@ impl Translator<'_> {
     fn store_cx(&mut self, value: Value, off: impl Into<Offset32>) {
         let cx = self.cx;
         self.b.ins().store(trusted(), value, cx, off);
-    }
-
-    /// Stores registers where others find them.
-    fn hand_over(&mut self, regs: Regs) {
-        for reg in (0..10).filter(|reg| regs & 1 << reg != 0) {
-            let value = self.b.use_var(self.regs[reg]);
-            self.store_cx(value, reg_field(reg));
-        }
     }
 
     /// Marks what follows for a listing.

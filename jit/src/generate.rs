@@ -1,0 +1,57 @@
+//! From Cranelift's IR to machine code of one function, without a place yet.
+//!
+//! `Context::compile` would do it in one go, but [`Polish`] belongs in between: behind the optimiser and in front of the
+//! choice of machine instructions and registers.
+
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::ir::Function;
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{CodegenResult, CompiledCode, Context};
+
+use crate::options::{OptLevel, Options};
+use crate::polish::Polish;
+
+/// Memory that is used again for the next function.
+#[derive(Default)]
+pub(crate) struct Generator {
+    polish: Polish,
+    back_end: BackEnd,
+}
+
+/// Chooses instructions and registers. The memory of Cranelift's register allocator is in it, whose type has no public
+/// name.
+struct BackEnd(Box<Choose>);
+
+type Choose = dyn FnMut(&Function, &DominatorTree, &dyn TargetIsa, bool) -> CodegenResult<CompiledCode>;
+
+impl Default for BackEnd {
+    fn default() -> BackEnd {
+        let mut registers = Default::default();
+        BackEnd(Box::new(move |func, domtree, isa, text| {
+            let code = isa.compile_function(func, domtree, &mut registers, text, &mut ControlPlane::default())?;
+            Ok(code.apply_params(&func.params))
+        }))
+    }
+}
+
+impl Generator {
+    /// Makes code of the function in the context.
+    pub(crate) fn generate(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        options: Options,
+    ) -> CodegenResult<CompiledCode> {
+        let speed = options.opt == OptLevel::Speed;
+        if speed {
+            self.polish.before(&mut context.func, options.fuel);
+        }
+        context.optimize(isa, &mut ControlPlane::default())?;
+        if speed {
+            self.polish.after(context, isa.name() == "x64");
+            context.verify_if(isa)?;
+        }
+        (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)
+    }
+}

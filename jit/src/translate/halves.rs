@@ -1,0 +1,90 @@
+//! BPF registers while a block is translated: whole ones are variables, low halves are remembered beside them.
+//!
+//! A 32-bit operation clears the upper half of its result, and mostly another 32-bit operation takes it. So the whole
+//! register is made from the half only when somebody asks for it, or at the end of the block, and a half that is known is
+//! not taken from the whole again. Cranelift's optimiser finds the same, but at a multiple of the price.
+
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{InstBuilder as _, Value};
+use twinbpf_vm::isa::Reg;
+
+use super::effects::{Regs, bit};
+use super::{Translator, reg_field};
+
+/// What is known of registers in the current block.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Halves {
+    /// Low halves.
+    low: [Option<Value>; 10],
+    /// Registers whose variable is out of date: they are their low half, extended.
+    owed: Regs,
+}
+
+impl Translator<'_> {
+    /// Nothing is known at the start of a block.
+    pub(super) fn forget_halves(&mut self) {
+        self.halves = Halves::default();
+    }
+
+    pub(super) fn get(&mut self, reg: Reg) -> Value {
+        if reg == Reg::FP { self.fp } else { self.whole(reg.index()) }
+    }
+
+    pub(super) fn get32(&mut self, reg: Reg) -> Value {
+        if let Some(Some(low)) = self.halves.low.get(reg.index()) {
+            return *low;
+        }
+        let value = self.get(reg);
+        let low = self.b.ins().ireduce(I32, value);
+        if let Some(known) = self.halves.low.get_mut(reg.index()) {
+            *known = Some(low);
+        }
+        low
+    }
+
+    pub(super) fn set(&mut self, reg: Reg, value: Value) {
+        debug_assert!(bit(reg) != 0, "validated: r10 is never written");
+        self.halves.owed &= !bit(reg);
+        self.halves.low[reg.index()] = None;
+        self.b.def_var(self.regs[reg.index()], value);
+    }
+
+    /// Sets a register to a low half and zeros.
+    pub(super) fn set32(&mut self, reg: Reg, low: Value) {
+        debug_assert!(bit(reg) != 0, "validated: r10 is never written");
+        self.halves.owed |= bit(reg);
+        self.halves.low[reg.index()] = Some(low);
+    }
+
+    fn whole(&mut self, reg: usize) -> Value {
+        self.settle(1 << reg);
+        self.b.use_var(self.regs[reg])
+    }
+
+    /// Makes whole what is owed of these registers: before control goes elsewhere, in one way or another.
+    pub(super) fn settle(&mut self, regs: Regs) {
+        let owed = self.halves.owed & regs;
+        self.halves.owed &= !owed;
+        for (reg, low) in self.halves.low.into_iter().enumerate().filter(|(reg, _)| owed & 1 << reg != 0) {
+            let value = self.b.ins().uextend(I64, low.expect("only a known half is owed for"));
+            self.b.def_var(self.regs[reg], value);
+        }
+    }
+
+    /// The same for what is live behind the current block.
+    pub(super) fn settle_live(&mut self) {
+        if self.halves.owed != 0 {
+            let mut live = 0;
+            self.flow.for_next(self.block, |next| live |= self.flow.live(next));
+            self.settle(live);
+        }
+    }
+
+    /// Stores registers where others find them.
+    pub(super) fn hand_over(&mut self, regs: Regs) {
+        for reg in (0..10).filter(|reg| regs & 1 << reg != 0) {
+            let value = self.whole(reg);
+            self.store_cx(value, reg_field(reg));
+        }
+    }
+}
