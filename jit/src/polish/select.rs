@@ -4,6 +4,7 @@
 //! decides is guessed wrong every other time, at the price of a dozen instructions.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::ir::condcodes::CondCode as _;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
@@ -23,6 +24,9 @@ pub(super) fn run(func: &mut Function, preds: &mut [u32], counted: bool) {
     while let Some(block) = next {
         while convert(func, block, preds, limits) || merge(func, block, preds) {}
         next = func.layout.prev_block(block);
+    }
+    if counted {
+        join_choices(func);
     }
 }
 
@@ -146,6 +150,96 @@ fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -
             _ => cursor.ins().select(cond, then, other),
         },
     }
+}
+
+/// A value plus one of two terms.
+struct Choice {
+    base: Value,
+    cond: Value,
+    /// If the condition holds, and if not.
+    terms: [i64; 2],
+}
+
+fn choice(func: &Function, value: Value) -> Option<Choice> {
+    let (value, more) = sum(func, value);
+    let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[maker(func, value)?]
+    else {
+        return None;
+    };
+    match func.dfg.insts[maker(func, term)?] {
+        InstructionData::Ternary { opcode: Opcode::Select, args: [cond, then, other] } => {
+            let terms = [constant(func, then)?.wrapping_add(more), constant(func, other)?.wrapping_add(more)];
+            Some(Choice { base, cond, terms })
+        }
+        _ => None,
+    }
+}
+
+/// Two choices by one condition become one choice. A counter of instructions is full of them: what clang decided once
+/// and used for two registers are two branches in BPF.
+fn join_choices(func: &mut Function) {
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let mut next = func.layout.first_inst(current);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            if matches!(func.dfg.insts[inst], InstructionData::Binary { opcode: Opcode::Iadd, .. }) {
+                join(func, inst);
+            }
+        }
+        block = func.layout.next_block(current);
+    }
+}
+
+fn join(func: &mut Function, inst: Inst) {
+    let value = func.dfg.first_result(inst);
+    if func.dfg.value_type(value) != I64 {
+        return;
+    }
+    let Some(second) = choice(func, value) else { return };
+    let Some(mut first) = choice(func, second.base) else { return };
+    if opposite(func, first.cond, second.cond) {
+        first.terms.swap(0, 1);
+    } else if !same(func, first.cond, second.cond) {
+        return;
+    }
+    let mut cursor = FuncCursor::new(func).at_inst(inst);
+    cursor.use_srcloc(inst);
+    let terms = [0, 1].map(|way| first.terms[way].wrapping_add(second.terms[way]));
+    let [then, other] = terms.map(|term| cursor.ins().iconst(I64, term));
+    let term = cursor.ins().select(second.cond, then, other);
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [first.base, term] };
+}
+
+/// Whether two values are computed in the same way: conditions are, again and again, before the optimiser has run.
+fn same(func: &Function, a: Value, b: Value) -> bool {
+    let [a, b] = [a, b].map(|value| func.dfg.resolve_aliases(value));
+    if a == b || func.dfg.value_type(a) != func.dfg.value_type(b) {
+        return a == b;
+    }
+    let (Some(a), Some(b)) = (maker(func, a), maker(func, b)) else { return false };
+    match (func.dfg.insts[a], func.dfg.insts[b]) {
+        (InstructionData::UnaryImm { imm: a, .. }, InstructionData::UnaryImm { imm: b, .. }) => a == b,
+        (
+            InstructionData::Unary { opcode: Opcode::Ireduce, arg: a },
+            InstructionData::Unary { opcode: Opcode::Ireduce, arg: b },
+        ) => same(func, a, b),
+        (
+            InstructionData::IntCompare { cond: x, args: a, .. },
+            InstructionData::IntCompare { cond: y, args: b, .. },
+        ) => x == y && same(func, a[0], b[0]) && same(func, a[1], b[1]),
+        _ => false,
+    }
+}
+
+/// Whether one condition holds where the other does not.
+fn opposite(func: &Function, a: Value, b: Value) -> bool {
+    let compare = |value| match func.dfg.insts[maker(func, value)?] {
+        InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
+        _ => None,
+    };
+    let (Some((x, a)), Some((y, b))) = (compare(a), compare(b)) else { return false };
+    x == y.complement() && same(func, a[0], b[0]) && same(func, a[1], b[1])
 }
 
 /// A value as another plus a constant.

@@ -28,10 +28,14 @@ fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Conte
     Context::for_function(func)
 }
 
-fn polished(mut context: Context) -> Function {
+fn polished(context: Context) -> Function {
+    polished_for(context, false)
+}
+
+fn polished_for(mut context: Context, counted: bool) -> Function {
     let isa = crate::compile::isa(OptLevel::Speed, true).unwrap();
     let mut polish = Polish::default();
-    polish.before(&mut context.func, false);
+    polish.before(&mut context.func, counted);
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
     polish.after(&mut context, true);
     context.compute_cfg();
@@ -188,4 +192,29 @@ fn words_are_copied_by_two() {
     // Not one behind the other.
     let func = copying(8);
     assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (4, 4), "{func}");
+}
+
+#[test]
+fn two_charges_by_one_condition_are_one() {
+    for second in [IntCC::UnsignedLessThan, IntCC::UnsignedGreaterThanOrEqual, IntCC::Equal] {
+        let twice = function(|b, x, y| {
+            let mut counter = x;
+            for (cc, more) in [(IntCC::UnsignedLessThan, -4), (second, -9)] {
+                let (side, join) = (b.create_block(), b.create_block());
+                b.append_block_param(join, I64);
+                let holds = b.ins().icmp(cc, y, x);
+                let charged = b.ins().iadd_imm_s(counter, -3);
+                b.ins().brif(holds, side, &[], join, &[BlockArg::Value(charged)]);
+                b.switch_to_block(side);
+                let charged = b.ins().iadd_imm_s(charged, more);
+                b.ins().jump(join, &[BlockArg::Value(charged)]);
+                b.switch_to_block(join);
+                counter = b.block_params(join)[0];
+            }
+            b.ins().return_(&[counter]);
+        });
+        let func = polished_for(twice, true);
+        let expected = if second == IntCC::Equal { 2 } else { 1 };
+        assert_eq!(count(&func, Opcode::Select), expected, "{func}");
+    }
 }

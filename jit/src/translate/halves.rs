@@ -11,7 +11,7 @@ use twinbpf_vm::isa::Reg;
 use super::effects::{Regs, bit};
 use super::{Translator, reg_field};
 
-/// What is known of registers in the current block.
+/// What is known of registers in the current block. At its start that is nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Halves {
     /// Low halves.
@@ -21,11 +21,6 @@ pub(super) struct Halves {
 }
 
 impl Translator<'_> {
-    /// Nothing is known at the start of a block.
-    pub(super) fn forget_halves(&mut self) {
-        self.halves = Halves::default();
-    }
-
     pub(super) fn get(&mut self, reg: Reg) -> Value {
         if reg == Reg::FP { self.fp } else { self.whole(reg.index()) }
     }

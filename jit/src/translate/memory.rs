@@ -24,6 +24,29 @@ struct Place {
     flags: MemFlagsData,
 }
 
+/// What was made from pointers of the current block: the optimiser would find it again, but that takes it longer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pointers {
+    /// Values, and their low halves.
+    lows: Vec<(Value, Value)>,
+    /// Low halves, and the addresses in the arena.
+    addresses: Vec<(Value, Value)>,
+}
+
+/// How many of the last are looked at.
+const REMEMBERED: usize = 8;
+
+impl Pointers {
+    pub(super) fn forget(&mut self) {
+        self.lows.clear();
+        self.addresses.clear();
+    }
+}
+
+fn remembered(known: &[(Value, Value)], from: Value) -> Option<Value> {
+    known.iter().rev().take(REMEMBERED).find(|known| known.0 == from).map(|known| known.1)
+}
+
 pub(super) fn size_ty(size: Size) -> Type {
     match size {
         Size::B => I8,
@@ -70,8 +93,14 @@ impl Translator<'_> {
             Some(low) => (self.b.ins().iadd_imm_u(low, i64::from(term as u32)), off),
             None => (self.b.ins().iconst(I32, i64::from(term as u32)), off),
         };
-        let low = self.b.ins().uextend(I64, low);
-        (self.b.ins().iadd(arena, low), off)
+        let known = remembered(&self.pointers.addresses, low);
+        let addr = known.unwrap_or_else(|| {
+            let wide = self.b.ins().uextend(I64, low);
+            let addr = self.b.ins().iadd(arena, wide);
+            self.pointers.addresses.push((low, addr));
+            addr
+        });
+        (addr, off)
     }
 
     /// The low half of a pointer, without the constants in it, which are added to `term`. Sums are made anew from low
@@ -107,7 +136,12 @@ impl Translator<'_> {
             }
             _ => {}
         }
-        Some(self.b.ins().ireduce(I32, value))
+        let known = remembered(&self.pointers.lows, value);
+        Some(known.unwrap_or_else(|| {
+            let low = self.b.ins().ireduce(I32, value);
+            self.pointers.lows.push((value, low));
+            low
+        }))
     }
 
     fn constant(&self, value: Value) -> Option<i64> {

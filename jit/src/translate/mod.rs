@@ -41,6 +41,7 @@ use crate::options::{Memory, OptLevel, Options};
 use effects::{ALL, Goes, goes};
 use flow::Flow;
 use halves::Halves;
+use memory::Pointers;
 pub(crate) use summary::Summary;
 use words::Words;
 
@@ -151,6 +152,7 @@ struct Translator<'a> {
     callees: &'a mut Vec<(u32, FuncRef)>,
     regs: [Variable; 10],
     halves: Halves,
+    pointers: Pointers,
     /// Instructions left, with fuel.
     fuel: Variable,
     /// `may_goto` budget.
@@ -221,6 +223,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         callees,
         regs,
         halves: Halves::default(),
+        pointers: Pointers::default(),
         fuel,
         loops,
         cx,
@@ -287,7 +290,8 @@ impl Translator<'_> {
         let Some(native) = self.blocks[block as usize].expand() else { return };
         self.b.switch_to_block(native);
         self.block = block;
-        self.forget_halves();
+        self.halves = Halves::default();
+        self.pointers.forget();
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
