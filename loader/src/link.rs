@@ -119,11 +119,11 @@ impl Object {
         let roots = self.roots(options)?;
         let kernel = options.kernel.as_deref();
         let kconfig = kernel.and_then(|kernel| Kconfig::new(self, kernel, None));
-        let types = match kernel.and_then(|kernel| Some((kernel, kernel.btf()?))) {
+        let types = || match kernel.and_then(|kernel| Some((kernel, kernel.btf()?))) {
             Some((kernel, btf)) => CoreTypes::Some(btf, Arc::from("vmlinux"), Box::new(move || kernel.modules())),
             None => CoreTypes::Own,
         };
-        let functions = Functions::relocate(self, (0..self.programs.len()).collect(), types);
+        let functions = Functions::relocate(self, 0..self.programs.len(), types);
         let mut linker = Linker::new(self, options.stack_size.unwrap_or(STACK_SIZE), functions, kconfig.as_ref());
         let mut result = Linked {
             programs: Vec::new(),

@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,9 +34,18 @@ struct State {
     error: Option<io::Error>,
 }
 
+/// Standard output without the buffer of [`io::stdout`], which would write each line by itself.
+fn stdout() -> Box<dyn Write + Send> {
+    match io::stdout().as_fd().try_clone_to_owned() {
+        Ok(fd) => Box::new(File::from(fd)),
+        // No descriptor is left, or it was closed: the standard library knows what to do.
+        Err(_) => Box::new(io::stdout()),
+    }
+}
+
 impl Default for Output {
     fn default() -> Output {
-        Output::new(Box::new(io::stdout()), "standard output".to_owned(), OutputFormat::Text)
+        Output::new(stdout(), "standard output".to_owned(), OutputFormat::Text)
     }
 }
 
@@ -59,7 +69,7 @@ impl Output {
     /// The file cannot be made.
     pub fn open(path: Option<&Path>, format: OutputFormat) -> Result<Output, Error> {
         let Some(path) = path else {
-            return Ok(Output::new(Box::new(io::stdout()), "standard output".to_owned(), format));
+            return Ok(Output::new(stdout(), "standard output".to_owned(), format));
         };
         let name = path.display().to_string();
         match File::create(path) {

@@ -145,7 +145,10 @@ impl Session {
             return Ok(Outcome::Done);
         }
         for (tool, half) in self.tools.iter_mut().zip(&mut self.halves) {
-            if let Outcome::Exit(status) = half.drain(tool)? {
+            self.output.hold(true);
+            let drained = half.drain(tool);
+            self.output.hold(false);
+            if let Outcome::Exit(status) = drained? {
                 return Ok(Outcome::Exit(status));
             }
         }

@@ -1,6 +1,5 @@
 //! The userspace half of an object in a session: its instance, and the calls of its entry points.
 
-use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +67,8 @@ pub(crate) struct Tool {
     signals: Vec<(i32, Step)>,
     /// Maps of ours through which userspace programs may send records.
     local: Vec<(usize, Arc<dyn MapOps>)>,
-    records: HashMap<usize, Block>,
+    /// By size, the last one first.
+    records: Vec<(usize, Block)>,
 }
 
 impl Tool {
@@ -87,7 +87,7 @@ impl Tool {
             events: Vec::new(),
             signals: Vec::new(),
             local: Vec::new(),
-            records: HashMap::new(),
+            records: Vec::new(),
         };
         for program in plan.scripts() {
             tool.add(plan, program, pre)?;
@@ -228,7 +228,9 @@ impl Tool {
 
     /// Memory for a record, of exactly its size, so that programs cannot read past it.
     fn record(&mut self, bytes: &[u8]) -> Result<u64, Error> {
-        if let Some(block) = self.records.get(&bytes.len()) {
+        if let Some(at) = self.records.iter().position(|(size, _)| *size == bytes.len()) {
+            self.records.swap(0, at);
+            let block = &self.records[0].1;
             block.write(0, bytes);
             return Ok(block.addr());
         }
@@ -237,7 +239,7 @@ impl Tool {
         }
         let block = self.instance.context(bytes).map_err(LinkError::from)?;
         let addr = block.addr();
-        self.records.insert(bytes.len(), block);
+        self.records.push((bytes.len(), block));
         Ok(addr)
     }
 

@@ -1,6 +1,6 @@
 //! `.ksyms` and `.kconfig`: what each undefined symbol of an object is in a kernel.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use twinbpf_vm::program::ExternKind;
@@ -54,7 +54,25 @@ struct Found<'k> {
     module: Option<usize>,
 }
 
-pub(super) fn resolve(object: &Object, kernel: &dyn Kernel, kconfig: Option<&Kconfig>) -> Symbols {
+/// What the symbols are that `used` names; the others are left open, so that nobody reads a kernel's types for the sake
+/// of functions that only scripts call.
+pub(super) fn resolve(
+    object: &Object,
+    kernel: &dyn Kernel,
+    kconfig: Option<&Kconfig>,
+    used: &BTreeSet<usize>,
+) -> Symbols {
+    let symbols = resolve_those(object, kernel, kconfig, |index| used.contains(&index));
+    // Modules get their slots from all that is declared, in its order.
+    if symbols.fd_array.is_empty() { symbols } else { resolve_those(object, kernel, kconfig, |_| true) }
+}
+
+fn resolve_those(
+    object: &Object,
+    kernel: &dyn Kernel,
+    kconfig: Option<&Kconfig>,
+    wanted: impl Fn(usize) -> bool,
+) -> Symbols {
     let mut search = Search { object, kernel, budget: Budget::new(), slots: HashMap::new(), fd_array: Vec::new() };
     let unknown = |index: usize| {
         let name = object.externs[index].name.clone();
@@ -72,7 +90,9 @@ pub(super) fn resolve(object: &Object, kernel: &dyn Kernel, kconfig: Option<&Kco
             found[index] = place.unwrap_or_else(missing).map(Symbol::Value);
             continue;
         }
-        let Some((type_id, is_function)) = declared.get(&*symbol.name).copied() else { continue };
+        let Some((type_id, is_function)) = declared.get(&*symbol.name).copied().filter(|_| wanted(index)) else {
+            continue;
+        };
         let wanted = Wanted { name: symbol.name.clone(), weak: symbol.weak, rank, type_id };
         if type_id == TypeId::VOID && !is_function {
             addresses.push((index, wanted));

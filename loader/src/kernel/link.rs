@@ -1,5 +1,6 @@
 //! [`Object::link_kernel`]: the steps, in libbpf's order.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::externs;
@@ -7,7 +8,7 @@ use super::stream::Builder;
 use super::{Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, reach, struct_ops, types};
 use crate::kconfig::Kconfig;
 use crate::link::{CoreTypes, Failure, Functions, Layout, Planner};
-use crate::object::{Object, Role};
+use crate::object::{Object, Reference, Role};
 use crate::section::SectionKind;
 
 impl Object {
@@ -33,11 +34,15 @@ impl Object {
             }
         }
         let kconfig = Kconfig::new(self, kernel, options.config.as_deref());
-        let symbols = externs::resolve(self, kernel, kconfig.as_ref());
-        let mut functions: Vec<usize> = layouts.iter().flat_map(|layout| layout.order.iter().copied()).collect();
-        functions.sort_unstable();
-        functions.dedup();
-        let functions = Functions::relocate(self, functions, core_types(kernel, options));
+        let functions: BTreeSet<usize> = layouts.iter().flat_map(|layout| layout.order.iter().copied()).collect();
+        let refs = functions.iter().flat_map(|index| self.programs[*index].refs.values());
+        let used = refs.filter_map(|target| match target {
+            Ok(Reference::Extern(index)) => Some(*index),
+            Ok(Reference::Call(_) | Reference::Address(_) | Reference::Map(_) | Reference::MapValue { .. })
+            | Err(_) => None,
+        });
+        let symbols = externs::resolve(self, kernel, kconfig.as_ref(), &used.collect());
+        let functions = Functions::relocate(self, functions, || core_types(kernel, options));
         let mut builder =
             Builder { planner, functions, symbols: &symbols, absent: &options.absent, kconfig: self.maps.len() };
         let mut programs = Vec::new();

@@ -49,10 +49,20 @@ pub(crate) struct Missing {
 pub(crate) struct Functions(HashMap<usize, Relocated>);
 
 impl Functions {
-    /// Applies the relocations of some functions, in the order of the object.
-    pub(crate) fn relocate(object: &Object, mut wanted: Vec<usize>, types: CoreTypes<'_>) -> Functions {
+    /// Applies the relocations of some functions, in the order of the object. Types are only asked for where there are
+    /// any: a kernel's are megabytes to be read.
+    pub(crate) fn relocate<'t>(
+        object: &Object,
+        wanted: impl IntoIterator<Item = usize>,
+        types: impl FnOnce() -> CoreTypes<'t>,
+    ) -> Functions {
         let Some(btf) = object.btf.as_deref() else { return Functions::default() };
-        let mut resolver = match types {
+        let relocated = |index: &usize| !object.core_relocs(&object.programs[*index]).is_empty();
+        let mut wanted: Vec<usize> = wanted.into_iter().filter(relocated).collect();
+        if wanted.is_empty() {
+            return Functions::default();
+        }
+        let mut resolver = match types() {
             CoreTypes::Own => return Functions::default(),
             CoreTypes::None => None,
             CoreTypes::Some(first, name, modules) => {
@@ -66,10 +76,7 @@ impl Functions {
         wanted.sort_by_key(|index| object.records.rank(&object.programs[*index].section));
         let mut found = HashMap::new();
         for index in wanted {
-            let spec = &object.programs[index];
-            if !object.core_relocs(spec).is_empty() {
-                found.insert(index, apply(object, spec, resolver.as_mut()));
-            }
+            found.insert(index, apply(object, &object.programs[index], resolver.as_mut()));
         }
         Functions(found)
     }

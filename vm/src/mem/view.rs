@@ -419,7 +419,7 @@ impl View {
         };
         let available = u64::from(found.size - (addr as u32 - found.element));
         let limit = available.min(max) as usize;
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(limit.min(64));
         // In growing steps: a short string in a large region costs a short copy.
         while bytes.len() < limit {
             let from = bytes.len();

@@ -13,6 +13,9 @@ use crate::trap::{Trap, TrapCode};
 
 pub(crate) use spec::{Length, Spec};
 
+/// Bytes that most output has room in.
+const LINE: usize = 256;
+
 /// Output of one call: keeps the first bytes, counts all.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -24,7 +27,7 @@ pub(crate) struct Sink {
 impl Sink {
     /// Keeps at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Sink {
-        Sink { bytes: Vec::new(), limit, total: 0 }
+        Sink { bytes: Vec::with_capacity(limit.min(LINE)), limit, total: 0 }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {

@@ -1,5 +1,7 @@
 //! One conversion specification: parsed, and applied to integers and text.
 
+use std::borrow::Cow;
+
 use super::Sink;
 
 /// Length modifier, as far as it matters where `long` has 64 bits.
@@ -39,19 +41,47 @@ pub(crate) struct Spec {
 
 /// A number taken apart: how padding sees it.
 #[derive(Debug, Default)]
-pub(super) struct Number {
+pub(super) struct Number<'a> {
     /// Sign and `0x`.
-    pub(super) prefix: Vec<u8>,
+    pub(super) prefix: Cow<'a, [u8]>,
     /// Zeros that the precision asks for, in front of the digits.
     pub(super) leading: u64,
     /// Digits.
-    pub(super) head: Vec<u8>,
+    pub(super) head: Cow<'a, [u8]>,
     /// Zeros behind the digits of a float whose precision exceeds what a double has.
     pub(super) trailing: u64,
     /// Exponent.
-    pub(super) tail: Vec<u8>,
+    pub(super) tail: Cow<'a, [u8]>,
     /// Whether the `0` flag applies.
     pub(super) zero_pad: bool,
+}
+
+/// How an integer's digits are made.
+#[derive(Clone, Copy)]
+enum Radix {
+    Decimal,
+    /// So many bits a digit, and the digits.
+    Bits(u32, &'static [u8; 16]),
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+const CAPITALS: &[u8; 16] = b"0123456789ABCDEF";
+
+/// The digits of a number, at the end of `room`.
+fn digits(mut value: u64, radix: Radix, room: &mut [u8; 64]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        let digit;
+        (digit, value) = match radix {
+            Radix::Decimal => (DIGITS[(value % 10) as usize], value / 10),
+            Radix::Bits(bits, all) => (all[(value & ((1 << bits) - 1)) as usize], value >> bits),
+        };
+        room[at] = digit;
+        if value == 0 {
+            return &room[at..];
+        }
+    }
 }
 
 const CONVERSIONS: &[u8] = b"diuoxXbBcspeEfFgGaA%";
@@ -135,7 +165,7 @@ impl Spec {
             Length::Int => i64::from(bits as i32),
             Length::Long => bits as i64,
         };
-        self.integer(out, self.sign(value < 0), value.unsigned_abs().to_string());
+        self.integer(out, self.sign(value < 0), value.unsigned_abs(), Radix::Decimal);
     }
 
     /// `%u %o %x %X %b %B`.
@@ -146,42 +176,43 @@ impl Spec {
             Length::Int => u64::from(bits as u32),
             Length::Long => bits,
         };
-        let (prefix, digits): (&[u8], String) = match self.conversion {
-            b'o' => (b"", format!("{value:o}")),
-            b'x' => (b"0x", format!("{value:x}")),
-            b'X' => (b"0X", format!("{value:X}")),
-            b'b' => (b"0b", format!("{value:b}")),
-            b'B' => (b"0B", format!("{value:b}")),
-            _ => (b"", value.to_string()),
+        let (prefix, radix): (&[u8], Radix) = match self.conversion {
+            b'o' => (b"", Radix::Bits(3, DIGITS)),
+            b'x' => (b"0x", Radix::Bits(4, DIGITS)),
+            b'X' => (b"0X", Radix::Bits(4, CAPITALS)),
+            b'b' => (b"0b", Radix::Bits(1, DIGITS)),
+            b'B' => (b"0B", Radix::Bits(1, DIGITS)),
+            _ => (b"", Radix::Decimal),
         };
-        self.integer(out, if self.alternate && value != 0 { prefix } else { b"" }, digits);
+        self.integer(out, if self.alternate && value != 0 { prefix } else { b"" }, value, radix);
     }
 
     /// `%p` of a pointer that is not null.
     pub(crate) fn pointer(&self, out: &mut Sink, bits: u64) {
-        self.integer(out, &[self.sign(false), b"0x"].concat(), format!("{bits:x}"));
+        self.integer(out, &[self.sign(false), b"0x"].concat(), bits, Radix::Bits(4, DIGITS));
     }
 
-    fn integer(&self, out: &mut Sink, prefix: &[u8], digits: String) {
-        let mut head = digits.into_bytes();
-        if self.precision == Some(0) && head == b"0" {
-            head.clear();
+    fn integer(&self, out: &mut Sink, prefix: &[u8], value: u64, radix: Radix) {
+        let mut room = [0; 64];
+        let mut head = digits(value, radix, &mut room);
+        if self.precision == Some(0) && value == 0 {
+            head = b"";
         }
         let mut leading = self.precision.unwrap_or(0).saturating_sub(head.len() as u64);
         if self.conversion == b'o' && self.alternate && leading == 0 && head.first() != Some(&b'0') {
             leading = 1;
         }
         let zero_pad = self.precision.is_none();
-        self.number(out, Number { prefix: prefix.to_vec(), leading, head, zero_pad, ..Number::default() });
+        self.number(out, Number { prefix: prefix.into(), leading, head: head.into(), zero_pad, ..Number::default() });
     }
 
     /// Sign of a float.
-    pub(super) fn float_sign(&self, value: f64) -> Vec<u8> {
-        self.sign(value.is_sign_negative()).to_vec()
+    pub(super) fn float_sign(&self, value: f64) -> &'static [u8] {
+        self.sign(value.is_sign_negative())
     }
 
     /// Writes a number, padded.
-    pub(super) fn number(&self, out: &mut Sink, number: Number) {
+    pub(super) fn number(&self, out: &mut Sink, number: Number<'_>) {
         let solid = (number.prefix.len() + number.head.len() + number.tail.len()) as u64;
         let length = solid.saturating_add(number.leading).saturating_add(number.trailing);
         let padding = self.width.saturating_sub(length);
