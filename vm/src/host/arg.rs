@@ -198,7 +198,9 @@ impl HostArg for CStr {
     #[inline]
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let ptr = Ptr::take(args)?;
-        let read = args.runtime().view.c_str(ptr.addr, u64::MAX);
+        let view = &mut args.runtime().view;
+        view.note(ptr.addr);
+        let read = view.c_str(ptr.addr, u64::MAX);
         let bytes = read.map_err(|fault| bad_argument(args.function, ptr.position, fault))?;
         Ok(CStr { ptr, bytes })
     }

@@ -407,17 +407,30 @@ impl View {
         Ok(bytes)
     }
 
+    /// Remembers the region at an address, which the host is about to look at again and again.
+    pub fn note(&mut self, addr: u64) {
+        if self.recent(addr, 1, Access::Read).is_none() {
+            let generation = self.arena.generation();
+            if let Ok(found) = self.find(addr, 1, Access::Read) {
+                self.remember(found.grid, generation);
+            }
+        }
+    }
+
     /// The bytes of a C string without its NUL, at most `max`. A string that runs to the end of its region
     /// without a NUL is a fault at the first byte past it.
     pub fn c_str(&self, addr: u64, max: u64) -> Result<Vec<u8>, Fault> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let found = match self.find(addr, 1, Access::Read) {
-            Err(fault) if self.beyond(&fault) => return self.c_str_beyond(addr, max),
-            result => result?,
+        let (element, size) = match self.recent(addr, 1, Access::Read) {
+            Some(found) => found,
+            None => match self.find(addr, 1, Access::Read) {
+                Err(fault) if self.beyond(&fault) => return self.c_str_beyond(addr, max),
+                result => result.map(|found| (found.element, found.size))?,
+            },
         };
-        let available = u64::from(found.size - (addr as u32 - found.element));
+        let available = u64::from(size - (addr as u32 - element));
         let limit = available.min(max) as usize;
         let mut bytes = Vec::with_capacity(limit.min(64));
         // In growing steps: a short string in a large region costs a short copy.

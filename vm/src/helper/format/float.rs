@@ -12,9 +12,9 @@ pub(super) fn write(spec: &Spec, out: &mut Sink, value: f64) {
     let capital = spec.conversion.is_ascii_uppercase();
     let prefix = spec.float_sign(value);
     let mut number = if value.is_nan() {
-        Number { head: b"nan".into(), ..Number::default() }
+        Number { head: b"nan".to_vec(), ..Number::default() }
     } else if value.is_infinite() {
-        Number { head: b"inf".into(), ..Number::default() }
+        Number { head: b"inf".to_vec(), ..Number::default() }
     } else {
         let value = value.abs();
         let precision = spec.precision.unwrap_or(6);
@@ -27,25 +27,25 @@ pub(super) fn write(spec: &Spec, out: &mut Sink, value: f64) {
         };
         Number { zero_pad: true, ..number }
     };
-    number.prefix = [prefix, &number.prefix].concat().into();
+    number.prefix.splice(0..0, prefix.iter().copied());
     if capital {
         for part in [&mut number.prefix, &mut number.head, &mut number.tail] {
-            part.to_mut().make_ascii_uppercase();
+            part.make_ascii_uppercase();
         }
     }
     spec.number(out, number);
 }
 
-fn fixed(value: f64, precision: u64, point: bool) -> Number<'static> {
+fn fixed(value: f64, precision: u64, point: bool) -> Number {
     let digits = precision.min(MAX_DIGITS);
     let mut head = format!("{value:.*}", digits as usize).into_bytes();
     if point && precision == 0 {
         head.push(b'.');
     }
-    Number { head: head.into(), trailing: precision - digits, ..Number::default() }
+    Number { head, trailing: precision - digits, ..Number::default() }
 }
 
-fn exponential(value: f64, precision: u64, point: bool) -> Number<'static> {
+fn exponential(value: f64, precision: u64, point: bool) -> Number {
     let digits = precision.min(MAX_DIGITS);
     let (mantissa, exponent) = scientific(value, digits);
     let mut head = mantissa.into_bytes();
@@ -54,7 +54,7 @@ fn exponential(value: f64, precision: u64, point: bool) -> Number<'static> {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     let tail = format!("e{sign}{:02}", exponent.unsigned_abs()).into_bytes();
-    Number { head: head.into(), trailing: precision - digits, tail: tail.into(), ..Number::default() }
+    Number { head, trailing: precision - digits, tail, ..Number::default() }
 }
 
 /// Mantissa with this many digits behind the point, and the exponent after rounding.
@@ -65,7 +65,7 @@ fn scientific(value: f64, digits: u64) -> (String, i32) {
 }
 
 /// `precision` significant digits, in the shorter of both forms, without trailing zeros.
-fn general(value: f64, precision: u64, alternate: bool) -> Number<'static> {
+fn general(value: f64, precision: u64, alternate: bool) -> Number {
     let (_, exponent) = scientific(value, (precision - 1).min(MAX_DIGITS));
     let small = i64::from(exponent);
     let mut number = if small < -4 || small >= precision as i64 {
@@ -77,10 +77,9 @@ fn general(value: f64, precision: u64, alternate: bool) -> Number<'static> {
         number.trailing = 0;
         if number.head.contains(&b'.') {
             let keep = number.head.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
-            let head = number.head.to_mut();
-            head.truncate(keep);
-            if head.last() == Some(&b'.') {
-                head.pop();
+            number.head.truncate(keep);
+            if number.head.last() == Some(&b'.') {
+                number.head.pop();
             }
         }
     }
@@ -88,7 +87,7 @@ fn general(value: f64, precision: u64, alternate: bool) -> Number<'static> {
 }
 
 /// `0x1.8p+3`. Denormals keep a leading 0, as in glibc.
-fn hexadecimal(value: f64, precision: Option<u64>, point: bool) -> Number<'static> {
+fn hexadecimal(value: f64, precision: Option<u64>, point: bool) -> Number {
     const FRACTION: u32 = 52;
     let bits = value.to_bits();
     let fraction = bits & ((1 << FRACTION) - 1);
@@ -126,5 +125,5 @@ fn hexadecimal(value: f64, precision: Option<u64>, point: bool) -> Number<'stati
     let trailing = precision.unwrap_or(0).saturating_sub(u64::from(digits));
     let sign = if exponent < 0 { '-' } else { '+' };
     let tail = format!("p{sign}{}", exponent.unsigned_abs()).into_bytes();
-    Number { prefix: b"0x".into(), head: head.into(), trailing, tail: tail.into(), ..Number::default() }
+    Number { prefix: b"0x".to_vec(), head, trailing, tail, ..Number::default() }
 }

@@ -5,12 +5,14 @@
 //! wide strings and `%1$d` are refused. The kernel's dialect is in [`super::printk`].
 
 mod float;
+mod parsed;
 mod spec;
 
 use crate::host::VarArgs;
 use crate::mem::{Fault, View};
 use crate::trap::{Trap, TrapCode};
 
+pub(crate) use parsed::Format;
 pub(crate) use spec::{Length, Spec};
 
 /// Bytes that most output has room in.
@@ -101,7 +103,7 @@ impl Values {
 
 /// One run of the engine.
 pub(crate) struct Formatter<'a> {
-    pub(crate) view: &'a View,
+    pub(crate) view: &'a mut View,
     /// Name of the host function, for messages.
     pub(crate) function: &'a str,
     pub(crate) values: Values,
@@ -111,21 +113,25 @@ pub(crate) struct Formatter<'a> {
 impl Formatter<'_> {
     /// Writes `format` with its values. A format that cannot be obeyed is a trap. Stops behind 2 GiB, more than any
     /// caller can return.
-    pub(crate) fn run(&mut self, format: &[u8]) -> Result<(), Trap> {
-        let mut rest = format;
-        while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
-            self.out.push(&rest[..at]);
-            let from = &rest[at..];
-            let (mut spec, used) = Spec::parse(from).map_err(|why| self.refuse(from, why))?;
-            let (text, behind) = from.split_at(used);
-            self.stars(&mut spec, text)?;
-            self.convert(&spec, text)?;
+    pub(crate) fn run(&mut self, format: &Format) -> Result<(), Trap> {
+        for piece in &format.pieces {
+            self.out.push(format.text(&piece.before));
+            let text = format.text(&piece.text);
+            if piece.spec.star_width || piece.spec.star_precision {
+                let mut spec = piece.spec.clone();
+                self.stars(&mut spec, text)?;
+                self.convert(&spec, text)?;
+            } else {
+                self.convert(&piece.spec, text)?;
+            }
             if self.out.total() > i32::MAX as u64 {
                 return Ok(());
             }
-            rest = behind;
         }
-        self.out.push(rest);
+        if let Some((at, why)) = format.wrong {
+            return Err(self.refuse(format.text(&(at..format.rest.end)), why));
+        }
+        self.out.push(format.text(&format.rest));
         Ok(())
     }
 
@@ -183,6 +189,7 @@ impl Formatter<'_> {
             return Ok(());
         }
         let max = spec.precision.unwrap_or(u64::MAX);
+        self.view.note(value.bits);
         let bytes = self.view.c_str(value.bits, max).map_err(|fault| self.fault(text, value, fault))?;
         spec.text(&mut self.out, &bytes);
         Ok(())

@@ -1,7 +1,5 @@
 //! One conversion specification: parsed, and applied to integers and text.
 
-use std::borrow::Cow;
-
 use super::Sink;
 
 /// Length modifier, as far as it matters where `long` has 64 bits.
@@ -41,17 +39,17 @@ pub(crate) struct Spec {
 
 /// A number taken apart: how padding sees it.
 #[derive(Debug, Default)]
-pub(super) struct Number<'a> {
+pub(super) struct Number {
     /// Sign and `0x`.
-    pub(super) prefix: Cow<'a, [u8]>,
+    pub(super) prefix: Vec<u8>,
     /// Zeros that the precision asks for, in front of the digits.
     pub(super) leading: u64,
     /// Digits.
-    pub(super) head: Cow<'a, [u8]>,
+    pub(super) head: Vec<u8>,
     /// Zeros behind the digits of a float whose precision exceeds what a double has.
     pub(super) trailing: u64,
     /// Exponent.
-    pub(super) tail: Cow<'a, [u8]>,
+    pub(super) tail: Vec<u8>,
     /// Whether the `0` flag applies.
     pub(super) zero_pad: bool,
 }
@@ -84,8 +82,6 @@ fn digits(mut value: u64, radix: Radix, room: &mut [u8; 64]) -> &[u8] {
     }
 }
 
-const CONVERSIONS: &[u8] = b"diuoxXbBcspeEfFgGaA%";
-
 impl Spec {
     /// Parses at a `%`, and says how many bytes it took.
     pub(super) fn parse(text: &[u8]) -> Result<(Spec, usize), &'static str> {
@@ -117,7 +113,8 @@ impl Spec {
         match spec.conversion {
             b'n' => Err("%n is refused, it would write to memory"),
             b's' if spec.length == Length::Long => Err("wide strings are not supported"),
-            conversion if CONVERSIONS.contains(&conversion) => Ok((spec, at + 1)),
+            b'd' | b'i' | b'u' | b'o' | b'x' | b'X' | b'b' | b'B' | b'c' | b's' | b'p' | b'%' => Ok((spec, at + 1)),
+            b'e' | b'E' | b'f' | b'F' | b'g' | b'G' | b'a' | b'A' => Ok((spec, at + 1)),
             _ => Err("unknown conversion"),
         }
     }
@@ -202,8 +199,17 @@ impl Spec {
         if self.conversion == b'o' && self.alternate && leading == 0 && head.first() != Some(&b'0') {
             leading = 1;
         }
-        let zero_pad = self.precision.is_none();
-        self.number(out, Number { prefix: prefix.into(), leading, head: head.into(), zero_pad, ..Number::default() });
+        let padding = self.width.saturating_sub((prefix.len() + head.len()) as u64).saturating_sub(leading);
+        let zeros = self.zero && !self.left && self.precision.is_none();
+        if !zeros && !self.left {
+            out.fill(b' ', padding);
+        }
+        out.push(prefix);
+        out.fill(b'0', if zeros { leading + padding } else { leading });
+        out.push(head);
+        if self.left {
+            out.fill(b' ', padding);
+        }
     }
 
     /// Sign of a float.
@@ -212,7 +218,7 @@ impl Spec {
     }
 
     /// Writes a number, padded.
-    pub(super) fn number(&self, out: &mut Sink, number: Number<'_>) {
+    pub(super) fn number(&self, out: &mut Sink, number: Number) {
         let solid = (number.prefix.len() + number.head.len() + number.tail.len()) as u64;
         let length = solid.saturating_add(number.leading).saturating_add(number.trailing);
         let padding = self.width.saturating_sub(length);
