@@ -4,6 +4,7 @@
 //! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again. For one access of a
 //! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
 
+use std::ffi::CStr;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
@@ -438,7 +439,8 @@ impl View {
             let from = bytes.len();
             bytes.resize(limit.min(from.max(32) * 2), 0);
             self.read(addr + from as u64, &mut bytes[from..])?;
-            if let Some(end) = bytes[from..].iter().position(|byte| *byte == 0) {
+            if let Ok(text) = CStr::from_bytes_until_nul(&bytes[from..]) {
+                let end = text.count_bytes();
                 bytes.truncate(from + end);
                 return Ok(bytes);
             }

@@ -18,6 +18,9 @@ pub(crate) use spec::{Length, Spec};
 /// Bytes that most output has room in.
 const LINE: usize = 256;
 
+/// Values that need no memory of their own.
+pub(crate) const FEW: usize = 16;
+
 /// Output of one call: keeps the first bytes, counts all.
 #[derive(Debug)]
 pub(crate) struct Sink {
@@ -39,6 +42,9 @@ impl Sink {
     }
 
     pub(crate) fn fill(&mut self, byte: u8, count: u64) {
+        if count == 0 {
+            return;
+        }
         self.total = self.total.saturating_add(count);
         let room = (self.limit - self.bytes.len()) as u64;
         self.bytes.resize(self.bytes.len() + count.min(room) as usize, byte);
@@ -60,7 +66,9 @@ impl Sink {
 pub(crate) enum Values {
     /// The registers behind the format.
     Registers(VarArgs),
-    /// A copy of an array that the program packed, and how many were taken.
+    /// A copy of a short array that the program packed, its length, and how many were taken.
+    Few([u64; FEW], usize, usize),
+    /// The same for a longer one.
     Words(Vec<u64>, usize),
 }
 
@@ -73,8 +81,16 @@ pub(crate) struct Value {
 }
 
 impl Values {
-    pub(crate) fn words(words: Vec<u64>) -> Values {
-        Values::Words(words, 0)
+    /// Of at most [`FEW`] words of eight bytes.
+    pub(crate) fn few(bytes: &[u8]) -> Values {
+        let mut words = [0; FEW];
+        words.iter_mut().zip(parts(bytes)).for_each(|(word, part)| *word = part);
+        Values::Few(words, bytes.len() / 8, 0)
+    }
+
+    /// Of any number.
+    pub(crate) fn words(bytes: &[u8]) -> Values {
+        Values::Words(parts(bytes).collect(), 0)
     }
 
     pub(crate) fn next(&mut self) -> Option<Value> {
@@ -83,11 +99,8 @@ impl Values {
                 let (bits, position) = args.next_arg()?;
                 Some(Value { bits, position: u32::from(position), packed: false })
             }
-            Values::Words(words, taken) => {
-                let bits = *words.get(*taken)?;
-                *taken += 1;
-                Some(Value { bits, position: *taken as u32, packed: true })
-            }
+            Values::Few(words, count, taken) => packed(&words[..*count], taken),
+            Values::Words(words, taken) => packed(words, taken),
         }
     }
 
@@ -96,9 +109,20 @@ impl Values {
             Values::Registers(_) => {
                 "registers carry at most four values, twinbpf_printfv takes more in an array".to_owned()
             }
+            Values::Few(_, count, _) => format!("the array holds {count}"),
             Values::Words(words, _) => format!("the array holds {}", words.len()),
         }
     }
+}
+
+fn packed(words: &[u64], taken: &mut usize) -> Option<Value> {
+    let bits = *words.get(*taken)?;
+    *taken += 1;
+    Some(Value { bits, position: *taken as u32, packed: true })
+}
+
+fn parts(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
 /// One run of the engine.

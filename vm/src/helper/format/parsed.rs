@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 use super::Spec;
 
@@ -54,28 +55,22 @@ impl Format {
 
 thread_local! {
     /// The formats that this thread used last, found by what they say: the program may change the memory that they are in.
-    static RECENT: RefCell<Vec<Format>> = const { RefCell::new(Vec::new()) };
+    static RECENT: RefCell<Vec<Rc<Format>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Format {
-    /// A format; to be given back, so that the next call has it at once.
-    pub(crate) fn take(text: &[u8]) -> Format {
-        let find = |recent: &mut Vec<Format>| {
-            let at = recent.iter().rposition(|format| *format.text == *text)?;
-            Some(recent.swap_remove(at))
-        };
-        RECENT.with_borrow_mut(find).unwrap_or_else(|| Format::parse(text))
-    }
-
-    pub(crate) fn give_back(self) {
-        if self.text.len() > LONG {
-            return;
-        }
+    /// A format, taken apart now or lately.
+    pub(crate) fn of(text: &[u8]) -> Rc<Format> {
         RECENT.with_borrow_mut(|recent| {
-            if recent.len() >= KEPT {
-                recent.remove(0);
+            if let Some(known) = recent.iter().find(|format| *format.text == *text) {
+                return Rc::clone(known);
             }
-            recent.push(self);
-        });
+            let format = Rc::new(Format::parse(text));
+            if text.len() <= LONG {
+                recent.truncate(KEPT - 1);
+                recent.insert(0, Rc::clone(&format));
+            }
+            format
+        })
     }
 }

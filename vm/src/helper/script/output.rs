@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::print::quote;
-use crate::helper::format::{Format, Formatter, Sink, Values};
+use crate::helper::format::{FEW, Format, Formatter, Sink, Values};
 use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};
 
@@ -10,8 +10,6 @@ use crate::trap::{Trap, TrapCode};
 const MAX_OUTPUT: usize = 1 << 20;
 /// Values `twinbpf_printfv` takes.
 const MAX_VALUES: u32 = 4096;
-/// Values that are read without memory of their own.
-const FEW: usize = 16;
 
 pub(super) fn functions() -> Vec<HostFn> {
     let mut all = vec![
@@ -105,13 +103,9 @@ fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: Va
 
 fn run(caller: &mut Host<'_>, format: &[u8], values: Values, limit: usize) -> Result<Sink, Trap> {
     let function = caller.function();
-    let runtime = caller.runtime();
-    let format = Format::take(format);
-    let mut formatter = Formatter { view: &mut runtime.view, function, values, out: Sink::new(limit) };
-    let result = formatter.run(&format);
-    let out = formatter.out;
-    format.give_back();
-    result.map(|()| out)
+    let mut formatter = Formatter { view: &mut caller.runtime().view, function, values, out: Sink::new(limit) };
+    formatter.run(&Format::of(format))?;
+    Ok(formatter.out)
 }
 
 /// Values from an array of 64-bit words.
@@ -122,18 +116,11 @@ fn packed(caller: &mut Host<'_>, values: Ptr, count: u32) -> Result<Values, Trap
             format!("{} with more than {MAX_VALUES} values", caller.function()),
         ));
     }
-    let mut room = [0; 8 * FEW];
-    let kept;
-    let bytes = match room.get_mut(..count as usize * 8) {
-        Some(few) => {
-            caller.read(values, few)?;
-            &*few
-        }
-        None => {
-            kept = caller.bytes(values, u64::from(count) * 8)?;
-            &kept
-        }
-    };
-    let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
-    Ok(Values::words(words.collect()))
+    if count as usize <= FEW {
+        let mut room = [0; 8 * FEW];
+        let bytes = &mut room[..count as usize * 8];
+        caller.read(values, bytes)?;
+        return Ok(Values::few(bytes));
+    }
+    Ok(Values::words(&caller.bytes(values, u64::from(count) * 8)?))
 }
