@@ -13,4 +13,5 @@ pub mod probe;
 pub mod promise;
 pub mod question;
 pub mod rounds;
+pub mod session;
 pub mod table;

@@ -16,6 +16,11 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Of something measured elsewhere, round by round; at least one.
+    pub fn new(rounds: Vec<f64>) -> Figure {
+        Figure { rounds }
+    }
+
     /// Median of the rounds.
     pub fn ns(&self) -> f64 {
         median(self.rounds.clone())

@@ -35,6 +35,36 @@ fn syscalls_are_counted_exactly() {
     }
 }
 
+/// `setpgid(0x54574246, 1000)` two hundred times: as many thousand events of `events.bpf.c`.
+const EVENTS: &str = "void _start(void) {
+    for (int i = 0; i < 200; i++) {
+        long n = 109;
+        __asm__ volatile(\"syscall\" : \"+a\"(n) : \"D\"(0x54574246), \"S\"(1000) : \"rcx\", \"r11\", \"memory\");
+    }
+    __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(0));
+}";
+
+#[test]
+fn what_was_delivered_and_what_was_lost_is_what_was_sent() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let workload = bare(folder.path(), "twevents", EVENTS);
+    let text = said(&tool("../bench/events", &[], &[workload.to_str().unwrap()]));
+    let last: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+    let ["sent", sent, "lost", lost, "delivered", delivered] = last[..] else { panic!("{last:?}") };
+    let [sent, lost, delivered] = [sent, lost, delivered].map(|number| number.parse::<usize>().unwrap());
+    assert_eq!((sent, lost + delivered), (200_000, 200_000));
+    // A ring of 256 KiB has room for a few thousand.
+    assert!(lost > 0 && delivered > 1000, "{lost} lost, {delivered} delivered");
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let events = &lines[..lines.len() - 1];
+    assert_eq!(events.len(), delivered, "each has a line");
+    assert!(events.iter().all(|words| words.len() == 5 && words[2] == "twevents"));
+    assert!(events.is_sorted_by_key(|words| words[0].parse::<u64>().unwrap()), "in the order in which they were sent");
+}
+
 #[test]
 fn opened_files_come_in_order() {
     if !kernel() {
