@@ -42,7 +42,7 @@ fn answer(bytes: &[u8], input: &Input) -> u64 {
 fn the_translated_program_computes_the_digest_of_the_same_state() {
     let mut machine = Vm::interp(Driver::Step).unwrap();
     let mut compared = 0;
-    for seed in 0..300 {
+    for seed in 0..2_000 {
         let case = case(&mut Choices::from_seed(seed), &Config { inputs: 2, ..Config::default() });
         let Some(bytes) = translated(&case) else { continue };
         let Ran::Ended(outcomes) = machine.run(std::slice::from_ref(&case)).remove(0) else { panic!("{case}") };
