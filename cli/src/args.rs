@@ -3,6 +3,7 @@
 mod bench;
 mod btf;
 mod compile;
+mod conformance;
 mod fuzz;
 mod list;
 mod map;
@@ -22,6 +23,7 @@ use twinbpf_trace::KernelFiles;
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
+pub(crate) use conformance::{ConformanceArgs, ConformanceEngine};
 pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, Peer};
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
@@ -70,6 +72,8 @@ pub(crate) enum Command {
     Compile(ObjectFileArgs),
     /// Measure programs on each engine.
     Bench(BenchArgs),
+    /// Run bare instructions and print r0: a plugin of bpf_conformance.
+    Conformance(ConformanceArgs),
     /// Print types of the kernel, of a module, or of an object.
     Btf(BtfArgs),
     /// Print what programs can be attached to.

@@ -5,6 +5,7 @@ mod bench;
 mod btf;
 mod check;
 mod compile;
+mod conformance;
 mod diff;
 mod disasm;
 mod exec;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Disasm(args) => disasm::disasm(&args),
         Command::Compile(args) => compile::compile(&args),
         Command::Bench(args) => bench::bench(&args),
+        Command::Conformance(args) => Ok(conformance::conformance(&args)),
         Command::Btf(args) => btf::btf(&args),
         Command::List(args) => list::list(&args),
         Command::Map(args) => map::map(&args),

@@ -25,7 +25,7 @@ pub use error::Error;
 pub use link::{Link, Options, Pending, Target};
 pub use load::{LoadOptions, Loaded, Loading, load};
 pub use map::{Map, MapBtf, MapCreate, MapKind, Shared};
-pub use prog::{AttachType, Prog, ProgLoad, ProgType, TestRun, TestRunResult};
+pub use prog::{AttachType, Prog, ProgLoad, ProgType, TestRun, TestRunResult, run_function};
 
 #[cfg(test)]
 mod tests;

@@ -177,6 +177,16 @@ impl<'a> Elf<'a> {
         let sections = sections.collect::<Result<Vec<_>, Cause>>()?;
         let symbols = symbols(bytes, &headers, ctx)?;
         let relocs = relocs(bytes, &headers, &sections, ctx)?;
+        Ok(Elf::of_parts(header.endian, sections, symbols, relocs))
+    }
+
+    /// As if a file had said all this.
+    pub(crate) fn of_parts(
+        endian: Endian,
+        sections: Vec<Section<'a>>,
+        symbols: Vec<Symbol>,
+        relocs: Vec<RelocTable>,
+    ) -> Elf<'a> {
         let mut by_target: HashMap<usize, Vec<usize>> = HashMap::new();
         for (index, table) in relocs.iter().enumerate() {
             by_target.entry(table.target).or_default().push(index);
@@ -187,7 +197,7 @@ impl<'a> Elf<'a> {
                 by_home.entry(home).or_default().push(index);
             }
         }
-        Ok(Elf { endian: header.endian, sections, symbols, relocs, by_target, by_home })
+        Elf { endian, sections, symbols, relocs, by_target, by_home }
     }
 
     /// The section with exactly this name.

@@ -36,3 +36,4 @@ pub use symbols::{Symbol, Symbols};
 /// The kernel's side, for commands that look at what is there.
 pub use twinbpf_kernel;
 pub use twinbpf_kernel::cpu::parse_list as parse_cpus;
+pub use twinbpf_kernel::run_function;

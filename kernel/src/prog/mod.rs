@@ -1,10 +1,12 @@
 //! Programs of the kernel: loading them through the verifier, and running them on demand.
 
+mod function;
 pub mod log;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+pub use function::run_function;
 use twinbpf_loader::btf::{Btf, Endian};
 pub use twinbpf_loader::section::{AttachType, ProgType};
 

@@ -2,7 +2,7 @@
 
 use super::{RETURN_0, allowed, code, load};
 use crate::prog::{LoadTarget, log};
-use crate::{AttachType, MapKind, Prog, ProgLoad, ProgType, TestRun, probe};
+use crate::{AttachType, MapKind, Prog, ProgLoad, ProgType, TestRun, probe, run_function};
 
 #[test]
 fn a_program_runs() {
@@ -11,6 +11,16 @@ fn a_program_runs() {
     let result = prog.test_run(&run).unwrap();
     assert_eq!((result.r0, result.data.len()), (7, 64));
     assert!(prog.id().unwrap() > 0);
+}
+
+#[test]
+fn a_function_gives_all_of_its_result() {
+    let sum = code("r0 = *(u64 *)(r1 + 0)\nr0 += r2\nexit");
+    let Some(r0) = allowed(run_function(&sum, &0xffff_ffff_ffff_0000u64.to_le_bytes())) else { return };
+    assert_eq!(r0, 0xffff_ffff_ffff_0008);
+    assert_eq!(run_function(&code("r0 = r1\nr0 += r2\nr0 -= 1\nexit"), &[]).unwrap(), u64::MAX);
+    // Not a byte beyond the block.
+    assert!(run_function(&sum, &[0; 7]).unwrap_err().to_string().contains("value_size=7"));
 }
 
 #[test]

@@ -17,15 +17,15 @@ use crate::error::{Cause, RelocFault};
 /// `R_BPF_NONE`.
 const NONE: u32 = 0;
 /// `call`.
-const CALL: u8 = 0x85;
+pub(super) const CALL: u8 = 0x85;
 /// `lddw`.
-const LDDW: u8 = 0x18;
+pub(super) const LDDW: u8 = 0x18;
 /// Stands for the slot of every relocation outside its section.
 const STRAY: usize = usize::MAX;
 /// `src` of a call inside the object.
-const PSEUDO_CALL: u8 = 1;
+pub(super) const PSEUDO_CALL: u8 = 1;
 /// `src` of an `lddw` of a function's address.
-const PSEUDO_FUNC: u8 = 4;
+pub(super) const PSEUDO_FUNC: u8 = 4;
 
 /// What relocations can refer to.
 pub(super) struct Targets<'a> {

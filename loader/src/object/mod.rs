@@ -12,6 +12,7 @@ mod code;
 mod data;
 mod externs;
 mod functions;
+mod image;
 mod legacy;
 mod maps;
 mod places;
@@ -89,26 +90,39 @@ pub struct Object {
 impl Object {
     /// Opens the object file `bytes`; `name` is for messages.
     pub fn open(name: &str, bytes: &[u8]) -> Result<Object, Error> {
+        let elf = Elf::parse(bytes).map_err(|cause| Error::new(&name.into(), cause))?;
+        Object::of_elf(name, bytes, &elf)
+    }
+
+    /// An object of nothing but instructions, as other machines and their test suites take them: one program,
+    /// `main`, and a function wherever a local call goes. Bytes behind the last whole instruction do not count.
+    ///
+    /// # Errors
+    /// There are too many of them.
+    pub fn of_code(name: &str, code: &[u8], endian: Endian) -> Result<Object, Error> {
+        Object::of_elf(name, code, &image::of_code(code, endian))
+    }
+
+    fn of_elf(name: &str, bytes: &[u8], elf: &Elf) -> Result<Object, Error> {
         let name: Arc<str> = name.into();
         let fail = |cause| Error::new(&name, cause);
-        let elf = Elf::parse(bytes).map_err(fail)?;
         let mut notes = Notes::default();
-        let types = Types::read(&elf, &mut notes);
-        let mut functions = Functions::collect(&elf, bytes.len(), &mut notes);
-        let mut maps = Maps::collect(&elf, &types, bytes.len() as u64, &mut notes).map_err(fail)?;
-        let externs = Externs::collect(&elf, &types);
-        let targets = code::Targets { elf: &elf, maps: &maps, externs: &externs };
+        let types = Types::read(elf, &mut notes);
+        let mut functions = Functions::collect(elf, bytes.len(), &mut notes);
+        let mut maps = Maps::collect(elf, &types, bytes.len() as u64, &mut notes).map_err(fail)?;
+        let externs = Externs::collect(elf, &types);
+        let targets = code::Targets { elf, maps: &maps, externs: &externs };
         code::resolve(&mut functions, &targets, &mut notes);
-        let struct_ops = struct_ops::collect(&elf, &types, &functions, &targets);
+        let struct_ops = struct_ops::collect(elf, &types, &functions, &targets);
         let pointers = data::pointers(&functions, &targets, &mut notes);
-        maps.initialise(&elf, &functions, &externs, &mut notes);
+        maps.initialise(elf, &functions, &externs, &mut notes);
         add_roles(&mut functions, &pointers, &maps, &mut notes);
         for spec in &mut functions.specs {
             spec.signature = types.signature(&spec.section, spec.start, &spec.name);
         }
-        note_sections(&elf, &mut notes);
-        let variables = vars::collect(&elf, &maps, &types);
-        let places = Places::collect(&elf, &types);
+        note_sections(elf, &mut notes);
+        let variables = vars::collect(elf, &maps, &types);
+        let places = Places::collect(elf, &types);
         let (btf, btf_error) = match types.btf {
             Ok(btf) => (btf, None),
             Err(error) => (None, Some(error)),

@@ -1,0 +1,86 @@
+//! Reserved fields: for all 256 opcodes, each field at each of its edge values, is an instruction accepted by exactly
+//! those who should? Under the `kernel` policy that is what this kernel does, under `rfc` what RFC 9669 says.
+//!
+//! The grid of `vm/src/isa/tests` asks whether decoding and encoding agree with each other; here others are asked.
+
+mod kernel;
+mod probe;
+mod rfc;
+
+use std::collections::BTreeMap;
+
+use probe::{EXIT, Probe, probes};
+use twinbpf_vm::isa::{Group, Groups, Mode, Policy};
+
+#[test]
+fn the_kernel_policy_is_the_kernel() {
+    let Some(mut peer) = kernel::Peer::new() else { return };
+    // What this kernel has no instructions for.
+    let groups = Groups::ALL.without(Group::Callx).without(Group::Gotox);
+    let policy = Policy { groups, mode: Mode::Kernel };
+    let mut tally = Tally::default();
+    for probe in probes().filter(|probe| !is_lax(probe)) {
+        let program = probe.program(peer.map());
+        let accepted = program.validates(&policy);
+        match peer.answer(&program) {
+            kernel::Answer::Value(reason) if accepted => *tally.values.entry(reason).or_default() += 1,
+            kernel::Answer::Accepted => tally.count(&probe, accepted, true, ""),
+            kernel::Answer::Rejected(log) => tally.count(&probe, accepted, false, &log),
+            kernel::Answer::Value(reason) => tally.count(&probe, accepted, false, reason),
+        }
+    }
+    tally.report("the kernel");
+}
+
+#[test]
+fn the_rfc_policy_is_the_rfc() {
+    let groups = [Group::Callx, Group::Gotox, Group::MayGoto, Group::LoadAcquire, Group::AddrSpaceCast];
+    let groups = groups.into_iter().fold(Groups::ALL, Groups::without);
+    let policy = Policy { groups, mode: Mode::Rfc };
+    let mut tally = Tally::default();
+    for probe in probes().filter(|probe| !rfc::is_silent(probe)) {
+        let program = probe.program(0);
+        tally.count(&probe, program.validates(&policy), rfc::defines(&probe, &program), "");
+    }
+    tally.report("RFC 9669");
+}
+
+/// `do_check` in kernel/bpf/verifier.c does not look at the offset of an `exit`. Here it must be 0, as the RFC has it.
+fn is_lax(probe: &Probe) -> bool {
+    probe.opcode == EXIT && probe.off != 0
+}
+
+/// What came of the comparison.
+#[derive(Default)]
+struct Tally {
+    accepted: usize,
+    rejected: usize,
+    /// What the kernel refused for the sake of a value, and we leave to run time.
+    values: BTreeMap<&'static str, usize>,
+    differences: Vec<String>,
+}
+
+impl Tally {
+    fn count(&mut self, probe: &Probe, ours: bool, theirs: bool, why: &str) {
+        match (ours, theirs) {
+            (true, true) => self.accepted += 1,
+            (false, false) => self.rejected += 1,
+            _ => self.differences.push(format!("{probe:x?}: we {ours}, they {theirs} {why}")),
+        }
+    }
+
+    fn report(&self, who: &str) {
+        println!("{who}: {} accepted, {} rejected alike", self.accepted, self.rejected);
+        for (reason, count) in &self.values {
+            println!("  {count} rejected for a value: {reason}");
+        }
+        assert!(self.accepted > 1000 && self.rejected > 30_000, "too few probes mean anything");
+        let shown = self.differences.len().min(40);
+        assert!(
+            self.differences.is_empty(),
+            "{} differ from {who}:\n{}",
+            self.differences.len(),
+            self.differences[..shown].join("\n")
+        );
+    }
+}
