@@ -1,0 +1,44 @@
+//! Files out of the packaged kernel source.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::skip;
+
+/// What `linux-source-6.12` installs.
+const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
+const VERSION: &str = "linux-source-6.12";
+
+/// Unpacks these files and folders of the source, once per package, and says where they are. None, with a reason
+/// printed, where the package is not installed.
+pub(crate) fn unpacked(name: &str, paths: &[&str]) -> Option<PathBuf> {
+    let Ok(tarball) = fs::metadata(TARBALL) else {
+        skip(&format!("{TARBALL} is not there: apt-get install {VERSION}"));
+        return None;
+    };
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", tarball.len()));
+    let root = place.join(VERSION);
+    let done = place.join("unpacked");
+    if !done.exists() {
+        fs::create_dir_all(&place).expect("a folder");
+        let members = paths.iter().map(|path| format!("{VERSION}/{path}"));
+        let status = Command::new("tar").arg("xJf").arg(TARBALL).arg("-C").arg(&place).args(members).status();
+        assert!(status.is_ok_and(|status| status.success()), "tar cannot unpack {TARBALL}");
+        fs::write(done, "").expect("a mark");
+    }
+    Some(root)
+}
+
+/// The lines from the first that `begins` up to the first after it that `ends`, which is left out.
+pub(crate) fn cut<'a>(text: &'a str, begins: &str, ends: impl Fn(&str) -> bool) -> &'a str {
+    let start = text.find(begins).unwrap_or_else(|| panic!("the source has no '{begins}'"));
+    let mut end = start;
+    for line in text[start..].split_inclusive('\n') {
+        if end > start && ends(line) {
+            return &text[start..end];
+        }
+        end += line.len();
+    }
+    panic!("what begins with '{begins}' has no end")
+}

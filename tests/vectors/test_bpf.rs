@@ -1,0 +1,126 @@
+//! The table of `lib/test_bpf.c`: programs of eBPF with what they return.
+//!
+//! Much of it is written by functions of the same file, so it is compiled and run: `shim.c` stands for the kernel around
+//! it and writes the finished table to its standard output.
+
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use twinbpf::isa::Endian;
+use twinbpf::{Engine, Linker, Object};
+
+use crate::source::{cut, unpacked};
+use crate::{Table, engines, in_full};
+
+/// `FLAG_NO_DATA` and `FLAG_LARGE_MEM`: what r1 points to.
+const NO_DATA: u32 = 1 << 0;
+const LARGE_MEM: u32 = 1 << 4;
+/// Bytes of what stands for a packet's context; no program of these reads it.
+const CONTEXT: usize = 256;
+/// Longer programs run only in full.
+const SHORT: usize = 4200;
+
+struct Vector {
+    name: String,
+    flags: u32,
+    /// Bytes of data, and the result.
+    runs: Vec<(u32, u32)>,
+    code: Vec<u8>,
+}
+
+#[test]
+fn the_vectors_of_test_bpf() {
+    let paths =
+        ["lib/test_bpf.c", "include/linux/filter.h", "include/uapi/linux/bpf.h", "include/uapi/linux/bpf_common.h"];
+    let Some(root) = unpacked("test_bpf", &paths) else { return };
+    let mut reader = BufReader::new(File::open(written(&root)).expect("the table"));
+    let (mut table, mut count, mut long) = (Table::default(), 0, 0);
+    let engines = engines();
+    while let Some(vector) = read(&mut reader) {
+        count += 1;
+        if vector.code.len() / 8 > SHORT && !in_full() {
+            long += 1;
+            continue;
+        }
+        for (name, engine) in &engines {
+            table.add(name, &vector.name, run(engine, &vector));
+        }
+    }
+    table.print(&format!("lib/test_bpf.c: {count} vectors, {long} of them left out as long"));
+    for (name, _) in engines {
+        let wanted = if in_full() { 900 } else { 800 };
+        assert_eq!(table.expected(name), count - long, "{name}");
+        assert!(table.expected(name) >= wanted, "{name}");
+    }
+}
+
+/// Compiles the table and has it written to a file.
+fn written(root: &Path) -> PathBuf {
+    let place = root.parent().expect("a folder");
+    let table = place.join("table.bin");
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let (filter, tests) = (read("include/linux/filter.h"), read("lib/test_bpf.c"));
+    let macros = cut(&filter, "#define BPF_ALU64_REG_OFF", |line| line.starts_with("#define bytes_to_bpf_size"));
+    let head =
+        cut(&tests, "/* General test specific settings */", |line| line.starts_with("static struct bpf_test tests"));
+    let body = cut(&tests, "static struct bpf_test tests", |line| line.starts_with("};"));
+    fs::write(place.join("macros.h"), macros).expect("written");
+    fs::write(place.join("table.h"), format!("{head}{body}}};\n")).expect("written");
+    let headers = place.join("headers/linux");
+    fs::create_dir_all(&headers).expect("a folder");
+    for name in ["bpf.h", "bpf_common.h"] {
+        fs::write(headers.join(name), read(&format!("include/uapi/linux/{name}"))).expect("written");
+    }
+    let shim = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/shim.c");
+    let program = place.join("table");
+    let mut cc = Command::new("cc");
+    cc.arg("-w").arg("-I").arg(place.join("headers")).arg("-I").arg(place).arg("-o").arg(&program).arg(shim);
+    let output = cc.output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = File::create(&table).expect("a file");
+    assert!(Command::new(&program).stdout(file).status().expect("runs").success());
+    table
+}
+
+/// The next vector, in the form that `shim.c` writes.
+fn read(reader: &mut impl Read) -> Option<Vector> {
+    let mut word = [0; 4];
+    reader.read_exact(&mut word).ok()?;
+    let name = bytes(reader, u32::from_le_bytes(word) as usize);
+    let flags = number(reader);
+    let runs = (0..number(reader)).map(|_| (number(reader), number(reader))).collect();
+    let len = number(reader) as usize;
+    let code = bytes(reader, len * 8);
+    Some(Vector { name: String::from_utf8(name).expect("UTF-8"), flags, runs, code })
+}
+
+fn bytes(reader: &mut impl Read, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    reader.read_exact(&mut bytes).expect("a whole vector");
+    bytes
+}
+
+fn number(reader: &mut impl Read) -> u32 {
+    u32::from_le_bytes(bytes(reader, 4).try_into().expect("four bytes"))
+}
+
+/// On failure, why, in words that many vectors can share.
+fn run(engine: &Engine, vector: &Vector) -> Result<(), String> {
+    let object = Object::of_code("test_bpf", &vector.code, Endian::Little).map_err(|error| error.to_string())?;
+    let pre = Linker::<()>::new(engine).instantiate_programs(&object, &["main"]).map_err(|error| error.to_string())?;
+    let main = pre.program("main").expect("instantiated above");
+    let mut instance = pre.instance(()).map_err(|error| error.to_string())?;
+    for (size, wanted) in &vector.runs {
+        let size = if vector.flags & LARGE_MEM != 0 { *size as usize } else { CONTEXT };
+        let block = instance.context(&vec![0; size]).map_err(|error| error.to_string())?;
+        let r1 = if vector.flags & NO_DATA != 0 { 0 } else { block.addr() };
+        let r0 = instance.call(main, &[r1]).map_err(|trap| format!("trap {:?}", trap.code()))?;
+        // The kernel compares what its callers see.
+        if r0 as u32 != *wanted {
+            return Err("another result".to_owned());
+        }
+    }
+    Ok(())
+}
