@@ -45,7 +45,7 @@ impl Table {
         }
     }
 
-    fn expected(&self, engine: &'static str) -> usize {
-        self.0.get(&(engine, Self::EXPECTED.to_owned())).map_or(0, Vec::len)
+    fn count(&self, engine: &'static str, outcome: &str) -> usize {
+        self.0.get(&(engine, outcome.to_owned())).map_or(0, Vec::len)
     }
 }

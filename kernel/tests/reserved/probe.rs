@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use twinbpf_vm::isa::{Endian, Insn, Policy, Raw, asm, encode_all};
+use twinbpf_vm::isa::{Endian, Insn, Policy, Raw, encode_all};
 use twinbpf_vm::program::{Binding, Function, Program};
 
 const REGS: [u8; 8] = [0, 1, 2, 6, 9, 10, 11, 15];
@@ -75,6 +75,11 @@ const ATOMIC: u8 = 0xc0;
 const LOAD_ACQUIRE: i32 = 0x100;
 pub(crate) const CALL: u8 = 0x85;
 pub(crate) const EXIT: u8 = 0x95;
+const MOV64: u8 = 0xbf;
+const SET64: u8 = 0xb7;
+const ADD64: u8 = 0x07;
+const LOAD64: u8 = 0x79;
+const JEQ: u8 = 0x15;
 pub(crate) const LDDW: u8 = 0x18;
 /// The one helper that probes call: it takes no arguments.
 pub(crate) const HELPER: i32 = 5;
@@ -173,20 +178,22 @@ impl Probe {
         };
         let base = self.base().filter(|base| *base < 10);
         if self.is_packet() {
-            head.extend(code("r6 = r1"));
+            head.push(slot(MOV64, 0x16, 0, 0));
         }
         address(&mut head, 1);
         let loads = (0..10).filter(|reg| *reg != 1 && !(*reg == 6 && self.is_packet())).chain([1]);
-        head.extend(code(&loads.map(|reg| format!("r{reg} = *(u64 *)(r1 + 8)\n")).collect::<String>()));
+        head.extend(loads.map(|reg| slot(LOAD64, 1 << 4 | reg, 8, 0)));
         if let Some(base) = base {
             address(&mut head, base);
-            head.extend(code(&format!("r{base} += {}", MIDDLE - i32::from(self.off))));
+            head.push(slot(ADD64, base, 0, MIDDLE - i32::from(self.off)));
         }
         let test = if base == Some(0) { 9 } else { 0 };
         let own = self.slots(map);
         let (back, ahead) = (PADS, PADS + own.len());
-        head.extend(code(&format!("if r{test} == 1 goto +{}\nif r{test} == 2 goto +{ahead}", back + 1)));
-        let pads = code(&format!("{}exit", "r0 = 0\n".repeat(PADS - 1)));
+        head.push(slot(JEQ, test, back as i16 + 1, 1));
+        head.push(slot(JEQ, test, ahead as i16, 2));
+        let mut pads = vec![slot(SET64, 0, 0, 0); PADS - 1];
+        pads.push(slot(EXIT, 0, 0, 0));
         let at = head.len() + PADS;
         if self.opcode == LDDW {
             match self.src {
@@ -196,7 +203,7 @@ impl Probe {
             }
         }
         let calls = self.opcode == CALL && self.src == 1;
-        let function = if calls { code("r0 = 0\nexit") } else { Vec::new() };
+        let function = if calls { vec![slot(SET64, 0, 0, 0), slot(EXIT, 0, 0, 0)] } else { Vec::new() };
         let slots = [head, pads.clone(), own, pads, function].concat();
         let called = usize::try_from(at as i64 + 1 + i64::from(self.imm)).ok();
         let called = called.filter(|target| calls && *target < slots.len());
@@ -204,8 +211,8 @@ impl Probe {
     }
 }
 
-fn code(text: &str) -> Vec<Raw> {
-    asm::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).into_iter().map(Insn::encode).collect()
+fn slot(opcode: u8, regs: u8, off: i16, imm: i32) -> Raw {
+    Raw { opcode, regs, off, imm }
 }
 
 impl Whole {
