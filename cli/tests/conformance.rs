@@ -148,14 +148,14 @@ fn objects_on_standard_input() {
 
 #[test]
 fn what_is_wrong_is_said() {
-    let cases: [(Option<&str>, &[&str], &[u8], &str); 4] = [
-        (None, &[], b"", "0 bytes are no program"),
-        (None, &[], b"b7 00 00", "3 bytes are no program"),
-        (None, &[], b"byebye", "'by' is not a byte in hex"),
-        (Some("abc"), &["--program", "9500000000000000"], b"", "memory: 'abc' has an odd number of hex digits"),
+    let cases: [(&[&str], &[u8], &str); 4] = [
+        (&[], b"", "0 bytes are no program"),
+        (&[], b"b7 00 00", "3 bytes are no program"),
+        (&[], b"byebye", "'by' is not a byte in hex"),
+        (&["abc", "--program", "9500000000000000"], b"", "memory: 'abc' has an odd number of hex digits"),
     ];
-    for (mem, args, stdin, wanted) in cases {
-        let output = run(mem, args, stdin);
+    for (args, stdin, wanted) in cases {
+        let output = run(None, args, stdin);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && stderr.contains(wanted), "{wanted}: {stderr}");
     }

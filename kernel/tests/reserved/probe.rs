@@ -65,7 +65,7 @@ const BASES: [(u8, i16, i32); 9] = [
 ];
 
 /// Instructions on either side that jumps may reach.
-const PADS: usize = 10;
+const PADS: usize = 20;
 /// Bytes of the map's value, and the place in it where accesses go.
 pub(crate) const VALUE: usize = 80_000;
 const MIDDLE: i32 = 40_000;
