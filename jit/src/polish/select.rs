@@ -160,8 +160,8 @@ struct Choice {
     terms: [i64; 2],
 }
 
-fn choice(func: &Function, value: Value) -> Option<Choice> {
-    let (value, more) = sum(func, value);
+/// What a value is if it is such a sum, and a constant was added to it: only [`join`]'s look at a sum may be long.
+fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
     let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[maker(func, value)?]
     else {
         return None;
@@ -196,8 +196,8 @@ fn join(func: &mut Function, inst: Inst) {
     if func.dfg.value_type(value) != I64 {
         return;
     }
-    let Some(second) = choice(func, value) else { return };
-    let Some(mut first) = choice(func, second.base) else { return };
+    let Some(second) = choice(func, (value, 0)) else { return };
+    let Some(mut first) = choice(func, sum(func, second.base)) else { return };
     if opposite(func, first.cond, second.cond) {
         first.terms.swap(0, 1);
     } else if !same(func, first.cond, second.cond) {
