@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Activation, Runtime};
 use crate::map::MapOps;
+use crate::mem::Text;
 use crate::program::ValType;
 use crate::trap::{Trap, TrapCode};
 
@@ -169,7 +170,7 @@ impl HostArg for Ptr {
 #[derive(Clone, Debug)]
 pub struct CStr {
     ptr: Ptr,
-    bytes: Vec<u8>,
+    bytes: Text,
 }
 
 impl CStr {

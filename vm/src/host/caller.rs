@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::arg::{MapRef, Ptr, bad_argument};
 use super::{Activation, Runtime};
-use crate::mem::{Access, Fault, View};
+use crate::mem::{Access, Fault, Text, View};
 use crate::trap::{Trap, TrapCode};
 
 /// The calling machine, lent to a host function for one call. `T` is the instance's data.
@@ -116,7 +116,7 @@ impl<'a, T> Caller<'a, T> {
     }
 
     /// The bytes of a C string without its NUL, at most `max`.
-    pub fn c_str(&mut self, from: Ptr, max: u64) -> Result<Vec<u8>, Trap> {
+    pub fn c_str(&mut self, from: Ptr, max: u64) -> Result<Text, Trap> {
         let result = self.view().c_str(from.addr(), max);
         self.checked(from, result)
     }

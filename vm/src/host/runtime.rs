@@ -46,6 +46,8 @@ pub struct Runtime {
     pub(crate) held: Held,
     /// State of `bpf_get_prandom_u32`.
     pub(crate) random: u64,
+    /// Room for what is printed next.
+    pub(crate) line: Vec<u8>,
     /// What `bpf_get_current_*` answer instead of the process's own values.
     pub task: Task,
 }
@@ -91,8 +93,8 @@ impl Runtime {
         let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
         let interrupt = Arc::new(AtomicBool::new(false));
         let trace = Box::new(std::io::stderr());
-        let (held, task, format) = (Held::default(), Task::default(), OutputFormat::Text);
-        Runtime { view, maps, output, format, trace, data, cpu: 0, interrupt, packet: None, held, random, task }
+        let (held, task, format, line) = (Held::default(), Task::default(), OutputFormat::Text, Vec::new());
+        Runtime { view, maps, output, format, trace, data, cpu: 0, interrupt, packet: None, held, random, line, task }
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::fault::{Access, Fault, FaultReason};
-use super::view::{Bounds, View};
+use super::view::{Bounds, Text, View};
 use crate::isa::{Size, Width};
 use crate::recover;
 
@@ -157,8 +157,8 @@ impl View {
     }
 
     /// A C string at any address.
-    pub(super) fn c_str_beyond(&self, addr: u64, max: u64) -> Result<Vec<u8>, Fault> {
-        let mut bytes = Vec::new();
+    pub(super) fn c_str_beyond(&self, addr: u64, max: u64) -> Result<Text, Fault> {
+        let mut bytes = Text::new();
         while (bytes.len() as u64) < max {
             let at = addr.wrapping_add(bytes.len() as u64);
             let byte = load(at, Size::B).map_err(fault(at, 1, Access::Read))? as u8;

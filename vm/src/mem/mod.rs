@@ -34,7 +34,7 @@ pub use block::Block;
 pub use fault::{Access, Fault, FaultReason, MemError, Near};
 pub use free::FreeList;
 pub use handle::{HandleRange, HandleTable};
-pub use view::{AtomicCell, Bounds, View};
+pub use view::{AtomicCell, Bounds, Text, View};
 
 /// Bytes of an arena.
 pub const ARENA_SIZE: u64 = 1 << 32;

@@ -117,9 +117,9 @@ fn strings_end_at_nul_limit_or_fault() {
     let block = arena.alloc(region(8)).unwrap();
     block.write(0, b"abc\0defg");
     let view = view(&arena);
-    assert_eq!(view.c_str(block.addr(), 100).unwrap(), b"abc");
-    assert_eq!(view.c_str(block.addr(), 2).unwrap(), b"ab");
-    assert_eq!(view.c_str(block.addr() + 4, 4).unwrap(), b"defg");
+    assert_eq!(&view.c_str(block.addr(), 100).unwrap()[..], b"abc");
+    assert_eq!(&view.c_str(block.addr(), 2).unwrap()[..], b"ab");
+    assert_eq!(&view.c_str(block.addr() + 4, 4).unwrap()[..], b"defg");
     assert!(matches!(view.c_str(block.addr() + 4, 5).unwrap_err().reason, FaultReason::Overflow { .. }));
     assert!(view.c_str(0, 5).is_err());
 }

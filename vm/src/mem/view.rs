@@ -9,6 +9,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
+use smallvec::SmallVec;
+
 use super::arena::{Arena, Found, Grid};
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason};
@@ -115,6 +117,24 @@ pub trait AtomicCell: sealed::Sealed {
 
     /// Stores the low bytes of `value` with release ordering.
     fn release(&self, value: u64);
+}
+
+/// Bytes of a [`Text`] that need no allocation.
+const SHORT: usize = 64;
+
+/// A string that was read from a program's memory, without its NUL.
+pub type Text = SmallVec<[u8; SHORT]>;
+
+/// Where the first NUL is; behind the bytes if there is none.
+fn nul(bytes: &[u8; SHORT]) -> usize {
+    let (words, _) = bytes.as_chunks();
+    let at = words.iter().enumerate().find_map(|(at, word)| {
+        let word = u64::from_le_bytes(*word);
+        // The lowest of these bits is that of the first byte which is zero.
+        let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
+        (zeros != 0).then(|| at * 8 + zeros.trailing_zeros() as usize / 8)
+    });
+    at.unwrap_or(SHORT)
 }
 
 mod sealed {
@@ -420,9 +440,9 @@ impl View {
 
     /// The bytes of a C string without its NUL, at most `max`. A string that runs to the end of its region
     /// without a NUL is a fault at the first byte past it.
-    pub fn c_str(&self, addr: u64, max: u64) -> Result<Vec<u8>, Fault> {
+    pub fn c_str(&self, addr: u64, max: u64) -> Result<Text, Fault> {
         if max == 0 {
-            return Ok(Vec::new());
+            return Ok(Text::new());
         }
         let (element, size) = match self.recent(addr, 1, Access::Read) {
             Some(found) => found,
@@ -433,11 +453,18 @@ impl View {
         };
         let available = u64::from(size - (addr as u32 - element));
         let limit = available.min(max) as usize;
-        let mut bytes = Vec::with_capacity(limit.min(64));
         // In growing steps: a short string in a large region costs a short copy.
+        let (mut first, step) = ([0; SHORT], limit.min(SHORT));
+        // SAFETY: the element has `available` bytes from `addr` on, no fewer than `step`; `first` is in no arena.
+        unsafe { ptr::copy_nonoverlapping(self.arena.at(addr as u32), first.as_mut_ptr(), step) };
+        let end = nul(&first);
+        let mut bytes = Text::from_buf_and_len(first, end.min(step));
+        if end < step {
+            return Ok(bytes);
+        }
         while bytes.len() < limit {
             let from = bytes.len();
-            bytes.resize(limit.min(from.max(32) * 2), 0);
+            bytes.resize(limit.min(from * 2), 0);
             self.read(addr + from as u64, &mut bytes[from..])?;
             if let Ok(text) = CStr::from_bytes_until_nul(&bytes[from..]) {
                 let end = text.count_bytes();

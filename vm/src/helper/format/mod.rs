@@ -8,6 +8,8 @@ mod float;
 mod parsed;
 mod spec;
 
+use smallvec::SmallVec;
+
 use crate::host::VarArgs;
 use crate::mem::{Fault, View};
 use crate::trap::{Trap, TrapCode};
@@ -17,9 +19,6 @@ pub(crate) use spec::{Length, Spec};
 
 /// Bytes that most output has room in.
 const LINE: usize = 256;
-
-/// Values that need no memory of their own.
-pub(crate) const FEW: usize = 16;
 
 /// Output of one call: keeps the first bytes, counts all.
 #[derive(Debug)]
@@ -32,13 +31,35 @@ pub(crate) struct Sink {
 impl Sink {
     /// Keeps at most `limit` bytes.
     pub(crate) fn new(limit: usize) -> Sink {
-        Sink { bytes: Vec::with_capacity(limit.min(LINE)), limit, total: 0 }
+        Sink::within(Vec::with_capacity(limit.min(LINE)), limit)
     }
 
+    /// The same in the room of bytes that nobody needs any more.
+    pub(crate) fn within(mut bytes: Vec<u8>, limit: usize) -> Sink {
+        bytes.clear();
+        Sink { bytes, limit, total: 0 }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = self.limit - self.bytes.len();
-        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        match bytes {
+            // What is between most conversions.
+            [byte] if room > 0 => self.bytes.push(*byte),
+            _ => self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]),
+        }
+    }
+
+    /// The first `len` of some bytes: a few that need no call to be copied.
+    pub(crate) fn push_few(&mut self, bytes: &[u8; 16], len: usize) {
+        let end = self.bytes.len() + len;
+        if self.limit - self.bytes.len() < bytes.len() {
+            return self.push(&bytes[..len]);
+        }
+        self.total = self.total.saturating_add(len as u64);
+        self.bytes.extend_from_slice(bytes);
+        self.bytes.truncate(end);
     }
 
     pub(crate) fn fill(&mut self, byte: u8, count: u64) {
@@ -55,74 +76,60 @@ impl Sink {
         &self.bytes
     }
 
+    /// The same, whole.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Bytes written, kept or not.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 }
 
-/// Where the values of conversions come from.
+/// The values of conversions: the registers behind the format, or a copy of an array that the program packed.
 #[derive(Debug)]
-pub(crate) enum Values {
-    /// The registers behind the format.
-    Registers(VarArgs),
-    /// A copy of a short array that the program packed, its length, and how many were taken.
-    Few([u64; FEW], usize, usize),
-    /// The same for a longer one.
-    Words(Vec<u64>, usize),
+pub(crate) struct Values {
+    words: Words,
+    taken: usize,
+    /// The number of the argument that the first of the registers is.
+    first: Option<usize>,
 }
+
+/// 64-bit words as they are in memory, few of them without an allocation.
+pub(crate) type Words = SmallVec<[[u8; 8]; 16]>;
 
 /// A value, and how messages call it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
     pub(crate) bits: u64,
-    position: u32,
+    position: usize,
     packed: bool,
 }
 
 impl Values {
-    /// Of at most [`FEW`] words of eight bytes.
-    pub(crate) fn few(bytes: &[u8]) -> Values {
-        let mut words = [0; FEW];
-        words.iter_mut().zip(parts(bytes)).for_each(|(word, part)| *word = part);
-        Values::Few(words, bytes.len() / 8, 0)
+    pub(crate) fn registers(args: VarArgs) -> Values {
+        let words: Words = args.map(u64::to_le_bytes).collect();
+        Values { taken: 0, first: Some(6 - words.len()), words }
     }
 
-    /// Of any number.
-    pub(crate) fn words(bytes: &[u8]) -> Values {
-        Values::Words(parts(bytes).collect(), 0)
+    pub(crate) fn packed(words: Words) -> Values {
+        Values { words, taken: 0, first: None }
     }
 
-    pub(crate) fn next(&mut self) -> Option<Value> {
-        match self {
-            Values::Registers(args) => {
-                let (bits, position) = args.next_arg()?;
-                Some(Value { bits, position: u32::from(position), packed: false })
-            }
-            Values::Few(words, count, taken) => packed(&words[..*count], taken),
-            Values::Words(words, taken) => packed(words, taken),
-        }
+    fn next(&mut self) -> Option<Value> {
+        let bits = u64::from_le_bytes(*self.words.get(self.taken)?);
+        let position = self.taken + self.first.unwrap_or(1);
+        self.taken += 1;
+        Some(Value { bits, position, packed: self.first.is_none() })
     }
 
     fn describe(&self) -> String {
-        match self {
-            Values::Registers(_) => {
-                "registers carry at most four values, twinbpf_printfv takes more in an array".to_owned()
-            }
-            Values::Few(_, count, _) => format!("the array holds {count}"),
-            Values::Words(words, _) => format!("the array holds {}", words.len()),
+        match self.first {
+            Some(_) => "registers carry at most four values, twinbpf_printfv takes more in an array".to_owned(),
+            None => format!("the array holds {}", self.words.len()),
         }
     }
-}
-
-fn packed(words: &[u64], taken: &mut usize) -> Option<Value> {
-    let bits = *words.get(*taken)?;
-    *taken += 1;
-    Some(Value { bits, position: *taken as u32, packed: true })
-}
-
-fn parts(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
 /// One run of the engine.

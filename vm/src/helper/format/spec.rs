@@ -65,30 +65,50 @@ enum Radix {
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const CAPITALS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// The digits of a number, at the end of `room`.
-fn digits(mut value: u64, radix: Radix, room: &mut [u8; 64]) -> &[u8] {
-    let mut at = room.len();
+/// Bytes that the digits of any number have room in, and what of them is copied where it is enough.
+const ROOM: usize = 64;
+const FEW: usize = 16;
+
+/// `00` to `99`.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut at = 0;
+    while at < pairs.len() {
+        pairs[at] = [DIGITS[at / 10], DIGITS[at % 10]];
+        at += 1;
+    }
+    pairs
+};
+
+/// Puts the digits of a number in front of `ROOM`, and says where they begin.
+fn digits(mut value: u64, radix: Radix, room: &mut [u8; ROOM + FEW]) -> usize {
+    let mut at = ROOM;
     match radix {
         Radix::Decimal => {
-            // Most numbers fit into 32 bits, in which dividing is faster.
+            // Two at a time, and most numbers fit into 32 bits, in which dividing is faster.
             while value > u64::from(u32::MAX) {
-                at -= 1;
-                (room[at], value) = (DIGITS[(value % 10) as usize], value / 10);
+                at -= 2;
+                room[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+                value /= 100;
             }
             let mut value = value as u32;
-            loop {
-                at -= 1;
-                (room[at], value) = (DIGITS[(value % 10) as usize], value / 10);
-                if value == 0 {
-                    return &room[at..];
-                }
+            while value >= 10 {
+                at -= 2;
+                room[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+                value /= 100;
             }
+            // Of an even number of digits nothing is left.
+            if value > 0 || at == ROOM {
+                at -= 1;
+                room[at] = DIGITS[value as usize];
+            }
+            at
         }
         Radix::Bits(bits, all) => loop {
             at -= 1;
             (room[at], value) = (all[(value & ((1 << bits) - 1)) as usize], value >> bits);
             if value == 0 {
-                return &room[at..];
+                return at;
             }
         },
     }
@@ -202,8 +222,19 @@ impl Spec {
     }
 
     fn integer(&self, out: &mut Sink, prefix: &[u8], value: u64, radix: Radix) {
-        let mut room = [0; 64];
-        let mut head = digits(value, radix, &mut room);
+        let zeros = self.zero && !self.left && self.precision.is_none();
+        let mut room = [if zeros { b'0' } else { b' ' }; ROOM + FEW];
+        let at = digits(value, radix, &mut room);
+        // Most are digits with nothing but padding in front of them, which is there already.
+        let plain = prefix.is_empty() && self.precision.is_none() && !self.left && !self.alternate;
+        if plain && self.width <= ROOM as u64 {
+            let from = at.min(ROOM - self.width as usize);
+            return match room[from..].first_chunk() {
+                Some(few) if ROOM - from <= FEW => out.push_few(few, ROOM - from),
+                _ => out.push(&room[from..ROOM]),
+            };
+        }
+        let mut head = &room[at..ROOM];
         if self.precision == Some(0) && value == 0 {
             head = b"";
         }
@@ -212,7 +243,6 @@ impl Spec {
             leading = 1;
         }
         let padding = self.width.saturating_sub((prefix.len() + head.len()) as u64).saturating_sub(leading);
-        let zeros = self.zero && !self.left && self.precision.is_none();
         if !zeros && !self.left {
             out.fill(b' ', padding);
         }

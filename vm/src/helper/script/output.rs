@@ -1,8 +1,10 @@
 //! `printf` and its relatives, and `exit`.
 
+use std::mem;
+
 use super::Host;
 use super::print::quote;
-use crate::helper::format::{FEW, Format, Formatter, Sink, Values};
+use crate::helper::format::{Format, Formatter, Sink, Values, Words};
 use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};
 
@@ -16,8 +18,8 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("puts", puts),
         HostFn::typed::<(), _>(
             "putchar",
-            |caller: Host<'_>, c: i32| {
-                if write(caller, &[c as u8]) < 0 { -1 } else { c & 0xff }
+            |mut caller: Host<'_>, c: i32| {
+                if write(&mut caller, &[c as u8]) < 0 { -1 } else { c & 0xff }
             },
         ),
         HostFn::typed::<(), _>("twinbpf_printfv", printfv),
@@ -34,7 +36,7 @@ fn exit(status: i32) -> Result<(), Trap> {
 }
 
 /// Writes all of it; the number of bytes, or -1 as C's EOF.
-fn write(mut caller: Host<'_>, bytes: &[u8]) -> i32 {
+fn write(caller: &mut Host<'_>, bytes: &[u8]) -> i32 {
     let runtime = caller.runtime();
     let written = match runtime.format {
         OutputFormat::Text => runtime.output.write_all(bytes),
@@ -51,15 +53,15 @@ fn write(mut caller: Host<'_>, bytes: &[u8]) -> i32 {
     }
 }
 
-fn puts(caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
+fn puts(mut caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
     if line.len() >= MAX_OUTPUT {
         return Err(too_long(&caller));
     }
-    Ok(write(caller, &[&line[..], b"\n"].concat()))
+    Ok(write(&mut caller, &[&line[..], b"\n"].concat()))
 }
 
 fn printf(caller: Host<'_>, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print(caller, &format, Values::Registers(values))
+    print(caller, &format, Values::registers(values))
 }
 
 fn printfv(mut caller: Host<'_>, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
@@ -72,7 +74,10 @@ fn print(mut caller: Host<'_>, format: &[u8], values: Values) -> Result<i32, Tra
     if out.total() > MAX_OUTPUT as u64 {
         return Err(too_long(&caller));
     }
-    Ok(write(caller, out.bytes()))
+    let bytes = out.into_bytes();
+    let written = write(&mut caller, &bytes);
+    caller.runtime().line = bytes;
+    Ok(written)
 }
 
 fn too_long(caller: &Host<'_>) -> Trap {
@@ -80,7 +85,7 @@ fn too_long(caller: &Host<'_>) -> Trap {
 }
 
 fn snprintf(caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print_to(caller, buf, size, &format, Values::Registers(values))
+    print_to(caller, buf, size, &format, Values::registers(values))
 }
 
 fn snprintfv(mut caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
@@ -95,15 +100,21 @@ fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: Va
     if keep == MAX_OUTPUT && out.total() > keep as u64 {
         return Err(too_long(&caller));
     }
+    let length = i32::try_from(out.total()).unwrap_or(-1);
+    let mut bytes = out.into_bytes();
     if size > 0 {
-        caller.write(buf, &[out.bytes(), b"\0"].concat())?;
+        bytes.push(0);
+        caller.write(buf, &bytes)?;
     }
-    Ok(i32::try_from(out.total()).unwrap_or(-1))
+    caller.runtime().line = bytes;
+    Ok(length)
 }
 
 fn run(caller: &mut Host<'_>, format: &[u8], values: Values, limit: usize) -> Result<Sink, Trap> {
     let function = caller.function();
-    let mut formatter = Formatter { view: &mut caller.runtime().view, function, values, out: Sink::new(limit) };
+    let runtime = caller.runtime();
+    let out = Sink::within(mem::take(&mut runtime.line), limit);
+    let mut formatter = Formatter { view: &mut runtime.view, function, values, out };
     formatter.run(&Format::of(format))?;
     Ok(formatter.out)
 }
@@ -116,11 +127,7 @@ fn packed(caller: &mut Host<'_>, values: Ptr, count: u32) -> Result<Values, Trap
             format!("{} with more than {MAX_VALUES} values", caller.function()),
         ));
     }
-    if count as usize <= FEW {
-        let mut room = [0; 8 * FEW];
-        let bytes = &mut room[..count as usize * 8];
-        caller.read(values, bytes)?;
-        return Ok(Values::few(bytes));
-    }
-    Ok(Values::words(&caller.bytes(values, u64::from(count) * 8)?))
+    let mut words = Words::from_elem([0; 8], count as usize);
+    caller.read(values, words.as_flattened_mut())?;
+    Ok(Values::packed(words))
 }

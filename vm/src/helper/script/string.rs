@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::host::{CStr, HostFn, Ptr};
-use crate::mem::{Access, FaultReason};
+use crate::mem::{Access, FaultReason, Text};
 use crate::trap::Trap;
 
 pub(super) fn functions() -> Vec<HostFn> {
@@ -53,7 +53,7 @@ fn compare(a: &[u8], b: &[u8]) -> i32 {
 
 /// A string as far as it can be read, and the trap of reading on.
 struct Prefix {
-    bytes: Vec<u8>,
+    bytes: Text,
     behind: Option<Trap>,
 }
 
@@ -64,7 +64,7 @@ impl Prefix {
             Err(fault) => {
                 let trap = caller.c_str(from, n).expect_err("it faulted just now");
                 let FaultReason::Overflow { size, off, .. } = fault.reason else { return Err(trap) };
-                let bytes = caller.bytes(from, u64::from(size.saturating_sub(off)))?;
+                let bytes = caller.bytes(from, u64::from(size.saturating_sub(off)))?.into();
                 Ok(Prefix { bytes, behind: Some(trap) })
             }
         }
