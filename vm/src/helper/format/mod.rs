@@ -99,12 +99,11 @@ pub(crate) struct Values {
 /// 64-bit words as they are in memory, few of them without an allocation.
 pub(crate) type Words = SmallVec<[[u8; 8]; 16]>;
 
-/// A value, and how messages call it.
+/// A value, and how many were taken before it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Value {
-    pub(crate) bits: u64,
-    position: usize,
-    packed: bool,
+struct Value {
+    bits: u64,
+    index: usize,
 }
 
 impl Values {
@@ -117,11 +116,12 @@ impl Values {
         Values { words, taken: 0, first: None }
     }
 
+    #[inline]
     fn next(&mut self) -> Option<Value> {
-        let bits = u64::from_le_bytes(*self.words.get(self.taken)?);
-        let position = self.taken + self.first.unwrap_or(1);
+        let index = self.taken;
+        let bits = u64::from_le_bytes(*self.words.get(index)?);
         self.taken += 1;
-        Some(Value { bits, position, packed: self.first.is_none() })
+        Some(Value { bits, index })
     }
 
     fn describe(&self) -> String {
@@ -147,13 +147,19 @@ impl Formatter<'_> {
     pub(crate) fn run(&mut self, format: &Format) -> Result<(), Trap> {
         for piece in &format.pieces {
             self.out.push(format.text(&piece.before));
-            let text = format.text(&piece.text);
-            if piece.spec.star_width || piece.spec.star_precision {
-                let mut spec = piece.spec.clone();
+            let (spec, text) = (&piece.spec, format.text(&piece.text));
+            if spec.conversion == b'%' {
+                self.out.push(b"%");
+            } else if spec.star_width || spec.star_precision {
+                let mut spec = spec.clone();
                 self.stars(&mut spec, text)?;
-                self.convert(&spec, text)?;
+                let value = self.value(text)?;
+                self.convert(&spec, text, value)?;
             } else {
-                self.convert(&piece.spec, text)?;
+                let value = self.value(text)?;
+                if !piece.plain.is_some_and(|plain| plain.write(&mut self.out, value.bits)) {
+                    self.convert(spec, text, value)?;
+                }
             }
             if self.out.total() > i32::MAX as u64 {
                 return Ok(());
@@ -172,12 +178,19 @@ impl Formatter<'_> {
         Trap::new(TrapCode::BadArgument, format!("format of {}: {why}, at {shown:?}", self.function))
     }
 
+    #[inline]
     fn value(&mut self, text: &[u8]) -> Result<Value, Trap> {
-        self.values.next().ok_or_else(|| {
-            let text = String::from_utf8_lossy(text);
-            let detail = format!("format of {}: no value for {text}; {}", self.function, self.values.describe());
-            Trap::new(TrapCode::BadArgument, detail)
-        })
+        match self.values.next() {
+            Some(value) => Ok(value),
+            None => Err(self.missing(text)),
+        }
+    }
+
+    #[cold]
+    fn missing(&self, text: &[u8]) -> Trap {
+        let text = String::from_utf8_lossy(text);
+        let detail = format!("format of {}: no value for {text}; {}", self.function, self.values.describe());
+        Trap::new(TrapCode::BadArgument, detail)
     }
 
     /// Takes the values of `*`.
@@ -194,12 +207,7 @@ impl Formatter<'_> {
         Ok(())
     }
 
-    fn convert(&mut self, spec: &Spec, text: &[u8]) -> Result<(), Trap> {
-        if spec.conversion == b'%' {
-            self.out.push(b"%");
-            return Ok(());
-        }
-        let value = self.value(text)?;
+    fn convert(&mut self, spec: &Spec, text: &[u8], value: Value) -> Result<(), Trap> {
         match spec.conversion {
             b'd' | b'i' => spec.signed(&mut self.out, value.bits),
             b'u' | b'o' | b'x' | b'X' | b'b' | b'B' => spec.unsigned(&mut self.out, value.bits),
@@ -226,9 +234,10 @@ impl Formatter<'_> {
         Ok(())
     }
 
+    #[cold]
     fn fault(&self, text: &[u8], value: Value, fault: Fault) -> Trap {
-        let what = if value.packed { "value" } else { "argument" };
-        let (position, function, text) = (value.position, self.function, String::from_utf8_lossy(text));
+        let (what, first) = self.values.first.map_or(("value", 1), |first| ("argument", first));
+        let (position, function, text) = (value.index + first, self.function, String::from_utf8_lossy(text));
         Trap::new(TrapCode::BadArgument, format!("{what} {position} of {function} ({text}): {fault}"))
     }
 }

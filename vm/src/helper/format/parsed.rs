@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::Spec;
+use super::spec::Plain;
 
 /// Formats that a thread keeps, and the longest of them.
 const KEPT: usize = 16;
@@ -27,6 +28,7 @@ pub(crate) struct Format {
 pub(super) struct Piece {
     pub(super) before: Range<usize>,
     pub(super) spec: Spec,
+    pub(super) plain: Option<Plain>,
     /// The conversion's own text.
     pub(super) text: Range<usize>,
 }
@@ -37,7 +39,9 @@ impl Format {
         while let Some(at) = text[from..].iter().position(|byte| *byte == b'%') {
             let at = from + at;
             match Spec::parse(&text[at..]) {
-                Ok((spec, used)) => pieces.push(Piece { before: from..at, spec, text: at..at + used }),
+                Ok((spec, used)) => {
+                    pieces.push(Piece { before: from..at, plain: spec.plain(), spec, text: at..at + used })
+                }
                 Err(why) => {
                     wrong = Some((at, why));
                     break;

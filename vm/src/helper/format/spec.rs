@@ -16,6 +16,26 @@ pub(crate) enum Length {
     Long,
 }
 
+impl Length {
+    fn signed(self, bits: u64) -> i64 {
+        match self {
+            Length::Char => i64::from(bits as i8),
+            Length::Short => i64::from(bits as i16),
+            Length::Int => i64::from(bits as i32),
+            Length::Long => bits as i64,
+        }
+    }
+
+    fn unsigned(self, bits: u64) -> u64 {
+        match self {
+            Length::Char => u64::from(bits as u8),
+            Length::Short => u64::from(bits as u16),
+            Length::Int => u64::from(bits as u32),
+            Length::Long => bits,
+        }
+    }
+}
+
 /// `%[flags][width][.precision][length]conversion`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
@@ -55,7 +75,7 @@ pub(super) struct Number {
 }
 
 /// How an integer's digits are made.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Radix {
     Decimal,
     /// So many bits a digit, and the digits.
@@ -111,6 +131,35 @@ fn digits(mut value: u64, radix: Radix, room: &mut [u8; ROOM + FEW]) -> usize {
                 return at;
             }
         },
+    }
+}
+
+/// A whole number with nothing but padding in front of its digits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    radix: Radix,
+    length: Length,
+    signed: bool,
+    pad: u8,
+    /// No more than [`FEW`].
+    width: usize,
+}
+
+impl Plain {
+    /// Writes it; says no where there is more to a number, a sign.
+    #[inline]
+    pub(super) fn write(&self, out: &mut Sink, bits: u64) -> bool {
+        if self.signed && self.length.signed(bits) < 0 {
+            return false;
+        }
+        let mut room = [self.pad; ROOM + FEW];
+        let at = digits(self.length.unsigned(bits), self.radix, &mut room);
+        let from = at.min(ROOM - self.width);
+        match room[from..].first_chunk() {
+            Some(few) if ROOM - from <= FEW => out.push_few(few, ROOM - from),
+            _ => out.push(&room[from..ROOM]),
+        }
+        true
     }
 }
 
@@ -186,25 +235,30 @@ impl Spec {
         }
     }
 
+    /// The same as something simpler, which most numbers are.
+    pub(super) fn plain(&self) -> Option<Plain> {
+        let radix = match self.conversion {
+            b'd' | b'i' | b'u' => Radix::Decimal,
+            b'x' => Radix::Bits(4, DIGITS),
+            _ => return None,
+        };
+        let flags = self.left || self.plus || self.space || self.alternate || self.star_width || self.star_precision;
+        if flags || self.precision.is_some() || self.width > FEW as u64 {
+            return None;
+        }
+        let (pad, width) = (if self.zero { b'0' } else { b' ' }, self.width as usize);
+        Some(Plain { radix, length: self.length, signed: matches!(self.conversion, b'd' | b'i'), pad, width })
+    }
+
     /// `%d`.
     pub(crate) fn signed(&self, out: &mut Sink, bits: u64) {
-        let value = match self.length {
-            Length::Char => i64::from(bits as i8),
-            Length::Short => i64::from(bits as i16),
-            Length::Int => i64::from(bits as i32),
-            Length::Long => bits as i64,
-        };
+        let value = self.length.signed(bits);
         self.integer(out, self.sign(value < 0), value.unsigned_abs(), Radix::Decimal);
     }
 
     /// `%u %o %x %X %b %B`.
     pub(crate) fn unsigned(&self, out: &mut Sink, bits: u64) {
-        let value = match self.length {
-            Length::Char => u64::from(bits as u8),
-            Length::Short => u64::from(bits as u16),
-            Length::Int => u64::from(bits as u32),
-            Length::Long => bits,
-        };
+        let value = self.length.unsigned(bits);
         let (prefix, radix): (&[u8], Radix) = match self.conversion {
             b'o' => (b"", Radix::Bits(3, DIGITS)),
             b'x' => (b"0x", Radix::Bits(4, DIGITS)),
@@ -222,18 +276,8 @@ impl Spec {
     }
 
     fn integer(&self, out: &mut Sink, prefix: &[u8], value: u64, radix: Radix) {
-        let zeros = self.zero && !self.left && self.precision.is_none();
-        let mut room = [if zeros { b'0' } else { b' ' }; ROOM + FEW];
+        let mut room = [0; ROOM + FEW];
         let at = digits(value, radix, &mut room);
-        // Most are digits with nothing but padding in front of them, which is there already.
-        let plain = prefix.is_empty() && self.precision.is_none() && !self.left && !self.alternate;
-        if plain && self.width <= ROOM as u64 {
-            let from = at.min(ROOM - self.width as usize);
-            return match room[from..].first_chunk() {
-                Some(few) if ROOM - from <= FEW => out.push_few(few, ROOM - from),
-                _ => out.push(&room[from..ROOM]),
-            };
-        }
         let mut head = &room[at..ROOM];
         if self.precision == Some(0) && value == 0 {
             head = b"";
@@ -243,6 +287,7 @@ impl Spec {
             leading = 1;
         }
         let padding = self.width.saturating_sub((prefix.len() + head.len()) as u64).saturating_sub(leading);
+        let zeros = self.zero && !self.left && self.precision.is_none();
         if !zeros && !self.left {
             out.fill(b' ', padding);
         }
