@@ -169,11 +169,11 @@ pub(crate) fn cilium() -> Vec<PathBuf> {
     files(Path::new("/usr/share/gocode/src/github.com/cilium/ebpf"), "-el.elf")
 }
 
-/// The kernel's own tests, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.
+/// The kernel's own programs, which `.ci/selftests` compiles into the folder `TWINBPF_SELFTESTS`.
 pub(crate) fn selftests() -> Option<Vec<PathBuf>> {
     let folder = std::env::var_os("TWINBPF_SELFTESTS").map(PathBuf::from);
     if folder.is_none() {
-        println!("skipped: TWINBPF_SELFTESTS names no folder; .ci/selftests makes one");
+        skip("TWINBPF_SELFTESTS names no folder; .ci/selftests makes one");
     }
     folder.map(|folder| files(&folder, ".bpf.o"))
 }

@@ -37,6 +37,13 @@ fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     to
 }
 
+/// A script of the shell as a file. bpftrace splits its workload at spaces, and wants the path of a program.
+pub(crate) fn script(folder: &Path, name: &str, text: &str) -> [String; 2] {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    ["/bin/bash".to_owned(), path.display().to_string()]
+}
+
 /// Runs a tool of the corpus with a workload.
 pub(crate) fn tool(name: &str, options: &[&str], workload: &[&str]) -> Output {
     let mut command = twinbpf();

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use tempfile::tempdir;
 
-use crate::common::skip;
-use crate::rig::{bare, bpftrace, kernel, program, said, tool, words};
+use crate::common::{corpus, skip, twinbpf};
+use crate::rig::{bare, bpftrace, kernel, program, said, script, tool, words};
 
 /// `getppid` a thousand times, then `exit(7)`.
 const THOUSAND: &str = "void _start(void) {
@@ -101,12 +101,23 @@ fn executed_programs_come_in_order() {
     if !kernel() {
         return;
     }
-    let text = said(&tool("execsnoop", &[], &["sh", "-c", "echo $$; /bin/true; /bin/ls / >/dev/null; /bin/true"]));
+    let folder = tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let [first, second] = ["twfirst", "twsecond"].map(path);
+    for path in [&first, &second] {
+        std::fs::copy("/bin/true", path).unwrap();
+    }
+    let [bash, file] = script(folder.path(), "script", &format!("echo $$\n{first}\n{second}\n{first}\ntrue\n"));
+    let text = said(&tool("execsnoop", &[], &[&bash, &file]));
     let shell = text.lines().find(|line| line.bytes().all(|byte| byte.is_ascii_digit())).unwrap();
     let ours = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let ours: Vec<&str> = ours.filter(|words| words.len() == 3 && words[1] == shell).map(|words| words[2]).collect();
-    // The shell may become the last one itself.
-    assert!(ours.starts_with(&["/bin/true", "/bin/ls"]), "{text}");
+    assert_eq!(ours, [&first, &second, &first], "{text}");
+    let probe = "tracepoint:sched:sched_process_exec { printf(\"%s\\n\", str(args->filename)); }";
+    if let Some(theirs) = bpftrace(probe, &format!("{bash} {file}")) {
+        let theirs: Vec<&str> = theirs.lines().filter(|line| [first.as_str(), &second].contains(line)).collect();
+        assert_eq!(theirs, ours);
+    }
 }
 
 #[test]
@@ -114,11 +125,33 @@ fn tasks_are_listed_with_their_parents() {
     if !kernel() {
         return;
     }
-    let text = said(&tool("tasks", &[], &[]));
-    let own = std::process::id().to_string();
-    let child = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let child = child.into_iter().find(|words| words.get(1) == Some(&own.as_str()) && words.last() == Some(&"twinbpf"));
-    assert!(child.is_some(), "no child of {own} in\n{text}");
+    let folder = tempdir().unwrap();
+    let source = "#include <unistd.h>\nint main(void) { return pause(); }\n";
+    let waiting = program(folder.path(), "twwait", source).display().to_string();
+    let waiting = format!("{waiting} & {waiting} & {waiting} &");
+    let list = format!("cd {}\n{} run scripts/tasks.bpf.o", corpus().display(), twinbpf().get_program().display());
+    // They wait when the list is made, and are children of this shell.
+    let text = format!("echo shell $$\n{waiting}\nsleep 1\n{list}\nkill $(jobs -p)\n");
+    let [bash, file] = script(folder.path(), "script", &text);
+    let listed = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut lines: Vec<String> =
+            lines.filter(|words| words.len() == 3 && words[2] == "twwait").map(|words| words.join(" ")).collect();
+        lines.sort();
+        lines
+    };
+    let text = said(Command::new(&bash).arg(&file).output().as_ref().unwrap());
+    let (ours, shell) = (listed(&text), words(&text, "shell")[1]);
+    assert!(ours.len() == 3 && ours.iter().all(|line| line.split(' ').nth(1) == Some(shell)), "{text}");
+    // Inside its workload there is our list of the same tasks.
+    let probe = "tracepoint:syscalls:sys_enter_pause /comm == \"twwait\"/ { \
+        printf(\"traced %d %d %s\\n\", pid, ((struct task_struct *)curtask)->real_parent->tgid, comm); }";
+    if let Some(both) = bpftrace(probe, &format!("{bash} {file}")) {
+        let mut theirs: Vec<&str> = both.lines().filter_map(|line| line.strip_prefix("traced ")).collect();
+        theirs.sort();
+        assert_eq!(listed(&both), theirs, "{both}");
+        assert_eq!(theirs.len(), 3, "{both}");
+    }
 }
 
 #[test]
@@ -214,11 +247,22 @@ fn packets_of_an_interface_are_counted() {
     let Some(pair) = Pair::new() else {
         return skip("no pair of virtual interfaces can be made here");
     };
-    let script = "for i in {1..20}; do printf hi >/dev/udp/10.231.7.1/9; done";
-    let workload = ["ip", "netns", "exec", &pair.name, "bash", "-c", script];
-    let text = said(&tool("xdp_count", &["--attach", &format!("count={}a", pair.name)], &workload));
+    let folder = tempdir().unwrap();
+    let send = "for i in {1..20}; do printf hi >/dev/udp/10.231.7.1/9; done";
+    let [bash, inside] = script(folder.path(), "inside", send);
+    let [_, file] = script(folder.path(), "script", &format!("ip netns exec {} {bash} {inside}", pair.name));
+    let text = said(&tool("xdp_count", &["--attach", &format!("count={}a", pair.name)], &[&bash, &file]));
     // 14 bytes of Ethernet, 20 of IP, 8 of UDP.
     assert_eq!(words(&text, "0x0800"), ["0x0800", "20", "packets", "880", "bytes"], "{text}");
+    // It has no XDP programs, but sees the packets that these let through. Their protocol is big-endian.
+    let probe = format!(
+        "tracepoint:net:netif_receive_skb /str(args->name) == \"{}a\"/ {{ \
+         @[((struct sk_buff *)args->skbaddr)->protocol] = count(); }}",
+        pair.name
+    );
+    if let Some(theirs) = bpftrace(&probe, &format!("{bash} {file}")) {
+        assert_eq!(words(&theirs, "@[8]:"), ["@[8]:", "20"], "{theirs}");
+    }
 }
 
 #[test]
@@ -252,9 +296,14 @@ fn samples_are_where_the_time_goes() {
         return;
     }
     let folder = tempdir().unwrap();
-    let source = "#include <time.h>\nvolatile unsigned long total;\n\
+    let source = "#include <stdio.h>\n#include <time.h>\nvolatile unsigned long total;\n\
         __attribute__((noinline)) void spin(void) { for (int i = 0; i < 1000000; i++) total += i; }\n\
-        int main(void) { time_t end = time(0) + 3; while (time(0) < end) spin(); return 0; }\n";
+        int main(void) {\n\
+            printf(\"at %p\\n\", spin);\n\
+            time_t end = time(0) + 3;\n\
+            while (time(0) < end) spin();\n\
+            return 0;\n\
+        }\n";
     let workload = program(folder.path(), "twspin", source);
     let text = said(&tool("profile", &["-F", "199"], &[workload.to_str().unwrap()]));
     let (mut inside, mut all) = (0, 0);
@@ -269,4 +318,18 @@ fn samples_are_where_the_time_goes() {
     }
     // It may have had to share its CPU, but where it ran it ran there.
     assert!(all >= 20 && inside * 10 >= all * 8, "{inside} of {all} in\n{text}");
+    // It names functions of programs that are still there only, so it is asked for addresses.
+    let number = |word: &str| u64::from_str_radix(word.trim().trim_start_matches("0x"), 16).unwrap();
+    if let Some(theirs) =
+        bpftrace("profile:hz:199 /comm == \"twspin\"/ { @[reg(\"ip\")] = count(); }", workload.to_str().unwrap())
+    {
+        let spin = number(words(&theirs, "at")[1]);
+        let (mut inside, mut all) = (0, 0);
+        for (place, count) in theirs.lines().filter_map(|line| line.strip_prefix("@[")?.split_once("]: ")) {
+            let count: u64 = count.parse().unwrap();
+            all += count;
+            inside += if (spin..spin + 64).contains(&(place.parse::<i64>().unwrap() as u64)) { count } else { 0 };
+        }
+        assert!(all >= 20 && inside * 10 >= all * 8, "{inside} of {all} in\n{theirs}");
+    }
 }
