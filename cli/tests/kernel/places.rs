@@ -57,7 +57,7 @@ fn what_cannot_be_had_is_told() {
     }
     let all = run(&["list"]);
     let (text, left) = (said(&all), stderr(&all));
-    for kind in ["tp", "raw_tp", "tp_btf", "kprobe", "fentry", "iter", "perf_event", "xdp"] {
+    for kind in ["tp", "raw_tp", "tp_btf", "kprobe", "fentry", "iter", "lsm", "perf_event", "xdp", "cgroup"] {
         let listed = text.lines().any(|line| line.split(['/', ' ']).next() == Some(kind));
         let told = left.contains(&format!("twinbpf: left out: {kind}"));
         assert!(listed || told, "nothing of {kind} in {left}");

@@ -50,7 +50,7 @@ fn symbols() -> Vec<String> {
     code.map(str::to_owned).collect()
 }
 
-fn describe(catalog: &mut Catalog, added: std::ops::Range<usize>, prefix: &str, skip: usize) {
+pub(super) fn describe(catalog: &mut Catalog, added: std::ops::Range<usize>, prefix: &str, skip: usize) {
     let Ok(btf) = types() else { return };
     for place in &mut catalog.places[added] {
         let name = place.section.split_once('/').map_or("", |(_, name)| name);
@@ -115,16 +115,17 @@ fn trampoline<'a>(btf: &Btf, names: impl Iterator<Item = &'a str>) -> Result<(),
         return Err("no function to try it with".to_owned());
     };
     let attempt = || {
-        let prog = load(AttachType::TraceFentry, id)?;
+        let prog = try_load(ProgType::Tracing, AttachType::TraceFentry, id)?;
         Target::Btf.attach(&prog, &Options::default()).map(drop)
     };
     attempt().map_err(|error| format!("tried at {}: {error}", known[0]))
 }
 
-fn load(attach: AttachType, id: TypeId) -> Result<Prog, Error> {
+/// A program that returns 0 for a function of the kernel.
+pub(super) fn try_load(kind: ProgType, attach: AttachType, id: TypeId) -> Result<Prog, Error> {
     let insns = RETURN_0.concat();
     let target = LoadTarget { attach: attach as u32, btf_id: id.0, of: None };
-    Prog::load(&ProgLoad { target, ..ProgLoad::new("list", ProgType::Tracing, &insns, "GPL") })
+    Prog::load(&ProgLoad { target, ..ProgLoad::new("list", kind, &insns, "GPL") })
 }
 
 /// What iterators go over: functions of types that begin with their description of a walk.
@@ -146,7 +147,7 @@ pub(super) fn iterators(catalog: &mut Catalog, pattern: &Pattern, arguments: boo
     };
     let wanted: Vec<(&str, TypeId)> =
         btf.ids().filter_map(target).filter(|(name, _)| pattern.wants(&format!("iter/{name}"))).collect();
-    let registered = |id| match load(AttachType::TraceIter, id) {
+    let registered = |id| match try_load(ProgType::Tracing, AttachType::TraceIter, id) {
         Ok(_) => true,
         // The kernel has the type, and no iterator behind it; or nothing can be tried, which is told for all.
         Err(error) => error.errno() == Some(libc::EPERM),

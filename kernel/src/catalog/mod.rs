@@ -5,6 +5,7 @@
 
 mod events;
 mod functions;
+mod hooks;
 mod pattern;
 
 use std::path::Path;
@@ -84,8 +85,10 @@ impl Catalog {
         functions::probes(&mut catalog, pattern, arguments);
         functions::trampolines(&mut catalog, pattern, arguments);
         functions::iterators(&mut catalog, pattern, arguments);
+        hooks::security(&mut catalog, pattern, arguments);
         events::sampled(&mut catalog, pattern);
         events::interfaces(&mut catalog, pattern);
+        hooks::control_groups(&mut catalog, pattern);
         catalog
     }
 

@@ -9,7 +9,7 @@ pub struct Pattern {
 }
 
 /// What sections begin with: here, then libbpf's longer names and bpftrace's.
-const KINDS: [(&str, &[&str]); 17] = [
+const KINDS: [(&str, &[&str]); 19] = [
     ("tp", &["tracepoint", "t"]),
     ("raw_tp", &["raw_tracepoint", "rawtracepoint", "rt"]),
     ("tp_btf", &[]),
@@ -20,6 +20,8 @@ const KINDS: [(&str, &[&str]); 17] = [
     ("fentry", &["kfunc", "f"]),
     ("fexit", &["kretfunc", "fr"]),
     ("iter", &["it"]),
+    ("lsm", &[]),
+    ("cgroup", &[]),
     ("perf_event", &["software", "s", "hardware", "h", "profile"]),
     ("xdp", &[]),
     ("tcx", &["tc"]),
