@@ -4,21 +4,11 @@ use twinbpf_loader::btf::{Btf, Type};
 use twinbpf_loader::kernel::Kernel;
 
 use super::functions::prototype;
-use super::{Catalog, LeftOut, Pattern, Place, types};
+use super::{Catalog, LeftOut, Pattern, Place, programs, types};
 use crate::link::{EVENTS, can_sample};
-use crate::probe;
 use crate::prog::ProgType;
 use crate::system::System;
 use crate::tracefs;
-
-/// Why programs of a type cannot be loaded, if so.
-pub(super) fn programs(kind: ProgType) -> Result<(), String> {
-    match probe::prog_type(kind) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(format!("this kernel has no programs of type {}", kind.name())),
-        Err(error) => Err(format!("this process may not try: {error}")),
-    }
-}
 
 /// Names `CATEGORY/NAME`, of those that programs can be attached to.
 fn listed() -> std::io::Result<Vec<String>> {

@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use twinbpf_loader::btf::{Btf, Type, TypeId};
 use twinbpf_loader::kernel::Kernel;
 
-use super::events::programs;
-use super::{Catalog, LeftOut, Pattern, kprobes, types};
+use super::{Catalog, LeftOut, Pattern, kprobes, programs, types};
 use crate::probe::RETURN_0;
 use crate::prog::{AttachType, LoadTarget, Prog, ProgLoad, ProgType};
 use crate::system::System;

@@ -3,9 +3,8 @@
 use twinbpf_loader::btf::Type;
 use twinbpf_loader::section::TABLE;
 
-use super::events::programs;
 use super::functions::{describe, try_load};
-use super::{Catalog, LeftOut, Pattern, Place, types};
+use super::{Catalog, LeftOut, Pattern, Place, programs, types};
 use crate::prog::{AttachType, ProgType};
 
 /// Functions of the kernel that are hooks of `BPF_PROG_TYPE_LSM` (kernel/bpf/bpf_lsm.c).

@@ -13,6 +13,8 @@ use std::path::Path;
 pub use pattern::Pattern;
 
 use crate::link::perf_unit;
+use crate::probe;
+use crate::prog::ProgType;
 use crate::system::System;
 use crate::tracefs;
 use crate::user::{Binary, ElfError};
@@ -122,6 +124,15 @@ impl Catalog {
             place.arguments.dedup();
         }
         Ok(catalog)
+    }
+}
+
+/// Why programs of a type cannot be loaded, if so.
+fn programs(kind: ProgType) -> Result<(), String> {
+    match probe::prog_type(kind) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("this kernel has no programs of type {}", kind.name())),
+        Err(error) => Err(format!("this process may not try: {error}")),
     }
 }
 
