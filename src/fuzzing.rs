@@ -8,19 +8,25 @@
 //! Engines here are those of this process and external commands. That of the running kernel is made elsewhere, since
 //! this crate knows no kernel.
 
+mod c;
 mod campaign;
 mod changed;
 pub mod known;
+mod maps;
 mod plugin;
+mod print;
 mod reduce;
 pub mod seeded;
 mod vm;
 
 use std::fmt::Write as _;
 
+pub use c::{CCampaign, CError, CFinding, Vote};
 pub use campaign::{Campaign, Finding, Tally};
 pub use changed::Changed;
+pub use maps::{MODELS, Model};
 pub use plugin::Plugin;
+pub use print::Printer;
 pub use vm::{JitMode, Vm, jit_modes};
 
 pub use twinbpf_vm::generate;
@@ -111,9 +117,9 @@ impl Outcome {
         ends && counts && maps && self.state == other.state && self.context == other.context
     }
 
-    /// Whether the program left its memory, which engines notice in different ways.
+    /// Whether the program left its memory, or had a function leave it, which engines notice in different ways.
     pub fn strays(&self) -> bool {
-        matches!(self.end, End::Trapped(TrapCode::OutOfBounds | TrapCode::ReadOnly, _))
+        matches!(self.end, End::Trapped(TrapCode::OutOfBounds | TrapCode::ReadOnly | TrapCode::BadArgument, _))
     }
 
     /// In which ways another outcome differs, a line each.

@@ -1,11 +1,15 @@
 //! Engines agree on random programs, and a campaign finds what is wrong with one that has a bug.
 
+mod support;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect, case};
+use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, c_program, case};
 use twinbpf::fuzzing::seeded::{ALL, Bug, Seeded};
-use twinbpf::fuzzing::{Campaign, Changed, Engine, Ran, Vm, jit_modes};
+use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, MODELS, Printer, Ran, Vm, jit_modes};
 use twinbpf::interp::Driver;
+use twinbpf::mem::Arena;
 
 const BATCH: u64 = 64;
 
@@ -75,6 +79,61 @@ fn what_must_not_matter_does_not() {
     }
     let ran: u64 = campaign.tally.executed.iter().filter(|it| it.0.contains("with")).map(|it| it.1).sum();
     assert!(ran > 1500, "{ran} programs changed");
+}
+
+#[test]
+fn maps_are_their_models() {
+    for (seed, (name, model)) in MODELS.iter().enumerate() {
+        println!("{name}");
+        model(&mut Choices::from_seed(seed as u64), &Arena::new(1 << 20).expect("memory"), 20_000);
+    }
+}
+
+#[test]
+fn printf_is_that_of_c() {
+    let mut printer = Printer::new().expect("memory");
+    for seed in 0..50_000 {
+        printer.check(&mut Choices::from_seed(seed));
+    }
+}
+
+/// A clang with BPF and a compiler for this machine, and a folder for what they make, if there are any.
+fn compilers(folder: &str) -> Option<CCampaign> {
+    const CLANG: &str = "clang-19";
+    if let Some(missing) = [CLANG, "cc"].iter().find(|tool| !support::installed(tool)) {
+        support::skip(&format!("{missing} is not installed"));
+        return None;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    Some(CCampaign::new(CLANG, "cc", folder).expect("compilers"))
+}
+
+/// Clang's encodings for all versions of the instruction set, on all engines, and what the machine itself makes of it.
+#[test]
+fn encodings_of_c_agree() {
+    let Some(mut campaign) = compilers("c") else { return };
+    for seed in 0..16 {
+        let finding = campaign.run(seed, 8).unwrap_or_else(|error| panic!("program {seed}: {error}"));
+        assert!(finding.is_none(), "{}", finding.expect("it is one"));
+    }
+    // Clang's stack for BPF is small, but few programs reach its end.
+    assert!(campaign.refused < 10, "{} encodings refused", campaign.refused);
+}
+
+#[test]
+fn an_encoding_that_differs_is_found_and_made_small() {
+    let Some(mut campaign) = compilers("c-differs") else { return };
+    let program = c_program(&mut Choices::from_seed(1), 2);
+    let end = program.rfind("\treturn").expect("the entry returns");
+    let (before, after) = program.split_at(end);
+    let source = format!("{before}#ifdef __BPF_FEATURE_MOVSX\n\tw->out[3]++;\n#endif\n{after}");
+    let finding = campaign.examine(&source, 1, 2).expect("it compiles").expect("it differs");
+    assert_eq!(finding.votes.len(), 2, "{finding}");
+    assert!(finding.votes[1].voters.iter().all(|voter| voter.ends_with("of v4")), "{finding}");
+    assert!(finding.votes[1].difference.contains("word 19 of the world"), "{finding}");
+    let own = finding.source.strip_prefix(C_PREAMBLE).expect("the preamble stays");
+    assert!(own.lines().count() < 16, "{own}");
 }
 
 /// Programs until the bug shows, at most.

@@ -28,6 +28,7 @@ const UNSAFE: &[&str] = &[
     "jit/src/tests/rig.rs",
     "src/compiled.rs",
     "src/dl.rs",
+    "src/fuzzing/print.rs",
     "src/watchdog.rs",
     "kernel/src/sys/attr.rs",
     "kernel/src/sys/bpf.rs",

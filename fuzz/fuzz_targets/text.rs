@@ -1,10 +1,11 @@
-//! The text of instructions assembles to the same instructions.
+//! The text of instructions assembles to the same instructions, and assembled text has a text.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use twinbpf_vm::isa::{Endian, asm, decode_all, disasm};
 
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(insns) = decode_all(bytes, Endian::Little) else { return };
-    assert_eq!(asm::parse(&disasm(&insns)).as_ref(), Ok(&insns));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let assembled = std::str::from_utf8(bytes).ok().and_then(|text| asm::parse(text).ok());
+    for insns in decode_all(bytes, Endian::Little).ok().into_iter().chain(assembled) {
+        assert_eq!(asm::parse(&disasm(&insns)).as_ref(), Ok(&insns));
+    }
 });

@@ -1,10 +1,14 @@
-//! What the decoder takes, validation takes or refuses.
+//! What the decoder takes, validation takes or refuses; and what it takes, engines run to the same end.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use twinbpf_vm::isa::{Endian, Policy, decode_all};
+use std::cell::RefCell;
+use twinbpf::{fuzzing::{Campaign, generate}, isa::{Endian, decode_all}};
 
-fuzz_target!(|bytes: &[u8]| {
-    let Ok(insns) = decode_all(bytes, Endian::Little) else { return };
-    let _ = twinbpf_vm::generate::program_of(insns).validate(&Policy::default(), &|_| true);
+thread_local!(static CAMPAIGN: RefCell<Campaign> = RefCell::new(Campaign::of_machine().expect("memory")));
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(main) = decode_all(bytes, Endian::Little) else { return };
+    let inputs = vec![generate::Input::new(&mut generate::Choices::from_seed(bytes.len() as u64))];
+    let finding = CAMPAIGN.with_borrow_mut(|campaign| campaign.judge_changed(&generate::Case { main, tails: Vec::new(), inputs }));
+    assert!(finding.is_none(), "{}", finding.expect("it is one"));
 });

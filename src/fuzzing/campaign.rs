@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 
-use twinbpf_vm::generate::{Case, Coverage};
+use twinbpf_vm::generate::{Case, Choices, Coverage, Input};
 use twinbpf_vm::interp::Driver;
+use twinbpf_vm::isa::asm;
 use twinbpf_vm::mem::MemError;
 use twinbpf_vm::trap::TrapCode;
 
@@ -13,7 +15,7 @@ use super::{End, Engine, Outcome, Ran, Vm, jit_modes, known, reduce};
 /// Engines, and what has been seen of them.
 pub struct Campaign {
     engines: Vec<Box<dyn Engine>>,
-    /// The interpreter once more, with its memory elsewhere: what it says otherwise is of addresses, and no finding.
+    /// The interpreter once more, with its memory elsewhere and litter in its frames: what it says otherwise is no finding.
     witness: Option<Vm>,
     /// Figures.
     pub tally: Tally,
@@ -134,14 +136,16 @@ impl Campaign {
         compare(case, 0, &all)
     }
 
-    /// What differs with a case that may have become one of which addresses can be seen: those differ anyway.
-    fn judge_changed(&mut self, case: &Case) -> Option<Finding> {
+    /// What differs with a case that may see addresses, or words of the stack that it did not write: those differ anyway.
+    pub fn judge_changed(&mut self, case: &Case) -> Option<Finding> {
         let all = self.execute(std::slice::from_ref(case));
         let finding = compare(case, 0, &all)?;
         if self.witness.is_none() {
-            self.witness = Vm::interp(Driver::Threaded).ok();
+            self.witness = Vm::witness().ok();
         }
-        let Some(Ran::Ended(seen)) = self.witness.as_mut()?.run(std::slice::from_ref(case)).pop() else { return None };
+        let Some(Ran::Ended(seen)) = self.witness.as_mut()?.run(&[LITTER.clone(), case.clone()]).pop() else {
+            return None;
+        };
         let Ran::Ended(first) = &all[0].1[0] else { return None };
         let same = |(one, two): (&Option<Outcome>, &Option<Outcome>)| {
             one.as_ref().zip(two.as_ref()).is_none_or(|(one, two)| one.agrees(two))
@@ -180,6 +184,16 @@ impl Campaign {
         small
     }
 }
+
+/// A program that leaves something in all frames that there can be.
+static LITTER: LazyLock<Case> = LazyLock::new(|| {
+    let words: String =
+        (1..=64).map(|word| format!("*(u64 *)(r10 - {}) = {}\n", word * 8, 0x5a5a_0000 + word)).collect();
+    let text =
+        format!("r1 = 15\ncall again\nexit\nagain: {words}r1 += -1\nif r1 == 0 goto +1\ncall again\nr0 = 0\nexit");
+    let main = asm::parse(&text).expect("it is a program");
+    Case { main, tails: Vec::new(), inputs: vec![Input::new(&mut Choices::from_seed(0))] }
+});
 
 /// Runs those of the cases that are fit.
 fn run_some(engine: &mut dyn Engine, cases: &[Case], fit: &[bool]) -> Vec<Ran> {

@@ -22,9 +22,11 @@ use twinbpf_vm::validate::{Valid, ValidateError};
 use super::{End, Engine, Outcome, Ran};
 
 /// Instructions after which a program is taken to run for ever.
-const ENOUGH: u64 = 1 << 20;
+const ENOUGH: u64 = 1 << 16;
 /// Memory that a world may have.
 const ARENA: u64 = 1 << 24;
+/// Bytes in front of the memory of a witness.
+const WITNESS: u32 = 0x1_5a30;
 
 /// A way to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,15 @@ impl Vm {
         Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None, held: false })
     }
 
+    /// The interpreter with everything somewhere else, so that what programs see of addresses differs.
+    ///
+    /// # Errors
+    /// There is no room for its memory.
+    pub(super) fn witness() -> Result<Vm, MemError> {
+        let world = World::behind(WITNESS, Bounds::Exact)?;
+        Ok(Vm { how: How::Interp(Driver::Threaded), sandbox: Rc::new(world), trusted: None, held: false })
+    }
+
     /// Native code in these modes; each batch of cases is compiled in one of them, in turns.
     ///
     /// # Errors
@@ -92,18 +103,26 @@ struct World {
     bounds: Bounds,
     maps: Arc<Maps>,
     context: Block,
+    _front: Option<Block>,
 }
 
 impl World {
     fn new(bounds: Bounds) -> Result<World, MemError> {
+        World::behind(0, bounds)
+    }
+
+    /// A world with so many bytes in front of it.
+    fn behind(front: u32, bounds: Bounds) -> Result<World, MemError> {
         let arena = match bounds {
             Bounds::Trusted => Arena::trusted(ARENA)?,
             Bounds::Exact | Bounds::Arena => Arena::new(ARENA)?,
         };
+        let spec = RegionSpec::new("something else", RegionKind::Host, front);
+        let front = (front > 0).then(|| arena.alloc(spec)).transpose()?;
         let maps = Maps::new(&maps(), &arena, 1, &mut |_| None).expect("maps that every machine can have");
         let spec = RegionSpec::new("the context", RegionKind::Context, CONTEXT_SIZE as u32);
         let context = arena.alloc(spec)?;
-        Ok(World { arena, bounds, maps: Arc::new(maps), context })
+        Ok(World { arena, bounds, maps: Arc::new(maps), context, _front: front })
     }
 
     fn image(&self, programs: Vec<Valid<Program>>) -> Result<Arc<Image>, String> {
@@ -117,7 +136,8 @@ impl World {
 
     fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {
         let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
-        let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
+        let mut runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
+        runtime.trace = Box::new(io::sink());
         Machine::new(Arc::clone(image), runtime, LIMITS)
     }
 

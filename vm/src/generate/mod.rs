@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod c;
 mod case;
 mod choices;
 mod coverage;
@@ -20,6 +21,7 @@ mod text;
 pub mod world;
 
 pub use body::{Config, Dialect, case};
+pub use c::{C_INPUTS, C_PREAMBLE, C_WORLD, c_program};
 pub use case::{Case, Input, Uses, program_of};
 pub use choices::Choices;
 pub use coverage::{Coverage, Edge, OperandClass};

@@ -1,4 +1,4 @@
-//! Tests of the in-process maps: one file for each family, models, and threads.
+//! Tests of the in-process maps: one file for each family, and threads. Models are in the fuzzer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ mod check;
 mod hash;
 mod lpm;
 mod lru;
-mod model;
 mod order;
 mod queue;
 mod registry;
