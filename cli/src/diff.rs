@@ -8,12 +8,17 @@ use twinbpf::fuzzing::generate::Case;
 use twinbpf::fuzzing::{Outcome, Ran};
 
 use crate::args::DiffArgs;
-use crate::fuzz::campaign;
+use crate::fuzz::{campaign, diff_c};
+use crate::source::is_source;
 
 pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
     let mut campaign = campaign(&args.engines)?;
     let mut differs = false;
     for path in &args.files {
+        if is_source(path) {
+            differs |= diff_c(path)?;
+            continue;
+        }
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let case: Case = text.parse().with_context(|| path.display().to_string())?;
         let all = campaign.outcomes(&case);

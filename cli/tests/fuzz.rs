@@ -124,3 +124,37 @@ fn the_kernel_takes_what_is_generated() {
     let (all, taken) = (number(line("executed by interp")), number(line("executed by kernel(")));
     assert!(taken * 100 >= all * 99, "the kernel took {taken} of {all}:\n{text}");
 }
+
+#[test]
+fn programs_in_c_are_compared_and_repeated() {
+    if !["clang-19", "cc"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok()) {
+        return skip("clang-19 or cc is not installed");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let fuzz = |args: &[&str]| {
+        let mut command = twinbpf();
+        command.env("TWINBPF_CLANG", "clang-19").args(["fuzz", "--c", "--corpus"]).arg(folder.path()).args(args);
+        command.output().unwrap()
+    };
+    let output = fuzz(&["--programs", "1", "--seed", "3", "--inputs", "2"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    // Four encodings on four engines, and the machine itself.
+    assert!(text.ends_with("s 1 programs in C, 34 runs, 0 encodings refused, 0 findings\n"), "{text}");
+
+    let path = folder.path().join("case.c");
+    let source = fs::read_to_string(&path).unwrap();
+    let again = |text: &str| {
+        fs::write(&path, text).unwrap();
+        twinbpf().env("TWINBPF_CLANG", "clang-19").arg("diff").arg(&path).output().unwrap()
+    };
+    let output = again(&source);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(0), format!("{}\n  all the same\n", path.display())));
+    let output =
+        again(&source.replace("\treturn ", "#ifdef __BPF_FEATURE_MOVSX\n\treturn 1 +\n#else\n\treturn\n#endif\n"));
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+    assert!(text.contains("\n  cc, interp of v1, "), "{text}");
+    let wrong = "\n  interp of v4, jit of v4, jit(none,strict) of v4, jit(trusted) of v4: input ";
+    assert!(text.contains(wrong), "{text}");
+}

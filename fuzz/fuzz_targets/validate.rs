@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use twinbpf::{fuzzing::{Campaign, generate}, isa::{Endian, decode_all}};
 
-thread_local!(static CAMPAIGN: RefCell<Campaign> = RefCell::new(Campaign::of_machine().expect("memory")));
+thread_local!(static CAMPAIGN: RefCell<Campaign> = RefCell::new(Campaign::of_one_memory().expect("memory")));
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(main) = decode_all(bytes, Endian::Little) else { return };

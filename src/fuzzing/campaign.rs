@@ -100,6 +100,14 @@ impl Campaign {
         Ok(Campaign::new(vec![Box::new(Vm::interp(Driver::Threaded)?), Box::new(jit)]))
     }
 
+    /// The same for programs that may do anything, such as to look at addresses: both run in the same memory.
+    ///
+    /// # Errors
+    /// There is no room for their memory.
+    pub fn of_one_memory() -> Result<Campaign, MemError> {
+        Ok(Campaign::new(Vm::pair()?.map(|vm| Box::new(vm) as Box<dyn Engine>).into()))
+    }
+
     /// Names of the engines, as they are now.
     pub fn engines(&self) -> Vec<String> {
         self.engines.iter().map(|engine| engine.name()).collect()

@@ -76,6 +76,18 @@ impl Vm {
         Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None, held: false })
     }
 
+    /// The interpreter, and native code in all modes that sandbox, in the same memory: what programs see of addresses is
+    /// the same.
+    ///
+    /// # Errors
+    /// There is no room for their memory.
+    pub(super) fn pair() -> Result<[Vm; 2], MemError> {
+        let world = Rc::new(World::new(Bounds::Exact)?);
+        let modes = jit_modes().filter(|mode| mode.memory != Memory::Trusted).collect();
+        let vm = |how| Vm { how, sandbox: Rc::clone(&world), trusted: None, held: false };
+        Ok([How::Interp(Driver::Threaded), How::Jit(modes, 0)].map(vm))
+    }
+
     /// The interpreter with everything somewhere else, so that what programs see of addresses differs.
     ///
     /// # Errors

@@ -56,6 +56,7 @@ fn peer(text: &str) -> Result<Peer, String> {
   twinbpf fuzz --time 1m
   twinbpf fuzz --engines interp,jit --against kernel --time 1h --jobs 2 --corpus findings
   twinbpf fuzz --engines interp --against 'plugin:/usr/local/bin/ubpf_plugin --jit'
+  twinbpf fuzz --c --time 10m
   twinbpf diff findings/3f2a9c01.case
 
 Programs run in child processes: one that crashes is a finding, too. Ctrl-C ends the campaign; the same command goes on
@@ -84,6 +85,10 @@ pub(crate) struct FuzzArgs {
     /// Inputs of a program.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..1000))]
     pub(crate) inputs: u64,
+    /// Programs in C instead: what clang makes of each for v1 to v4 of the instruction set, on all engines of twinbpf, and
+    /// what cc makes of it for this machine. TWINBPF_CLANG and CC name other compilers.
+    #[arg(long, conflicts_with_all = ["engines", "against", "jobs", "insns"])]
+    pub(crate) c: bool,
     /// The number of this child process, and its first batch.
     #[arg(long, hide = true, value_name = "INDEX,BATCH", value_delimiter = ',')]
     pub(crate) worker: Vec<u64>,
@@ -97,7 +102,7 @@ pub(crate) struct FuzzArgs {
 
 Status 1 if the engines do not agree.")]
 pub(crate) struct DiffArgs {
-    /// Case of a corpus.
+    /// Case of a corpus, or a program in C (`.c`) that `fuzz --c` has found.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]

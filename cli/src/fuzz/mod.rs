@@ -1,6 +1,7 @@
 //! `twinbpf fuzz`: child processes run random programs on all engines; this one counts, keeps what they find, and starts
 //! another child when one dies.
 
+mod c;
 mod corpus;
 mod engines;
 mod report;
@@ -22,6 +23,7 @@ use self::corpus::{Corpus, State};
 use self::report::Report;
 use crate::args::FuzzArgs;
 
+pub(crate) use c::diff as diff_c;
 pub(crate) use engines::campaign;
 
 /// How often the parent looks up.
@@ -39,16 +41,15 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
             if crate::is_broken_pipe(&error) { Ok(ExitCode::SUCCESS) } else { Err(error.context(index)) }
         });
     }
+    if args.c {
+        return c::fuzz(args);
+    }
     // What cannot be had is told before anything is started.
     let names = campaign(&args.engines)?.engines();
     let corpus = Corpus::open(&args.corpus)?;
-    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64);
     let state = corpus.state(args.seed).unwrap_or_else(|| State { seed: args.seed.unwrap_or_else(clock), next: 0 });
     println!("seed {}, from batch {}: {}", state.seed, state.next, names.join(", "));
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
-    }
+    let stop = stopper()?;
     let mut parent = Parent::new(args, corpus, state);
     parent.start_all()?;
     let ended = parent.listen(&stop);
@@ -57,6 +58,20 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     parent.corpus.save(&State { seed: parent.seed, next: parent.next() })?;
     parent.report.summary();
     Ok(if parent.report.news() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A seed that nobody asked for.
+fn clock() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64)
+}
+
+/// Set once somebody wants an end.
+fn stopper() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
+    }
+    Ok(stop)
 }
 
 /// The seed a child was given.

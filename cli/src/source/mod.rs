@@ -44,14 +44,7 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
 
 /// Starts the first clang there is.
 fn start(path: &Path, load: &LoadArgs, headers: &Headers) -> Result<(String, Child)> {
-    let chosen = std::env::var_os(CLANG_VARIABLE).filter(|value| !value.is_empty());
-    let names: Vec<OsString> = match &chosen {
-        Some(chosen) => vec![chosen.clone()],
-        None => {
-            let versions = VERSIONS.rev().map(|version| format!("clang-{version}").into());
-            std::iter::once("clang".into()).chain(versions).collect()
-        }
-    };
+    let (names, chosen) = names();
     for name in names {
         let mut clang = Command::new(&name);
         clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall"]).args(architecture());
@@ -63,17 +56,35 @@ fn start(path: &Path, load: &LoadArgs, headers: &Headers) -> Result<(String, Chi
         clang.args(&load.clang_opt).arg("-c").arg(path).args(["-o", "-"]);
         match clang.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
             Ok(child) => return Ok((name.to_string_lossy().into_owned(), child)),
-            Err(error) if error.kind() == ErrorKind::NotFound && chosen.is_none() => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && !chosen => {}
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot run {}", name.to_string_lossy()));
             }
         }
     }
-    let path = path.display();
-    bail!(
-        "{path} is C and there is no clang to compile it: install clang (apt install clang, dnf install clang), or name \
-         one with {CLANG_VARIABLE}"
-    );
+    bail!("{} is C and {}", path.display(), nothing());
+}
+
+/// Commands that may be clang; whether the user chose it.
+fn names() -> (Vec<OsString>, bool) {
+    if let Some(chosen) = std::env::var_os(CLANG_VARIABLE).filter(|value| !value.is_empty()) {
+        return (vec![chosen], true);
+    }
+    let versions = VERSIONS.rev().map(|version| format!("clang-{version}").into());
+    (std::iter::once("clang".into()).chain(versions).collect(), false)
+}
+
+fn nothing() -> String {
+    format!(
+        "there is no clang to compile it: install clang (apt install clang, dnf install clang), or name one with \
+         {CLANG_VARIABLE}"
+    )
+}
+
+/// The first clang there is.
+pub(crate) fn clang() -> Result<OsString> {
+    let runs = |name: &OsString| Command::new(name).arg("--version").output().is_ok();
+    names().0.into_iter().find(runs).with_context(nothing)
 }
 
 /// What libbpf's headers call this machine.
