@@ -4,48 +4,60 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod annotation;
+mod compiled;
+mod reason;
+mod selftests;
 mod source;
 mod test_bpf;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use twinbpf::{Config, Engine, EngineKind};
 
-/// Has vectors run that take long: programs of more than a few thousand instructions.
-fn in_full() -> bool {
-    std::env::var_os("TWINBPF_VECTORS").is_some_and(|value| value == "full")
-}
-
-/// The engines under test, each in an arena of its own.
-fn engines() -> Vec<(&'static str, Engine)> {
+/// The engines under test with this configuration, each in an arena of its own.
+fn engines(config: &Config) -> Vec<(&'static str, Engine)> {
     let native = cfg!(all(target_arch = "x86_64", target_os = "linux"));
     let kinds = [("interp", EngineKind::Interp), ("jit", EngineKind::Jit)].into_iter();
-    let engine = |kind| Engine::new(Config { engine: kind, ..Config::default() }).expect("an engine");
+    let engine = |kind| Engine::new(Config { engine: kind, ..config.clone() }).expect("an engine");
     kinds.filter(|(_, kind)| native || *kind == EngineKind::Interp).map(|(name, kind)| (name, engine(kind))).collect()
 }
 
-/// What became of vectors: how many, by engine and outcome.
+/// What became of vectors: which ones, by outcome and engine.
 #[derive(Debug, Default)]
-struct Table(BTreeMap<(&'static str, String), Vec<String>>);
+struct Table(BTreeMap<String, BTreeMap<&'static str, BTreeSet<String>>>);
 
 impl Table {
     const EXPECTED: &'static str = "as expected";
 
     fn add(&mut self, engine: &'static str, vector: &str, outcome: Result<(), String>) {
         let outcome = outcome.err().unwrap_or_else(|| Self::EXPECTED.to_owned());
-        self.0.entry((engine, outcome)).or_default().push(vector.to_owned());
+        self.0.entry(outcome).or_default().entry(engine).or_default().insert(vector.to_owned());
     }
 
     /// Prints it, with an example for what did not give the expected value.
     fn print(&self, title: &str) {
         println!("{title}");
-        for ((engine, outcome), vectors) in &self.0 {
-            let example = if outcome == Self::EXPECTED { String::new() } else { format!(", such as '{}'", vectors[0]) };
-            println!("  {engine:7} {:5} {outcome}{example}", vectors.len());
+        for (outcome, engines) in &self.0 {
+            let counts: Vec<String> =
+                engines.iter().map(|(name, vectors)| format!("{name} {:4}", vectors.len())).collect();
+            let example = engines.values().next().and_then(BTreeSet::first).filter(|_| outcome != Self::EXPECTED);
+            let example = example.map(|example| format!(", such as '{example}'")).unwrap_or_default();
+            println!("  {}: {outcome}{example}", counts.join(", "));
         }
     }
 
     fn count(&self, engine: &'static str, outcome: &str) -> usize {
-        self.0.get(&(engine, outcome.to_owned())).map_or(0, Vec::len)
+        self.0.get(outcome).and_then(|engines| engines.get(engine)).map_or(0, BTreeSet::len)
+    }
+
+    /// Outcomes that not all engines have for the same vectors.
+    fn disputed(&self, engines: usize) -> Vec<&str> {
+        let same = |found: &BTreeMap<&str, BTreeSet<String>>| {
+            let mut all = found.values();
+            let first = all.next();
+            found.len() == engines && all.all(|vectors| Some(vectors) == first)
+        };
+        self.0.iter().filter(|(_, found)| !same(found)).map(|(outcome, _)| &**outcome).collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::support::skip;
 
@@ -10,21 +11,38 @@ use crate::support::skip;
 const TARBALL: &str = "/usr/src/linux-source-6.12.tar.xz";
 const VERSION: &str = "linux-source-6.12";
 
-/// Unpacks these files and folders of the source, once per package, and says where they are. None, with a reason
-/// printed, where the package is not installed.
-pub(crate) fn unpacked(name: &str, paths: &[&str]) -> Option<PathBuf> {
+/// What is wanted of it.
+const PATHS: [&str; 7] = [
+    "include/linux/filter.h",
+    "include/uapi/linux",
+    "lib/test_bpf.c",
+    "tools/include",
+    "tools/lib/bpf",
+    "tools/testing/selftests/bpf/*.h",
+    "tools/testing/selftests/bpf/progs",
+];
+
+/// Unpacks the parts of the source, once per package, and says where they are. None, with a reason printed, where the
+/// package is not installed.
+pub(crate) fn unpacked() -> Option<PathBuf> {
+    static ONCE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    ONCE.get_or_init(unpack).clone()
+}
+
+fn unpack() -> Option<PathBuf> {
     let Ok(tarball) = fs::metadata(TARBALL) else {
         skip(&format!("{TARBALL} is not there: apt-get install {VERSION}"));
         return None;
     };
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", tarball.len()));
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vectors-{}", tarball.len()));
     let root = place.join(VERSION);
     let done = place.join("unpacked");
     if !done.exists() {
         fs::create_dir_all(&place).expect("a folder");
-        let members = paths.iter().map(|path| format!("{VERSION}/{path}"));
-        let status = Command::new("tar").arg("xJf").arg(TARBALL).arg("-C").arg(&place).args(members).status();
-        assert!(status.is_ok_and(|status| status.success()), "tar cannot unpack {TARBALL}");
+        let members = PATHS.iter().map(|path| format!("{VERSION}/{path}"));
+        let mut tar = Command::new("tar");
+        tar.arg("xJf").arg(TARBALL).arg("-C").arg(&place).arg("--wildcards").args(members);
+        assert!(tar.status().is_ok_and(|status| status.success()), "tar cannot unpack {TARBALL}");
         fs::write(done, "").expect("a mark");
     }
     Some(root)

@@ -23,8 +23,12 @@ use crate::host::{Fail, HostFn};
 /// What a helper returns: a value, a negative errno, or a trap.
 type HelperResult<R = ()> = Result<R, Fail>;
 
-static SCRIPT: LazyLock<HashMap<String, HostFn>> =
-    LazyLock::new(|| script::functions().into_iter().map(|function| (function.name().to_string(), function)).collect());
+static SCRIPT: LazyLock<HashMap<String, HostFn>> = LazyLock::new(|| named(script::functions()));
+static KFUNCS: LazyLock<HashMap<String, HostFn>> = LazyLock::new(|| named(kernel::kfuncs()));
+
+fn named(functions: Vec<HostFn>) -> HashMap<String, HostFn> {
+    functions.into_iter().map(|function| (function.name().to_string(), function)).collect()
+}
 
 static OF_C: LazyLock<HashSet<String>> =
     LazyLock::new(|| script::functions_of_c().iter().map(|function| function.name().to_string()).collect());
@@ -43,10 +47,10 @@ pub fn resolve(id: i32) -> Option<HostFn> {
     KERNEL.get(usize::try_from(id).ok()?)?.clone()
 }
 
-/// The host function of a symbol: a kernel helper (`bpf_ktime_get_ns`) or a function of the script registry
-/// (`printf`).
+/// The host function of a symbol: a kernel helper (`bpf_ktime_get_ns`), a kfunc (`bpf_iter_num_next`) or a function of
+/// the script registry (`printf`).
 pub fn by_name(name: &str) -> Option<HostFn> {
-    id(name).and_then(resolve).or_else(|| SCRIPT.get(name).cloned())
+    id(name).and_then(resolve).or_else(|| KFUNCS.get(name).or_else(|| SCRIPT.get(name)).cloned())
 }
 
 /// Whether this is a function of the script registry that does no more than the C function of the same name, but for
@@ -55,9 +59,9 @@ pub fn is_of_c(name: &str) -> bool {
     OF_C.contains(name)
 }
 
-/// Every function there is: kernel helpers by id, then the registry by name.
+/// Every function there is: kernel helpers by id, then kfuncs and the registry by name.
 pub fn all() -> impl Iterator<Item = &'static HostFn> {
-    let mut registry: Vec<&HostFn> = SCRIPT.values().collect();
+    let mut registry: Vec<&HostFn> = KFUNCS.values().chain(SCRIPT.values()).collect();
     registry.sort_by_key(|function| function.name());
     KERNEL.iter().flatten().chain(registry)
 }

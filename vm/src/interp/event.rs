@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::machine::{Context, Machine, POISON};
 use super::state::MAX_LOOPS;
-use crate::host::HostFn;
+use crate::host::{ETH_HEADER, HostFn};
 use crate::image::{Callee, Function, Link};
 use crate::isa::{Insn, Reg, Size};
 use crate::map::Errno;
@@ -15,6 +15,11 @@ use crate::trap::{Trap, TrapCode, panic_words};
 
 /// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
 const MAX_TAIL_CALLS: u32 = 33;
+
+/// `SKF_LL_OFF` and `SKF_NET_OFF` of include/uapi/linux/filter.h: offsets of legacy packet loads that count from the
+/// Ethernet header and from the one behind it.
+const LINK_HEADER: i32 = -0x20_0000;
+const NETWORK_HEADER: i32 = -0x10_0000;
 
 /// Where to go on.
 pub(super) enum Next {
@@ -278,14 +283,21 @@ impl Machine {
         self.after_call(cx, pc)
     }
 
-    /// The big-endian number in the packet, if it is there.
+    /// The big-endian number in the packet, if it is there. Offsets below 0 count from a header, as
+    /// `bpf_internal_load_pointer_neg_helper` of the kernel's kernel/bpf/core.c has it.
     pub(super) fn packet_bytes(&self, off: u32, bytes: usize) -> Result<Option<u64>, Trap> {
         let Some(packet) = &self.s.runtime.packet else {
             return Err(Trap::new(TrapCode::BadArgument, "a legacy packet load in a run without a packet"));
         };
         let mut value = [0; 8];
-        let there = off <= i32::MAX as u32 && packet.read(off, &mut value[8 - bytes..]).is_some();
-        Ok(there.then(|| u64::from_be_bytes(value)))
+        let at = match off.cast_signed() {
+            0.. => Some(off),
+            LINK_HEADER..NETWORK_HEADER => Some(off.wrapping_sub(LINK_HEADER as u32)),
+            NETWORK_HEADER..0 => Some(off.wrapping_sub(NETWORK_HEADER as u32) + ETH_HEADER),
+            i32::MIN..LINK_HEADER => None,
+        };
+        let there = at.and_then(|at| packet.read(at, &mut value[8 - bytes..]));
+        Ok(there.map(|()| u64::from_be_bytes(value)))
     }
 }
 

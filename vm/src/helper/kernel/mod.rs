@@ -4,6 +4,7 @@
 //! refuses is the same negative errno.
 
 mod csum;
+mod iter;
 mod lock;
 mod map;
 mod packet;
@@ -21,7 +22,7 @@ use crate::host::{Caller, HostFn};
 /// Helpers care for no embedder's data.
 type Host<'a> = Caller<'a, ()>;
 
-/// All that work in the machine.
+/// All numbered ones that work in the machine.
 pub(super) fn functions() -> Vec<HostFn> {
     [
         csum::functions(),
@@ -38,6 +39,11 @@ pub(super) fn functions() -> Vec<HostFn> {
         time::functions(),
     ]
     .concat()
+}
+
+/// Functions of the kernel without a number: kfuncs, which programs declare with `__ksym`.
+pub(super) fn kfuncs() -> Vec<HostFn> {
+    iter::functions()
 }
 
 #[cfg(test)]

@@ -37,6 +37,35 @@ fn helpers_go_by_number_and_name() {
 }
 
 #[test]
+fn numbers_of_an_iterator() {
+    let mut fake = Fake::with_maps(&[]);
+    let iter = fake.at(0);
+    let new = |fake: &mut Fake, start: i32, end: i32| {
+        ok(fake, "bpf_iter_num_new", &[iter, start as u32 as u64, end as u32 as u64])
+    };
+    let numbers = |fake: &mut Fake| {
+        let mut all = Vec::new();
+        while ok(fake, "bpf_iter_num_next", &[iter]) as u64 == iter {
+            let mut bytes = [0; 4];
+            fake.runtime.view.read(iter, &mut bytes).unwrap();
+            all.push(i32::from_le_bytes(bytes));
+        }
+        all
+    };
+    assert_eq!((new(&mut fake, -2, 2), numbers(&mut fake)), (0, vec![-2, -1, 0, 1]));
+    assert_eq!(numbers(&mut fake), []);
+    assert_eq!((new(&mut fake, 5, 5), numbers(&mut fake)), (0, vec![]));
+    assert_eq!((new(&mut fake, i32::MIN, i32::MIN + 1), numbers(&mut fake)), (0, vec![i32::MIN]));
+    assert_eq!((new(&mut fake, 1, 0), numbers(&mut fake)), (EINVAL, vec![]));
+    assert_eq!((new(&mut fake, 0, (8 << 20) + 1), numbers(&mut fake)), (-7, vec![]));
+    assert_eq!(new(&mut fake, -1, (8 << 20) - 1), 0);
+    assert_eq!(ok(&mut fake, "bpf_iter_num_destroy", &[iter]), 0);
+    assert_eq!(numbers(&mut fake), []);
+    let trap = call(&mut fake, "bpf_iter_num_next", &[0x10]).unwrap_err();
+    assert!(trap.detail().starts_with("argument 1 of bpf_iter_num_next: "), "{trap}");
+}
+
+#[test]
 fn map_elements() {
     let mut fake = Fake::with_maps(&[counts(MapKind::Hash)]);
     let map = fake.maps.handle(0);

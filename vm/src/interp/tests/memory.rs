@@ -141,6 +141,21 @@ fn legacy_packet_loads_are_big_endian_and_leave_when_out_of_range() {
 }
 
 #[test]
+fn legacy_packet_loads_below_0_count_from_headers() {
+    let bytes: Vec<u8> = (1..=16).collect();
+    for (off, expected) in
+        [(-0x20_0000, 0x0102), (-0x10_0000, 0x0f10), (-0x10_0001, 0), (-0x10_0000 + 1, 0), (-0x20_0001, 0), (-1, 0)]
+    {
+        let rig = Rig::with(&format!("r2 = {off}\nr0 = *(u16 *)skb[r2 + 0]\nexit"));
+        for driver in DRIVERS {
+            let mut machine = machine(&rig, driver, Limits::default());
+            machine.runtime().packet = Some(Packet::skb(rig.memory.arena(), 0, &bytes).unwrap());
+            assert_eq!(machine.run(0, [0; 5]).unwrap(), expected, "{off}");
+        }
+    }
+}
+
+#[test]
 fn a_tracer_sees_every_instruction() {
     use std::sync::{Arc, Mutex};
     let rig = Rig::with("r0 = 5\ncall f\nexit\nf: r0 += 1\nexit");

@@ -1,0 +1,51 @@
+//! `bpf_iter_num_*`: what `bpf_for` and `bpf_repeat` of libbpf's bpf_helpers.h count with, as kernel/bpf/bpf_iter.c has it.
+//!
+//! The iterator is 8 bytes of the program's: the last number it gave, and the end.
+
+use super::Host;
+use crate::helper::HelperResult;
+use crate::host::{HostFn, Ptr};
+use crate::map::Errno;
+use crate::trap::Trap;
+
+/// `BPF_MAX_LOOPS`: so many numbers at most.
+const MAX_LOOPS: i64 = 8 << 20;
+
+pub(super) fn functions() -> Vec<HostFn> {
+    vec![
+        HostFn::typed::<(), _>("bpf_iter_num_new", new),
+        HostFn::typed::<(), _>("bpf_iter_num_next", next),
+        HostFn::typed::<(), _>("bpf_iter_num_destroy", destroy),
+    ]
+}
+
+/// One that gives nothing, where the range is refused.
+fn new(mut caller: Host<'_>, iter: Ptr, start: i32, end: i32) -> HelperResult {
+    put(&mut caller, iter, 0, 0)?;
+    match i64::from(end) - i64::from(start) {
+        ..0 => Err(Errno::EINVAL.into()),
+        numbers if numbers > MAX_LOOPS => Err(Errno::E2BIG.into()),
+        _ => Ok(put(&mut caller, iter, start.wrapping_sub(1), end)?),
+    }
+}
+
+/// Where the next number is, or nowhere behind the last.
+fn next(mut caller: Host<'_>, iter: Ptr) -> Result<Option<Ptr>, Trap> {
+    let state = u64::from_le_bytes(caller.array(iter)?);
+    let (last, end) = (state as i32, (state >> 32) as i32);
+    let number = last.wrapping_add(1);
+    if number >= end {
+        put(&mut caller, iter, 0, 0)?;
+        return Ok(None);
+    }
+    put(&mut caller, iter, number, end)?;
+    Ok(Some(iter))
+}
+
+fn destroy(mut caller: Host<'_>, iter: Ptr) -> Result<(), Trap> {
+    put(&mut caller, iter, 0, 0)
+}
+
+fn put(caller: &mut Host<'_>, iter: Ptr, last: i32, end: i32) -> Result<(), Trap> {
+    caller.write(iter, &[last.to_le_bytes(), end.to_le_bytes()].concat())
+}
