@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, c_program, case};
 use twinbpf::fuzzing::seeded::{ALL, Bug, Seeded};
-use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, MODELS, Printer, Ran, Vm, jit_modes};
+use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
 use twinbpf::interp::Driver;
 use twinbpf::mem::Arena;
 
@@ -22,7 +22,7 @@ fn interp(driver: Driver) -> Box<dyn Engine> {
     Box::new(Vm::interp(driver).expect("memory"))
 }
 
-fn report(campaign: &mut Campaign, findings: &[twinbpf::fuzzing::Finding]) {
+fn report(campaign: &mut Campaign, findings: &[Finding]) {
     if let Some(finding) = findings.first() {
         panic!("{}\nreduced:\n{}", finding, campaign.reduce(finding));
     }
@@ -74,11 +74,34 @@ fn what_must_not_matter_does_not() {
     let changed = Changed::new(Vm::interp(Driver::Threaded).expect("memory"));
     let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(changed)]);
     for batch in 0..40 {
-        let findings = campaign.run(&cases(batch * BATCH, Dialect::Kernel));
+        let dialect = if batch < 20 { Dialect::Kernel } else { Dialect::Machine };
+        let findings = campaign.run(&cases(batch * BATCH, dialect));
         report(&mut campaign, &findings);
     }
     let ran: u64 = campaign.tally.executed.iter().filter(|it| it.0.contains("with")).map(|it| it.1).sum();
     assert!(ran > 1500, "{ran} programs changed");
+}
+
+/// Also where it shows at an instruction that only has to do with it.
+#[test]
+fn what_is_known_of_kernels_is_no_news() {
+    let find = |suspect: &str, insn: &str, text: &str| {
+        let finding = Finding {
+            case: format!("input\nprogram\n{text}\nexit\n").parse().expect("a case"),
+            suspects: vec![suspect.to_owned()],
+            majority: vec!["interp".to_owned()],
+            difference: String::new(),
+            insn: Some(insn.to_owned()),
+            known: None,
+        };
+        known::find(&finding).is_some()
+    };
+    let (stack, elsewhere) =
+        ("r1 = atomic_fetch_add((u64 *)(r10 - 8), r1)", "r1 = atomic_fetch_add((u64 *)(r2 + 0), r1)");
+    assert!(find("kernel(6.18)", stack, "r0 = 0"));
+    assert!(find("kernel(6.18)", "r1 = r3", stack));
+    assert!(!find("kernel(6.18)", "r1 = r3", elsewhere));
+    assert!(!find("interp", stack, stack));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::generate::world::{
-    ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, SLOTS, STATE, STATE_SIZE, TAILS, VALUE, maps,
+    ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
 use twinbpf_vm::generate::{Case, Input, Uses};
 use twinbpf_vm::helper;
@@ -137,12 +137,11 @@ impl World {
         Ok(World { arena, bounds, maps: Arc::new(maps), context, _front: front })
     }
 
-    fn image(&self, programs: Vec<Valid<Program>>) -> Result<Arc<Image>, String> {
-        let handles: Vec<u64> = (0..=JUMPS).map(|index| self.maps.handle(index)).collect();
-        let values: Vec<u64> = (0..=JUMPS).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
+    fn image(&self, programs: Vec<Valid<Program>>, labels: &[(usize, usize)]) -> Result<Arc<Image>, String> {
+        let handles: Vec<u64> = (0..=TABLE).map(|index| self.maps.handle(index)).collect();
+        let values: Vec<u64> = (0..=TABLE).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
         let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
-        let resolve =
-            Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels: &[], pointed: &[] };
+        let resolve = Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels, pointed: &[] };
         Image::new(&self.arena, programs, resolve).map(Arc::new).map_err(|error| error.to_string())
     }
 
@@ -220,21 +219,25 @@ const LIMITS: Limits = Limits { max_insns: Some(ENOUGH), max_depth: 16, stack_by
 struct Batch {
     programs: Vec<Valid<Program>>,
     first: Vec<Result<usize, String>>,
+    /// Targets of `gotox`, by program.
+    labels: Vec<(usize, usize)>,
 }
 
 /// Validates cases. What is refused is left out.
 fn batch(cases: &[Case]) -> Batch {
-    let mut batch = Batch { programs: Vec::with_capacity(cases.len()), first: Vec::with_capacity(cases.len()) };
+    let (programs, first) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
+    let mut batch = Batch { programs, first, labels: Vec::new() };
     let policy = Policy::default();
     for case in cases {
         let valid: Result<Vec<Valid<Program>>, ValidateError> =
             case.programs().map(|program| program.validate(&policy, &|id| helper::name(id).is_some())).collect();
         let bound = |program: &Valid<Program>| {
             program.bindings.values().all(|binding| match *binding {
-                twinbpf_vm::program::Binding::Map(map) => map <= JUMPS,
+                twinbpf_vm::program::Binding::Map(map) => map <= TABLE,
                 twinbpf_vm::program::Binding::MapValue { map, off } => match map {
                     STATE => off < STATE_SIZE as u32,
                     ARRAY => off < ARRAY_LEN * VALUE as u32,
+                    TABLE => off < LABELS as u32 * 8,
                     _ => false,
                 },
                 twinbpf_vm::program::Binding::Function(_) => true,
@@ -244,7 +247,9 @@ fn batch(cases: &[Case]) -> Batch {
         batch.first.push(match valid {
             Ok(programs) if programs.iter().all(bound) => {
                 batch.programs.extend(programs);
-                Ok(batch.programs.len() - 1 - case.tails.len())
+                let first = batch.programs.len() - 1 - case.tails.len();
+                batch.labels.extend(case.labels().map(|pc| (first, pc)));
+                Ok(first)
             }
             Ok(_) => Err("it names a map that does not exist".to_owned()),
             Err(error) => Err(error.to_string()),
@@ -269,11 +274,11 @@ impl Vm {
 
     fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, String> {
         let (world, driver, mode) = self.turn();
-        let Batch { programs, first } = batch(cases);
+        let Batch { programs, first, labels } = batch(cases);
         if programs.is_empty() {
             return Ok(first.into_iter().map(|first| Ran::Refused(first.expect_err("no programs"))).collect());
         }
-        let image = world.image(programs)?;
+        let image = world.image(programs, &labels)?;
         let mut machine = world.machine(&image).map_err(|error| error.to_string())?;
         machine.set_driver(driver);
         let mut compiled = Vec::new();
@@ -289,7 +294,7 @@ impl Vm {
             let ran = first.and_then(|first| {
                 match compiled.get(first..first + 1 + case.tails.len()).and_then(|all| all.iter().flatten().next()) {
                     Some(error) => Err(format!("not compiled: {error}")),
-                    None => Ok(run_case(&world, &mut machine, case, first, counts)),
+                    None => Ok(run_case(&world, (&image, &mut machine), case, first, counts)),
                 }
             });
             all.push(ran.map_or_else(Ran::Refused, Ran::Ended));
@@ -298,8 +303,19 @@ impl Vm {
     }
 }
 
-fn run_case(world: &World, machine: &mut Machine, case: &Case, first: usize, counts: bool) -> Vec<Option<Outcome>> {
+fn run_case(
+    world: &World,
+    (image, machine): (&Image, &mut Machine),
+    case: &Case,
+    first: usize,
+    counts: bool,
+) -> Vec<Option<Outcome>> {
     let uses = case.uses();
+    if uses.table {
+        world.block(TABLE).fill(0, LABELS * 8, 0);
+        let labels = case.labels().filter_map(|pc| image.function_address(first, pc));
+        labels.enumerate().for_each(|(at, label)| world.block(TABLE).write(at as u32 * 8, &label.to_le_bytes()));
+    }
     if uses.jumps {
         world.link(case, first);
     }

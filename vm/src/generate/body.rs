@@ -17,7 +17,7 @@ pub enum Dialect {
     #[default]
     Kernel,
     /// Only the machine: immediate shift counts and divisors as RFC 9669 allows them, misaligned words on the stack and
-    /// under atomics, limits on instructions.
+    /// under atomics, calls and jumps by register, limits on instructions.
     Machine,
 }
 
@@ -86,8 +86,11 @@ pub(super) struct Generator<'g, 'c> {
     pub(super) functions: usize,
     /// Arguments that each takes.
     pub(super) arity: [usize; FUNCTIONS],
-    /// Where functions are called.
+    /// Where functions are called, and where their addresses are loaded.
     pub(super) calls: Vec<(usize, usize)>,
+    pub(super) addresses: Vec<(usize, usize)>,
+    /// Targets of `gotox` so far.
+    pub(super) labels: usize,
     pub(super) tails: usize,
     /// Instructions that this function may still have.
     pub(super) left: usize,
@@ -113,6 +116,8 @@ pub fn case(choices: &mut Choices<'_>, config: &Config) -> Case {
         functions,
         arity,
         calls: Vec::new(),
+        addresses: Vec::new(),
+        labels: 0,
         tails,
         left: 0,
     };
@@ -165,6 +170,9 @@ impl Generator<'_, '_> {
         for (pc, function) in std::mem::take(&mut self.calls) {
             let imm = starts[function] as i32 - pc as i32 - 1;
             self.code[pc] = Insn::Call { kind: CallKind::Local, off: 0, imm };
+        }
+        for (pc, function) in std::mem::take(&mut self.addresses) {
+            self.point_at(pc, starts[function]);
         }
         std::mem::take(&mut self.code)
     }
@@ -333,6 +341,9 @@ impl Generator<'_, '_> {
     pub(super) fn branch(&mut self) {
         if self.branches == 0 || self.level >= NESTING || self.loops > 0 {
             return self.arithmetic();
+        }
+        if self.indirect_once_in(6) {
+            return self.jump_table();
         }
         self.branches -= 1;
         let insn = self.condition();

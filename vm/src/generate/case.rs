@@ -41,6 +41,8 @@ pub struct Uses {
     pub hash: bool,
     /// Tail calls.
     pub jumps: bool,
+    /// The table of `gotox`.
+    pub table: bool,
 }
 
 impl Input {
@@ -71,6 +73,13 @@ impl Case {
         std::iter::once(&self.main).chain(&self.tails).map(|insns| program_of(insns.clone()))
     }
 
+    /// What the table of [`world`] has the addresses of: instructions of the main program.
+    pub fn labels(&self) -> impl Iterator<Item = usize> + '_ {
+        let jumps = (0..self.main.len()).filter(|pc| matches!(self.main[*pc], Insn::Gotox { .. }));
+        let entry = |pc: &usize| matches!(self.main.get(*pc), Some(Insn::Goto { .. }));
+        jumps.flat_map(move |pc| (pc + 1..).take_while(entry)).take(world::LABELS)
+    }
+
     /// What it uses.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
@@ -79,6 +88,7 @@ impl Case {
                 uses.array |= imm == world::ARRAY as i32;
                 uses.hash |= imm == HASH as i32;
                 uses.jumps |= imm == JUMPS as i32;
+                uses.table |= imm == world::TABLE as i32;
             }
         }
         uses
@@ -90,7 +100,8 @@ static MAIN: LazyLock<Arc<str>> = LazyLock::new(|| "main".into());
 static LOCAL: LazyLock<Arc<str>> = LazyLock::new(|| "local".into());
 static SECTION: LazyLock<Arc<str>> = LazyLock::new(|| "syscall".into());
 
-/// A program of instructions that name maps by number. What is called is a function.
+/// A program of instructions that name maps by number. What is called is a function, and so is what an `lddw` of kind 4
+/// has the address of.
 pub fn program_of(mut insns: Vec<Insn>) -> Program {
     let mut bindings = BTreeMap::new();
     let mut starts = vec![0];

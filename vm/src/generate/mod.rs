@@ -13,6 +13,7 @@ mod c;
 mod case;
 mod choices;
 mod coverage;
+mod indirect;
 mod mutate;
 mod near;
 mod parts;

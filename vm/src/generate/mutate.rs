@@ -46,20 +46,29 @@ fn place(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
     if matches!(insns[at], Insn::LoadImmHi { .. }) { at.saturating_sub(1) } else { at }
 }
 
+/// Whether an instruction is an entry of the table of a `gotox`, before which nothing may come.
+fn is_entry(insns: &[Insn], at: usize) -> bool {
+    let goto = |insn: &&Insn| matches!(insn, Insn::Goto { .. });
+    goto(&&insns[at]) && matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
+}
+
 /// A case that must do what this one does, but for the instructions it executes; `None` where the change is not
 /// possible at the place that was chosen. Limits on instructions go away.
 pub fn equivalent(case: &Case, meta: Meta, choices: &mut Choices<'_>) -> Option<Case> {
     let insns = &case.main;
     let main = match meta {
         Meta::DeadCode => {
-            let at = place(insns, choices);
+            let at = Some(place(insns, choices)).filter(|at| !is_entry(insns, *at))?;
             let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[place(insns, choices)]).collect();
             let fits = |insn: &Insn| matches!(insn, Insn::Alu { .. } | Insn::Endian { .. } | Insn::Exit);
             let dead: Vec<Insn> = dead.into_iter().filter(fits).collect();
             let over = Insn::Goto { off: dead.len() as i16 };
             replaced(insns, at, 0, &[&[over], &dead[..]].concat())?
         }
-        Meta::SplitBlock => replaced(insns, place(insns, choices), 0, &[Insn::Goto { off: 0 }])?,
+        Meta::SplitBlock => {
+            let at = Some(place(insns, choices)).filter(|at| !is_entry(insns, *at))?;
+            replaced(insns, at, 0, &[Insn::Goto { off: 0 }])?
+        }
         Meta::RenamedRegisters => {
             let mut names: [u8; 11] = std::array::from_fn(|reg| reg as u8);
             let (one, other) = (6 + choices.below(4), 6 + choices.below(4));

@@ -248,28 +248,42 @@ impl Generator<'_, '_> {
 
     fn call_any(&mut self) {
         let later = self.functions - self.function - 1;
-        if later == 0 || self.loops > 0 || self.calls.len() > self.functions + 1 {
+        if later == 0 || self.loops > 0 || self.calls.len() + self.addresses.len() > self.functions + 1 {
             return self.arithmetic();
         }
         let function = self.function + 1 + self.choices.below(later);
+        if self.indirect_once_in(3) {
+            let other = self.function + 1 + self.choices.below(later);
+            return self.call_through([function, other]);
+        }
         self.call_local(function);
     }
 
-    /// Calls a function of the program.
-    pub(super) fn call_local(&mut self, function: usize) {
-        for index in 1..=self.arity[function] {
+    /// Has the first registers hold arguments.
+    pub(super) fn arguments(&mut self, arity: usize) {
+        for index in 1..=arity {
             if self.regs[index] != Kind::Number {
                 let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
                 self.emit(mov(reg(index), src));
                 self.set(reg(index), Kind::Number);
             }
         }
+    }
+
+    /// Calls a function of the program.
+    pub(super) fn call_local(&mut self, function: usize) {
+        self.arguments(self.arity[function]);
         self.calls.push((self.code.len(), function));
         self.call(CallKind::Local, 0);
     }
 
     fn call(&mut self, kind: CallKind, imm: i32) {
         self.emit(Insn::Call { kind, off: 0, imm });
+        self.called();
+    }
+
+    /// What registers hold after a call.
+    pub(super) fn called(&mut self) {
         self.regs[0] = Kind::Number;
         self.regs[1..6].fill(Kind::Nothing);
     }

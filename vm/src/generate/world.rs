@@ -1,4 +1,4 @@
-//! What a case finds around itself, the same for every engine: four maps and a context.
+//! What a case finds around itself, the same for every engine: five maps and a context.
 
 use crate::map::{MapKind, MapSpec};
 
@@ -10,6 +10,8 @@ pub const ARRAY: usize = 1;
 pub const HASH: usize = 2;
 /// Targets of tail calls.
 pub const JUMPS: usize = 3;
+/// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly behind each.
+pub const TABLE: usize = 4;
 
 /// Bytes of the state.
 pub const STATE_SIZE: usize = 384;
@@ -43,8 +45,11 @@ pub const SLOTS: u32 = 4;
 /// Targets of tail calls that a case has at most.
 pub const TAILS: usize = 2;
 
+/// Addresses that the table has room for.
+pub const LABELS: usize = 32;
+
 /// Blueprints of the maps, by index.
-pub fn maps() -> [MapSpec; 4] {
+pub fn maps() -> [MapSpec; 5] {
     /// `BPF_F_MMAPABLE`: whoever runs it in a kernel need not ask for each value.
     const MMAPABLE: u32 = 1 << 10;
     let mut state = MapSpec::new("state", MapKind::Array, 4, STATE_SIZE as u32, 1);
@@ -53,5 +58,6 @@ pub fn maps() -> [MapSpec; 4] {
     array.flags = MMAPABLE;
     let hash = MapSpec::new("hash", MapKind::Hash, 4, VALUE as u32, HASH_LEN);
     let jumps = MapSpec::new("jumps", MapKind::ProgArray, 4, 4, SLOTS);
-    [state, array, hash, jumps]
+    let table = MapSpec::new("table", MapKind::Array, 4, LABELS as u32 * 8, 1);
+    [state, array, hash, jumps, table]
 }
