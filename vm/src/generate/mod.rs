@@ -37,6 +37,6 @@ impl<'a> arbitrary::Arbitrary<'a> for Case {
     fn arbitrary(bytes: &mut arbitrary::Unstructured<'a>) -> arbitrary::Result<Case> {
         let len = bytes.len();
         let mut choices = Choices::from_bytes(bytes.bytes(len)?);
-        Ok(case(&mut choices, &Config::default()))
+        Ok(case(&mut choices, &Config { inputs: 4, ..Config::default() }))
     }
 }
