@@ -166,6 +166,7 @@ fn called(engine: &Engine, object: &Object, name: &str) -> Result<(End, Option<u
     }
     let entry = pre.program(name).expect("instantiated above");
     let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).map_err(|error| error.to_string())?;
+    instance.machine().runtime().trace = Box::new(std::io::sink());
     let index = object.program(name).expect("it is of that object");
     let Some(context) = context(&mut instance, object.programs[index].attach.prog_type()) else {
         return Ok((End::Linked, None));
