@@ -8,6 +8,7 @@
 //! Engines here are those of this process and external commands. That of the running kernel is made elsewhere, since
 //! this crate knows no kernel.
 
+mod agreement;
 mod c;
 mod campaign;
 mod changed;
@@ -18,9 +19,11 @@ mod print;
 mod reduce;
 pub mod seeded;
 mod vm;
+mod watch;
 
 use std::fmt::Write as _;
 
+pub use agreement::{Agreement, Disagreement, Verifier};
 pub use c::{CCampaign, CError, CFinding, Vote};
 pub use campaign::{Campaign, Finding, Tally};
 pub use changed::Changed;
@@ -28,6 +31,7 @@ pub use maps::{MODELS, Model};
 pub use plugin::Plugin;
 pub use print::Printer;
 pub use vm::{JitMode, Vm, jit_modes};
+pub use watch::Doubt;
 
 pub use twinbpf_vm::generate;
 use twinbpf_vm::generate::Case;

@@ -121,6 +121,11 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>> {
     if let Some(path) = text.strip_prefix('@') {
         return read(Path::new(path), MAX_INPUT, "a context or packet");
     }
+    hex_bytes(text)
+}
+
+/// Bytes of hex digits, likewise.
+pub(crate) fn hex_bytes(text: &str) -> Result<Vec<u8>> {
     let text = text.strip_prefix("0x").unwrap_or(text);
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
     if !digits.len().is_multiple_of(2) {

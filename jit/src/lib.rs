@@ -20,6 +20,7 @@ mod translate;
 pub use code::Code;
 pub use compile::JitError;
 pub use options::{Memory, OptLevel, Options};
+pub use translate::effects;
 
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,10 @@ pub struct Tally {
     pub executed: BTreeMap<String, u64>,
     /// Programs that an engine did not accept, by engine and reason.
     pub refused: BTreeMap<(String, String), u64>,
+    /// Programs that an engine was not given, since they mean nothing to it.
+    pub left_out: BTreeMap<String, u64>,
+    /// Instructions of all programs, slot by slot.
+    pub slots: u64,
     /// What was exercised.
     pub coverage: Coverage,
 }
@@ -51,6 +55,28 @@ pub struct Finding {
     pub insn: Option<String>,
     /// Number of the known difference that it is.
     pub known: Option<&'static str>,
+}
+
+impl Tally {
+    /// Counts what an engine made of a batch.
+    fn add(&mut self, name: &str, all: &[Ran]) {
+        let (mut executed, mut left_out) = (0, 0);
+        for ran in all {
+            match ran {
+                Ran::Ended(outcomes) => {
+                    self.runs += outcomes.iter().flatten().count() as u64;
+                    executed += 1;
+                }
+                Ran::Refused(why) => *self.refused.entry((name.to_owned(), why.clone())).or_default() += 1,
+                Ran::Skipped => left_out += 1,
+            }
+        }
+        for (counts, count) in [(&mut self.executed, executed), (&mut self.left_out, left_out)] {
+            if count > 0 {
+                *counts.entry(name.to_owned()).or_default() += count;
+            }
+        }
+    }
 }
 
 impl Finding {
@@ -116,25 +142,12 @@ impl Campaign {
     /// Runs cases on all engines and counts; gives what differs, at most one finding a case.
     pub fn run(&mut self, cases: &[Case]) -> Vec<Finding> {
         self.tally.programs += cases.len() as u64;
-        for case in cases {
-            self.tally.coverage.add(&case.main);
-            case.tails.iter().for_each(|tail| self.tally.coverage.add(tail));
+        for insns in cases.iter().flat_map(|case| std::iter::once(&case.main).chain(&case.tails)) {
+            self.tally.slots += insns.len() as u64;
+            self.tally.coverage.add(insns);
         }
         let all = self.execute(cases);
-        for (name, ran) in &all {
-            for ran in ran {
-                match ran {
-                    Ran::Ended(outcomes) => {
-                        self.tally.runs += outcomes.iter().flatten().count() as u64;
-                        *self.tally.executed.entry(name.clone()).or_default() += 1;
-                    }
-                    Ran::Refused(why) => {
-                        *self.tally.refused.entry((name.clone(), why.clone())).or_default() += 1;
-                    }
-                    Ran::Skipped => {}
-                }
-            }
-        }
+        all.iter().for_each(|(name, ran)| self.tally.add(name, ran));
         cases.iter().enumerate().filter_map(|(index, case)| compare(case, index, &all)).collect()
     }
 

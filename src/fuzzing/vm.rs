@@ -2,7 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::generate::world::{
@@ -19,6 +19,7 @@ use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, Vi
 use twinbpf_vm::program::Program;
 use twinbpf_vm::validate::{Valid, ValidateError};
 
+use super::watch::{Doubt, Watch};
 use super::{End, Engine, Outcome, Ran};
 
 /// Instructions after which a program is taken to run for ever.
@@ -65,6 +66,8 @@ pub struct Vm {
     sandbox: Rc<World>,
     trusted: Option<Rc<World>>,
     held: bool,
+    watch: Option<Arc<Mutex<Watch>>>,
+    doubts: Vec<Option<Doubt>>,
 }
 
 impl Vm {
@@ -73,7 +76,29 @@ impl Vm {
     /// # Errors
     /// There is no room for its memory.
     pub fn interp(driver: Driver) -> Result<Vm, MemError> {
-        Ok(Vm { how: How::Interp(driver), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted: None, held: false })
+        Vm::new(How::Interp(driver), None)
+    }
+
+    /// The interpreter, and somebody who watches what programs do ([`Vm::doubts`]).
+    ///
+    /// # Errors
+    /// There is no room for its memory.
+    pub fn watched() -> Result<Vm, MemError> {
+        let vm = Vm::interp(Driver::Step)?;
+        Ok(Vm { watch: Some(Arc::default()), ..vm })
+    }
+
+    /// Of each case of the last batch, the worst that was seen of its runs, if they were watched.
+    pub fn doubts(&self) -> &[Option<Doubt>] {
+        &self.doubts
+    }
+
+    fn new(how: How, trusted: Option<Rc<World>>) -> Result<Vm, MemError> {
+        Ok(Vm::of(how, Rc::new(World::new(Bounds::Exact)?), trusted))
+    }
+
+    fn of(how: How, sandbox: Rc<World>, trusted: Option<Rc<World>>) -> Vm {
+        Vm { how, sandbox, trusted, held: false, watch: None, doubts: Vec::new() }
     }
 
     /// The interpreter, and native code in all modes that sandbox, in the same memory: what programs see of addresses is
@@ -84,7 +109,7 @@ impl Vm {
     pub(super) fn pair() -> Result<[Vm; 2], MemError> {
         let world = Rc::new(World::new(Bounds::Exact)?);
         let modes = jit_modes().filter(|mode| mode.memory != Memory::Trusted).collect();
-        let vm = |how| Vm { how, sandbox: Rc::clone(&world), trusted: None, held: false };
+        let vm = |how| Vm::of(how, Rc::clone(&world), None);
         Ok([How::Interp(Driver::Threaded), How::Jit(modes, 0)].map(vm))
     }
 
@@ -94,7 +119,7 @@ impl Vm {
     /// There is no room for its memory.
     pub(super) fn witness() -> Result<Vm, MemError> {
         let world = World::behind(WITNESS, Bounds::Exact)?;
-        Ok(Vm { how: How::Interp(Driver::Threaded), sandbox: Rc::new(world), trusted: None, held: false })
+        Ok(Vm::of(How::Interp(Driver::Threaded), Rc::new(world), None))
     }
 
     /// Native code in these modes; each batch of cases is compiled in one of them, in turns.
@@ -104,7 +129,7 @@ impl Vm {
     pub fn jit(modes: Vec<JitMode>) -> Result<Vm, MemError> {
         let trusted = modes.iter().any(|mode| mode.memory == Memory::Trusted);
         let trusted = trusted.then(|| World::new(Bounds::Trusted).map(Rc::new)).transpose()?;
-        Ok(Vm { how: How::Jit(modes, 0), sandbox: Rc::new(World::new(Bounds::Exact)?), trusted, held: false })
+        Vm::new(How::Jit(modes, 0), trusted)
     }
 }
 
@@ -274,6 +299,7 @@ impl Vm {
 
     fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, String> {
         let (world, driver, mode) = self.turn();
+        self.doubts = vec![None; cases.len()];
         let Batch { programs, first, labels } = batch(cases);
         if programs.is_empty() {
             return Ok(first.into_iter().map(|first| Ran::Refused(first.expect_err("no programs"))).collect());
@@ -281,6 +307,7 @@ impl Vm {
         let image = world.image(programs, &labels)?;
         let mut machine = world.machine(&image).map_err(|error| error.to_string())?;
         machine.set_driver(driver);
+        machine.set_tracer(self.watch.as_ref().map(|watch| Watch::tracer(watch, &image)));
         let mut compiled = Vec::new();
         if let Some(JitMode { memory, opt, fuel }) = mode {
             let options = Options { memory, opt, fuel, keep_registers: false, verify: cfg!(debug_assertions) };
@@ -290,11 +317,16 @@ impl Vm {
         }
         let counts = mode.is_none_or(|mode| mode.fuel);
         let mut all = Vec::with_capacity(cases.len());
-        for (case, first) in cases.iter().zip(first) {
+        for ((case, first), doubts) in cases.iter().zip(first).zip(&mut self.doubts) {
             let ran = first.and_then(|first| {
                 match compiled.get(first..first + 1 + case.tails.len()).and_then(|all| all.iter().flatten().next()) {
                     Some(error) => Err(format!("not compiled: {error}")),
-                    None => Ok(run_case(&world, (&image, &mut machine), case, first, counts)),
+                    None => {
+                        let watch = self.watch.as_deref();
+                        Ok(run_case(&world, (&image, &mut machine), case, first, counts, &mut |begins| {
+                            watched(watch, begins, doubts);
+                        }))
+                    }
                 }
             });
             all.push(ran.map_or_else(Ran::Refused, Ran::Ended));
@@ -303,12 +335,25 @@ impl Vm {
     }
 }
 
+/// Tells who watches that a run begins, or asks what was seen in it.
+fn watched(watch: Option<&Mutex<Watch>>, begins: bool, doubts: &mut Option<Doubt>) {
+    let Some(watch) = watch else { return };
+    let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+    if begins {
+        watch.begin();
+    } else {
+        *doubts = (*doubts).max(watch.found());
+    }
+}
+
+/// `around` is called before and after each run.
 fn run_case(
     world: &World,
     (image, machine): (&Image, &mut Machine),
     case: &Case,
     first: usize,
     counts: bool,
+    around: &mut dyn FnMut(bool),
 ) -> Vec<Option<Outcome>> {
     let uses = case.uses();
     if uses.table {
@@ -332,10 +377,12 @@ fn run_case(
             limit = Some(wanted);
         }
         world.reset(input, uses);
+        around(true);
         let (end, finished) = match machine.run(first, [world.context.addr(), 0, 0, 0, 0]) {
             Ok(r0) => (End::Returned(r0), true),
             Err(trap) => (End::Trapped(trap.code(), trap.place().map(|place| place.pc)), false),
         };
+        around(false);
         // Native code that faults does not say how far it has come.
         let executed = (counts && finished).then(|| machine.insns_executed());
         outcomes.push(Some(world.observe(end, executed, uses)));

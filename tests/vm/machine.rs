@@ -1,15 +1,15 @@
 //! The machine: what lies in its memory when it boots, QEMU's command line, and what comes back.
 
+#[path = "../../cli/src/fuzz/guest.rs"]
+mod emulated;
+
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{guest, support};
+pub(crate) use emulated::{BUSYBOX, image};
 
-/// One program that is all the tools of the guest, and needs no library.
-pub(crate) const BUSYBOX: &str = "/bin/busybox";
+use crate::{guest, support};
 
 /// Modules of the kernel that checks need, each after those that it needs itself.
 const MODULES: [&str; 2] = ["net/sched/sch_ingress", "net/sched/cls_bpf"];
@@ -18,12 +18,6 @@ const MODULES: [&str; 2] = ["net/sched/sch_ingress", "net/sched/cls_bpf"];
 pub(crate) struct Machine {
     /// Its unpacked package.
     pub(crate) kernel: PathBuf,
-}
-
-/// The kernel's image in an unpacked package.
-pub(crate) fn image(package: &Path) -> Option<PathBuf> {
-    let entries = fs::read_dir(package.join("boot")).ok()?.flatten().map(|entry| entry.path());
-    entries.into_iter().find(|path| path.to_string_lossy().contains("/vmlinuz-"))
 }
 
 impl Machine {
@@ -36,19 +30,14 @@ impl Machine {
         let files = folder.path().join("files");
         self.fill(&files).map_err(|error| format!("{}: {error}", files.display()))?;
         let memory = folder.path().join("memory");
-        pack(&files, &memory)?;
+        emulated::pack(&files, &memory).map_err(|error| error.to_string())?;
         let (console, report) = (folder.path().join("console"), folder.path().join("report"));
         let image = image(&self.kernel).ok_or("no image of a kernel")?;
-        // Two CPUs, in turns: kernels change their own code while another CPU runs it, which goes wrong at times where QEMU
-        // runs each in a thread.
+        let qemu = emulated::qemu(&image, &memory);
         let status = Command::new("timeout")
-            .args(["400", "qemu-system-x86_64", "-accel", "tcg,thread=single", "-cpu", "qemu64,-cx16"])
-            .args(["-m", "1024", "-smp", "2"])
-            .args(["-no-reboot", "-display", "none", "-nodefaults", "-kernel"])
-            .arg(image)
-            .arg("-initrd")
-            .arg(&memory)
-            .args(["-append", "console=ttyS0 panic=-1 quiet lsm=capability,bpf"])
+            .arg("400")
+            .arg(qemu.get_program())
+            .args(qemu.get_args())
             .args(["-serial", &format!("file:{}", console.display())])
             .args(["-serial", &format!("file:{}", report.display())])
             .stdin(Stdio::null())
@@ -68,22 +57,10 @@ impl Machine {
 
     /// Writes what the guest finds: tools, this program, the command, their libraries, the corpus.
     fn fill(&self, root: &Path) -> std::io::Result<()> {
-        for folder in ["bin", "proc", "sys", "dev", "tmp", "modules", "corpus"] {
-            fs::create_dir_all(root.join(folder))?;
-        }
-        fs::copy(BUSYBOX, root.join("bin/busybox"))?;
-        let own = std::env::current_exe()?;
-        for (from, name) in [(own.as_path(), "checks"), (Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf")] {
-            let to = root.join("bin").join(name);
-            // Names of functions stay: some are probed.
-            let stripped = Command::new("strip").arg("-g").arg("-o").arg(&to).arg(from).status()?;
-            assert!(stripped.success(), "strip of {}", from.display());
-            for library in libraries(from)? {
-                let to = root.join(library.strip_prefix("/").expect("an absolute path"));
-                fs::create_dir_all(to.parent().expect("a folder"))?;
-                fs::copy(&library, to)?;
-            }
-        }
+        emulated::begin(root, include_str!("init"))?;
+        fs::create_dir_all(root.join("modules"))?;
+        emulated::program(root, &std::env::current_exe()?, "checks")?;
+        emulated::program(root, Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf")?;
         for folder in ["scripts", "probes", "kernel"] {
             fs::create_dir_all(root.join("corpus").join(folder))?;
             for entry in fs::read_dir(support::corpus().join(folder))? {
@@ -96,9 +73,7 @@ impl Machine {
                 fs::copy(path, root.join(format!("modules/{number}.ko")))?;
             }
         }
-        fs::write(root.join("init"), include_str!("init"))?;
-        fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
-        symlink("/bin", root.join("sbin"))
+        Ok(())
     }
 
     /// Where a module of this kernel is, if it has it as a file.
@@ -107,24 +82,4 @@ impl Machine {
         let files = releases.map(|release| release.path().join("kernel").join(format!("{name}.ko")));
         files.into_iter().find(|file| file.exists())
     }
-}
-
-/// The shared libraries of a program, and what loads them.
-fn libraries(program: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let words = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
-    Ok(words.map(PathBuf::from).collect())
-}
-
-/// Makes an archive of a folder, as the kernel unpacks it.
-fn pack(folder: &Path, archive: &Path) -> Result<(), String> {
-    let names = Command::new("find").arg(".").current_dir(folder).output().map_err(|error| format!("find: {error}"))?;
-    let file = fs::File::create(archive).map_err(|error| error.to_string())?;
-    let mut cpio = Command::new("cpio");
-    cpio.args(["-o", "-H", "newc", "--quiet"]).current_dir(folder).stdin(Stdio::piped()).stdout(file);
-    let mut child = cpio.spawn().map_err(|error| format!("cpio: {error}"))?;
-    let written = child.stdin.take().expect("a pipe").write_all(&names.stdout);
-    let status = child.wait().map_err(|error| format!("cpio: {error}"))?;
-    if written.is_ok() && status.success() { Ok(()) } else { Err(format!("cpio: {status}")) }
 }

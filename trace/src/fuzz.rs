@@ -5,12 +5,13 @@
 //! the kernel, so that a run is one system call. The worlds of two such engines are apart.
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::{fs, io};
 
 use twinbpf::fuzzing::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, KEYS, SLOTS, STATE, STATE_SIZE, TAILS, VALUE, maps,
 };
 use twinbpf::fuzzing::generate::{Case, Input, Uses};
-use twinbpf::fuzzing::{End, Engine, Outcome, Ran};
+use twinbpf::fuzzing::{End, Engine, Outcome, Ran, Verifier};
 use twinbpf::isa::{Endian, Raw};
 use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, TestRun};
 
@@ -18,6 +19,8 @@ use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, Te
 const SLEEPABLE: u32 = 1 << 4;
 /// `lddw`.
 const LDDW: u8 = 0x18;
+/// Bytes of log that are read: the last line says why.
+const LOG: usize = 1 << 16;
 /// Bytes of a page, at least: what is shared of a map.
 const PAGE: usize = 4096;
 
@@ -27,8 +30,26 @@ pub struct KernelEngine {
     maps: Vec<Map>,
     state: Shared,
     array: Shared,
+    /// Keys that the hash table may have.
+    filled: Vec<u32>,
+    /// Programs are loaded for the kernel's interpreter.
+    interprets: bool,
     name: String,
 }
+
+/// Why the kernel's interpreter cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum InterpreterError {
+    /// It is not there, or who asks may not choose.
+    #[error("{JIT} cannot be 0: the kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON), or you are not root")]
+    Setting(#[source] io::Error),
+    /// As of any engine.
+    #[error(transparent)]
+    Kernel(#[from] Error),
+}
+
+/// Whether programs become native code when they are loaded (`net.core.bpf_jit_enable`).
+const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 
 impl KernelEngine {
     /// Makes the maps.
@@ -44,12 +65,31 @@ impl KernelEngine {
         let maps: Vec<Map> = made.collect::<Result<_, _>>()?;
         let (state, array) = (maps[STATE].share(0, PAGE)?, maps[ARRAY].share(0, PAGE)?);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Ok(KernelEngine { maps, state, array, name: format!("kernel({})", release.trim()) })
+        Ok(KernelEngine {
+            maps,
+            state,
+            array,
+            filled: Vec::new(),
+            interprets: false,
+            name: format!("kernel({})", release.trim()),
+        })
+    }
+
+    /// The same with the kernel's interpreter: while it loads programs, those of others are not compiled either.
+    ///
+    /// # Errors
+    /// The kernel has none, or its other errors.
+    pub fn interpreter() -> Result<KernelEngine, InterpreterError> {
+        let before = fs::read_to_string(JIT).map_err(InterpreterError::Setting)?;
+        fs::write(JIT, "0").and_then(|()| fs::write(JIT, before.trim())).map_err(InterpreterError::Setting)?;
+        let engine = KernelEngine::new()?;
+        Ok(KernelEngine { name: engine.name.replacen("kernel", "kernel-interp", 1), interprets: true, ..engine })
     }
 
     /// Slots as a kernel takes them, with descriptors for the numbers of maps.
     fn bytes(&self, slots: impl Iterator<Item = Raw>) -> Vec<u8> {
-        let fd = |map: i32| self.maps.get(map as usize).map_or(map, |map| map.as_fd().as_raw_fd());
+        // Any other number could be a descriptor that is there.
+        let fd = |map: i32| self.maps.get(map as usize).map_or(-1, |map| map.as_fd().as_raw_fd());
         let slots = slots.map(|raw| match (raw.opcode, raw.src()) {
             (LDDW, 1 | 2) => Raw { imm: fd(raw.imm), ..raw },
             _ => raw,
@@ -57,18 +97,10 @@ impl KernelEngine {
         slots.flat_map(|raw| raw.to_bytes(Endian::Little)).collect()
     }
 
-    /// Whether the verifier takes these slots, in which maps are their numbers.
-    ///
-    /// # Errors
-    /// Why it does not.
-    pub fn accepts(&self, slots: &[Raw]) -> Result<(), Error> {
-        self.load(slots.iter().copied(), ProgType::Syscall).map(|_| ())
-    }
-
     fn load(&self, slots: impl Iterator<Item = Raw>, kind: ProgType) -> Result<Prog, Error> {
         let bytes = self.bytes(slots);
         let flags = if kind == ProgType::Syscall { SLEEPABLE } else { 0 };
-        Prog::load(&ProgLoad { flags, ..ProgLoad::new("case", kind, &bytes, "GPL") })
+        Prog::load(&ProgLoad { flags, log_most: LOG, ..ProgLoad::new("case", kind, &bytes, "GPL") })
     }
 
     fn reset(&mut self, input: &Input, uses: Uses) -> Result<(), Error> {
@@ -77,27 +109,26 @@ impl KernelEngine {
             self.array.write(0, &[0; ARRAY_LEN as usize * VALUE]);
         }
         if uses.hash {
-            for key in 0..KEYS {
+            for key in std::mem::replace(&mut self.filled, (0..KEYS).collect()) {
                 self.maps[HASH].delete(&key.to_ne_bytes())?;
             }
         }
         Ok(())
     }
 
-    /// Has tail calls lead to the programs of a case.
-    fn link(&self, case: &Case, programs: &[Prog]) -> Result<(), Error> {
-        let jumps = &self.maps[JUMPS];
-        for slot in 0..SLOTS {
-            jumps.delete(&slot.to_ne_bytes())?;
-        }
-        let tails = programs.iter().skip(1).take(case.tails.len().min(TAILS)).zip(0..);
+    /// Has tail calls lead to the programs of a case, or nowhere: each change of a slot makes the kernel change code.
+    fn link(&self, programs: &[Prog], there: bool) -> Result<(), Error> {
+        let tails = programs.iter().skip(1).take(TAILS).zip(0..);
         for (program, slot) in tails.chain([(&programs[0], SLOTS - 1)]) {
-            jumps.update_fd(slot, program.as_fd())?;
+            match there {
+                true => self.maps[JUMPS].update_fd(slot, program.as_fd())?,
+                false => self.maps[JUMPS].delete(&slot.to_ne_bytes()).map(drop)?,
+            }
         }
         Ok(())
     }
 
-    fn observe(&self, r0: u32, context: &[u8], uses: Uses) -> Result<Outcome, Error> {
+    fn observe(&mut self, r0: u32, context: &[u8], uses: Uses) -> Result<Outcome, Error> {
         let mut outcome = Outcome {
             end: End::Returned(r0.into()),
             narrow: true,
@@ -114,12 +145,12 @@ impl KernelEngine {
             self.array.read(0, &mut outcome.array);
         }
         if uses.hash {
-            for key in 0..KEYS {
-                let mut value = [0; VALUE];
-                if self.maps[HASH].lookup_into(&key.to_ne_bytes(), &mut value, 0)? {
-                    outcome.hash.push((key, value));
-                }
+            let array = |bytes: Vec<u8>| bytes.try_into().expect("as large as the map says");
+            for (key, value) in self.maps[HASH].entries()? {
+                outcome.hash.push((u32::from_ne_bytes(key.try_into().expect("four bytes")), array(value)));
             }
+            outcome.hash.sort_unstable();
+            self.filled = outcome.hash.iter().map(|(key, _)| *key).collect();
         }
         Ok(outcome)
     }
@@ -129,9 +160,15 @@ impl KernelEngine {
         let kind = if uses.jumps { ProgType::Xdp } else { ProgType::Syscall };
         let programs: Vec<Prog> =
             insns.map(|insns| self.load(insns.iter().map(|insn| insn.encode()), kind)).collect::<Result<_, _>>()?;
-        if uses.jumps {
-            self.link(case, &programs)?;
+        if !uses.jumps {
+            return self.run_inputs(case, &programs[0], uses);
         }
+        // The table and the programs hold each other: in the end they do not, whatever happens.
+        let outcomes = self.link(&programs, true).and_then(|()| self.run_inputs(case, &programs[0], uses));
+        self.link(&programs, false).and(outcomes)
+    }
+
+    fn run_inputs(&mut self, case: &Case, program: &Prog, uses: Uses) -> Result<Vec<Option<Outcome>>, Error> {
         let mut outcomes = Vec::with_capacity(case.inputs.len());
         for input in &case.inputs {
             if input.limit.is_some() {
@@ -143,13 +180,9 @@ impl KernelEngine {
                 true => TestRun { data: &[0; 64], ..TestRun::default() },
                 false => TestRun { ctx: &input.context, ctx_out: true, ..TestRun::default() },
             };
-            let ran = programs[0].test_run(&run)?;
+            let ran = program.test_run(&run)?;
             let context = if uses.jumps { &input.context[..] } else { &ran.ctx };
             outcomes.push(Some(self.observe(ran.r0, context, uses)?));
-        }
-        if uses.jumps {
-            // The table and the programs hold each other.
-            (0..SLOTS).try_for_each(|slot| self.maps[JUMPS].delete(&slot.to_ne_bytes()).map(|_| ()))?;
         }
         Ok(outcomes)
     }
@@ -161,14 +194,35 @@ impl Engine for KernelEngine {
     }
 
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
-        let reason = |error: Error| {
-            let text = error.reason().map_or_else(|| error.to_string(), str::to_owned);
-            // Registers and offsets do not make another reason.
-            text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
-        };
+        if self.interprets {
+            let before = fs::read_to_string(JIT).unwrap_or_default();
+            // It could be done when the engine was made.
+            let _ = fs::write(JIT, "0");
+            let ran = self.run_all(cases);
+            let _ = fs::write(JIT, before.trim());
+            return ran;
+        }
+        self.run_all(cases)
+    }
+}
+
+impl KernelEngine {
+    fn run_all(&mut self, cases: &[Case]) -> Vec<Ran> {
         cases
             .iter()
             .map(|case| self.run_case(case).map_or_else(|error| Ran::Refused(reason(error)), Ran::Ended))
             .collect()
+    }
+}
+
+/// What the verifier says, without what does not make another reason: registers, offsets.
+fn reason(error: Error) -> String {
+    let text = error.reason().map_or_else(|| error.to_string(), str::to_owned);
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+impl Verifier for KernelEngine {
+    fn verify(&self, slots: &[Raw]) -> Result<(), String> {
+        self.load(slots.iter().copied(), ProgType::Syscall).map(drop).map_err(reason)
     }
 }

@@ -27,7 +27,7 @@ mod workload;
 pub use control::{Control, functions};
 pub use error::Error;
 pub use files::{FilesError, KernelFiles};
-pub use fuzz::KernelEngine;
+pub use fuzz::{InterpreterError, KernelEngine};
 pub use options::{Mode, Options};
 pub use output::{Output, end_by_pipe};
 pub use plan::{ObjectPlan, Place, Plan, Planned};

@@ -1,5 +1,6 @@
 //! Arguments of `twinbpf fuzz` and `twinbpf diff`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ pub(crate) struct EnginesArgs {
     /// Engines of twinbpf, with commas between them.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',', default_value = "interp,jit")]
     pub(crate) engines: Vec<FuzzEngine>,
-    /// Somebody else: `kernel` (this one; as root), or `plugin:COMMAND`, a plugin of bpf_conformance.
+    /// Somebody else: `kernel` (this one; as root), `kernel-interp` (its interpreter, where it has one),
+    /// `qemu:KERNEL` (both, of a kernel that QEMU boots), `worker:COMMAND` (whatever runs `twinbpf fuzz --worker`), or
+    /// `plugin:COMMAND`, a plugin of bpf_conformance.
     #[arg(long, value_name = "PEER", value_parser = peer)]
     pub(crate) against: Vec<Peer>,
 }
@@ -31,6 +34,8 @@ pub(crate) enum FuzzEngine {
     JitAll,
     /// The interpreter, with programs changed in ways that must not matter.
     Changed,
+    /// None of them.
+    None,
 }
 
 /// Somebody else.
@@ -38,15 +43,40 @@ pub(crate) enum FuzzEngine {
 pub(crate) enum Peer {
     /// The running kernel.
     Kernel,
+    /// The running kernel's interpreter.
+    KernelInterp,
+    /// Another kernel, by its image or unpacked package.
+    Qemu(String),
+    /// A command that reaches a worker.
+    Worker(String),
     /// A plugin of bpf_conformance.
     Plugin(String),
 }
 
+/// As it is on the command line.
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Kernel => f.write_str("kernel"),
+            Peer::KernelInterp => f.write_str("kernel-interp"),
+            Peer::Qemu(kernel) => write!(f, "qemu:{kernel}"),
+            Peer::Worker(command) => write!(f, "worker:{command}"),
+            Peer::Plugin(command) => write!(f, "plugin:{command}"),
+        }
+    }
+}
+
 fn peer(text: &str) -> Result<Peer, String> {
-    match (text, text.strip_prefix("plugin:")) {
+    let of = text.split_once(':').filter(|(_, rest)| !rest.trim().is_empty());
+    match (text, of) {
         ("kernel", _) => Ok(Peer::Kernel),
-        (_, Some(command)) if !command.trim().is_empty() => Ok(Peer::Plugin(command.to_owned())),
-        (other, _) => Err(format!("'{other}' is neither kernel nor plugin:COMMAND")),
+        ("kernel-interp", _) => Ok(Peer::KernelInterp),
+        (_, Some(("qemu", kernel))) => Ok(Peer::Qemu(kernel.to_owned())),
+        (_, Some(("worker", command))) => Ok(Peer::Worker(command.to_owned())),
+        (_, Some(("plugin", command))) => Ok(Peer::Plugin(command.to_owned())),
+        (other, _) => {
+            Err(format!("'{other}' is none of kernel, kernel-interp, qemu:KERNEL, worker:COMMAND and plugin:COMMAND"))
+        }
     }
 }
 
@@ -57,6 +87,9 @@ fn peer(text: &str) -> Result<Peer, String> {
   twinbpf fuzz --engines interp,jit --against kernel --time 1h --jobs 2 --corpus findings
   twinbpf fuzz --engines interp --against 'plugin:/usr/local/bin/ubpf_plugin --jit'
   twinbpf fuzz --c --time 10m
+  twinbpf fuzz --engines interp --against qemu:/boot/vmlinuz-6.12.0-cloud-amd64
+  twinbpf fuzz --agreement --time 10m
+  twinbpf fuzz --worker --engines none --against kernel < batches > outcomes
   twinbpf diff findings/3f2a9c01.case
 
 Programs run in child processes: one that crashes is a finding, too. Ctrl-C ends the campaign; the same command goes on
@@ -70,7 +103,7 @@ pub(crate) struct FuzzArgs {
     /// How long: 10s, 20m, 1h. Until Ctrl-C.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// How many programs.
+    /// How many programs, in whole batches of 64.
     #[arg(long, value_name = "N")]
     pub(crate) programs: Option<u64>,
     /// Processes. One.
@@ -89,9 +122,17 @@ pub(crate) struct FuzzArgs {
     /// what cc makes of it for this machine. TWINBPF_CLANG and CC name other compilers.
     #[arg(long, conflicts_with_all = ["engines", "against", "jobs", "insns"])]
     pub(crate) c: bool,
-    /// The number of this child process, and its first batch.
-    #[arg(long, hide = true, value_name = "INDEX,BATCH", value_delimiter = ',')]
-    pub(crate) worker: Vec<u64>,
+    /// Ask the running kernel's verifier: what it takes of valid and nearly valid programs is run where everything is
+    /// checked. As root.
+    #[arg(long, conflicts_with_all = ["engines", "against"])]
+    pub(crate) agreement: bool,
+    /// Generate nothing: run the batches that come on standard input, a line of JSON each, and write what became of
+    /// them, likewise.
+    #[arg(long, conflicts_with_all = ["seed", "time", "programs", "jobs", "corpus", "insns", "inputs", "agreement"])]
+    pub(crate) worker: bool,
+    /// The number of this child process, its first batch, and the one behind its last.
+    #[arg(long, hide = true, value_name = "INDEX,BATCH,END", value_delimiter = ',')]
+    pub(crate) child: Vec<u64>,
 }
 
 /// `twinbpf diff`.

@@ -1,21 +1,34 @@
 //! Engines by their names on the command line.
 
+use std::process::Command;
+
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::{Campaign, Changed, Engine, Plugin, Vm, jit_modes};
+use twinbpf::fuzzing::{Agreement, Campaign, Changed, Engine, Plugin, Vm, jit_modes};
 use twinbpf::interp::Driver;
 use twinbpf_trace::KernelEngine;
 
+use super::{qemu, remote};
 use crate::args::{EnginesArgs, FuzzEngine, Peer};
 
 /// A campaign of these engines; the interpreter is always the first, for it says which programs stray.
 pub(crate) fn campaign(args: &EnginesArgs) -> Result<Campaign> {
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-    let first = |engine: &&FuzzEngine| matches!(engine, FuzzEngine::Interp | FuzzEngine::Step);
-    let order = args.engines.iter().filter(first).chain(args.engines.iter().filter(|engine| !first(engine)));
-    if !args.engines.iter().any(|engine| first(&engine)) {
+    if !args.engines.iter().any(is_first) {
         engines.push(Box::new(Vm::interp(Driver::Threaded)?));
     }
-    for engine in order {
+    engines.extend(all(args)?);
+    Ok(Campaign::new(engines))
+}
+
+fn is_first(engine: &FuzzEngine) -> bool {
+    matches!(engine, FuzzEngine::Interp | FuzzEngine::Step)
+}
+
+/// These engines and no other, interpreters first.
+pub(super) fn all(args: &EnginesArgs) -> Result<Vec<Box<dyn Engine>>> {
+    let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+    let others = args.engines.iter().filter(|engine| !is_first(engine));
+    for engine in args.engines.iter().filter(|engine| is_first(engine)).chain(others) {
         match engine {
             FuzzEngine::Interp => engines.push(Box::new(Vm::interp(Driver::Threaded)?)),
             FuzzEngine::Step => engines.push(Box::new(Vm::interp(Driver::Step)?)),
@@ -26,15 +39,46 @@ pub(crate) fn campaign(args: &EnginesArgs) -> Result<Campaign> {
                 }
             }
             FuzzEngine::Changed => engines.push(Box::new(Changed::new(Vm::interp(Driver::Threaded)?))),
+            FuzzEngine::None => {}
         }
     }
     for peer in &args.against {
         match peer {
             Peer::Kernel => engines.push(Box::new(KernelEngine::new().context("--against kernel")?)),
+            Peer::KernelInterp => {
+                engines.push(Box::new(KernelEngine::interpreter().context("--against kernel-interp")?));
+            }
+            Peer::Qemu(kernel) => engines.extend(qemu::engines(kernel)?),
+            Peer::Worker(words) => engines.extend(worker(words)?),
             Peer::Plugin(command) => engines.push(Box::new(Plugin::new(command))),
         }
     }
-    Ok(Campaign::new(engines))
+    Ok(engines)
+}
+
+/// Names of the engines, for which they are made; workers are named by how to reach them.
+pub(super) fn names(args: &EnginesArgs) -> Result<Vec<String>> {
+    let remote = |peer: &&Peer| matches!(peer, Peer::Qemu(_) | Peer::Worker(_));
+    let against = args.against.iter().filter(|peer| !remote(peer)).cloned().collect();
+    let mut names = campaign(&EnginesArgs { engines: args.engines.clone(), against })?.engines();
+    names.extend(args.against.iter().filter(remote).map(Peer::to_string));
+    Ok(names)
+}
+
+/// The machine and the verifier of the running kernel.
+pub(super) fn agreement() -> Result<Agreement> {
+    let kernel = KernelEngine::new().context("--agreement asks the running kernel")?;
+    Ok(Agreement::new(Box::new(kernel))?)
+}
+
+/// The engines of a worker that a command reaches.
+fn worker(words: &str) -> Result<Vec<Box<dyn Engine>>> {
+    let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    remote::engines(Box::new(move || {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        Ok(command)
+    }))
 }
 
 /// The same as arguments of a command.
@@ -45,10 +89,7 @@ pub(crate) fn arguments(args: &EnginesArgs) -> Vec<String> {
     let mut all = vec!["--engines".to_owned(), names.join(",")];
     for peer in &args.against {
         all.push("--against".to_owned());
-        all.push(match peer {
-            Peer::Kernel => "kernel".to_owned(),
-            Peer::Plugin(command) => format!("plugin:{command}"),
-        });
+        all.push(peer.to_string());
     }
     all
 }

@@ -2,9 +2,14 @@
 //! another child when one dies.
 
 mod c;
+mod child;
 mod corpus;
 mod engines;
+mod guest;
+mod qemu;
+mod remote;
 mod report;
+mod wire;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -35,8 +40,11 @@ const DEATHS: u32 = 3;
 type Message = (u64, Option<Value>);
 
 pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
-    if let [index, first] = args.worker[..] {
-        return worker::work(args, index_seed(args), first).or_else(|error| {
+    if args.worker {
+        return worker::work(&args.engines);
+    }
+    if let [index, first, end] = args.child[..] {
+        return child::work(args, index_seed(args), first, end).or_else(|error| {
             // The parent has gone: nobody listens.
             if crate::is_broken_pipe(&error) { Ok(ExitCode::SUCCESS) } else { Err(error.context(index)) }
         });
@@ -44,8 +52,11 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     if args.c {
         return c::fuzz(args);
     }
-    // What cannot be had is told before anything is started.
-    let names = campaign(&args.engines)?.engines();
+    // What cannot be had is told before anything is started, but for what takes long to start.
+    let names = match args.agreement {
+        true => engines::agreement().map(|_| vec!["the verifier and validation".to_owned()])?,
+        false => engines::names(&args.engines)?,
+    };
     let corpus = Corpus::open(&args.corpus)?;
     let state = corpus.state(args.seed).unwrap_or_else(|| State { seed: args.seed.unwrap_or_else(clock), next: 0 });
     println!("seed {}, from batch {}: {}", state.seed, state.next, names.join(", "));
@@ -83,6 +94,8 @@ struct Parent<'a> {
     args: &'a FuzzArgs,
     corpus: Corpus,
     seed: u64,
+    /// The batch behind the last one.
+    end: u64,
     children: BTreeMap<u64, Running>,
     messages: (Sender<Message>, Receiver<Message>),
     report: Report,
@@ -94,24 +107,24 @@ struct Running {
     /// The batch it is at, or will begin with.
     batch: u64,
     deaths: u32,
+    /// It has nothing left to do.
+    done: bool,
     /// A finding it was about to make small.
     raw: Option<String>,
 }
 
 impl<'a> Parent<'a> {
     fn new(args: &'a FuzzArgs, corpus: Corpus, state: State) -> Parent<'a> {
-        let report = Report::new(state.next);
-        let mut parent =
-            Parent { args, corpus, seed: state.seed, children: BTreeMap::new(), messages: channel(), report };
-        parent.report.first = state.next;
-        parent
+        let (seed, report) = (state.seed, Report::new(state.next));
+        let end = args.programs.map_or(u64::MAX, |programs| state.next + programs.div_ceil(child::BATCH));
+        Parent { args, corpus, seed, end, children: BTreeMap::new(), messages: channel(), report }
     }
 
     fn start_all(&mut self) -> Result<()> {
         for index in 0..self.args.jobs {
             let first = self.report.first + index;
             let child = self.start(index, first)?;
-            self.children.insert(index, Running { child, batch: first, deaths: 0, raw: None });
+            self.children.insert(index, Running { child, batch: first, deaths: 0, done: false, raw: None });
         }
         Ok(())
     }
@@ -120,11 +133,19 @@ impl<'a> Parent<'a> {
     fn start(&self, index: u64, first: u64) -> Result<Child> {
         let args = self.args;
         let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-        command.arg("fuzz").args(engines::arguments(&args.engines));
+        command.arg("fuzz");
+        if !args.agreement {
+            command.args(engines::arguments(&args.engines));
+        }
         for (name, value) in [("--seed", self.seed), ("--jobs", args.jobs), ("--insns", args.insns)] {
             command.arg(name).arg(value.to_string());
         }
-        command.arg("--inputs").arg(args.inputs.to_string()).arg("--worker").arg(format!("{index},{first}"));
+        command
+            .args(args.agreement.then_some("--agreement"))
+            .arg("--inputs")
+            .arg(args.inputs.to_string())
+            .arg("--child")
+            .arg(format!("{index},{first},{}", self.end));
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().context("a child process")?;
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let sender = self.messages.0.clone();
@@ -151,7 +172,7 @@ impl<'a> Parent<'a> {
                 Err(RecvTimeoutError::Disconnected) => unreachable!("the parent holds a sender"),
             }
             self.report.progress();
-            if self.args.programs.is_some_and(|enough| self.report.programs() >= enough) {
+            if self.children.values().all(|running| running.done) {
                 break;
             }
         }
@@ -174,14 +195,24 @@ impl<'a> Parent<'a> {
             running.raw = None;
             let known = value["known"].as_bool().unwrap_or(false);
             self.keep(bucket, text, known)?;
+        } else if value["done"].as_bool() == Some(true) {
+            (running.done, running.batch) = (true, self.end);
         } else {
             self.report.figures(index, value);
         }
         Ok(())
     }
 
+    /// The engines, as arguments of what repeats a finding.
+    fn repeat(&self) -> Vec<String> {
+        match self.args.agreement {
+            true => ["--engines", "interp", "--against", "kernel"].map(str::to_owned).to_vec(),
+            false => engines::arguments(&self.args.engines),
+        }
+    }
+
     fn keep(&mut self, bucket: &str, text: &str, known: bool) -> Result<()> {
-        let path = self.corpus.write(bucket, text, &engines::arguments(&self.args.engines))?;
+        let path = self.corpus.write(bucket, text, &self.repeat())?;
         self.report.found(bucket, &path, known);
         Ok(())
     }
@@ -190,7 +221,7 @@ impl<'a> Parent<'a> {
     fn died(&mut self, index: u64, stop: &AtomicBool) -> Result<()> {
         let running = self.children.get_mut(&index).expect("a child that was started");
         let status = running.child.wait().context("a child process")?;
-        if stop.load(Ordering::Relaxed) {
+        if running.done || stop.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (batch, raw) = (running.batch, running.raw.take());
@@ -212,9 +243,9 @@ impl<'a> Parent<'a> {
 
     /// Runs the cases of a batch one by one, each in a process of its own, to see which one ends it.
     fn blame(&mut self, batch: u64, how: &str) -> Result<()> {
-        let arguments = engines::arguments(&self.args.engines);
+        let arguments = self.repeat();
         let mut found = false;
-        for case in worker::batch(self.args, self.seed, batch) {
+        for case in child::batch(self.args, self.seed, batch) {
             let path = self.corpus.write("suspect", &format!("# {how}\n{case}"), &arguments)?;
             let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
             command.arg("diff").arg(&path).args(&arguments).stdout(Stdio::null()).stderr(Stdio::null());
@@ -235,8 +266,10 @@ impl<'a> Parent<'a> {
     /// Ends all children.
     fn end(&mut self) {
         for running in self.children.values_mut() {
-            // One that has ended already needs no ending.
-            let _ = running.child.kill();
+            // One that has nothing left to do puts its things away.
+            if !running.done {
+                let _ = running.child.kill();
+            }
             let _ = running.child.wait();
         }
         while let Ok((index, Some(value))) = self.messages.1.recv_timeout(TICK) {

@@ -32,8 +32,13 @@ struct Figures {
     runs: u64,
     executed: BTreeMap<String, u64>,
     refused: BTreeMap<(String, String), u64>,
+    left_out: BTreeMap<String, u64>,
+    /// Of `--agreement`.
+    counts: BTreeMap<String, u64>,
     points: u64,
     operations: u64,
+    slots: u64,
+    cpu_ms: u64,
 }
 
 impl Figures {
@@ -44,8 +49,13 @@ impl Figures {
         // Children reach the same points.
         self.points = self.points.max(number("points"));
         self.operations = self.operations.max(number("operations"));
-        for (engine, count) in value["executed"].as_object().into_iter().flatten() {
-            *self.executed.entry(engine.clone()).or_default() += count.as_u64().unwrap_or(0);
+        self.slots += number("slots");
+        self.cpu_ms += number("cpu_ms");
+        let maps = [("executed", &mut self.executed), ("left_out", &mut self.left_out), ("counts", &mut self.counts)];
+        for (name, counts) in maps {
+            for (engine, count) in value[name].as_object().into_iter().flatten() {
+                *counts.entry(engine.clone()).or_default() += count.as_u64().unwrap_or(0);
+            }
         }
         for entry in value["refused"].as_array().into_iter().flatten() {
             if let (Some(engine), Some(why), Some(count)) = (entry[0].as_str(), entry[1].as_str(), entry[2].as_u64()) {
@@ -78,11 +88,6 @@ impl Report {
         let mut sum = self.gone.clone();
         self.figures.values().for_each(|value| sum.add(value));
         sum
-    }
-
-    /// Programs so far.
-    pub(super) fn programs(&self) -> u64 {
-        self.sum().programs
     }
 
     pub(super) fn found(&mut self, bucket: &str, path: &Path, known: bool) {
@@ -137,16 +142,49 @@ impl Report {
             self.rate(sum.programs),
             self.rate(sum.runs)
         );
-        println!("coverage: {} points (operation x operands x edge), {} operations", sum.points, sum.operations);
-        for (engine, count) in &sum.executed {
-            println!("  {:>12} executed by {engine}", grouped(*count));
+        let per_cpu = |count: u64| grouped((count * 1000).checked_div(sum.cpu_ms).unwrap_or(0));
+        println!(
+            "of a processor: {} programs/s, {} runs/s ({:.2} s used, {} slots a program)",
+            per_cpu(sum.programs),
+            per_cpu(sum.runs),
+            sum.cpu_ms as f64 / 1000.0,
+            sum.slots.checked_div(sum.programs).unwrap_or(0)
+        );
+        if sum.counts.is_empty() {
+            println!("coverage: {} points (operation x operands x edge), {} operations", sum.points, sum.operations);
+            self.engines(&sum);
         }
-        let mut refused: Vec<_> = sum.refused.iter().collect();
-        refused.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        for ((engine, why), count) in refused {
-            let share = *count as f64 * 100.0 / sum.programs.max(1) as f64;
-            println!("  {:>12} refused by {engine} ({share:.3} %): {why}", grouped(*count));
+        for (what, count) in &sum.counts {
+            println!("{:>12} {what}", grouped(*count));
         }
+        self.found_at_all();
+    }
+
+    /// What became of the programs, by engine, and why.
+    fn engines(&self, sum: &Figures) {
+        let mut refused: BTreeMap<&str, u64> = BTreeMap::new();
+        sum.refused.iter().for_each(|((engine, _), count)| *refused.entry(engine).or_default() += count);
+        let mut names: Vec<&str> = sum.executed.keys().chain(sum.left_out.keys()).map(String::as_str).collect();
+        names.extend(refused.keys());
+        names.sort_unstable();
+        names.dedup();
+        println!("{:>12} {:>12} {:>8} {:>12}", "executed", "refused", "%", "left out");
+        for name in names {
+            let of = |counts: &BTreeMap<String, u64>| counts.get(name).copied().unwrap_or(0);
+            let (executed, refused, left_out) =
+                (of(&sum.executed), refused.get(name).copied().unwrap_or(0), of(&sum.left_out));
+            let share = refused as f64 * 100.0 / (executed + refused).max(1) as f64;
+            let [executed, refused, left_out] = [executed, refused, left_out].map(grouped);
+            println!("{executed:>12} {refused:>12} {share:>8.4} {left_out:>12} by {name}");
+        }
+        let mut reasons: Vec<_> = sum.refused.iter().collect();
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        for ((engine, why), count) in reasons {
+            println!("{:>12} refused by {engine}: {why}", grouped(*count));
+        }
+    }
+
+    fn found_at_all(&self) {
         for (bucket, found) in &self.findings {
             let known = if found.known { ", known" } else { "" };
             println!("  {:>12} times{known}: {bucket}", grouped(found.times));

@@ -4,7 +4,7 @@ use twinbpf_vm::image::Link;
 use twinbpf_vm::isa::{AtomicOp, Insn, Operand, Reg};
 
 /// Registers as a bit set: bit n is rn. r10 is never in one.
-pub(crate) type Regs = u16;
+pub type Regs = u16;
 
 /// r0 to r9.
 pub(crate) const ALL: Regs = 0x3ff;
@@ -28,13 +28,15 @@ fn operand(src: Operand) -> Regs {
 
 /// Registers of an instruction: those it reads, then those it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Effects {
-    pub(crate) uses: Regs,
-    pub(crate) defs: Regs,
+pub struct Effects {
+    /// Those it reads.
+    pub uses: Regs,
+    /// Those it writes.
+    pub defs: Regs,
 }
 
 /// What the registers of an instruction depend on besides its fields.
-pub(crate) trait Callees {
+pub trait Callees {
     /// Registers that a function of the image reads before it writes them.
     fn reads(&self, function: u32) -> Regs;
     /// Number of arguments that a host function takes.
@@ -43,7 +45,8 @@ pub(crate) trait Callees {
     fn exit(&self) -> Regs;
 }
 
-pub(crate) fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
+/// The effects of an instruction that refers to this.
+pub fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
     let (uses, defs) = match insn {
         // The operand of a unary operation is an immediate.
         Insn::Alu { op, dst, src, .. } => {

@@ -12,7 +12,7 @@
 mod alu;
 mod call;
 mod control;
-mod effects;
+pub mod effects;
 mod flow;
 mod foreign;
 mod fuel;

@@ -61,13 +61,16 @@ pub struct ProgLoad<'a> {
     pub version: u32,
     /// 0: a log only when the load fails; else the level of the log of the first attempt.
     pub log_level: u32,
+    /// Bytes of log that are wanted at most: the end says why, and each larger buffer takes the verifier's time again.
+    pub log_most: usize,
 }
 
 impl<'a> ProgLoad<'a> {
     /// A program without flags, target or types.
     pub fn new(name: &'a str, kind: ProgType, insns: &'a [u8], license: &'a str) -> ProgLoad<'a> {
         let (target, debug) = (LoadTarget::default(), Debug::default());
-        ProgLoad { name, kind, insns, license, flags: 0, target, debug, fd_array: &[], version: 0, log_level: 0 }
+        let (flags, version, log_level, log_most) = (0, 0, 0, *LOG_SIZES.end());
+        ProgLoad { name, kind, insns, license, flags, target, debug, fd_array: &[], version, log_level, log_most }
     }
 }
 
@@ -103,7 +106,7 @@ impl Prog {
         let mut log = Log::new(spec.log_level.max(1), *LOG_SIZES.start());
         loop {
             let again = attempt(spec, &mut log);
-            if let Some(size) = log.wanted(again.as_ref().err()) {
+            if let Some(size) = log.wanted(again.as_ref().err(), spec.log_most) {
                 log = Log::new(log.level, size);
                 continue;
             }
@@ -239,8 +242,8 @@ impl Log {
     }
 
     /// The size to try next, if the log did not fit into this one.
-    fn wanted(&self, error: Option<&io::Error>) -> Option<usize> {
-        let (size, most) = (self.bytes.len(), *LOG_SIZES.end());
+    fn wanted(&self, error: Option<&io::Error>, most: usize) -> Option<usize> {
+        let (size, most) = (self.bytes.len(), most.min(*LOG_SIZES.end()));
         let full = error.is_some_and(|error| error.raw_os_error() == Some(libc::ENOSPC));
         if size >= most || !(full || self.true_size > size) {
             return None;

@@ -1,6 +1,6 @@
 //! What programs have exercised: operation, kind of operands, and whether an operand was at an edge.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Size, Width};
 

@@ -109,9 +109,10 @@ impl Builder {
             let (object, program) = (Arc::clone(&program.object), Arc::clone(&program.name));
             ImageError::Dangling { object, program, pc, what, index }
         };
-        let binding = program.bindings.get(&pc).copied();
+        // Of few instructions, and so asked by few.
+        let binding = || program.bindings.get(&pc).copied();
         match program.insns[pc] {
-            Insn::LoadImm { imm, .. } => match binding {
+            Insn::LoadImm { imm, .. } => match binding() {
                 Some(binding) => {
                     let (what, number, value) = self.value(binding, base, resolve, handles);
                     value.map(Link::Value).ok_or_else(|| dangling(what, number))
@@ -130,7 +131,7 @@ impl Builder {
                 Ok(Link::Function(found.expect("validated: a call reaches a function") as u32))
             }
             Insn::Call { kind: CallKind::Extern, .. } => {
-                let Some(Binding::Extern(number)) = binding else {
+                let Some(Binding::Extern(number)) = binding() else {
                     unreachable!("validated: the call of an extern is bound");
                 };
                 self.extern_call(number, resolve).ok_or_else(|| dangling("extern", number))

@@ -1,5 +1,7 @@
 //! Translation of an image, made once and shared by its machines: one [`Step`] per slot for the step driver, and
-//! threaded code.
+//! threaded code when the first machine has that driver.
+
+use std::sync::OnceLock;
 
 use super::kind::Kind;
 use super::layout;
@@ -24,7 +26,7 @@ pub(super) struct Step {
 /// See the module documentation.
 pub(super) struct Code {
     pub(super) steps: Vec<Step>,
-    pub(super) threaded: Threaded,
+    threaded: OnceLock<Threaded>,
 }
 
 struct PickStep;
@@ -50,8 +52,12 @@ impl Code {
                 steps.push(Step { run, o, len, last: pc + 1 == function.end, mem, kind });
             }
         }
-        let threaded = layout::threaded(image, &steps);
-        Code { steps, threaded }
+        Code { steps, threaded: OnceLock::new() }
+    }
+
+    /// Threaded code of the same image.
+    pub(super) fn threaded(&self, image: &Image) -> &Threaded {
+        self.threaded.get_or_init(|| layout::threaded(image, &self.steps))
     }
 }
 

@@ -5,7 +5,9 @@
 //! *Pairing* puts two operations into one handler and leaves both slots in place ([`pairs`](super::pairs)).
 //! Neither reaches over an instruction that something jumps to.
 
-use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
 
 use super::code::Step;
 use super::kind::Kind;
@@ -205,7 +207,8 @@ pub(super) fn jumps(kind: Kind) -> bool {
 
 /// Gives slots handlers that do the next slot's work too, from the left.
 fn join(units: &[Unit], slots: &mut [Slot]) {
-    let pairs: HashMap<(Kind, Kind, bool), [Handler; 2]> = pairs::all().collect();
+    static PAIRS: LazyLock<HashMap<(Kind, Kind, bool), [Handler; 2]>> = LazyLock::new(|| pairs::all().collect());
+    let pairs = &*PAIRS;
     let mut at = 0;
     while at + 1 < units.len() {
         if let Some(handler) = rotation(&units[at..]) {

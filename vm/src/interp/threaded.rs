@@ -164,7 +164,7 @@ fn spin(code: &[Slot], mut at: u64, s: &mut State, floor: i64) -> u64 {
 impl Machine {
     /// Runs from `pc` until the frame above `base` returns.
     pub(super) fn threaded(&mut self, cx: Context<'_>, mut pc: usize, base: usize) -> Result<(), Stop> {
-        let code = &cx.code.threaded;
+        let code = cx.code.threaded(cx.image);
         loop {
             let at = code.entry[pc];
             self.s.fuel = self.remaining + code.weight[at as usize];

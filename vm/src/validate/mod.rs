@@ -7,11 +7,11 @@
 
 mod error;
 
-use std::collections::BTreeSet;
+use std::iter::Peekable;
 use std::ops::Deref;
 
 use crate::isa::{AluOp, AtomicOp, CallKind, Insn, Mode, Operand, Policy, Reg, Size, Width};
-use crate::program::{Binding, Program};
+use crate::program::{Binding, Function, Program};
 
 pub use error::{Reason, ValidateError};
 
@@ -64,12 +64,13 @@ impl Checker<'_> {
     fn program(&self) -> Check {
         self.functions()?;
         let functions = &self.program.functions;
-        let starts: BTreeSet<usize> = functions.iter().map(|function| function.start).collect();
+        let mut bindings = self.program.bindings.iter().peekable();
         for (index, function) in functions.iter().enumerate() {
             let end = functions.get(index + 1).map_or(self.program.insns.len(), |next| next.start);
-            let span = Span { start: function.start, end, starts: &starts };
+            let span = Span { start: function.start, end, functions };
             for pc in span.start..span.end {
-                self.insn(pc, self.program.insns[pc], &span).map_err(|reason| (pc, reason))?;
+                let binding = at(&mut bindings, pc);
+                self.insn(pc, self.program.insns[pc], binding, &span).map_err(|reason| (pc, reason))?;
             }
         }
         self.bindings()
@@ -93,7 +94,7 @@ impl Checker<'_> {
         }
     }
 
-    fn insn(&self, pc: usize, insn: Insn, span: &Span<'_>) -> Result<(), Reason> {
+    fn insn(&self, pc: usize, insn: Insn, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
         match Insn::decode(insn.encode()) {
             Ok(again) if again == insn => {}
             Ok(_) => return Err(Reason::Unencodable),
@@ -115,7 +116,7 @@ impl Checker<'_> {
         if let Some(target) = jump_target(pc, insn) {
             self.jump(target, span)?;
         }
-        self.reference(pc, insn, span)?;
+        self.reference(pc, insn, binding, span)?;
         if pc + 1 == span.end && !self.ends_function(insn) {
             return Err(Reason::FallsOff);
         }
@@ -178,15 +179,14 @@ impl Checker<'_> {
     }
 
     /// Calls and `lddw`s refer to what exists, and to what their kind says; nothing else is bound.
-    fn reference(&self, pc: usize, insn: Insn, span: &Span<'_>) -> Result<(), Reason> {
-        let binding = self.program.bindings.get(&pc).copied();
+    fn reference(&self, pc: usize, insn: Insn, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
         let fits = if let Insn::Call { kind, imm, .. } = insn {
             match kind {
                 CallKind::Helper if !(self.helper)(imm) => return Err(Reason::UnknownHelper(imm)),
                 CallKind::Helper => binding.is_none(),
                 CallKind::Local => {
                     let target = pc as i64 + 1 + i64::from(imm);
-                    if !usize::try_from(target).is_ok_and(|target| span.starts.contains(&target)) {
+                    if !usize::try_from(target).is_ok_and(|target| span.begins(target)) {
                         return Err(Reason::LocalCall { target });
                     }
                     binding.is_none()
@@ -195,7 +195,7 @@ impl Checker<'_> {
             }
         } else if let Insn::LoadImm { kind, .. } = insn {
             if let Some(Binding::Function(target)) = binding.filter(|_| kind == FUNCTION)
-                && !span.starts.contains(&target)
+                && !span.begins(target)
             {
                 return Err(Reason::FunctionAddress { target });
             }
@@ -226,8 +226,20 @@ impl Checker<'_> {
 struct Span<'a> {
     start: usize,
     end: usize,
-    /// Where every function of the program starts.
-    starts: &'a BTreeSet<usize>,
+    /// All functions of the program, in order.
+    functions: &'a [Function],
+}
+
+impl Span<'_> {
+    /// Whether a function of the program starts here.
+    fn begins(&self, pc: usize) -> bool {
+        self.functions.binary_search_by_key(&pc, |function| function.start).is_ok()
+    }
+}
+
+/// The binding at `pc`, of which this is asked in ascending order.
+fn at<'a>(bindings: &mut Peekable<impl Iterator<Item = (&'a usize, &'a Binding)>>, pc: usize) -> Option<Binding> {
+    bindings.next_if(|(at, _)| **at == pc).map(|(_, binding)| *binding)
 }
 
 /// What the kernel's verifier refuses and RFC 9669 section 4.1 defines.

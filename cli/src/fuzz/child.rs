@@ -1,0 +1,142 @@
+//! A child process of `twinbpf fuzz`: generates, runs, compares, and tells its parent in lines of JSON.
+//!
+//! It says which batch it begins, so that the parent knows which one it was if it dies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::json;
+use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect, case};
+use twinbpf::fuzzing::{Campaign, Finding};
+
+use super::engines;
+use crate::args::{FuzzArgs, Peer};
+
+/// Programs that share an image.
+pub(super) const BATCH: u64 = 64;
+/// How often figures are told.
+const REPORT: Duration = Duration::from_millis(500);
+/// Findings of the same engines that are made small. There are bugs in every tenth program.
+const MOST: u32 = 24;
+
+/// The cases of a batch.
+pub(super) fn batch(args: &FuzzArgs, seed: u64, batch: u64) -> Vec<Case> {
+    let for_kernel = args.agreement || args.engines.against.iter().any(|peer| !matches!(peer, Peer::Plugin(_)));
+    let dialect = if for_kernel || batch.is_multiple_of(2) { Dialect::Kernel } else { Dialect::Machine };
+    let config = Config { insns: args.insns as usize, inputs: args.inputs as usize, dialect };
+    let first = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(batch * BATCH);
+    (0..BATCH).map(|index| case(&mut Choices::from_seed(first.wrapping_add(index)), &config)).collect()
+}
+
+/// Runs batches, those before `end`, or until the parent wants no more.
+pub(super) fn work(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<ExitCode> {
+    if args.agreement {
+        return agree(args, seed, first, end);
+    }
+    let mut campaign = engines::campaign(&args.engines)?;
+    let mut seen = Seen::default();
+    let mut told = Instant::now();
+    let ready = cpu_time();
+    for number in (first..end).step_by(args.jobs as usize) {
+        tell(&json!({ "begin": number }))?;
+        let findings = campaign.run(&batch(args, seed, number));
+        for finding in findings {
+            seen.handle(&mut campaign, &finding)?;
+        }
+        if told.elapsed() >= REPORT || number == first {
+            tell(&figures(&campaign, ready))?;
+            told = Instant::now();
+        }
+    }
+    tell(&figures(&campaign, ready))?;
+    tell(&json!({ "done": true }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Compares a verifier and validation, likewise.
+fn agree(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<ExitCode> {
+    let mut agreement = engines::agreement()?;
+    let (ready, mut programs, mut buckets) = (cpu_time(), 0, BTreeSet::new());
+    for number in (first..end).step_by(args.jobs as usize) {
+        tell(&json!({ "begin": number }))?;
+        let cases = batch(args, seed, number);
+        for found in agreement.run(&cases, &mut Choices::from_seed(seed ^ !number)) {
+            if !buckets.insert(found.what.clone()) {
+                tell(&json!({ "again": found.what }))?;
+                continue;
+            }
+            let detail: String = found.detail.lines().map(|line| format!("# {line}\n")).collect();
+            let case = found.case.map_or_else(String::new, |case| case.to_string());
+            tell(&json!({ "finding": format!("{detail}{case}"), "bucket": found.what, "known": false }))?;
+        }
+        programs += cases.len();
+        let cpu_ms = (cpu_time() - ready).as_millis() as u64;
+        let slots = agreement.slots;
+        tell(&json!({ "programs": programs, "counts": agreement.counts, "slots": slots, "cpu_ms": cpu_ms }))?;
+    }
+    tell(&json!({ "done": true }))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Time of processors that this process has used, in user and kernel mode, by `/proc/self/stat` (proc(5)); its unit is
+/// a hundredth of a second on every machine that Linux knows.
+fn cpu_time() -> Duration {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // What follows the name, which may contain anything: fields 14 and 15 of all.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// One line to the parent; an error when it is gone.
+fn tell(value: &serde_json::Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{value}")?;
+    out.flush()
+}
+
+fn figures(campaign: &Campaign, ready: Duration) -> serde_json::Value {
+    let tally = &campaign.tally;
+    let refused: Vec<_> = tally.refused.iter().map(|((engine, why), count)| json!([engine, why, count])).collect();
+    json!({
+        "programs": tally.programs,
+        "runs": tally.runs,
+        "executed": tally.executed,
+        "refused": refused,
+        "left_out": tally.left_out,
+        "slots": tally.slots,
+        "cpu_ms": (cpu_time() - ready).as_millis() as u64,
+        "points": tally.coverage.len(),
+        "operations": tally.coverage.operations(),
+    })
+}
+
+/// What was found already.
+#[derive(Default)]
+struct Seen {
+    suspects: BTreeMap<Vec<String>, u32>,
+    buckets: BTreeSet<String>,
+}
+
+impl Seen {
+    /// Makes a finding small and tells it, unless there were many like it.
+    fn handle(&mut self, campaign: &mut Campaign, finding: &Finding) -> io::Result<()> {
+        let count = self.suspects.entry(finding.suspects.clone()).or_default();
+        *count += 1;
+        if *count > MOST {
+            return tell(&json!({ "again": finding.suspects.join("+") }));
+        }
+        // Should it be the last thing that this process does, then at least it is told.
+        tell(&json!({ "raw": finding.to_string() }))?;
+        let small = campaign.reduce(finding);
+        let (bucket, known) = (small.bucket(), small.known.is_some());
+        if !self.buckets.insert(bucket.clone()) {
+            return tell(&json!({ "again": bucket }));
+        }
+        tell(&json!({ "finding": small.to_string(), "bucket": bucket, "known": known }))
+    }
+}

@@ -1,0 +1,228 @@
+//! What a run does that says nothing of another engine, or should not be: it reads registers and stack before they are
+//! written, or computes with addresses. A tracer of the machine, so it sees every instruction; what calls do with
+//! registers is what they do anywhere (RFC 9669 section 2).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use twinbpf_jit::effects::{Callees, Effects, Regs, effects};
+use twinbpf_vm::image::{Image, Link};
+use twinbpf_vm::interp::TraceStep;
+use twinbpf_vm::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+
+/// Bytes of a frame.
+const FRAME: usize = 512;
+/// r1 to r5.
+const ARGS: Regs = 0x3e;
+/// `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, and bytes of their keys and values.
+const WITH_KEY: [i32; 3] = [1, 2, 3];
+const UPDATE: i32 = 2;
+const KEY: usize = 4;
+
+/// What was seen, at the instruction with this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// Something is computed of an address that depends on where memory lies: more than another address.
+    Address(usize),
+    /// Stack was read before it was written. Kernels allow it to those who may see memory anyway (`CAP_PERFMON`).
+    Stack(usize),
+    /// A register was read before it was written. No checker takes such a program.
+    Register(usize),
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    frames: Vec<Frame>,
+    last: Option<(Effects, bool, usize)>,
+    found: Option<Doubt>,
+}
+
+/// What is written of a function's registers and frame.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    regs: Regs,
+    stack: [u64; FRAME / 64],
+    /// r10, once it is known.
+    end: Option<u64>,
+}
+
+/// What calls read and write is said by [`Watch::step`].
+struct Nobody;
+
+impl Callees for Nobody {
+    fn reads(&self, _: u32) -> Regs {
+        0
+    }
+
+    fn params(&self, _: u32) -> usize {
+        0
+    }
+
+    fn exit(&self) -> Regs {
+        1
+    }
+}
+
+impl Watch {
+    /// A tracer that tells it what an image does.
+    pub(super) fn tracer(watch: &Arc<Mutex<Watch>>, image: &Arc<Image>) -> twinbpf_vm::interp::Tracer {
+        let (watch, image) = (Arc::clone(watch), Arc::clone(image));
+        Box::new(move |step| {
+            let at = image.entry(step.program) + step.pc;
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            watch.step(step, image.insns()[at], image.links()[at], image.arena().base() >> 32);
+        })
+    }
+
+    /// A run begins, of a program with one argument.
+    pub(super) fn begin(&mut self) {
+        self.frames.clear();
+        self.frames.push(Frame { regs: 1 << 1, stack: [0; _], end: None });
+        (self.last, self.found) = (None, None);
+    }
+
+    /// The worst that was seen in the run.
+    pub(super) fn found(&self) -> Option<Doubt> {
+        self.found
+    }
+
+    fn step(&mut self, step: &TraceStep, insn: Insn, link: Link, arena: u64) {
+        self.settle(step.depth);
+        let Some(frame) = self.frames.last_mut() else { return };
+        frame.end.get_or_insert(step.registers[10]);
+        let mut does = effects(insn, link, &Nobody);
+        if insn == Insn::Exit && step.depth > 0 {
+            // What a function leaves in r0 may be nothing, as long as nobody reads it.
+            does = Effects { uses: 0, defs: frame.regs & 1 };
+        }
+        let is_address = |reg: Reg| step.registers[reg.index()] >> 32 == arena;
+        if computes(insn, &is_address) {
+            self.doubt(Doubt::Address(step.pc));
+        }
+        let Some(frame) = self.frames.last_mut() else { return };
+        if does.uses & !frame.regs != 0 {
+            self.doubt(Doubt::Register(step.pc));
+        }
+        let address = |reg: Reg, off: i64| step.registers[reg.index()].wrapping_add_signed(off);
+        if let Some((base, off, len, reads, writes)) = access(insn) {
+            self.touch(address(base, off.into()), len, reads, writes, step.pc);
+        }
+        if let Insn::Call { kind: CallKind::Helper, imm, .. } = insn
+            && WITH_KEY.contains(&imm)
+        {
+            self.touch(address(Reg::R2, 0), KEY, true, false, step.pc);
+            if imm == UPDATE {
+                let value = twinbpf_vm::generate::world::VALUE;
+                self.touch(address(Reg::R3, 0), value, true, false, step.pc);
+            }
+        }
+        self.last = Some((does, matches!(insn, Insn::Call { .. } | Insn::Callx { .. }), step.depth));
+    }
+
+    /// What the instruction before has left.
+    fn settle(&mut self, depth: usize) {
+        let Some((does, called, before)) = self.last else { return };
+        if depth > before {
+            let regs = self.frames.last().map_or(0, |frame| frame.regs) & ARGS;
+            self.frames.push(Frame { regs, stack: [0; _], end: None });
+            return;
+        }
+        self.frames.truncate(depth + 1);
+        let Some(frame) = self.frames.last_mut() else { return };
+        frame.regs = match (depth < before, called) {
+            (true, _) => frame.regs & !ARGS & !1 | does.defs,
+            (false, true) => frame.regs & !ARGS | 1,
+            (false, false) => frame.regs | does.defs,
+        };
+    }
+
+    /// An access, of which those bytes count that are in a frame.
+    fn touch(&mut self, address: u64, len: usize, reads: bool, writes: bool, pc: usize) {
+        let mut doubt = None;
+        for frame in &mut self.frames {
+            // Only the lower half of a pointer counts.
+            let below = frame.end.map_or(0, |end| (end as u32).wrapping_sub(address as u32) as usize);
+            if below == 0 || below > FRAME {
+                continue;
+            }
+            for at in (FRAME - below..FRAME).take(len) {
+                let (word, bit) = (&mut frame.stack[at / 64], 1 << (at % 64));
+                if reads && *word & bit == 0 {
+                    doubt = Some(Doubt::Stack(pc));
+                }
+                if writes {
+                    *word |= bit;
+                }
+            }
+        }
+        doubt.into_iter().for_each(|doubt| self.doubt(doubt));
+    }
+
+    /// The worst is kept.
+    fn doubt(&mut self, doubt: Doubt) {
+        self.found = self.found.max(Some(doubt));
+    }
+}
+
+/// Whether an instruction makes a number of an address: compares it with something other than 0, or anything but adds to it.
+fn computes(insn: Insn, is_address: &dyn Fn(Reg) -> bool) -> bool {
+    let operand = |src| match src {
+        Operand::Reg(reg) => is_address(reg),
+        Operand::Imm(_) => false,
+    };
+    match insn {
+        Insn::Alu { width, op, dst, src } => {
+            let moves = width == Width::W64 && matches!(op, AluOp::Mov | AluOp::Add | AluOp::Sub);
+            !moves && (op.reads_dst() && is_address(dst) || operand(src))
+        }
+        Insn::Branch { src: Operand::Imm(0), cond: Cond::Eq | Cond::Ne, width: Width::W64, .. } => false,
+        Insn::Branch { dst, src, .. } => is_address(dst) || operand(src),
+        Insn::Endian { dst, .. } => is_address(dst),
+        Insn::LoadImm { .. }
+        | Insn::LoadImmHi { .. }
+        | Insn::Load { .. }
+        | Insn::Store { .. }
+        | Insn::Atomic { .. }
+        | Insn::LoadAcquire { .. }
+        | Insn::StoreRelease { .. }
+        | Insn::LoadPacket { .. }
+        | Insn::Goto { .. }
+        | Insn::Gotol { .. }
+        | Insn::Gotox { .. }
+        | Insn::MayGoto { .. }
+        | Insn::Call { .. }
+        | Insn::Callx { .. }
+        | Insn::AddrSpaceCast { .. }
+        | Insn::Exit => false,
+    }
+}
+
+/// Base, offset, bytes, and whether they are read and written.
+fn access(insn: Insn) -> Option<(Reg, i16, usize, bool, bool)> {
+    match insn {
+        Insn::Load { size, base, off, .. } | Insn::LoadAcquire { size, base, off, .. } => {
+            Some((base, off, size.bytes(), true, false))
+        }
+        Insn::Store { size, base, off, .. } | Insn::StoreRelease { size, base, off, .. } => {
+            Some((base, off, size.bytes(), false, true))
+        }
+        Insn::Atomic { width, base, off, .. } => {
+            let size = if width == Width::W32 { Size::W } else { Size::Dw };
+            Some((base, off, size.bytes(), true, true))
+        }
+        Insn::Alu { .. }
+        | Insn::Endian { .. }
+        | Insn::LoadImm { .. }
+        | Insn::LoadImmHi { .. }
+        | Insn::LoadPacket { .. }
+        | Insn::Branch { .. }
+        | Insn::Goto { .. }
+        | Insn::Gotol { .. }
+        | Insn::Gotox { .. }
+        | Insn::MayGoto { .. }
+        | Insn::Call { .. }
+        | Insn::Callx { .. }
+        | Insn::AddrSpaceCast { .. }
+        | Insn::Exit => None,
+    }
+}
