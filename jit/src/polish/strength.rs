@@ -26,17 +26,21 @@ pub(super) fn run(func: &mut Function) {
 
 /// A multiplication takes three cycles; by 2^n + 1 or 2^n - 1, shift and sum take two, and one by 3, 5, 9.
 fn multiply(func: &mut Function, inst: Inst, [x, by]: [Value; 2]) {
-    let Some(by) = constant(func, by) else { return };
+    let (Some(by), bits) = (constant(func, by), func.dfg.value_type(x).bits()) else { return };
     let by = by as u64;
-    let (opcode, power, shifted_first) = match by {
-        3 | 5 | 9 => (Opcode::Iadd, by - 1, false),
-        _ if by > 9 && (by - 1).is_power_of_two() => (Opcode::Iadd, by - 1, true),
-        _ if by > 3 && (by + 1).is_power_of_two() => (Opcode::Isub, by + 1, true),
+    // All ones, which is -1, are no power of two less one: that has no room in the type.
+    let power = |power: Option<u64>| {
+        power.filter(|power| power.is_power_of_two() && power.trailing_zeros() < bits).map(u64::trailing_zeros)
+    };
+    let (opcode, shift, shifted_first) = match (by, power(by.checked_sub(1)), power(by.checked_add(1))) {
+        (3 | 5 | 9, Some(shift), _) => (Opcode::Iadd, shift, false),
+        (10.., Some(shift), _) => (Opcode::Iadd, shift, true),
+        (4.., _, Some(shift)) => (Opcode::Isub, shift, true),
         _ => return,
     };
     let mut cursor = FuncCursor::new(func).at_inst(inst);
     cursor.use_srcloc(inst);
-    let shifted = cursor.ins().ishl_imm_u(x, i64::from(power.trailing_zeros()));
+    let shifted = cursor.ins().ishl_imm_u(x, i64::from(shift));
     let args = if shifted_first { [shifted, x] } else { [x, shifted] };
     func.dfg.insts[inst] = InstructionData::Binary { opcode, args };
 }

@@ -4,7 +4,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{AbiParam, BlockArg, Function, InstBuilder as _, MemFlagsData, Opcode, Value};
+use cranelift_codegen::ir::{AbiParam, BlockArg, Function, InstBuilder as _, MemFlagsData, Opcode, Type, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::Polish;
@@ -102,6 +102,32 @@ fn counting_waits_for_a_sum_only() {
         b.ins().return_(&[value]);
     }));
     assert_eq!((count(&func, Opcode::Select), count(&func, Opcode::Iadd)), (1, 1), "{func}");
+}
+
+#[test]
+fn products_become_shifts_that_the_type_has_room_for() {
+    let product = |ty: Type, by: i64| {
+        let mut context = function(|b, x, _| {
+            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
+            let by = b.ins().iconst(ty, by);
+            let value = b.ins().imul(x, by);
+            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
+            b.ins().return_(&[value]);
+        });
+        super::strength::run(&mut context.func);
+        [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
+    };
+    for ty in [I32, I64] {
+        for by in [3, 5, 7, 9, 31, 65] {
+            assert_eq!(product(ty, by), [1, 0], "{ty}, {by}");
+        }
+        for by in [0, 1, 2, 6, 11] {
+            assert_eq!(product(ty, by), [0, 1], "{ty}, {by}");
+        }
+    }
+    assert_eq!(product(I32, 0xffff_ffff), [0, 1], "-1 is not 2^32 - 1 here");
+    assert_eq!(product(I64, 0xffff_ffff), [1, 0]);
+    assert_eq!(product(I64, -1), [0, 1]);
 }
 
 /// Compares of `x` with 0, 1, 2, ... one after the other.
