@@ -2,17 +2,18 @@
 //!
 //! A prologue loads the registers from memory, so that native code can have any.
 //!
-//! The generator asks the decoder which slots are instructions and validation what is wrong with a program: the
-//! instruction it names is replaced until nothing is wrong. So neither knows a rule that this file repeats.
+//! Validation says what is wrong with a program: the instruction it names is replaced until nothing is wrong. So this file
+//! repeats no rule of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use twinbpf_vm::generate::{Choices, any_insns};
 use twinbpf_vm::host::Packet;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Raw, Reg, Width, asm, disasm};
+use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Reg, Width, asm, disasm};
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec};
 use twinbpf_vm::program::{Binding, Function, Program};
 use twinbpf_vm::trap::TrapCode;
@@ -33,64 +34,6 @@ const PROLOGUE: usize = 10;
 const MEMORY: usize = 96;
 const REGISTERS: usize = 80;
 const LIMITS: Limits = Limits { max_insns: Some(3000), max_depth: 8, stack_bytes: 1 << 14 };
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 33) as usize % bound
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    /// A slot that decodes, with fields that are often meaningful.
-    fn insn(&mut self) -> Insn {
-        loop {
-            let (dst, src) = (self.below(11) as u8, self.below(11) as u8);
-            let off = match self.below(4) {
-                0 => 0,
-                1 => self.pick(&[1, 8, 16, 32, -1, -8]),
-                2 => self.below(24) as i16 - 8,
-                _ => -8 * self.below(65) as i16,
-            };
-            let imm = match self.below(4) {
-                0 => 0,
-                1 => self.pick(&[1, 16, 32, 64, 0x40, 0x50, 0xa0, 0xe1, 0xf1, 0x100, 0x110, 0x41]),
-                2 => self.below(64) as i32 - 16,
-                _ => self.pick(&[-1, i32::MAX, i32::MIN, 0xffff, 0x1234_5678, -128]),
-            };
-            let mut regs = src << 4 | dst;
-            if self.below(4) == 0 {
-                regs &= self.pick(&[0x0f, 0xf0, 0x00]);
-            }
-            let opcode = self.next() as u8;
-            if let Ok(insn) = Insn::decode(Raw { opcode, regs, off, imm }) {
-                return insn;
-            }
-        }
-    }
-
-    fn insns(&mut self) -> Vec<Insn> {
-        let mut insns = prologue();
-        insns.extend((0..SLOTS).map(|_| self.insn()));
-        for pc in PROLOGUE..PROLOGUE + SLOTS - 1 {
-            if let Insn::LoadImm { dst, imm, .. } = insns[pc] {
-                insns[pc] = Insn::LoadImm { dst, kind: 0, imm };
-                insns[pc + 1] = Insn::LoadImmHi { imm: imm >> 8 };
-            }
-        }
-        insns
-    }
-}
 
 /// Loads r0 to r9 from the context.
 fn prologue() -> Vec<Insn> {
@@ -190,12 +133,12 @@ impl Bench {
 
     /// Registers and memory as the seed has it.
     fn prepare(&self, seed: u64) {
-        let mut random = Random(seed);
-        let bytes: Vec<u8> = (0..MEMORY).map(|_| random.next() as u8).collect();
+        let mut choices = Choices::from_seed(seed);
+        let bytes: Vec<u8> = (0..MEMORY).map(|_| choices.word() as u8).collect();
         self.context.write(REGISTERS as u32, &bytes);
-        let mut registers: [u64; 10] = std::array::from_fn(|_| random.next() >> random.below(64));
+        let mut registers: [u64; 10] = std::array::from_fn(|_| choices.word() >> choices.below(64));
         for reg in [1, 2, 6, 8] {
-            registers[reg] = self.context.addr() + (REGISTERS + 8 * random.below(MEMORY / 8)) as u64;
+            registers[reg] = self.context.addr() + (REGISTERS + 8 * choices.below(MEMORY / 8)) as u64;
         }
         for (reg, value) in registers.iter().enumerate() {
             self.context.write(reg as u32 * 8, &value.to_le_bytes());
@@ -230,7 +173,9 @@ impl Bench {
 
 /// A program by its number.
 fn numbered(number: u64) -> Valid<Program> {
-    repaired(Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(number + 1)).insns())
+    let mut insns = prologue();
+    insns.extend(any_insns(&mut Choices::from_seed(number), SLOTS));
+    repaired(insns)
 }
 
 /// Compares the drivers on this many random programs, with two inputs each.

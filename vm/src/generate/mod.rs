@@ -8,6 +8,7 @@
 //! Everything follows from [`Choices`]: the same seed, or the same bytes, give the same case. This module runs nothing.
 #![forbid(unsafe_code)]
 
+mod any;
 mod body;
 mod c;
 mod case;
@@ -21,6 +22,7 @@ mod tail;
 mod text;
 pub mod world;
 
+pub use any::any_insns;
 pub use body::{Config, Dialect, case};
 pub use c::{C_INPUTS, C_PREAMBLE, C_WORLD, c_program};
 pub use case::{Case, Input, Uses, program_of};

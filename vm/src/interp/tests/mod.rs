@@ -3,6 +3,7 @@
 mod calls;
 mod limits;
 mod memory;
+#[cfg(feature = "arbitrary")]
 mod random;
 mod trusted;
 

@@ -2,76 +2,46 @@
 //! on 128-bit integers and knows nothing of the rows.
 
 use super::*;
+use crate::generate::Choices;
 use crate::isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Reg, Size, Width};
 use crate::program::Program;
-
-/// xorshift64*.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 32) % n
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
-    }
-
-    /// A number with edges well represented.
-    fn number(&mut self) -> u64 {
-        let edges = [0, 1, 2, 31, 32, 33, 63, 64, 0x7f, 0x80, 0x7fff, 0x8000, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff];
-        match self.below(4) {
-            0 => self.next(),
-            1 => self.next() >> self.below(64),
-            2 => (self.of(&edges) as i64).wrapping_neg() as u64,
-            _ => self.of(&edges),
-        }
-    }
-}
 
 /// Bytes of memory at r8 that programs use.
 const MEMORY: usize = 64;
 
-fn reg(n: u64) -> Reg {
+fn reg(n: usize) -> Reg {
     Reg::new(n as u8).unwrap()
 }
 
 /// r8 stays the address of the memory; everything else is fair game. r9 and r7 are rarely sources.
-fn insn(rng: &mut Rng, left: usize) -> Insn {
-    let dst = reg(rng.below(6));
-    let other = reg(rng.below(8));
-    let width = rng.of(&[Width::W32, Width::W64]);
-    let imm = rng.number() as i32;
-    let src = if rng.below(2) == 0 { Operand::Reg(other) } else { Operand::Imm(imm) };
-    let size = rng.of(&[Size::B, Size::H, Size::W, Size::Dw]);
-    let off = rng.below((MEMORY - 8) as u64) as i16;
+fn insn(choices: &mut Choices<'_>, left: usize) -> Insn {
+    let dst = reg(choices.below(6));
+    let other = reg(choices.below(8));
+    let width = choices.pick(&[Width::W32, Width::W64]);
+    let imm = choices.imm();
+    let src = if choices.below(2) == 0 { Operand::Reg(other) } else { Operand::Imm(imm) };
+    let size = choices.pick(&[Size::B, Size::H, Size::W, Size::Dw]);
+    let off = choices.below(MEMORY - 8) as i16;
     let cell = if width == Width::W32 { off & !3 } else { off & !7 };
     let base = reg(8);
-    match rng.below(10) {
-        0 => Insn::Load { size, signed: size != Size::Dw && rng.below(2) == 0, dst, base, off },
+    match choices.below(10) {
+        0 => Insn::Load { size, signed: size != Size::Dw && choices.below(2) == 0, dst, base, off },
         1 => Insn::Store { size, base, off, src },
         2 => Insn::Atomic {
             width,
-            op: rng.of(&AtomicOp::TABLE.iter().map(|row| row.op).collect::<Vec<_>>()),
+            op: choices.pick(&AtomicOp::TABLE.iter().map(|row| row.op).collect::<Vec<_>>()),
             base,
             off: cell,
             src: dst,
         },
-        3 => Insn::Endian { order: rng.of(&ByteOrder::ALL), bits: rng.of(&[16, 32, 64]), dst },
+        3 => Insn::Endian { order: choices.pick(&ByteOrder::ALL), bits: choices.pick(&[16, 32, 64]), dst },
         4 | 5 if left > 1 => {
-            let cond = rng.of(&Cond::TABLE.iter().map(|row| row.op).collect::<Vec<_>>());
-            Insn::Branch { width, cond, dst, src, off: rng.below((left as u64 - 1).min(4)) as i16 }
+            let cond = choices.pick(&Cond::TABLE.iter().map(|row| row.op).collect::<Vec<_>>());
+            Insn::Branch { width, cond, dst, src, off: choices.below((left - 1).min(4)) as i16 }
         }
         6 => Insn::Alu { width, op: AluOp::Mov, dst, src },
         _ => {
-            let row = rng.of(&AluOp::TABLE.iter().collect::<Vec<_>>());
+            let row = choices.pick(&AluOp::TABLE.iter().collect::<Vec<_>>());
             let unary = row.shape == crate::isa::Shape::Unary;
             let only_reg = matches!(row.op, AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32);
             let width = if row.op == AluOp::Movsx32 { Width::W64 } else { width };
@@ -257,17 +227,17 @@ fn atomic(width: Width, op: AtomicOp, r: &mut [u64; 11], src: usize, memory: &mu
 
 #[test]
 fn both_drivers_agree_with_an_independent_evaluator() {
-    let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
+    let mut choices = Choices::from_seed(1);
     for round in 0..400 {
-        let len = 8 + rng.below(120) as usize;
-        let mut insns: Vec<Insn> = (0..len).map(|pc| insn(&mut rng, len - pc)).collect();
+        let len = 8 + choices.below(120);
+        let mut insns: Vec<Insn> = (0..len).map(|pc| insn(&mut choices, len - pc)).collect();
         insns.push(Insn::Exit);
         let mut rig = Rig::new();
         rig.valid(Program { insns: insns.clone(), ..crate::image::rig::program("main", "exit") });
         let image = rig.image();
-        let mut registers: [u64; 11] = std::array::from_fn(|_| rng.number());
+        let mut registers: [u64; 11] = std::array::from_fn(|_| choices.number());
         registers[8] = rig.memory.addr();
-        let memory: Vec<u8> = (0..MEMORY).map(|_| rng.next() as u8).collect();
+        let memory: Vec<u8> = (0..MEMORY).map(|_| choices.word() as u8).collect();
         let (mut expected, mut bytes) = (registers, memory.clone());
         let count = evaluate(&insns, &mut expected, &mut bytes);
         for driver in DRIVERS {
