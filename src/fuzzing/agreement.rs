@@ -165,7 +165,8 @@ impl Agreement {
             slots[first + 1] = Insn::Goto { off: 0 }.encode();
         }
         slots[first] = outside.encode();
-        self.verifier.verify(&slots).is_ok()
+        // Without a jump something else may become unreachable, of which it says another thing.
+        self.verifier.verify(&slots).err().is_none_or(|why| !why.contains("stack"))
     }
 
     /// Runs a program that both accept.

@@ -164,7 +164,8 @@ impl Watch {
     }
 }
 
-/// Whether an instruction makes a number of an address: compares it with something other than 0, or anything but adds to it.
+/// Whether an instruction makes a number of an address: compares it with something other than 0, keeps it
+/// in other memory than its frame, or does anything but add to it.
 fn computes(insn: Insn, is_address: &dyn Fn(Reg) -> bool) -> bool {
     let operand = |src| match src {
         Operand::Reg(reg) => is_address(reg),
@@ -178,13 +179,12 @@ fn computes(insn: Insn, is_address: &dyn Fn(Reg) -> bool) -> bool {
         Insn::Branch { src: Operand::Imm(0), cond: Cond::Eq | Cond::Ne, width: Width::W64, .. } => false,
         Insn::Branch { dst, src, .. } => is_address(dst) || operand(src),
         Insn::Endian { dst, .. } => is_address(dst),
+        Insn::Store { base, src, .. } => base != Reg::FP && operand(src),
+        Insn::StoreRelease { base, src, .. } | Insn::Atomic { base, src, .. } => base != Reg::FP && is_address(src),
         Insn::LoadImm { .. }
         | Insn::LoadImmHi { .. }
         | Insn::Load { .. }
-        | Insn::Store { .. }
-        | Insn::Atomic { .. }
         | Insn::LoadAcquire { .. }
-        | Insn::StoreRelease { .. }
         | Insn::LoadPacket { .. }
         | Insn::Goto { .. }
         | Insn::Gotol { .. }
