@@ -69,15 +69,14 @@ pub struct Vote {
 #[derive(Debug, thiserror::Error)]
 pub enum CError {
     /// No compiler.
-    #[error("cannot run {compiler}: {source}; it is needed to compile programs in C ({hint})")]
+    #[error("cannot run {compiler}, which programs in C need: {error} ({hint})")]
     Compiler {
         /// Its command.
         compiler: String,
         /// What to do.
         hint: &'static str,
         /// Why not.
-        #[source]
-        source: io::Error,
+        error: io::Error,
     },
     /// A source that this machine's compiler refuses is a mistake of the generator.
     #[error("{compiler} refuses a program: {says}")]
@@ -115,7 +114,7 @@ impl CCampaign {
             CCampaign { clang: clang.into(), cc: cc.into(), folder, engines, programs: 0, refused: 0, runs: 0 };
         for (compiler, hint) in [(&campaign.clang, "apt install clang"), (&campaign.cc, "apt install gcc")] {
             let run = Command::new(compiler).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            run.map_err(|source| CError::Compiler { compiler: name(compiler), hint, source })?;
+            run.map_err(|error| CError::Compiler { compiler: name(compiler), hint, error })?;
         }
         Ok(campaign)
     }
@@ -178,7 +177,7 @@ impl CCampaign {
     /// Compiles the source that is there. What the compiler says if it refuses.
     fn compile(&self, compiler: &OsString, arguments: &[&str]) -> Result<Option<String>, CError> {
         let run = Command::new(compiler).args(DIALECT).args(arguments).current_dir(&self.folder).output();
-        let run = run.map_err(|source| CError::Compiler { compiler: name(compiler), hint: "it was there", source })?;
+        let run = run.map_err(|error| CError::Compiler { compiler: name(compiler), hint: "it was there", error })?;
         Ok((!run.status.success()).then(|| String::from_utf8_lossy(&run.stderr).into_owned()))
     }
 

@@ -81,10 +81,11 @@ fn nothing() -> String {
     )
 }
 
-/// The first clang there is.
+/// The clang that the user chose, or the first there is.
 pub(crate) fn clang() -> Result<OsString> {
-    let runs = |name: &OsString| Command::new(name).arg("--version").output().is_ok();
-    names().0.into_iter().find(runs).with_context(nothing)
+    let (names, chosen) = names();
+    let runs = |name: &OsString| chosen || Command::new(name).arg("--version").output().is_ok();
+    names.into_iter().find(runs).with_context(nothing)
 }
 
 /// What libbpf's headers call this machine.
