@@ -18,7 +18,7 @@ use twinbpf_loader::kernel::KernelOptions;
 /// Rounds in which all sides take a turn.
 const ROUNDS: usize = 15;
 /// Rounds of a million events.
-const LONG_ROUNDS: usize = 7;
+const LONG_ROUNDS: usize = 15;
 const EVENTS: u64 = 1_000_000;
 /// Objects with CO-RE relocations.
 const RELOCATED: [&str; 2] = ["scripts/execsnoop.bpf.o", "scripts/tasks.bpf.o"];

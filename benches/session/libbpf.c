@@ -113,6 +113,13 @@ struct event {
 	char comm[16];
 };
 
+/* Likewise. */
+struct sums {
+	unsigned long long sent;
+	unsigned long long lost;
+	unsigned long long delivered __attribute__((aligned(64)));
+};
+
 static unsigned long long delivered;
 
 static int show(void *ctx, void *data, size_t size)
@@ -132,7 +139,7 @@ static int events(const char *path, char **command)
 	struct bpf_map *map = bpf_object__find_map_by_name(object, "records");
 	struct bpf_map *sums = bpf_object__find_map_by_name(object, ".bss");
 	struct ring_buffer *ring = ring_buffer__new(bpf_map__fd(map), show, NULL, NULL);
-	unsigned long long sum[2];
+	struct sums sum;
 	int status = 1, zero = 0;
 	pid_t pid;
 
@@ -141,9 +148,9 @@ static int events(const char *path, char **command)
 	while (waitpid(pid, &status, WNOHANG) == 0)
 		ring_buffer__poll(ring, 10);
 	ring_buffer__consume(ring);
-	if (!sums || bpf_map_lookup_elem(bpf_map__fd(sums), &zero, sum))
+	if (!sums || bpf_map_lookup_elem(bpf_map__fd(sums), &zero, &sum))
 		return 1;
-	printf("sent %llu lost %llu delivered %llu\n", sum[0], sum[1], delivered);
+	printf("sent %llu lost %llu delivered %llu\n", sum.sent, sum.lost, delivered);
 	return status != 0;
 }
 

@@ -33,7 +33,8 @@ struct {
 struct {
 	__u64 sent;
 	__u64 lost;
-	__u64 delivered;
+	/* Counted on another CPU than the others: a cache line of its own. */
+	__u64 delivered __attribute__((aligned(64)));
 } sums;
 
 static long send(__u32 index, void *ctx)

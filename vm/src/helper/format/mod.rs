@@ -51,15 +51,21 @@ impl Sink {
         }
     }
 
-    /// The first `len` of some bytes: a few that need no call to be copied.
-    pub(crate) fn push_few(&mut self, bytes: &[u8; 16], len: usize) {
-        let end = self.bytes.len() + len;
-        if self.limit - self.bytes.len() < bytes.len() {
-            return self.push(&bytes[..len]);
+    /// The most that [`Sink::room`] gives.
+    pub(super) const ROOM: usize = 32;
+
+    /// A few bytes more, all `pad`, to be written in their place; `None` where they are many, or may be too many. Without
+    /// a call, nor a copy of what was written byte by byte just before, for which a processor waits.
+    #[inline]
+    pub(super) fn room(&mut self, pad: u8, len: usize) -> Option<&mut [u8]> {
+        let from = self.bytes.len();
+        if len > Sink::ROOM || self.limit - from < Sink::ROOM {
+            return None;
         }
         self.total = self.total.saturating_add(len as u64);
-        self.bytes.extend_from_slice(bytes);
-        self.bytes.truncate(end);
+        self.bytes.extend_from_slice(&[pad; Sink::ROOM]);
+        self.bytes.truncate(from + len);
+        Some(&mut self.bytes[from..])
     }
 
     pub(crate) fn fill(&mut self, byte: u8, count: u64) {
@@ -97,7 +103,7 @@ pub(crate) struct Values {
 }
 
 /// 64-bit words as they are in memory, few of them without an allocation.
-pub(crate) type Words = SmallVec<[[u8; 8]; 16]>;
+pub(crate) type Words = SmallVec<[[u8; 8]; 8]>;
 
 /// A value, and how many were taken before it.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +143,7 @@ pub(crate) struct Formatter<'a> {
     pub(crate) view: &'a mut View,
     /// Name of the host function, for messages.
     pub(crate) function: &'a str,
-    pub(crate) values: Values,
+    pub(crate) values: &'a mut Values,
     pub(crate) out: Sink,
 }
 

@@ -82,12 +82,21 @@ enum Radix {
     Bits(u32, &'static [u8; 16]),
 }
 
+impl Radix {
+    /// How many digits a number has.
+    fn count(self, value: u64) -> usize {
+        match self {
+            Radix::Decimal => value.checked_ilog10().unwrap_or(0) as usize + 1,
+            Radix::Bits(bits, _) => (64 - (value | 1).leading_zeros()).div_ceil(bits) as usize,
+        }
+    }
+}
+
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const CAPITALS: &[u8; 16] = b"0123456789ABCDEF";
 
-/// Bytes that the digits of any number have room in, and what of them is copied where it is enough.
-const ROOM: usize = 64;
-const FEW: usize = 16;
+/// Bytes that the digits of any number have room in.
+const DIGITS_ROOM: usize = 64;
 
 /// `00` to `99`.
 const PAIRS: [[u8; 2]; 100] = {
@@ -100,9 +109,10 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Puts the digits of a number in front of `ROOM`, and says where they begin.
-fn digits(mut value: u64, radix: Radix, room: &mut [u8; ROOM + FEW]) -> usize {
-    let mut at = ROOM;
+/// Puts the digits of a number at the end of `room`, and says where they begin.
+fn digits(mut value: u64, radix: Radix, room: &mut [u8]) -> usize {
+    let end = room.len();
+    let mut at = end;
     match radix {
         Radix::Decimal => {
             // Two at a time, and most numbers fit into 32 bits, in which dividing is faster.
@@ -118,7 +128,7 @@ fn digits(mut value: u64, radix: Radix, room: &mut [u8; ROOM + FEW]) -> usize {
                 value /= 100;
             }
             // Of an even number of digits nothing is left.
-            if value > 0 || at == ROOM {
+            if value > 0 || at == end {
                 at -= 1;
                 room[at] = DIGITS[value as usize];
             }
@@ -141,25 +151,20 @@ pub(super) struct Plain {
     length: Length,
     signed: bool,
     pad: u8,
-    /// No more than [`FEW`].
+    /// No more than [`Sink::ROOM`].
     width: usize,
 }
 
 impl Plain {
-    /// Writes it; says no where there is more to a number, a sign.
+    /// Writes it; says no where there is more to a number, a sign, or the output is full.
     #[inline]
     pub(super) fn write(&self, out: &mut Sink, bits: u64) -> bool {
         if self.signed && self.length.signed(bits) < 0 {
             return false;
         }
-        let mut room = [self.pad; ROOM + FEW];
-        let at = digits(self.length.unsigned(bits), self.radix, &mut room);
-        let from = at.min(ROOM - self.width);
-        match room[from..].first_chunk() {
-            Some(few) if ROOM - from <= FEW => out.push_few(few, ROOM - from),
-            _ => out.push(&room[from..ROOM]),
-        }
-        true
+        let value = self.length.unsigned(bits);
+        let len = self.radix.count(value).max(self.width);
+        out.room(self.pad, len).map(|room| digits(value, self.radix, room)).is_some()
     }
 }
 
@@ -243,7 +248,7 @@ impl Spec {
             _ => return None,
         };
         let flags = self.left || self.plus || self.space || self.alternate || self.star_width || self.star_precision;
-        if flags || self.precision.is_some() || self.width > FEW as u64 {
+        if flags || self.precision.is_some() || self.width > Sink::ROOM as u64 {
             return None;
         }
         let (pad, width) = (if self.zero { b'0' } else { b' ' }, self.width as usize);
@@ -276,9 +281,9 @@ impl Spec {
     }
 
     fn integer(&self, out: &mut Sink, prefix: &[u8], value: u64, radix: Radix) {
-        let mut room = [0; ROOM + FEW];
+        let mut room = [0; DIGITS_ROOM];
         let at = digits(value, radix, &mut room);
-        let mut head = &room[at..ROOM];
+        let mut head = &room[at..];
         if self.precision == Some(0) && value == 0 {
             head = b"";
         }
@@ -342,6 +347,11 @@ impl Spec {
     }
 
     fn padded(&self, out: &mut Sink, bytes: &[u8]) {
+        let len = bytes.len().max(usize::try_from(self.width).unwrap_or(usize::MAX));
+        if let Some(room) = out.room(b' ', len) {
+            let from = if self.left { 0 } else { len - bytes.len() };
+            return room[from..from + bytes.len()].copy_from_slice(bytes);
+        }
         let padding = self.width.saturating_sub(bytes.len() as u64);
         if !self.left {
             out.fill(b' ', padding);

@@ -61,15 +61,15 @@ fn puts(mut caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
 }
 
 fn printf(caller: Host<'_>, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print(caller, &format, Values::registers(values))
+    print(caller, &format, &mut Values::registers(values))
 }
 
 fn printfv(mut caller: Host<'_>, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
-    let values = packed(&mut caller, values, count)?;
-    print(caller, &format, values)
+    let mut values = packed(&mut caller, values, count)?;
+    print(caller, &format, &mut values)
 }
 
-fn print(mut caller: Host<'_>, format: &[u8], values: Values) -> Result<i32, Trap> {
+fn print(mut caller: Host<'_>, format: &[u8], values: &mut Values) -> Result<i32, Trap> {
     let out = run(&mut caller, format, values, MAX_OUTPUT)?;
     if out.total() > MAX_OUTPUT as u64 {
         return Err(too_long(&caller));
@@ -85,16 +85,16 @@ fn too_long(caller: &Host<'_>) -> Trap {
 }
 
 fn snprintf(caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print_to(caller, buf, size, &format, Values::registers(values))
+    print_to(caller, buf, size, &format, &mut Values::registers(values))
 }
 
 fn snprintfv(mut caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
-    let values = packed(&mut caller, values, count)?;
-    print_to(caller, buf, size, &format, values)
+    let mut values = packed(&mut caller, values, count)?;
+    print_to(caller, buf, size, &format, &mut values)
 }
 
 /// As C: writes at most `size` bytes with the NUL, and returns the length it would have needed.
-fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: Values) -> Result<i32, Trap> {
+fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: &mut Values) -> Result<i32, Trap> {
     let keep = size.saturating_sub(1).min(MAX_OUTPUT as u64) as usize;
     let out = run(&mut caller, format, values, keep)?;
     if keep == MAX_OUTPUT && out.total() > keep as u64 {
@@ -110,7 +110,7 @@ fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: Va
     Ok(length)
 }
 
-fn run(caller: &mut Host<'_>, format: &[u8], values: Values, limit: usize) -> Result<Sink, Trap> {
+fn run(caller: &mut Host<'_>, format: &[u8], values: &mut Values, limit: usize) -> Result<Sink, Trap> {
     let function = caller.function();
     let runtime = caller.runtime();
     let out = Sink::within(mem::take(&mut runtime.line), limit);
