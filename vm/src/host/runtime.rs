@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::Packet;
 use crate::map::{MapOps, Maps};
@@ -21,6 +22,9 @@ impl MapTable for Maps {
         Maps::get(self, handle).cloned()
     }
 }
+
+/// Longer than any program that is alive keeps a spin lock, even one that has to wait for a processor.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// See the module documentation.
 pub struct Runtime {
@@ -40,6 +44,8 @@ pub struct Runtime {
     pub cpu: u32,
     /// Set by a watchdog when the time limit is over; engines look at it.
     pub interrupt: Arc<AtomicBool>,
+    /// How long a program waits for a spin lock until that is a deadlock; 10 seconds at first.
+    pub lock_wait: Duration,
     /// The packet of an XDP or TC program.
     pub packet: Option<Packet>,
     /// What the program must give back: released by [`Runtime::abandon`].
@@ -94,7 +100,22 @@ impl Runtime {
         let interrupt = Arc::new(AtomicBool::new(false));
         let trace = Box::new(std::io::stderr());
         let (held, task, format, line) = (Held::default(), Task::default(), OutputFormat::Text, Vec::new());
-        Runtime { view, maps, output, format, trace, data, cpu: 0, interrupt, packet: None, held, random, line, task }
+        Runtime {
+            view,
+            maps,
+            output,
+            format,
+            trace,
+            data,
+            cpu: 0,
+            interrupt,
+            lock_wait: LOCK_WAIT,
+            packet: None,
+            held,
+            random,
+            line,
+            task,
+        }
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.

@@ -1,6 +1,7 @@
 //! `bpf_spin_lock`: 4 bytes of a map value, 1 while held.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use super::Host;
 use crate::host::{HostFn, Ptr};
@@ -28,6 +29,7 @@ fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
         let detail = format!("{what}, at {held:#x}; unlock it first, a program can hold one at a time");
         return Err(Trap::new(TrapCode::Deadlock, detail));
     }
+    let mut since = None;
     loop {
         for _ in 0..PATIENCE {
             let taken = with_lock(&mut caller, at, |lock| {
@@ -40,6 +42,11 @@ fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
             std::hint::spin_loop();
         }
         caller.check_interrupt()?;
+        let wait = caller.runtime().lock_wait;
+        if since.get_or_insert_with(Instant::now).elapsed() >= wait {
+            let detail = format!("the one at {:#x}, and nobody has unlocked it within {wait:?}", at.addr());
+            return Err(Trap::new(TrapCode::Deadlock, detail));
+        }
         std::thread::yield_now();
     }
 }
