@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -19,6 +19,8 @@ use super::wire;
 const START: Duration = Duration::from_secs(180);
 /// How long a batch may take.
 const BATCH: Duration = Duration::from_secs(120);
+/// How long it may take from the end of its output to its own.
+const END: Duration = Duration::from_secs(5);
 /// How often it may have to be started again.
 const DEATHS: u32 = 8;
 
@@ -88,10 +90,11 @@ impl Line {
     /// The next line that has this, or says that something is wrong; a console may say other things in between.
     fn hear(&mut self, most: Duration, wanted: &str) -> Result<Value> {
         loop {
-            let line = self.from.recv_timeout(most).with_context(|| match self.child.try_wait() {
-                Ok(Some(status)) => format!("it ended with {status}"),
-                Ok(None) | Err(_) => format!("it said nothing for {} s", most.as_secs()),
-            })?;
+            let line = match self.from.recv_timeout(most) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => anyhow::bail!("it said nothing for {} s", most.as_secs()),
+                Err(RecvTimeoutError::Disconnected) => anyhow::bail!("{}", self.why_closed()),
+            };
             let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
             if let Some(error) = value["error"].as_str() {
                 anyhow::bail!("{error}");
@@ -100,6 +103,19 @@ impl Line {
                 return Ok(value);
             }
         }
+    }
+
+    /// Why nothing more will be heard. A process that ends closes its output a moment before its status is known.
+    fn why_closed(&mut self) -> String {
+        let closed = Instant::now();
+        while closed.elapsed() < END {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return format!("it ended with {status}"),
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Err(error) => return format!("it closed its output: {error}"),
+            }
+        }
+        "it closed its output, and goes on".to_owned()
     }
 
     fn ask(&mut self, number: u64, cases: &[Case]) -> Result<Vec<Vec<Ran>>> {
