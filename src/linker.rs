@@ -291,8 +291,7 @@ impl<T: Send + 'static> Linker<T> {
                 Resolution::Weak | Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => {}
             }
         }
-        let known = |id: i32| helper::name(id).is_some();
-        Ok(program.validate(&self.engine.config().policy, &known)?)
+        Ok(program.validate(&self.engine.config().policy, &helper::exists)?)
     }
 
     /// What an extern means here, and the function behind it if it is one.

@@ -14,7 +14,7 @@ use twinbpf::mem::Arena;
 const BATCH: u64 = 64;
 
 fn cases(first: u64, dialect: Dialect) -> Vec<Case> {
-    let config = Config { insns: 32, inputs: 4, dialect };
+    let config = Config { insns: 32, inputs: 4, dialect, ..Config::default() };
     (first..first + BATCH).map(|seed| case(&mut Choices::from_seed(seed), &config)).collect()
 }
 
@@ -76,7 +76,8 @@ fn whatever_validation_takes_ends_alike() {
     let mut judged = 0;
     for seed in 0..500 {
         let mut choices = Choices::from_seed(seed);
-        let mut planned = case(&mut choices, &Config { insns: 24, inputs: 2, dialect: Dialect::Machine });
+        let mut planned =
+            case(&mut choices, &Config { insns: 24, inputs: 2, dialect: Dialect::Machine, ..Config::default() });
         if seed % 2 == 0 {
             let Some(changed) = mutate(&planned, &mut choices) else { continue };
             planned = changed;
@@ -125,6 +126,10 @@ fn what_is_known_of_kernels_is_no_news() {
     assert!(find("kernel(6.18)", "r1 = r3", stack));
     assert!(!find("kernel(6.18)", "r1 = r3", elsewhere));
     assert!(!find("interp", stack, stack));
+    assert!(find("kernel(6.18)", "r1 = r3", "w0 = cmpxchg32_32(r10 - 8, w0, w8)"));
+    assert!(find("kernel(6.1.0-56-cloud-amd64)", "r1 <<= r0", "call 3"));
+    assert!(!find("kernel(6.1.0-56-cloud-amd64)", "r1 <<= r0", "call 1"));
+    assert!(!find("kernel(6.12.1)", "r1 <<= r0", "call 3"));
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
 pub(crate) use conformance::{ConformanceArgs, ConformanceEngine};
-pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, Peer};
+pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, ModeWord, Peer};
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
 pub(crate) use run::RunArgs;

@@ -12,7 +12,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use twinbpf_vm::host::native::{Context, Services, Site, SiteKind};
 
-use crate::compile::{self, JitError, Module};
+use crate::compile::{self, JitError, Module, Registers};
 use crate::debug::{Symbol, Tools};
 use crate::options::OptLevel;
 use crate::translate;
@@ -31,7 +31,7 @@ fn module() -> Result<&'static Module, JitError> {
     let bridge = &mut module.functions[0];
     let range = bridge.start..bridge.start + u64::from(bridge.sites.len);
     let symbol = Symbol { name: String::new(), range, lines: Vec::new(), unwind: bridge.unwind.take() };
-    let isa = compile::isa(OptLevel::Speed, false)?;
+    let isa = compile::isa(OptLevel::Speed, Registers::Backtracking, false)?;
     module.announced = Tools::default().announce(&*isa, &module.memory, &[symbol]);
     Ok(BRIDGE.get_or_init(|| module))
 }

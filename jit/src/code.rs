@@ -12,7 +12,7 @@ use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
 
 use crate::bridge;
-use crate::compile::{self, Compiled, JitError, Module};
+use crate::compile::{self, Compiled, JitError, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
 use crate::options::Options;
@@ -86,6 +86,21 @@ impl Code {
         (0..self.image.programs().len()).try_for_each(|program| self.compile_program(program))
     }
 
+    /// Compiles all programs of an image that has none compiled, into one piece of memory: sooner than one by one where
+    /// there are many. Gives what is wrong with each, if something is.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`], if there is no place for any.
+    pub fn compile_each(&self) -> Result<Vec<Option<JitError>>, JitError> {
+        let programs = (0..self.image.programs().len()).map(|program| self.units(program).collect());
+        let mut failures = Vec::new();
+        let module = compile::compile_each(&self.image, programs, self.options, &self.tools.pool()?, &mut failures)?;
+        if let Some(module) = module {
+            self.add(module);
+        }
+        Ok(failures)
+    }
+
     /// Compiles a way into the middle of a function: at `pc`, a flat pc that something jumps back to.
     ///
     /// # Errors
@@ -133,7 +148,8 @@ impl Code {
 
     /// Tells tools of a module.
     fn announce(&self, module: &mut Module) {
-        let isa = compile::isa(self.options.opt, self.options.verify).expect("the module was compiled with it");
+        let isa = compile::isa(self.options.opt, Registers::Backtracking, self.options.verify)
+            .expect("the module was compiled with it");
         let symbols: Vec<Symbol> = module.functions.iter_mut().map(|function| self.symbol(function)).collect();
         module.announced = self.tools.announce(&*isa, &module.memory, &symbols);
     }

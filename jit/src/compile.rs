@@ -92,33 +92,60 @@ thread_local! {
     static WORKSPACE: RefCell<Workspace> = RefCell::new(Workspace::default());
 }
 
+/// How registers are allocated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registers {
+    /// As well as can be.
+    Backtracking,
+    /// With a quarter less work for the compiler as a whole. Each value that does not stay in a register has a place of its
+    /// own in the frame.
+    OnePass,
+}
+
+/// Instructions of a function whose registers are allocated in one pass, at most: its frame should fit in the 4 KiB that a
+/// machine has for each call.
+const ONE_PASS: u32 = 256;
+
+impl Registers {
+    fn of(image: &Image, function: u32, opt: OptLevel) -> Registers {
+        let function = &image.functions()[function as usize];
+        let small = function.end - function.start <= ONE_PASS;
+        if opt == OptLevel::None && small { Registers::OnePass } else { Registers::Backtracking }
+    }
+}
+
 /// The target for these options, made once.
-pub(crate) fn isa(opt: OptLevel, verify: bool) -> Result<OwnedTargetIsa, JitError> {
-    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 4] = [const { OnceLock::new() }; 4];
-    let index = usize::from(opt == OptLevel::Speed) * 2 + usize::from(verify);
-    let isa = ISAS[index].get_or_init(|| {
+pub(crate) fn isa(opt: OptLevel, registers: Registers, verify: bool) -> Result<OwnedTargetIsa, JitError> {
+    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 8] = [const { OnceLock::new() }; 8];
+    let choices = [opt == OptLevel::Speed, registers == Registers::OnePass, verify];
+    let isa = ISAS[choices.into_iter().fold(0, |index, choice| index * 2 + usize::from(choice))].get_or_init(|| {
         let builder = cranelift_native::builder().map_err(str::to_owned)?;
-        builder.finish(flags(opt, verify, false)).map_err(|error| error.to_string())
+        builder.finish(flags(opt, registers, verify, false)).map_err(|error| error.to_string())
     });
     isa.clone().map_err(JitError::Host)
 }
 
 /// Cranelift's settings. Tail calls on x86-64 need frame pointers, and so do backtraces.
-pub(crate) fn flags(opt: OptLevel, verify: bool, pic: bool) -> settings::Flags {
+pub(crate) fn flags(opt: OptLevel, registers: Registers, verify: bool, pic: bool) -> settings::Flags {
     let mut flags = settings::builder();
     let level = match opt {
         OptLevel::None => "none",
         OptLevel::Speed => "speed",
     };
+    let registers = match registers {
+        Registers::Backtracking => "backtracking",
+        Registers::OnePass => "single_pass",
+    };
     let verify = if verify { "true" } else { "false" };
     let all = [
         ("opt_level", level),
+        ("regalloc_algorithm", registers),
         ("enable_verifier", verify),
         ("regalloc_checker", verify),
         ("preserve_frame_pointers", "true"),
         ("unwind_info", "true"),
         // Where blocks begin, for `lead`.
-        ("machine_code_cfg_info", "true"),
+        ("machine_code_cfg_info", if opt == OptLevel::Speed { "true" } else { "false" }),
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
         ("is_pic", if pic { "true" } else { "false" }),
@@ -147,33 +174,61 @@ pub(crate) fn compile(
     options: Options,
     pool: &Arc<CodePool>,
 ) -> Result<Module, JitError> {
-    let isa = isa(options.opt, options.verify)?;
+    let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
+    let mut loose = Vec::with_capacity(units.len());
+    together(image, units, options, &mut loose)?;
+    place(isa, pool, loose)
+}
+
+/// Compiles programs, given by their functions, into one module. Of those that fail it has nothing; whether one did is
+/// in `failures`. No module if all did.
+pub(crate) fn compile_each(
+    image: &Image,
+    programs: impl Iterator<Item = Vec<Unit>>,
+    options: Options,
+    pool: &Arc<CodePool>,
+    failures: &mut Vec<Option<JitError>>,
+) -> Result<Option<Module>, JitError> {
+    let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
+    let mut loose = Vec::with_capacity(image.functions().len());
+    for units in programs {
+        let before = loose.len();
+        let failure = together(image, &units, options, &mut loose).err();
+        if failure.is_some() {
+            loose.truncate(before);
+        }
+        failures.push(failure);
+    }
+    if loose.is_empty() { Ok(None) } else { place(isa, pool, loose).map(Some) }
+}
+
+/// Compiles functions of one program: all in order, or a single loop. They will be behind others in their module.
+fn together(image: &Image, units: &[Unit], options: Options, loose: &mut Vec<Loose>) -> Result<(), JitError> {
     WORKSPACE.with_borrow_mut(|workspace| {
-        let mut loose = Vec::with_capacity(units.len());
         let program = image.functions()[units[0].function as usize].program;
         let Workspace { context, scratch, summary, generator } = workspace;
         summary.build(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
-        // All functions of a program, in order, or a single loop.
-        let first = units[0].function;
+        let (first, before) = (units[0].function, loose.len());
         let index = |function: u32| {
             let index = function.wrapping_sub(first) as usize;
-            (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
+            (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(before + index)
         };
         let local = |function| index(function).is_some();
-        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
         for unit in units {
+            let isa = isa(options.opt, Registers::of(image, unit.function, options.opt), options.verify)?;
+            let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
             let function = one(input, *unit, scratch, (context, generator), &index);
             context.clear();
             loose.push(function?);
         }
-        place(isa, pool, loose)
+        Ok(())
     })
 }
 
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
-    let isa = isa(options.opt, options.verify)?;
+    let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
         let Workspace { context, scratch, summary, generator } = workspace;
         summary.build(image, options, scratch.flow(), image.functions()[function as usize].program);
@@ -188,7 +243,7 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<Str
 
 /// Compiles a function that is none of a program.
 pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>) -> Result<Module, JitError> {
-    let isa = isa(OptLevel::Speed, false)?;
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, false)?;
     let mut context = cranelift_codegen::Context::new();
     let sites = build(&mut context.func, &*isa);
     let compiled = context.compile(&*isa, &mut ControlPlane::default());

@@ -238,7 +238,7 @@ fn trap(outcome: &Outcome) -> Option<(TrapCode, Option<usize>)> {
 fn validated(case: &Case) -> Result<(), ValidateError> {
     let groups = Groups::ALL.without(Group::Callx).without(Group::Gotox);
     let policy = Policy { groups, mode: Mode::Kernel };
-    program_of(case.main.clone()).validate(&policy, &|id| helper::name(id).is_some()).map(drop)
+    program_of(case.main.clone()).validate(&policy, &helper::exists).map(drop)
 }
 
 /// `do_check` in kernel/bpf/verifier.c does not look at the offset of an `exit`. Here it must be 0, as the RFC has it.

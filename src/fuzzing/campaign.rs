@@ -17,6 +17,8 @@ pub struct Campaign {
     engines: Vec<Box<dyn Engine>>,
     /// The interpreter once more, with its memory elsewhere and litter in its frames: what it says otherwise is no finding.
     witness: Option<Vm>,
+    /// The interpreter, watched: a kernel's addresses are not ours.
+    watched: Option<Vm>,
     /// Figures.
     pub tally: Tally,
 }
@@ -114,7 +116,7 @@ impl fmt::Debug for Campaign {
 impl Campaign {
     /// A comparison of these engines. The first says which programs stray, and so mean nothing to others.
     pub fn new(engines: Vec<Box<dyn Engine>>) -> Campaign {
-        Campaign { engines, witness: None, tally: Tally::default() }
+        Campaign { engines, witness: None, watched: None, tally: Tally::default() }
     }
 
     /// The interpreter and native code, in the next of all modes each time.
@@ -171,7 +173,20 @@ impl Campaign {
         let same = |(one, two): (&Option<Outcome>, &Option<Outcome>)| {
             one.as_ref().zip(two.as_ref()).is_none_or(|(one, two)| one.agrees(two))
         };
-        first.iter().zip(&seen).all(same).then_some(finding)
+        let alike = first.iter().zip(&seen).all(same);
+        let only_kernels = finding.suspects.iter().all(|suspect| known::is_kernel(suspect));
+        (alike && !(only_kernels && self.is_doubtful(case))).then_some(finding)
+    }
+
+    /// Whether a case computes with addresses, or reads what it did not write: a kernel may see anything there.
+    fn is_doubtful(&mut self, case: &Case) -> bool {
+        if self.watched.is_none() {
+            self.watched = Vm::watched().ok();
+        }
+        self.watched.as_mut().is_some_and(|watched| {
+            watched.run(std::slice::from_ref(case));
+            watched.doubts().iter().any(Option::is_some)
+        })
     }
 
     /// What every engine makes of a case.
@@ -239,19 +254,24 @@ fn is_fit(case: &Case, ran: &Ran) -> bool {
 }
 
 /// Sorts the outcomes of each input by what they say; the first input on which they differ makes the finding.
-fn compare(case: &Case, index: usize, all: &[(String, Vec<Ran>)]) -> Option<Finding> {
+fn compare<'a>(case: &Case, index: usize, all: &'a [(String, Vec<Ran>)]) -> Option<Finding> {
     for input in 0..case.inputs.len() {
+        let outcome = |ran: &'a [Ran]| match &ran[index] {
+            Ran::Ended(outcomes) => outcomes.get(input)?.as_ref(),
+            Ran::Refused(_) | Ran::Skipped => None,
+        };
+        let mut outcomes = all.iter().filter_map(|(_, ran)| outcome(ran));
+        let first = outcomes.next();
+        if first.is_none_or(|first| outcomes.all(|other| first.agrees(other))) {
+            continue;
+        }
         let mut groups: Vec<(&Outcome, Vec<&str>)> = Vec::new();
         for (name, ran) in all {
-            let Ran::Ended(outcomes) = &ran[index] else { continue };
-            let Some(Some(outcome)) = outcomes.get(input) else { continue };
+            let Some(outcome) = outcome(ran) else { continue };
             match groups.iter_mut().find(|group| group.0.agrees(outcome)) {
                 Some(group) => group.1.push(name),
                 None => groups.push((outcome, vec![name])),
             }
-        }
-        if groups.len() < 2 {
-            continue;
         }
         // The largest; of two as large, the one that came first.
         let most = groups.iter().map(|group| group.1.len()).max().unwrap_or(0);

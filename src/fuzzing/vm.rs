@@ -3,6 +3,7 @@
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::generate::world::{
@@ -13,11 +14,11 @@ use twinbpf_vm::helper;
 use twinbpf_vm::host::Runtime;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::Policy;
+use twinbpf_vm::isa::{Insn, Policy};
 use twinbpf_vm::map::Maps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::Program;
-use twinbpf_vm::validate::{Valid, ValidateError};
+use twinbpf_vm::program::{Binding, Program};
+use twinbpf_vm::validate::Valid;
 
 use super::watch::{Doubt, Watch};
 use super::{End, Engine, Outcome, Ran};
@@ -38,6 +39,22 @@ pub struct JitMode {
     pub opt: OptLevel,
     /// Whether instructions are counted.
     pub fuel: bool,
+}
+
+impl JitMode {
+    /// A word for each of its three sides.
+    pub fn words(self) -> [&'static str; 3] {
+        let memory = match self.memory {
+            Memory::Sandbox => "sandbox",
+            Memory::Strict => "strict",
+            Memory::Trusted => "trusted",
+        };
+        let opt = match self.opt {
+            OptLevel::None => "none",
+            OptLevel::Speed => "speed",
+        };
+        [memory, opt, if self.fuel { "fuel" } else { "no-fuel" }]
+    }
 }
 
 /// All ways to compile.
@@ -68,6 +85,8 @@ pub struct Vm {
     held: bool,
     watch: Option<Arc<Mutex<Watch>>>,
     doubts: Vec<Option<Doubt>>,
+    /// Memory of programs that are gone.
+    spare: Vec<Vec<Insn>>,
 }
 
 impl Vm {
@@ -98,7 +117,7 @@ impl Vm {
     }
 
     fn of(how: How, sandbox: Rc<World>, trusted: Option<Rc<World>>) -> Vm {
-        Vm { how, sandbox, trusted, held: false, watch: None, doubts: Vec::new() }
+        Vm { how, sandbox, trusted, held: false, watch: None, doubts: Vec::new(), spare: Vec::new() }
     }
 
     /// The interpreter, and native code in all modes that sandbox, in the same memory: what programs see of addresses is
@@ -174,6 +193,8 @@ impl World {
         let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
         let mut runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
         runtime.trace = Box::new(io::sink());
+        // Nobody else runs here who could unlock one.
+        runtime.lock_wait = Duration::ZERO;
         Machine::new(Arc::clone(image), runtime, LIMITS)
     }
 
@@ -240,47 +261,69 @@ impl World {
 
 const LIMITS: Limits = Limits { max_insns: Some(ENOUGH), max_depth: 16, stack_bytes: 16 * 512 };
 
-/// The programs of cases, one after another, and where those of each begin.
+/// A case among the programs of a batch.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// Index of its first program.
+    first: usize,
+    uses: Uses,
+}
+
+/// The programs of cases, one after another, and where those of each are.
 struct Batch {
     programs: Vec<Valid<Program>>,
-    first: Vec<Result<usize, String>>,
+    placed: Vec<Result<Placed, String>>,
     /// Targets of `gotox`, by program.
     labels: Vec<(usize, usize)>,
 }
 
 /// Validates cases. What is refused is left out.
-fn batch(cases: &[Case]) -> Batch {
-    let (programs, first) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
-    let mut batch = Batch { programs, first, labels: Vec::new() };
-    let policy = Policy::default();
+fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>) -> Batch {
+    let (programs, placed) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
+    let mut batch = Batch { programs, placed, labels: Vec::new() };
     for case in cases {
-        let valid: Result<Vec<Valid<Program>>, ValidateError> =
-            case.programs().map(|program| program.validate(&policy, &|id| helper::name(id).is_some())).collect();
-        let bound = |program: &Valid<Program>| {
-            program.bindings.values().all(|binding| match *binding {
-                twinbpf_vm::program::Binding::Map(map) => map <= TABLE,
-                twinbpf_vm::program::Binding::MapValue { map, off } => match map {
-                    STATE => off < STATE_SIZE as u32,
-                    ARRAY => off < ARRAY_LEN * VALUE as u32,
-                    TABLE => off < LABELS as u32 * 8,
-                    _ => false,
-                },
-                twinbpf_vm::program::Binding::Function(_) => true,
-                twinbpf_vm::program::Binding::Extern(_) => false,
-            })
-        };
-        batch.first.push(match valid {
-            Ok(programs) if programs.iter().all(bound) => {
-                batch.programs.extend(programs);
-                let first = batch.programs.len() - 1 - case.tails.len();
-                batch.labels.extend(case.labels().map(|pc| (first, pc)));
-                Ok(first)
-            }
-            Ok(_) => Err("it names a map that does not exist".to_owned()),
-            Err(error) => Err(error.to_string()),
-        });
+        let first = batch.programs.len();
+        let placed = place(case, &mut batch.programs, spare);
+        match &placed {
+            Ok(uses) if uses.table => batch.labels.extend(case.labels().map(|pc| (first, pc))),
+            Ok(_) => {}
+            Err(_) => batch.programs.truncate(first),
+        }
+        batch.placed.push(placed.map(|uses| Placed { first, uses }));
     }
     batch
+}
+
+/// Validates a case and appends its programs. Gives the maps that it uses.
+fn place(case: &Case, programs: &mut Vec<Valid<Program>>, spare: &mut Vec<Vec<Insn>>) -> Result<Uses, String> {
+    let (policy, mut uses) = (Policy::default(), Uses::default());
+    for program in case.programs_in(spare) {
+        let program = program.validate(&policy, &helper::exists).map_err(|error| error.to_string())?;
+        for binding in program.bindings.values() {
+            let fits = match *binding {
+                Binding::Map(map) => {
+                    uses.map(map);
+                    map <= TABLE
+                }
+                Binding::MapValue { map, off } => {
+                    uses.map(map);
+                    match map {
+                        STATE => off < STATE_SIZE as u32,
+                        ARRAY => off < ARRAY_LEN * VALUE as u32,
+                        TABLE => off < LABELS as u32 * 8,
+                        _ => false,
+                    }
+                }
+                Binding::Function(_) => true,
+                Binding::Extern(_) => false,
+            };
+            if !fits {
+                return Err("it names a map that does not exist".to_owned());
+            }
+        }
+        programs.push(program);
+    }
+    Ok(uses)
 }
 
 impl Vm {
@@ -300,9 +343,9 @@ impl Vm {
     fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, String> {
         let (world, driver, mode) = self.turn();
         self.doubts = vec![None; cases.len()];
-        let Batch { programs, first, labels } = batch(cases);
+        let Batch { programs, placed, labels } = batch(cases, &mut self.spare);
         if programs.is_empty() {
-            return Ok(first.into_iter().map(|first| Ran::Refused(first.expect_err("no programs"))).collect());
+            return Ok(placed.into_iter().map(|placed| Ran::Refused(placed.err().expect("no programs"))).collect());
         }
         let image = world.image(programs, &labels)?;
         let mut machine = world.machine(&image).map_err(|error| error.to_string())?;
@@ -312,18 +355,21 @@ impl Vm {
         if let Some(JitMode { memory, opt, fuel }) = mode {
             let options = Options { memory, opt, fuel, keep_registers: false, verify: cfg!(debug_assertions) };
             let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
-            compiled = (0..image.programs().len()).map(|program| code.compile_program(program).err()).collect();
+            compiled = code.compile_each().map_err(|error| error.to_string())?;
             machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
         }
         let counts = mode.is_none_or(|mode| mode.fuel);
         let mut all = Vec::with_capacity(cases.len());
-        for ((case, first), doubts) in cases.iter().zip(first).zip(&mut self.doubts) {
-            let ran = first.and_then(|first| {
-                match compiled.get(first..first + 1 + case.tails.len()).and_then(|all| all.iter().flatten().next()) {
+        for ((case, placed), doubts) in cases.iter().zip(placed).zip(&mut self.doubts) {
+            let ran = placed.and_then(|placed| {
+                match compiled
+                    .get(placed.first..placed.first + 1 + case.tails.len())
+                    .and_then(|all| all.iter().flatten().next())
+                {
                     Some(error) => Err(format!("not compiled: {error}")),
                     None => {
                         let watch = self.watch.as_deref();
-                        Ok(run_case(&world, (&image, &mut machine), case, first, counts, &mut |begins| {
+                        Ok(run_case(&world, (&image, &mut machine), case, placed, counts, &mut |begins| {
                             watched(watch, begins, doubts);
                         }))
                     }
@@ -331,6 +377,9 @@ impl Vm {
             });
             all.push(ran.map_or_else(Ran::Refused, Ran::Ended));
         }
+        drop(machine);
+        let programs = Arc::into_inner(image).map_or_else(Vec::new, Image::into_programs);
+        self.spare.extend(programs.into_iter().map(|program| program.into_inner().insns));
         Ok(all)
     }
 }
@@ -351,11 +400,10 @@ fn run_case(
     world: &World,
     (image, machine): (&Image, &mut Machine),
     case: &Case,
-    first: usize,
+    Placed { first, uses }: Placed,
     counts: bool,
     around: &mut dyn FnMut(bool),
 ) -> Vec<Option<Outcome>> {
-    let uses = case.uses();
     if uses.table {
         world.block(TABLE).fill(0, LABELS * 8, 0);
         let labels = case.labels().filter_map(|pc| image.function_address(first, pc));
@@ -396,9 +444,9 @@ impl Engine for Vm {
             How::Interp(Driver::Step) => "interp(step)".to_owned(),
             How::Interp(Driver::Threaded) => "interp".to_owned(),
             How::Jit(modes, turn) => {
-                let JitMode { memory, opt, fuel } = modes[*turn];
-                let counted = if fuel { ",fuel" } else { "" };
-                format!("jit({memory:?},{opt:?}{counted})").to_lowercase()
+                let [memory, opt, _] = modes[*turn].words();
+                let counted = if modes[*turn].fuel { ",fuel" } else { "" };
+                format!("jit({memory},{opt}{counted})")
             }
         }
     }

@@ -13,6 +13,7 @@ use twinbpf::fuzzing::generate::world::{
 use twinbpf::fuzzing::generate::{Case, Input, Uses};
 use twinbpf::fuzzing::{End, Engine, Outcome, Ran, Verifier};
 use twinbpf::isa::{Endian, Raw};
+use twinbpf::map::MapSpec;
 use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, TestRun};
 
 /// `BPF_F_SLEEPABLE`: programs of this type are.
@@ -57,12 +58,7 @@ impl KernelEngine {
     /// # Errors
     /// The kernel's.
     pub fn new() -> Result<KernelEngine, Error> {
-        let specs = maps();
-        let made = specs.iter().map(|spec| {
-            let create = MapCreate::new(&spec.name, spec.kind, spec.key_size, spec.value_size, spec.max_entries);
-            Map::create(&MapCreate { flags: spec.flags, ..create })
-        });
-        let maps: Vec<Map> = made.collect::<Result<_, _>>()?;
+        let maps: Vec<Map> = maps().iter().map(create).collect::<Result<_, _>>()?;
         let (state, array) = (maps[STATE].share(0, PAGE)?, maps[ARRAY].share(0, PAGE)?);
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Ok(KernelEngine {
@@ -116,16 +112,11 @@ impl KernelEngine {
         Ok(())
     }
 
-    /// Has tail calls lead to the programs of a case, or nowhere: each change of a slot makes the kernel change code.
-    fn link(&self, programs: &[Prog], there: bool) -> Result<(), Error> {
+    /// Has tail calls lead to the programs of a case.
+    fn link(&self, programs: &[Prog]) -> Result<(), Error> {
         let tails = programs.iter().skip(1).take(TAILS).zip(0..);
-        for (program, slot) in tails.chain([(&programs[0], SLOTS - 1)]) {
-            match there {
-                true => self.maps[JUMPS].update_fd(slot, program.as_fd())?,
-                false => self.maps[JUMPS].delete(&slot.to_ne_bytes()).map(drop)?,
-            }
-        }
-        Ok(())
+        let mut all = tails.chain([(&programs[0], SLOTS - 1)]);
+        all.try_for_each(|(program, slot)| self.maps[JUMPS].update_fd(slot, program.as_fd()))
     }
 
     fn observe(&mut self, r0: u32, context: &[u8], uses: Uses) -> Result<Outcome, Error> {
@@ -158,14 +149,17 @@ impl KernelEngine {
     fn run_case(&mut self, case: &Case) -> Result<Vec<Option<Outcome>>, Error> {
         let (uses, insns) = (case.uses(), std::iter::once(&case.main).chain(&case.tails));
         let kind = if uses.jumps { ProgType::Xdp } else { ProgType::Syscall };
+        if uses.jumps {
+            // A table of its own: the kernel takes out of one that is closed, later, what for others waits for all
+            // processors (`bpf_arch_poke_desc_update` in arch/x86/net/bpf_jit_comp.c).
+            self.maps[JUMPS] = create(&maps()[JUMPS])?;
+        }
         let programs: Vec<Prog> =
             insns.map(|insns| self.load(insns.iter().map(|insn| insn.encode()), kind)).collect::<Result<_, _>>()?;
-        if !uses.jumps {
-            return self.run_inputs(case, &programs[0], uses);
+        if uses.jumps {
+            self.link(&programs)?;
         }
-        // The table and the programs hold each other: in the end they do not, whatever happens.
-        let outcomes = self.link(&programs, true).and_then(|()| self.run_inputs(case, &programs[0], uses));
-        self.link(&programs, false).and(outcomes)
+        self.run_inputs(case, &programs[0], uses)
     }
 
     fn run_inputs(&mut self, case: &Case, program: &Prog, uses: Uses) -> Result<Vec<Option<Outcome>>, Error> {
@@ -213,6 +207,11 @@ impl KernelEngine {
             .map(|case| self.run_case(case).map_or_else(|error| Ran::Refused(reason(error)), Ran::Ended))
             .collect()
     }
+}
+
+fn create(spec: &MapSpec) -> Result<Map, Error> {
+    let create = MapCreate::new(&spec.name, spec.kind, spec.key_size, spec.value_size, spec.max_entries);
+    Map::create(&MapCreate { flags: spec.flags, ..create })
 }
 
 /// What the verifier says, without what does not make another reason: registers, offsets.

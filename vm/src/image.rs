@@ -17,7 +17,7 @@ use build::Builder;
 use crate::host::HostFn;
 use crate::isa::{Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
-use crate::program::Program;
+use crate::program::{InOrder, Program};
 use crate::trap::{Place, Trap, TrapCode};
 use crate::validate::Valid;
 
@@ -182,10 +182,14 @@ impl Image {
         builder.hosts(&programs, &resolve);
         let slots = builder.functions.len() + builder.hosts.len() + builder.labels.len();
         let handles = arena.functions().reserve(u32::try_from(slots).expect("fewer than instructions"))?;
-        let mut links = Vec::with_capacity(builder.insns.len());
-        for (index, program) in programs.iter().enumerate() {
-            for pc in 0..program.insns.len() {
-                links.push(builder.link(program, index, pc, &resolve, &handles)?);
+        let mut links = vec![Link::None; builder.insns.len()];
+        let referring = std::mem::take(&mut builder.referring);
+        for slots in referring.chunk_by(|(one, _), (two, _)| one == two) {
+            let (index, base) = (slots[0].0, builder.bases[slots[0].0] as usize);
+            let mut bindings = InOrder::new(&programs[index].bindings);
+            for &(_, pc) in slots {
+                let slot = (index, pc, bindings.at(pc));
+                links[base + pc] = builder.link(&programs[index], slot, &resolve, &handles)?;
             }
         }
         let Builder { bases, insns, functions, hosts, labels, traps, .. } = builder;
@@ -215,6 +219,11 @@ impl Image {
     /// The programs, in the order they were given.
     pub fn programs(&self) -> &[Valid<Program>] {
         &self.programs
+    }
+
+    /// Gives its programs back.
+    pub fn into_programs(self) -> Vec<Valid<Program>> {
+        self.programs
     }
 
     /// Index of the program with this name.

@@ -4,7 +4,7 @@
 //! into the list of [`MapSpec`](crate::map::MapSpec)s, a host function an index into the list of [`Extern`]s.
 #![forbid(unsafe_code)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use crate::isa::{Insn, Moved, Raw, SpliceError, splice};
@@ -80,6 +80,32 @@ impl Binding {
             Binding::Function(start) => Binding::Function(moved.start(start).unwrap_or(start)),
             Binding::Map(_) | Binding::MapValue { .. } | Binding::Extern(_) => self,
         }
+    }
+}
+
+/// Bindings of a program, asked for in ascending order.
+pub(crate) struct InOrder<'a> {
+    /// The next one and its pc, which is one that no instruction has if there is none.
+    next: (usize, Option<Binding>),
+    rest: btree_map::Iter<'a, usize, Binding>,
+}
+
+impl<'a> InOrder<'a> {
+    pub(crate) fn new(bindings: &'a BTreeMap<usize, Binding>) -> InOrder<'a> {
+        let mut bindings = InOrder { next: (0, None), rest: bindings.iter() };
+        bindings.next();
+        bindings
+    }
+
+    /// The next one, wherever it is.
+    pub(crate) fn next(&mut self) -> Option<Binding> {
+        let next = self.rest.next().map_or((usize::MAX, None), |(pc, binding)| (*pc, Some(*binding)));
+        std::mem::replace(&mut self.next, next).1
+    }
+
+    /// The one at `pc`.
+    pub(crate) fn at(&mut self, pc: usize) -> Option<Binding> {
+        if self.next.0 == pc { self.next() } else { None }
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use twinbpf::fuzzing::generate::Cpu;
 
 use super::duration;
 
@@ -14,6 +15,10 @@ pub(crate) struct EnginesArgs {
     /// Engines of twinbpf, with commas between them.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',', default_value = "interp,jit")]
     pub(crate) engines: Vec<FuzzEngine>,
+    /// Modes of native code for `jit` and `jit-all`, with commas between the words; where no word chooses, all. `none` is
+    /// six modes, which take less time than the others; `sandbox,strict,speed,no-fuel` is two.
+    #[arg(long, value_name = "WORDS", value_delimiter = ',')]
+    pub(crate) modes: Vec<ModeWord>,
     /// Somebody else: `kernel` (this one; as root), `kernel-interp` (its interpreter, where it has one),
     /// `qemu:KERNEL` (both, of a kernel that QEMU boots), `worker:COMMAND` (whatever runs `twinbpf fuzz --worker`), or
     /// `plugin:COMMAND`, a plugin of bpf_conformance.
@@ -36,6 +41,25 @@ pub(crate) enum FuzzEngine {
     Changed,
     /// None of them.
     None,
+}
+
+/// A choice among the modes of native code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeWord {
+    /// Addresses inside the arena.
+    Sandbox,
+    /// Addresses that are checked, too.
+    Strict,
+    /// Addresses as they are.
+    Trusted,
+    /// No optimisation.
+    None,
+    /// Optimised.
+    Speed,
+    /// Instructions are counted.
+    Fuel,
+    /// They are not.
+    NoFuel,
 }
 
 /// Somebody else.
@@ -80,6 +104,27 @@ fn peer(text: &str) -> Result<Peer, String> {
     }
 }
 
+/// Which instructions random programs have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FuzzCpu {
+    /// Those that Linux knows since 5.12.
+    V3,
+    /// Also signed loads, moves and division, swapped bytes, long jumps: since 6.6.
+    V4,
+    /// All.
+    Newest,
+}
+
+impl From<FuzzCpu> for Cpu {
+    fn from(cpu: FuzzCpu) -> Cpu {
+        match cpu {
+            FuzzCpu::V3 => Cpu::V3,
+            FuzzCpu::V4 => Cpu::V4,
+            FuzzCpu::Newest => Cpu::Newest,
+        }
+    }
+}
+
 /// `twinbpf fuzz`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
@@ -87,7 +132,7 @@ fn peer(text: &str) -> Result<Peer, String> {
   twinbpf fuzz --engines interp,jit --against kernel --time 1h --jobs 2 --corpus findings
   twinbpf fuzz --engines interp --against 'plugin:/usr/local/bin/ubpf_plugin --jit'
   twinbpf fuzz --c --time 10m
-  twinbpf fuzz --engines interp --against qemu:/boot/vmlinuz-6.12.0-cloud-amd64
+  twinbpf fuzz --engines interp --against qemu:/boot/vmlinuz-6.12.0-cloud-amd64 --cpu v4
   twinbpf fuzz --agreement --time 10m
   twinbpf fuzz --worker --engines none --against kernel < batches > outcomes
   twinbpf diff findings/3f2a9c01.case
@@ -112,23 +157,26 @@ pub(crate) struct FuzzArgs {
     /// Where findings go, and what is needed to go on.
     #[arg(long, value_name = "DIR", default_value = "findings")]
     pub(crate) corpus: PathBuf,
-    /// Instructions of a program, about, besides those that load registers and store results.
+    /// Slots of a program and its functions together, about, besides those that load registers and store results.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..10_000))]
     pub(crate) insns: u64,
     /// Inputs of a program.
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..1000))]
     pub(crate) inputs: u64,
+    /// The instructions that programs may have, for kernels that do not know the newest.
+    #[arg(long, value_name = "CPU", value_enum, default_value_t = FuzzCpu::Newest)]
+    pub(crate) cpu: FuzzCpu,
     /// Programs in C instead: what clang makes of each for v1 to v4 of the instruction set, on all engines of twinbpf, and
     /// what cc makes of it for this machine. TWINBPF_CLANG and CC name other compilers.
-    #[arg(long, conflicts_with_all = ["engines", "against", "jobs", "insns"])]
+    #[arg(long, conflicts_with_all = ["engines", "modes", "against", "jobs", "insns", "cpu"])]
     pub(crate) c: bool,
     /// Ask the running kernel's verifier: what it takes of valid and nearly valid programs is run where everything is
     /// checked. As root.
-    #[arg(long, conflicts_with_all = ["engines", "against"])]
+    #[arg(long, conflicts_with_all = ["engines", "modes", "against"])]
     pub(crate) agreement: bool,
     /// Generate nothing: run the batches that come on standard input, a line of JSON each, and write what became of
     /// them, likewise.
-    #[arg(long, conflicts_with_all = ["seed", "time", "programs", "jobs", "corpus", "insns", "inputs", "agreement"])]
+    #[arg(long, conflicts_with_all = ["seed", "time", "programs", "jobs", "corpus", "insns", "inputs", "cpu", "agreement"])]
     pub(crate) worker: bool,
     /// The number of this child process, its first batch, and the one behind its last.
     #[arg(long, hide = true, value_name = "INDEX,BATCH,END", value_delimiter = ',')]

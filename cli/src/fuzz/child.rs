@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
-use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect, case};
+use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect};
 use twinbpf::fuzzing::{Campaign, Finding};
 
 use super::engines;
@@ -23,13 +23,16 @@ const REPORT: Duration = Duration::from_millis(500);
 /// Findings of the same engines that are made small. There are bugs in every tenth program.
 const MOST: u32 = 24;
 
-/// The cases of a batch.
-pub(super) fn batch(args: &FuzzArgs, seed: u64, batch: u64) -> Vec<Case> {
+/// Makes the cases of a batch, in the place of those of another one.
+pub(super) fn batch(args: &FuzzArgs, seed: u64, batch: u64, cases: &mut Vec<Case>) {
     let for_kernel = args.agreement || args.engines.against.iter().any(|peer| !matches!(peer, Peer::Plugin(_)));
     let dialect = if for_kernel || batch.is_multiple_of(2) { Dialect::Kernel } else { Dialect::Machine };
-    let config = Config { insns: args.insns as usize, inputs: args.inputs as usize, dialect };
+    let config = Config { insns: args.insns as usize, inputs: args.inputs as usize, dialect, cpu: args.cpu.into() };
     let first = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(batch * BATCH);
-    (0..BATCH).map(|index| case(&mut Choices::from_seed(first.wrapping_add(index)), &config)).collect()
+    cases.resize_with(BATCH as usize, Case::default);
+    for (index, case) in cases.iter_mut().enumerate() {
+        case.remake(&mut Choices::from_seed(first.wrapping_add(index as u64)), &config);
+    }
 }
 
 /// Runs batches, those before `end`, or until the parent wants no more.
@@ -37,13 +40,15 @@ pub(super) fn work(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<E
     if args.agreement {
         return agree(args, seed, first, end);
     }
+    keep_memory();
     let mut campaign = engines::campaign(&args.engines)?;
-    let mut seen = Seen::default();
+    let (mut seen, mut cases) = (Seen::default(), Vec::new());
     let mut told = Instant::now();
     let ready = cpu_time();
     for number in (first..end).step_by(args.jobs as usize) {
         tell(&json!({ "begin": number }))?;
-        let findings = campaign.run(&batch(args, seed, number));
+        batch(args, seed, number, &mut cases);
+        let findings = campaign.run(&cases);
         for finding in findings {
             seen.handle(&mut campaign, &finding)?;
         }
@@ -57,13 +62,19 @@ pub(super) fn work(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
+/// Has the C library's allocator keep what batches give back to it, and not return it to the kernel each time: glibc
+/// does so up to twice the size of the largest block that was ever mapped for itself and freed.
+fn keep_memory() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(8 << 20)));
+}
+
 /// Compares a verifier and validation, likewise.
 fn agree(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<ExitCode> {
     let mut agreement = engines::agreement()?;
-    let (ready, mut programs, mut buckets) = (cpu_time(), 0, BTreeSet::new());
+    let (ready, mut programs, mut buckets, mut cases) = (cpu_time(), 0, BTreeSet::new(), Vec::new());
     for number in (first..end).step_by(args.jobs as usize) {
         tell(&json!({ "begin": number }))?;
-        let cases = batch(args, seed, number);
+        batch(args, seed, number, &mut cases);
         for found in agreement.run(&cases, &mut Choices::from_seed(seed ^ !number)) {
             if !buckets.insert(found.what.clone()) {
                 tell(&json!({ "again": found.what }))?;

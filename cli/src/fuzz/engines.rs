@@ -3,12 +3,13 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::{Agreement, Campaign, Changed, Engine, Plugin, Vm, jit_modes};
+use clap::ValueEnum;
+use twinbpf::fuzzing::{Agreement, Campaign, Changed, Engine, JitMode, Plugin, Vm, jit_modes};
 use twinbpf::interp::Driver;
 use twinbpf_trace::KernelEngine;
 
 use super::{qemu, remote};
-use crate::args::{EnginesArgs, FuzzEngine, Peer};
+use crate::args::{EnginesArgs, FuzzEngine, ModeWord, Peer};
 
 /// A campaign of these engines; the interpreter is always the first, for it says which programs stray.
 pub(crate) fn campaign(args: &EnginesArgs) -> Result<Campaign> {
@@ -32,9 +33,9 @@ pub(super) fn all(args: &EnginesArgs) -> Result<Vec<Box<dyn Engine>>> {
         match engine {
             FuzzEngine::Interp => engines.push(Box::new(Vm::interp(Driver::Threaded)?)),
             FuzzEngine::Step => engines.push(Box::new(Vm::interp(Driver::Step)?)),
-            FuzzEngine::Jit => engines.push(Box::new(Vm::jit(jit_modes().collect())?)),
+            FuzzEngine::Jit => engines.push(Box::new(Vm::jit(modes(&args.modes))?)),
             FuzzEngine::JitAll => {
-                for mode in jit_modes() {
+                for mode in modes(&args.modes) {
                     engines.push(Box::new(Vm::jit(vec![mode])?));
                 }
             }
@@ -56,11 +57,23 @@ pub(super) fn all(args: &EnginesArgs) -> Result<Vec<Box<dyn Engine>>> {
     Ok(engines)
 }
 
+/// The modes that words choose.
+fn modes(chosen: &[ModeWord]) -> Vec<JitMode> {
+    let chosen = value_names(chosen);
+    let mut modes: Vec<JitMode> = jit_modes().collect();
+    for kind in 0..3 {
+        let chosen: Vec<&String> =
+            chosen.iter().filter(|name| jit_modes().any(|mode| mode.words()[kind] == **name)).collect();
+        modes.retain(|mode| chosen.is_empty() || chosen.iter().any(|name| *name == mode.words()[kind]));
+    }
+    modes
+}
+
 /// Names of the engines, for which they are made; workers are named by how to reach them.
 pub(super) fn names(args: &EnginesArgs) -> Result<Vec<String>> {
     let remote = |peer: &&Peer| matches!(peer, Peer::Qemu(_) | Peer::Worker(_));
     let against = args.against.iter().filter(|peer| !remote(peer)).cloned().collect();
-    let mut names = campaign(&EnginesArgs { engines: args.engines.clone(), against })?.engines();
+    let mut names = campaign(&EnginesArgs { against, ..args.clone() })?.engines();
     names.extend(args.against.iter().filter(remote).map(Peer::to_string));
     Ok(names)
 }
@@ -83,13 +96,18 @@ fn worker(words: &str) -> Result<Vec<Box<dyn Engine>>> {
 
 /// The same as arguments of a command.
 pub(crate) fn arguments(args: &EnginesArgs) -> Vec<String> {
-    use clap::ValueEnum as _;
-    let name = |engine: &FuzzEngine| engine.to_possible_value().map(|value| value.get_name().to_owned());
-    let names: Vec<String> = args.engines.iter().filter_map(name).collect();
-    let mut all = vec!["--engines".to_owned(), names.join(",")];
+    let mut all = vec!["--engines".to_owned(), value_names(&args.engines).join(",")];
+    if !args.modes.is_empty() {
+        all.extend(["--modes".to_owned(), value_names(&args.modes).join(",")]);
+    }
     for peer in &args.against {
         all.push("--against".to_owned());
         all.push(peer.to_string());
     }
     all
+}
+
+/// Values as they are on the command line.
+pub(super) fn value_names(values: &[impl ValueEnum]) -> Vec<String> {
+    values.iter().filter_map(|value| Some(value.to_possible_value()?.get_name().to_owned())).collect()
 }

@@ -142,6 +142,8 @@ impl<'a> Parent<'a> {
         }
         command
             .args(args.agreement.then_some("--agreement"))
+            .arg("--cpu")
+            .arg(engines::value_names(&[args.cpu]).concat())
             .arg("--inputs")
             .arg(args.inputs.to_string())
             .arg("--child")
@@ -245,7 +247,9 @@ impl<'a> Parent<'a> {
     fn blame(&mut self, batch: u64, how: &str) -> Result<()> {
         let arguments = self.repeat();
         let mut found = false;
-        for case in child::batch(self.args, self.seed, batch) {
+        let mut cases = Vec::new();
+        child::batch(self.args, self.seed, batch, &mut cases);
+        for case in cases {
             let path = self.corpus.write("suspect", &format!("# {how}\n{case}"), &arguments)?;
             let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
             command.arg("diff").arg(&path).args(&arguments).stdout(Stdio::null()).stderr(Stdio::null());

@@ -3,7 +3,7 @@
 use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use target_lexicon::{Architecture, BinaryFormat, Endianness, Triple};
 
-use crate::compile;
+use crate::compile::{self, Registers};
 use crate::options::OptLevel;
 
 /// Architectures there is a compiler for.
@@ -108,7 +108,7 @@ impl Target {
         if self.cpu == Cpu::Native {
             cranelift_native::infer_native_flags(&mut builder).map_err(|why| TargetError::Host(why.to_owned()))?;
         }
-        let isa = builder.finish(compile::flags(opt, verify, true));
+        let isa = builder.finish(compile::flags(opt, Registers::Backtracking, verify, true));
         isa.map_err(|why| TargetError::Host(why.to_string()))
     }
 }

@@ -9,10 +9,11 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::Polish;
 use crate::OptLevel;
+use crate::compile::{Registers, isa};
 
 /// A function of two words whose body `build` adds to the entry block.
 fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
-    let isa = crate::compile::isa(OptLevel::Speed, true).unwrap();
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let mut func = Function::new();
     func.signature.params.extend([AbiParam::new(I64); 2]);
     func.signature.returns.push(AbiParam::new(I64));
@@ -33,7 +34,7 @@ fn polished(context: Context) -> Function {
 }
 
 fn polished_for(mut context: Context, counted: bool) -> Function {
-    let isa = crate::compile::isa(OptLevel::Speed, true).unwrap();
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let mut polish = Polish::default();
     polish.before(&mut context.func, counted);
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();

@@ -64,17 +64,22 @@ impl Translator<'_> {
         imported
     }
 
-    /// Says where the program is.
+    /// Says where the program is, and leaves it the budget.
     pub(super) fn leave(&mut self) {
         let pc = self.b.ins().iconst(I32, i64::from(self.pc));
+        self.leave_at(pc);
+        if self.input.options.fuel {
+            self.save_fuel();
+        }
+    }
+
+    /// Says where the program is.
+    fn leave_at(&mut self, pc: Value) {
         self.store_cx(pc, field!(exit_pc));
         let frame = self.b.ins().get_frame_pointer(I64);
         self.store_cx(frame, field!(exit_fp));
         let fp = self.fp;
         self.store_cx(fp, field!(exit_frame));
-        if self.input.options.fuel {
-            self.save_fuel();
-        }
     }
 
     pub(super) fn come_back(&mut self) {
@@ -86,21 +91,40 @@ impl Translator<'_> {
     /// Calls a C function; gives value and status.
     fn c_call(&mut self, code: Value, args: &[Value]) -> (Value, Value) {
         self.mark_here();
-        let signature = self.c_signature(args.len());
         self.leave();
-        let call = self.b.ins().call_indirect(signature, code, args);
-        let (value, status) = (self.b.inst_results(call)[0], self.b.inst_results(call)[1]);
+        let given = self.bare_call(code, args);
         self.come_back();
-        (value, status)
+        given
+    }
+
+    fn bare_call(&mut self, code: Value, args: &[Value]) -> (Value, Value) {
+        let signature = self.c_signature(args.len());
+        let call = self.b.ins().call_indirect(signature, code, args);
+        (self.b.inst_results(call)[0], self.b.inst_results(call)[1])
     }
 
     /// Calls a service with the context and up to three more arguments.
     pub(super) fn service(&mut self, service: Service, args: &[Value]) -> (Value, Value) {
-        let services = self.load_cx(I64, constant(), field!(services));
-        let code = self.b.ins().load(I64, constant(), services, service.offset());
+        let code = self.service_code(service);
         let mut all = [self.cx; 4];
         all[1..=args.len()].copy_from_slice(args);
         self.c_call(code, &all[..=args.len()])
+    }
+
+    fn service_code(&mut self, service: Service) -> Value {
+        let services = self.load_cx(I64, constant(), field!(services));
+        self.b.ins().load(I64, constant(), services, service.offset())
+    }
+
+    /// Returns with what the interpreter makes of the rest of the function, from a flat pc on. It says itself where it
+    /// traps.
+    pub(super) fn resume_at(&mut self, pc: Value) {
+        let code = self.service_code(Service::Resume);
+        let short = self.b.ins().ireduce(I32, pc);
+        self.leave_at(short);
+        let (value, status) = self.bare_call(code, &[self.cx, pc]);
+        self.trap_if(status, SiteKind::Failed);
+        self.b.ins().return_(&[value]);
     }
 
     /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.

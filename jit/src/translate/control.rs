@@ -104,7 +104,7 @@ impl Translator<'_> {
         self.go_on(other);
         let own = self.input.image.function_at(self.pc as usize);
         let bad = self.b.ins().icmp_imm_u(IntCC::NotEqual, slot, own as i64);
-        self.refuse_if(bad, addr, SiteKind::BadJump);
+        self.refuse_if(bad, |_| addr, SiteKind::BadJump);
         let start = self.target(0);
         self.b.ins().jump(start, &[]);
         self.linked(0);

@@ -11,11 +11,10 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
-use twinbpf_vm::host::native::SiteKind;
 
-use super::call::Service;
 use super::control::MAX_LOOPS;
 use super::{Translator, field, trusted};
+use crate::options::OptLevel;
 
 impl Translator<'_> {
     pub(super) fn save_fuel(&mut self) {
@@ -92,10 +91,29 @@ impl Translator<'_> {
             false => self.b.ins().iconst(I64, i64::from(MAX_LOOPS)),
         };
         self.store_cx(loops, field!(loops));
+        self.save_fuel();
         let pc = self.b.ins().iconst(I64, i64::from(self.pc));
-        let (value, status) = self.service(Service::Resume, &[pc]);
-        self.trap_if(status, SiteKind::Failed);
-        self.b.ins().return_(&[value]);
+        if self.input.options.opt == OptLevel::Speed {
+            // One way for all would tie what is in registers here to what is there elsewhere.
+            self.resume_at(pc);
+            return self.go_on(enough);
+        }
+        let resume = *self.resume.get_or_insert_with(|| {
+            let block = self.b.create_block();
+            self.b.append_block_param(block, I64);
+            self.b.set_cold_block(block);
+            block
+        });
+        self.b.ins().jump(resume, &[pc.into()]);
         self.go_on(enough);
+    }
+
+    /// Fills the block that all who give up go to, when there are no more of them.
+    pub(super) fn resume(&mut self) {
+        if let Some(block) = self.resume {
+            self.go_on(block);
+            let pc = self.b.block_params(block)[0];
+            self.resume_at(pc);
+        }
     }
 }

@@ -12,7 +12,7 @@ use twinbpf_vm::mem::MARGIN;
 use super::Translator;
 use super::alu::ty;
 use super::words::frame;
-use crate::options::Memory;
+use crate::options::{Memory, OptLevel};
 
 /// Base register and offset, as instructions have them.
 pub(super) type At = (Reg, i16);
@@ -31,6 +31,10 @@ pub(super) struct Pointers {
     lows: Vec<(Value, Value)>,
     /// Low halves, and the addresses in the arena.
     addresses: Vec<(Value, Value)>,
+    /// Constant low halves, and likewise.
+    constants: Vec<(u32, Value)>,
+    /// Values whose upper halves are known to be fine.
+    checked: Vec<Value>,
 }
 
 /// How many of the last are looked at.
@@ -40,6 +44,8 @@ impl Pointers {
     pub(super) fn forget(&mut self) {
         self.lows.clear();
         self.addresses.clear();
+        self.constants.clear();
+        self.checked.clear();
     }
 }
 
@@ -69,14 +75,18 @@ impl Translator<'_> {
         let (addr, off32) = match (self.input.options.memory, self.arena) {
             (Memory::Trusted, _) => (pointer, off32),
             (Memory::Strict, Some(arena)) => {
-                self.check_half(pointer, arena, kind);
+                self.check_half(pointer, kind);
                 self.in_arena(pointer, off32, arena)
             }
             (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, off32, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
-        let point = self.b.ins().sequence_point();
-        self.mark(point);
+        // Only the optimiser would merge loads or leave them out. The rest of the compiler would make one access of a load
+        // and a store.
+        if write || self.input.options.opt != OptLevel::None || self.input.listing {
+            let point = self.b.ins().sequence_point();
+            self.mark(point);
+        }
         let flags = MemFlagsData::new().with_trap_code(Some(self.site(kind)));
         Place { addr, off: off32, flags }
     }
@@ -91,7 +101,7 @@ impl Translator<'_> {
         let (low, off) = match low {
             Some(low) if far.unsigned_abs() < MARGIN => (low, far as i32),
             Some(low) => (self.b.ins().iadd_imm_u(low, i64::from(term as u32)), off),
-            None => (self.b.ins().iconst(I32, i64::from(term as u32)), off),
+            None => return self.constant_in_arena(term as u32, off, arena),
         };
         let known = remembered(&self.pointers.addresses, low);
         let addr = known.unwrap_or_else(|| {
@@ -100,6 +110,19 @@ impl Translator<'_> {
             self.pointers.addresses.push((low, addr));
             addr
         });
+        (addr, off)
+    }
+
+    /// The same for a pointer that is a constant. It shares its address with others nearby.
+    fn constant_in_arena(&mut self, low: u32, off: i32, arena: Value) -> (Value, i32) {
+        let far = |from: u32| i64::from(low) + i64::from(off) - i64::from(from);
+        let known = self.pointers.constants.iter().rev().take(REMEMBERED);
+        if let Some((from, addr)) = known.copied().find(|(from, _)| far(*from).unsigned_abs() < MARGIN) {
+            return (addr, far(from) as i32);
+        }
+        let wide = self.b.ins().iconst(I64, i64::from(low));
+        let addr = self.b.ins().iadd(arena, wide);
+        self.pointers.constants.push((low, addr));
         (addr, off)
     }
 
@@ -156,15 +179,19 @@ impl Translator<'_> {
     }
 
     /// Traps unless the upper half of a pointer is zero or the arena's.
-    fn check_half(&mut self, pointer: Value, arena: Value, kind: SiteKind) {
+    fn check_half(&mut self, pointer: Value, kind: SiteKind) {
+        let pointer = self.b.func.dfg.resolve_aliases(pointer);
+        if self.pointers.checked.iter().rev().take(REMEMBERED).any(|checked| *checked == pointer) {
+            return;
+        }
+        self.pointers.checked.push(pointer);
         let half = self.b.ins().ushr_imm_u(pointer, 32);
-        let ours = self.b.ins().ushr_imm_u(arena, 32);
+        let ours = self.arena_half.expect("made at the start");
         let foreign = self.b.ins().icmp(IntCC::NotEqual, half, ours);
         let zero = self.b.ins().iconst(I64, 0);
         let foreign = self.b.ins().select(foreign, half, zero);
         let SiteKind::Access { off, .. } = kind else { unreachable!("a pointer is checked where it is used") };
-        let addr = self.b.ins().iadd_imm_s(pointer, i64::from(off));
-        self.refuse_if(foreign, addr, kind);
+        self.refuse_if(foreign, |t| t.b.ins().iadd_imm_s(pointer, i64::from(off)), kind);
     }
 
     pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, at: At) {
@@ -237,7 +264,7 @@ impl Translator<'_> {
             let pointer = self.get(at.0);
             let addr = self.b.ins().iadd_imm_s(pointer, i64::from(at.1));
             let rest = self.b.ins().band_imm_u(addr, size.bytes() as i64 - 1);
-            self.refuse_if(rest, addr, SiteKind::Misaligned { size });
+            self.refuse_if(rest, |_| addr, SiteKind::Misaligned { size });
         }
         let Place { addr, off, flags } = self.place(at, size, write);
         let addr = if off == 0 { addr } else { self.b.ins().iadd_imm_s(addr, i64::from(off)) };

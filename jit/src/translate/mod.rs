@@ -161,12 +161,16 @@ struct Translator<'a> {
     fp: Value,
     /// Address of the arena, where the mode needs it.
     arena: Option<Value>,
+    /// Its upper half, likewise.
+    arena_half: Option<Value>,
     /// What r1 to r5 hold after a call.
     poison: [Option<Value>; 5],
     /// Signatures of C functions by number of parameters.
     c_signatures: [Option<SigRef>; 8],
     signature: Option<SigRef>,
     sites: Vec<Site>,
+    /// Where the interpreter takes over at the pc that the block is given.
+    resume: Option<Block>,
     /// The block in work.
     block: u32,
     /// Flat pc of the instruction in work.
@@ -195,15 +199,9 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     }
     func.signature = signature();
     let mut b = FunctionBuilder::new(func, builder);
-    blocks.clear();
-    pending.clear();
     callees.clear();
     let first = b.create_block();
-    for block in 0..flow.len() {
-        let preds = flow.preds(block);
-        pending.push(preds);
-        blocks.push(if preds > 0 { Some(b.create_block()) } else { None }.into());
-    }
+    create_blocks(&mut b, flow, blocks, pending);
     b.append_block_params_for_function_params(first);
     b.switch_to_block(first);
     b.seal_block(first);
@@ -229,10 +227,12 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         cx,
         fp,
         arena: None,
+        arena_half: None,
         poison: [None; 5],
         c_signatures: [None; 8],
         signature: None,
         sites: Vec::new(),
+        resume: None,
         block: flow.entry(),
         pc: entry,
     };
@@ -240,9 +240,23 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     for block in 0..t.flow.len() {
         t.block(block);
     }
+    t.resume();
     let Translator { b, sites, .. } = t;
     b.finalize(input.isa.frontend_config());
     Some(sites)
+}
+
+/// A block for each that is reachable, and the edges to it that are to come.
+fn create_blocks(
+    b: &mut FunctionBuilder<'_>,
+    flow: &Flow,
+    blocks: &mut Vec<PackedOption<Block>>,
+    pending: &mut Vec<u32>,
+) {
+    pending.clear();
+    pending.extend((0..flow.len()).map(|block| flow.preds(block)));
+    blocks.clear();
+    blocks.extend(pending.iter().map(|preds| PackedOption::from((*preds > 0).then(|| b.create_block()))));
 }
 
 impl Translator<'_> {
@@ -273,7 +287,11 @@ impl Translator<'_> {
             self.reload_fuel();
         }
         if self.input.options.memory != Memory::Trusted {
-            self.arena = Some(self.load_cx(I64, constant(), field!(arena_base)));
+            let arena = self.load_cx(I64, constant(), field!(arena_base));
+            self.arena = Some(arena);
+            if self.input.options.memory == Memory::Strict {
+                self.arena_half = Some(self.b.ins().ushr_imm_u(arena, 32));
+            }
         }
         if self.flow.calls {
             for reg in 1..6 {
@@ -404,11 +422,12 @@ impl Translator<'_> {
     }
 
     /// Traps if a value is not zero, and says what it was that is refused.
-    fn refuse_if(&mut self, value: Value, refused: Value, kind: SiteKind) {
+    fn refuse_if(&mut self, value: Value, refused: impl FnOnce(&mut Self) -> Value, kind: SiteKind) {
         let (bad, good) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(bad);
         self.b.ins().brif(value, bad, &[], good, &[]);
         self.go_on(bad);
+        let refused = refused(self);
         self.store_cx(refused, field!(refused));
         let code = self.site(kind);
         self.b.ins().trap(code);

@@ -6,8 +6,9 @@
 //! holds what it holds on all of them. Every path ends, with a bound that the kernel's verifier finds.
 
 use super::case::{Case, Input};
+use super::regs::{Kind, Regs, Set};
 use super::world::{CONTEXT_SIZE, MEMORY, MEMORY_SIZE, REGS_IN, REGS_OUT, STACK_OUT, STATE, TAILS};
-use super::{Choices, tail};
+use super::{Choices, Cpu, tail};
 use crate::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 /// Who shall be able to run it.
@@ -24,34 +25,21 @@ pub enum Dialect {
 /// What to generate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Instructions of the body of the program, about.
+    /// Slots, about: its body and the functions that it calls. What loads registers and stores results comes on top, as do
+    /// what it tail calls and a rare long branch.
     pub insns: usize,
     /// Inputs.
     pub inputs: usize,
     /// For whom.
     pub dialect: Dialect,
+    /// With which instructions.
+    pub cpu: Cpu,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { insns: 32, inputs: 16, dialect: Dialect::Kernel }
+        Config { insns: 32, inputs: 16, dialect: Dialect::Kernel, cpu: Cpu::Newest }
     }
-}
-
-/// What a register holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Nothing that may be read.
-    Nothing,
-    /// Any number.
-    Number,
-    /// The counter of a loop: it may be read.
-    Counter,
-    /// The address of `len` bytes of a map's value, from `low` to `high` bytes behind their begin. `state` tells
-    /// whether it is the memory of the state.
-    Value { low: i16, high: i16, len: i16, state: bool },
-    /// The context.
-    Context,
 }
 
 /// Slots below r10 that the program itself uses: the context, a register at the end, a key, a value.
@@ -71,7 +59,7 @@ pub(super) struct Generator<'g, 'c> {
     pub(super) choices: &'g mut Choices<'c>,
     pub(super) dialect: Dialect,
     pub(super) code: Vec<Insn>,
-    pub(super) regs: [Kind; 10],
+    pub(super) regs: Regs,
     /// Words of the stack below r10 that hold numbers.
     pub(super) words: usize,
     /// The context is in its slot.
@@ -92,43 +80,58 @@ pub(super) struct Generator<'g, 'c> {
     /// Targets of `gotox` so far.
     pub(super) labels: usize,
     pub(super) tails: usize,
-    /// Instructions that this function may still have.
-    pub(super) left: usize,
+    /// Where the innermost block is full, and where the outermost one is.
+    pub(super) full: usize,
+    pub(super) end: usize,
 }
 
 /// A case with the choices made by `choices`.
 pub fn case(choices: &mut Choices<'_>, config: &Config) -> Case {
-    let functions = choices.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 4, FUNCTIONS]);
-    let tails = choices.pick(&[0, 0, 0, 0, 0, 0, 1, TAILS]);
-    let mut arity = [0; FUNCTIONS];
-    arity.iter_mut().for_each(|arity| *arity = choices.below(6));
-    let mut generator = Generator {
-        choices,
-        dialect: config.dialect,
-        code: Vec::with_capacity(config.insns * 2 + 32),
-        regs: [Kind::Nothing; 10],
-        words: 0,
-        context: false,
-        level: 0,
-        loops: 0,
-        branches: BRANCHES,
-        function: 0,
-        functions,
-        arity,
-        calls: Vec::new(),
-        addresses: Vec::new(),
-        labels: 0,
-        tails,
-        left: 0,
-    };
-    let main = generator.program(config.insns);
-    let tails = (0..tails).map(|_| tail::program(choices)).collect();
-    let mut case = Case { main, tails, inputs: (0..config.inputs).map(|_| Input::new(choices)).collect() };
-    if config.dialect == Dialect::Machine && choices.once_in(8) {
-        let most = case.main.len() * 2;
-        case.inputs.iter_mut().for_each(|input| input.limit = Some(choices.below(most) as u64));
-    }
+    let mut case = Case::default();
+    case.remake(choices, config);
     case
+}
+
+impl Case {
+    /// Becomes the case with the choices made by `choices`, in the memory that it has.
+    pub fn remake(&mut self, choices: &mut Choices<'_>, config: &Config) {
+        let functions = choices.pick(&[1, 1, 1, 1, 1, 2, 2, 3, 4, FUNCTIONS]);
+        let tails = choices.pick(&[0, 0, 0, 0, 0, 0, 1, TAILS]);
+        let mut arity = [0; FUNCTIONS];
+        arity[..functions].iter_mut().for_each(|arity| *arity = choices.below(6));
+        self.main.clear();
+        let mut generator = Generator {
+            choices,
+            dialect: config.dialect,
+            code: std::mem::take(&mut self.main),
+            regs: Regs::EMPTY,
+            words: 0,
+            context: false,
+            level: 0,
+            loops: 0,
+            branches: BRANCHES,
+            function: 0,
+            functions,
+            arity,
+            calls: Vec::new(),
+            addresses: Vec::new(),
+            labels: 0,
+            tails,
+            full: usize::MAX,
+            end: 0,
+        };
+        generator.program(config.insns);
+        self.main = generator.code;
+        self.tails.clear();
+        self.tails.extend((0..tails).map(|_| tail::program(choices)));
+        self.inputs.clear();
+        self.inputs.extend((0..config.inputs).map(|_| Input::new(choices)));
+        if config.dialect == Dialect::Machine && choices.once_in(8) {
+            let most = self.main.len() * 2;
+            self.inputs.iter_mut().for_each(|input| input.limit = Some(choices.below(most) as u64));
+        }
+        config.cpu.restrict(self);
+    }
 }
 
 pub(super) fn reg(index: usize) -> Reg {
@@ -157,15 +160,20 @@ pub(super) fn word(index: usize) -> i16 {
 }
 
 impl Generator<'_, '_> {
-    fn program(&mut self, insns: usize) -> Vec<Insn> {
+    fn program(&mut self, insns: usize) {
         self.prologue();
-        self.block(insns);
+        let share = if self.functions > 1 { insns.div_ceil(2) } else { insns };
+        let first = self.code.len();
+        self.block(share);
         self.call_next();
+        let mut left = insns.saturating_sub(self.code.len() - first);
         self.epilogue();
-        let mut starts = vec![0];
-        for function in 1..self.functions {
-            starts.push(self.code.len());
-            self.local(function, insns / 4 + 1);
+        let mut starts = [0; FUNCTIONS];
+        for (function, start) in starts.iter_mut().enumerate().take(self.functions).skip(1) {
+            let first = self.code.len();
+            *start = first;
+            self.local(function, left / (self.functions - function));
+            left = left.saturating_sub(self.code.len() - first);
         }
         for (pc, function) in std::mem::take(&mut self.calls) {
             let imm = starts[function] as i32 - pc as i32 - 1;
@@ -174,12 +182,10 @@ impl Generator<'_, '_> {
         for (pc, function) in std::mem::take(&mut self.addresses) {
             self.point_at(pc, starts[function]);
         }
-        std::mem::take(&mut self.code)
     }
 
     pub(super) fn emit(&mut self, insn: Insn) {
         self.code.push(insn);
-        self.left = self.left.saturating_sub(1);
     }
 
     fn prologue(&mut self) {
@@ -193,11 +199,11 @@ impl Generator<'_, '_> {
         let first = self.choices.below(10);
         for index in (first..first + active).map(|index| index % 10).filter(|index| *index != 9) {
             self.emit(load(reg(index), r9, (REGS_IN + index * 8) as i16));
-            self.regs[index] = Kind::Number;
+            self.set(reg(index), Kind::Number);
         }
         if first + active > 9 {
             self.emit(load(r9, r9, (REGS_IN + 72) as i16));
-            self.regs[9] = Kind::Number;
+            self.set(r9, Kind::Number);
         }
         let words = self.choices.pick(&[0, 0, 1, 2, 3, 8]);
         self.fill_words(words);
@@ -216,16 +222,17 @@ impl Generator<'_, '_> {
 
     /// Stores what a run can be judged by.
     fn epilogue(&mut self) {
-        let numbers = self.regs.map(|kind| matches!(kind, Kind::Number | Kind::Counter));
-        if numbers[1] {
+        let numbers = self.regs.readable();
+        let first = numbers & 1 << 1 != 0;
+        if first {
             self.emit(store(Reg::FP, SPILL_SLOT, Reg::R1));
         }
         self.code.extend(value_address(Reg::R1, STATE, 0));
         let out = |index: usize| (REGS_OUT + index * 8) as i16;
-        for index in (0..10).filter(|index| numbers[*index] && *index != 1) {
+        for index in (0..10).filter(|index| numbers & !(1 << 1) & 1 << index != 0) {
             self.emit(store(Reg::R1, out(index), reg(index)));
         }
-        if numbers[1] {
+        if first {
             self.emit(load(Reg::R0, Reg::FP, SPILL_SLOT));
             self.emit(store(Reg::R1, out(1), Reg::R0));
         }
@@ -238,15 +245,18 @@ impl Generator<'_, '_> {
     }
 
     /// A function that is called with numbers.
-    fn local(&mut self, function: usize, insns: usize) {
+    fn local(&mut self, function: usize, slots: usize) {
+        /// What gives a result, and the end.
+        const LAST: usize = 2;
+        let first = self.code.len();
         (self.function, self.context) = (function, false);
-        self.regs = [Kind::Nothing; 10];
-        self.regs[1..=self.arity[function]].fill(Kind::Number);
+        self.regs = Regs::EMPTY;
+        (1..=self.arity[function]).for_each(|index| self.set(reg(index), Kind::Number));
         let words = self.choices.below(4);
         self.fill_words(words);
-        self.block(insns);
+        self.block(slots.saturating_sub(self.code.len() - first + LAST));
         self.call_next();
-        if self.regs[0] != Kind::Number {
+        if self.regs[Reg::R0] != Kind::Number {
             let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
             self.emit(mov(Reg::R0, src));
         }
@@ -261,29 +271,38 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// Items until so many instructions are written.
-    pub(super) fn block(&mut self, insns: usize) {
-        let outer = self.left;
-        self.left = insns;
-        while self.left > 0 {
-            self.item();
+    /// Items until so many slots are written or the block around it is full, at least one.
+    pub(super) fn block(&mut self, slots: usize) {
+        let outer = self.full;
+        self.full = outer.min(self.code.len() + slots);
+        if outer == usize::MAX {
+            self.end = self.full;
         }
-        self.left = outer.saturating_sub(insns);
+        loop {
+            self.item();
+            if self.code.len() >= self.full {
+                break;
+            }
+        }
+        self.full = outer;
+    }
+
+    /// One of these registers, if there is any: the first one from a random one on.
+    pub(super) fn some(&mut self, set: Set) -> Option<Reg> {
+        let first = self.choices.below(Regs::COUNT);
+        let from = (set | set << Regs::COUNT) >> first;
+        (set != 0).then(|| reg((first + from.trailing_zeros() as usize) % Regs::COUNT))
     }
 
     /// A register that holds a number, if there is any.
     pub(super) fn some_number(&mut self) -> Option<Reg> {
-        let first = self.choices.below(10);
-        let found = (first..first + 10).map(|index| index % 10);
-        found.into_iter().find(|index| matches!(self.regs[*index], Kind::Number | Kind::Counter)).map(reg)
+        self.some(self.regs.readable())
     }
 
     /// A register that holds a number and may be written.
     pub(super) fn number(&mut self) -> Reg {
-        let first = self.choices.below(10);
-        if let Some(index) = (first..first + 10).map(|index| index % 10).find(|index| self.regs[*index] == Kind::Number)
-        {
-            return reg(index);
+        if let Some(number) = self.some(self.regs.numbers) {
+            return number;
         }
         let dst = self.target();
         let imm = self.choices.imm();
@@ -294,25 +313,11 @@ impl Generator<'_, '_> {
 
     /// A register that may be written.
     pub(super) fn target(&mut self) -> Reg {
-        let first = self.choices.below(10);
-        let free = |index: &usize| self.regs[*index] != Kind::Counter;
-        reg((first..first + 10)
-            .map(|index| index % 10)
-            .find(free)
-            .expect("loops nest less deep than there are registers"))
+        self.some(Regs::ALL & !self.regs.counters).expect("loops nest less deep than there are registers")
     }
 
     pub(super) fn set(&mut self, reg: Reg, kind: Kind) {
-        self.regs[reg.index()] = kind;
-    }
-
-    /// What registers hold where this way and another meet.
-    pub(super) fn meet(&mut self, other: [Kind; 10]) {
-        for (kind, other) in self.regs.iter_mut().zip(other) {
-            if *kind != other {
-                *kind = Kind::Nothing;
-            }
-        }
+        self.regs.set(reg, kind);
     }
 
     /// A condition on numbers that leads `off` further.
@@ -370,23 +375,24 @@ impl Generator<'_, '_> {
             let len = 1 + self.choices.below(4);
             self.block(len);
             self.land(end);
-            self.meet(then);
+            self.regs.meet(&then);
         } else {
             self.land(at);
-            self.meet(before);
+            self.regs.meet(&before);
         }
         self.level -= 1;
     }
 
     /// A loop that is gone round a few times. Its counter is in one of the registers that calls keep.
     pub(super) fn repeat(&mut self) {
-        let free = (6..10).filter(|index| self.regs[*index] != Kind::Counter).count();
+        let kept = [6, 7, 8, 9].map(reg);
+        let free = kept.iter().filter(|reg| self.regs[**reg] != Kind::Counter).count();
         if self.loops >= 2 || self.level >= NESTING || free < 2 {
             return self.arithmetic();
         }
         let first = self.choices.below(4);
-        let counter = (first..first + 4).map(|index| 6 + index % 4).find(|index| self.regs[*index] != Kind::Counter);
-        let counter = reg(counter.expect("two are free"));
+        let counter = (first..first + 4).map(|index| kept[index % 4]).find(|reg| self.regs[*reg] != Kind::Counter);
+        let counter = counter.expect("two are free");
         let turns = 1 + self.choices.below(4) as i32;
         let up = self.choices.once_in(2);
         self.emit(mov(counter, Operand::Imm(if up { 0 } else { turns })));
@@ -415,12 +421,12 @@ impl Generator<'_, '_> {
     }
 
     /// Has registers hold what they held, where that can be made.
-    fn restore(&mut self, before: [Kind; 10]) {
-        for (index, kind) in before.into_iter().enumerate() {
-            if self.regs[index] == kind {
+    fn restore(&mut self, before: Regs) {
+        for dst in (0..Regs::COUNT).map(reg) {
+            let kind = before[dst];
+            if self.regs[dst] == kind {
                 continue;
             }
-            let dst = reg(index);
             match kind {
                 Kind::Nothing => {}
                 Kind::Number | Kind::Counter => {
@@ -437,7 +443,7 @@ impl Generator<'_, '_> {
                 }
                 Kind::Context => self.emit(load(dst, Reg::FP, CONTEXT_SLOT)),
             }
-            self.regs[index] = kind;
+            self.set(dst, kind);
         }
     }
 

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use smallvec::{SmallVec, smallvec};
+
 use super::world::{CONTEXT_SIZE, HASH, JUMPS, MEMORY, MEMORY_SIZE, REGS_IN, STATE_SIZE};
 use super::{Choices, world};
 use crate::isa::{CallKind, Insn};
 use crate::program::{Binding, Function, Program};
 
 /// See [the module](super).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Case {
     /// The program. An `lddw` of kind 1 or 2 has the number of a map of [`world`] in its lower half.
     pub main: Vec<Insn>,
@@ -45,6 +47,19 @@ pub struct Uses {
     pub table: bool,
 }
 
+impl Uses {
+    /// Adds a map of [`world`].
+    pub fn map(&mut self, map: usize) {
+        match map {
+            world::ARRAY => self.array = true,
+            HASH => self.hash = true,
+            JUMPS => self.jumps = true,
+            world::TABLE => self.table = true,
+            _ => {}
+        }
+    }
+}
+
 impl Input {
     /// Registers full of edges, random bytes elsewhere.
     pub fn new(choices: &mut Choices<'_>) -> Input {
@@ -73,6 +88,16 @@ impl Case {
         std::iter::once(&self.main).chain(&self.tails).map(|insns| program_of(insns.clone()))
     }
 
+    /// The same, with instructions in the memory of others that nobody needs any more.
+    pub fn programs_in<'a>(&'a self, spare: &'a mut Vec<Vec<Insn>>) -> impl Iterator<Item = Program> + 'a {
+        std::iter::once(&self.main).chain(&self.tails).map(|insns| {
+            let mut copy = spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(insns);
+            program_of(copy)
+        })
+    }
+
     /// What the table of [`world`] has the addresses of: instructions of the main program.
     pub fn labels(&self) -> impl Iterator<Item = usize> + '_ {
         let jumps = (0..self.main.len()).filter(|pc| matches!(self.main[*pc], Insn::Gotox { .. }));
@@ -85,10 +110,7 @@ impl Case {
         let mut uses = Uses::default();
         for insn in std::iter::once(&self.main).chain(&self.tails).flatten() {
             if let Insn::LoadImm { kind: 1 | 2, imm, .. } = *insn {
-                uses.array |= imm == world::ARRAY as i32;
-                uses.hash |= imm == HASH as i32;
-                uses.jumps |= imm == JUMPS as i32;
-                uses.table |= imm == world::TABLE as i32;
+                uses.map(imm as usize);
             }
         }
         uses
@@ -104,9 +126,9 @@ static SECTION: LazyLock<Arc<str>> = LazyLock::new(|| "syscall".into());
 /// has the address of.
 pub fn program_of(mut insns: Vec<Insn>) -> Program {
     let mut bindings = BTreeMap::new();
-    let mut starts = vec![0];
+    let mut starts: SmallVec<[usize; 16]> = smallvec![0];
     for pc in 0..insns.len() {
-        let high = match insns.get(pc + 1) {
+        let high = |insns: &[Insn]| match insns.get(pc + 1) {
             Some(Insn::LoadImmHi { imm }) => *imm as u32,
             _ => 0,
         };
@@ -118,7 +140,8 @@ pub fn program_of(mut insns: Vec<Insn>) -> Program {
                 bindings.insert(pc, Binding::Map(std::mem::take(imm) as usize));
             }
             Insn::LoadImm { kind: 2, imm, .. } => {
-                bindings.insert(pc, Binding::MapValue { map: std::mem::take(imm) as usize, off: high });
+                let map = std::mem::take(imm) as usize;
+                bindings.insert(pc, Binding::MapValue { map, off: high(&insns) });
             }
             Insn::LoadImm { kind: 4, imm, .. } => {
                 let target = usize::try_from(pc as i64 + 1 + i64::from(std::mem::take(imm)));

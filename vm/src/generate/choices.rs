@@ -79,6 +79,16 @@ impl<'a> Choices<'a> {
         }
     }
 
+    /// A number below each of these bounds, which are small and not 0.
+    #[inline]
+    pub fn below_each(&mut self, bounds: [u16; 4]) -> [usize; 4] {
+        if self.bytes.is_some() {
+            return bounds.map(|bound| self.below(bound.into()));
+        }
+        let word = self.word();
+        std::array::from_fn(|part| ((word >> (part * 16) & 0xffff) as usize * usize::from(bounds[part])) >> 16)
+    }
+
     /// True once in `of` times.
     pub fn once_in(&mut self, of: usize) -> bool {
         self.below(of) == of - 1
@@ -91,17 +101,12 @@ impl<'a> Choices<'a> {
 
     /// A number of 64 bits, edges well represented.
     pub fn number(&mut self) -> u64 {
-        match self.below(5) {
-            0 => self.pick(&EDGES),
-            1 => self.pick(&EDGES).wrapping_neg(),
-            2 => self.pick(&EDGES).wrapping_sub(1),
-            // A different edge in each half.
-            3 => self.pick(&EDGES) << 32 ^ self.pick(&EDGES),
-            _ => {
-                let shift = self.below(64);
-                self.word() >> shift
-            }
-        }
+        const COUNT: u16 = EDGES.len() as u16;
+        let [kind, edge, other, shift] = self.below_each([5, COUNT, COUNT, 64]);
+        let (edge, other) = (EDGES[edge], EDGES[other]);
+        let random = if kind == 4 { self.word() >> shift } else { 0 };
+        // The fourth: a different edge in each half. By index, since nobody can foresee a branch here.
+        [edge, edge.wrapping_neg(), edge.wrapping_sub(1), edge << 32 ^ other, random][kind]
     }
 
     /// An immediate, likewise.

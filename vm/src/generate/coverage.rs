@@ -1,8 +1,6 @@
 //! What programs have exercised: operation, kind of operands, and whether an operand was at an edge.
 
-use hashbrown::HashMap;
-
-use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Size, Width};
+use crate::isa::{CallKind, Insn, Operand, Reg, Size, Width};
 
 /// How the operands of an instruction relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,122 +41,138 @@ pub enum Edge {
 }
 
 impl Edge {
+    /// Choices between two values each, since nobody can foresee a branch here.
+    #[inline(always)]
     fn of(imm: i32) -> Edge {
-        match imm {
-            0 => Edge::Zero,
-            1 => Edge::One,
-            -1 => Edge::MinusOne,
-            i32::MAX | i32::MIN => Edge::Extreme,
-            ..0 => Edge::Negative,
-            _ => Edge::Positive,
-        }
+        let either = |is: bool, edge, other| if is { edge } else { other };
+        let edge = either(imm < 0, Edge::Negative, Edge::Positive);
+        let edge = either(imm == i32::MAX || imm == i32::MIN, Edge::Extreme, edge);
+        let edge = either(imm == -1, Edge::MinusOne, edge);
+        either(imm == 0, Edge::Zero, either(imm == 1, Edge::One, edge))
     }
 
-    fn of_access(off: i16, size: usize) -> Edge {
-        if off % size as i16 == 0 { Edge::of(off.into()) } else { Edge::Misaligned }
+    fn of_access(off: i16, size: Size) -> Edge {
+        let edge = Edge::of(off.into());
+        if off as usize & (size.bytes() - 1) == 0 { edge } else { Edge::Misaligned }
     }
 }
 
-/// An operation, whatever its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Operation {
-    Alu(Width, AluOp),
-    Endian(ByteOrder, u8),
-    Wide(u8),
-    Load(Size, bool),
-    Store(Size),
-    Atomic(Width, AtomicOp),
-    Acquire(Size),
-    Release(Size),
-    Packet(Size),
-    Branch(Width, Cond),
-    Jump(u8),
-    Call(CallKind, i32),
+/// What kind of instruction an operation is of.
+#[derive(Clone, Copy)]
+enum Form {
+    Alu,
+    Endian,
+    Wide,
+    Load,
+    Store,
+    Atomic,
+    Acquire,
+    Release,
+    Packet,
+    Branch,
+    Jump,
+    Helper,
+    Call,
     Callx,
     Cast,
     Exit,
 }
 
-type Point = (Operation, OperandClass, Edge);
+const FORMS: usize = Form::Exit as usize + 1;
+/// Room for the operations of a form, and for the edges of a class of operands.
+const OPERATIONS: usize = 256;
+const EDGES: usize = 8;
 
-/// The points that were reached, with how often.
-#[derive(Clone, Debug, Default)]
+/// An operation, whatever its operands: its form, and which one of that.
+type Operation = (Form, u8);
+
+/// The points that were reached.
+#[derive(Clone, Debug)]
 pub struct Coverage {
-    points: HashMap<Point, u64>,
+    /// Of each operation a bit for each class of operands and edge.
+    reached: Box<[u64; FORMS * OPERATIONS]>,
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage { reached: Box::new([0; FORMS * OPERATIONS]) }
+    }
 }
 
 impl Coverage {
-    /// Counts the instructions of a program.
+    /// Notes the instructions of a program.
     pub fn add(&mut self, insns: &[Insn]) {
-        for point in insns.iter().filter_map(point) {
-            *self.points.entry(point).or_default() += 1;
+        for ((form, which), class, edge) in insns.iter().filter_map(point) {
+            let point = class as usize * EDGES + edge as usize;
+            self.reached[form as usize * OPERATIONS + usize::from(which)] |= 1 << point;
         }
     }
 
-    /// Counts what another has counted.
+    /// Notes what another has noted.
     pub fn merge(&mut self, other: &Coverage) {
-        for (point, count) in &other.points {
-            *self.points.entry(*point).or_default() += count;
-        }
+        self.reached.iter_mut().zip(&*other.reached).for_each(|(points, others)| *points |= others);
     }
 
     /// Points of (operation x class of operands x edge) that were reached.
     pub fn len(&self) -> usize {
-        self.points.len()
+        self.reached.iter().map(|points| points.count_ones() as usize).sum()
     }
 
-    /// Whether nothing was counted.
+    /// Whether nothing was noted.
     pub fn is_empty(&self) -> bool {
-        self.points.is_empty()
+        self.len() == 0
     }
 
     /// Operations that were reached, whatever their operands.
     pub fn operations(&self) -> usize {
-        let mut all: Vec<String> = self.points.keys().map(|point| format!("{:?}", point.0)).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.len()
+        self.reached.iter().filter(|points| **points != 0).count()
     }
 }
 
-fn point(insn: &Insn) -> Option<Point> {
+/// Of the rows of a table, or of sizes, at one of two widths, or signed or not.
+const fn either(row: u8, other: bool) -> u8 {
+    row << 1 | other as u8
+}
+
+fn point(insn: &Insn) -> Option<(Operation, OperandClass, Edge)> {
     // exhaustive match
     let second = |dst, src| match src {
         Operand::Imm(imm) => (OperandClass::Imm, Edge::of(imm)),
-        Operand::Reg(reg) if reg == dst => (OperandClass::Same, Edge::None),
-        Operand::Reg(_) => (OperandClass::Reg, Edge::None),
+        Operand::Reg(reg) => (if reg == dst { OperandClass::Same } else { OperandClass::Reg }, Edge::None),
     };
-    let at = |base: crate::isa::Reg, off, size: Size| {
-        let class = if base == crate::isa::Reg::FP { OperandClass::Stack } else { OperandClass::Pointer };
-        (class, Edge::of_access(off, size.bytes()))
+    let at = |base: Reg, off, size: Size| {
+        let class = if base == Reg::FP { OperandClass::Stack } else { OperandClass::Pointer };
+        (class, Edge::of_access(off, size))
     };
     let none = (OperandClass::None, Edge::None);
-    let (operation, (class, edge)) = match *insn {
-        Insn::Alu { width, op, dst, src } => (Operation::Alu(width, op), second(dst, src)),
-        Insn::Endian { order, bits, .. } => (Operation::Endian(order, bits), none),
-        Insn::LoadImm { kind, imm, .. } => (Operation::Wide(kind), (OperandClass::Imm, Edge::of(imm))),
+    let wide = |width| width == Width::W64;
+    let ((form, which), (class, edge)) = match *insn {
+        Insn::Alu { width, op, dst, src } => ((Form::Alu, either(op as u8, wide(width))), second(dst, src)),
+        Insn::Endian { order, bits, .. } => ((Form::Endian, bits | order as u8), none),
+        Insn::LoadImm { kind, imm, .. } => ((Form::Wide, kind), (OperandClass::Imm, Edge::of(imm))),
         Insn::LoadImmHi { .. } => return None,
-        Insn::Load { size, signed, base, off, .. } => (Operation::Load(size, signed), at(base, off, size)),
-        Insn::Store { size, base, off, .. } => (Operation::Store(size), at(base, off, size)),
+        Insn::Load { size, signed, base, off, .. } => ((Form::Load, either(size as u8, signed)), at(base, off, size)),
+        Insn::Store { size, base, off, .. } => ((Form::Store, size as u8), at(base, off, size)),
         Insn::Atomic { width, op, base, off, .. } => {
-            let size = if width == Width::W32 { Size::W } else { Size::Dw };
-            (Operation::Atomic(width, op), at(base, off, size))
+            let size = if wide(width) { Size::Dw } else { Size::W };
+            ((Form::Atomic, either(op as u8, wide(width))), at(base, off, size))
         }
-        Insn::LoadAcquire { size, base, off, .. } => (Operation::Acquire(size), at(base, off, size)),
-        Insn::StoreRelease { size, base, off, .. } => (Operation::Release(size), at(base, off, size)),
-        Insn::LoadPacket { size, imm, .. } => (Operation::Packet(size), (OperandClass::Imm, Edge::of(imm))),
-        Insn::Branch { width, cond, dst, src, .. } => (Operation::Branch(width, cond), second(dst, src)),
-        Insn::Goto { off } => (Operation::Jump(0), (OperandClass::None, Edge::of(off.into()))),
-        Insn::Gotol { off } => (Operation::Jump(1), (OperandClass::None, Edge::of(off))),
-        Insn::Gotox { .. } => (Operation::Jump(2), none),
-        Insn::MayGoto { off } => (Operation::Jump(3), (OperandClass::None, Edge::of(off.into()))),
-        Insn::Call { kind, imm, .. } => {
-            let id = if kind == CallKind::Helper { imm } else { 0 };
-            (Operation::Call(kind, id), none)
+        Insn::LoadAcquire { size, base, off, .. } => ((Form::Acquire, size as u8), at(base, off, size)),
+        Insn::StoreRelease { size, base, off, .. } => ((Form::Release, size as u8), at(base, off, size)),
+        Insn::LoadPacket { size, imm, .. } => ((Form::Packet, size as u8), (OperandClass::Imm, Edge::of(imm))),
+        Insn::Branch { width, cond, dst, src, .. } => {
+            ((Form::Branch, either(cond as u8, wide(width))), second(dst, src))
         }
-        Insn::Callx { .. } => (Operation::Callx, none),
-        Insn::AddrSpaceCast { .. } => (Operation::Cast, none),
-        Insn::Exit => (Operation::Exit, none),
+        Insn::Goto { off } => ((Form::Jump, 0), (OperandClass::None, Edge::of(off.into()))),
+        Insn::Gotol { off } => ((Form::Jump, 1), (OperandClass::None, Edge::of(off))),
+        Insn::Gotox { .. } => ((Form::Jump, 2), none),
+        Insn::MayGoto { off } => ((Form::Jump, 3), (OperandClass::None, Edge::of(off.into()))),
+        // No kernel has as many helpers as there is room for.
+        Insn::Call { kind: CallKind::Helper, imm, .. } => ((Form::Helper, imm.clamp(0, 255) as u8), none),
+        Insn::Call { kind: kind @ (CallKind::Local | CallKind::Extern), .. } => ((Form::Call, kind as u8), none),
+        Insn::Callx { .. } => ((Form::Callx, 0), none),
+        Insn::AddrSpaceCast { .. } => ((Form::Cast, 0), none),
+        Insn::Exit => ((Form::Exit, 0), none),
     };
-    Some((operation, class, edge))
+    Some(((form, which), class, edge))
 }

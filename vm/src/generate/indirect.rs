@@ -1,6 +1,7 @@
 //! Control that follows a register: `callx` and `gotox`. Kernels take neither, so only the machine gets them.
 
-use super::body::{Dialect, Generator, Kind, NESTING, load, reg, value_address};
+use super::body::{Dialect, Generator, NESTING, load, value_address};
+use super::regs::Kind;
 use super::world::{LABELS, TABLE};
 use crate::isa::{AluOp, Cond, Insn, Operand, Reg, Width};
 
@@ -35,9 +36,7 @@ impl Generator<'_, '_> {
 
     /// A register other than this that holds a number.
     fn number_beside(&mut self, other: Reg) -> Option<Reg> {
-        let first = self.choices.below(10);
-        let fits = |index: &usize| matches!(self.regs[*index], Kind::Number | Kind::Counter) && reg(*index) != other;
-        (first..first + 10).map(|index| index % 10).find(fits).map(reg)
+        self.some(self.regs.readable() & !(1 << other.index()))
     }
 
     /// Calls one of two functions of the program, or the first, by its address in r0.
@@ -59,7 +58,7 @@ impl Generator<'_, '_> {
     /// `goto` for each block.
     pub(super) fn jump_table(&mut self) {
         let (dst, count) = (self.target(), self.choices.pick(&[2, 4]));
-        let by = self.number_beside(dst).filter(|by| self.regs[by.index()] == Kind::Number);
+        let by = self.number_beside(dst).filter(|by| self.regs[*by] == Kind::Number);
         let full = self.labels + count > LABELS;
         let Some(by) = by.filter(|_| !full && self.level < NESTING && self.loops == 0 && self.branches > 0) else {
             return self.arithmetic();
@@ -87,7 +86,7 @@ impl Generator<'_, '_> {
             ends.push(self.code.len());
             self.emit(Insn::Goto { off: 0 });
             if let Some(others) = meeting {
-                self.meet(others);
+                self.regs.meet(&others);
             }
             meeting = Some(self.regs);
         }

@@ -1,6 +1,7 @@
 //! What bodies are made of, but for control: arithmetic, memory, calls.
 
-use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, Kind, VALUE_SLOT, load, mov, reg, value_address, word};
+use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
+use super::regs::Kind;
 use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, SLOTS, STATE, VALUE};
 use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
 
@@ -9,6 +10,10 @@ const LOOKUP: i32 = 1;
 const UPDATE: i32 = 2;
 const DELETE: i32 = 3;
 const TAIL_CALL: i32 = 12;
+
+/// Slots that branches, loops and calls want, and the first of these among the items.
+const ROOM: usize = 10;
+const LARGE: usize = 23;
 
 /// Where an access goes: base, the offsets it may have, whether it must be aligned, and for atomics may be at all.
 struct Place {
@@ -24,7 +29,9 @@ struct Place {
 impl Generator<'_, '_> {
     /// One thing more.
     pub(super) fn item(&mut self) {
-        match self.choices.below(32) {
+        // Most things that take many slots are left out where there is no room for them.
+        let full = self.code.len() + ROOM > self.end && !self.choices.once_in(4);
+        match self.choices.below(if full { LARGE } else { 32 }) {
             0..10 => self.arithmetic(),
             10 => self.endian(),
             11 => self.constant(),
@@ -36,7 +43,7 @@ impl Generator<'_, '_> {
                 self.point();
             }
             22 => self.point_somewhere(),
-            23..27 => self.branch(),
+            LARGE..27 => self.branch(),
             27..29 => self.repeat(),
             29 => self.call_any(),
             _ => self.call_helper(),
@@ -110,7 +117,6 @@ impl Generator<'_, '_> {
         let off = self.choices.below(MEMORY_SIZE - 16);
         let address = value_address(dst, STATE, MEMORY + off);
         self.code.extend(address);
-        self.left = self.left.saturating_sub(1);
         self.set(dst, Generator::memory(off as i16, off as i16));
         dst
     }
@@ -138,18 +144,15 @@ impl Generator<'_, '_> {
             let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(8);
             return Place { base: Reg::FP, low, high: 0, aligned, atomic: true, phase: 0 };
         }
-        let first = self.choices.below(10);
-        let found =
-            (first..first + 10).map(|index| index % 10).find(|index| Generator::room(self.regs[*index]).is_some());
-        let base = match found {
-            Some(index) => reg(index),
+        let base = match self.some(self.regs.pointers) {
+            Some(base) => base,
             None => self.point(),
         };
         self.place_at(base)
     }
 
     fn place_at(&self, base: Reg) -> Place {
-        let kind = self.regs[base.index()];
+        let kind = self.regs[base];
         let (low, high) = Generator::room(kind).expect("a pointer");
         match kind {
             Kind::Value { low: from, high: to, .. } => {
@@ -204,7 +207,7 @@ impl Generator<'_, '_> {
         if op == AtomicOp::Cmpxchg && !self.compare_with(place.base) {
             return self.store();
         }
-        let src = self.some_number().filter(|number| self.regs[number.index()] == Kind::Number);
+        let src = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
         let Some(src) = src else { return self.store() };
         let width = self.choices.pick(&[Width::W64, Width::W32]);
         let size = if width == Width::W64 { Size::Dw } else { Size::W };
@@ -215,10 +218,10 @@ impl Generator<'_, '_> {
 
     /// Has r0 hold a number to compare with; sometimes the one that is there.
     fn compare_with(&mut self, base: Reg) -> bool {
-        if base == Reg::R0 || self.regs[0] == Kind::Counter {
+        if base == Reg::R0 || self.regs[Reg::R0] == Kind::Counter {
             return false;
         }
-        if self.regs[0] != Kind::Number {
+        if self.regs[Reg::R0] != Kind::Number {
             let imm = self.choices.imm();
             self.emit(mov(Reg::R0, Operand::Imm(imm)));
             self.set(Reg::R0, Kind::Number);
@@ -261,11 +264,11 @@ impl Generator<'_, '_> {
 
     /// Has the first registers hold arguments.
     pub(super) fn arguments(&mut self, arity: usize) {
-        for index in 1..=arity {
-            if self.regs[index] != Kind::Number {
+        for dst in (1..=arity).map(reg) {
+            if self.regs[dst] != Kind::Number {
                 let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
-                self.emit(mov(reg(index), src));
-                self.set(reg(index), Kind::Number);
+                self.emit(mov(dst, src));
+                self.set(dst, Kind::Number);
             }
         }
     }
@@ -284,8 +287,8 @@ impl Generator<'_, '_> {
 
     /// What registers hold after a call.
     pub(super) fn called(&mut self) {
-        self.regs[0] = Kind::Number;
-        self.regs[1..6].fill(Kind::Nothing);
+        self.set(Reg::R0, Kind::Number);
+        [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].into_iter().for_each(|reg| self.set(reg, Kind::Nothing));
     }
 
     fn call_helper(&mut self) {
@@ -345,12 +348,12 @@ impl Generator<'_, '_> {
         self.emit(load(Reg::R0, Reg::R0, off));
         self.set(Reg::R0, Kind::Number);
         self.land(at);
-        self.meet(before);
+        self.regs.meet(&before);
     }
 
     /// A store, or an atomic operation that is no `cmpxchg`.
     fn access(&mut self, place: &Place) {
-        let number = self.some_number().filter(|number| self.regs[number.index()] == Kind::Number);
+        let number = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
         let (size, src) =
             (self.choices.pick(&Size::ALL), number.map_or(Operand::Imm(self.choices.imm()), Operand::Reg));
         match number {

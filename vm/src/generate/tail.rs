@@ -6,11 +6,14 @@ use super::world::{COUNTER, JUMPS, SLOTS, STATE, TAIL_OUT};
 use crate::isa::{AluOp, CallKind, Insn, Operand, Reg, Shape, Width};
 
 const TAIL_CALL: i32 = 12;
+/// Slots that one has at most.
+const LONGEST: usize = 17;
 
 /// A target of tail calls.
 pub(super) fn program(choices: &mut Choices<'_>) -> Vec<Insn> {
     let (context, state, number) = (Reg::R6, reg(7), reg(8));
-    let mut code = vec![mov(context, Operand::Reg(Reg::R1))];
+    let mut code = Vec::with_capacity(LONGEST);
+    code.push(mov(context, Operand::Reg(Reg::R1)));
     code.extend(value_address(state, STATE, COUNTER));
     code.push(load(number, state, 0));
     code.push(Insn::Alu { width: Width::W64, op: AluOp::Add, dst: number, src: Operand::Imm(1) });

@@ -1,7 +1,7 @@
 //! What generators promise.
 
 use super::*;
-use crate::isa::{Groups, Mode, Policy, asm, disasm};
+use crate::isa::{Groups, Mode, Policy, asm, disasm, text_at};
 
 fn valid(case: &Case, mode: Mode) {
     let policy = Policy { groups: Groups::default(), mode };
@@ -13,7 +13,7 @@ fn valid(case: &Case, mode: Mode) {
 
 fn config(seed: u64) -> Config {
     let dialect = if seed & 1 == 0 { Dialect::Kernel } else { Dialect::Machine };
-    Config { insns: 1 + seed as usize % 128, inputs: 2, dialect }
+    Config { insns: 1 + seed as usize % 128, inputs: 2, dialect, cpu: Cpu::Newest }
 }
 
 #[test]
@@ -115,5 +115,25 @@ fn nearly_valid_programs_differ_in_one_slot() {
         let near = near_valid(&case, &mut Choices::from_seed(!seed));
         let differs = |pc: &usize| near.slots[*pc] != case.main[*pc].encode();
         assert_eq!((0..near.slots.len()).filter(differs).collect::<Vec<_>>(), [near.pc]);
+    }
+}
+
+/// Parts of instructions that Linux 6.12 and 6.1 do not know, as text.
+const NEWEST: [&str; 3] = ["may_goto", "load_acquire", "store_release"];
+const NEW: [&str; 8] = ["s/=", "s%=", "(s8)", "(s16)", "(s32)", "(s8 *)", "bswap", "gotol"];
+
+#[test]
+fn older_kernels_get_older_programs() {
+    for seed in 0..2000 {
+        for (cpu, unknown) in [(Cpu::V4, NEWEST.to_vec()), (Cpu::V3, [&NEWEST[..], &NEW].concat())] {
+            let config = Config { cpu, dialect: Dialect::Kernel, ..config(seed) };
+            let case = case(&mut Choices::from_seed(seed), &config);
+            valid(&case, Mode::Kernel);
+            for insns in case.programs().map(|program| program.insns) {
+                let texts = (0..insns.len()).map(|pc| text_at(&insns, pc)).collect::<Vec<_>>();
+                let found = texts.iter().find(|text| unknown.iter().any(|mark| text.contains(mark)));
+                assert_eq!(found, None, "{cpu:?}, seed {seed}");
+            }
+        }
     }
 }

@@ -49,6 +49,11 @@ pub fn name(id: i32) -> Option<String> {
     NAMES.get(index).map(|name| format!("bpf_{name}"))
 }
 
+/// Whether the kernel has a helper with this id.
+pub fn exists(id: i32) -> bool {
+    (1..=COUNT).contains(&id)
+}
+
 /// Id of a kernel helper by its C name.
 pub fn id(name: &str) -> Option<i32> {
     let name = name.strip_prefix("bpf_")?;

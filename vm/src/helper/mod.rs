@@ -15,7 +15,7 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-pub use ids::{COUNT, id, name};
+pub use ids::{COUNT, exists, id, name};
 pub use script::map_text;
 
 use crate::host::{Fail, HostFn};

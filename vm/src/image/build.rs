@@ -17,6 +17,8 @@ use crate::validate::Valid;
 pub(super) struct Builder {
     pub(super) bases: Vec<u32>,
     pub(super) insns: Vec<Insn>,
+    /// What refers to something: index of the program, and pc in it.
+    pub(super) referring: Vec<(usize, usize)>,
     pub(super) functions: Vec<Function>,
     pub(super) hosts: Vec<HostFn>,
     pub(super) labels: Vec<u32>,
@@ -31,11 +33,16 @@ impl Builder {
         if total > MAX_SLOTS {
             return Err(ImageError::TooLarge { limit: MAX_SLOTS });
         }
-        let mut builder = Builder { insns: Vec::with_capacity(total), ..Builder::default() };
+        // As many as there are in much code.
+        let referring = Vec::with_capacity(total / 5);
+        let mut builder = Builder { insns: Vec::with_capacity(total), referring, ..Builder::default() };
         for (index, program) in programs.iter().enumerate() {
             let base = builder.insns.len() as u32;
             builder.bases.push(base);
             builder.insns.extend_from_slice(&program.insns);
+            let refers = |insn: &Insn| matches!(insn, Insn::LoadImm { .. } | Insn::Call { .. });
+            let slots = program.insns.iter().enumerate().filter(|(_, insn)| refers(insn));
+            builder.referring.extend(slots.map(|(pc, _)| (index, pc)));
             let ends = program.functions.iter().skip(1).map(|function| function.start).chain([program.insns.len()]);
             builder.functions.extend(program.functions.iter().zip(ends).map(|(function, end)| Function {
                 name: Arc::clone(&function.name),
@@ -82,25 +89,23 @@ impl Builder {
                 self.hosts.push(host.clone());
             }
         }
-        for program in programs {
-            for insn in &program.insns {
-                if let Insn::Call { kind: CallKind::Helper, imm, .. } = insn
-                    && *imm as u32 != TAIL_CALL
-                    && !self.helpers.contains_key(&(*imm as u32))
-                    && let Some(host) = (resolve.helper)(*imm as u32)
-                {
-                    self.helpers.insert(*imm as u32, self.hosts.len() as u32);
-                    self.hosts.push(host);
-                }
+        for &(program, pc) in &self.referring {
+            if let Insn::Call { kind: CallKind::Helper, imm, .. } = programs[program].insns[pc]
+                && imm as u32 != TAIL_CALL
+                && !self.helpers.contains_key(&(imm as u32))
+                && let Some(host) = (resolve.helper)(imm as u32)
+            {
+                self.helpers.insert(imm as u32, self.hosts.len() as u32);
+                self.hosts.push(host);
             }
         }
     }
 
+    /// What an instruction that refers to something refers to. With it, the index of the program, and what it is bound to.
     pub(super) fn link(
         &mut self,
         program: &Program,
-        index: usize,
-        pc: usize,
+        (index, pc, binding): (usize, usize, Option<Binding>),
         resolve: &Resolve<'_>,
         handles: &HandleRange,
     ) -> Result<Link, ImageError> {
@@ -109,10 +114,8 @@ impl Builder {
             let (object, program) = (Arc::clone(&program.object), Arc::clone(&program.name));
             ImageError::Dangling { object, program, pc, what, index }
         };
-        // Of few instructions, and so asked by few.
-        let binding = || program.bindings.get(&pc).copied();
         match program.insns[pc] {
-            Insn::LoadImm { imm, .. } => match binding() {
+            Insn::LoadImm { imm, .. } => match binding {
                 Some(binding) => {
                     let (what, number, value) = self.value(binding, base, resolve, handles);
                     value.map(Link::Value).ok_or_else(|| dangling(what, number))
@@ -131,7 +134,7 @@ impl Builder {
                 Ok(Link::Function(found.expect("validated: a call reaches a function") as u32))
             }
             Insn::Call { kind: CallKind::Extern, .. } => {
-                let Some(Binding::Extern(number)) = binding() else {
+                let Some(Binding::Extern(number)) = binding else {
                     unreachable!("validated: the call of an extern is bound");
                 };
                 self.extern_call(number, resolve).ok_or_else(|| dangling("extern", number))
@@ -152,7 +155,7 @@ impl Builder {
             | Insn::MayGoto { .. }
             | Insn::Callx { .. }
             | Insn::AddrSpaceCast { .. }
-            | Insn::Exit => Ok(Link::None),
+            | Insn::Exit => unreachable!("it refers to nothing"),
         }
     }
 

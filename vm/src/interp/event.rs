@@ -172,7 +172,7 @@ impl Machine {
     /// After a call: r1 to r5 are undefined (RFC 9669 section 4.3.2), so they get values that show.
     fn after_call(&mut self, cx: Context<'_>, site: usize) -> Result<Next, Trap> {
         self.s.r[1..6].copy_from_slice(&POISON[1..6]);
-        if cx.code.steps[site].last {
+        if cx.code.steps[site].is_last() {
             return Err(no_return().at(cx.image.place(site), self.backtrace(cx.image)));
         }
         Ok(Next::Goto(site + 1))

@@ -40,6 +40,37 @@ pub(super) enum Bits {
 }
 
 impl Kind {
+    /// Indices are below this.
+    pub(super) const COUNT: usize = 16 * Kind::ROOM;
+    /// Room for the kinds that a variant has: the rows of the longest table in four ways each.
+    const ROOM: usize = 128;
+
+    /// A number of its own for each kind.
+    #[inline(always)]
+    pub(super) fn index(self) -> usize {
+        let at = |variant: usize, row: usize, ways: [bool; 2]| {
+            variant * Kind::ROOM + row * 4 + usize::from(ways[0]) * 2 + usize::from(ways[1])
+        };
+        let wide = |width| width == Width::W64;
+        match self {
+            Kind::Alu(width, op, imm) => at(0, op as usize, [wide(width), imm]),
+            Kind::Endian(order, bits) => at(1, order as usize * 3 + bits as usize, [false; 2]),
+            Kind::LoadImm => at(2, 0, [false; 2]),
+            Kind::Load(size, signed) => at(3, size as usize, [signed, false]),
+            Kind::Store(size, imm) => at(4, size as usize, [imm, false]),
+            Kind::Atomic(width, op) => at(5, op as usize, [wide(width), false]),
+            Kind::Acquire(size) => at(6, size as usize, [false; 2]),
+            Kind::Release(size) => at(7, size as usize, [false; 2]),
+            Kind::Branch(width, cond, imm) => at(8, cond as usize, [wide(width), imm]),
+            Kind::Goto => at(9, 0, [false; 2]),
+            Kind::MayGoto => at(10, 0, [false; 2]),
+            Kind::CastKernel => at(11, 0, [false; 2]),
+            Kind::CastUser => at(12, 0, [false; 2]),
+            Kind::Event => at(13, 0, [false; 2]),
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn of(insn: Insn) -> Kind {
         let imm = |operand| matches!(operand, Operand::Imm(_));
         match insn {

@@ -71,7 +71,7 @@ pub(super) fn units(image: &Image, steps: &[Step]) -> Vec<Unit> {
         if matches!(image.insns()[pc], Insn::LoadImmHi { .. }) {
             continue;
         }
-        let unit = Unit { kind: step.kind, o: step.o, pc: pc as u32, weight: 1, leader: leaders[pc] };
+        let unit = Unit { kind: step.how.kind, o: step.o, pc: pc as u32, weight: 1, leader: leaders[pc] };
         push(&mut units, unit);
     }
     units
@@ -138,7 +138,7 @@ fn leaders(image: &Image, steps: &[Step]) -> Vec<bool> {
         leaders[function.start as usize] = true;
     }
     for (pc, step) in steps.iter().enumerate() {
-        match step.kind {
+        match step.how.kind {
             Kind::Branch(..) | Kind::Goto | Kind::MayGoto => leaders[step.o.x as usize] = true,
             Kind::Event => leaders[pc + 1] |= !matches!(image.insns()[pc], Insn::LoadImmHi { .. }),
             Kind::Alu(..)

@@ -14,7 +14,6 @@ use crate::mem::{Access, View};
 /// A register number whose type says that it is below 16: indexing the register file needs no check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(dead_code, reason = "variants 11 to 15 exist so that the type has 16 values")]
 pub(super) enum R {
     R0,
     R1,
@@ -35,10 +34,13 @@ pub(super) enum R {
 }
 
 impl R {
-    const ALL: [R; 11] = [R::R0, R::R1, R::R2, R::R3, R::R4, R::R5, R::R6, R::R7, R::R8, R::R9, R::R10];
+    #[rustfmt::skip]
+    const ALL: [R; 16] = [
+        R::R0, R::R1, R::R2, R::R3, R::R4, R::R5, R::R6, R::R7, R::R8, R::R9, R::R10, R::R11, R::R12, R::R13, R::R14, R::R15,
+    ];
 
     pub(super) fn new(reg: Reg) -> R {
-        R::ALL[reg.index()]
+        R::ALL[reg.index() & 15]
     }
 }
 

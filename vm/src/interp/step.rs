@@ -18,18 +18,18 @@ impl Machine {
             }
             self.remaining -= 1;
             let step = &cx.code.steps[pc];
-            let flow = match (step.run)(&step.o, &mut self.s) {
+            let flow = match (step.how.run)(&step.o, &mut self.s) {
                 Flow::Miss => {
-                    let mem = step.mem.expect("only memory operations miss");
-                    match self.s.refill(mem, &step.o, step.run).map_err(|trap| (pc, trap))? {
-                        Refilled::Again => (step.run)(&step.o, &mut self.s),
+                    let mem = step.how.mem.expect("only memory operations miss");
+                    match self.s.refill(mem, &step.o, step.how.run).map_err(|trap| (pc, trap))? {
+                        Refilled::Again => (step.how.run)(&step.o, &mut self.s),
                         Refilled::Done => Flow::Next,
                     }
                 }
                 flow => flow,
             };
             match flow {
-                Flow::Next => pc += usize::from(step.len),
+                Flow::Next => pc += usize::from(step.how.len),
                 Flow::Taken => {
                     let target = step.o.x as usize;
                     if target <= pc && self.s.interrupted() {

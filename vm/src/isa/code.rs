@@ -38,7 +38,7 @@ const CAST: i16 = 1;
 const LOAD_ACQUIRE: i32 = 0x100;
 const STORE_RELEASE: i32 = 0x110;
 /// Largest `src` of an `lddw`.
-const LDDW_KINDS: u8 = 6;
+pub(super) const LDDW_KINDS: u8 = 6;
 
 /// A field of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,13 +293,12 @@ fn decode_alu(raw: Raw, width: Width) -> Result<Insn, DecodeError> {
         let known = AluOp::TABLE.iter().any(|row| row.code == code && (row.shape != Shape::Unary || !reg_form));
         return if known { raw.no_form(Field::Off) } else { raw.unknown() };
     };
-    match op.row().shape {
-        Shape::Binary => {}
-        Shape::BinaryReg if reg_form => {}
-        Shape::BinaryReg64 if reg_form && width == Width::W64 => {}
-        Shape::BinaryReg | Shape::BinaryReg64 => return raw.no_form(Field::Off),
-        Shape::Unary if reg_form => return raw.unknown(),
-        Shape::Unary => raw.uses(&[Field::Dst])?,
+    let shape = op.row().shape;
+    if !shape.has_form(width, reg_form) {
+        return if shape == Shape::Unary { raw.unknown() } else { raw.no_form(Field::Off) };
+    }
+    if shape == Shape::Unary {
+        raw.uses(&[Field::Dst])?;
     }
     Ok(Insn::Alu { width, op, src: raw.operand()?, dst: raw.dst_reg()? })
 }

@@ -1,6 +1,7 @@
 //! One decoded instruction per 8-byte slot.
 
-use super::{AluOp, AtomicOp, Cond};
+use super::code::LDDW_KINDS;
+use super::{AluOp, AtomicOp, Cond, Shape};
 
 /// Operand width: the 32-bit forms zero the upper half of their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,4 +156,36 @@ pub enum Insn {
     AddrSpaceCast { dst: Reg, src: Reg, imm: i32 },
     /// Return from the function.
     Exit,
+}
+
+impl Insn {
+    /// Whether there is a slot that decodes to it. It is the one that [`Insn::encode`] gives then.
+    #[inline]
+    pub const fn is_encodable(self) -> bool {
+        match self {
+            Insn::Alu { width, op, src, .. } => {
+                let shape = op.row().shape;
+                shape.has_form(width, matches!(src, Operand::Reg(_)))
+                    && (!matches!(shape, Shape::Unary) || matches!(src, Operand::Imm(0)))
+            }
+            Insn::Endian { bits, .. } => matches!(bits, 16 | 32 | 64),
+            Insn::LoadImm { kind, .. } => kind <= LDDW_KINDS,
+            Insn::Load { size, signed, .. } => !signed || !matches!(size, Size::Dw),
+            Insn::LoadPacket { size, .. } => !matches!(size, Size::Dw),
+            Insn::Call { kind, off, .. } => off == 0 || matches!(kind, CallKind::Extern),
+            Insn::LoadImmHi { .. }
+            | Insn::Store { .. }
+            | Insn::Atomic { .. }
+            | Insn::LoadAcquire { .. }
+            | Insn::StoreRelease { .. }
+            | Insn::Branch { .. }
+            | Insn::Goto { .. }
+            | Insn::Gotol { .. }
+            | Insn::Gotox { .. }
+            | Insn::MayGoto { .. }
+            | Insn::Callx { .. }
+            | Insn::AddrSpaceCast { .. }
+            | Insn::Exit => true,
+        }
+    }
 }

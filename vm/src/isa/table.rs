@@ -1,5 +1,7 @@
 //! The three tables. A row is one operation: how it is spelled, encoded and constrained.
 
+use super::Width;
+
 macro_rules! groups {
     ($(#[doc = $doc:literal] $Name:ident $name:literal;)*) => {
         /// RFC 9669 section 2.4 conformance group, or one of the kernel's extensions (each can be switched off).
@@ -61,6 +63,20 @@ pub enum Shape {
     BinaryReg64,
     /// `dst` only.
     Unary,
+}
+
+impl Shape {
+    /// Whether operations of this shape have a form of this width, with a register as source or without one.
+    pub(super) const fn has_form(self, width: Width, reg: bool) -> bool {
+        // A bit for each: of 32 bits without a register and with one, of 64 bits likewise.
+        let forms = match self {
+            Shape::Binary => 0b1111,
+            Shape::BinaryReg => 0b1010,
+            Shape::BinaryReg64 => 0b1000,
+            Shape::Unary => 0b0101,
+        };
+        forms >> (2 * matches!(width, Width::W64) as u32 + reg as u32) & 1 != 0
+    }
 }
 
 /// One operation of a table.

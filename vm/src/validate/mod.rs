@@ -7,11 +7,10 @@
 
 mod error;
 
-use std::iter::Peekable;
 use std::ops::Deref;
 
 use crate::isa::{AluOp, AtomicOp, CallKind, Insn, Mode, Operand, Policy, Reg, Size, Width};
-use crate::program::{Binding, Function, Program};
+use crate::program::{Binding, Function, InOrder, Program};
 
 pub use error::{Reason, ValidateError};
 
@@ -63,17 +62,22 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn program(&self) -> Check {
         self.functions()?;
-        let functions = &self.program.functions;
-        let mut bindings = self.program.bindings.iter().peekable();
+        let Program { functions, insns, bindings, .. } = self.program;
+        let mut bindings = InOrder::new(bindings);
         for (index, function) in functions.iter().enumerate() {
-            let end = functions.get(index + 1).map_or(self.program.insns.len(), |next| next.start);
+            let end = functions.get(index + 1).map_or(insns.len(), |next| next.start);
             let span = Span { start: function.start, end, functions };
-            for pc in span.start..span.end {
-                let binding = at(&mut bindings, pc);
-                self.insn(pc, self.program.insns[pc], binding, &span).map_err(|reason| (pc, reason))?;
+            for (pc, insn) in (span.start..).zip(&insns[span.start..span.end]) {
+                self.insn(pc, *insn, bindings.at(pc), &span).map_err(|reason| (pc, reason))?;
+            }
+            if !self.ends_function(insns[end - 1]) {
+                return Err((end - 1, Reason::FallsOff));
             }
         }
-        self.bindings()
+        match bindings.next() {
+            None => Ok(()),
+            binding => Err((insns.len() - 1, Reason::Binding { binding })),
+        }
     }
 
     /// The function table: not empty, first at 0, ascending, inside the program.
@@ -94,33 +98,81 @@ impl Checker<'_> {
         }
     }
 
+    /// In each arm the variant is known, and with it the answers to most of what is asked.
+    #[inline(always)]
     fn insn(&self, pc: usize, insn: Insn, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
-        match Insn::decode(insn.encode()) {
-            Ok(again) if again == insn => {}
-            Ok(_) => return Err(Reason::Unencodable),
-            Err(error) => return Err(Reason::Decode(error)),
+        match insn {
+            Insn::Alu { dst, .. } => self.writes(insn, dst)?,
+            Insn::Endian { dst, .. } => self.writes(insn, dst)?,
+            Insn::AddrSpaceCast { dst, .. } => self.writes(insn, dst)?,
+            Insn::LoadImm { dst, kind, .. } => {
+                self.writes(insn, dst)?;
+                self.first_half(pc, span)?;
+                return address(kind, binding, span);
+            }
+            Insn::LoadImmHi { .. } => {
+                self.accepts(insn)?;
+                self.second_half(pc, span)?;
+            }
+            Insn::Load { size, dst, base, off, .. } => {
+                self.writes(insn, dst)?;
+                self.access(base, off, size)?;
+            }
+            Insn::LoadAcquire { size, dst, base, off } => {
+                self.writes(insn, dst)?;
+                self.access(base, off, size)?;
+            }
+            Insn::Store { size, base, off, .. } => {
+                self.accepts(insn)?;
+                self.access(base, off, size)?;
+            }
+            Insn::StoreRelease { size, base, off, .. } => {
+                self.accepts(insn)?;
+                self.access(base, off, size)?;
+            }
+            Insn::Atomic { width, op, base, off, src } => {
+                self.writes(insn, replaced(op, src))?;
+                self.access(base, off, if width == Width::W32 { Size::W } else { Size::Dw })?;
+            }
+            Insn::Branch { off, .. } | Insn::Goto { off } => {
+                self.accepts(insn)?;
+                self.jump(pc, off.into(), span)?;
+            }
+            Insn::MayGoto { off } => {
+                self.accepts(insn)?;
+                self.jump(pc, off.into(), span)?;
+            }
+            Insn::Gotol { off } => {
+                self.accepts(insn)?;
+                self.jump(pc, off, span)?;
+            }
+            Insn::Call { kind, imm, .. } => {
+                self.accepts(insn)?;
+                return self.call(pc, kind, imm, binding, span);
+            }
+            Insn::LoadPacket { .. } => self.accepts(insn)?,
+            Insn::Gotox { .. } | Insn::Callx { .. } | Insn::Exit => self.accepts(insn)?,
+        }
+        bound_as(binding, binding.is_none())
+    }
+
+    /// By itself, wherever it stands.
+    #[inline(always)]
+    fn accepts(&self, insn: Insn) -> Result<(), Reason> {
+        if !insn.is_encodable() {
+            return Err(Insn::decode(insn.encode()).map_or_else(Reason::Decode, |_| Reason::Unencodable));
         }
         if !self.policy.groups.contains(insn.group()) {
             return Err(Reason::Group(insn.conformance()));
         }
-        if self.policy.mode == Mode::Kernel {
-            kernel_only(insn)?;
-        }
-        if written(insn) == Some(Reg::FP) {
-            return Err(Reason::WritesFp);
-        }
-        if let Some((Reg::FP, off, size)) = access(insn) {
-            self.frame(off, size)?;
-        }
-        self.halves(pc, insn, span)?;
-        if let Some(target) = jump_target(pc, insn) {
-            self.jump(target, span)?;
-        }
-        self.reference(pc, insn, binding, span)?;
-        if pc + 1 == span.end && !self.ends_function(insn) {
-            return Err(Reason::FallsOff);
-        }
-        Ok(())
+        if self.policy.mode == Mode::Kernel { kernel_only(insn) } else { Ok(()) }
+    }
+
+    /// The same of one that writes this register by name. Calls also write r0 to r5, which are never r10.
+    #[inline(always)]
+    fn writes(&self, insn: Insn, dst: Reg) -> Result<(), Reason> {
+        self.accepts(insn)?;
+        if dst == Reg::FP { Err(Reason::WritesFp) } else { Ok(()) }
     }
 
     /// Whether control cannot go on past `insn`, or past a call that may be the last thing a function does.
@@ -144,10 +196,10 @@ impl Checker<'_> {
         }
     }
 
-    /// `[off, off + size)` lies in `[-stack_size, 0)`.
-    fn frame(&self, off: i16, size: Size) -> Result<(), Reason> {
+    /// Relative to r10, `[off, off + size)` lies in `[-stack_size, 0)`.
+    fn access(&self, base: Reg, off: i16, size: Size) -> Result<(), Reason> {
         let (low, bytes, stack) = (i64::from(off), size.bytes() as i64, i64::from(self.program.stack_size));
-        if low >= -stack && low + bytes <= 0 {
+        if base != Reg::FP || low >= -stack && low + bytes <= 0 {
             Ok(())
         } else {
             Err(Reason::Frame { off, size: size.bytes(), stack: self.program.stack_size })
@@ -155,21 +207,19 @@ impl Checker<'_> {
     }
 
     /// The halves of an `lddw` come in pairs, inside one function.
-    fn halves(&self, pc: usize, insn: Insn, span: &Span<'_>) -> Result<(), Reason> {
-        let hi = |pc: usize| matches!(self.program.insns.get(pc), Some(Insn::LoadImmHi { .. }));
-        let lo = |pc: usize| matches!(self.program.insns.get(pc), Some(Insn::LoadImm { .. }));
-        let is_lo = matches!(insn, Insn::LoadImm { .. });
-        let is_hi = matches!(insn, Insn::LoadImmHi { .. });
-        if is_lo && (pc + 1 >= span.end || !hi(pc + 1)) {
-            return Err(Reason::TruncatedLddw);
-        }
-        if is_hi && (pc == span.start || !lo(pc - 1)) {
-            return Err(Reason::StrayHalf);
-        }
-        Ok(())
+    fn first_half(&self, pc: usize, span: &Span<'_>) -> Result<(), Reason> {
+        let next = self.program.insns.get(pc + 1).filter(|_| pc + 1 < span.end);
+        if matches!(next, Some(Insn::LoadImmHi { .. })) { Ok(()) } else { Err(Reason::TruncatedLddw) }
     }
 
-    fn jump(&self, target: i64, span: &Span<'_>) -> Result<(), Reason> {
+    fn second_half(&self, pc: usize, span: &Span<'_>) -> Result<(), Reason> {
+        let paired = pc > span.start && matches!(self.program.insns[pc - 1], Insn::LoadImm { .. });
+        if paired { Ok(()) } else { Err(Reason::StrayHalf) }
+    }
+
+    /// A jump with a fixed target. A call is none.
+    fn jump(&self, pc: usize, off: i32, span: &Span<'_>) -> Result<(), Reason> {
+        let target = pc as i64 + 1 + i64::from(off);
         let inside = usize::try_from(target).ok().filter(|target| (span.start..span.end).contains(target));
         match inside.map(|target| self.program.insns[target]) {
             None => Err(Reason::JumpOutside { target, start: span.start, end: span.end }),
@@ -178,48 +228,49 @@ impl Checker<'_> {
         }
     }
 
-    /// Calls and `lddw`s refer to what exists, and to what their kind says; nothing else is bound.
-    fn reference(&self, pc: usize, insn: Insn, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
-        let fits = if let Insn::Call { kind, imm, .. } = insn {
-            match kind {
-                CallKind::Helper if !(self.helper)(imm) => return Err(Reason::UnknownHelper(imm)),
-                CallKind::Helper => binding.is_none(),
-                CallKind::Local => {
-                    let target = pc as i64 + 1 + i64::from(imm);
-                    if !usize::try_from(target).is_ok_and(|target| span.begins(target)) {
-                        return Err(Reason::LocalCall { target });
-                    }
-                    binding.is_none()
+    /// A call refers to what exists, and to what its kind says.
+    fn call(
+        &self,
+        pc: usize,
+        kind: CallKind,
+        imm: i32,
+        binding: Option<Binding>,
+        span: &Span<'_>,
+    ) -> Result<(), Reason> {
+        match kind {
+            CallKind::Helper if !(self.helper)(imm) => Err(Reason::UnknownHelper(imm)),
+            CallKind::Helper => bound_as(binding, binding.is_none()),
+            CallKind::Local => {
+                let target = pc as i64 + 1 + i64::from(imm);
+                if !usize::try_from(target).is_ok_and(|target| span.begins(target)) {
+                    return Err(Reason::LocalCall { target });
                 }
-                CallKind::Extern => matches!(binding, Some(Binding::Extern(_))),
+                bound_as(binding, binding.is_none())
             }
-        } else if let Insn::LoadImm { kind, .. } = insn {
-            if let Some(Binding::Function(target)) = binding.filter(|_| kind == FUNCTION)
-                && !span.begins(target)
-            {
-                return Err(Reason::FunctionAddress { target });
-            }
-            match kind {
-                0 => matches!(binding, None | Some(Binding::Extern(_))),
-                1 => matches!(binding, Some(Binding::Map(_))),
-                2 => matches!(binding, Some(Binding::MapValue { .. })),
-                FUNCTION => matches!(binding, Some(Binding::Function(_))),
-                _ => false,
-            }
-        } else {
-            binding.is_none()
-        };
-        if fits { Ok(()) } else { Err(Reason::Binding { binding }) }
-    }
-
-    /// No binding lies beyond the last instruction.
-    fn bindings(&self) -> Check {
-        let len = self.program.insns.len();
-        match self.program.bindings.range(len..).next() {
-            Some((_, &binding)) => Err((len - 1, Reason::Binding { binding: Some(binding) })),
-            None => Ok(()),
+            CallKind::Extern => bound_as(binding, matches!(binding, Some(Binding::Extern(_)))),
         }
     }
+}
+
+/// An `lddw` is bound to what its kind says, and that exists.
+fn address(kind: u8, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
+    if let Some(Binding::Function(target)) = binding.filter(|_| kind == FUNCTION)
+        && !span.begins(target)
+    {
+        return Err(Reason::FunctionAddress { target });
+    }
+    let fits = match kind {
+        0 => matches!(binding, None | Some(Binding::Extern(_))),
+        1 => matches!(binding, Some(Binding::Map(_))),
+        2 => matches!(binding, Some(Binding::MapValue { .. })),
+        FUNCTION => matches!(binding, Some(Binding::Function(_))),
+        _ => false,
+    };
+    bound_as(binding, fits)
+}
+
+fn bound_as(binding: Option<Binding>, fits: bool) -> Result<(), Reason> {
+    if fits { Ok(()) } else { Err(Reason::Binding { binding }) }
 }
 
 /// The function that an instruction is part of.
@@ -235,11 +286,6 @@ impl Span<'_> {
     fn begins(&self, pc: usize) -> bool {
         self.functions.binary_search_by_key(&pc, |function| function.start).is_ok()
     }
-}
-
-/// The binding at `pc`, of which this is asked in ascending order.
-fn at<'a>(bindings: &mut Peekable<impl Iterator<Item = (&'a usize, &'a Binding)>>, pc: usize) -> Option<Binding> {
-    bindings.next_if(|(at, _)| **at == pc).map(|(_, binding)| *binding)
 }
 
 /// What the kernel's verifier refuses and RFC 9669 section 4.1 defines.
@@ -264,86 +310,12 @@ fn kernel_only(insn: Insn) -> Result<(), Reason> {
     Ok(())
 }
 
-/// The register an instruction writes by name. Calls also write r0 to r5, which are never r10.
-fn written(insn: Insn) -> Option<Reg> {
-    match insn {
-        Insn::Alu { dst, .. }
-        | Insn::Endian { dst, .. }
-        | Insn::LoadImm { dst, .. }
-        | Insn::Load { dst, .. }
-        | Insn::LoadAcquire { dst, .. }
-        | Insn::AddrSpaceCast { dst, .. } => Some(dst),
-        Insn::Atomic { op, src, .. } => match op {
-            AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => None,
-            AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => {
-                Some(src)
-            }
-            AtomicOp::Cmpxchg => Some(Reg::R0),
-        },
-        Insn::LoadPacket { .. } => Some(Reg::R0),
-        Insn::LoadImmHi { .. }
-        | Insn::Store { .. }
-        | Insn::StoreRelease { .. }
-        | Insn::Branch { .. }
-        | Insn::Goto { .. }
-        | Insn::Gotol { .. }
-        | Insn::Gotox { .. }
-        | Insn::MayGoto { .. }
-        | Insn::Call { .. }
-        | Insn::Callx { .. }
-        | Insn::Exit => None,
+/// The register that gets what an atomic operation found; r0 of one that drops it, which may be written.
+fn replaced(op: AtomicOp, src: Reg) -> Reg {
+    match op {
+        AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor | AtomicOp::Cmpxchg => Reg::R0,
+        AtomicOp::FetchAdd | AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor | AtomicOp::Xchg => src,
     }
-}
-
-/// Base register, offset and size of a memory access.
-fn access(insn: Insn) -> Option<(Reg, i16, Size)> {
-    match insn {
-        Insn::Load { size, base, off, .. }
-        | Insn::Store { size, base, off, .. }
-        | Insn::LoadAcquire { size, base, off, .. }
-        | Insn::StoreRelease { size, base, off, .. } => Some((base, off, size)),
-        Insn::Atomic { width, base, off, .. } => {
-            Some((base, off, if width == Width::W32 { Size::W } else { Size::Dw }))
-        }
-        Insn::Alu { .. }
-        | Insn::Endian { .. }
-        | Insn::LoadImm { .. }
-        | Insn::LoadImmHi { .. }
-        | Insn::LoadPacket { .. }
-        | Insn::Branch { .. }
-        | Insn::Goto { .. }
-        | Insn::Gotol { .. }
-        | Insn::Gotox { .. }
-        | Insn::MayGoto { .. }
-        | Insn::Call { .. }
-        | Insn::Callx { .. }
-        | Insn::AddrSpaceCast { .. }
-        | Insn::Exit => None,
-    }
-}
-
-/// Where a jump with a fixed target goes. A call is not a jump.
-fn jump_target(pc: usize, insn: Insn) -> Option<i64> {
-    let off = match insn {
-        Insn::Branch { off, .. } | Insn::Goto { off } | Insn::MayGoto { off } => i64::from(off),
-        Insn::Gotol { off } => i64::from(off),
-        Insn::Alu { .. }
-        | Insn::Endian { .. }
-        | Insn::LoadImm { .. }
-        | Insn::LoadImmHi { .. }
-        | Insn::Load { .. }
-        | Insn::Store { .. }
-        | Insn::Atomic { .. }
-        | Insn::LoadAcquire { .. }
-        | Insn::StoreRelease { .. }
-        | Insn::LoadPacket { .. }
-        | Insn::Gotox { .. }
-        | Insn::Call { .. }
-        | Insn::Callx { .. }
-        | Insn::AddrSpaceCast { .. }
-        | Insn::Exit => return None,
-    };
-    Some(pc as i64 + 1 + off)
 }
 
 #[cfg(test)]
