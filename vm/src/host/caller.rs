@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::arg::{MapRef, Ptr, bad_argument};
 use super::{Activation, Runtime};
-use crate::mem::{Access, Fault, Text, View};
+use crate::mem::{Access, Fault, Text, View, Words};
 use crate::trap::{Trap, TrapCode};
 
 /// The calling machine, lent to a host function for one call. `T` is the instance's data.
@@ -81,7 +81,7 @@ impl<'a, T> Caller<'a, T> {
 
     /// A trap if the time limit is over. For host functions that wait or loop.
     pub fn check_interrupt(&mut self) -> Result<(), Trap> {
-        if self.runtime().interrupt.load(Ordering::Relaxed) {
+        if self.runtime().interrupt().load(Ordering::Relaxed) {
             return Err(Trap::new(TrapCode::Timeout, format!("in {}", self.function)));
         }
         Ok(())
@@ -99,6 +99,12 @@ impl<'a, T> Caller<'a, T> {
     /// Copies out of the program's memory.
     pub fn read(&mut self, from: Ptr, out: &mut [u8]) -> Result<(), Trap> {
         let result = self.view().read(from.addr(), out);
+        self.checked(from, result)
+    }
+
+    /// 64-bit words of the program's memory.
+    pub(crate) fn words(&mut self, from: Ptr, count: usize) -> Result<Words, Trap> {
+        let result = self.view().words(from.addr(), count);
         self.checked(from, result)
     }
 

@@ -6,8 +6,9 @@
 
 use std::sync::atomic::Ordering;
 
+use super::copies::Text;
 use super::fault::{Access, Fault, FaultReason};
-use super::view::{Bounds, Text, View};
+use super::view::{Bounds, View};
 use crate::isa::{Size, Width};
 use crate::recover;
 

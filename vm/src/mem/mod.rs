@@ -23,6 +23,7 @@
 mod arena;
 mod beyond;
 mod block;
+mod copies;
 mod fault;
 mod free;
 mod handle;
@@ -31,10 +32,12 @@ mod view;
 
 pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
+pub use copies::Text;
+pub(crate) use copies::Words;
 pub use fault::{Access, Fault, FaultReason, MemError, Near};
 pub use free::FreeList;
 pub use handle::{HandleRange, HandleTable};
-pub use view::{AtomicCell, Bounds, Text, View};
+pub use view::{AtomicCell, Bounds, View};
 
 /// Bytes of an arena.
 pub const ARENA_SIZE: u64 = 1 << 32;

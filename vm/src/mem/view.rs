@@ -4,12 +4,9 @@
 //! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again. For one access of a
 //! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
 
-use std::ffi::CStr;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
-
-use smallvec::SmallVec;
 
 use super::arena::{Arena, Found, Grid};
 use super::block::Block;
@@ -117,24 +114,6 @@ pub trait AtomicCell: sealed::Sealed {
 
     /// Stores the low bytes of `value` with release ordering.
     fn release(&self, value: u64);
-}
-
-/// Bytes of a [`Text`] that need no allocation.
-const SHORT: usize = 64;
-
-/// A string that was read from a program's memory, without its NUL.
-pub type Text = SmallVec<[u8; SHORT]>;
-
-/// Where the first NUL is; behind the bytes if there is none.
-fn nul(bytes: &[u8; SHORT]) -> usize {
-    let (words, _) = bytes.as_chunks();
-    let at = words.iter().enumerate().find_map(|(at, word)| {
-        let word = u64::from_le_bytes(*word);
-        // The lowest of these bits is that of the first byte which is zero.
-        let zeros = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080;
-        (zeros != 0).then(|| at * 8 + zeros.trailing_zeros() as usize / 8)
-    });
-    at.unwrap_or(SHORT)
 }
 
 mod sealed {
@@ -260,7 +239,7 @@ impl View {
     /// The element in one of the regions that were hit last, found without the arena's table. Whatever does not
     /// fit is left to the table, which knows the words for it.
     #[inline]
-    fn recent(&self, addr: u64, len: u64, access: Access) -> Option<(u32, u32)> {
+    pub(super) fn recent(&self, addr: u64, len: u64, access: Access) -> Option<(u32, u32)> {
         if self.arena.generation() != self.grid_generation {
             return None;
         }
@@ -272,7 +251,7 @@ impl View {
     }
 
     /// Keeps a region that was in the table at `generation`.
-    fn remember(&mut self, grid: Option<Grid>, generation: u64) {
+    pub(super) fn remember(&mut self, grid: Option<Grid>, generation: u64) {
         if generation != self.grid_generation {
             self.grid_generation = generation;
             self.grids = [Grid::EMPTY; GRIDS];
@@ -283,7 +262,7 @@ impl View {
         }
     }
 
-    fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
+    pub(super) fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
             Bounds::Exact | Bounds::Trusted => self.arena.find(addr, len, access, self.owner),
             Bounds::Arena => {
@@ -349,140 +328,6 @@ impl View {
     pub fn forget(&mut self) {
         self.loads = [EMPTY; 16];
         self.stores = [EMPTY; 16];
-    }
-
-    /// Checks a range for the host, and returns a pointer that is valid while the arena lives.
-    fn range(&self, addr: u64, len: u64, access: Access) -> Result<*mut u8, Fault> {
-        if len == 0 {
-            return Ok(ptr::NonNull::dangling().as_ptr());
-        }
-        if self.recent(addr, len, access).is_none() {
-            self.find(addr, len, access)?;
-        }
-        Ok(self.arena.at(addr as u32))
-    }
-
-    /// Checks that `len` bytes at `addr` can be accessed.
-    pub fn check(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
-        match self.range(addr, len, access) {
-            Err(fault) if self.beyond(&fault) => self.check_beyond(addr, len, access),
-            result => result.map(|_| ()),
-        }
-    }
-
-    /// Copies out of the program's memory.
-    pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
-        let from = match self.range(addr, out.len() as u64, Access::Read) {
-            Err(fault) if self.beyond(&fault) => return self.read_beyond(addr, out),
-            result => result?,
-        };
-        // SAFETY: `range` checked all bytes of the source; `out` is a Rust buffer, which is in no arena.
-        unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
-        Ok(())
-    }
-
-    /// Copies into the program's memory.
-    pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let to = match self.range(addr, bytes.len() as u64, Access::Write) {
-            Err(fault) if self.beyond(&fault) => return self.write_beyond(addr, bytes),
-            result => result?,
-        };
-        // SAFETY: as in `read`, in the other direction; `range` checked for a writable region.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        Ok(())
-    }
-
-    /// Sets bytes of the program's memory.
-    pub fn fill(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
-        let to = match self.range(addr, len, Access::Write) {
-            Err(fault) if self.beyond(&fault) => return self.fill_beyond(addr, len, byte),
-            result => result?,
-        };
-        // SAFETY: `range` checked all bytes.
-        unsafe { ptr::write_bytes(to, byte, len as usize) };
-        Ok(())
-    }
-
-    /// Copies inside the program's memory; the ranges may overlap.
-    pub fn copy(&self, to: u64, from: u64, len: u64) -> Result<(), Fault> {
-        let ranges =
-            self.range(from, len, Access::Read).and_then(|from| Ok((from, self.range(to, len, Access::Write)?)));
-        let (from, to) = match ranges {
-            Err(fault) if self.beyond(&fault) => return self.write(to, &self.bytes(from, len)?),
-            result => result?,
-        };
-        // SAFETY: `range` checked all bytes of both; `copy` allows overlap.
-        unsafe { ptr::copy(from, to, len as usize) };
-        Ok(())
-    }
-
-    /// A copy of `len` bytes. `len` is checked before memory is allocated.
-    pub fn bytes(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
-        let from = match self.range(addr, len, Access::Read) {
-            Err(fault) if self.beyond(&fault) => return self.bytes_beyond(addr, len),
-            result => result?,
-        };
-        let mut bytes = vec![0; len as usize];
-        // SAFETY: as in `read`; the pages of the source stay mapped whatever happens to its region meanwhile.
-        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-        Ok(bytes)
-    }
-
-    /// Remembers the region at an address, which the host is about to look at again and again.
-    pub fn note(&mut self, addr: u64) {
-        if self.recent(addr, 1, Access::Read).is_none() {
-            let generation = self.arena.generation();
-            if let Ok(found) = self.find(addr, 1, Access::Read) {
-                self.remember(found.grid, generation);
-            }
-        }
-    }
-
-    /// The bytes of a C string without its NUL, at most `max`. A string that runs to the end of its region
-    /// without a NUL is a fault at the first byte past it.
-    pub fn c_str(&self, addr: u64, max: u64) -> Result<Text, Fault> {
-        if max == 0 {
-            return Ok(Text::new());
-        }
-        let (element, size) = match self.recent(addr, 1, Access::Read) {
-            Some(found) => found,
-            None => match self.find(addr, 1, Access::Read) {
-                Err(fault) if self.beyond(&fault) => return self.c_str_beyond(addr, max),
-                result => result.map(|found| (found.element, found.size))?,
-            },
-        };
-        let available = u64::from(size - (addr as u32 - element));
-        let limit = available.min(max) as usize;
-        // In growing steps: a short string in a large region costs a short copy.
-        let (mut first, step) = ([0; SHORT], limit.min(SHORT));
-        // SAFETY: the element has `available` bytes from `addr` on, no fewer than `step`; `first` is in no arena.
-        unsafe { ptr::copy_nonoverlapping(self.arena.at(addr as u32), first.as_mut_ptr(), step) };
-        let end = nul(&first);
-        let mut bytes = Text::from_buf_and_len(first, end.min(step));
-        if end < step {
-            return Ok(bytes);
-        }
-        while bytes.len() < limit {
-            let from = bytes.len();
-            bytes.resize(limit.min(from * 2), 0);
-            self.read(addr + from as u64, &mut bytes[from..])?;
-            if let Ok(text) = CStr::from_bytes_until_nul(&bytes[from..]) {
-                let end = text.count_bytes();
-                bytes.truncate(from + end);
-                return Ok(bytes);
-            }
-        }
-        match available < max {
-            // Memory that has grown meanwhile has the bytes, but this string did not end where it was looked for.
-            true => match self.find(addr, available + 1, Access::Read) {
-                Err(fault) if self.beyond(&fault) => self.c_str_beyond(addr, max),
-                Err(fault) => Err(fault),
-                Ok(_) => {
-                    Err(Fault { addr, len: available + 1, access: Access::Read, reason: FaultReason::NoRegion(None) })
-                }
-            },
-            false => Ok(bytes),
-        }
     }
 
     /// The atomic cell at an address that a host function was given; `None` if misaligned.

@@ -8,10 +8,8 @@ mod float;
 mod parsed;
 mod spec;
 
-use smallvec::SmallVec;
-
 use crate::host::VarArgs;
-use crate::mem::{Fault, View};
+use crate::mem::{Fault, View, Words};
 use crate::trap::{Trap, TrapCode};
 
 pub(crate) use parsed::Format;
@@ -46,6 +44,7 @@ impl Sink {
         let room = self.limit - self.bytes.len();
         match bytes {
             // What is between most conversions.
+            [] => {}
             [byte] if room > 0 => self.bytes.push(*byte),
             _ => self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]),
         }
@@ -102,9 +101,6 @@ pub(crate) struct Values {
     first: Option<usize>,
 }
 
-/// 64-bit words as they are in memory, few of them without an allocation.
-pub(crate) type Words = SmallVec<[[u8; 8]; 8]>;
-
 /// A value, and how many were taken before it.
 #[derive(Clone, Copy, Debug)]
 struct Value {
@@ -114,7 +110,7 @@ struct Value {
 
 impl Values {
     pub(crate) fn registers(args: VarArgs) -> Values {
-        let words: Words = args.map(u64::to_le_bytes).collect();
+        let words: Words = args.collect();
         Values { taken: 0, first: Some(6 - words.len()), words }
     }
 
@@ -125,7 +121,7 @@ impl Values {
     #[inline]
     fn next(&mut self) -> Option<Value> {
         let index = self.taken;
-        let bits = u64::from_le_bytes(*self.words.get(index)?);
+        let bits = *self.words.get(index)?;
         self.taken += 1;
         Some(Value { bits, index })
     }
@@ -235,9 +231,8 @@ impl Formatter<'_> {
         }
         let max = spec.precision.unwrap_or(u64::MAX);
         self.view.note(value.bits);
-        let bytes = self.view.c_str(value.bits, max).map_err(|fault| self.fault(text, value, fault))?;
-        spec.text(&mut self.out, &bytes);
-        Ok(())
+        let written = self.view.with_c_str(value.bits, max, |bytes| spec.text(&mut self.out, bytes));
+        written.map_err(|fault| self.fault(text, value, fault))
     }
 
     #[cold]

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::Spec;
 use super::spec::Plain;
+use crate::mem::{Fault, View};
 
 /// Formats that a thread keeps, and the longest of them.
 const KEPT: usize = 16;
@@ -14,6 +15,7 @@ const LONG: usize = 1024;
 /// A format, as far as it can be obeyed.
 #[derive(Debug)]
 pub(crate) struct Format {
+    /// With its NUL.
     text: Box<[u8]>,
     /// Conversions, each with the text in front of it.
     pub(super) pieces: Vec<Piece>,
@@ -49,7 +51,7 @@ impl Format {
             }
             from = at + pieces.last().map_or(0, |piece| piece.text.len());
         }
-        Format { text: text.into(), pieces, rest: from..text.len(), wrong }
+        Format { text: [text, b"\0"].concat().into(), pieces, rest: from..text.len(), wrong }
     }
 
     pub(super) fn text(&self, range: &Range<usize>) -> &[u8] {
@@ -58,23 +60,30 @@ impl Format {
 }
 
 thread_local! {
-    /// The formats that this thread used last, found by what they say: the program may change the memory that they are in.
-    static RECENT: RefCell<Vec<Rc<Format>>> = const { RefCell::new(Vec::new()) };
+    /// The formats that this thread used last, and where they were: the program may change the memory that they are in.
+    static RECENT: RefCell<Vec<(u64, Rc<Format>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Format {
-    /// A format, taken apart now or lately.
-    pub(crate) fn of(text: &[u8]) -> Rc<Format> {
+    /// The format at an address, taken apart now or lately.
+    pub(crate) fn at(view: &mut View, addr: u64) -> Result<Rc<Format>, Fault> {
+        view.note(addr);
         RECENT.with_borrow_mut(|recent| {
-            if let Some(known) = recent.iter().find(|format| *format.text == *text) {
-                return Rc::clone(known);
+            let known = recent.iter().position(|(at, _)| *at == addr);
+            if let Some(known) = known {
+                let format = &recent[known].1;
+                if view.holds(addr, &format.text) {
+                    return Ok(Rc::clone(format));
+                }
+                recent.remove(known);
             }
-            let format = Rc::new(Format::parse(text));
+            let text = view.c_str(addr, u64::MAX)?;
+            let format = Rc::new(Format::parse(&text));
             if text.len() <= LONG {
                 recent.truncate(KEPT - 1);
-                recent.insert(0, Rc::clone(&format));
+                recent.insert(0, (addr, Rc::clone(&format)));
             }
-            format
+            Ok(format)
         })
     }
 }

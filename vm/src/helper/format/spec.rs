@@ -78,8 +78,9 @@ pub(super) struct Number {
 #[derive(Clone, Copy, Debug)]
 enum Radix {
     Decimal,
-    /// So many bits a digit, and the digits.
-    Bits(u32, &'static [u8; 16]),
+    Hex(&'static [u8; 16]),
+    Octal,
+    Binary,
 }
 
 impl Radix {
@@ -87,9 +88,16 @@ impl Radix {
     fn count(self, value: u64) -> usize {
         match self {
             Radix::Decimal => value.checked_ilog10().unwrap_or(0) as usize + 1,
-            Radix::Bits(bits, _) => (64 - (value | 1).leading_zeros()).div_ceil(bits) as usize,
+            Radix::Hex(_) => (bits(value) as usize).div_ceil(4),
+            Radix::Octal => (bits(value) as usize).div_ceil(3),
+            Radix::Binary => bits(value) as usize,
         }
     }
+}
+
+/// Binary digits of a number.
+fn bits(value: u64) -> u32 {
+    64 - (value | 1).leading_zeros()
 }
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -134,13 +142,21 @@ fn digits(mut value: u64, radix: Radix, room: &mut [u8]) -> usize {
             }
             at
         }
-        Radix::Bits(bits, all) => loop {
-            at -= 1;
-            (room[at], value) = (all[(value & ((1 << bits) - 1)) as usize], value >> bits);
-            if value == 0 {
-                return at;
-            }
-        },
+        Radix::Hex(all) => shifted::<4>(value, all, room),
+        Radix::Octal => shifted::<3>(value, DIGITS, room),
+        Radix::Binary => shifted::<1>(value, DIGITS, room),
+    }
+}
+
+/// The same where a digit is so many bits.
+fn shifted<const BITS: u32>(mut value: u64, all: &[u8; 16], room: &mut [u8]) -> usize {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        (room[at], value) = (all[(value & ((1 << BITS) - 1)) as usize], value >> BITS);
+        if value == 0 {
+            return at;
+        }
     }
 }
 
@@ -244,7 +260,7 @@ impl Spec {
     pub(super) fn plain(&self) -> Option<Plain> {
         let radix = match self.conversion {
             b'd' | b'i' | b'u' => Radix::Decimal,
-            b'x' => Radix::Bits(4, DIGITS),
+            b'x' => Radix::Hex(DIGITS),
             _ => return None,
         };
         let flags = self.left || self.plus || self.space || self.alternate || self.star_width || self.star_precision;
@@ -265,11 +281,11 @@ impl Spec {
     pub(crate) fn unsigned(&self, out: &mut Sink, bits: u64) {
         let value = self.length.unsigned(bits);
         let (prefix, radix): (&[u8], Radix) = match self.conversion {
-            b'o' => (b"", Radix::Bits(3, DIGITS)),
-            b'x' => (b"0x", Radix::Bits(4, DIGITS)),
-            b'X' => (b"0X", Radix::Bits(4, CAPITALS)),
-            b'b' => (b"0b", Radix::Bits(1, DIGITS)),
-            b'B' => (b"0B", Radix::Bits(1, DIGITS)),
+            b'o' => (b"", Radix::Octal),
+            b'x' => (b"0x", Radix::Hex(DIGITS)),
+            b'X' => (b"0X", Radix::Hex(CAPITALS)),
+            b'b' => (b"0b", Radix::Binary),
+            b'B' => (b"0B", Radix::Binary),
             _ => (b"", Radix::Decimal),
         };
         self.integer(out, if self.alternate && value != 0 { prefix } else { b"" }, value, radix);
@@ -277,7 +293,7 @@ impl Spec {
 
     /// `%p` of a pointer that is not null.
     pub(crate) fn pointer(&self, out: &mut Sink, bits: u64) {
-        self.integer(out, &[self.sign(false), b"0x"].concat(), bits, Radix::Bits(4, DIGITS));
+        self.integer(out, &[self.sign(false), b"0x"].concat(), bits, Radix::Hex(DIGITS));
     }
 
     fn integer(&self, out: &mut Sink, prefix: &[u8], value: u64, radix: Radix) {

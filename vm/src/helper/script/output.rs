@@ -4,7 +4,7 @@ use std::mem;
 
 use super::Host;
 use super::print::quote;
-use crate::helper::format::{Format, Formatter, Sink, Values, Words};
+use crate::helper::format::{Format, Formatter, Sink, Values};
 use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};
 
@@ -60,16 +60,16 @@ fn puts(mut caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
     Ok(write(&mut caller, &[&line[..], b"\n"].concat()))
 }
 
-fn printf(caller: Host<'_>, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print(caller, &format, &mut Values::registers(values))
+fn printf(caller: Host<'_>, format: Ptr, values: VarArgs) -> Result<i32, Trap> {
+    print(caller, format, &mut Values::registers(values))
 }
 
-fn printfv(mut caller: Host<'_>, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
+fn printfv(mut caller: Host<'_>, format: Ptr, values: Ptr, count: u32) -> Result<i32, Trap> {
     let mut values = packed(&mut caller, values, count)?;
-    print(caller, &format, &mut values)
+    print(caller, format, &mut values)
 }
 
-fn print(mut caller: Host<'_>, format: &[u8], values: &mut Values) -> Result<i32, Trap> {
+fn print(mut caller: Host<'_>, format: Ptr, values: &mut Values) -> Result<i32, Trap> {
     let out = run(&mut caller, format, values, MAX_OUTPUT)?;
     if out.total() > MAX_OUTPUT as u64 {
         return Err(too_long(&caller));
@@ -84,17 +84,17 @@ fn too_long(caller: &Host<'_>) -> Trap {
     Trap::new(TrapCode::Host, format!("output of {} longer than {MAX_OUTPUT} bytes", caller.function()))
 }
 
-fn snprintf(caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: VarArgs) -> Result<i32, Trap> {
-    print_to(caller, buf, size, &format, &mut Values::registers(values))
+fn snprintf(caller: Host<'_>, buf: Ptr, size: u64, format: Ptr, values: VarArgs) -> Result<i32, Trap> {
+    print_to(caller, buf, size, format, &mut Values::registers(values))
 }
 
-fn snprintfv(mut caller: Host<'_>, buf: Ptr, size: u64, format: CStr, values: Ptr, count: u32) -> Result<i32, Trap> {
+fn snprintfv(mut caller: Host<'_>, buf: Ptr, size: u64, format: Ptr, values: Ptr, count: u32) -> Result<i32, Trap> {
     let mut values = packed(&mut caller, values, count)?;
-    print_to(caller, buf, size, &format, &mut values)
+    print_to(caller, buf, size, format, &mut values)
 }
 
 /// As C: writes at most `size` bytes with the NUL, and returns the length it would have needed.
-fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: &mut Values) -> Result<i32, Trap> {
+fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: Ptr, values: &mut Values) -> Result<i32, Trap> {
     let keep = size.saturating_sub(1).min(MAX_OUTPUT as u64) as usize;
     let out = run(&mut caller, format, values, keep)?;
     if keep == MAX_OUTPUT && out.total() > keep as u64 {
@@ -110,12 +110,15 @@ fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: &[u8], values: &m
     Ok(length)
 }
 
-fn run(caller: &mut Host<'_>, format: &[u8], values: &mut Values, limit: usize) -> Result<Sink, Trap> {
+fn run(caller: &mut Host<'_>, format: Ptr, values: &mut Values, limit: usize) -> Result<Sink, Trap> {
     let function = caller.function();
+    let runtime = caller.runtime();
+    let known = Format::at(&mut runtime.view, format.addr());
+    let known = known.map_err(|fault| caller.bad_argument(format, fault))?;
     let runtime = caller.runtime();
     let out = Sink::within(mem::take(&mut runtime.line), limit);
     let mut formatter = Formatter { view: &mut runtime.view, function, values, out };
-    formatter.run(&Format::of(format))?;
+    formatter.run(&known)?;
     Ok(formatter.out)
 }
 
@@ -127,7 +130,5 @@ fn packed(caller: &mut Host<'_>, values: Ptr, count: u32) -> Result<Values, Trap
             format!("{} with more than {MAX_VALUES} values", caller.function()),
         ));
     }
-    let mut words = Words::from_elem([0; 8], count as usize);
-    caller.read(values, words.as_flattened_mut())?;
-    Ok(Values::packed(words))
+    Ok(Values::packed(caller.words(values, count as usize)?))
 }
