@@ -70,15 +70,6 @@ pub(crate) struct Way {
     fp: u64,
 }
 
-impl Way {
-    /// Whether runs on it look at this flag.
-    #[inline(always)]
-    pub(crate) fn watches(&self, interrupt: &Arc<AtomicBool>) -> bool {
-        // SAFETY: as in `enter`; the machine has the context, and the field is only written by it.
-        unsafe { (*self.cx.as_ptr()).interrupt == interrupt.as_ptr().cast_const().cast() }
-    }
-}
-
 // SAFETY: pointers to what a `Resident` owns, which may be sent; only `enter` follows them, for the machine that owns
 // that, on the thread that has the machine.
 unsafe impl Send for Way {}

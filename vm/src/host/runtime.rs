@@ -43,7 +43,7 @@ pub struct Runtime {
     /// The CPU whose per-CPU values the program sees.
     pub cpu: u32,
     /// Set by a watchdog when the time limit is over; engines look at it.
-    pub interrupt: Arc<AtomicBool>,
+    interrupt: Arc<AtomicBool>,
     /// How long a program waits for a spin lock until that is a deadlock; 10 seconds at first.
     pub lock_wait: Duration,
     /// The packet of an XDP or TC program.
@@ -121,6 +121,11 @@ impl Runtime {
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.
     pub fn seed(&mut self, seed: u64) {
         self.random = seed;
+    }
+
+    /// Set by a watchdog when the time limit is over; engines look at it. The same one as long as there is this runtime.
+    pub fn interrupt(&self) -> &Arc<AtomicBool> {
+        &self.interrupt
     }
 
     /// Whether the program holds something that [`Runtime::abandon`] would release.

@@ -1,11 +1,12 @@
 //! A machine: one thread's registers, stack and runtime, and the runs on it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
-use super::native::{Home, Shortcut};
+use super::native::{Home, Ready, Shortcut};
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -97,6 +98,10 @@ pub struct Machine {
     pub(super) site: usize,
     /// Run state is not as [`Machine::reset`] leaves it.
     pub(super) dirty: bool,
+    /// None while it is dirty.
+    pub(super) ready: Option<Ready>,
+    /// The arena's, to be asked without a way there.
+    poisoned: Arc<AtomicBool>,
     /// Generated code is running, or has called a host function.
     pub(super) running: bool,
     /// Of programs that are compiled.
@@ -125,6 +130,7 @@ impl Machine {
             ..RegionSpec::new("stack frame", RegionKind::Stack, largest.max(1))
         };
         let (stack, arena_base) = (image.arena().alloc(spec)?, image.arena().base());
+        let poisoned = Arc::clone(image.arena().poisoned());
         let (r, trap) = ([0; 16], None);
         let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trap, runtime, stack };
         let mut machine = Machine {
@@ -138,6 +144,8 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             dirty: true,
+            ready: None,
+            poisoned,
             running: false,
             shortcuts: Vec::new(),
             native: None,
@@ -153,6 +161,15 @@ impl Machine {
     /// The image it runs.
     pub fn image(&self) -> &Arc<Image> {
         &self.image
+    }
+
+    /// Whether a run makes sense.
+    ///
+    /// # Errors
+    /// The trap of every run in an arena that is poisoned.
+    #[inline(always)]
+    pub fn check_poison(&self) -> Result<(), Trap> {
+        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(()) }
     }
 
     /// What host functions see.
@@ -202,10 +219,10 @@ impl Machine {
     pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
         // Asked first, as it is by way of a call, over which nothing else need be kept then.
         if let Some(idle) = recover::idle()
-            && let Some(Some(shortcut)) = self.shortcuts.get(program)
-            && self.is_prepared(shortcut)
+            && let Some(ready) = self.ready
+            && ready.program == program
         {
-            return self.run_compiled(idle, *shortcut, &args);
+            return self.run_compiled(idle, ready.way, &args);
         }
         self.run_args(program, args)
     }
@@ -213,7 +230,7 @@ impl Machine {
     #[inline(never)]
     fn run_args(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
         if let Some(Some(shortcut)) = self.shortcuts.get(program) {
-            return self.prepare_and_run(*shortcut, &args);
+            return self.prepare_and_run(program, *shortcut, &args);
         }
         let mut registers = POISON;
         registers[1..6].copy_from_slice(&args);
@@ -252,7 +269,7 @@ impl Machine {
 
     /// Runs a function on an empty stack.
     fn start(&mut self, image: &Image, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
-        self.dirty = true;
+        self.soil();
         self.s.r[..11].copy_from_slice(&registers);
         let result = self.enter_and_run(image, callee, self.site);
         self.s.runtime.abandon();
@@ -348,6 +365,11 @@ impl Machine {
         self.reentry -= 1;
         result
     }
+}
+
+#[cold]
+fn poisoned() -> Trap {
+    Trap::new(TrapCode::Poisoned, "a fault inside a C function has left it in an unknown state; make another engine")
 }
 
 impl Activation for Machine {

@@ -51,6 +51,13 @@ pub(super) struct Shortcut {
     reads_rest: bool,
 }
 
+/// A program whose next run needs nothing but its way in.
+#[derive(Clone, Copy)]
+pub(super) struct Ready {
+    pub(super) program: usize,
+    pub(super) way: Way,
+}
+
 /// What is below a segment.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Base {
@@ -141,7 +148,7 @@ impl Machine {
 
     /// Prepares what is the same for all runs, after a change.
     pub(super) fn settle(&mut self) {
-        self.dirty = true;
+        self.soil();
         self.shortcuts.clear();
         let Some(home) = &mut self.native else { return };
         let Limits { max_insns, max_depth, stack_bytes } = self.limits;
@@ -157,18 +164,12 @@ impl Machine {
         context.stack_limit = stack_bytes;
     }
 
-    /// Whether nothing at all must be done before a run of an entry function that is compiled.
+    /// A run that needs nothing prepared. Everything else that may happen is for other functions, so that this one keeps
+    /// nothing for them.
     #[inline(always)]
-    pub(super) fn is_prepared(&self, shortcut: &Shortcut) -> bool {
-        let Shortcut { way, reads_rest } = shortcut;
-        !self.dirty && !reads_rest && way.watches(&self.s.runtime.interrupt)
-    }
-
-    /// Such a run. Everything else that may happen is for other functions, so that this one keeps nothing for them.
-    #[inline(always)]
-    pub(super) fn run_compiled(&mut self, idle: Idle, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+    pub(super) fn run_compiled(&mut self, idle: Idle, way: Way, args: &[u64; 5]) -> Result<u64, Trap> {
         self.running = true;
-        match enter_first(self, idle, shortcut.way, args) {
+        match enter_first(self, idle, way, args) {
             Ok(value) => {
                 self.running = false;
                 if self.s.runtime.holds() { Ok(self.let_go(value)) } else { Ok(value) }
@@ -184,11 +185,13 @@ impl Machine {
         self.end(*abort)
     }
 
-    /// A run that is to be prepared.
-    pub(super) fn prepare_and_run(&mut self, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+    /// A run that is to be prepared, and maybe prepares the next.
+    pub(super) fn prepare_and_run(&mut self, program: usize, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
+        let Shortcut { way, reads_rest } = shortcut;
         self.prepare();
+        self.ready = (!reads_rest).then_some(Ready { program, way });
         self.running = true;
-        let result = enter(self, shortcut.way, args);
+        let result = enter(self, way, args);
         self.running = false;
         result.map(|value| self.let_go(value)).map_err(|abort| self.end(*abort))
     }
@@ -206,12 +209,17 @@ impl Machine {
             self.reset();
         }
         let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(&self.s.runtime.interrupt);
+        home.resident.watch(&self.s.runtime.interrupt());
         home.resident.context().regs = POISON;
     }
 
+    /// Later runs have to be prepared.
+    pub(super) fn soil(&mut self) {
+        (self.dirty, self.ready) = (true, None);
+    }
+
     fn end(&mut self, abort: Abort) -> Trap {
-        self.dirty = true;
+        self.soil();
         let image = Arc::clone(&self.image);
         let trap = self.trap_of(&image, abort);
         self.s.runtime.abandon();
@@ -265,11 +273,11 @@ impl Machine {
 
     /// Runs generated code on top of `base` until it returns.
     fn segment(&mut self, code: Code, base: Base, stack_used: u32) -> Result<u64, Trap> {
-        self.dirty = true;
+        self.soil();
         let (mark, loops, site) = (self.mark(), self.s.loops, self.site);
         let fp = self.s.frame_pointer(base.depth);
         let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(&self.s.runtime.interrupt);
+        home.resident.watch(&self.s.runtime.interrupt());
         let context = home.resident.context();
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
@@ -328,7 +336,7 @@ impl Machine {
 impl Machine {
     /// Does some work for generated code that has called the machine, as if the interpreter were where it is.
     pub(super) fn for_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
-        self.dirty = true;
+        self.soil();
         let registers = self.s.r;
         let mark = self.mark();
         let stride = u64::from(self.s.stack.region().spec.stride);
@@ -404,7 +412,7 @@ impl Machine {
 
 impl Bridge for Machine {
     fn tail_call(&mut self, map: u64, index: u32) -> Result<TailCall, Trap> {
-        self.dirty = true;
+        self.soil();
         self.check_interrupt()?;
         let callee = match self.tail_target(map, index) {
             Ok(callee) => callee,

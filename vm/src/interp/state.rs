@@ -105,7 +105,7 @@ impl State {
     /// True when somebody wants the run to end.
     #[inline(always)]
     pub(super) fn interrupted(&self) -> bool {
-        self.runtime.interrupt.load(std::sync::atomic::Ordering::Relaxed)
+        self.runtime.interrupt().load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

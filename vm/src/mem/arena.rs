@@ -11,7 +11,6 @@ use super::free::FreeList;
 use super::handle::HandleTable;
 use super::sys::{Alias, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
-use crate::trap::{Trap, TrapCode};
 
 /// Allocation granule: one page, so that protection can differ between regions.
 const PAGE: u64 = 4096;
@@ -28,11 +27,6 @@ const READ_ONLY_PART: u64 = 4;
 
 /// Bytes between the addresses of functions; there is room for a jump.
 const FUNCTION_STRIDE: u64 = 32;
-
-#[cold]
-fn poisoned() -> Trap {
-    Trap::new(TrapCode::Poisoned, "a fault inside a C function has left it in an unknown state; make another engine")
-}
 
 /// What a region holds; decides nothing, but tells in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,7 +151,7 @@ pub struct Arena {
     /// Counts every change of the region table.
     generation: AtomicU64,
     owners: AtomicU32,
-    poisoned: AtomicBool,
+    poisoned: Arc<AtomicBool>,
     limit: u64,
     functions: Arc<HandleTable>,
     maps: Arc<HandleTable>,
@@ -252,7 +246,7 @@ impl Arena {
             pages: Mutex::new(Pages { used: 0, writable: Space::new(start, split), read_only: Space::new(split, end) }),
             generation: AtomicU64::new(0),
             owners: AtomicU32::new(0),
-            poisoned: AtomicBool::new(false),
+            poisoned: Arc::new(AtomicBool::new(false)),
             limit,
             functions,
             maps: HandleTable::new("maps", 16, 1 << 16)?,
@@ -270,13 +264,9 @@ impl Arena {
         self.poisoned.store(true, Ordering::Relaxed);
     }
 
-    /// The trap of every later run, if it is poisoned.
-    ///
-    /// # Errors
-    /// That trap.
-    #[inline]
-    pub fn check_poison(&self) -> Result<(), Trap> {
-        if self.poisoned.load(Ordering::Relaxed) { Err(poisoned()) } else { Ok(()) }
+    /// Whether it is.
+    pub(crate) fn poisoned(&self) -> &Arc<AtomicBool> {
+        &self.poisoned
     }
 
     /// Addresses of functions.

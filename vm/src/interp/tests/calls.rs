@@ -244,13 +244,13 @@ fn an_interrupt_ends_loops_recursion_and_calls() {
         let rig = Rig::with(text);
         for driver in DRIVERS {
             let mut machine = machine(&rig, driver, Limits::default());
-            machine.runtime().interrupt.store(true, Ordering::Relaxed);
+            machine.runtime().interrupt().store(true, Ordering::Relaxed);
             assert_eq!(machine.run(0, [1, 0, 0, 0, 0]).unwrap_err().code(), TrapCode::Timeout);
         }
     }
     let mut rig = Rig::with("call extern(0)\nexit");
     rig.host(host("interrupt", |mut caller: Caller<'_, u32>| {
-        caller.activation().runtime().interrupt.store(true, Ordering::Relaxed);
+        caller.activation().runtime().interrupt().store(true, Ordering::Relaxed);
     }));
     assert_eq!(run(&rig, [0; 5]).unwrap_err().code(), TrapCode::Timeout);
 }
