@@ -175,7 +175,7 @@ impl<T: Send + 'static> Instance<T> {
 
     #[inline(never)]
     fn call_within(&mut self, limit: Duration, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
-        let interrupt = Arc::clone(&self.machine.runtime().interrupt());
+        let interrupt = Arc::clone(self.machine.runtime().interrupt());
         let _deadline = self.pre.engine().watchdog().arm(limit, &interrupt);
         let result = self.machine.run(entry.0, registers(args));
         result.map_err(|trap| match trap.code() {

@@ -1,6 +1,8 @@
 //! Sessions with the kernel: each tool of the corpus on a workload of which everything is known, and beside bpftrace
 //! where that is installed. Without the rights to load programs these tests have nothing to say.
 
+#[path = "kernel/bench.rs"]
+mod bench;
 mod common;
 #[path = "kernel/leaving.rs"]
 mod leaving;

@@ -18,12 +18,17 @@ use super::{CompileArgs, LimitArgs, LoadArgs, duration};
 
 The first engine's result is what the others must compute; one that does not is named and not timed. Engines take
 turns; the figures are medians of the turns, the spread goes from the shortest to the longest. A ratio is to the first
-engine in the same turn. Runs of a turn share their input, as in BPF_PROG_TEST_RUN.")]
+engine in the same turn. Runs of a turn share their input, as in BPF_PROG_TEST_RUN.
+
+`kernel` is this one, and one of `all` where programs may be loaded. Of packet programs it tells whole nanoseconds; each
+run of a raw_tp or syscall program, on --ctx, is a system call of its own, whose time counts. Of r0 it tells the lower
+half.")]
 pub(crate) struct BenchArgs {
     /// Objects, and the program in each if there are several.
     #[arg(required = true, value_name = "OBJ[:PROG]")]
     pub(crate) programs: Vec<String>,
-    /// Engines to compare, with commas between them; `all` is interp, jit and trusted.
+    /// Engines to compare, with commas between them; `all` is interp, jit and trusted, and kernel where that is
+    /// allowed.
     #[arg(long, value_name = "ENGINES", value_delimiter = ',', default_value = "all")]
     engine: Vec<BenchEngine>,
     /// Time for each program, all engines together.
@@ -62,18 +67,25 @@ pub(crate) enum BenchEngine {
     Strict,
     /// Native code with raw pointers, as `--trust` has it.
     Trusted,
+    /// The kernel's native code, by BPF_PROG_TEST_RUN.
+    Kernel,
 }
 
 impl BenchArgs {
     /// The engines that were asked for, each once, in the order of the command line.
-    pub(crate) fn engines(&self) -> Vec<BenchEngine> {
+    pub(crate) fn engines(&self, kernel_allowed: impl Fn() -> bool) -> Vec<BenchEngine> {
+        const ALL: [BenchEngine; 4] =
+            [BenchEngine::Interp, BenchEngine::Jit, BenchEngine::Trusted, BenchEngine::Kernel];
         let mut engines = Vec::new();
         for engine in &self.engine {
-            let these: &[BenchEngine] = match engine {
-                BenchEngine::All => &[BenchEngine::Interp, BenchEngine::Jit, BenchEngine::Trusted],
-                BenchEngine::Interp | BenchEngine::Jit | BenchEngine::Strict | BenchEngine::Trusted => {
-                    std::slice::from_ref(engine)
-                }
+            let these = match engine {
+                BenchEngine::All if kernel_allowed() => &ALL[..],
+                BenchEngine::All => &ALL[..ALL.len() - 1],
+                BenchEngine::Interp
+                | BenchEngine::Jit
+                | BenchEngine::Strict
+                | BenchEngine::Trusted
+                | BenchEngine::Kernel => std::slice::from_ref(engine),
             };
             engines.extend(these.iter().filter(|engine| !engines.contains(*engine)).copied().collect::<Vec<_>>());
         }
@@ -90,16 +102,18 @@ impl BenchEngine {
             BenchEngine::Jit => "jit",
             BenchEngine::Strict => "strict",
             BenchEngine::Trusted => "trusted",
+            BenchEngine::Kernel => "kernel",
         }
     }
 
-    /// How an engine of ours is set up for it.
-    pub(crate) fn config(self, config: Config) -> Config {
-        match self {
+    /// How an engine of ours is set up for it; none for the kernel.
+    pub(crate) fn config(self, config: Config) -> Option<Config> {
+        Some(match self {
             BenchEngine::All | BenchEngine::Interp => Config { engine: EngineKind::Interp, ..config },
             BenchEngine::Jit => Config { engine: EngineKind::Jit, ..config },
             BenchEngine::Strict => Config { engine: EngineKind::Jit, strict: true, ..config },
             BenchEngine::Trusted => Config { engine: EngineKind::Jit, bounds: Bounds::Trusted, ..config },
-        }
+            BenchEngine::Kernel => return None,
+        })
     }
 }

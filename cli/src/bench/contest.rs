@@ -9,6 +9,7 @@ use twinbpf::loader::{Object, ProgramSpec};
 use twinbpf::mem::Block;
 use twinbpf::{Config, Engine, Entry, Instance};
 
+use super::kernel::InKernel;
 use super::measure::{self, Subject};
 use super::report::{Column, ProgramReport};
 use crate::args::{BenchArgs, BenchEngine};
@@ -19,8 +20,14 @@ use crate::load;
 pub(super) struct Contest<'a> {
     name: String,
     insns: Option<u64>,
-    machines: Vec<(BenchEngine, Result<Runner<'a>, String>)>,
+    machines: Vec<(BenchEngine, Result<Timed<'a>, String>)>,
 }
+
+/// A program on an engine.
+type Timed<'a> = Box<dyn Subject + 'a>;
+
+/// The same, with what the program did on the engine once, and its instructions if they were counted.
+type Ready<'a> = (Timed<'a>, Effect, Option<u64>);
 
 /// A program on one engine of ours.
 struct Runner<'a> {
@@ -30,12 +37,11 @@ struct Runner<'a> {
 }
 
 /// What a run leaves behind.
-#[derive(PartialEq, Eq)]
-struct Effect {
-    r0: u64,
-    /// The context; contexts of packets hold addresses, there it is the packet.
-    bytes: Vec<u8>,
-    output: Vec<u8>,
+pub(super) struct Effect {
+    pub(super) r0: u64,
+    /// The context; contexts of packets hold addresses, there it is the packet with its metadata.
+    pub(super) bytes: Vec<u8>,
+    pub(super) output: Vec<u8>,
 }
 
 impl<'a> Contest<'a> {
@@ -43,17 +49,25 @@ impl<'a> Contest<'a> {
     ///
     /// # Errors
     /// Of the first engine, which the others are compared with.
-    pub(super) fn new(object: &Object, spec: &ProgramSpec, input: &'a Input, args: &BenchArgs) -> Result<Contest<'a>> {
+    pub(super) fn new(
+        object: &Object,
+        spec: &ProgramSpec,
+        input: &'a Input,
+        args: &BenchArgs,
+        engines: &[BenchEngine],
+    ) -> Result<Contest<'a>> {
         let mut machines = Vec::new();
         let mut reference: Option<(BenchEngine, Effect)> = None;
         let mut insns = None;
-        for engine in args.engines() {
-            let config = engine.config(load::config(&args.load, &args.limits, &args.compile));
-            let ready = ready(object, spec, input, args, config);
-            let (runner, effect) = match (ready, &reference) {
-                (Ok((runner, effect, count)), _) => {
+        for &engine in engines {
+            let ready = match engine.config(load::config(&args.load, &args.limits, &args.compile)) {
+                Some(config) => ready(object, spec, input, args, config),
+                None => in_kernel(object, spec, input),
+            };
+            let (subject, effect) = match (ready, &reference) {
+                (Ok((subject, effect, count)), _) => {
                     insns = insns.or(count);
-                    (runner, effect)
+                    (subject, effect)
                 }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) => {
@@ -61,8 +75,8 @@ impl<'a> Contest<'a> {
                     continue;
                 }
             };
-            let difference = reference.as_ref().and_then(|(first, wanted)| effect.difference(first.name(), wanted));
-            machines.push((engine, difference.map_or(Ok(runner), Err)));
+            let difference = reference.as_ref().and_then(|(first, wanted)| effect.difference(engine, *first, wanted));
+            machines.push((engine, difference.map_or(Ok(subject), Err)));
             reference.get_or_insert((engine, effect));
         }
         Ok(Contest { name: format!("{}:{}", object.name, spec.name), insns, machines })
@@ -72,7 +86,7 @@ impl<'a> Contest<'a> {
     pub(super) fn run(mut self, time: Duration) -> Result<ProgramReport> {
         let mut subjects: Vec<&mut dyn Subject> = Vec::new();
         for (_, machine) in &mut self.machines {
-            subjects.extend(machine.as_mut().ok().map(|runner| runner as &mut dyn Subject));
+            subjects.extend(machine.as_mut().ok().map(|subject| &mut **subject as &mut dyn Subject));
         }
         let mut figures = measure::alternate(&mut subjects, time)?.into_iter();
         let columns = self.machines.iter().map(|(engine, machine)| Column {
@@ -86,19 +100,26 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// A machine for timing, what the program does on another of the same kind, and its instructions if they are counted.
+fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<Ready<'a>> {
+    let kernel = InKernel::new(object, spec, input)?;
+    let effect = kernel.effect()?;
+    // Maps and globals are to be as they were.
+    Ok((Box::new(InKernel::new(object, spec, input)?), effect, None))
+}
+
+/// The program runs once on another machine than the one that is timed.
 fn ready<'a>(
     object: &Object,
     spec: &ProgramSpec,
     input: &'a Input,
     args: &BenchArgs,
     config: Config,
-) -> Result<(Runner<'a>, Effect, Option<u64>)> {
+) -> Result<Ready<'a>> {
     let printed = Capture::default();
     let mut first = runner(object, spec, input, args, config.clone(), Box::new(printed.clone()))?;
     let effect = first.effect(&printed)?;
     let insns = first.instance.insns_executed();
-    Ok((runner(object, spec, input, args, config, Box::new(io::sink()))?, effect, insns))
+    Ok((Box::new(runner(object, spec, input, args, config, Box::new(io::sink()))?), effect, insns))
 }
 
 fn runner<'a>(
@@ -119,7 +140,7 @@ impl Runner<'_> {
     fn effect(&mut self, printed: &Capture) -> Result<Effect> {
         let (block, args) = self.input.give(&mut self.instance)?;
         let r0 = self.instance.call(self.entry, &args)?;
-        let packet = self.instance.take_packet().map(|packet| packet.bytes());
+        let packet = self.instance.take_packet().map(|packet| [packet.meta(), packet.bytes()].concat());
         let bytes = packet.or(block.map(|block: Block| block.to_vec(0, block.len() as usize))).unwrap_or_default();
         Ok(Effect { r0, bytes, output: printed.take() })
     }
@@ -137,9 +158,12 @@ impl Subject for Runner<'_> {
 }
 
 impl Effect {
-    /// What is not as the engine `first` has it.
-    fn difference(&self, first: &str, wanted: &Effect) -> Option<String> {
-        if self.r0 != wanted.r0 {
+    /// What is not as the engine `first` has it. Of r0 the kernel gives the lower half.
+    fn difference(&self, own: BenchEngine, first: BenchEngine, wanted: &Effect) -> Option<String> {
+        let half = [own, first].contains(&BenchEngine::Kernel);
+        let seen = |r0: u64| if half { u64::from(r0 as u32) } else { r0 };
+        let first = first.name();
+        if seen(self.r0) != seen(wanted.r0) {
             return Some(format!("wrong result: r0 = {:#x}, {first} has {:#x}", self.r0, wanted.r0));
         }
         let what = match (self.bytes == wanted.bytes, self.output == wanted.output) {

@@ -4,6 +4,7 @@
 //! that whatever else the machine does hits all of them alike.
 
 mod contest;
+mod kernel;
 mod measure;
 mod plot;
 mod report;
@@ -24,12 +25,13 @@ use report::Report;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let mut report = Report::default();
+    let engines = args.engines(|| kernel::allowed().is_ok());
     for text in &args.programs {
         let (path, name) = split_program(text);
         let objects = load::open_all(&[path], &args.load)?;
         let spec = choose(&objects[0], name)?;
         let input = Input::new(args.ctx.as_deref(), args.packet.as_deref(), spec)?;
-        let contest = Contest::new(&objects[0], spec, &input, args)?;
+        let contest = Contest::new(&objects[0], spec, &input, args, &engines)?;
         report.programs.push(contest.run(args.time).with_context(|| text.clone())?);
     }
     let mut output = Output::default();

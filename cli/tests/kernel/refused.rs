@@ -1,14 +1,13 @@
 //! Kernels that lack something, and processes without privilege: what the messages say, and what runs all the same.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 
-use crate::common::{corpus, installed, run, skip, stderr};
-use crate::rig::kernel;
+use crate::common::{run, skip, stderr};
+use crate::rig::{as_nobody, kernel, public};
 
 fn assert_says(output: &Output, parts: &[&str]) {
     let text = stderr(output);
@@ -18,33 +17,11 @@ fn assert_says(output: &Output, parts: &[&str]) {
     }
 }
 
-/// The command and an object where anybody may read them.
-fn public(object: &str) -> TempDir {
-    let folder = tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let put = |from: &Path, name: &str| fs::copy(from, folder.path().join(name)).unwrap();
-    put(Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf");
-    put(&corpus().join(object), "tool.bpf.o");
-    folder
-}
-
-fn unprivileged(folder: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./twinbpf"]).args(args);
-    command.current_dir(folder).output().unwrap()
-}
-
 #[test]
 fn without_privilege_the_message_says_which() {
-    if !installed("setpriv") {
-        return skip("setpriv is not installed");
-    }
-    // SAFETY: no arguments, and it always succeeds.
-    if unsafe { libc::geteuid() } != 0 {
-        return skip("only root can become somebody else");
-    }
     let folder = public("scripts/opensnoop.bpf.o");
-    let refused = unprivileged(folder.path(), &["run", "tool.bpf.o", "--", "true"]);
+    let Some(refused) = as_nobody(folder.path(), &["run", "tool.bpf.o", "--", "true"]) else { return };
+    let unprivileged = |args: &[&str]| as_nobody(folder.path(), args).expect("it ran just now");
     let parts = [
         "tool.bpf.o: map paths: MAP_CREATE of map paths (hash)",
         "map records: ",
@@ -56,15 +33,15 @@ fn without_privilege_the_message_says_which() {
         "--mode user",
     ];
     assert_says(&refused, &parts);
-    let user = unprivileged(folder.path(), &["run", "--mode", "user", "tool.bpf.o", "--", "true"]);
+    let user = unprivileged(&["run", "--mode", "user", "tool.bpf.o", "--", "true"]);
     assert!(user.status.success(), "{}", stderr(&user));
-    let checked = unprivileged(folder.path(), &["check", "--kernel", "tool.bpf.o"]);
+    let checked = unprivileged(&["check", "--kernel", "tool.bpf.o"]);
     assert!(checked.status.success(), "{}", stderr(&checked));
     assert!(String::from_utf8_lossy(&checked.stdout).contains("kernel  opening"), "{checked:?}");
     for args in [&["map", "list"][..], &["map", "dump", "paths"]] {
-        assert_says(&unprivileged(folder.path(), args), &["this process has no CAP_BPF"]);
+        assert_says(&unprivileged(args), &["this process has no CAP_BPF"]);
     }
-    let listed = unprivileged(folder.path(), &["list", "tp/sched"]);
+    let listed = unprivileged(&["list", "tp/sched"]);
     assert!(stderr(&listed).contains("left out: tp"), "{}", stderr(&listed));
 }
 

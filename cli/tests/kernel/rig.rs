@@ -1,7 +1,11 @@
-//! Workloads, and what bpftrace says of them.
+//! Workloads, what bpftrace says of them, and somebody without privilege.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use tempfile::{TempDir, tempdir};
 
 use crate::common::{corpus, installed, skip, twinbpf};
 
@@ -79,4 +83,26 @@ pub(crate) fn bpftrace(program: &str, workload: &str) -> Option<String> {
 pub(crate) fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.into_iter().find(|words| words.first() == Some(&first)).unwrap_or_else(|| panic!("no {first} in\n{text}"))
+}
+
+/// The command and an object where anybody may read them.
+pub(crate) fn public(object: &str) -> TempDir {
+    let folder = tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let put = |from: &Path, name: &str| fs::copy(from, folder.path().join(name)).unwrap();
+    put(Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf");
+    put(&corpus().join(object), "tool.bpf.o");
+    folder
+}
+
+/// The command as somebody without any privilege; none, said so, where that is not possible.
+pub(crate) fn as_nobody(folder: &Path, args: &[&str]) -> Option<Output> {
+    // SAFETY: no arguments, and it always succeeds.
+    if !installed("setpriv") || unsafe { libc::geteuid() } != 0 {
+        skip("setpriv is not installed, or this is not root, who can become somebody else");
+        return None;
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./twinbpf"]).args(args);
+    Some(command.current_dir(folder).output().unwrap())
 }

@@ -209,7 +209,7 @@ impl Machine {
             self.reset();
         }
         let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(&self.s.runtime.interrupt());
+        home.resident.watch(self.s.runtime.interrupt());
         home.resident.context().regs = POISON;
     }
 
@@ -277,7 +277,7 @@ impl Machine {
         let (mark, loops, site) = (self.mark(), self.s.loops, self.site);
         let fp = self.s.frame_pointer(base.depth);
         let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(&self.s.runtime.interrupt());
+        home.resident.watch(self.s.runtime.interrupt());
         let context = home.resident.context();
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);

@@ -1,0 +1,115 @@
+//! A program in this kernel, by `BPF_PROG_TEST_RUN`.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use twinbpf::loader::kernel::KernelOptions;
+use twinbpf::loader::section::{ProgType, SectionKind};
+use twinbpf::loader::{Object, ProgramSpec};
+use twinbpf_trace::twinbpf_kernel::load::{LoadOptions, Pinning};
+use twinbpf_trace::twinbpf_kernel::system::System;
+use twinbpf_trace::twinbpf_kernel::{self, Loaded, TestRun, probe};
+
+use super::contest::Effect;
+use super::measure::Subject;
+use crate::input::Input;
+
+/// Bytes of an Ethernet header, which the kernel takes off in front of a socket filter.
+const ETHERNET: usize = 14;
+/// What `bpf_xdp_adjust_tail` and `bpf_skb_change_tail` may add.
+const HEADROOM: usize = 512;
+
+/// See the module documentation. What the kernel holds for it ends with it.
+pub(super) struct InKernel {
+    loaded: Loaded,
+    index: usize,
+    kind: ProgType,
+    data: Vec<u8>,
+    ctx: Vec<u8>,
+}
+
+/// Whether this process may load programs at all.
+///
+/// # Errors
+/// The kernel's answer.
+pub(super) fn allowed() -> io::Result<()> {
+    probe::prog_type(ProgType::SocketFilter).map(drop)
+}
+
+impl InKernel {
+    /// # Errors
+    /// The kernel cannot run it on demand, or not on this input, or refuses it.
+    pub(super) fn new(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<InKernel> {
+        let script = matches!(spec.attach.kind, SectionKind::Script(_));
+        let kind = spec.attach.prog_type().filter(|_| !script);
+        let kind = kind.with_context(|| format!("section {} is not for the kernel", spec.section))?;
+        let (data, ctx) = given(kind, input)?;
+        let linked = object.link_kernel(System::get(), &KernelOptions::default());
+        let failure = linked.failures.iter().find(|failure| *object.programs[failure.spec].name == *spec.name);
+        if let Some(failure) = failure {
+            return Err(failure.error.clone().into());
+        }
+        let index = linked.programs.iter().position(|program| *program.name == *spec.name);
+        let index = index.expect("linked or failed");
+        // All of them: its tail calls may lead to others.
+        let options = LoadOptions { pinning: Pinning::Ignore, ..LoadOptions::default() };
+        let loaded = twinbpf_kernel::load(object, &linked, &options);
+        if loaded.programs[index].is_none() {
+            let why = loaded.failures.iter().find(|failure| *failure.name == *spec.name);
+            return Err(why.map_or_else(|| anyhow!("it could not be loaded"), |failure| anyhow!("{failure}")));
+        }
+        Ok(InKernel { loaded, index, kind, data, ctx })
+    }
+
+    fn run(&self, repeat: u32) -> Result<twinbpf_kernel::TestRunResult, twinbpf_kernel::Error> {
+        let (data, ctx) = (&self.data, &self.ctx);
+        let ctx_out = self.kind == ProgType::Syscall && !ctx.is_empty();
+        let run = TestRun { data, headroom: if data.is_empty() { 0 } else { HEADROOM }, ctx, ctx_out, repeat };
+        self.loaded.programs[self.index].as_ref().expect("it was loaded").prog.test_run(&run)
+    }
+
+    /// What a run leaves behind, of a copy of its own.
+    pub(super) fn effect(&self) -> Result<Effect> {
+        let mut after = self.run(0)?;
+        if self.kind == ProgType::SocketFilter {
+            after.data.drain(..ETHERNET);
+        }
+        let bytes = match self.kind {
+            ProgType::Syscall => after.ctx,
+            // The kernel does not give it back, and such a program cannot change it.
+            ProgType::RawTracepoint => self.ctx.clone(),
+            _ => after.data,
+        };
+        Ok(Effect { r0: after.r0.into(), bytes, output: Vec::new() })
+    }
+}
+
+/// Packet and context, as the kernel takes them for a kind of program.
+fn given(kind: ProgType, input: &Input) -> Result<(Vec<u8>, Vec<u8>)> {
+    let packets = matches!(kind, ProgType::Xdp | ProgType::SchedCls | ProgType::SchedAct | ProgType::SocketFilter);
+    match (kind, input) {
+        (ProgType::SocketFilter, Input::Packet(_, bytes)) => Ok(([&[0; ETHERNET], &bytes[..]].concat(), Vec::new())),
+        (_, Input::Packet(_, bytes)) if packets => Ok((bytes.clone(), Vec::new())),
+        (ProgType::Syscall | ProgType::RawTracepoint, Input::Context(bytes)) => Ok((Vec::new(), bytes.clone())),
+        (ProgType::Syscall | ProgType::RawTracepoint, Input::None) => Ok((Vec::new(), Vec::new())),
+        (_, Input::Context(_) | Input::None) if packets => bail!("a program of type {} gets a packet", kind.name()),
+        _ => bail!("the kernel has no test run for programs of type {}", kind.name()),
+    }
+}
+
+impl Subject for InKernel {
+    /// By the kernel's clock, in whole nanoseconds a run: around many runs it does what takes milliseconds for XDP. Of
+    /// those that run once in a system call, the system calls.
+    fn sample(&mut self, runs: u64) -> Result<Duration> {
+        if self.kind != ProgType::Syscall && self.kind != ProgType::RawTracepoint {
+            let repeat = u32::try_from(runs).unwrap_or(u32::MAX);
+            return Ok(Duration::from_nanos(u64::from(self.run(repeat)?.duration_ns) * runs));
+        }
+        let start = Instant::now();
+        for _ in 0..runs {
+            self.run(0)?;
+        }
+        Ok(start.elapsed())
+    }
+}
