@@ -76,6 +76,13 @@ impl Translator<'_> {
     /// Says where the program is.
     fn leave_at(&mut self, pc: Value) {
         self.store_cx(pc, field!(exit_pc));
+        if !self.flow.calls_out_only() {
+            self.leave_frame();
+        }
+    }
+
+    /// Says where its frames are: before each call, or once where all calls leave that as it is.
+    pub(super) fn leave_frame(&mut self) {
         let frame = self.b.ins().get_frame_pointer(I64);
         self.store_cx(frame, field!(exit_fp));
         let fp = self.fp;

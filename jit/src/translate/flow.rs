@@ -2,7 +2,7 @@
 //! registers are live, how many instructions lie ahead. Everything here is linear in the number of instructions
 //! or gives up in favour of an answer that is always right.
 
-use twinbpf_vm::image::Image;
+use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::isa::Insn;
 
 use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
@@ -58,6 +58,8 @@ pub(crate) struct Flow {
     due: Vec<u32>,
     /// Whether there are calls.
     pub(crate) calls: bool,
+    /// Whether some of them may be of functions of the image.
+    nests: bool,
     /// Whether `may_goto` is used.
     pub(crate) loops: bool,
     stack: Vec<u32>,
@@ -75,7 +77,7 @@ impl Flow {
         self.at.clear();
         self.at.resize((self.end - self.start) as usize + 1, NONE);
         self.labels.clear();
-        (self.calls, self.loops) = (false, false);
+        (self.calls, self.nests, self.loops) = (false, false, false);
         self.mark(entry);
         let jumps = self.leaders(image, fuel);
         if jumps > 0 {
@@ -111,6 +113,7 @@ impl Flow {
                 Goes::On => {}
                 Goes::Call => {
                     self.calls = true;
+                    self.nests |= !matches!(image.links()[pc as usize], Link::Host(_) | Link::TailCall);
                     if fuel {
                         self.mark(pc + 1);
                     }
@@ -355,6 +358,11 @@ impl Flow {
     /// The same for the only edge that leads to a block.
     pub(crate) fn more_at(&self, block: u32) -> u32 {
         self.due[block as usize]
+    }
+
+    /// Whether there are calls, and nothing that they call leaves another frame than this as the innermost.
+    pub(crate) fn calls_out_only(&self) -> bool {
+        self.calls && !self.nests
     }
 
     pub(crate) fn len(&self) -> u32 {

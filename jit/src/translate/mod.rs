@@ -293,6 +293,9 @@ impl Translator<'_> {
                 self.arena_half = Some(self.b.ins().ushr_imm_u(arena, 32));
             }
         }
+        if self.flow.calls_out_only() {
+            self.leave_frame();
+        }
         if self.flow.calls {
             for reg in 1..6 {
                 self.poison[reg - 1] = Some(self.b.ins().iconst(I64, poison(reg)));

@@ -125,3 +125,50 @@ fn budgets_end_at_the_same_instruction() {
         }
     }
 }
+
+/// Loops that count, up and down, to bounds near which numbers wrap: with any budget they do what the interpreter does.
+#[test]
+fn loops_end_at_the_same_instruction() {
+    for width in ["r", "w"] {
+        for (body, branch) in [
+            ("{w}7 += 1", "if {w}7 < {w}8 goto -3"),
+            ("{w}7 += 3", "if {w}7 < {w}8 goto -3"),
+            ("{w}7 += 16", "if {w}8 > {w}7 goto -3"),
+            ("{w}7 += {w}9", "if {w}7 < {w}8 goto -3"),
+            ("{w}7 += 1", "if {w}7 != {w}8 goto -3"),
+            ("{w}7 += -1", "if {w}8 != {w}7 goto -3"),
+            ("{w}7 += 12", "if {w}7 != {w}8 goto -3"),
+            ("{w}7 += -6", "if {w}7 != {w}8 goto -3"),
+            ("{w}7 += 8", "if {w}7 == {w}8 goto +1\ngoto -4"),
+            ("{w}7 += 2", "if {w}7 >= {w}8 goto +1\ngoto -4"),
+            ("{w}7 += 5", "if {w}8 <= {w}7 goto +1\ngoto -4"),
+        ] {
+            let code = format!("r6 = 0\nr7 = r1\n{body}\nr6 += 1\n{branch}\nr0 = r6\nr0 ^= r7\nexit");
+            loops(
+                &code.replace("{w}8", &format!("{width}2")).replace("{w}9", &format!("{width}3")).replace("{w}", width),
+            );
+        }
+    }
+}
+
+/// Bounds in front of, at and behind each start; a step that is 0 among those in registers.
+fn loops(code: &str) {
+    let rig = Rig::new(code);
+    let mut machines = [rig.machine(Way::Interpreter), rig.machine(Way::Compiled(FUEL))];
+    for start in [0, 1, 7, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0, u64::MAX - 40, u64::MAX] {
+        for ahead in [0u64, 1, 2, 24, 25, 48, 96, 0x1_0000_0018, u64::MAX, 24u64.wrapping_neg()] {
+            for (step, budget) in
+                (0..3).flat_map(|step| [4, 5, 6, 7, 8, 77, 78, 79, 80, 81, 500].map(|all| (step, all)))
+            {
+                let [expected, found] = machines.each_mut().map(|machine| {
+                    machine.set_limits(Limits { max_insns: Some(budget), ..rig.limits });
+                    match machine.run(0, [start, start.wrapping_add(ahead), step * 5, 0, 0]) {
+                        Ok(r0) => format!("{r0:#x}, {} insns", machine.insns_executed()),
+                        Err(trap) => format!("{trap:#}"),
+                    }
+                });
+                assert_eq!(found, expected, "{code}\nfrom {start:#x}, {ahead:#x} ahead, step {step}, {budget} insns");
+            }
+        }
+    }
+}
