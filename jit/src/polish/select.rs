@@ -1,7 +1,8 @@
 //! Branches around next to nothing become selects, and blocks that only one block jumps to become part of it.
 //!
 //! clang chose conditional moves on purpose and BPF has none, so it wrote a branch over a move. A branch that data
-//! decides is guessed wrong every other time, at the price of a dozen instructions.
+//! decides is guessed wrong every other time, at the price of a dozen instructions. But where memory decides from where
+//! the next load is, a guess is worth more: that load need not wait for the one that decides ([`chased`]).
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::CondCode as _;
@@ -14,6 +15,8 @@ use super::{cheap, constant, maker, passed};
 const WORK: u32 = 2;
 /// Selects in place of one branch, at most.
 const SELECTS: usize = 2;
+/// Instructions behind a branch that are searched for a load.
+const NEAR: usize = 16;
 
 pub(super) fn run(func: &mut Function, preds: &mut [u32], counted: bool) {
     // A count of instructions is one more sum and one more select.
@@ -107,11 +110,34 @@ fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: L
     (selects <= limits.selects && found.join != block).then_some(found)
 }
 
+/// Whether a loaded value decides which address the block behind the branch loads from.
+fn chased(func: &Function, cond: Value, found: &Diamond) -> bool {
+    let loaded = |value: &Value| maker(func, *value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load());
+    let decides = maker(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(loaded));
+    if !decides {
+        return false;
+    }
+    let params = func.dfg.block_params(found.join).iter().zip(found.values[0].iter().zip(&found.values[1]));
+    let mut chosen: Vec<Value> = params.filter(|(_, (a, b))| a != b).map(|(param, _)| *param).collect();
+    for inst in func.layout.block_insts(found.join).take(NEAR) {
+        if func.dfg.inst_args(inst).iter().any(|arg| chosen.contains(&func.dfg.resolve_aliases(*arg))) {
+            if func.dfg.insts[inst].opcode().can_load() {
+                return true;
+            }
+            chosen.extend(func.dfg.inst_results(inst));
+        }
+    }
+    false
+}
+
 /// Replaces the branch at the end of a block. False if it has none that is worth it.
 fn convert(func: &mut Function, block: Block, preds: &mut [u32], limits: Limits) -> bool {
     let Some(branch) = func.layout.last_inst(block) else { return false };
     let Some(found) = diamond(func, block, branch, preds, limits) else { return false };
     let InstructionData::Brif { arg: cond, .. } = func.dfg.insts[branch] else { unreachable!("a diamond has one") };
+    if chased(func, cond, &found) {
+        return false;
+    }
     for side in &found.sides {
         absorb(func, block, side.block, &side.args);
         preds[side.block.as_u32() as usize] = 0;
