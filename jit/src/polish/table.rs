@@ -77,12 +77,23 @@ fn node(func: &Function, block: Block, inner: bool) -> Option<Node> {
             return None;
         }
     }
-    let subject = func.dfg.resolve_aliases(args[0]);
-    let subject = match maker(func, subject).map(|inst| func.dfg.insts[inst]) {
-        Some(InstructionData::Unary { opcode: Opcode::Ireduce, arg }) => func.dfg.resolve_aliases(arg),
-        _ => subject,
-    };
+    let subject = subject(func, args[0]);
     Some(Node { branch, subject, ty, cc: cond, with, to: blocks })
+}
+
+/// What is compared: registers are cut to 32 bits and extended again on the way from block to block.
+fn subject(func: &Function, compared: Value) -> Value {
+    let ty = func.dfg.value_type(compared);
+    let mut value = func.dfg.resolve_aliases(compared);
+    while let Some(InstructionData::Unary { opcode, arg }) = maker(func, value).map(|inst| func.dfg.insts[inst]) {
+        let same =
+            opcode == Opcode::Ireduce || opcode == Opcode::Uextend && ty == I32 && func.dfg.value_type(arg) == I32;
+        if !same {
+            break;
+        }
+        value = func.dfg.resolve_aliases(arg);
+    }
+    value
 }
 
 fn find(func: &Function, block: Block, preds: &[u32]) -> Option<Tree> {
