@@ -19,7 +19,7 @@ use twinbpf_vm::image::Image;
 
 use crate::debug::{Announced, PerfError};
 use crate::generate::Generator;
-use crate::lead::{PADDING, WINDOW, aligns, lead};
+use crate::lead::{LINE, PADDING, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
@@ -333,7 +333,7 @@ fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
 
 fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {
     let least = u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment());
-    if aligns(isa) { least.max(WINDOW as u64) } else { least }
+    if aligns(isa) { least.max(LINE as u64) } else { least }
 }
 
 fn declare(module: &mut JITModule, signature: &Signature, count: usize) -> Result<Vec<FuncId>, JitError> {

@@ -13,7 +13,7 @@ use twinbpf_vm::image::Image;
 
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
 use crate::generate::Generator;
-use crate::lead::{self, PADDING, WINDOW};
+use crate::lead::{self, LINE, PADDING};
 use crate::options::Options;
 use crate::sites::Sites;
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
@@ -156,7 +156,7 @@ fn define(
 ) -> Result<(), AheadError> {
     if lead::aligns(isa) {
         let padding = module.declare_anonymous_function(&func.signature)?;
-        module.define_function_bytes(padding, WINDOW as u64, &PADDING[..lead::lead(isa, code)], &[])?;
+        module.define_function_bytes(padding, LINE as u64, &PADDING[..lead::lead(isa, code)], &[])?;
     }
     let relocs = code.buffer.relocs().iter();
     let relocs: Vec<ModuleReloc> = relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, func, id)).collect();
