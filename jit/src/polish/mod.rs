@@ -5,12 +5,13 @@
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
 //! 32 bits. Afterwards, [`strength`] chooses cheaper
 //! instructions of the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round,
-//! [`order`] places the step of a loop's counter behind the last use of its old value, and [`pair`] copies two words at
-//! a time.
+//! [`order`] places the step of a loop's counter behind the last use of its old value, [`exits`] keeps what leaves a
+//! loop out of its way, and [`pair`] copies two words at a time.
 //!
 //! Only instructions without effects are moved, added or computed in vain. Loads, stores, calls, traps and sequence
 //! points keep their order and their sites, so no pass here has to know what a site means.
 
+mod exits;
 mod hoist;
 mod narrow;
 mod order;
@@ -50,7 +51,9 @@ impl Polish {
             context.func.dfg.resolve_all_aliases();
         }
         order::run(context);
-        if wide && pair::run(context) {
+        let split = exits::run(context);
+        let paired = wide && pair::run(context);
+        if split || paired {
             context.flowgraph();
         }
     }
