@@ -5,8 +5,8 @@
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
 //! 32 bits. Afterwards, [`strength`] chooses cheaper
 //! instructions of the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round,
-//! [`order`] places the step of a loop's counter behind the last use of its old value, [`exits`] keeps what leaves a
-//! loop out of its way, and [`pair`] copies two words at a time.
+//! [`order`] places the step of a loop's counter behind the last use of its old value, [`tails`] copies the end of an
+//! interpreter's round, [`exits`] keeps what leaves a loop out of its way, and [`pair`] copies two words at a time.
 //!
 //! Only instructions without effects are moved, added or computed in vain. Loads, stores, calls, traps and sequence
 //! points keep their order and their sites, so no pass here has to know what a site means.
@@ -19,6 +19,7 @@ mod pair;
 mod select;
 mod strength;
 mod table;
+mod tails;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,9 @@ impl Polish {
             context.func.dfg.resolve_all_aliases();
         }
         order::run(context);
+        if tails::run(context) {
+            context.flowgraph();
+        }
         let split = exits::run(context);
         let paired = wide && pair::run(context);
         if split || paired {

@@ -4,7 +4,9 @@ use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{AbiParam, BlockArg, Function, InstBuilder as _, MemFlagsData, Opcode, Type, Value};
+use cranelift_codegen::ir::{
+    AbiParam, BlockArg, Function, InstBuilder as _, InstructionData, JumpTableData, MemFlagsData, Opcode, Type, Value,
+};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::Polish;
@@ -84,6 +86,29 @@ fn a_branch_around_work_or_effects_stays() {
     assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
     let func = polished(function(|b, x, y| branch(b, x, y, |b| b.ins().load(I64, MemFlagsData::new(), y, 0))));
     assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+}
+
+#[test]
+fn a_branch_that_chooses_the_next_address_stays() {
+    let chase = |load: bool| {
+        polished(function(|b, x, y| {
+            let (side, join) = (b.create_block(), b.create_block());
+            b.append_block_param(join, I64);
+            let decider = if load { b.ins().load(I64, MemFlagsData::new(), y, 0) } else { y };
+            let less = b.ins().icmp(IntCC::UnsignedLessThan, decider, x);
+            b.ins().brif(less, side, &[], join, &[BlockArg::Value(x)]);
+            b.switch_to_block(side);
+            let next = b.ins().iadd_imm_s(x, 8);
+            b.ins().jump(join, &[BlockArg::Value(next)]);
+            b.switch_to_block(join);
+            let base = b.block_params(join)[0];
+            let at = b.ins().iadd(base, y);
+            let value = b.ins().load(I64, MemFlagsData::new(), at, 0);
+            b.ins().return_(&[value]);
+        }))
+    };
+    assert_eq!((count(&chase(true), Opcode::Brif), count(&chase(true), Opcode::Select)), (1, 0));
+    assert_eq!((count(&chase(false), Opcode::Brif), count(&chase(false), Opcode::Select)), (0, 1));
 }
 
 #[test]
@@ -244,4 +269,65 @@ fn two_charges_by_one_condition_are_one() {
         let expected = if second == IntCC::Equal { 2 } else { 1 };
         assert_eq!(count(&func, Opcode::Select), expected, "{func}");
     }
+}
+
+/// `loop { if *x == y { return x } x = *(x + 8); if x == 0 { return y } }`
+fn search() -> Function {
+    polished(function(|b, x, y| {
+        let (head, rest, end) = (b.create_block(), b.create_block(), b.create_block());
+        let (at, found) = (b.append_block_param(head, I64), b.append_block_param(end, I64));
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let key = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let other = b.ins().icmp(IntCC::NotEqual, key, y);
+        b.ins().brif(other, rest, &[], end, &[BlockArg::Value(at)]);
+        b.switch_to_block(rest);
+        let next = b.ins().load(I64, MemFlagsData::new(), at, 8);
+        b.ins().brif(next, head, &[BlockArg::Value(next)], end, &[BlockArg::Value(y)]);
+        b.switch_to_block(end);
+        b.ins().return_(&[found]);
+    }))
+}
+
+#[test]
+fn a_loop_goes_on_behind_its_exits() {
+    let func = search();
+    let mut exits = 0;
+    for block in func.layout.blocks() {
+        let branch = func.layout.last_inst(block).unwrap();
+        let InstructionData::Brif { blocks: [then, _], .. } = func.dfg.insts[branch] else { continue };
+        let moves = func.layout.last_inst(then.block(&func.dfg.value_lists)).unwrap();
+        assert_eq!(func.dfg.insts[moves].opcode(), Opcode::Jump, "{func}");
+        exits += 1;
+    }
+    assert_eq!(exits, 2, "{func}");
+}
+
+#[test]
+fn the_end_of_a_round_is_in_each_case() {
+    // Four cases, and behind them what counts and goes back.
+    let func = polished(function(|b, x, y| {
+        let (head, tail, end) = (b.create_block(), b.create_block(), b.create_block());
+        let (at, left) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        let (from, rest) = (b.append_block_param(tail, I64), b.append_block_param(tail, I64));
+        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
+        b.switch_to_block(head);
+        let index = b.ins().load(I32, MemFlagsData::new(), at, 0);
+        let cases = [(); 4].map(|()| b.create_block());
+        let calls = cases.map(|case| b.func.dfg.block_call(case, &[]));
+        let default = b.func.dfg.block_call(end, &[]);
+        let table = b.create_jump_table(JumpTableData::new(default, &calls));
+        b.ins().br_table(index, table);
+        for (case, off) in cases.into_iter().zip(8..) {
+            b.switch_to_block(case);
+            let next = b.ins().load(I64, MemFlagsData::new(), at, off);
+            b.ins().jump(tail, &[BlockArg::Value(next), BlockArg::Value(left)]);
+        }
+        b.switch_to_block(tail);
+        let rest = b.ins().iadd_imm_s(rest, -1);
+        b.ins().brif(rest, head, &[BlockArg::Value(from), BlockArg::Value(rest)], end, &[]);
+        b.switch_to_block(end);
+        b.ins().return_(&[x]);
+    }));
+    assert_eq!(count(&func, Opcode::Brif), 4, "{func}");
 }

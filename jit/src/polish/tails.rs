@@ -1,0 +1,106 @@
+//! The end of an interpreter's round becomes part of each way that leads there.
+//!
+//! Where a loop jumps by a table, the block behind all its cases often does next to nothing: it counts and goes back.
+//! A copy of it in each case saves a jump there, and what a processor remembers of jumps, by which it predicts where
+//! the table leads, reaches further back.
+
+use std::collections::HashMap;
+
+use cranelift_codegen::Context;
+use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
+
+use super::cheap;
+
+/// Instructions of such a block, at most.
+const MAX_INSTS: usize = 8;
+/// Instructions that copies add to a function, at most.
+const MAX_GROWTH: usize = 256;
+
+/// True if there are new edges.
+pub(super) fn run(context: &mut Context) -> bool {
+    let Context { func, cfg, domtree, loop_analysis, .. } = context;
+    let tables = dispatching(func, loop_analysis);
+    if tables.is_empty() {
+        return false;
+    }
+    let escapes = escapes(func);
+    let mut room = MAX_GROWTH;
+    let mut changed = false;
+    // Behind what they jump to.
+    for block in domtree.cfg_postorder() {
+        let inner = loop_analysis.innermost_loop(*block).filter(|inner| tables.contains(inner));
+        let Some(inner) = inner.filter(|inner| loop_analysis.loop_header(*inner) != *block) else { continue };
+        if escapes.contains(block) {
+            continue;
+        }
+        let Some(size) = size(func, *block) else { continue };
+        let preds: Vec<Block> = cfg.pred_iter(*block).map(|pred| pred.block).collect();
+        let copies = preds.iter().filter(|pred| **pred != *block && loop_analysis.is_in_loop(**pred, inner));
+        for pred in copies.take(preds.len() - 1) {
+            if size <= room && copy(func, *pred, *block) {
+                room -= size;
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// Loops that jump by a table.
+fn dispatching(func: &Function, loops: &LoopAnalysis) -> Vec<Loop> {
+    let by_table = |block: &Block| {
+        let last = func.layout.last_inst(*block).expect("blocks end");
+        func.dfg.insts[last].opcode() == Opcode::BrTable
+    };
+    func.layout.blocks().filter(by_table).filter_map(|block| loops.innermost_loop(block)).collect()
+}
+
+/// Blocks of which others use values that were not passed to them.
+fn escapes(func: &Function) -> Vec<Block> {
+    let mut found = vec![false; func.dfg.num_blocks()];
+    for block in func.layout.blocks() {
+        for value in func.layout.block_insts(block).flat_map(|inst| func.dfg.inst_values(inst)) {
+            let home = match func.dfg.value_def(value) {
+                ValueDef::Result(inst, _) => func.layout.inst_block(inst),
+                ValueDef::Param(home, _) => Some(home),
+                ValueDef::Union(..) => None,
+            };
+            if let Some(home) = home.filter(|home| *home != block) {
+                found[home.as_u32() as usize] = true;
+            }
+        }
+    }
+    func.layout.blocks().filter(|block| found[block.as_u32() as usize]).collect()
+}
+
+/// How many instructions a block has, if they can be copied and are few.
+fn size(func: &Function, block: Block) -> Option<usize> {
+    let last = func.layout.last_inst(block)?;
+    let ends = matches!(func.dfg.insts[last].opcode(), Opcode::Jump | Opcode::Brif);
+    let pure = |inst| inst == last || cheap(func.dfg.insts[inst].opcode()).is_some();
+    let size = func.layout.block_insts(block).count();
+    (ends && size <= MAX_INSTS && func.layout.block_insts(block).all(pure)).then_some(size)
+}
+
+/// Puts a copy of a block in place of the jump to it. False if a block ends otherwise.
+fn copy(func: &mut Function, pred: Block, block: Block) -> bool {
+    let jump = func.layout.last_inst(pred).expect("blocks end");
+    let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
+    let mut stands: HashMap<Value, Value> = HashMap::new();
+    for (param, arg) in func.dfg.block_params(block).iter().zip(destination.args(&func.dfg.value_lists)) {
+        let BlockArg::Value(value) = arg else { return false };
+        stands.insert(*param, value);
+    }
+    func.layout.remove_inst(jump);
+    let mut next = func.layout.first_inst(block);
+    while let Some(inst) = next {
+        next = func.layout.next_inst(inst);
+        let new = func.dfg.clone_inst(inst);
+        func.dfg.map_inst_values(new, |value| stands.get(&value).copied().unwrap_or(value));
+        func.set_srcloc(new, func.srcloc(inst));
+        func.layout.append_inst(new, pred);
+        stands.extend(func.dfg.inst_results(inst).iter().copied().zip(func.dfg.inst_results(new).iter().copied()));
+    }
+    true
+}
