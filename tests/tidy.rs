@@ -9,6 +9,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/mem/sys.rs",
     "vm/src/mem/beyond.rs",
     "vm/src/mem/block.rs",
+    "vm/src/mem/copies.rs",
     "vm/src/mem/view.rs",
     "vm/src/os.rs",
     "vm/src/host/thunk.rs",
