@@ -81,6 +81,8 @@ const ADD64: u8 = 0x07;
 const LOAD64: u8 = 0x79;
 const JEQ: u8 = 0x15;
 pub(crate) const LDDW: u8 = 0x18;
+/// `BPF_PSEUDO_BTF_ID`, the source of an `lddw` of a kernel's variable or function.
+pub(crate) const TYPE_ID: u8 = 3;
 /// The one helper that probes call: it takes no arguments.
 pub(crate) const HELPER: i32 = 5;
 
