@@ -202,6 +202,58 @@ fn branches_that_become_selects_or_tables() {
     }
 }
 
+/// A search as clang writes it: what ends it is asked again behind it, by a register that says so.
+const SEARCH: &str = "r6 = *(u64 *)(r1 + 8)
+     r7 = 40
+     r0 = 0
+     next: w2 = 1
+     if r6 == 0 goto known
+     w2 = 0
+     known: if r6 == 0 goto found
+     if r6 == r7 goto found
+     r6 += -1
+     r6 &= 0xff
+     r0 += 3
+     goto next
+     found: w2 &= 1
+     if w2 != 0 goto empty
+     *(u64 *)(r1 + 16) = r6
+     r0 += r6
+     exit
+     empty: *(u64 *)(r1 + 24) = r0
+     exit\n";
+
+#[test]
+fn branches_that_the_way_to_them_decides() {
+    for key in [0, 1, 40, 41, 255] {
+        same(&Rig::new(&SEARCH.replace("*(u64 *)(r1 + 8)", &key.to_string())));
+    }
+    // All that is compared before, and then in each other way, with both widths.
+    let conds = ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"];
+    let mut text = String::from("r6 = 1\nr0 = 0\nr9 = 0\nround:\nr7 = r9\nr7 -= 2\nr7 <<= 31\n");
+    let mut label = 0;
+    for (first, second) in conds.iter().flat_map(|first| conds.iter().map(move |second| (first, second))) {
+        for (wide, operand) in [("r", "r6"), ("w", "w6"), ("r", "-1"), ("w", "1")] {
+            label += 1;
+            let _ = writeln!(
+                text,
+                "r3 = 5\nif {wide}7 {first} {operand} goto A{label}\nr3 = 9\nA{label}:\nif {wide}7 {second} {operand} goto B{label}
+                 r3 ^= 2\nif r3 & 2 goto B{label}\nr0 += r3\nB{label}:\nr0 *= 7\nr0 += r3"
+            );
+        }
+    }
+    text += "r9 += 1\nif r9 < 5 goto round\nexit\n";
+    same(&Rig::new(&text));
+}
+
+#[test]
+fn nothing_is_asked_twice() {
+    let rig = Rig::new(SEARCH);
+    let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
+    let text = code.disassemble(0).unwrap();
+    assert_eq!(text.matches("; j label").count(), 2, "{text}");
+}
+
 #[test]
 fn words_of_the_frame() {
     same(&Rig::new(

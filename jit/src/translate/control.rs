@@ -13,28 +13,27 @@ use super::{Translator, constant, field, reg_field};
 pub(super) const MAX_LOOPS: u32 = 8 << 20;
 
 impl Translator<'_> {
-    /// The block that a jump of the current instruction goes to.
-    fn jump_target(&self, off: i32) -> u32 {
-        self.flow.block_at((self.pc as i32 + 1 + off) as u32)
+    /// Where the edge of this number leads that leaves the current block.
+    fn next(&self, nth: usize) -> Option<u32> {
+        self.flow.nth_next(self.block, nth)
     }
 
-    /// The block behind the current instruction.
-    fn behind(&self) -> u32 {
-        self.flow.block_at(self.pc + 1)
-    }
-
-    pub(super) fn goto(&mut self, off: i32) -> bool {
-        let to = self.jump_target(off);
+    /// Goes on with the only block behind the current one.
+    pub(super) fn goto(&mut self) -> bool {
+        let to = self.next(0).expect("control goes on");
         let block = self.target(to);
         self.b.ins().jump(block, &[]);
         self.linked(to);
         true
     }
 
-    pub(super) fn branch(&mut self, (width, cond): (Width, Cond), dst: Reg, src: Operand, off: i32) -> bool {
+    pub(super) fn branch(&mut self, (width, cond): (Width, Cond), dst: Reg, src: Operand) -> bool {
+        let Some((on, to)) = self.next(0).zip(self.next(1)) else {
+            // The way to here decides it.
+            return self.goto();
+        };
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
-        let (to, on) = (self.jump_target(off), self.behind());
         let (then, otherwise) = (self.way(to), self.way(on));
         self.b.ins().brif(taken, then, &[], otherwise, &[]);
         self.pay_way(then, to);
@@ -60,8 +59,8 @@ impl Translator<'_> {
     }
 
     /// Falls through as long as the frame's budget lasts.
-    pub(super) fn may_goto(&mut self, off: i32) -> bool {
-        let (to, on) = (self.jump_target(off), self.behind());
+    pub(super) fn may_goto(&mut self) -> bool {
+        let (on, to) = self.next(0).zip(self.next(1)).expect("two ways");
         let (taken, left, next) = (self.way(to), self.b.create_block(), self.way(on));
         let budget = self.b.use_var(self.loops);
         self.b.ins().brif(budget, left, &[], taken, &[]);

@@ -84,6 +84,23 @@ pub fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
     Effects { uses, defs }
 }
 
+/// Registers that an instruction writes, whatever it refers to.
+pub(crate) fn defs(insn: Insn) -> Regs {
+    struct Any;
+    impl Callees for Any {
+        fn reads(&self, _: u32) -> Regs {
+            ALL
+        }
+        fn params(&self, _: u32) -> usize {
+            5
+        }
+        fn exit(&self) -> Regs {
+            ALL
+        }
+    }
+    effects(insn, Link::None, &Any).defs
+}
+
 /// How control leaves an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goes {

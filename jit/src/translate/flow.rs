@@ -2,6 +2,9 @@
 //! registers are live, how many instructions lie ahead. Everything here is linear in the number of instructions
 //! or gives up in favour of an answer that is always right.
 
+mod facts;
+mod thread;
+
 use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::isa::Insn;
 
@@ -24,18 +27,22 @@ enum Next {
     Labels,
 }
 
-/// Blocks are numbered in the order of their instructions. Reused from function to function.
+/// Blocks are numbered in the order of their instructions, copies of them behind. Reused from function to function.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     start: u32,
     end: u32,
     /// Flat pc of each block's first instruction.
     starts: Vec<u32>,
+    /// Blocks that those behind are copies of.
+    copies: Vec<u32>,
     /// Block that starts at each instruction of the function, if one does.
     at: Vec<u32>,
     next: Vec<Next>,
     /// Edges that lead to each block from reachable ones, the function's entry among them; 0 if none does.
     preds: Vec<u32>,
+    /// The block in front of each that one edge leads to.
+    sources: Vec<u32>,
     /// Whether something jumps to the block from behind, or from anywhere.
     looped: Vec<bool>,
     /// Whether the budget is checked there: where loops begin, the entry, labels, and where calls return to.
@@ -141,6 +148,7 @@ impl Flow {
     /// Gives marked instructions their numbers. The one behind the last belongs to nobody.
     fn number(&mut self) {
         self.starts.clear();
+        self.copies.clear();
         self.at.pop();
         for (pc, at) in (self.start..).zip(&mut self.at) {
             if *at != NONE {
@@ -154,8 +162,6 @@ impl Flow {
             flags.clear();
             flags.resize(blocks, false);
         }
-        self.preds.clear();
-        self.preds.resize(blocks, 0);
     }
 
     fn edges(&mut self, image: &Image, fuel: bool) {
@@ -198,6 +204,8 @@ impl Flow {
     fn reach(&mut self) {
         let mut stack = std::mem::take(&mut self.stack);
         let mut preds = std::mem::take(&mut self.preds);
+        preds.clear();
+        preds.resize(self.next.len(), 0);
         preds[self.entry as usize] = 1;
         stack.push(self.entry);
         while let Some(block) = stack.pop() {
@@ -217,7 +225,7 @@ impl Flow {
     }
 
     /// Where the edge of this number leads that leaves a block.
-    fn nth_next(&self, block: u32, nth: usize) -> Option<u32> {
+    pub(crate) fn nth_next(&self, block: u32, nth: usize) -> Option<u32> {
         match (self.next[block as usize], nth) {
             (Next::One(next), 0) | (Next::Two(next, _), 0) | (Next::Two(_, next), 1) => Some(next),
             // The function's own address comes last.
@@ -231,13 +239,13 @@ impl Flow {
     pub(crate) fn liveness(&mut self, image: &Image, callees: &impl Callees) {
         let mut live = std::mem::take(&mut self.live);
         live.clear();
-        live.resize(self.starts.len(), 0);
+        live.resize(self.next.len(), 0);
         self.sum_effects(image, callees);
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {
             (again, passes) = (false, passes + 1);
-            for block in (0..self.starts.len() as u32).rev() {
+            for block in (0..self.len()).rev() {
                 if self.preds[block as usize] == 0 {
                     continue;
                 }
@@ -282,7 +290,7 @@ impl Flow {
         let mut sums = [&mut self.most, &mut self.least, &mut self.after].map(std::mem::take);
         sums.iter_mut().for_each(|sums| {
             sums.clear();
-            sums.resize(self.starts.len(), 0);
+            sums.resize(self.next.len(), 0);
         });
         let [most, least, after] = &mut sums;
         for &block in &order {
@@ -301,7 +309,7 @@ impl Flow {
         [self.most, self.least, self.after] = sums;
         let mut due = std::mem::take(&mut self.due);
         due.clear();
-        due.resize(self.starts.len(), 0);
+        due.resize(self.next.len(), 0);
         for block in order {
             self.for_next(block, |next| {
                 if self.preds(next) == 1 {
@@ -321,8 +329,8 @@ impl Flow {
             Open,
             Done,
         }
-        let mut states = vec![State::New; self.starts.len()];
-        let mut done = Vec::with_capacity(self.starts.len());
+        let mut states = vec![State::New; self.next.len()];
+        let mut done = Vec::with_capacity(self.next.len());
         let mut stack = vec![(self.entry, 0)];
         states[self.entry as usize] = State::Open;
         while let Some((block, seen)) = stack.last_mut() {
@@ -347,7 +355,7 @@ impl Flow {
 
     /// Number of instructions behind a flat pc in a block, and of those behind the block that are certain.
     pub(crate) fn rest(&self, image: &Image, block: u32, pc: u32) -> u32 {
-        count(image, pc + 1..self.end_of(block)) + self.after[block as usize]
+        count(image, pc + 1..self.range(block).end) + self.after[block as usize]
     }
 
     /// How many more instructions are certain after going from one block to another.
@@ -366,7 +374,7 @@ impl Flow {
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.starts.len() as u32
+        self.next.len() as u32
     }
 
     pub(crate) fn entry(&self) -> u32 {
@@ -375,7 +383,13 @@ impl Flow {
 
     /// Flat pcs of a block.
     pub(crate) fn range(&self, block: u32) -> std::ops::Range<u32> {
-        self.starts[block as usize]..self.end_of(block)
+        let original = self.original(block);
+        self.starts[original as usize]..self.end_of(original)
+    }
+
+    /// The block that one is a copy of; otherwise itself.
+    fn original(&self, block: u32) -> u32 {
+        (block as usize).checked_sub(self.starts.len()).map_or(block, |copy| self.copies[copy])
     }
 
     fn end_of(&self, block: u32) -> u32 {

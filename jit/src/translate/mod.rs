@@ -189,6 +189,9 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     if !flow.build(image, unit.function, entry, input.options.fuel) {
         return None;
     }
+    if input.options.opt == OptLevel::Speed {
+        flow.thread(image);
+    }
     flow.liveness(image, &input.summary.of(image, input.options));
     if input.options.fuel {
         flow.distances(image);
@@ -330,9 +333,7 @@ impl Translator<'_> {
             }
         }
         self.settle_live();
-        let next = self.target(block + 1);
-        self.b.ins().jump(next, &[]);
-        self.linked(block + 1);
+        self.goto();
     }
 
     /// Before blocks begin that only some ways lead to.
@@ -358,11 +359,10 @@ impl Translator<'_> {
             Insn::LoadAcquire { size, dst, base, off } => self.load_acquire(size, dst, (base, off)),
             Insn::StoreRelease { size, base, off, src } => self.store_release(size, (base, off), src),
             Insn::LoadPacket { size, src, imm } => self.load_packet(size, src, imm),
-            Insn::Branch { width, cond, dst, src, off } => return self.branch((width, cond), dst, src, off.into()),
-            Insn::Goto { off } => return self.goto(off.into()),
-            Insn::Gotol { off } => return self.goto(off),
+            Insn::Branch { width, cond, dst, src, .. } => return self.branch((width, cond), dst, src),
+            Insn::Goto { .. } | Insn::Gotol { .. } => return self.goto(),
             Insn::Gotox { dst } => return self.gotox(dst),
-            Insn::MayGoto { off } => return self.may_goto(off.into()),
+            Insn::MayGoto { .. } => return self.may_goto(),
             Insn::Call { .. } => return self.call(),
             Insn::Callx { dst } => return self.callx(dst),
             Insn::AddrSpaceCast { dst, src, imm } => self.cast(dst, src, imm),

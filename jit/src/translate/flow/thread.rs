@@ -1,0 +1,131 @@
+//! Jump threading. Where the way to a block decides the branch at its end, that way gets a copy of the block which goes
+//! on as the branch would.
+//!
+//! BPF has no instruction for "1 if equal", so clang writes `r0 = 1; if r1 == 0 goto +1; r0 = 0` and asks for `r0`
+//! later, often behind another `if r1 == 0`. As long as a test of a test remains, a machine has two jumps to predict
+//! where one matters.
+
+use twinbpf_vm::image::Image;
+use twinbpf_vm::isa::Insn;
+
+use super::{Flow, NONE, Next, facts::Facts};
+
+/// Instructions of a block that is copied, at most.
+const LONGEST: u32 = 4;
+/// Blocks in a row that tell what is known at an edge.
+const BACK: usize = 4;
+/// Instructions of each of them that are looked at.
+const LOOK: u32 = 16;
+/// One round finds what the one before has brought together.
+const ROUNDS: u32 = 3;
+
+impl Flow {
+    /// Leads edges past branches that they decide. To be done before anything else is found out about the blocks.
+    pub(crate) fn thread(&mut self, image: &Image) {
+        // A copy of a loop's first block would be another way into it.
+        self.loops_from();
+        for _ in 0..ROUNDS {
+            self.find_sources();
+            let (blocks, room) = (self.len(), 2 * self.starts.len() as u32 + 16);
+            let mut changed = false;
+            for block in 0..blocks {
+                for nth in 0..2 {
+                    changed |= self.preds[block as usize] > 0 && self.len() < room && self.lead_on(image, block, nth);
+                }
+            }
+            if !changed {
+                return;
+            }
+            self.reach();
+        }
+    }
+
+    /// Finds the block in front of each that one edge leads to.
+    fn find_sources(&mut self) {
+        let mut sources = std::mem::take(&mut self.sources);
+        sources.clear();
+        sources.resize(self.next.len(), NONE);
+        for block in 0..self.len() {
+            if self.preds[block as usize] > 0 {
+                self.for_next(block, |next| {
+                    if self.preds[next as usize] == 1 {
+                        sources[next as usize] = block;
+                    }
+                });
+            }
+        }
+        self.sources = sources;
+    }
+
+    /// Leads an edge past the branch of the block that it leads to. False if it does not decide it.
+    fn lead_on(&mut self, image: &Image, block: u32, nth: usize) -> bool {
+        let to = match (self.next[block as usize], nth) {
+            (Next::One(to), 0) | (Next::Two(to, _), 0) | (Next::Two(_, to), 1) => to,
+            _ => return false,
+        };
+        let Next::Two(on, taken) = self.next[to as usize] else { return false };
+        let range = self.range(to);
+        if self.header[to as usize] || range.len() as u32 > LONGEST {
+            return false;
+        }
+        let (last, rest) =
+            image.insns()[range.start as usize..range.end as usize].split_last().expect("no block is empty");
+        let Insn::Branch { width, cond, dst, src, .. } = *last else { return false };
+        if !rest.iter().all(|insn| matches!(insn, Insn::Alu { .. })) {
+            return false;
+        }
+        let mut facts = self.known(image, block, nth);
+        rest.iter().for_each(|insn| facts.apply(*insn));
+        let Some(outcome) = facts.decide(width, cond, dst, src) else { return false };
+        let next = if outcome { taken } else { on };
+        let way = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
+        self.next[way as usize] = Next::One(next);
+        if way != to {
+            self.preds[next as usize] += 1;
+            self.looped[next as usize] = true;
+            self.redirect(block, nth, way);
+        }
+        true
+    }
+
+    /// A copy of a block, with one edge to it.
+    fn copy(&mut self, block: u32) -> u32 {
+        let copy = self.len();
+        self.copies.push(self.original(block));
+        self.next.push(Next::None);
+        self.preds.push(1);
+        self.looped.push(false);
+        self.header.push(false);
+        self.sources.push(NONE);
+        copy
+    }
+
+    fn redirect(&mut self, block: u32, nth: usize, to: u32) {
+        match (&mut self.next[block as usize], nth) {
+            (Next::One(next), 0) | (Next::Two(next, _), 0) | (Next::Two(_, next), 1) => *next = to,
+            _ => unreachable!("it has such an edge"),
+        }
+    }
+
+    /// What is certain on an edge.
+    fn known(&self, image: &Image, block: u32, nth: usize) -> Facts {
+        let mut chain = [block; BACK];
+        let mut len = 1;
+        while len < BACK && self.sources[chain[len - 1] as usize] != NONE {
+            chain[len] = self.sources[chain[len - 1] as usize];
+            len += 1;
+        }
+        let mut facts = Facts::default();
+        for at in (0..len).rev() {
+            let range = self.range(chain[at]);
+            let insns = &image.insns()[range.start.max(range.end.saturating_sub(LOOK)) as usize..range.end as usize];
+            insns.iter().for_each(|insn| facts.apply(*insn));
+            let Next::Two(on, taken) = self.next[chain[at] as usize] else { continue };
+            let outcome = if at == 0 { nth == 1 } else { taken == chain[at - 1] };
+            if let (true, Some(Insn::Branch { width, cond, dst, src, .. })) = (on != taken, insns.last()) {
+                facts.assume((*width, *cond, *dst, *src), outcome);
+            }
+        }
+        facts
+    }
+}
