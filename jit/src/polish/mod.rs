@@ -3,15 +3,16 @@
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
-//! 32 bits. Afterwards, [`strength`] chooses cheaper
-//! instructions of the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round,
-//! [`order`] places the step of a loop's counter behind the last use of its old value, [`tails`] copies the end of an
-//! interpreter's round, [`exits`] keeps what leaves a loop out of its way, and [`pair`] copies two words at a time.
+//! 32 bits. Afterwards, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what
+//! the optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old
+//! value, [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`]
+//! copies two words at a time, [`widen`] extends offsets where that costs nothing, and [`fold`] leaves operands in memory.
 //!
-//! Only instructions without effects are moved, added or computed in vain. Loads, stores, calls, traps and sequence
-//! points keep their order and their sites, so no pass here has to know what a site means.
+//! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
+//! their sites, so no pass here has to know what a site means.
 
 mod exits;
+mod fold;
 mod hoist;
 mod narrow;
 mod order;
@@ -22,17 +23,25 @@ mod table;
 mod tails;
 #[cfg(test)]
 mod tests;
+mod uses;
+mod widen;
 
 use cranelift_codegen::Context;
+use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+
+use uses::Uses;
 
 /// Memory that is used again for the next function.
 #[derive(Default)]
 pub(crate) struct Polish {
     /// Edges that lead to each block.
     preds: Vec<u32>,
+    fold: fold::Scratch,
     hoist: hoist::Scratch,
     narrow: narrow::Scratch,
+    uses: Uses,
+    widen: widen::Scratch,
 }
 
 impl Polish {
@@ -45,9 +54,11 @@ impl Polish {
     }
 
     /// Rewrites what the optimiser made, which has left its analyses in the context. They hold afterwards, and there
-    /// are no aliases. `wide` says that the machine has accesses of 16 bytes at any address.
-    pub(crate) fn after(&mut self, context: &mut Context, wide: bool) {
-        strength::run(&mut context.func);
+    /// are no aliases. `x64` says that it is for that machine: it has accesses of 16 bytes at any address, arithmetic with
+    /// operands in memory, and zeros above results of 32 bits.
+    pub(crate) fn after(&mut self, context: &mut Context, x64: bool) {
+        self.uses.count(&context.func);
+        strength::run(&mut context.func, &self.uses);
         if hoist::run(context, &mut self.hoist) {
             context.func.dfg.resolve_all_aliases();
         }
@@ -56,8 +67,14 @@ impl Polish {
             context.flowgraph();
         }
         let split = exits::run(context);
-        let paired = wide && pair::run(context);
+        let paired = x64 && pair::run(context);
         if split || paired {
+            context.flowgraph();
+        }
+        if x64 && widen::run(context, &mut self.widen) {
+            context.func.dfg.resolve_all_aliases();
+        }
+        if x64 && fold::run(context, &mut self.uses, &mut self.fold) {
             context.flowgraph();
         }
     }
@@ -102,6 +119,46 @@ fn passed(func: &Function, call: BlockCall) -> Vec<Value> {
         BlockArg::TryCallRet(_) | BlockArg::TryCallExn(_) => unreachable!("no exception edges"),
     });
     values.collect()
+}
+
+/// Passes other values to these parameters at the end of a block: what `convert` makes of each, in front of the last
+/// instruction.
+fn pass(
+    func: &mut Function,
+    block: Block,
+    params: &SecondaryMap<Value, bool>,
+    convert: impl Fn(&mut Function, Inst, Value) -> Value,
+) {
+    let last = func.layout.last_inst(block).expect("blocks end");
+    for way in 0..destinations(func, block).len() {
+        let call = destinations(func, block)[way];
+        let to = call.block(&func.dfg.value_lists);
+        for at in 0..func.dfg.block_params(to).len() {
+            if !params[func.dfg.block_params(to)[at]] {
+                continue;
+            }
+            let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
+            let arg = convert(func, last, arg.expect("no exception edges"));
+            let dfg = &mut func.dfg;
+            let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
+            let mut index = 0;
+            calls[way].update_args(&mut dfg.value_lists, |old| {
+                index += 1;
+                if index == at + 1 { BlockArg::Value(arg) } else { old }
+            });
+        }
+    }
+}
+
+/// Whether an instruction does more than make values from others.
+fn acts(opcode: Opcode) -> bool {
+    opcode.can_load()
+        || opcode.can_store()
+        || opcode.can_trap()
+        || opcode.is_call()
+        || opcode.is_branch()
+        || opcode.is_terminator()
+        || opcode.other_side_effects()
 }
 
 /// Whether an instruction can run when nobody asked for it, at about the cost of one machine instruction or none.

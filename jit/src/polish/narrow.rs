@@ -7,9 +7,9 @@
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{constant, destinations, maker};
+use super::{constant, destinations, maker, pass};
 
 /// Passes before everything stays as wide as it is.
 const MAX_PASSES: u32 = 32;
@@ -148,7 +148,10 @@ impl Scratch {
         let mut next = func.layout.entry_block();
         while let Some(block) = next {
             next = func.layout.next_block(block);
-            self.arguments(func, block);
+            pass(func, block, &self.params, |func, last, arg| {
+                let low = low_half(func, arg);
+                low.unwrap_or_else(|| FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg))
+            });
         }
         next = func.layout.entry_block();
         while let Some(block) = next {
@@ -159,31 +162,6 @@ impl Scratch {
                 let first = func.layout.first_inst(block).expect("blocks end");
                 let wide = FuncCursor::new(func).at_inst(first).ins().uextend(I64, narrow);
                 func.dfg.change_to_alias(param, wide);
-            }
-        }
-    }
-
-    /// Passes low halves to parameters that become narrow.
-    fn arguments(&self, func: &mut Function, block: Block) {
-        let last = func.layout.last_inst(block).expect("blocks end");
-        for way in 0..destinations(func, block).len() {
-            let call = destinations(func, block)[way];
-            let to = call.block(&func.dfg.value_lists);
-            for at in 0..func.dfg.block_params(to).len() {
-                if !self.params[func.dfg.block_params(to)[at]] {
-                    continue;
-                }
-                let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
-                let arg = arg.expect("no exception edges");
-                let low = low_half(func, arg);
-                let low = low.unwrap_or_else(|| FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg));
-                let dfg = &mut func.dfg;
-                let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
-                let mut index = 0;
-                calls[way].update_args(&mut dfg.value_lists, |arg| {
-                    index += 1;
-                    if index == at + 1 { BlockArg::Value(low) } else { arg }
-                });
             }
         }
     }

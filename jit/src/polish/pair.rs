@@ -10,7 +10,7 @@ use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I8X16, I64};
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{constant, maker};
+use super::{acts, constant, maker};
 
 /// Bytes of a word.
 const WORD: i64 = 8;
@@ -82,14 +82,7 @@ fn copies(func: &Function, block: Block) -> Vec<Copy> {
 
 /// Whether an instruction may stand between copies: it will stand in front of them.
 fn quiet(opcode: Opcode) -> bool {
-    opcode == Opcode::SequencePoint
-        || !(opcode.can_load()
-            || opcode.can_store()
-            || opcode.can_trap()
-            || opcode.is_call()
-            || opcode.is_branch()
-            || opcode.is_terminator()
-            || opcode.other_side_effects())
+    opcode == Opcode::SequencePoint || !acts(opcode)
 }
 
 /// Splits an address.

@@ -2,21 +2,38 @@
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
+use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+use twinbpf_vm::mem::MARGIN;
 
-use super::{constant, maker};
+use super::{Uses, constant, maker};
+use crate::translate::field;
 
-pub(super) fn run(func: &mut Function) {
+/// Addresses of a block that are looked at to find one that is there.
+const REMEMBERED: usize = 8;
+
+/// A place in the arena: the sum of 32 bits of a base and an index shifted by some bits, and its address.
+type Place = ((Value, Value, i64), Value);
+
+pub(super) fn run(func: &mut Function, uses: &Uses) {
+    let mut places: Vec<Place> = Vec::new();
     let mut block = func.layout.entry_block();
     while let Some(current) = block {
+        places.clear();
         let mut next = func.layout.first_inst(current);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
             match func.dfg.insts[inst] {
                 InstructionData::Binary { opcode: Opcode::Imul, args } => multiply(func, inst, args),
                 InstructionData::Ternary { opcode: Opcode::Select, args } => select(func, args[0]),
-                InstructionData::Load { arg, offset, .. } => address(func, inst, arg, offset.into()),
-                InstructionData::Store { args, offset, .. } => address(func, inst, args[1], offset.into()),
+                InstructionData::Load { arg, offset, .. } => {
+                    address(func, inst, arg, offset.into());
+                    in_arena(func, inst, (arg, offset.into()), uses, &mut places);
+                }
+                InstructionData::Store { args, offset, .. } => {
+                    address(func, inst, args[1], offset.into());
+                    in_arena(func, inst, (args[1], offset.into()), uses, &mut places);
+                }
                 _ => {}
             }
         }
@@ -71,6 +88,59 @@ fn address(func: &mut Function, inst: Inst, addr: Value, off: i32) {
     cursor.use_srcloc(inst);
     let index = cursor.ins().ishl_imm_u(x, shift);
     let addr = cursor.ins().iadd(base, index);
+    redirect(func, inst, addr, off);
+}
+
+/// The same in the arena, where `base`, `x` and their sum have 32 bits, and nothing else needs `x + c`. Past an end of the
+/// arena the address is another one with the constant in the offset, but [nothing is mapped there](MARGIN).
+fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &Uses, places: &mut Vec<Place>) {
+    let Some([arena, wide]) = binary(func, addr, Opcode::Iadd) else { return };
+    let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
+    let Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: low }) =
+        maker(func, wide).map(|made| func.dfg.insts[made])
+    else {
+        return;
+    };
+    let Some([a, b]) = binary(func, low, Opcode::Iadd).filter(|_| is_arena(func, arena)) else { return };
+    let mut found = None;
+    for (base, index) in [(a, b), (b, a)] {
+        let shift = binary(func, index, Opcode::Ishl).and_then(|[sum, by]| Some((sum, constant(func, by)?)));
+        let (sum, by) = shift.filter(|(_, by)| (0..=3).contains(by)).unwrap_or((index, 0));
+        let parts = binary(func, sum, Opcode::Iadd).filter(|_| uses.once(index) && uses.once(sum));
+        match parts.and_then(|[x, c]| Some((x, constant(func, c)? as i32))) {
+            Some((x, c)) => found = Some(((base, x, by), i64::from(off) + (i64::from(c) << by))),
+            None => places.push(((base, sum, by), addr)),
+        }
+    }
+    let Some((place, off)) = found.filter(|(_, off)| off.unsigned_abs() < MARGIN) else { return };
+    let known = places.iter().rev().take(REMEMBERED).find(|known| known.0 == place).map(|known| known.1);
+    let addr = known.unwrap_or_else(|| {
+        let mut cursor = FuncCursor::new(func).at_inst(inst);
+        cursor.use_srcloc(inst);
+        let (base, x, by) = place;
+        let index = if by > 0 { cursor.ins().ishl_imm_u(x, by) } else { x };
+        let low = cursor.ins().iadd(base, index);
+        let wide = cursor.ins().uextend(I64, low);
+        let addr = cursor.ins().iadd(arena, wide);
+        places.push((place, addr));
+        addr
+    });
+    redirect(func, inst, addr, off as i32);
+}
+
+/// Whether this is the arena's address, which code takes from its context.
+fn is_arena(func: &Function, value: Value) -> bool {
+    let context = func.layout.entry_block().and_then(|entry| func.dfg.block_params(entry).first().copied());
+    match maker(func, value).map(|inst| func.dfg.insts[inst]) {
+        Some(InstructionData::Load { opcode: Opcode::Load, arg, offset, .. }) => {
+            Some(arg) == context && i32::from(offset) == field!(arena_base)
+        }
+        _ => false,
+    }
+}
+
+/// Has a load or a store access another address.
+fn redirect(func: &mut Function, inst: Inst, addr: Value, off: i32) {
     match &mut func.dfg.insts[inst] {
         InstructionData::Load { arg, offset, .. } => (*arg, *offset) = (addr, off.into()),
         InstructionData::Store { args, offset, .. } => (args[1], *offset) = (addr, off.into()),

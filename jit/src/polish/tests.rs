@@ -12,6 +12,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::Polish;
 use crate::OptLevel;
 use crate::compile::{Registers, isa};
+use crate::translate::field;
 
 /// A function of two words whose body `build` adds to the entry block.
 fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
@@ -140,7 +141,7 @@ fn products_become_shifts_that_the_type_has_room_for() {
             let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
             b.ins().return_(&[value]);
         });
-        super::strength::run(&mut context.func);
+        super::strength::run(&mut context.func, &super::Uses::default());
         [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
     };
     for ty in [I32, I64] {
@@ -330,4 +331,108 @@ fn the_end_of_a_round_is_in_each_case() {
         b.ins().return_(&[x]);
     }));
     assert_eq!(count(&func, Opcode::Brif), 4, "{func}");
+}
+
+/// A loop over words at `x` that ends with what `sum` makes of a parameter and each of them.
+fn summing(sum: impl Fn(&mut FunctionBuilder<'_>, Value, Value) -> Value) -> Function {
+    polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let (at, old) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
+        b.switch_to_block(head);
+        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let new = sum(b, old, word);
+        let next = b.ins().iadd_imm_s(at, 8);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(new)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[new]);
+    }))
+}
+
+#[test]
+fn a_load_is_next_to_the_sum_that_ends_a_block() {
+    let func = summing(|b, old, word| {
+        let turned = b.ins().rotl_imm_u(old, 5);
+        b.ins().iadd(turned, word)
+    });
+    // One jump to the loop, and one to the block that has the sum as its parameter.
+    assert_eq!(count(&func, Opcode::Jump), 2, "{func}");
+    let block = func.layout.blocks().nth(1).unwrap();
+    let order: Vec<Opcode> = func.layout.block_insts(block).map(|inst| func.dfg.insts[inst].opcode()).collect();
+    assert!(order.ends_with(&[Opcode::Load, Opcode::Iadd, Opcode::Jump]), "{func}");
+}
+
+/// The sum of two words at indices behind `y`, from a base that `base` makes.
+fn indexing(base: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
+    polished(function(|b, x, y| {
+        let base = base(b, x);
+        let index = b.ins().ireduce(I32, y);
+        let words = [1, 2].map(|more| {
+            let index = b.ins().iadd_imm_u(index, more);
+            let scaled = b.ins().ishl_imm_u(index, 3);
+            let start = b.ins().iconst(I32, 0x10040);
+            let low = b.ins().iadd(start, scaled);
+            let wide = b.ins().uextend(I64, low);
+            let addr = b.ins().iadd(base, wide);
+            b.ins().load(I64, MemFlagsData::new(), addr, 0)
+        });
+        let sum = b.ins().iadd(words[0], words[1]);
+        b.ins().return_(&[sum]);
+    }))
+}
+
+#[test]
+fn constants_in_an_index_are_offsets_in_the_arena() {
+    let arena = indexing(|b, cx| {
+        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        b.ins().load(I64, flags, cx, field!(arena_base))
+    });
+    let offsets = |func: &Function| -> Vec<i32> {
+        let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        let loads = insts.filter_map(|inst| match func.dfg.insts[inst] {
+            InstructionData::Load { offset, .. } => Some(offset.into()),
+            _ => None,
+        });
+        loads.collect()
+    };
+    assert_eq!(offsets(&arena), [field!(arena_base), 8, 16], "{arena}");
+    // Elsewhere the sum of 32 bits may wrap around.
+    let elsewhere = indexing(|_, x| x);
+    assert_eq!(offsets(&elsewhere), [0, 0], "{elsewhere}");
+}
+
+#[test]
+fn a_load_that_no_sum_can_take_stays() {
+    // Used twice, and shifted.
+    let twice = summing(|b, old, word| {
+        let sum = b.ins().iadd(old, word);
+        b.ins().bxor(sum, word)
+    });
+    let shifted = summing(|b, old, word| b.ins().rotl(old, word));
+    for func in [twice, shifted] {
+        assert_eq!(count(&func, Opcode::Jump), 1, "{func}");
+    }
+}
+
+#[test]
+fn an_offset_of_32_bits_is_extended_where_it_is_made() {
+    let func = polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let at = b.append_block_param(head, I32);
+        let start = b.ins().ireduce(I32, y);
+        b.ins().jump(head, &[BlockArg::Value(start)]);
+        b.switch_to_block(head);
+        let wide = b.ins().uextend(I64, at);
+        let addr = b.ins().iadd(x, wide);
+        let word = b.ins().load(I64, MemFlagsData::new(), addr, 0);
+        let next = b.ins().iadd_imm_u(at, 8);
+        b.ins().brif(word, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[word]);
+    }));
+    let head = func.layout.blocks().nth(1).unwrap();
+    assert_eq!(func.dfg.value_type(func.dfg.block_params(head)[0]), I64, "{func}");
+    let step = func.layout.block_insts(head).find(|inst| func.dfg.insts[*inst].opcode() == Opcode::Uextend).unwrap();
+    assert_ne!(func.dfg.inst_args(step)[0], func.dfg.block_params(head)[0], "{func}");
 }

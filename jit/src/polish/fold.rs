@@ -1,0 +1,210 @@
+//! Loads become operands of the arithmetic that uses them.
+//!
+//! Cranelift folds a load into its only user, unless the user's result is needed more than once, since it might then be
+//! computed more than once. A parameter of a block is never computed again: so where such a result is made the block
+//! ends, and the next begins with the result as its parameter. No instruction comes of that.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+
+use super::{Uses, acts};
+
+/// Instructions that a load is moved past, at most.
+const NEAR: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Instructions that blocks are to end behind.
+    ends: Vec<Inst>,
+    /// Instructions of the current block, and which of them are loads that can move.
+    insts: Vec<Inst>,
+    loads: Vec<usize>,
+}
+
+/// True if there are new blocks.
+pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch) -> bool {
+    let Context { func, loop_analysis, .. } = context;
+    if loop_analysis.loops().len() == 0 {
+        return false;
+    }
+    uses.count(func);
+    if narrow(func, uses) {
+        func.dfg.resolve_all_aliases();
+        uses.count(func);
+    }
+    scratch.ends.clear();
+    let mut next = func.layout.entry_block();
+    while let Some(block) = next {
+        next = func.layout.next_block(block);
+        if loop_analysis.innermost_loop(block).is_none() {
+            continue;
+        }
+        scratch.sink(func, uses, block);
+        let mut effect = None;
+        for inst in func.layout.block_insts(block) {
+            let end = effect.and_then(|load| end(func, uses, load, inst));
+            scratch.ends.extend(end);
+            if acts(func.dfg.insts[inst].opcode()) {
+                effect = Some(inst);
+            }
+        }
+    }
+    scratch.ends.sort_unstable();
+    scratch.ends.dedup();
+    scratch.ends.iter().for_each(|inst| split(func, *inst));
+    !scratch.ends.is_empty()
+}
+
+/// Loads that are extended to 64 bits only to be cut to 32 load 32. True if some have become such.
+fn narrow(func: &mut Function, uses: &Uses) -> bool {
+    let mut found = false;
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let mut next = func.layout.first_inst(current);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            let InstructionData::Load { opcode: Opcode::Uload32 | Opcode::Sload32, arg, flags, offset } =
+                func.dfg.insts[inst]
+            else {
+                continue;
+            };
+            let Some(cut) = uses.only(func.dfg.first_result(inst)) else { continue };
+            if func.dfg.insts[cut].opcode() != Opcode::Ireduce || func.dfg.value_type(func.dfg.first_result(cut)) != I32
+            {
+                continue;
+            }
+            let value = func.dfg.first_result(cut);
+            func.dfg.insts[inst] = InstructionData::Load { opcode: Opcode::Load, arg, flags, offset };
+            func.dfg.detach_inst_results(inst);
+            func.dfg.make_inst_results(inst, I32);
+            func.dfg.detach_inst_results(cut);
+            let narrow = func.dfg.first_result(inst);
+            func.dfg.change_to_alias(value, narrow);
+            if next == Some(cut) {
+                next = func.layout.next_inst(cut);
+            }
+            func.layout.remove_inst(cut);
+            found = true;
+        }
+        block = func.layout.next_block(current);
+    }
+    found
+}
+
+impl Scratch {
+    /// Moves loads down to the arithmetic that uses them, as far as only loads and what has no effects lie between.
+    fn sink(&mut self, func: &mut Function, uses: &Uses, block: Block) {
+        self.insts.clear();
+        self.insts.extend(func.layout.block_insts(block));
+        self.loads.clear();
+        // The first of the sequence points since the last effect. Loads stay in front of one that belongs to a store.
+        let mut point = None;
+        for at in 0..self.insts.len() {
+            match func.dfg.insts[self.insts[at]] {
+                InstructionData::Load { .. } => {
+                    self.loads.push(at);
+                    point = None;
+                }
+                data if data.opcode() == Opcode::SequencePoint => point = point.or(Some(at)),
+                data if acts(data.opcode()) => {
+                    self.sink_to(func, uses, point.take().unwrap_or(at));
+                    self.loads.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Moves the noted loads, in front of the instruction of this number at most. They keep their order.
+    fn sink_to(&mut self, func: &mut Function, uses: &Uses, mut end: usize) {
+        while let Some(at) = self.loads.pop() {
+            let load = self.insts[at];
+            let near = &self.insts[at..end.min(at + NEAR)];
+            let user = taker(func, uses, load);
+            let place = user.and_then(|user| near.iter().position(|inst| *inst == user));
+            end = place.map_or(at, |place| at + place);
+            if place.is_some() {
+                func.layout.remove_inst(load);
+                func.layout.insert_inst(load, self.insts[end]);
+            }
+        }
+    }
+}
+
+/// The only user of a load, if it could do with the loaded value still in memory.
+fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
+    if func.dfg.insts[load].opcode() != Opcode::Load {
+        return None;
+    }
+    let loaded = func.dfg.first_result(load);
+    uses.only(loaded).filter(|user| takes(func, *user, loaded))
+}
+
+/// Behind which instruction a block should end for this load, the last effect before the instruction that uses it.
+fn end(func: &Function, uses: &Uses, load: Inst, user: Inst) -> Option<Inst> {
+    if taker(func, uses, load) != Some(user) {
+        return None;
+    }
+    let block = func.layout.inst_block(load);
+    let mut inst = user;
+    loop {
+        let value = func.dfg.first_result(inst);
+        let Some(user) = uses.only(value) else { return uses.as_value(value).then_some(inst) };
+        inst = user;
+        if func.layout.inst_block(inst) != block || !plain(func.dfg.insts[inst].opcode()) {
+            return None;
+        }
+    }
+}
+
+/// Whether this could be done with the loaded value still in memory.
+fn takes(func: &Function, inst: Inst, loaded: Value) -> bool {
+    if !matches!(func.dfg.value_type(loaded), I32 | I64) {
+        return false;
+    }
+    let args = func.dfg.inst_args(inst);
+    match func.dfg.insts[inst].opcode() {
+        Opcode::Iadd | Opcode::Imul | Opcode::Band | Opcode::Bor | Opcode::Bxor => {
+            args.contains(&loaded) && args[0] != args[1]
+        }
+        Opcode::Isub => args[1] == loaded && args[0] != loaded,
+        _ => false,
+    }
+}
+
+/// Whether an instruction makes one value from others and nothing else.
+fn plain(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::Iadd
+            | Opcode::Isub
+            | Opcode::Imul
+            | Opcode::Band
+            | Opcode::Bor
+            | Opcode::Bxor
+            | Opcode::Ishl
+            | Opcode::Ushr
+            | Opcode::Sshr
+            | Opcode::Rotl
+            | Opcode::Uextend
+    )
+}
+
+/// Ends the block of an instruction behind it.
+fn split(func: &mut Function, inst: Inst) {
+    let block = func.layout.inst_block(inst).expect("it was found in one");
+    let next = func.layout.next_inst(inst).expect("blocks end with a branch");
+    let value = func.dfg.first_result(inst);
+    let ty = func.dfg.value_type(value);
+    func.dfg.detach_inst_results(inst);
+    func.dfg.make_inst_results(inst, ty);
+    let result = func.dfg.first_result(inst);
+    let behind = func.dfg.make_block();
+    func.layout.split_block(behind, next);
+    func.dfg.attach_block_param(behind, value);
+    let mut cursor = FuncCursor::new(func).at_bottom(block);
+    cursor.use_srcloc(inst);
+    cursor.ins().jump(behind, &[BlockArg::Value(result)]);
+}
