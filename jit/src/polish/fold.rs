@@ -6,10 +6,11 @@
 
 use cranelift_codegen::Context;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::ir::condcodes::CondCode as _;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{Uses, acts};
+use super::{Uses, acts, constant};
 
 /// Instructions that a load is moved past, at most.
 const NEAR: usize = 64;
@@ -29,11 +30,9 @@ pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch)
     if loop_analysis.loops().len() == 0 {
         return false;
     }
-    uses.count(func);
-    if narrow(func, uses) {
-        func.dfg.resolve_all_aliases();
-        uses.count(func);
-    }
+    uses.clear();
+    uses.know(func);
+    uses.sweep(func);
     scratch.ends.clear();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
@@ -42,10 +41,13 @@ pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch)
             continue;
         }
         scratch.sink(func, uses, block);
-        let mut effect = None;
-        for inst in func.layout.block_insts(block) {
-            let end = effect.and_then(|load| end(func, uses, load, inst));
-            scratch.ends.extend(end);
+        let (mut effect, mut at) = (None, func.layout.first_inst(block));
+        while let Some(inst) = at {
+            at = func.layout.next_inst(inst);
+            if let Some(load) = effect.filter(|load| taker(func, uses, *load) == Some(inst)) {
+                take_second(func, inst, load);
+                scratch.ends.extend(end(func, uses, inst));
+            }
             if acts(func.dfg.insts[inst].opcode()) {
                 effect = Some(inst);
             }
@@ -57,47 +59,34 @@ pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch)
     !scratch.ends.is_empty()
 }
 
-/// Loads that are extended to 64 bits only to be cut to 32 load 32. True if some have become such.
-fn narrow(func: &mut Function, uses: &Uses) -> bool {
-    let mut found = false;
-    let mut block = func.layout.entry_block();
-    while let Some(current) = block {
-        let mut next = func.layout.first_inst(current);
-        while let Some(inst) = next {
-            next = func.layout.next_inst(inst);
-            let InstructionData::Load { opcode: Opcode::Uload32 | Opcode::Sload32, arg, flags, offset } =
-                func.dfg.insts[inst]
-            else {
-                continue;
-            };
-            let Some(cut) = uses.only(func.dfg.first_result(inst)) else { continue };
-            if func.dfg.insts[cut].opcode() != Opcode::Ireduce || func.dfg.value_type(func.dfg.first_result(cut)) != I32
-            {
-                continue;
-            }
-            let value = func.dfg.first_result(cut);
-            func.dfg.insts[inst] = InstructionData::Load { opcode: Opcode::Load, arg, flags, offset };
-            func.dfg.detach_inst_results(inst);
-            func.dfg.make_inst_results(inst, I32);
-            func.dfg.detach_inst_results(cut);
-            let narrow = func.dfg.first_result(inst);
-            func.dfg.change_to_alias(value, narrow);
-            if next == Some(cut) {
-                next = func.layout.next_inst(cut);
-            }
-            func.layout.remove_inst(cut);
-            found = true;
-        }
-        block = func.layout.next_block(current);
+/// A load that is extended to 64 bits only to be cut to 32 loads 32.
+fn narrow(func: &mut Function, uses: &Uses, load: Inst) {
+    let InstructionData::Load { opcode: Opcode::Uload32 | Opcode::Sload32, arg, flags, offset } = func.dfg.insts[load]
+    else {
+        return;
+    };
+    let Some(cut) = uses.only(func.dfg.first_result(load)) else { return };
+    let value = func.dfg.inst_results(cut).first().copied();
+    let Some(value) = value.filter(|value| func.dfg.value_type(*value) == I32) else { return };
+    if func.dfg.insts[cut].opcode() == Opcode::Ireduce {
+        func.dfg.detach_inst_results(cut);
+        func.layout.remove_inst(cut);
+        func.dfg.detach_inst_results(load);
+        func.dfg.insts[load] = InstructionData::Load { opcode: Opcode::Load, arg, flags, offset };
+        func.dfg.make_inst_results_reusing(load, I32, [Some(value)].into_iter());
     }
-    found
 }
 
 impl Scratch {
     /// Moves loads down to the arithmetic that uses them, as far as only loads and what has no effects lie between.
     fn sink(&mut self, func: &mut Function, uses: &Uses, block: Block) {
         self.insts.clear();
-        self.insts.extend(func.layout.block_insts(block));
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            narrow(func, uses, inst);
+            self.insts.push(inst);
+            next = func.layout.next_inst(inst);
+        }
         self.loads.clear();
         // The first of the sequence points since the last effect. Loads stay in front of one that belongs to a store.
         let mut point = None;
@@ -142,21 +131,27 @@ fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
     uses.only(loaded).filter(|user| takes(func, *user, loaded))
 }
 
-/// Behind which instruction a block should end for this load, the last effect before the instruction that uses it.
-fn end(func: &Function, uses: &Uses, load: Inst, user: Inst) -> Option<Inst> {
-    if taker(func, uses, load) != Some(user) {
-        return None;
+/// A compare has only its second operand in memory.
+fn take_second(func: &mut Function, inst: Inst, load: Inst) {
+    let loaded = func.dfg.first_result(load);
+    if let InstructionData::IntCompare { args, cond, .. } = &mut func.dfg.insts[inst]
+        && args[0] == loaded
+    {
+        args.swap(0, 1);
+        *cond = cond.swap_args();
     }
-    let block = func.layout.inst_block(load);
+}
+
+/// Behind which instruction a block should end for the only user of a load.
+fn end(func: &Function, uses: &Uses, user: Inst) -> Option<Inst> {
+    let block = func.layout.inst_block(user);
     let mut inst = user;
-    loop {
+    while func.layout.inst_block(inst) == block && plain(func.dfg.insts[inst].opcode()) {
         let value = func.dfg.first_result(inst);
         let Some(user) = uses.only(value) else { return uses.as_value(value).then_some(inst) };
         inst = user;
-        if func.layout.inst_block(inst) != block || !plain(func.dfg.insts[inst].opcode()) {
-            return None;
-        }
     }
+    None
 }
 
 /// Whether this could be done with the loaded value still in memory.
@@ -170,6 +165,7 @@ fn takes(func: &Function, inst: Inst, loaded: Value) -> bool {
             args.contains(&loaded) && args[0] != args[1]
         }
         Opcode::Isub => args[1] == loaded && args[0] != loaded,
+        Opcode::Icmp => args[0] != args[1] && args.iter().all(|arg| constant(func, *arg).is_none()),
         _ => false,
     }
 }

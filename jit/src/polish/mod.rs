@@ -57,8 +57,7 @@ impl Polish {
     /// are no aliases. `x64` says that it is for that machine: it has accesses of 16 bytes at any address, arithmetic with
     /// operands in memory, and zeros above results of 32 bits.
     pub(crate) fn after(&mut self, context: &mut Context, x64: bool) {
-        self.uses.count(&context.func);
-        strength::run(&mut context.func, &self.uses);
+        strength::run(&mut context.func, &mut self.uses);
         if hoist::run(context, &mut self.hoist) {
             context.func.dfg.resolve_all_aliases();
         }
@@ -66,15 +65,15 @@ impl Polish {
         if tails::run(context) {
             context.flowgraph();
         }
-        let split = exits::run(context);
-        let paired = x64 && pair::run(context);
-        if split || paired {
-            context.flowgraph();
+        let mut changed = exits::run(context);
+        if x64 {
+            changed |= pair::run(context);
+            if widen::run(context, &mut self.widen) {
+                context.func.dfg.resolve_all_aliases();
+            }
+            changed |= fold::run(context, &mut self.uses, &mut self.fold);
         }
-        if x64 && widen::run(context, &mut self.widen) {
-            context.func.dfg.resolve_all_aliases();
-        }
-        if x64 && fold::run(context, &mut self.uses, &mut self.fold) {
+        if changed {
             context.flowgraph();
         }
     }

@@ -15,8 +15,9 @@ const REMEMBERED: usize = 8;
 /// A place in the arena: the sum of 32 bits of a base and an index shifted by some bits, and its address.
 type Place = ((Value, Value, i64), Value);
 
-pub(super) fn run(func: &mut Function, uses: &Uses) {
+pub(super) fn run(func: &mut Function, uses: &mut Uses) {
     let mut places: Vec<Place> = Vec::new();
+    uses.clear();
     let mut block = func.layout.entry_block();
     while let Some(current) = block {
         places.clear();
@@ -93,7 +94,7 @@ fn address(func: &mut Function, inst: Inst, addr: Value, off: i32) {
 
 /// The same in the arena, where `base`, `x` and their sum have 32 bits, and nothing else needs `x + c`. Past an end of the
 /// arena the address is another one with the constant in the offset, but [nothing is mapped there](MARGIN).
-fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &Uses, places: &mut Vec<Place>) {
+fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &mut Uses, places: &mut Vec<Place>) {
     let Some([arena, wide]) = binary(func, addr, Opcode::Iadd) else { return };
     let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
     let Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: low }) =
@@ -102,6 +103,7 @@ fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &U
         return;
     };
     let Some([a, b]) = binary(func, low, Opcode::Iadd).filter(|_| is_arena(func, arena)) else { return };
+    uses.know(func);
     let mut found = None;
     for (base, index) in [(a, b), (b, a)] {
         let shift = binary(func, index, Opcode::Ishl).and_then(|[sum, by]| Some((sum, constant(func, by)?)));

@@ -141,7 +141,7 @@ fn products_become_shifts_that_the_type_has_room_for() {
             let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
             b.ins().return_(&[value]);
         });
-        super::strength::run(&mut context.func, &super::Uses::default());
+        super::strength::run(&mut context.func, &mut super::Uses::default());
         [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
     };
     for ty in [I32, I64] {
@@ -400,6 +400,27 @@ fn constants_in_an_index_are_offsets_in_the_arena() {
     // Elsewhere the sum of 32 bits may wrap around.
     let elsewhere = indexing(|_, x| x);
     assert_eq!(offsets(&elsewhere), [0, 0], "{elsewhere}");
+}
+
+#[test]
+fn the_second_operand_of_a_compare_is_in_memory() {
+    let func = polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let at = b.append_block_param(head, I64);
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let next = b.ins().iadd_imm_s(at, 8);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, word, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[next]);
+    }));
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let compares: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Icmp).collect();
+    let [compare] = compares[..] else { panic!("one compare: {func}") };
+    let second = func.dfg.value_def(func.dfg.inst_args(compare)[1]).unwrap_inst();
+    assert_eq!(func.dfg.insts[second].opcode(), Opcode::Load, "{func}");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
 use cranelift_codegen::packed_option::PackedOption;
 
+use super::acts;
+
 #[derive(Clone, Copy, Default)]
 struct Use {
     count: u32,
@@ -15,17 +17,28 @@ struct Use {
 
 /// As counted last.
 #[derive(Default)]
-pub(super) struct Uses(SecondaryMap<Value, Use>);
+pub(super) struct Uses {
+    values: SecondaryMap<Value, Use>,
+    known: bool,
+}
 
 impl Uses {
-    /// Counts all uses in a function without aliases.
-    pub(super) fn count(&mut self, func: &Function) {
-        self.0.clear();
+    /// Forgets what is known.
+    pub(super) fn clear(&mut self) {
+        self.known = false;
+    }
+
+    /// Counts all uses in a function without aliases, if they are not known.
+    pub(super) fn know(&mut self, func: &Function) {
+        if std::mem::replace(&mut self.known, true) {
+            return;
+        }
+        self.values.clear();
         for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
             let opcode = func.dfg.insts[inst].opcode();
             for (at, value) in func.dfg.inst_values(inst).enumerate() {
                 let address = opcode.can_load() && at == 0 || opcode.can_store() && at == 1;
-                let used = &mut self.0[value];
+                let used = &mut self.values[value];
                 used.count += 1;
                 used.as_value |= !address;
                 used.user = Some(inst).into();
@@ -33,18 +46,35 @@ impl Uses {
         }
     }
 
+    /// Removes what makes values that nothing uses.
+    pub(super) fn sweep(&mut self, func: &mut Function) {
+        let mut block = func.layout.last_block();
+        while let Some(current) = block {
+            let mut next = func.layout.last_inst(current);
+            while let Some(inst) = next {
+                next = func.layout.prev_inst(inst);
+                let unused = func.dfg.inst_results(inst).iter().all(|value| self.values[*value].count == 0);
+                if unused && !acts(func.dfg.insts[inst].opcode()) {
+                    func.dfg.inst_values(inst).for_each(|value| self.values[value].count -= 1);
+                    func.layout.remove_inst(inst);
+                }
+            }
+            block = func.layout.prev_block(current);
+        }
+    }
+
     /// Whether something uses a value once, and nothing else does.
     pub(super) fn once(&self, value: Value) -> bool {
-        self.0[value].count == 1
+        self.values[value].count == 1
     }
 
     /// The instruction that does.
     pub(super) fn only(&self, value: Value) -> Option<Inst> {
-        self.0[value].user.expand().filter(|_| self.once(value))
+        self.values[value].user.expand().filter(|_| self.once(value))
     }
 
     /// Whether something uses a value otherwise than as an address.
     pub(super) fn as_value(&self, value: Value) -> bool {
-        self.0[value].as_value
+        self.values[value].as_value
     }
 }

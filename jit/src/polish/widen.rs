@@ -36,7 +36,7 @@ pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
-        pass(func, block, &scratch.chosen, |func, last, arg| extend(func, last, arg));
+        pass(func, block, &scratch.chosen, extend);
     }
     scratch.rewrite(func);
     true
