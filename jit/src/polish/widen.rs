@@ -10,7 +10,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-use super::{constant, destinations, pass};
+use super::{constant, destinations, maker, pass};
 
 /// Passes over all edges before some parameters stay narrow.
 const MAX_PASSES: u32 = 4;
@@ -52,10 +52,14 @@ fn extended(func: &Function, inst: Inst) -> Option<(Value, Block)> {
 /// A value of 32 bits as 64.
 fn extend(func: &mut Function, last: Inst, arg: Value) -> Value {
     let bits = constant(func, arg);
+    let from = match maker(func, arg).map(|inst| func.dfg.insts[inst]) {
+        Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: from }) => from,
+        _ => arg,
+    };
     let mut cursor = FuncCursor::new(func).at_inst(last);
     match bits {
         Some(bits) => cursor.ins().iconst(I64, i64::from(bits as u32)),
-        None => cursor.ins().uextend(I64, arg),
+        None => cursor.ins().uextend(I64, from),
     }
 }
 
