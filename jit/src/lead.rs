@@ -44,16 +44,19 @@ pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
         return 0;
     }
     let bytes = code.code_buffer();
-    let starts: Vec<usize> = code.bb_starts.iter().map(|start| *start as usize).collect();
+    let mut starts: Vec<usize> = code.bb_starts.iter().map(|start| *start as usize).collect();
+    // Of blocks that are nothing but a jump, some are left out.
+    starts.dedup();
     if starts.len() > MAX_BLOCKS || code.bb_edges.iter().all(|(from, to)| from < to) {
         return 0;
     }
-    let blocks = Blocks::new(&starts, &code.bb_edges, bytes.len());
+    let blocks = Blocks::new(&starts, code);
     let mut costs = [0_u64; LINE / STEP];
     let weight = |level: u32| PER_LEVEL.pow(level.min(MAX_LEVEL) - 1);
     for (block, level) in blocks.levels.iter().enumerate().filter(|(_, level)| **level > 0) {
         let (start, end) = blocks.range(block);
-        for jump in jumps(&bytes[start..end]) {
+        let block = &bytes[start..end];
+        for jump in Jumps::of(block).begins(block) {
             charge(&mut costs, (start + jump, end), WINDOW, |more| if more > 0 { JUMP * weight(*level) } else { 0 });
         }
         charge(&mut costs, (start, end - 1), WINDOW, |more| TOUCH * weight(*level) * more);
@@ -77,19 +80,41 @@ fn charge(costs: &mut [u64], (from, to): (usize, usize), unit: usize, cost: impl
     }
 }
 
-/// Where the jumps at the end of a block begin. A compare in front of a conditional one is one with it.
-fn jumps(block: &[u8]) -> impl Iterator<Item = usize> {
-    let conditional = |end: usize| end >= 6 && block[end - 6] == 0x0f && block[end - 5] & 0xf0 == 0x80;
-    let mut end = block.len();
-    let mut found = [None; 2];
-    if end >= 5 && block[end - 5] == 0xe9 && !conditional(end) {
-        found[0] = Some(end - 5);
-        end -= 5;
+/// The jumps that a block ends with.
+#[derive(Clone, Copy, Default)]
+struct Jumps {
+    /// Where a conditional one ends, and where one that is none.
+    conditional: Option<usize>,
+    always: Option<usize>,
+}
+
+impl Jumps {
+    fn of(block: &[u8]) -> Jumps {
+        let is_conditional = |end: usize| end >= 6 && block[end - 6] == 0x0f && block[end - 5] & 0xf0 == 0x80;
+        let mut end = block.len();
+        let always = (end >= 5 && block[end - 5] == 0xe9 && !is_conditional(end)).then_some(end);
+        end -= always.map_or(0, |_| 5);
+        Jumps { conditional: is_conditional(end).then_some(end), always }
     }
-    if conditional(end) {
-        found[1] = Some(end - 6 - compare(&block[..end - 6]));
+
+    /// Where they begin. A compare in front of a conditional one is one with it.
+    fn begins(self, block: &[u8]) -> impl Iterator<Item = usize> {
+        let conditional = self.conditional.map(|end| end - 6 - compare(&block[..end - 6]));
+        conditional.into_iter().chain(self.always.map(|end| end - 5))
     }
-    found.into_iter().flatten()
+
+    /// Where they lead, from the start of the block.
+    fn targets(self, block: &[u8]) -> impl Iterator<Item = i64> {
+        self.conditional.into_iter().chain(self.always).map(|end| {
+            let far: [u8; 4] = block[end - 4..end].try_into().expect("four bytes");
+            end as i64 + i64::from(i32::from_le_bytes(far))
+        })
+    }
+}
+
+/// Whether control goes on behind a block that ends with no jump: with no return, no trap, no jump to a computed address.
+fn falls_through(block: &[u8]) -> bool {
+    !(block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b]) || block.len() >= 3 && block[block.len() - 3] == 0xc2)
 }
 
 /// Length of the compare or test at the end of some code, 0 if there seems to be none.
@@ -119,13 +144,32 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn new(starts: &'a [usize], edges: &[(u32, u32)], end: usize) -> Blocks<'a> {
-        let index = |off: u32| starts.partition_point(|start| *start < off as usize);
+    fn new(starts: &'a [usize], code: &CompiledCode) -> Blocks<'a> {
+        let bytes = code.code_buffer();
+        let end = bytes.len();
         let mut nexts = vec![Vec::new(); starts.len()];
         let mut preds = vec![Vec::new(); starts.len()];
-        for (from, to) in edges.iter().map(|(from, to)| (index(*from), index(*to))) {
+        let mut link = |from: usize, to: usize| {
             nexts[from].push(to);
             preds[to].push(from);
+        };
+        // Cranelift's own edges begin and end at blocks that it has left out, but where a table has the targets, it knows.
+        let mut tables: Vec<u32> = code.bb_edges.iter().map(|(from, _)| *from).collect();
+        tables = tables.chunk_by(|a, b| a == b).filter(|edges| edges.len() > 2).map(|edges| edges[0]).collect();
+        for (from, to) in code.bb_edges.iter().filter(|(from, _)| tables.contains(from)) {
+            let block = |start: u32| starts.binary_search(&(start as usize)).ok();
+            if let Some((from, to)) = block(*from).zip(block(*to)) {
+                link(from, to);
+            }
+        }
+        for (block, start) in starts.iter().enumerate().filter(|(_, start)| !tables.contains(&(**start as u32))) {
+            let range = &bytes[*start..starts.get(block + 1).copied().unwrap_or(end)];
+            let jumps = Jumps::of(range);
+            let targets = jumps.targets(range).filter_map(|far| usize::try_from(*start as i64 + far).ok());
+            targets.filter_map(|to| starts.binary_search(&to).ok()).for_each(|to| link(block, to));
+            if jumps.always.is_none() && falls_through(range) && block + 1 < starts.len() {
+                link(block, block + 1);
+            }
         }
         let mut blocks = Blocks { starts, end, levels: vec![0; starts.len()], loops: Vec::new() };
         let mut backs = back_edges(&nexts);
@@ -140,7 +184,7 @@ impl<'a> Blocks<'a> {
         }
         for body in bodies {
             let (first, last) = (body.iter().min(), body.iter().max());
-            let level = body.iter().map(|block| blocks.levels[*block]).max();
+            let level = body.iter().map(|block| blocks.levels[*block]).min();
             if let (Some(first), Some(last), Some(level)) = (first, last, level) {
                 blocks.loops.push((*first, *last, level));
             }
