@@ -30,6 +30,8 @@ const LOOP: u64 = 16;
 const FETCH: u64 = 4;
 const JUMP: u64 = 2;
 const TOUCH: u64 = 1;
+/// How much more often a loop goes round that ends in one way only, such as one that counts.
+const COUNTED: u64 = 8;
 /// Bytes of a small loop.
 const SMALL: usize = 128;
 
@@ -62,10 +64,11 @@ pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
         charge(&mut costs, (start, end - 1), WINDOW, |more| TOUCH * weight(*level) * more);
         charge(&mut costs, (start, end - 1), LINE, |more| FETCH * weight(*level) * more);
     }
-    for (first, last, level) in &blocks.loops {
+    for Loop { first, last, level, exits } in &blocks.loops {
         let (start, end) = (blocks.range(*first).0, blocks.range(*last).1);
+        let many = if *exits == 1 { COUNTED } else { 1 };
         if end - start <= SMALL {
-            charge(&mut costs, (start, end - 1), LINE, |more| LOOP * weight(*level) * more);
+            charge(&mut costs, (start, end - 1), LINE, |more| LOOP * many * weight(*level) * more);
         }
     }
     let best = costs.iter().enumerate().min_by_key(|(_, cost)| **cost);
@@ -139,8 +142,17 @@ struct Blocks<'a> {
     end: usize,
     /// How many loops each block is in.
     levels: Vec<u32>,
-    /// First and last block of each, and its level.
-    loops: Vec<(usize, usize, u32)>,
+    loops: Vec<Loop>,
+}
+
+/// A loop, by its first and its last block.
+struct Loop {
+    first: usize,
+    last: usize,
+    /// How many loops it is in, itself among them.
+    level: u32,
+    /// Edges that leave it.
+    exits: usize,
 }
 
 impl<'a> Blocks<'a> {
@@ -176,17 +188,16 @@ impl<'a> Blocks<'a> {
         backs.sort_unstable_by_key(|(_, head)| *head);
         let mut bodies = Vec::new();
         for edges in backs.chunk_by(|a, b| a.1 == b.1) {
-            let body = body(edges, &preds);
-            for block in &body {
-                blocks.levels[*block] += 1;
-            }
-            bodies.push(body);
+            let inside = body(edges, &preds);
+            let body: Vec<usize> = (0..starts.len()).filter(|block| inside[*block]).collect();
+            let exits = body.iter().flat_map(|block| &nexts[*block]).filter(|next| !inside[**next]).count();
+            body.iter().for_each(|block| blocks.levels[*block] += 1);
+            bodies.push((body, exits));
         }
-        for body in bodies {
-            let (first, last) = (body.iter().min(), body.iter().max());
+        for (body, exits) in bodies {
             let level = body.iter().map(|block| blocks.levels[*block]).min();
-            if let (Some(first), Some(last), Some(level)) = (first, last, level) {
-                blocks.loops.push((*first, *last, level));
+            if let (Some(first), Some(last), Some(level)) = (body.first(), body.last(), level) {
+                blocks.loops.push(Loop { first: *first, last: *last, level, exits });
             }
         }
         blocks
@@ -230,16 +241,14 @@ fn back_edges(nexts: &[Vec<usize>]) -> Vec<(usize, usize)> {
 }
 
 /// The blocks of the loop that these edges close: all that lead to them without passing its head.
-fn body(edges: &[(usize, usize)], preds: &[Vec<usize>]) -> Vec<usize> {
-    let mut seen = vec![false; preds.len()];
-    let mut found = vec![edges[0].1];
-    seen[edges[0].1] = true;
+fn body(edges: &[(usize, usize)], preds: &[Vec<usize>]) -> Vec<bool> {
+    let mut inside = vec![false; preds.len()];
+    inside[edges[0].1] = true;
     let mut work: Vec<usize> = edges.iter().map(|(from, _)| *from).collect();
     while let Some(block) = work.pop() {
-        if !std::mem::replace(&mut seen[block], true) {
-            found.push(block);
+        if !std::mem::replace(&mut inside[block], true) {
             work.extend(&preds[block]);
         }
     }
-    found
+    inside
 }
