@@ -25,14 +25,8 @@ pub(super) struct Scratch {
 }
 
 /// True if there are new blocks.
-pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch) -> bool {
+pub(super) fn run(context: &mut Context, uses: &Uses, scratch: &mut Scratch) -> bool {
     let Context { func, loop_analysis, .. } = context;
-    if loop_analysis.loops().len() == 0 {
-        return false;
-    }
-    uses.clear();
-    uses.know(func);
-    uses.sweep(func);
     scratch.ends.clear();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {

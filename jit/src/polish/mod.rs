@@ -6,7 +6,8 @@
 //! 32 bits. Afterwards, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what
 //! the optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old
 //! value, [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`]
-//! copies two words at a time, [`widen`] extends offsets where that costs nothing, and [`fold`] leaves operands in memory.
+//! copies two words at a time, [`widen`] extends offsets where that costs nothing, [`sums`] adds last what is there last,
+//! and [`fold`] leaves operands in memory.
 //!
 //! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
 //! their sites, so no pass here has to know what a site means.
@@ -19,6 +20,7 @@ mod order;
 mod pair;
 mod select;
 mod strength;
+mod sums;
 mod table;
 mod tails;
 #[cfg(test)]
@@ -40,6 +42,7 @@ pub(crate) struct Polish {
     fold: fold::Scratch,
     hoist: hoist::Scratch,
     narrow: narrow::Scratch,
+    sums: sums::Scratch,
     uses: Uses,
     widen: widen::Scratch,
 }
@@ -71,11 +74,27 @@ impl Polish {
             if widen::run(context, &mut self.widen) {
                 context.func.dfg.resolve_all_aliases();
             }
-            changed |= fold::run(context, &mut self.uses, &mut self.fold);
+            changed |= self.operands(context);
         }
         if changed {
             context.flowgraph();
         }
+    }
+
+    /// Chooses operands of arithmetic in loops. True if there are new blocks.
+    fn operands(&mut self, context: &mut Context) -> bool {
+        if context.loop_analysis.loops().len() == 0 {
+            return false;
+        }
+        self.uses.clear();
+        self.uses.know(&context.func);
+        self.uses.sweep(&mut context.func);
+        if sums::run(context, &self.uses, &mut self.sums) {
+            self.uses.clear();
+            self.uses.know(&context.func);
+            self.uses.sweep(&mut context.func);
+        }
+        fold::run(context, &self.uses, &mut self.fold)
     }
 
     fn count_preds(&mut self, func: &Function) {

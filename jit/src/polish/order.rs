@@ -153,7 +153,7 @@ fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
 }
 
 /// The same for one of any width, modulo which the sum is meant.
-fn modular_step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
+pub(super) fn modular_step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
     let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { return None };
     let term = constant(func, args[1])?;
     match opcode {

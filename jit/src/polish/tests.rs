@@ -403,6 +403,27 @@ fn constants_in_an_index_are_offsets_in_the_arena() {
 }
 
 #[test]
+fn what_is_late_is_added_last() {
+    let func = summing(|b, old, word| {
+        let turned = b.ins().rotl_imm_u(old, 5);
+        let mixed = b.ins().bxor(turned, old);
+        let sum = b.ins().iadd(mixed, word);
+        let more = b.ins().rotl_imm_u(old, 9);
+        let sum = b.ins().iadd(sum, more);
+        b.ins().iadd(sum, old)
+    });
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let sums: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Iadd).collect();
+    let [.., last] = sums[..] else { panic!("sums: {func}") };
+    let args = func.dfg.inst_args(last);
+    let is_mixed = |value: &Value| {
+        func.dfg.value_def(*value).inst().is_some_and(|inst| func.dfg.insts[inst].opcode() == Opcode::Bxor)
+    };
+    assert_eq!(sums.len(), 3, "{func}");
+    assert!(args.iter().any(is_mixed), "{func}");
+}
+
+#[test]
 fn the_second_operand_of_a_compare_is_in_memory() {
     let func = polished(function(|b, x, y| {
         let (head, done) = (b.create_block(), b.create_block());

@@ -1,0 +1,167 @@
+//! What is there late is added last.
+//!
+//! In a loop that hands on its results, as hashes do, a round takes as long as the longest way from what the last one left
+//! to what this one leaves. clang wrote sums in an order that suits few registers. In another order they have the same
+//! value, and the operand for which all wait takes part in one addition, not in all.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
+
+use super::order::modular_step_of;
+use super::{Uses, acts, constant, maker};
+
+/// Operands of a sum that is looked at, at most.
+const MOST: usize = 8;
+/// Cycles of a load, and of a product.
+const LOAD: u32 = 5;
+const PRODUCT: u32 = 3;
+
+#[derive(Clone, Copy, Default)]
+struct Time {
+    /// Cycles from the start of a round.
+    ready: u32,
+    /// Whether other than counters and what the loop does not change has part in it.
+    varies: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Scratch {
+    times: SecondaryMap<Value, Time>,
+    operands: Vec<Value>,
+}
+
+/// True if sums have another order now.
+pub(super) fn run(context: &mut Context, uses: &Uses, scratch: &mut Scratch) -> bool {
+    let Context { func, loop_analysis, .. } = context;
+    scratch.times.clear();
+    let mut changed = false;
+    let mut next = func.layout.entry_block();
+    while let Some(block) = next {
+        next = func.layout.next_block(block);
+        if loop_analysis.innermost_loop(block).is_some() {
+            changed |= scratch.block(func, uses, block);
+        }
+    }
+    changed
+}
+
+impl Scratch {
+    fn block(&mut self, func: &mut Function, uses: &Uses, block: Block) -> bool {
+        for param in func.dfg.block_params(block) {
+            self.times[*param] = Time { ready: 0, varies: true };
+        }
+        for inst in func.layout.block_insts(block) {
+            let Some((from, _)) = modular_step_of(func, inst) else { continue };
+            let cut = maker(func, from).map(|inst| func.dfg.insts[inst]);
+            let counter = match cut {
+                Some(InstructionData::Unary { opcode: Opcode::Ireduce, arg }) => arg,
+                _ => from,
+            };
+            self.times[counter].varies = false;
+        }
+        let mut changed = false;
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            let Some(value) = func.dfg.inst_results(inst).first().copied() else { continue };
+            if is_sum(func, inst) && !self.is_part(func, uses, block, value) {
+                changed |= self.arrange(func, uses, (block, inst));
+            }
+            self.times[value] = self.time(func, inst);
+        }
+        changed
+    }
+
+    fn time(&self, func: &Function, inst: Inst) -> Time {
+        let opcode = func.dfg.insts[inst].opcode();
+        let args = func.dfg.inst_args(inst).iter().map(|arg| self.times[*arg]);
+        let (ready, varies) = args.fold((0, false), |sum, arg| (sum.0.max(arg.ready), sum.1 || arg.varies));
+        match opcode {
+            // Those of the next rounds begin before this one has ended.
+            _ if opcode.can_load() && !varies => Time { ready: 0, varies: true },
+            _ if opcode.can_load() => Time { ready: ready + LOAD, varies: true },
+            // The last becomes part of a conjunction.
+            Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend | Opcode::Bnot => Time { ready, varies },
+            Opcode::Imul => Time { ready: ready + PRODUCT, varies },
+            _ if acts(opcode) => Time { ready, varies: true },
+            _ => Time { ready: if varies { ready + 1 } else { 0 }, varies },
+        }
+    }
+
+    /// Whether a sum is nothing but an operand of another one of its block.
+    fn is_part(&self, func: &Function, uses: &Uses, block: Block, value: Value) -> bool {
+        uses.only(value).is_some_and(|user| is_sum(func, user) && func.layout.inst_block(user) == Some(block))
+    }
+
+    /// Gives a sum the order that is ready first. False if it has it.
+    fn arrange(&mut self, func: &mut Function, uses: &Uses, (block, root): (Block, Inst)) -> bool {
+        if !uses.as_value(func.dfg.first_result(root)) || !self.collect(func, uses, (block, root)) {
+            return false;
+        }
+        let before = self.time(func, root).ready;
+        let times = &self.times;
+        // Loads behind others of their time: they stay in memory if the other operand is in a register.
+        let key = |value: &Value| {
+            let load = maker(func, *value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load());
+            (std::cmp::Reverse(times[*value].ready), std::cmp::Reverse(load))
+        };
+        self.operands.sort_by_key(key);
+        let mut times: Vec<u32> = self.operands.iter().map(|value| times[*value].ready).collect();
+        let mut pairs = Vec::with_capacity(MOST);
+        // From the end: what is ready first. A sum goes back to its place among the rest, in front of those of its time.
+        while times.len() > 2 {
+            let ready = times[times.len() - 2].max(times[times.len() - 1]) + 1;
+            times.truncate(times.len() - 2);
+            let at = times.partition_point(|time| *time > ready);
+            times.insert(at, ready);
+            pairs.push(at);
+        }
+        if times[0].max(times[1]) + 1 >= before {
+            return false;
+        }
+        for at in pairs {
+            let (b, a) = (self.operands.pop(), self.operands.pop());
+            let mut cursor = FuncCursor::new(func).at_inst(root);
+            cursor.use_srcloc(root);
+            let sum = cursor.ins().iadd(a.expect("two are left"), b.expect("two are left"));
+            let inst = maker(func, sum).expect("made just now");
+            self.times[sum] = self.time(func, inst);
+            self.operands.insert(at, sum);
+        }
+        func.dfg.inst_args_mut(root).copy_from_slice(&self.operands);
+        true
+    }
+
+    /// Finds what a sum adds up: three operands or more, none of them a constant, and not too many.
+    fn collect(&mut self, func: &Function, uses: &Uses, (block, root): (Block, Inst)) -> bool {
+        self.operands.clear();
+        self.operands.extend(func.dfg.inst_args(root));
+        let mut at = 0;
+        while let Some(value) = self.operands.get(at).copied() {
+            let part = match func.dfg.value_def(value) {
+                ValueDef::Result(inst, _) => {
+                    uses.once(value) && is_sum(func, inst) && func.layout.inst_block(inst) == Some(block)
+                }
+                ValueDef::Param(..) | ValueDef::Union(..) => false,
+            };
+            if part {
+                let inst = maker(func, value).expect("looked at just now");
+                let args = func.dfg.inst_args(inst);
+                self.operands[at] = args[0];
+                self.operands.push(args[1]);
+            } else {
+                at += 1;
+            }
+            if self.operands.len() > MOST {
+                return false;
+            }
+        }
+        self.operands.len() > 2 && self.operands.iter().all(|value| constant(func, *value).is_none())
+    }
+}
+
+fn is_sum(func: &Function, inst: Inst) -> bool {
+    func.dfg.insts[inst].opcode() == Opcode::Iadd
+}
