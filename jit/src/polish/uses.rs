@@ -11,7 +11,7 @@ struct Use {
     count: u32,
     /// Whether one is not as an address.
     as_value: bool,
-    /// The last user.
+    /// The last user, unless it is gone.
     user: PackedOption<Inst>,
 }
 
@@ -55,7 +55,13 @@ impl Uses {
                 next = func.layout.prev_inst(inst);
                 let unused = func.dfg.inst_results(inst).iter().all(|value| self.values[*value].count == 0);
                 if unused && !acts(func.dfg.insts[inst].opcode()) {
-                    func.dfg.inst_values(inst).for_each(|value| self.values[value].count -= 1);
+                    for value in func.dfg.inst_values(inst) {
+                        let used = &mut self.values[value];
+                        used.count -= 1;
+                        if used.user == Some(inst).into() {
+                            used.user = None.into();
+                        }
+                    }
                     func.layout.remove_inst(inst);
                 }
             }
@@ -68,7 +74,7 @@ impl Uses {
         self.values[value].count == 1
     }
 
-    /// The instruction that does.
+    /// The instruction that does, if it is known.
     pub(super) fn only(&self, value: Value) -> Option<Inst> {
         self.values[value].user.expand().filter(|_| self.once(value))
     }

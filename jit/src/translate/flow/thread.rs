@@ -121,8 +121,15 @@ impl Flow {
             let insns = &image.insns()[range.start.max(range.end.saturating_sub(LOOK)) as usize..range.end as usize];
             insns.iter().for_each(|insn| facts.apply(*insn));
             let Next::Two(on, taken) = self.next[chain[at] as usize] else { continue };
-            let outcome = if at == 0 { nth == 1 } else { taken == chain[at - 1] };
-            if let (true, Some(Insn::Branch { width, cond, dst, src, .. })) = (on != taken, insns.last()) {
+            // An edge of this round may lead elsewhere by now.
+            let outcome = match at {
+                _ if on == taken => None,
+                0 => Some(nth == 1),
+                _ if taken == chain[at - 1] => Some(true),
+                _ if on == chain[at - 1] => Some(false),
+                _ => None,
+            };
+            if let (Some(outcome), Some(Insn::Branch { width, cond, dst, src, .. })) = (outcome, insns.last()) {
                 facts.assume((*width, *cond, *dst, *src), outcome);
             }
         }
