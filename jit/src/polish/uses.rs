@@ -34,16 +34,28 @@ impl Uses {
             return;
         }
         self.values.clear();
+        self.values.resize(func.dfg.num_values());
         for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
-            let opcode = func.dfg.insts[inst].opcode();
-            for (at, value) in func.dfg.inst_values(inst).enumerate() {
+            let data = &func.dfg.insts[inst];
+            let opcode = data.opcode();
+            for (at, value) in data.arguments(&func.dfg.value_lists).iter().enumerate() {
                 let address = opcode.can_load() && at == 0 || opcode.can_store() && at == 1;
-                let used = &mut self.values[value];
-                used.count += 1;
-                used.as_value |= !address;
-                used.user = Some(inst).into();
+                self.add(*value, inst, !address);
+            }
+            if opcode.is_branch() {
+                let calls = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+                for arg in calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)) {
+                    self.add(arg.as_value().expect("no exception edges"), inst, true);
+                }
             }
         }
+    }
+
+    fn add(&mut self, value: Value, user: Inst, as_value: bool) {
+        let used = &mut self.values[value];
+        used.count += 1;
+        used.as_value |= as_value;
+        used.user = Some(user).into();
     }
 
     /// Removes what makes values that nothing uses.
