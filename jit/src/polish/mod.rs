@@ -70,31 +70,31 @@ impl Polish {
         }
         let mut changed = exits::run(context);
         if x64 {
-            changed |= pair::run(context);
             if widen::run(context, &mut self.widen) {
                 context.func.dfg.resolve_all_aliases();
             }
-            changed |= self.operands(context);
+            changed |= self.use_well(context);
         }
         if changed {
             context.flowgraph();
         }
     }
 
-    /// Chooses operands of arithmetic in loops. True if there are new blocks.
-    fn operands(&mut self, context: &mut Context) -> bool {
+    /// Looks at who uses what in loops. True if there are new blocks.
+    fn use_well(&mut self, context: &mut Context) -> bool {
         if context.loop_analysis.loops().len() == 0 {
             return false;
         }
         self.uses.clear();
         self.uses.know(&context.func);
         self.uses.sweep(&mut context.func);
+        let paired = pair::run(context, &self.uses);
         if sums::run(context, &self.uses, &mut self.sums) {
             self.uses.clear();
             self.uses.know(&context.func);
             self.uses.sweep(&mut context.func);
         }
-        fold::run(context, &self.uses, &mut self.fold)
+        fold::run(context, &self.uses, &mut self.fold) || paired
     }
 
     fn count_preds(&mut self, func: &Function) {

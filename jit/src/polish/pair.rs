@@ -10,7 +10,7 @@ use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I8X16, I64};
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{acts, constant, maker};
+use super::{Uses, acts, constant, maker};
 
 /// Bytes of a word.
 const WORD: i64 = 8;
@@ -32,11 +32,8 @@ struct Copy {
 }
 
 /// True if there are new blocks.
-pub(super) fn run(context: &mut Context) -> bool {
+pub(super) fn run(context: &mut Context, uses: &Uses) -> bool {
     let Context { func, loop_analysis, .. } = context;
-    if loop_analysis.loops().len() == 0 {
-        return false;
-    }
     let blocks = func.dfg.num_blocks();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
@@ -45,7 +42,10 @@ pub(super) fn run(context: &mut Context) -> bool {
             continue;
         }
         let copies = copies(func, block);
-        if copies.len() >= MIN_WORDS && alike(&copies) && used_once(func, block, &copies) {
+        if copies.len() >= MIN_WORDS
+            && alike(&copies)
+            && copies.iter().all(|copy| uses.once(func.dfg.first_result(copy.load)))
+        {
             replace(func, block, &copies);
         }
     }
@@ -113,18 +113,6 @@ fn alike(copies: &[Copy]) -> bool {
             && even(to, pair[0].to)
     };
     one && copies.chunks_exact(2).all(pair)
-}
-
-/// Whether nobody else wants what is copied.
-fn used_once(func: &Function, block: Block, copies: &[Copy]) -> bool {
-    debug_assert!(copies.iter().all(|copy| func.layout.inst_block(copy.load) == Some(block)));
-    let mut copied: Vec<Value> = copies.iter().map(|copy| func.dfg.first_result(copy.load)).collect();
-    copied.sort_unstable();
-    let (first, last) = (copied[0], copied[copied.len() - 1]);
-    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-    let values = insts.flat_map(|inst| func.dfg.inst_values(inst)).map(|value| func.dfg.resolve_aliases(value));
-    let uses = values.filter(|value| (first..=last).contains(value) && copied.binary_search(value).is_ok());
-    uses.count() == copies.len()
 }
 
 fn replace(func: &mut Function, block: Block, copies: &[Copy]) {
