@@ -10,6 +10,7 @@
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::isa::TargetIsa;
+use smallvec::SmallVec;
 
 /// Bytes of a line.
 pub(crate) const LINE: usize = 64;
@@ -136,6 +137,9 @@ fn compare(code: &[u8]) -> usize {
     }
 }
 
+/// Blocks, of which there are few as a rule.
+type List = SmallVec<[usize; 4]>;
+
 /// The loops of a function's native code.
 struct Blocks<'a> {
     starts: &'a [usize],
@@ -159,8 +163,8 @@ impl<'a> Blocks<'a> {
     fn new(starts: &'a [usize], code: &CompiledCode) -> Blocks<'a> {
         let bytes = code.code_buffer();
         let end = bytes.len();
-        let mut nexts = vec![Vec::new(); starts.len()];
-        let mut preds = vec![Vec::new(); starts.len()];
+        let mut nexts = vec![List::new(); starts.len()];
+        let mut preds = vec![List::new(); starts.len()];
         let mut link = |from: usize, to: usize| {
             nexts[from].push(to);
             preds[to].push(from);
@@ -210,7 +214,7 @@ impl<'a> Blocks<'a> {
 }
 
 /// Edges to a block that is being visited, depth first.
-fn back_edges(nexts: &[Vec<usize>]) -> Vec<(usize, usize)> {
+fn back_edges(nexts: &[List]) -> Vec<(usize, usize)> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         New,
@@ -241,7 +245,7 @@ fn back_edges(nexts: &[Vec<usize>]) -> Vec<(usize, usize)> {
 }
 
 /// The blocks of the loop that these edges close: all that lead to them without passing its head.
-fn body(edges: &[(usize, usize)], preds: &[Vec<usize>]) -> Vec<bool> {
+fn body(edges: &[(usize, usize)], preds: &[List]) -> Vec<bool> {
     let mut inside = vec![false; preds.len()];
     inside[edges[0].1] = true;
     let mut work: Vec<usize> = edges.iter().map(|(from, _)| *from).collect();

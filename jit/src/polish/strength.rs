@@ -103,13 +103,16 @@ fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &m
         return;
     };
     let Some([a, b]) = binary(func, low, Opcode::Iadd).filter(|_| is_arena(func, arena)) else { return };
-    uses.know(func);
     let mut found = None;
     for (base, index) in [(a, b), (b, a)] {
         let shift = binary(func, index, Opcode::Ishl).and_then(|[sum, by]| Some((sum, constant(func, by)?)));
         let (sum, by) = shift.filter(|(_, by)| (0..=3).contains(by)).unwrap_or((index, 0));
-        let parts = binary(func, sum, Opcode::Iadd).filter(|_| uses.once(index) && uses.once(sum));
-        match parts.and_then(|[x, c]| Some((x, constant(func, c)? as i32))) {
+        let parts = binary(func, sum, Opcode::Iadd).and_then(|[x, c]| Some((x, constant(func, c)? as i32)));
+        let mut alone = || {
+            uses.know(func);
+            uses.once(index) && uses.once(sum)
+        };
+        match parts.filter(|_| alone()) {
             Some((x, c)) => found = Some(((base, x, by), i64::from(off) + (i64::from(c) << by))),
             None => places.push(((base, sum, by), addr)),
         }
