@@ -189,6 +189,11 @@ pub(super) fn netkit() {
         return;
     }
     let ip = |args: &str| Command::new("/bin/ip").args(args.split(' ')).output().unwrap();
+    // An interface that is up sends packets of IPv6 by itself, at times of its own choice.
+    let own = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+    if std::path::Path::new(own).exists() {
+        std::fs::write(own, "1").unwrap();
+    }
     // The kernel names the other end nk0. Without it nothing is sent.
     for args in ["link add tw0 type netkit", "addr add 10.9.9.1/24 dev tw0", "link set nk0 up", "link set tw0 up"] {
         let output = ip(args);
