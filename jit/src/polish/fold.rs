@@ -14,6 +14,8 @@ use super::{Uses, acts, constant};
 
 /// Instructions that a load is moved past, at most.
 const NEAR: usize = 64;
+/// Blocks of a function that are ended, at most: the allocator's work grows with the square of such a chain.
+const MOST: usize = 128;
 
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -49,6 +51,7 @@ pub(super) fn run(context: &mut Context, uses: &Uses, scratch: &mut Scratch) -> 
     }
     scratch.ends.sort_unstable();
     scratch.ends.dedup();
+    scratch.ends.truncate(MOST);
     scratch.ends.iter().for_each(|inst| split(func, *inst));
     !scratch.ends.is_empty()
 }
@@ -122,7 +125,9 @@ fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
         return None;
     }
     let loaded = func.dfg.first_result(load);
-    uses.only(loaded).filter(|user| takes(func, *user, loaded))
+    // A fault is told from others with its code by where it is in the program.
+    let far = |user: Inst| func.srcloc(load).bits().abs_diff(func.srcloc(user).bits()) >= NEAR as u32;
+    uses.only(loaded).filter(|user| !far(*user) && takes(func, *user, loaded))
 }
 
 /// A compare has only its second operand in memory.

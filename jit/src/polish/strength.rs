@@ -2,7 +2,7 @@
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
-use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 use twinbpf_vm::mem::MARGIN;
 
@@ -102,7 +102,9 @@ fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &m
     else {
         return;
     };
-    let Some([a, b]) = binary(func, low, Opcode::Iadd).filter(|_| is_arena(func, arena)) else { return };
+    // The optimiser makes sums of 16 bits, too, which wrap around elsewhere.
+    let whole = func.dfg.value_type(low) == I32 && is_arena(func, arena);
+    let Some([a, b]) = binary(func, low, Opcode::Iadd).filter(|_| whole) else { return };
     let mut found = None;
     for (base, index) in [(a, b), (b, a)] {
         let shift = binary(func, index, Opcode::Ishl).and_then(|[sum, by]| Some((sum, constant(func, by)?)));

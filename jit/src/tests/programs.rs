@@ -247,6 +247,14 @@ fn branches_that_the_way_to_them_decides() {
 }
 
 #[test]
+fn what_was_written_long_ago_is_not_known() {
+    let mut text = String::from("r6 = 1\nr0 = 0\nif r2 == 12345 goto X\nr6 = 2\n");
+    text += &"r0 += 1\n".repeat(17);
+    text += "if r2 == 99 goto X\nif r6 == 1 goto Z\nr0 = 7\nexit\nZ: r0 = 666\nexit\nX: r0 = 1\nexit\n";
+    same(&Rig::new(&text));
+}
+
+#[test]
 fn nothing_is_asked_twice() {
     let rig = Rig::new(SEARCH);
     let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });

@@ -118,6 +118,10 @@ impl Flow {
         let mut facts = Facts::default();
         for at in (0..len).rev() {
             let range = self.range(chain[at]);
+            if range.len() as u32 > LOOK {
+                // What nobody looks at may write any register.
+                facts = Facts::default();
+            }
             let insns = &image.insns()[range.start.max(range.end.saturating_sub(LOOK)) as usize..range.end as usize];
             insns.iter().for_each(|insn| facts.apply(*insn));
             let Next::Two(on, taken) = self.next[chain[at] as usize] else { continue };
