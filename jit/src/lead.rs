@@ -85,7 +85,7 @@ fn charge(costs: &mut [u64], (from, to): (usize, usize), unit: usize, cost: impl
 }
 
 /// The jumps that a block ends with.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Jumps {
     /// Where a conditional one ends, and where one that is none.
     conditional: Option<usize>,
@@ -116,7 +116,7 @@ impl Jumps {
     }
 }
 
-/// Whether control goes on behind a block that ends with no jump: with no return, no trap, no jump to a computed address.
+/// Whether control goes on behind a block that ends with none of [`Jumps`]: it does behind all but a return or a trap.
 fn falls_through(block: &[u8]) -> bool {
     !(block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b]) || block.len() >= 3 && block[block.len() - 3] == 0xc2)
 }
@@ -162,7 +162,7 @@ struct Loop {
 impl<'a> Blocks<'a> {
     fn new(starts: &'a [usize], code: &CompiledCode) -> Blocks<'a> {
         let bytes = code.code_buffer();
-        let end = bytes.len();
+        let mut blocks = Blocks { starts, end: bytes.len(), levels: vec![0; starts.len()], loops: Vec::new() };
         let mut nexts = vec![List::new(); starts.len()];
         let mut preds = vec![List::new(); starts.len()];
         let mut link = |from: usize, to: usize| {
@@ -170,24 +170,24 @@ impl<'a> Blocks<'a> {
             preds[to].push(from);
         };
         // Cranelift's own edges begin and end at blocks that it has left out, but where a table has the targets, it knows.
-        let mut tables: Vec<u32> = code.bb_edges.iter().map(|(from, _)| *from).collect();
-        tables = tables.chunk_by(|a, b| a == b).filter(|edges| edges.len() > 2).map(|edges| edges[0]).collect();
+        let tables = code.bb_edges.chunk_by(|a, b| a.0 == b.0).filter(|edges| edges.len() > 2);
+        let tables: Vec<u32> = tables.map(|edges| edges[0].0).collect();
         for (from, to) in code.bb_edges.iter().filter(|(from, _)| tables.contains(from)) {
             let block = |start: u32| starts.binary_search(&(start as usize)).ok();
             if let Some((from, to)) = block(*from).zip(block(*to)) {
                 link(from, to);
             }
         }
-        for (block, start) in starts.iter().enumerate().filter(|(_, start)| !tables.contains(&(**start as u32))) {
-            let range = &bytes[*start..starts.get(block + 1).copied().unwrap_or(end)];
-            let jumps = Jumps::of(range);
-            let targets = jumps.targets(range).filter_map(|far| usize::try_from(*start as i64 + far).ok());
+        for block in (0..starts.len()).filter(|block| !tables.contains(&(starts[*block] as u32))) {
+            let (start, end) = blocks.range(block);
+            let code = &bytes[start..end];
+            let jumps = Jumps::of(code);
+            let targets = jumps.targets(code).filter_map(|far| usize::try_from(start as i64 + far).ok());
             targets.filter_map(|to| starts.binary_search(&to).ok()).for_each(|to| link(block, to));
-            if jumps.always.is_none() && falls_through(range) && block + 1 < starts.len() {
+            if jumps.always.is_none() && falls_through(code) && block + 1 < starts.len() {
                 link(block, block + 1);
             }
         }
-        let mut blocks = Blocks { starts, end, levels: vec![0; starts.len()], loops: Vec::new() };
         let mut backs = back_edges(&nexts);
         backs.sort_unstable_by_key(|(_, head)| *head);
         let mut bodies = Vec::new();

@@ -85,14 +85,10 @@ impl Polish {
         if context.loop_analysis.loops().len() == 0 {
             return false;
         }
-        self.uses.clear();
-        self.uses.know(&context.func);
-        self.uses.sweep(&mut context.func);
+        self.uses.renew(&mut context.func);
         let paired = pair::run(context, &self.uses);
         if sums::run(context, &self.uses, &mut self.sums) {
-            self.uses.clear();
-            self.uses.know(&context.func);
-            self.uses.sweep(&mut context.func);
+            self.uses.renew(&mut context.func);
         }
         fold::run(context, &self.uses, &mut self.fold) || paired
     }

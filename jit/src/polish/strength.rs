@@ -27,13 +27,10 @@ pub(super) fn run(func: &mut Function, uses: &mut Uses) {
             match func.dfg.insts[inst] {
                 InstructionData::Binary { opcode: Opcode::Imul, args } => multiply(func, inst, args),
                 InstructionData::Ternary { opcode: Opcode::Select, args } => select(func, args[0]),
-                InstructionData::Load { arg, offset, .. } => {
-                    address(func, inst, arg, offset.into());
-                    in_arena(func, inst, (arg, offset.into()), uses, &mut places);
-                }
-                InstructionData::Store { args, offset, .. } => {
-                    address(func, inst, args[1], offset.into());
-                    in_arena(func, inst, (args[1], offset.into()), uses, &mut places);
+                InstructionData::Load { arg: addr, offset, .. }
+                | InstructionData::Store { args: [_, addr], offset, .. } => {
+                    address(func, inst, addr, offset.into());
+                    in_arena(func, inst, (addr, offset.into()), uses, &mut places);
                 }
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{
     AbiParam, BlockArg, Function, InstBuilder as _, InstructionData, JumpTableData, MemFlagsData, Opcode, Type, Value,
 };
@@ -397,6 +397,21 @@ fn constants_in_an_index_are_offsets_in_the_arena() {
         loads.collect()
     };
     assert_eq!(offsets(&arena), [field!(arena_base), 8, 16], "{arena}");
+    // Sums of 16 bits wrap around long before the arena's ends.
+    let narrow = polished(function(|b, x, y| {
+        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        let base = b.ins().load(I64, flags, x, field!(arena_base));
+        let index = b.ins().ireduce(I16, y);
+        let start = b.ins().ushr_imm_u(y, 16);
+        let start = b.ins().ireduce(I16, start);
+        let index = b.ins().iadd_imm_u(index, 500);
+        let low = b.ins().iadd(start, index);
+        let wide = b.ins().uextend(I64, low);
+        let addr = b.ins().iadd(base, wide);
+        let word = b.ins().load(I64, MemFlagsData::new(), addr, 0);
+        b.ins().return_(&[word]);
+    }));
+    assert_eq!(offsets(&narrow), [field!(arena_base), 0], "{narrow}");
     // Elsewhere the sum of 32 bits may wrap around.
     let elsewhere = indexing(|_, x| x);
     assert_eq!(offsets(&elsewhere), [0, 0], "{elsewhere}");

@@ -58,8 +58,14 @@ impl Uses {
         used.user = Some(user).into();
     }
 
-    /// Removes what makes values that nothing uses.
-    pub(super) fn sweep(&mut self, func: &mut Function) {
+    /// Counts again, and removes what makes values that nothing uses.
+    pub(super) fn renew(&mut self, func: &mut Function) {
+        self.clear();
+        self.know(func);
+        self.sweep(func);
+    }
+
+    fn sweep(&mut self, func: &mut Function) {
         let mut block = func.layout.last_block();
         while let Some(current) = block {
             let mut next = func.layout.last_inst(current);

@@ -19,11 +19,13 @@ const GREATER_SLESS: Orders = 8;
 const GREATER_SGREATER: Orders = 16;
 const EVERY: Orders = 31;
 
+/// What a conditional jump compares, and how.
+pub(super) type Branch = (Width, Cond, Reg, Operand);
+
 #[derive(Clone, Copy)]
 struct Comparison {
-    width: Width,
-    dst: Reg,
-    src: Operand,
+    /// Width and operands.
+    of: (Width, Reg, Operand),
     orders: Orders,
 }
 
@@ -47,7 +49,10 @@ impl Facts {
             }
         }
         let depends = |reg: Reg| bit(reg) & defs != 0;
-        self.comparisons.retain(|known| !depends(known.dst) && !matches!(known.src, Operand::Reg(src) if depends(src)));
+        self.comparisons.retain(|known| {
+            let (_, dst, src) = known.of;
+            !depends(dst) && !matches!(src, Operand::Reg(src) if depends(src))
+        });
     }
 
     fn result(&self, width: Width, op: AluOp, dst: Reg, src: Operand) -> Option<u64> {
@@ -72,7 +77,7 @@ impl Facts {
     }
 
     /// Adds that a branch has been taken, or has not.
-    pub(super) fn assume(&mut self, (width, cond, dst, src): (Width, Cond, Reg, Operand), taken: bool) {
+    pub(super) fn assume(&mut self, (width, cond, dst, src): Branch, taken: bool) {
         let Some(taking) = orders(cond) else { return };
         let orders = if taken { taking } else { EVERY & !taking };
         if let (EQUAL, Width::W64, Some(value)) = (orders, width, self.value(src))
@@ -80,34 +85,40 @@ impl Facts {
         {
             *constant = Some(value);
         }
-        let same = |known: &&mut Comparison| (known.width, known.dst, known.src) == (width, dst, src);
-        if let Some(known) = self.comparisons.iter_mut().find(same) {
+        let of = (width, dst, src);
+        if let Some(known) = self.comparisons.iter_mut().find(|known| known.of == of) {
             known.orders &= orders;
             return;
         }
         if self.comparisons.len() == MOST {
             self.comparisons.remove(0);
         }
-        self.comparisons.push(Comparison { width, dst, src, orders });
+        self.comparisons.push(Comparison { of, orders });
     }
 
     /// Whether a branch is taken, where that is certain.
-    pub(super) fn decide(&self, width: Width, cond: Cond, dst: Reg, src: Operand) -> Option<bool> {
+    pub(super) fn decide(&self, (width, cond, dst, src): Branch) -> Option<bool> {
         let values = self.value(Operand::Reg(dst)).zip(self.value(src));
         let Some(taking) = orders(cond) else {
             return values.map(|(a, b)| narrow(width, a & b) != 0);
         };
         let known = match values {
             Some((a, b)) => compare(width, a, b),
-            None => {
-                self.comparisons.iter().find(|known| (known.width, known.dst, known.src) == (width, dst, src))?.orders
-            }
+            None => self.comparisons.iter().find(|known| known.of == (width, dst, src))?.orders,
         };
         match (known & !taking, known & taking) {
             (0, _) => Some(true),
             (_, 0) => Some(false),
             _ => None,
         }
+    }
+}
+
+/// The conditional jump that an instruction is.
+pub(super) fn branch(insn: Insn) -> Option<Branch> {
+    match insn {
+        Insn::Branch { width, cond, dst, src, .. } => Some((width, cond, dst, src)),
+        _ => None,
     }
 }
 

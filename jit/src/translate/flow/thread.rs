@@ -8,7 +8,8 @@
 use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::Insn;
 
-use super::{Flow, NONE, Next, facts::Facts};
+use super::facts::{Facts, branch};
+use super::{Flow, NONE, Next};
 
 /// Instructions of a block that is copied, at most.
 const LONGEST: u32 = 4;
@@ -59,10 +60,8 @@ impl Flow {
 
     /// Leads an edge past the branch of the block that it leads to. False if it does not decide it.
     fn lead_on(&mut self, image: &Image, block: u32, nth: usize) -> bool {
-        let to = match (self.next[block as usize], nth) {
-            (Next::One(to), 0) | (Next::Two(to, _), 0) | (Next::Two(_, to), 1) => to,
-            _ => return false,
-        };
+        // Labels are headers.
+        let Some(to) = self.nth_next(block, nth) else { return false };
         let Next::Two(on, taken) = self.next[to as usize] else { return false };
         let range = self.range(to);
         if self.header[to as usize] || range.len() as u32 > LONGEST {
@@ -70,13 +69,13 @@ impl Flow {
         }
         let (last, rest) =
             image.insns()[range.start as usize..range.end as usize].split_last().expect("no block is empty");
-        let Insn::Branch { width, cond, dst, src, .. } = *last else { return false };
+        let Some(branch) = branch(*last) else { return false };
         if !rest.iter().all(|insn| matches!(insn, Insn::Alu { .. })) {
             return false;
         }
         let mut facts = self.known(image, block, nth);
         rest.iter().for_each(|insn| facts.apply(*insn));
-        let Some(outcome) = facts.decide(width, cond, dst, src) else { return false };
+        let Some(outcome) = facts.decide(branch) else { return false };
         let next = if outcome { taken } else { on };
         let way = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
         self.next[way as usize] = Next::One(next);
@@ -133,8 +132,8 @@ impl Flow {
                 _ if on == chain[at - 1] => Some(false),
                 _ => None,
             };
-            if let (Some(outcome), Some(Insn::Branch { width, cond, dst, src, .. })) = (outcome, insns.last()) {
-                facts.assume((*width, *cond, *dst, *src), outcome);
+            if let Some((outcome, branch)) = outcome.zip(insns.last().and_then(|last| branch(*last))) {
+                facts.assume(branch, outcome);
             }
         }
         facts
