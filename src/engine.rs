@@ -49,6 +49,8 @@ pub struct Config {
     pub engine: EngineKind,
     /// How much the compiler does for the speed of native code.
     pub opt_level: OptLevel,
+    /// Large programs are compiled in several threads, at most as many as this process may run at once. On by default.
+    pub parallel_compilation: bool,
     /// Native code traps at a pointer out of the arena, where it otherwise takes the pointer's low half as the
     /// address in the arena. The interpreter does the one or the other by [`Config::bounds`].
     pub strict: bool,
@@ -76,6 +78,7 @@ impl Default for Config {
             bounds: Bounds::Exact,
             engine: EngineKind::default(),
             opt_level: OptLevel::Speed,
+            parallel_compilation: true,
             strict: false,
             perf: Perf::Off,
             gdb: false,

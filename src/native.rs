@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use twinbpf_jit::debug::Tools;
-use twinbpf_jit::{Code, JitError, Memory, Options};
+use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::mem::Bounds;
@@ -37,16 +37,18 @@ pub(crate) fn options(config: &Config) -> Options {
 pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<dyn Native>>, JitError> {
     let config = engine.config();
     let options = options(config);
+    let threads = |several| if config.parallel_compilation { several } else { Threads::One };
     match config.engine {
         EngineKind::Interp => Ok(None),
         EngineKind::Jit => {
             let code = Code::new(Arc::clone(image), options)?.with_tools(Tools::new(config.perf, config.gdb)?);
+            let code = code.with_threads(threads(Threads::All));
             code.compile_all()?;
             Ok(Some(Arc::new(code)))
         }
         EngineKind::Auto => match Code::new(Arc::clone(image), options) {
             Ok(code) => {
-                let code = code.with_tools(Tools::new(config.perf, config.gdb)?);
+                let code = code.with_tools(Tools::new(config.perf, config.gdb)?).with_threads(threads(Threads::Spare));
                 Ok(Some(Tiered::new(engine, code)))
             }
             Err(error) => {

@@ -16,13 +16,18 @@ use crate::compile::{self, Compiled, JitError, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
 use crate::options::Options;
+use crate::team::Threads;
 use crate::translate::{Start, Unit};
+
+/// Programs that begin among so many instructions share a module, whose size is limited.
+const WINDOW: usize = 1 << 19;
 
 /// See the module documentation.
 pub struct Code {
     image: Arc<Image>,
     options: Options,
     tools: Tools,
+    threads: Threads,
     /// Where functions that are not compiled lead.
     bridge: u64,
     /// Native address of each function. The last element is for an image without functions.
@@ -47,12 +52,25 @@ impl Code {
     pub fn new(image: Arc<Image>, options: Options) -> Result<Code, JitError> {
         let bridge = bridge::address()?;
         let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
-        Ok(Code { image, options, tools: Tools::default(), bridge, functions, modules: RwLock::default() })
+        Ok(Code {
+            image,
+            options,
+            tools: Tools::default(),
+            threads: Threads::default(),
+            bridge,
+            functions,
+            modules: RwLock::default(),
+        })
     }
 
     /// Has these tools know of all that is compiled from now on.
     pub fn with_tools(self, tools: Tools) -> Code {
         Code { tools, ..self }
+    }
+
+    /// Has these threads compile what is large from now on.
+    pub fn with_threads(self, threads: Threads) -> Code {
+        Code { threads, ..self }
     }
 
     /// The image it is of.
@@ -74,29 +92,39 @@ impl Code {
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        self.add(compile::compile(&self.image, &units, self.options, &self.tools.pool()?)?);
+        self.add(compile::compile(&self.image, &units, self.options, (&self.tools.pool()?, self.threads))?);
         Ok(())
     }
 
-    /// Compiles all programs.
+    /// Compiles all programs that are not yet.
     ///
     /// # Errors
     /// As [`Code::compile_program`], for the first that fails.
     pub fn compile_all(&self) -> Result<(), JitError> {
-        (0..self.image.programs().len()).try_for_each(|program| self.compile_program(program))
+        self.compile_each()?.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 
-    /// Compiles all programs of an image that has none compiled, into one piece of memory: sooner than one by one where
-    /// there are many. Gives what is wrong with each, if something is.
+    /// Compiles all programs that are not yet, many of them into one piece of memory: sooner than one by one. Gives what
+    /// is wrong with each, if something is.
     ///
     /// # Errors
     /// As [`Code::compile_program`], if there is no place for any.
     pub fn compile_each(&self) -> Result<Vec<Option<JitError>>, JitError> {
-        let programs = (0..self.image.programs().len()).map(|program| self.units(program).collect());
-        let mut failures = Vec::new();
-        let module = compile::compile_each(&self.image, programs, self.options, &self.tools.pool()?, &mut failures)?;
-        if let Some(module) = module {
-            self.add(module);
+        let mut failures: Vec<Option<JitError>> = self.image.programs().iter().map(|_| None).collect();
+        let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
+        let missing = missing.filter(|(_, units)| !units.iter().all(|unit| self.is_compiled(unit.function)));
+        let missing: Vec<(usize, Vec<Unit>)> = missing.collect();
+        let window = |(program, _): &(usize, Vec<Unit>)| self.image.entry(*program) / WINDOW;
+        for programs in missing.chunk_by(|one, next| window(one) == window(next)) {
+            let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
+            let with = (&self.tools.pool()?, self.threads);
+            let (failed, module) = compile::compile_each(&self.image, &units, self.options, with)?;
+            for ((program, _), failure) in programs.iter().zip(failed) {
+                failures[*program] = failure;
+            }
+            if let Some(module) = module {
+                self.add(module);
+            }
         }
         Ok(failures)
     }
@@ -110,7 +138,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        self.add(compile::compile(&self.image, &[unit], self.options, &self.tools.pool()?)?);
+        self.add(compile::compile(&self.image, &[unit], self.options, (&self.tools.pool()?, self.threads))?);
         Ok(())
     }
 

@@ -23,6 +23,7 @@ use crate::lead::{LINE, PADDING, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
+use crate::team::{Threads, share};
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
 
 /// Why there is no native code. The interpreter can do without.
@@ -84,7 +85,6 @@ pub(crate) struct Module {
 struct Workspace {
     context: Option<cranelift_codegen::Context>,
     scratch: Scratch,
-    summary: Summary,
     generator: Generator,
 }
 
@@ -172,66 +172,104 @@ pub(crate) fn compile(
     image: &Image,
     units: &[Unit],
     options: Options,
-    pool: &Arc<CodePool>,
+    (pool, threads): (&Arc<CodePool>, Threads),
 ) -> Result<Module, JitError> {
     let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
     let mut loose = Vec::with_capacity(units.len());
-    together(image, units, options, &mut loose)?;
+    for functions in together(image, &[units], options, threads) {
+        append(&mut loose, functions?);
+    }
     place(isa, pool, loose)
 }
 
-/// Compiles programs, given by their functions, into one module. Of those that fail it has nothing; whether one did is
-/// in `failures`. No module if all did.
+/// Compiles programs, given by their functions, into one module. Of those that fail it has nothing; what is wrong with
+/// each is told. No module if all failed.
 pub(crate) fn compile_each(
     image: &Image,
-    programs: impl Iterator<Item = Vec<Unit>>,
+    programs: &[&[Unit]],
     options: Options,
-    pool: &Arc<CodePool>,
-    failures: &mut Vec<Option<JitError>>,
-) -> Result<Option<Module>, JitError> {
+    (pool, threads): (&Arc<CodePool>, Threads),
+) -> Result<(Vec<Option<JitError>>, Option<Module>), JitError> {
     let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
     let mut loose = Vec::with_capacity(image.functions().len());
-    for units in programs {
-        let before = loose.len();
-        let failure = together(image, &units, options, &mut loose).err();
-        if failure.is_some() {
-            loose.truncate(before);
-        }
-        failures.push(failure);
-    }
-    if loose.is_empty() { Ok(None) } else { place(isa, pool, loose).map(Some) }
+    let each = together(image, programs, options, threads).into_iter();
+    let failures = each.map(|functions| functions.map(|functions| append(&mut loose, functions)).err()).collect();
+    let module = if loose.is_empty() { None } else { Some(place(isa, pool, loose)?) };
+    Ok((failures, module))
 }
 
-/// Compiles functions of one program: all in order, or a single loop. They will be behind others in their module.
-fn together(image: &Image, units: &[Unit], options: Options, loose: &mut Vec<Loose>) -> Result<(), JitError> {
-    WORKSPACE.with_borrow_mut(|workspace| {
-        let program = image.functions()[units[0].function as usize].program;
-        let Workspace { context, scratch, summary, generator } = workspace;
-        summary.build(image, options, scratch.flow(), program);
-        let context = context.get_or_insert_with(cranelift_codegen::Context::new);
-        let (first, before) = (units[0].function, loose.len());
-        let index = |function: u32| {
-            let index = function.wrapping_sub(first) as usize;
-            (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(before + index)
-        };
-        let local = |function| index(function).is_some();
-        for unit in units {
-            let isa = isa(options.opt, Registers::of(image, unit.function, options.opt), options.verify)?;
-            let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
-            let function = one(input, *unit, scratch, (context, generator), &index);
-            context.clear();
-            loose.push(function?);
+/// Adds a program to others. Its functions refer to each other by their place in it, from here on by that in all.
+fn append(all: &mut Vec<Loose>, mut program: Vec<Loose>) {
+    let before = all.len() as u32;
+    for reloc in program.iter_mut().flat_map(|function| &mut function.relocs) {
+        if let ModuleRelocTarget::User { namespace: 0, index } = &mut reloc.name {
+            *index += before;
         }
-        Ok(())
-    })
+    }
+    all.append(&mut program);
+}
+
+/// Compiles programs, each given by all its functions in order, or a single loop.
+fn together(
+    image: &Image,
+    programs: &[&[Unit]],
+    options: Options,
+    threads: Threads,
+) -> Vec<Result<Vec<Loose>, JitError>> {
+    let summaries: Vec<OnceLock<Summary>> = programs.iter().map(|_| OnceLock::new()).collect();
+    let units = programs
+        .iter()
+        .zip(&summaries)
+        .flat_map(|(units, summary)| units.iter().map(move |unit| (*units, summary, *unit)));
+    let units: Vec<(&[Unit], &OnceLock<Summary>, Unit)> = units.collect();
+    let size = |unit: Unit| {
+        let function = &image.functions()[unit.function as usize];
+        (function.end - function.start) as usize
+    };
+    let sizes: Vec<usize> = units.iter().map(|(_, _, unit)| size(*unit)).collect();
+    let done = share(&sizes, threads, |item| {
+        let (program, summary, unit) = units[item];
+        WORKSPACE.with_borrow_mut(|workspace| workspace.compile(image, (program, summary), unit, options))
+    });
+    let mut done = done.into_iter();
+    // All of a program's are taken, also behind one that failed.
+    let of = |units: &&[Unit]| done.by_ref().take(units.len()).collect::<Vec<Result<Loose, JitError>>>();
+    programs.iter().map(of).map(|functions| functions.into_iter().collect()).collect()
+}
+
+impl Workspace {
+    /// Compiles a function of a program, whose summary is made by whoever needs it first.
+    fn compile(
+        &mut self,
+        image: &Image,
+        (units, summary): (&[Unit], &OnceLock<Summary>),
+        unit: Unit,
+        options: Options,
+    ) -> Result<Loose, JitError> {
+        let Workspace { context, scratch, generator } = self;
+        let program = image.functions()[unit.function as usize].program;
+        let summary = summary.get_or_init(|| Summary::new(image, options, scratch.flow(), program));
+        let context = context.get_or_insert_with(cranelift_codegen::Context::new);
+        let index = |function: u32| {
+            let index = function.wrapping_sub(units[0].function) as usize;
+            (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
+        };
+        let isa = isa(options.opt, Registers::of(image, unit.function, options.opt), options.verify)?;
+        let local = |function| index(function).is_some();
+        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
+        let function = one(input, unit, scratch, (context, generator), &index);
+        context.clear();
+        function
+    }
 }
 
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
     let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
     WORKSPACE.with_borrow_mut(|workspace| {
-        let Workspace { context, scratch, summary, generator } = workspace;
-        summary.build(image, options, scratch.flow(), image.functions()[function as usize].program);
+        let Workspace { context, scratch, generator } = workspace;
+        let program = image.functions()[function as usize].program;
+        let summary = &Summary::new(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         let input = Input { image, options, summary, local: &|_| true, isa: &*isa, values: None, listing: true };
         let unit = Unit { function, start: Start::Entry };

@@ -15,11 +15,13 @@ pub mod memory;
 mod options;
 mod polish;
 mod sites;
+mod team;
 mod translate;
 
 pub use code::Code;
 pub use compile::JitError;
 pub use options::{Memory, OptLevel, Options};
+pub use team::Threads;
 pub use translate::effects;
 
 #[cfg(test)]

@@ -119,14 +119,15 @@ fn functions(
         let id = module.declare_function(&format!("{}.{index}", function.name), Linkage::Local, &signature)?;
         assert_eq!(id.as_u32() as usize, index, "functions call each other by index");
     }
-    let (mut scratch, mut summary, mut context) = (Scratch::default(), Summary::default(), Context::new());
+    let (mut scratch, mut context) = (Scratch::default(), Context::new());
     let mut generator = Generator::default();
     let mut sites = Vec::with_capacity(image.functions().len());
-    let mut program = None;
+    let mut summary = Summary::new(image, options, scratch.flow(), 0);
+    let mut program = 0;
     for (index, function) in image.functions().iter().enumerate() {
-        if program != Some(function.program) {
-            summary.build(image, options, scratch.flow(), function.program);
-            program = Some(function.program);
+        if program != function.program {
+            program = function.program;
+            summary = Summary::new(image, options, scratch.flow(), program);
         }
         let input =
             Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values), listing: false };

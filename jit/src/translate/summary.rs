@@ -14,7 +14,7 @@ use crate::options::Options;
 const MAX_PASSES: u32 = 6;
 
 /// What is known of an image's functions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Summary {
     /// Index of the first function that is known; of others everything is assumed.
     first: u32,
@@ -49,24 +49,29 @@ impl Summary {
     }
 
     /// Looks at the functions of one program. The entry is among them, even if nothing calls it.
-    pub(crate) fn build(&mut self, image: &Image, options: Options, flow: &mut Flow, program: u32) {
+    pub(crate) fn new(image: &Image, options: Options, flow: &mut Flow, program: u32) -> Summary {
         let functions = image.functions();
-        self.first = functions.partition_point(|function| function.program < program) as u32;
-        let count = functions[self.first as usize..].iter().take_while(|function| function.program == program).count();
-        self.reads.clear();
-        let Some(behind) = called(image, self.first, count) else {
-            // Nobody calls anybody, so nobody asks.
-            return;
-        };
-        self.reads.resize(count, 0);
+        let first = functions.partition_point(|function| function.program < program) as u32;
+        let count = functions[first as usize..].iter().take_while(|function| function.program == program).count();
+        let mut summary = Summary { first, reads: Vec::new() };
+        if let Some(behind) = called(image, first, count) {
+            summary.reads.resize(count, 0);
+            summary.settle(image, options, flow, &behind);
+        }
+        // Otherwise nobody calls anybody, so nobody asks.
+        summary
+    }
+
+    /// Goes over the functions until nothing changes. `behind` says which are called by themselves or from behind.
+    fn settle(&mut self, image: &Image, options: Options, flow: &mut Flow, behind: &[bool]) {
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {
             (again, passes) = (false, passes + 1);
             // Callees mostly lie behind their callers.
-            for index in (0..count).rev() {
+            for index in (0..behind.len()).rev() {
                 let function = self.first + index as u32;
-                let reads = if flow.build(image, function, functions[function as usize].start, false) {
+                let reads = if flow.build(image, function, image.functions()[function as usize].start, false) {
                     flow.liveness(image, &self.of(image, options));
                     flow.live(flow.entry())
                 } else {
