@@ -21,7 +21,7 @@ pub(crate) const PADDING: [u8; LINE] = [0xcc; LINE];
 /// Distances are multiples of this.
 const STEP: usize = 2;
 /// Blocks of a function that is looked at. With more, loops are many and no distance suits all.
-const MAX_BLOCKS: usize = 1024;
+const MAX_BLOCKS: usize = 256;
 /// How much more the blocks of a loop count than those around it.
 const PER_LEVEL: u64 = 8;
 /// Levels that count.

@@ -15,9 +15,6 @@ use super::maker;
 /// True if blocks have another order now, or there are new ones.
 pub(super) fn run(context: &mut Context) -> bool {
     let Context { func, cfg, loop_analysis, .. } = context;
-    if loop_analysis.loops().len() == 0 {
-        return false;
-    }
     let mut changed = false;
     let mut next = func.layout.entry_block();
     while let Some(block) = next {

@@ -46,9 +46,6 @@ struct Uses {
 /// True if some values are aliases now.
 pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
     let Context { func, domtree, loop_analysis, .. } = context;
-    if loop_analysis.loops().len() == 0 {
-        return false;
-    }
     scratch.survey(func, loop_analysis);
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
@@ -91,9 +88,10 @@ impl Scratch {
             }
             for inst in func.layout.block_insts(block) {
                 for (at, value) in func.dfg.inst_values(inst).enumerate() {
-                    self.used(func, inst, at, value);
-                    let new = self.counted[value] != Some(inner).into();
-                    if new && invariant(func, loops, inner, value) && constant(func, value).is_none() {
+                    let constant = constant(func, value);
+                    self.used(func, (inst, at), value, constant);
+                    let new = constant.is_none() && self.counted[value] != Some(inner).into();
+                    if new && invariant(func, loops, inner, value) {
                         self.counted[value] = Some(inner).into();
                         self.live[inner] += 1;
                     }
@@ -103,7 +101,7 @@ impl Scratch {
     }
 
     /// Notes that an instruction takes a value as its operand number `at`.
-    fn used(&mut self, func: &Function, inst: Inst, at: usize, value: Value) {
+    fn used(&mut self, func: &Function, (inst, at): (Inst, usize), value: Value, constant: Option<i64>) {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
         let uses = &mut self.uses[value];
@@ -111,7 +109,7 @@ impl Scratch {
             uses.passed = true;
             return;
         }
-        let immediate = constant(func, value).is_some_and(|value| i32::try_from(value).is_ok());
+        let immediate = constant.is_some_and(|value| i32::try_from(value).is_ok());
         let folded = match opcode {
             // 64 bits are an address as a rule, whose parts cost nothing.
             Opcode::Iadd => immediate || func.dfg.value_type(value) == I64,

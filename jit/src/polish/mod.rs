@@ -60,37 +60,29 @@ impl Polish {
     /// are no aliases. `x64` says that it is for that machine: it has accesses of 16 bytes at any address, arithmetic with
     /// operands in memory, and zeros above results of 32 bits.
     pub(crate) fn after(&mut self, context: &mut Context, x64: bool) {
-        strength::run(&mut context.func, &mut self.uses);
-        if hoist::run(context, &mut self.hoist) {
-            context.func.dfg.resolve_all_aliases();
+        strength::run(&mut context.func, &mut self.uses, context.want_disasm);
+        if context.loop_analysis.loops().len() == 0 {
+            return;
         }
+        let mut aliased = hoist::run(context, &mut self.hoist);
         order::run(context);
-        if tails::run(context) {
-            context.flowgraph();
+        let mut changed = tails::run(context);
+        if changed {
+            context.compute_cfg();
         }
-        let mut changed = exits::run(context);
+        changed |= exits::run(context);
         if x64 {
-            if widen::run(context, &mut self.widen) {
-                context.func.dfg.resolve_all_aliases();
-            }
-            changed |= self.use_well(context);
+            aliased |= widen::run(context, &mut self.widen);
+            self.uses.renew(&mut context.func, aliased);
+            changed |= pair::run(context, &self.uses);
+            sums::run(context, &mut self.uses, &mut self.sums);
+            changed |= fold::run(context, &self.uses, &mut self.fold);
+        } else if aliased {
+            context.func.dfg.resolve_all_aliases();
         }
         if changed {
             context.flowgraph();
         }
-    }
-
-    /// Looks at who uses what in loops. True if there are new blocks.
-    fn use_well(&mut self, context: &mut Context) -> bool {
-        if context.loop_analysis.loops().len() == 0 {
-            return false;
-        }
-        self.uses.renew(&mut context.func);
-        let paired = pair::run(context, &self.uses);
-        if sums::run(context, &self.uses, &mut self.sums) {
-            self.uses.renew(&mut context.func);
-        }
-        fold::run(context, &self.uses, &mut self.fold) || paired
     }
 
     fn count_preds(&mut self, func: &Function) {

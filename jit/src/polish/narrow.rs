@@ -36,13 +36,14 @@ pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
     scratch.asked.clear();
     scratch.flows.clear();
     scratch.params.clear();
-    let mut block = func.layout.entry_block();
+    // Users first, as a rule: what is asked of them is known then.
+    let mut block = func.layout.last_block();
     while let Some(current) = block {
         let cold = func.layout.is_cold(current);
-        for inst in func.layout.block_insts(current) {
+        for inst in func.layout.block_insts(current).rev() {
             scratch.uses(func, inst, cold);
         }
-        block = func.layout.next_block(current);
+        block = func.layout.prev_block(current);
     }
     if scratch.spread() && scratch.choose(func) {
         scratch.rewrite(func);
@@ -54,39 +55,52 @@ impl Scratch {
     fn uses(&mut self, func: &Function, inst: Inst, cold: bool) {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
-        let resolve = |value: Value| func.dfg.resolve_aliases(value);
         let flows =
             matches!(opcode, Opcode::Iadd | Opcode::Isub | Opcode::Imul | Opcode::Band | Opcode::Bor | Opcode::Bxor);
         for arg in data.arguments(&func.dfg.value_lists) {
-            let arg = resolve(*arg);
             if flows {
-                self.flows.push((arg, func.dfg.first_result(inst)));
+                self.flow(func, *arg, func.dfg.first_result(inst));
             } else if opcode != Opcode::Ireduce || func.dfg.value_type(func.dfg.first_result(inst)).bits() > 32 {
-                let asked = &mut self.asked[arg];
-                (asked.whole, asked.rarely) = (asked.whole || !cold, asked.rarely || cold);
+                self.ask(resolve(func, *arg), Asked { whole: !cold, rarely: cold });
             }
+        }
+        if !opcode.is_branch() {
+            return;
         }
         for call in data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables) {
             let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
             for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
                 if let BlockArg::Value(arg) = arg {
-                    self.flows.push((resolve(arg), *param));
+                    self.flow(func, arg, *param);
                 }
             }
         }
+    }
+
+    /// Asks of a value what is asked of another that it flows to. If that is all, it stays so.
+    fn flow(&mut self, func: &Function, from: Value, to: Value) {
+        let from = resolve(func, from);
+        self.ask(from, self.asked[to]);
+        if !self.asked[from].whole {
+            self.flows.push((from, to));
+        }
+    }
+
+    /// Asks this of a value, too. True if it is new.
+    fn ask(&mut self, value: Value, more: Asked) -> bool {
+        let asked = self.asked[value];
+        let sum = Asked { whole: asked.whole || more.whole, rarely: asked.rarely || more.rarely };
+        self.asked[value] = sum;
+        sum != asked
     }
 
     /// Asks of values what is asked of those that are made from them. False if that takes too long.
     fn spread(&mut self) -> bool {
         for _ in 0..MAX_PASSES {
             let mut again = false;
-            for (from, to) in self.flows.iter().rev() {
-                let (asked, to) = (self.asked[*from], self.asked[*to]);
-                let sum = Asked { whole: asked.whole || to.whole, rarely: asked.rarely || to.rarely };
-                if sum != asked {
-                    self.asked[*from] = sum;
-                    again = true;
-                }
+            for at in 0..self.flows.len() {
+                let (from, to) = self.flows[at];
+                again |= self.ask(from, self.asked[to]);
             }
             if !again {
                 return true;
@@ -165,6 +179,11 @@ impl Scratch {
             }
         }
     }
+}
+
+/// Most values are no aliases.
+fn resolve(func: &Function, value: Value) -> Value {
+    if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value }
 }
 
 /// What a value was extended from, if it was from 32 bits.

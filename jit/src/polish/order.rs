@@ -12,11 +12,13 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Valu
 use super::{constant, destinations, maker};
 
 pub(super) fn run(context: &mut Context) {
-    let Context { func, domtree, .. } = context;
+    let Context { func, domtree, loop_analysis, .. } = context;
     let mut next = func.layout.entry_block();
     let (mut steps, mut last) = (Vec::new(), HashMap::new());
     while let Some(block) = next {
-        end_of(func, block, &mut steps, &mut last);
+        if loop_analysis.innermost_loop(block).is_some() {
+            end_of(func, block, &mut steps, &mut last);
+        }
         next = func.layout.next_block(block);
     }
     if !last.is_empty() {
@@ -154,11 +156,11 @@ fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
 
 /// The same for one of any width, modulo which the sum is meant.
 pub(super) fn modular_step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
-    let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { return None };
-    let term = constant(func, args[1])?;
-    match opcode {
-        Opcode::Iadd => Some((args[0], term)),
-        Opcode::Isub => Some((args[0], term.wrapping_neg())),
+    match func.dfg.insts[inst] {
+        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some((args[0], constant(func, args[1])?)),
+        InstructionData::Binary { opcode: Opcode::Isub, args } => {
+            Some((args[0], constant(func, args[1])?.wrapping_neg()))
+        }
         _ => None,
     }
 }

@@ -30,25 +30,24 @@ struct Time {
 pub(super) struct Scratch {
     times: SecondaryMap<Value, Time>,
     operands: Vec<Value>,
+    /// The sums inside the one that is looked at.
+    parts: Vec<Inst>,
 }
 
-/// True if sums have another order now.
-pub(super) fn run(context: &mut Context, uses: &Uses, scratch: &mut Scratch) -> bool {
+pub(super) fn run(context: &mut Context, uses: &mut Uses, scratch: &mut Scratch) {
     let Context { func, loop_analysis, .. } = context;
     scratch.times.clear();
-    let mut changed = false;
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
         if loop_analysis.innermost_loop(block).is_some() {
-            changed |= scratch.block(func, uses, block);
+            scratch.block(func, uses, block);
         }
     }
-    changed
 }
 
 impl Scratch {
-    fn block(&mut self, func: &mut Function, uses: &Uses, block: Block) -> bool {
+    fn block(&mut self, func: &mut Function, uses: &mut Uses, block: Block) {
         for param in func.dfg.block_params(block) {
             self.times[*param] = Time { ready: 0, varies: true };
         }
@@ -61,17 +60,15 @@ impl Scratch {
             };
             self.times[counter].varies = false;
         }
-        let mut changed = false;
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
             let Some(value) = func.dfg.inst_results(inst).first().copied() else { continue };
             if is_sum(func, inst) && !self.is_part(func, uses, block, value) {
-                changed |= self.arrange(func, uses, (block, inst));
+                self.arrange(func, uses, (block, inst));
             }
             self.times[value] = self.time(func, inst);
         }
-        changed
     }
 
     fn time(&self, func: &Function, inst: Inst) -> Time {
@@ -95,10 +92,10 @@ impl Scratch {
         uses.only(value).is_some_and(|user| is_sum(func, user) && func.layout.inst_block(user) == Some(block))
     }
 
-    /// Gives a sum the order that is ready first. False if it has it.
-    fn arrange(&mut self, func: &mut Function, uses: &Uses, (block, root): (Block, Inst)) -> bool {
+    /// Gives a sum the order that is ready first.
+    fn arrange(&mut self, func: &mut Function, uses: &mut Uses, (block, root): (Block, Inst)) {
         if !uses.as_value(func.dfg.first_result(root)) || !self.collect(func, uses, (block, root)) {
-            return false;
+            return;
         }
         let before = self.time(func, root).ready;
         let times = &self.times;
@@ -119,24 +116,29 @@ impl Scratch {
             pairs.push(at);
         }
         if times[0].max(times[1]) + 1 >= before {
-            return false;
+            return;
         }
         for at in pairs {
             let (b, a) = (self.operands.pop(), self.operands.pop());
+            let (a, b) = a.zip(b).expect("two are left");
             let mut cursor = FuncCursor::new(func).at_inst(root);
             cursor.use_srcloc(root);
-            let sum = cursor.ins().iadd(a.expect("two are left"), b.expect("two are left"));
+            let sum = cursor.ins().iadd(a, b);
             let inst = maker(func, sum).expect("made just now");
             self.times[sum] = self.time(func, inst);
             self.operands.insert(at, sum);
+            uses.moved(a, inst);
+            uses.moved(b, inst);
         }
         func.dfg.inst_args_mut(root).copy_from_slice(&self.operands);
-        true
+        self.operands.iter().for_each(|value| uses.moved(*value, root));
+        self.parts.iter().for_each(|part| func.layout.remove_inst(*part));
     }
 
     /// Finds what a sum adds up: three operands or more, none of them a constant, and not too many.
     fn collect(&mut self, func: &Function, uses: &Uses, (block, root): (Block, Inst)) -> bool {
         self.operands.clear();
+        self.parts.clear();
         self.operands.extend(func.dfg.inst_args(root));
         let mut at = 0;
         while let Some(value) = self.operands.get(at).copied() {
@@ -151,6 +153,7 @@ impl Scratch {
                 let args = func.dfg.inst_args(inst);
                 self.operands[at] = args[0];
                 self.operands.push(args[1]);
+                self.parts.push(inst);
             } else {
                 at += 1;
             }

@@ -7,8 +7,10 @@
 use std::collections::HashMap;
 
 use cranelift_codegen::Context;
-use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
+use cranelift_codegen::packed_option::PackedOption;
 
 use super::cheap;
 
@@ -24,21 +26,25 @@ pub(super) fn run(context: &mut Context) -> bool {
     if tables.is_empty() {
         return false;
     }
-    let escapes = escapes(func);
+    // Behind what they jump to.
+    let ends = domtree.cfg_postorder().iter().filter_map(|block| {
+        let inner = loop_analysis.innermost_loop(*block).filter(|inner| tables.contains(inner));
+        let inner = inner.filter(|inner| loop_analysis.loop_header(*inner) != *block)?;
+        size(func, *block).map(|_| (*block, inner))
+    });
+    let mut ends: Vec<(Block, Loop)> = ends.collect();
+    if !ends.is_empty() {
+        keep_closed(func, &mut ends);
+    }
     let mut room = MAX_GROWTH;
     let mut changed = false;
-    // Behind what they jump to.
-    for block in domtree.cfg_postorder() {
-        let inner = loop_analysis.innermost_loop(*block).filter(|inner| tables.contains(inner));
-        let Some(inner) = inner.filter(|inner| loop_analysis.loop_header(*inner) != *block) else { continue };
-        if escapes.contains(block) {
-            continue;
-        }
-        let Some(size) = size(func, *block) else { continue };
-        let preds: Vec<Block> = cfg.pred_iter(*block).map(|pred| pred.block).collect();
-        let copies = preds.iter().filter(|pred| **pred != *block && loop_analysis.is_in_loop(**pred, inner));
+    for (block, inner) in ends {
+        // It may have become longer.
+        let Some(size) = size(func, block) else { continue };
+        let preds: Vec<Block> = cfg.pred_iter(block).map(|pred| pred.block).collect();
+        let copies = preds.iter().filter(|pred| **pred != block && loop_analysis.is_in_loop(**pred, inner));
         for pred in copies.take(preds.len() - 1) {
-            if size <= room && copy(func, *pred, *block) {
+            if size <= room && copy(func, *pred, block) {
                 room -= size;
                 changed = true;
             }
@@ -56,22 +62,23 @@ fn dispatching(func: &Function, loops: &LoopAnalysis) -> Vec<Loop> {
     func.layout.blocks().filter(by_table).filter_map(|block| loops.innermost_loop(block)).collect()
 }
 
-/// Blocks of which others use values that were not passed to them.
-fn escapes(func: &Function) -> Vec<Block> {
-    let mut found = vec![false; func.dfg.num_blocks()];
+/// Keeps those blocks of which others use no values but what is passed to them.
+fn keep_closed(func: &Function, ends: &mut Vec<(Block, Loop)>) {
+    let mut homes: SecondaryMap<Value, PackedOption<Block>> = SecondaryMap::with_capacity(func.dfg.num_values());
+    for (block, _) in ends.iter() {
+        let results = func.layout.block_insts(*block).flat_map(|inst| func.dfg.inst_results(inst));
+        results.chain(func.dfg.block_params(*block)).for_each(|value| homes[*value] = Some(*block).into());
+    }
+    let mut open = EntitySet::with_capacity(func.dfg.num_blocks());
     for block in func.layout.blocks() {
         for value in func.layout.block_insts(block).flat_map(|inst| func.dfg.inst_values(inst)) {
-            let home = match func.dfg.value_def(value) {
-                ValueDef::Result(inst, _) => func.layout.inst_block(inst),
-                ValueDef::Param(home, _) => Some(home),
-                ValueDef::Union(..) => None,
-            };
-            if let Some(home) = home.filter(|home| *home != block) {
-                found[home.as_u32() as usize] = true;
+            let value = if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value };
+            if let Some(home) = homes[value].expand().filter(|home| *home != block) {
+                open.insert(home);
             }
         }
     }
-    func.layout.blocks().filter(|block| found[block.as_u32() as usize]).collect()
+    ends.retain(|(block, _)| !open.contains(*block));
 }
 
 /// How many instructions a block has, if they can be copied and are few.

@@ -141,7 +141,7 @@ fn products_become_shifts_that_the_type_has_room_for() {
             let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
             b.ins().return_(&[value]);
         });
-        super::strength::run(&mut context.func, &mut super::Uses::default());
+        super::strength::run(&mut context.func, &mut super::Uses::default(), false);
         [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
     };
     for ty in [I32, I64] {

@@ -36,17 +36,22 @@ impl Uses {
         self.values.clear();
         self.values.resize(func.dfg.num_values());
         for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
-            let data = &func.dfg.insts[inst];
-            let opcode = data.opcode();
-            for (at, value) in data.arguments(&func.dfg.value_lists).iter().enumerate() {
-                let address = opcode.can_load() && at == 0 || opcode.can_store() && at == 1;
-                self.add(*value, inst, !address);
-            }
-            if opcode.is_branch() {
-                let calls = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
-                for arg in calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)) {
-                    self.add(arg.as_value().expect("no exception edges"), inst, true);
-                }
+            self.count(func, inst);
+        }
+    }
+
+    /// Counts what an instruction uses.
+    fn count(&mut self, func: &Function, inst: Inst) {
+        let data = &func.dfg.insts[inst];
+        let opcode = data.opcode();
+        for (at, value) in data.arguments(&func.dfg.value_lists).iter().enumerate() {
+            let address = opcode.can_load() && at == 0 || opcode.can_store() && at == 1;
+            self.add(*value, inst, !address);
+        }
+        if opcode.is_branch() {
+            let calls = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+            for arg in calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)) {
+                self.add(arg.as_value().expect("no exception edges"), inst, true);
             }
         }
     }
@@ -58,13 +63,23 @@ impl Uses {
         used.user = Some(user).into();
     }
 
-    /// Counts again, and removes what makes values that nothing uses.
-    pub(super) fn renew(&mut self, func: &mut Function) {
+    /// A value that one other instruction used has a new user, or its first one.
+    pub(super) fn moved(&mut self, value: Value, user: Inst) {
+        let used = &mut self.values[value];
+        *used = Use { count: used.count.max(1), as_value: true, user: Some(user).into() };
+    }
+
+    /// Counts again, without aliases if there are some, and removes what makes values that nothing uses.
+    pub(super) fn renew(&mut self, func: &mut Function, aliased: bool) {
         self.clear();
+        if aliased {
+            resolve(func);
+        }
         self.know(func);
         self.sweep(func);
     }
 
+    /// Removes what makes values that nothing uses.
     fn sweep(&mut self, func: &mut Function) {
         let mut block = func.layout.last_block();
         while let Some(current) = block {
@@ -100,5 +115,22 @@ impl Uses {
     /// Whether something uses a value otherwise than as an address.
     pub(super) fn as_value(&self, value: Value) -> bool {
         self.values[value].as_value
+    }
+}
+
+/// Puts values in the place of their aliases. Cranelift does it also in all instructions that are gone by now.
+fn resolve(func: &mut Function) {
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let mut next = func.layout.first_inst(current);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            if func.dfg.inst_values(inst).any(|value| func.dfg.value_is_alias(value)) {
+                let values = func.dfg.inst_values(inst).map(|value| func.dfg.resolve_aliases(value));
+                let mut values = values.collect::<Vec<Value>>().into_iter();
+                func.dfg.map_inst_values(inst, |_| values.next().expect("as many as there were"));
+            }
+        }
+        block = func.layout.next_block(current);
     }
 }

@@ -26,9 +26,6 @@ pub(super) struct Scratch {
 /// True if some values are aliases now.
 pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
     let Context { func, loop_analysis, .. } = context;
-    if loop_analysis.loops().len() == 0 {
-        return false;
-    }
     scratch.choose(func, loop_analysis);
     if scratch.params.is_empty() {
         return false;

@@ -33,10 +33,7 @@ impl Translator<'_> {
     }
 
     fn imm(&mut self, width: Width, imm: i32) -> Value {
-        match width {
-            Width::W32 => self.b.ins().iconst(I32, i64::from(imm as u32)),
-            Width::W64 => self.b.ins().iconst(I64, i64::from(imm)),
-        }
+        self.constants.get(self.b.func, width, imm)
     }
 
     /// Writes a result of this width: one of 32 bits is zero-extended.

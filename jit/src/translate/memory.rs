@@ -81,9 +81,9 @@ impl Translator<'_> {
             (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, off32, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
-        // Only the optimiser would merge loads or leave them out. The rest of the compiler would make one access of a load
-        // and a store.
-        if write || self.input.options.opt != OptLevel::None || self.input.listing {
+        // Only the optimiser would merge accesses or leave them out: the rest of the compiler takes a load and a store for
+        // one access only if their trap codes are equal.
+        if self.input.options.opt != OptLevel::None || self.input.listing {
             let point = self.b.ins().sequence_point();
             self.mark(point);
         }

@@ -11,6 +11,7 @@
 
 mod alu;
 mod call;
+mod constants;
 mod control;
 pub mod effects;
 mod flow;
@@ -38,6 +39,7 @@ use twinbpf_vm::isa::Insn;
 
 use crate::ahead::Values;
 use crate::options::{Memory, OptLevel, Options};
+use constants::Constants;
 use effects::{ALL, Goes, goes};
 use flow::Flow;
 use halves::Halves;
@@ -95,6 +97,7 @@ pub(crate) struct Scratch {
     blocks: Vec<PackedOption<Block>>,
     pending: Vec<u32>,
     callees: Vec<(u32, FuncRef)>,
+    constants: Constants,
 }
 
 impl Scratch {
@@ -153,6 +156,7 @@ struct Translator<'a> {
     regs: [Variable; 10],
     halves: Halves,
     pointers: Pointers,
+    constants: &'a mut Constants,
     /// Instructions left, with fuel.
     fuel: Variable,
     /// `may_goto` budget.
@@ -180,12 +184,11 @@ struct Translator<'a> {
 /// Translates a function into `func`, which is empty. Gives its sites, or nothing if it is too entangled.
 pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &mut Function) -> Option<Vec<Site>> {
     let image = input.image;
-    let start = image.functions()[unit.function as usize].start;
     let entry = match unit.start {
-        Start::Entry => start,
+        Start::Entry => image.functions()[unit.function as usize].start,
         Start::Loop(pc) => pc,
     };
-    let Scratch { builder, flow, words, variables, blocks, pending, callees } = scratch;
+    let Scratch { builder, flow, words, variables, blocks, pending, callees, constants } = scratch;
     if !flow.build(image, unit.function, entry, input.options.fuel) {
         return None;
     }
@@ -225,6 +228,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         regs,
         halves: Halves::default(),
         pointers: Pointers::default(),
+        constants,
         fuel,
         loops,
         cx,
@@ -306,7 +310,8 @@ impl Translator<'_> {
         }
         self.load_words(entry);
         let block = self.target(entry);
-        self.b.ins().jump(block, &[]);
+        let jump = self.b.ins().jump(block, &[]);
+        self.constants.start(jump);
         self.linked(entry);
     }
 
