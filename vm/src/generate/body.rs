@@ -350,10 +350,11 @@ impl Generator<'_, '_> {
         if self.indirect_once_in(6) {
             return self.jump_table();
         }
+        if self.branches > 2 && self.choices.once_in(4) {
+            return self.flag();
+        }
         self.branches -= 1;
-        let insn = self.condition();
-        let mut at = self.code.len();
-        self.emit(insn);
+        let mut at = self.skip();
         if self.choices.once_in(6) {
             // The long way: over a jump that has 32 bits.
             self.emit(Insn::Gotol { off: 0 });
@@ -381,6 +382,13 @@ impl Generator<'_, '_> {
             self.regs.meet(&before);
         }
         self.level -= 1;
+    }
+
+    /// A branch that is to [`land`](Generator::land).
+    pub(super) fn skip(&mut self) -> usize {
+        let insn = self.condition();
+        self.emit(insn);
+        self.code.len() - 1
     }
 
     /// A loop that is gone round a few times. Its counter is in one of the registers that calls keep.

@@ -15,6 +15,7 @@ mod case;
 mod choices;
 mod coverage;
 mod cpu;
+mod flag;
 mod indirect;
 mod mutate;
 mod near;

@@ -128,6 +128,12 @@ impl Generator<'_, '_> {
         if dst == number {
             return self.endian();
         }
+        if self.choices.once_in(4) {
+            // A sum that wraps around at 16 bits.
+            let src = Operand::Imm(self.choices.imm());
+            self.emit(Insn::Alu { width: Width::W32, op: AluOp::Add, dst: number, src });
+            self.emit(Insn::Endian { order: ByteOrder::ToLe, bits: 16, dst: number });
+        }
         let mask = self.choices.pick(&[1, 7, 31, 63]);
         self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: number, src: Operand::Imm(mask) });
         let address = value_address(dst, STATE, MEMORY);
