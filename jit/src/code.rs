@@ -19,8 +19,8 @@ use crate::options::Options;
 use crate::team::Threads;
 use crate::translate::{Start, Unit};
 
-/// Programs that begin among so many instructions share a module, whose size is limited.
-const WINDOW: usize = 1 << 19;
+/// Programs that lie within so many instructions share a module, whose size is limited.
+const WINDOW: u32 = 1 << 19;
 
 /// See the module documentation.
 pub struct Code {
@@ -114,8 +114,9 @@ impl Code {
         let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
         let missing = missing.filter(|(_, units)| !units.iter().all(|unit| self.is_compiled(unit.function)));
         let missing: Vec<(usize, Vec<Unit>)> = missing.collect();
-        let window = |(program, _): &(usize, Vec<Unit>)| self.image.entry(*program) / WINDOW;
-        for programs in missing.chunk_by(|one, next| window(one) == window(next)) {
+        let begin = |units: &[Unit]| self.image.functions()[units[0].function as usize].start / WINDOW;
+        let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
+        for programs in missing.chunk_by(|(_, one), (_, next)| begin(one) == end(next)) {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
             let with = (&self.tools.pool()?, self.threads);
             let (failed, module) = compile::compile_each(&self.image, &units, self.options, with)?;

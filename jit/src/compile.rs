@@ -306,7 +306,7 @@ fn one(
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
-    let code = generator.generate(context, input.isa, input.options);
+    let code = generator.generate(context, input.isa, input.options, &sites);
     let code = code.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();

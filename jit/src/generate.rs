@@ -8,9 +8,11 @@ use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::ir::Function;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenResult, CompiledCode, Context};
+use twinbpf_vm::host::native::Site;
 
 use crate::options::{OptLevel, Options};
 use crate::polish::Polish;
+use crate::translate::CODES;
 
 /// Memory that is used again for the next function.
 #[derive(Default)]
@@ -36,12 +38,13 @@ impl Default for BackEnd {
 }
 
 impl Generator {
-    /// Makes code of the function in the context.
+    /// Makes code of the function in the context, which has these sites.
     pub(crate) fn generate(
         &mut self,
         context: &mut Context,
         isa: &dyn TargetIsa,
         options: Options,
+        sites: &[Site],
     ) -> CodegenResult<CompiledCode> {
         let speed = options.opt == OptLevel::Speed;
         if speed {
@@ -49,7 +52,7 @@ impl Generator {
         }
         context.optimize(isa, &mut ControlPlane::default())?;
         if speed {
-            self.polish.after(context, isa.name() == "x64");
+            self.polish.after(context, sites.len() > CODES, isa.name() == "x64");
             context.verify_if(isa)?;
         }
         (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)

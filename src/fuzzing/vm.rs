@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use twinbpf_jit::{Code, Memory, OptLevel, Options};
+use twinbpf_jit::{Code, Memory, OptLevel, Options, Threads};
 use twinbpf_vm::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
@@ -355,6 +355,8 @@ impl Vm {
         if let Some(JitMode { memory, opt, fuel }) = mode {
             let options = Options { memory, opt, fuel, keep_registers: false, verify: cfg!(debug_assertions) };
             let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
+            // There is a process for each processor.
+            let code = code.with_threads(Threads::One);
             compiled = code.compile_each().map_err(|error| error.to_string())?;
             machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
         }

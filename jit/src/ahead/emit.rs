@@ -135,7 +135,7 @@ fn functions(
         let unit = Unit { function: index as u32, start: Start::Entry };
         let own = translate::translate(input, unit, &mut scratch, &mut context.func);
         let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let code = generator.generate(&mut context, isa, options);
+        let code = generator.generate(&mut context, isa, options, &own);
         let code = code.map_err(|error| AheadError::Codegen { function: name(), why: format!("{error:?}") })?;
         define(module, FuncId::from_u32(index as u32), &code, &context.func, isa)?;
         if let Some(symbol) = foreign(&code) {

@@ -10,10 +10,9 @@ use cranelift_codegen::ir::condcodes::CondCode as _;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
+use super::points::NEAR;
 use super::{Uses, acts, constant};
 
-/// Instructions that a load is moved past, at most.
-const NEAR: usize = 64;
 /// Blocks of a function that are ended, at most: the allocator's work grows with the square of such a chain.
 const MOST: usize = 128;
 
@@ -107,7 +106,7 @@ impl Scratch {
     fn sink_to(&mut self, func: &mut Function, uses: &Uses, mut end: usize) {
         while let Some(at) = self.loads.pop() {
             let load = self.insts[at];
-            let near = &self.insts[at..end.min(at + NEAR)];
+            let near = &self.insts[at..end.min(at + NEAR as usize)];
             let user = taker(func, uses, load);
             let place = user.and_then(|user| near.iter().position(|inst| *inst == user));
             end = place.map_or(at, |place| at + place);
@@ -126,7 +125,7 @@ fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
     }
     let loaded = func.dfg.first_result(load);
     // A fault is told from others with its code by where it is in the program.
-    let far = |user: Inst| func.srcloc(load).bits().abs_diff(func.srcloc(user).bits()) >= NEAR as u32;
+    let far = |user: Inst| func.srcloc(load).bits().abs_diff(func.srcloc(user).bits()) >= NEAR;
     uses.only(loaded).filter(|user| !far(*user) && takes(func, *user, loaded))
 }
 

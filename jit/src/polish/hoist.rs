@@ -11,7 +11,7 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, Instruction
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::{constant, maker};
+use super::{constant, each_use, maker};
 
 /// Registers that values of a loop may take, of the fourteen there are: some are for what is computed in between.
 const REGISTERS: u32 = 11;
@@ -87,7 +87,7 @@ impl Scratch {
                 self.live[inner] += func.dfg.num_block_params(block) as u32;
             }
             for inst in func.layout.block_insts(block) {
-                for (at, value) in func.dfg.inst_values(inst).enumerate() {
+                each_use(func, inst, |at, value| {
                     let constant = constant(func, value);
                     self.used(func, (inst, at), value, constant);
                     let new = constant.is_none() && self.counted[value] != Some(inner).into();
@@ -95,7 +95,7 @@ impl Scratch {
                         self.counted[value] = Some(inner).into();
                         self.live[inner] += 1;
                     }
-                }
+                });
             }
         }
     }

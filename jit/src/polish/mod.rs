@@ -3,7 +3,7 @@
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
-//! 32 bits. Afterwards, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what
+//! 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what
 //! the optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old
 //! value, [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`]
 //! copies two words at a time, [`widen`] extends offsets where that costs nothing, [`sums`] adds last what is there last,
@@ -18,6 +18,7 @@ mod hoist;
 mod narrow;
 mod order;
 mod pair;
+mod points;
 mod select;
 mod strength;
 mod sums;
@@ -31,6 +32,7 @@ mod widen;
 use cranelift_codegen::Context;
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+use smallvec::SmallVec;
 
 use uses::Uses;
 
@@ -56,11 +58,13 @@ impl Polish {
         narrow::run(func, &mut self.narrow);
     }
 
-    /// Rewrites what the optimiser made, which has left its analyses in the context. They hold afterwards, and there
-    /// are no aliases. `x64` says that it is for that machine: it has accesses of 16 bytes at any address, arithmetic with
-    /// operands in memory, and zeros above results of 32 bits.
-    pub(crate) fn after(&mut self, context: &mut Context, x64: bool) {
-        strength::run(&mut context.func, &mut self.uses, context.want_disasm);
+    /// Rewrites what the optimiser made, which has left its analyses in the context. Afterwards flow graph and dominators
+    /// are right, and there are no aliases. `shared` says that several sites have the same trap code. `x64` says that it
+    /// is for that machine: it has accesses of 16 bytes at any address, arithmetic with operands in memory, and zeros above
+    /// results of 32 bits.
+    pub(crate) fn after(&mut self, context: &mut Context, shared: bool, x64: bool) {
+        points::run(&mut context.func, context.want_disasm, shared);
+        strength::run(&mut context.func, &mut self.uses);
         if context.loop_analysis.loops().len() == 0 {
             return;
         }
@@ -102,6 +106,21 @@ fn destinations(func: &Function, block: Block) -> &[BlockCall] {
     func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)
 }
 
+/// Calls `each` for the values that an instruction uses, with their numbers: operands come first, then what is passed
+/// along edges. Generated code has no exception edges, so all of that are values.
+fn each_use(func: &Function, inst: Inst, mut each: impl FnMut(usize, Value)) {
+    let data = &func.dfg.insts[inst];
+    let operands = data.arguments(&func.dfg.value_lists);
+    operands.iter().enumerate().for_each(|(at, value)| each(at, *value));
+    if data.opcode().is_branch() {
+        let calls = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
+        let args = calls.iter().flat_map(|call| call.args(&func.dfg.value_lists));
+        for (at, arg) in (operands.len()..).zip(args) {
+            each(at, arg.as_value().expect("no exception edges"));
+        }
+    }
+}
+
 /// The instruction that makes a value.
 fn maker(func: &Function, value: Value) -> Option<Inst> {
     match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
@@ -118,7 +137,7 @@ fn constant(func: &Function, value: Value) -> Option<i64> {
     }
 }
 
-/// Values passed along an edge. Generated code has no exception edges, so all of them are values.
+/// Values passed along an edge.
 fn passed(func: &Function, call: BlockCall) -> Vec<Value> {
     let values = call.args(&func.dfg.value_lists).map(|arg| match arg {
         BlockArg::Value(value) => func.dfg.resolve_aliases(value),
@@ -140,11 +159,9 @@ fn pass(
     let mut known: Vec<(Value, Value)> = Vec::new();
     for way in 0..destinations(func, block).len() {
         let call = destinations(func, block)[way];
-        let to = call.block(&func.dfg.value_lists);
-        for at in 0..func.dfg.block_params(to).len() {
-            if !params[func.dfg.block_params(to)[at]] {
-                continue;
-            }
+        let to = func.dfg.block_params(call.block(&func.dfg.value_lists)).iter().enumerate();
+        let wanted: SmallVec<[usize; 8]> = to.filter(|(_, param)| params[**param]).map(|(at, _)| at).collect();
+        for at in wanted {
             let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
             let old = arg.expect("no exception edges");
             let arg = known.iter().find(|(from, _)| *from == old).map(|(_, to)| *to).unwrap_or_else(|| {

@@ -15,8 +15,7 @@ const REMEMBERED: usize = 8;
 /// A place in the arena: the sum of 32 bits of a base and an index shifted by some bits, and its address.
 type Place = ((Value, Value, i64), Value);
 
-/// Also removes sequence points, unless a listing needs them: they are for the optimiser.
-pub(super) fn run(func: &mut Function, uses: &mut Uses, listing: bool) {
+pub(super) fn run(func: &mut Function, uses: &mut Uses) {
     let mut places: Vec<Place> = Vec::new();
     uses.clear();
     let mut block = func.layout.entry_block();
@@ -33,7 +32,6 @@ pub(super) fn run(func: &mut Function, uses: &mut Uses, listing: bool) {
                     address(func, inst, addr, offset.into());
                     in_arena(func, inst, (addr, offset.into()), uses, &mut places);
                 }
-                InstructionData::NullAry { opcode: Opcode::SequencePoint } if !listing => func.layout.remove_inst(inst),
                 _ => {}
             }
         }

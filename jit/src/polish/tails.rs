@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, 
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::cheap;
+use super::{cheap, each_use};
 
 /// Instructions of such a block, at most.
 const MAX_INSTS: usize = 8;
@@ -71,11 +71,13 @@ fn keep_closed(func: &Function, ends: &mut Vec<(Block, Loop)>) {
     }
     let mut open = EntitySet::with_capacity(func.dfg.num_blocks());
     for block in func.layout.blocks() {
-        for value in func.layout.block_insts(block).flat_map(|inst| func.dfg.inst_values(inst)) {
-            let value = if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value };
-            if let Some(home) = homes[value].expand().filter(|home| *home != block) {
-                open.insert(home);
-            }
+        for inst in func.layout.block_insts(block) {
+            each_use(func, inst, |_, value| {
+                let value = if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value };
+                if let Some(home) = homes[value].expand().filter(|home| *home != block) {
+                    open.insert(home);
+                }
+            });
         }
     }
     ends.retain(|(block, _)| !open.contains(*block));

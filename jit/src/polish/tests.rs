@@ -41,7 +41,7 @@ fn polished_for(mut context: Context, counted: bool) -> Function {
     let mut polish = Polish::default();
     polish.before(&mut context.func, counted);
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
-    polish.after(&mut context, true);
+    polish.after(&mut context, false, true);
     context.compute_cfg();
     context.compute_domtree();
     context.verify(&*isa).unwrap();
@@ -141,7 +141,7 @@ fn products_become_shifts_that_the_type_has_room_for() {
             let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
             b.ins().return_(&[value]);
         });
-        super::strength::run(&mut context.func, &mut super::Uses::default(), false);
+        super::strength::run(&mut context.func, &mut super::Uses::default());
         [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
     };
     for ty in [I32, I64] {

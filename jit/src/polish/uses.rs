@@ -4,7 +4,7 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::acts;
+use super::{acts, each_use};
 
 #[derive(Clone, Copy, Default)]
 struct Use {
@@ -42,25 +42,14 @@ impl Uses {
 
     /// Counts what an instruction uses.
     fn count(&mut self, func: &Function, inst: Inst) {
-        let data = &func.dfg.insts[inst];
-        let opcode = data.opcode();
-        for (at, value) in data.arguments(&func.dfg.value_lists).iter().enumerate() {
-            let address = opcode.can_load() && at == 0 || opcode.can_store() && at == 1;
-            self.add(*value, inst, !address);
-        }
-        if opcode.is_branch() {
-            let calls = data.branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
-            for arg in calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)) {
-                self.add(arg.as_value().expect("no exception edges"), inst, true);
-            }
-        }
-    }
-
-    fn add(&mut self, value: Value, user: Inst, as_value: bool) {
-        let used = &mut self.values[value];
-        used.count += 1;
-        used.as_value |= as_value;
-        used.user = Some(user).into();
+        let opcode = func.dfg.insts[inst].opcode();
+        let (loads, stores) = (opcode.can_load(), opcode.can_store());
+        each_use(func, inst, |at, value| {
+            let used = &mut self.values[value];
+            used.count += 1;
+            used.as_value |= !(loads && at == 0 || stores && at == 1);
+            used.user = Some(inst).into();
+        });
     }
 
     /// A value that one other instruction used has a new user, or its first one.
@@ -125,10 +114,12 @@ fn resolve(func: &mut Function) {
         let mut next = func.layout.first_inst(current);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
-            if func.dfg.inst_values(inst).any(|value| func.dfg.value_is_alias(value)) {
+            let mut aliased = false;
+            each_use(func, inst, |_, value| aliased |= func.dfg.value_is_alias(value));
+            if aliased {
                 let values = func.dfg.inst_values(inst).map(|value| func.dfg.resolve_aliases(value));
-                let mut values = values.collect::<Vec<Value>>().into_iter();
-                func.dfg.map_inst_values(inst, |_| values.next().expect("as many as there were"));
+                let values: Vec<Value> = values.collect();
+                func.dfg.overwrite_inst_values(inst, values.into_iter());
             }
         }
         block = func.layout.next_block(current);

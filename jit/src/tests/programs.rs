@@ -184,6 +184,23 @@ fn a_listing_shows_both_kinds_of_instructions() {
 }
 
 #[test]
+fn a_listing_is_of_the_code_that_runs() {
+    let rig = Rig::new(
+        "r0 = 0
+         L: r3 = *(u64 *)(r1 + 0)
+         r0 += r3
+         *(u64 *)(r1 + 8) = r0
+         r1 += 16
+         r2 += -1
+         if r2 != 0 goto L
+         exit\n",
+    );
+    let text =
+        rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() }).disassemble(0).unwrap();
+    assert!(text.contains("addq (%r"), "the sum takes its operand from memory: {text}");
+}
+
+#[test]
 fn branches_that_become_selects_or_tables() {
     // Every value of a switch, inside and outside, over and over, with moves and sums around branches.
     for (subject, scale) in [("w", 1_i64), ("r", 1), ("w", -1), ("r", -1)] {

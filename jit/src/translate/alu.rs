@@ -7,6 +7,7 @@ use twinbpf_vm::image::Link;
 use twinbpf_vm::isa::{AluOp, ByteOrder, Operand, Reg, Width};
 
 use super::{Translator, constant, field};
+use crate::options::OptLevel;
 
 pub(super) fn ty(width: Width) -> Type {
     match width {
@@ -33,7 +34,11 @@ impl Translator<'_> {
     }
 
     fn imm(&mut self, width: Width, imm: i32) -> Value {
-        self.constants.get(self.b.func, width, imm)
+        match (self.input.options.opt, width) {
+            (OptLevel::Speed, _) => self.constants.get(self.b.func, width, imm),
+            (OptLevel::None, Width::W32) => self.b.ins().iconst(I32, i64::from(imm as u32)),
+            (OptLevel::None, Width::W64) => self.b.ins().iconst(I64, i64::from(imm)),
+        }
     }
 
     /// Writes a result of this width: one of 32 bits is zero-extended.

@@ -1,7 +1,8 @@
-//! Immediate operands of a function: each is made once, in the first block, as long as it is remembered.
+//! Immediate operands of a function that is optimised: each is made once, in the first block, as long as it is remembered.
 //!
-//! Cranelift puts constants where they are used, so it does not matter where they are made. But each costs it as much as
-//! any other instruction, and a quarter of a function's would be these.
+//! Cranelift's optimiser puts constants where they are used, so it does not matter where they are made. But each costs it
+//! as much as any other instruction, and a quarter of a function's would be these. The rest of the compiler leaves them
+//! where they are: without the optimiser they belong to their users.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I32, I64};
@@ -29,7 +30,7 @@ impl Default for Constants {
 /// Where a constant is remembered. Many are small, or addresses in a frame.
 fn place(width: Width, imm: i32) -> usize {
     let high = (imm as u32).wrapping_mul(0x9e37_79b1) >> 25;
-    (high as usize * 2 + usize::from(width == Width::W32)) % PLACES
+    high as usize * 2 + usize::from(width == Width::W32)
 }
 
 impl Constants {

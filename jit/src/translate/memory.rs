@@ -81,8 +81,7 @@ impl Translator<'_> {
             (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, off32, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
-        // Only the optimiser would merge accesses or leave them out: the rest of the compiler takes a load and a store for
-        // one access only if their trap codes are equal.
+        // Only the optimiser would merge accesses or leave them out.
         if self.input.options.opt != OptLevel::None || self.input.listing {
             let point = self.b.ins().sequence_point();
             self.mark(point);
@@ -324,7 +323,9 @@ impl Translator<'_> {
             self.b.ins().atomic_load(ty, flags, addr)
         };
         // What follows must not be answered by what was read before.
-        self.b.ins().sequence_point();
+        if self.input.options.opt != OptLevel::None {
+            self.b.ins().sequence_point();
+        }
         let value = if size == Size::Dw { value } else { self.b.ins().uextend(I64, value) };
         self.set(dst, value);
     }

@@ -32,6 +32,30 @@ fn a_store_to_nothing() {
     assert!(rig.agree(0).contains("2-byte store to 0x4"));
 }
 
+/// What is left undone after a load that faults lies 250 sites further in the program, but next in the code.
+fn far(near: &str, rest: &str) -> Rig {
+    let mut text = format!("r6 = r1\nr4 = 0x7fff0000\nr6 += r4\nr5 = r2\nif r2 != 0 goto +3\n{near}\ngoto +251\n");
+    text += &"*(u64 *)(r1 + 8) = r2\n".repeat(249);
+    Rig::new(&(text + "r0 = 0\nexit\n" + rest))
+}
+
+#[test]
+fn accesses_of_one_code_stay_apart() {
+    let rig = far("r3 = *(u64 *)(r6 + 0)\nr3 += 1", "*(u64 *)(r6 + 0) = r3\nr0 = 0\nexit");
+    assert!(rig.agree(0).contains("8-byte load"));
+}
+
+#[test]
+fn a_load_is_done_where_it_stands() {
+    let rig = far("r3 = *(u64 *)(r6 + 0)\nr7 = 1", "r5 += r3\n*(u64 *)(r1 + 8) = r5\nr0 = 0\nexit");
+    assert!(rig.agree(0).contains("8-byte load"));
+    let rig = far(
+        "r3 = *(u64 *)(r6 + 0)\nr7 = 1",
+        "r5 += r3\nr0 = r5\nif r5 == 7 goto +1\nexit\n*(u64 *)(r1 + 8) = r5\nexit",
+    );
+    assert!(rig.agree(0).contains("8-byte load"));
+}
+
 #[test]
 fn misaligned_atomics() {
     let rig = Rig::new("r1 += 3\nr2 = 1\nlock *(u64 *)(r1 + 8) += r2\nr0 = 0\nexit");
