@@ -109,7 +109,7 @@ pub struct Machine {
     pub(super) native: Option<Box<Home>>,
     pub(super) image: Arc<Image>,
     driver: Driver,
-    budget: i64,
+    pub(super) budget: i64,
     pub(super) reentry: u32,
 }
 

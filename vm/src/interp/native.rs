@@ -30,6 +30,8 @@ pub(super) struct Home {
     pub(super) resident: Resident,
     /// Nothing but the machine's limits says what a run of compiled code may do.
     plain: bool,
+    /// It counts instructions.
+    counts: bool,
     /// Runs may use compiled code at all.
     usable: bool,
     /// Interpreted code is not to enter compiled code: it finishes what that has given up.
@@ -101,6 +103,7 @@ impl Home {
         Ok(Home {
             resident,
             plain: false,
+            counts: false,
             usable: false,
             finishing: false,
             current: Base::default(),
@@ -156,8 +159,9 @@ impl Machine {
         let bytes = same.and_then(|size| stack_bytes.checked_div(size)).unwrap_or(u32::MAX);
         let frames = max_depth.min(self.s.stack.region().spec.count).min(bytes);
         let code = home.resident.code();
-        home.usable = self.tracer.is_none() && (max_insns.is_none() || code.counts());
-        home.plain = home.usable && max_insns.is_none() && !code.keeps_registers() && same.is_some() && frames > 0;
+        home.counts = code.counts();
+        home.usable = self.tracer.is_none() && (max_insns.is_none() || home.counts);
+        home.plain = home.usable && !code.keeps_registers() && same.is_some() && frames > 0;
         self.shortcuts.resize(self.image.programs().len(), None);
         let context = home.resident.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
@@ -188,11 +192,12 @@ impl Machine {
     /// A run that is to be prepared, and maybe prepares the next.
     pub(super) fn prepare_and_run(&mut self, program: usize, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
         let Shortcut { way, reads_rest } = shortcut;
-        self.prepare();
-        self.ready = (!reads_rest).then_some(Ready { program, way });
+        let counts = self.prepare();
+        self.ready = (!reads_rest && !counts).then_some(Ready { program, way });
         self.running = true;
         let result = enter(self, way, args);
         self.running = false;
+        self.take_remaining();
         result.map(|value| self.let_go(value)).map_err(|abort| self.end(*abort))
     }
 
@@ -203,14 +208,25 @@ impl Machine {
         value
     }
 
-    /// What most runs find as the run before has left it.
-    fn prepare(&mut self) {
+    /// What most runs find as the run before has left it. True if they are given their budget anew.
+    fn prepare(&mut self) -> bool {
         if self.dirty {
             self.reset();
         }
         let home = self.native.as_mut().expect("code has a home");
         home.resident.watch(self.s.runtime.interrupt());
-        home.resident.context().regs = POISON;
+        let context = home.resident.context();
+        context.regs = POISON;
+        context.remaining = self.budget;
+        home.counts
+    }
+
+    /// After a run of compiled code: how many instructions it has left.
+    fn take_remaining(&mut self) {
+        let home = self.native.as_mut().expect("nobody takes it away in a run");
+        if home.counts {
+            self.remaining = home.resident.context().remaining;
+        }
     }
 
     /// Later runs have to be prepared.
@@ -293,10 +309,7 @@ impl Machine {
         let result = result.map_err(|abort| self.trap_of(&image, *abort));
         self.restore(mark);
         (self.s.loops, self.site) = (loops, site);
-        let home = self.native.as_mut().expect("nobody takes it away in a run");
-        if home.resident.code().counts() {
-            self.remaining = home.resident.context().remaining;
-        }
+        self.take_remaining();
         match self.depth {
             0 => self.s.r[10] = fp,
             _ => self.point_at_frame(),
@@ -342,7 +355,7 @@ impl Machine {
         let stride = u64::from(self.s.stack.region().spec.stride);
         let (first, site, same) = (self.s.frame_pointer(0), self.site, self.image.frame_sizes().same());
         let home = self.native.as_mut().expect("generated code has a home");
-        let (base, counts) = (home.current, home.resident.code().counts());
+        let (base, counts) = (home.current, home.counts);
         let context = home.resident.context();
         let (fp, frame, pc) = (context.exit_fp, context.exit_frame, context.exit_pc);
         self.depth = ((frame - first) / stride) as u32 + 1;

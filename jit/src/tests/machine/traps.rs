@@ -175,6 +175,26 @@ fn loops_end_at_the_same_instruction() {
     }
 }
 
+#[test]
+fn each_run_has_the_whole_budget() {
+    let code = "r6 = r2\nr7 = 0\nif r6 == 0 goto +6\nr1 = r7\nr2 = r6\ncall extern(0)\nr7 = r0\nr6 += -1\nif r6 != 0 goto -6\nr0 = r7\nexit";
+    for code in [
+        code.to_owned(),
+        code.replace("call extern(0)", "r0 = r7\nr0 += r6").replace("goto +6", "goto +7").replace("goto -6", "goto -7"),
+    ] {
+        let mut rig = Rig::new(&code);
+        rig.limits.max_insns = Some(100);
+        let mut machines = [rig.machine(Way::Interpreter), rig.machine(Way::Compiled(FUEL))];
+        for turns in [3, 2, 1000, 3, 0, 10, 1000, 1000, 11, 12, 13, 14, 15, 16, 1] {
+            let [expected, found] = machines.each_mut().map(|machine| match machine.run(0, [0, turns, 0, 0, 0]) {
+                Ok(r0) => format!("{r0:#x}, {} insns", machine.insns_executed()),
+                Err(trap) => format!("{trap:#}"),
+            });
+            assert_eq!(found, expected, "{turns} turns");
+        }
+    }
+}
+
 /// Bounds in front of, at and behind each start; a step that is 0 among those in registers.
 fn loops(code: &str) {
     let rig = Rig::new(code);
