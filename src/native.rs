@@ -99,19 +99,22 @@ impl Tiered {
         });
     }
 
-    fn compile(&self, unit: Unit) {
+    /// Gives up when nobody else is left who could run it.
+    fn compile(self: &Arc<Tiered>, unit: Unit) {
         let result = match unit {
-            Unit::Program(program) => self.code.compile_program(program),
+            Unit::Program(program) => self.code.compile_program_while(program, &|| Arc::strong_count(self) > 1),
             Unit::Loop(pc) => self.code.compile_loop(pc),
         };
-        if let Err(error) = result {
-            let pc = match unit {
-                Unit::Program(program) => self.code.image().entry(program),
-                Unit::Loop(pc) => pc as usize,
-            };
-            let place = self.code.image().place(pc);
-            log::warn!("{}: program {} stays in the interpreter: {error}", place.object, place.program);
+        let Err(error) = result else { return };
+        if matches!(error, JitError::Unwanted) {
+            return;
         }
+        let pc = match unit {
+            Unit::Program(program) => self.code.image().entry(program),
+            Unit::Loop(pc) => pc as usize,
+        };
+        let place = self.code.image().place(pc);
+        log::warn!("{}: program {} stays in the interpreter: {error}", place.object, place.program);
     }
 }
 

@@ -12,7 +12,7 @@ use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
 
 use crate::bridge;
-use crate::compile::{self, Compiled, JitError, Module, Registers};
+use crate::compile::{self, Compiled, JitError, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
 use crate::options::Options;
@@ -88,11 +88,19 @@ impl Code {
     /// # Errors
     /// See [`JitError`]; the program then stays in the interpreter.
     pub fn compile_program(&self, program: usize) -> Result<(), JitError> {
+        self.compile_program_while(program, &|| true)
+    }
+
+    /// The same, as long as `wanted` says that somebody needs it: asked before each function.
+    ///
+    /// # Errors
+    /// As [`Code::compile_program`], or [`JitError::Unwanted`].
+    pub fn compile_program_while(&self, program: usize, wanted: &(dyn Fn() -> bool + Sync)) -> Result<(), JitError> {
         let units: Vec<Unit> = self.units(program).collect();
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        self.add(compile::compile(&self.image, &units, self.options, (&self.tools.pool()?, self.threads))?);
+        self.add(compile::compile(self.job(wanted), &units, &self.tools.pool()?)?);
         Ok(())
     }
 
@@ -118,8 +126,7 @@ impl Code {
         let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
         for programs in missing.chunk_by(|(_, one), (_, next)| begin(one) == end(next)) {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
-            let with = (&self.tools.pool()?, self.threads);
-            let (failed, module) = compile::compile_each(&self.image, &units, self.options, with)?;
+            let (failed, module) = compile::compile_each(self.job(&|| true), &units, &self.tools.pool()?)?;
             for ((program, _), failure) in programs.iter().zip(failed) {
                 failures[*program] = failure;
             }
@@ -139,13 +146,17 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        self.add(compile::compile(&self.image, &[unit], self.options, (&self.tools.pool()?, self.threads))?);
+        self.add(compile::compile(self.job(&|| true), &[unit], &self.tools.pool()?)?);
         Ok(())
     }
 
     /// Whether a function, by its index in the image, is native.
     pub fn is_compiled(&self, function: u32) -> bool {
         self.entry(function).is_some()
+    }
+
+    fn job<'a>(&'a self, wanted: &'a (dyn Fn() -> bool + Sync)) -> Job<'a> {
+        Job { image: &self.image, options: self.options, threads: self.threads, wanted }
     }
 
     /// The functions of a program.

@@ -46,6 +46,9 @@ pub enum JitError {
         /// What Cranelift says.
         why: String,
     },
+    /// Nobody needs the code any more.
+    #[error("nobody needs its native code any more")]
+    Unwanted,
     /// There is no room for the code.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -167,16 +170,21 @@ struct Loose {
     reads_rest: bool,
 }
 
+/// Code to be made of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) image: &'a Image,
+    pub(crate) options: Options,
+    pub(crate) threads: Threads,
+    /// Whether somebody needs it still: asked before each function.
+    pub(crate) wanted: &'a (dyn Fn() -> bool + Sync),
+}
+
 /// Compiles `units`, functions of one program.
-pub(crate) fn compile(
-    image: &Image,
-    units: &[Unit],
-    options: Options,
-    (pool, threads): (&Arc<CodePool>, Threads),
-) -> Result<Module, JitError> {
-    let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
+pub(crate) fn compile(job: Job<'_>, units: &[Unit], pool: &Arc<CodePool>) -> Result<Module, JitError> {
+    let isa = isa(job.options.opt, Registers::Backtracking, job.options.verify)?;
     let mut loose = Vec::with_capacity(units.len());
-    for functions in together(image, &[units], options, threads) {
+    for functions in together(job, &[units]) {
         append(&mut loose, functions?);
     }
     place(isa, pool, loose)
@@ -185,14 +193,13 @@ pub(crate) fn compile(
 /// Compiles programs, given by their functions, into one module. Of those that fail it has nothing; what is wrong with
 /// each is told. No module if all failed.
 pub(crate) fn compile_each(
-    image: &Image,
+    job: Job<'_>,
     programs: &[&[Unit]],
-    options: Options,
-    (pool, threads): (&Arc<CodePool>, Threads),
+    pool: &Arc<CodePool>,
 ) -> Result<(Vec<Option<JitError>>, Option<Module>), JitError> {
-    let isa = isa(options.opt, Registers::Backtracking, options.verify)?;
-    let mut loose = Vec::with_capacity(image.functions().len());
-    let each = together(image, programs, options, threads).into_iter();
+    let isa = isa(job.options.opt, Registers::Backtracking, job.options.verify)?;
+    let mut loose = Vec::with_capacity(job.image.functions().len());
+    let each = together(job, programs).into_iter();
     let failures = each.map(|functions| functions.map(|functions| append(&mut loose, functions)).err()).collect();
     let module = if loose.is_empty() { None } else { Some(place(isa, pool, loose)?) };
     Ok((failures, module))
@@ -210,12 +217,8 @@ fn append(all: &mut Vec<Loose>, mut program: Vec<Loose>) {
 }
 
 /// Compiles programs, each given by all its functions in order, or a single loop.
-fn together(
-    image: &Image,
-    programs: &[&[Unit]],
-    options: Options,
-    threads: Threads,
-) -> Vec<Result<Vec<Loose>, JitError>> {
+fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitError>> {
+    let Job { image, options, threads, wanted } = job;
     let summaries: Vec<OnceLock<Summary>> = programs.iter().map(|_| OnceLock::new()).collect();
     let units = programs
         .iter()
@@ -229,6 +232,9 @@ fn together(
     let sizes: Vec<usize> = units.iter().map(|(_, _, unit)| size(*unit)).collect();
     let done = share(&sizes, threads, |item| {
         let (program, summary, unit) = units[item];
+        if !wanted() {
+            return Err(JitError::Unwanted);
+        }
         WORKSPACE.with_borrow_mut(|workspace| workspace.compile(image, (program, summary), unit, options))
     });
     let mut done = done.into_iter();

@@ -1,9 +1,11 @@
 //! Programs that end well.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::rig::{Rig, program};
-use crate::{Memory, OptLevel, Options};
+use crate::{Code, JitError, Memory, OptLevel, Options};
 
 fn all() -> impl Iterator<Item = Options> {
     let modes = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
@@ -181,6 +183,18 @@ fn a_listing_shows_both_kinds_of_instructions() {
     let at: Vec<_> = expected.iter().map(|line| text.find(line)).collect();
     assert!(at.is_sorted() && at[0].is_some(), "{text}");
     assert!(!text.contains("debug @") && text.contains("call"), "{text}");
+}
+
+#[test]
+fn what_nobody_wants_is_not_compiled() {
+    let rig = Rig::new("call f\nr0 += 1\nexit\nf: r0 = 7\nexit");
+    let code = Code::new(Arc::clone(&rig.image), Options::default()).unwrap();
+    let asked = AtomicU32::new(0);
+    let first = code.compile_program_while(0, &|| asked.fetch_add(1, Ordering::Relaxed) == 0);
+    assert!(matches!(first, Err(JitError::Unwanted)), "{first:?}");
+    assert!(!code.is_compiled(0) && !code.is_compiled(1));
+    code.compile_program(0).unwrap();
+    assert!(code.is_compiled(0) && code.is_compiled(1));
 }
 
 #[test]
