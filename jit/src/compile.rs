@@ -162,7 +162,7 @@ pub(crate) fn flags(opt: OptLevel, registers: Registers, verify: bool, pic: bool
 /// A function before it has a place.
 struct Loose {
     unit: Unit,
-    code: CompiledCode,
+    code: Box<CompiledCode>,
     relocs: Vec<ModuleReloc>,
     sites: Vec<Site>,
     /// Bytes in front of it.
@@ -294,7 +294,7 @@ pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> V
     if let Err(error) = compiled {
         return Err(JitError::Codegen { function: "bridge".into(), why: format!("{:?}", error.inner) });
     }
-    let code = context.take_compiled_code().expect("just compiled");
+    let code = Box::new(context.take_compiled_code().expect("just compiled"));
     let unit = Unit { function: u32::MAX, start: Start::Entry };
     place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }])
 }

@@ -25,14 +25,15 @@ pub(crate) struct Generator {
 /// name.
 struct BackEnd(Box<Choose>);
 
-type Choose = dyn FnMut(&Function, &DominatorTree, &dyn TargetIsa, bool) -> CodegenResult<CompiledCode>;
+type Choose = dyn FnMut(&Function, &DominatorTree, &dyn TargetIsa, bool) -> CodegenResult<Box<CompiledCode>>;
 
 impl Default for BackEnd {
     fn default() -> BackEnd {
         let mut registers = Default::default();
         BackEnd(Box::new(move |func, domtree, isa, text| {
             let code = isa.compile_function(func, domtree, &mut registers, text, &mut ControlPlane::default())?;
-            Ok(code.apply_params(&func.params))
+            // Large enough to be passed on in a box.
+            Ok(Box::new(code.apply_params(&func.params)))
         }))
     }
 }
@@ -45,7 +46,7 @@ impl Generator {
         isa: &dyn TargetIsa,
         options: Options,
         sites: &[Site],
-    ) -> CodegenResult<CompiledCode> {
+    ) -> CodegenResult<Box<CompiledCode>> {
         let speed = options.opt == OptLevel::Speed;
         if speed {
             self.polish.before(&mut context.func, options.fuel);

@@ -11,7 +11,7 @@ use cranelift_codegen::packed_option::PackedOption;
 use twinbpf_vm::isa::Width;
 
 /// Constants that are remembered.
-const PLACES: usize = 256;
+const PLACES: usize = 128;
 
 /// See the module documentation.
 pub(super) struct Constants {
@@ -29,7 +29,7 @@ impl Default for Constants {
 
 /// Where a constant is remembered. Many are small, or addresses in a frame.
 fn place(width: Width, imm: i32) -> usize {
-    let high = (imm as u32).wrapping_mul(0x9e37_79b1) >> 25;
+    let high = (imm as u32).wrapping_mul(0x9e37_79b1) >> 26;
     high as usize * 2 + usize::from(width == Width::W32)
 }
 
