@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf_jit::effects::{Callees, Effects, Regs, effects};
+use twinbpf_vm::generate::world::{CONTEXT_SIZE, VALUE};
 use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::interp::TraceStep;
 use twinbpf_vm::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
@@ -25,6 +26,9 @@ pub enum Doubt {
     Address(usize),
     /// Stack was read before it was written. Kernels allow it to those who may see memory anyway (`CAP_PERFMON`).
     Stack(usize),
+    /// The context is accessed past its end. The verifier takes that of programs whose caller says how long it is
+    /// (`BPF_PROG_TYPE_SYSCALL`); the kernel then refuses to run them with a shorter one.
+    Context(usize),
     /// A register was read before it was written. No checker takes such a program.
     Register(usize),
 }
@@ -34,6 +38,8 @@ pub enum Doubt {
 pub(super) struct Watch {
     frames: Vec<Frame>,
     last: Option<(Effects, bool, usize)>,
+    /// Address of the context, once it is known.
+    context: Option<u64>,
     found: Option<Doubt>,
 }
 
@@ -78,7 +84,7 @@ impl Watch {
     pub(super) fn begin(&mut self) {
         self.frames.clear();
         self.frames.push(Frame { regs: 1 << 1, stack: [0; _], end: None });
-        (self.last, self.found) = (None, None);
+        (self.last, self.context, self.found) = (None, None, None);
     }
 
     /// The worst that was seen in the run.
@@ -90,6 +96,7 @@ impl Watch {
         self.settle(step.depth);
         let Some(frame) = self.frames.last_mut() else { return };
         frame.end.get_or_insert(step.registers[10]);
+        let context = *self.context.get_or_insert(step.registers[1]);
         let mut does = effects(insn, link, &Nobody);
         if insn == Insn::Exit && step.depth > 0 {
             // What a function leaves in r0 may be nothing, as long as nobody reads it.
@@ -106,14 +113,16 @@ impl Watch {
         let address = |reg: Reg, off: i64| step.registers[reg.index()].wrapping_add_signed(off);
         if let Some((base, off, len, reads, writes)) = access(insn) {
             self.touch(address(base, off.into()), len, reads, writes, step.pc);
+            if step.registers[base.index()] == context && i64::from(off) + len as i64 > CONTEXT_SIZE as i64 {
+                self.doubt(Doubt::Context(step.pc));
+            }
         }
         if let Insn::Call { kind: CallKind::Helper, imm, .. } = insn
             && WITH_KEY.contains(&imm)
         {
             self.touch(address(Reg::R2, 0), KEY, true, false, step.pc);
             if imm == UPDATE {
-                let value = twinbpf_vm::generate::world::VALUE;
-                self.touch(address(Reg::R3, 0), value, true, false, step.pc);
+                self.touch(address(Reg::R3, 0), VALUE, true, false, step.pc);
             }
         }
         self.last = Some((does, matches!(insn, Insn::Call { .. } | Insn::Callx { .. }), step.depth));

@@ -305,8 +305,10 @@ impl Machine {
             true => enter_again(self, way, &args),
             false => enter(self, way, &args),
         };
-        let image = Arc::clone(&self.image);
-        let result = result.map_err(|abort| self.trap_of(&image, *abort));
+        let result = result.map_err(|abort| {
+            let image = Arc::clone(&self.image);
+            self.trap_of(&image, *abort)
+        });
         self.restore(mark);
         (self.s.loops, self.site) = (loops, site);
         self.take_remaining();
