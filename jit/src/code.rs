@@ -100,8 +100,7 @@ impl Code {
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        self.add(compile::compile(self.job(wanted), &units, &self.tools.pool()?)?);
-        Ok(())
+        succeeded(self.make(&[&units], wanted)?)
     }
 
     /// Compiles all programs that are not yet.
@@ -109,7 +108,7 @@ impl Code {
     /// # Errors
     /// As [`Code::compile_program`], for the first that fails.
     pub fn compile_all(&self) -> Result<(), JitError> {
-        self.compile_each()?.into_iter().flatten().next().map_or(Ok(()), Err)
+        succeeded(self.compile_each()?)
     }
 
     /// Compiles all programs that are not yet, many of them into one piece of memory: sooner than one by one. Gives what
@@ -126,12 +125,8 @@ impl Code {
         let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
         for programs in missing.chunk_by(|(_, one), (_, next)| begin(one) == end(next)) {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
-            let (failed, module) = compile::compile_each(self.job(&|| true), &units, &self.tools.pool()?)?;
-            for ((program, _), failure) in programs.iter().zip(failed) {
+            for ((program, _), failure) in programs.iter().zip(self.make(&units, &|| true)?) {
                 failures[*program] = failure;
-            }
-            if let Some(module) = module {
-                self.add(module);
             }
         }
         Ok(failures)
@@ -146,8 +141,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        self.add(compile::compile(self.job(&|| true), &[unit], &self.tools.pool()?)?);
-        Ok(())
+        succeeded(self.make(&[&[unit]], &|| true)?)
     }
 
     /// Whether a function, by its index in the image, is native.
@@ -155,8 +149,19 @@ impl Code {
         self.entry(function).is_some()
     }
 
-    fn job<'a>(&'a self, wanted: &'a (dyn Fn() -> bool + Sync)) -> Job<'a> {
-        Job { image: &self.image, options: self.options, threads: self.threads, wanted }
+    /// Compiles programs, given by their functions, or a single loop into one module, and makes it known. Gives what is
+    /// wrong with each.
+    fn make(
+        &self,
+        programs: &[&[Unit]],
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<Option<JitError>>, JitError> {
+        let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
+        let (failures, module) = compile::compile(job, programs, &self.tools.pool()?)?;
+        if let Some(module) = module {
+            self.add(module);
+        }
+        Ok(failures)
     }
 
     /// The functions of a program.
@@ -232,6 +237,11 @@ impl Code {
         let text = compile::list(&self.image, function, self.options)?;
         Ok(listing::annotate(&self.image, function, &text))
     }
+}
+
+/// The first failure, if there is one.
+fn succeeded(failures: Vec<Option<JitError>>) -> Result<(), JitError> {
+    failures.into_iter().flatten().next().map_or(Ok(()), Err)
 }
 
 impl Native for Code {

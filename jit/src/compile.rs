@@ -180,19 +180,9 @@ pub(crate) struct Job<'a> {
     pub(crate) wanted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Compiles `units`, functions of one program.
-pub(crate) fn compile(job: Job<'_>, units: &[Unit], pool: &Arc<CodePool>) -> Result<Module, JitError> {
-    let isa = isa(job.options.opt, Registers::Backtracking, job.options.verify)?;
-    let mut loose = Vec::with_capacity(units.len());
-    for functions in together(job, &[units]) {
-        append(&mut loose, functions?);
-    }
-    place(isa, pool, loose)
-}
-
-/// Compiles programs, given by their functions, into one module. Of those that fail it has nothing; what is wrong with
+/// Compiles programs, given by their functions, or a single loop into one module. Of those that fail it has nothing; what is wrong with
 /// each is told. No module if all failed.
-pub(crate) fn compile_each(
+pub(crate) fn compile(
     job: Job<'_>,
     programs: &[&[Unit]],
     pool: &Arc<CodePool>,

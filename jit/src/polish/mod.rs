@@ -3,11 +3,11 @@
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
 //! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
-//! 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what
-//! the optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old
-//! value, [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`]
-//! copies two words at a time, [`widen`] extends offsets where that costs nothing, [`sums`] adds last what is there last,
-//! and [`fold`] leaves operands in memory.
+//! 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of
+//! the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round, [`order`] places the step of
+//! a loop's counter behind the last use of its old value, [`tails`] copies the end of an interpreter's round, [`exits`]
+//! keeps what leaves a loop out of its way, [`pair`] copies two words at a time, [`widen`] extends offsets where that costs
+//! nothing, [`sums`] adds last what is there last, and [`fold`] leaves operands in memory.
 //!
 //! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
 //! their sites, so no pass here has to know what a site means.
@@ -119,6 +119,11 @@ fn each_use(func: &Function, inst: Inst, mut each: impl FnMut(usize, Value)) {
             each(at, arg.as_value().expect("no exception edges"));
         }
     }
+}
+
+/// What a value stands for. Most are no aliases, which is known sooner.
+fn resolve(func: &Function, value: Value) -> Value {
+    if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value }
 }
 
 /// The instruction that makes a value.

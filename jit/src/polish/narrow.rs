@@ -9,7 +9,7 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{constant, destinations, maker, pass};
+use super::{constant, destinations, maker, pass, resolve};
 
 /// Passes before everything stays as wide as it is.
 const MAX_PASSES: u32 = 32;
@@ -179,11 +179,6 @@ impl Scratch {
             }
         }
     }
-}
-
-/// Most values are no aliases.
-fn resolve(func: &Function, value: Value) -> Value {
-    if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value }
 }
 
 /// What a value was extended from, if it was from 32 bits.

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, 
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::{cheap, each_use};
+use super::{cheap, each_use, resolve};
 
 /// Instructions of such a block, at most.
 const MAX_INSTS: usize = 8;
@@ -73,8 +73,7 @@ fn keep_closed(func: &Function, ends: &mut Vec<(Block, Loop)>) {
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             each_use(func, inst, |_, value| {
-                let value = if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value };
-                if let Some(home) = homes[value].expand().filter(|home| *home != block) {
+                if let Some(home) = homes[resolve(func, value)].expand().filter(|home| *home != block) {
                     open.insert(home);
                 }
             });
