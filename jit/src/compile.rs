@@ -180,8 +180,8 @@ pub(crate) struct Job<'a> {
     pub(crate) wanted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Compiles programs, given by their functions, or a single loop into one module. Of those that fail it has nothing; what is wrong with
-/// each is told. No module if all failed.
+/// Compiles programs, given by their functions, or a single loop into one module. Of those that fail it has nothing; what
+/// is wrong with each is told. No module if all failed.
 pub(crate) fn compile(
     job: Job<'_>,
     programs: &[&[Unit]],
