@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use twinbpf_vm::host::native::{Native, Site};
-use twinbpf_vm::image::Image;
+use twinbpf_vm::image::{Image, Link};
 
 use crate::bridge;
 use crate::compile::{self, Compiled, JitError, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
+use crate::memory::CodePool;
 use crate::options::Options;
 use crate::team::Threads;
 use crate::translate::{Start, Unit};
@@ -157,11 +158,25 @@ impl Code {
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Option<JitError>>, JitError> {
         let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
-        let (failures, module) = compile::compile(job, programs, &self.tools.pool()?)?;
+        let (failures, module) = compile::compile(job, programs, &self.tools.pool(self.near(programs))?)?;
         if let Some(module) = module {
             self.add(module);
         }
         Ok(failures)
+    }
+
+    /// Where most calls of host functions lead; where this library is if there are none.
+    fn near(&self, programs: &[&[Unit]]) -> u64 {
+        let functions = programs.iter().copied().flatten().map(|unit| &self.image.functions()[unit.function as usize]);
+        let links = functions.flat_map(|function| &self.image.links()[function.start as usize..function.end as usize]);
+        let callee = |link: &Link| match link {
+            Link::Host(host) => {
+                let host = &self.image.hosts()[*host as usize];
+                Some(host.c().unwrap_or_else(|| host.native().0.code.addr() as u64))
+            }
+            _ => None,
+        };
+        CodePool::nearest(links.filter_map(callee))
     }
 
     /// The functions of a program.

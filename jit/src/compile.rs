@@ -286,7 +286,11 @@ pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> V
     }
     let code = Box::new(context.take_compiled_code().expect("just compiled"));
     let unit = Unit { function: u32::MAX, start: Start::Entry };
-    place(isa, &CodePool::shared()?, vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }])
+    place(
+        isa,
+        &CodePool::shared(CodePool::home())?,
+        vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
+    )
 }
 
 /// Compiles one function.

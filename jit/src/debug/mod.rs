@@ -132,9 +132,9 @@ impl Tools {
         Ok(Tools { perf, gdb, ..Tools::default() })
     }
 
-    /// Where code goes of which these tools are to know.
-    pub fn pool(&self) -> Result<Arc<CodePool>, MemoryError> {
-        if self.gdb { CodePool::breakable() } else { CodePool::shared() }
+    /// Where code goes of which these tools are to know, and which calls functions at such addresses.
+    pub fn pool(&self, near: u64) -> Result<Arc<CodePool>, MemoryError> {
+        if self.gdb { CodePool::breakable(near) } else { CodePool::shared(near) }
     }
 
     /// Whether anybody reads [`Symbol::name`].

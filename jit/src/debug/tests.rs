@@ -14,7 +14,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 
 use super::{Announced, Perf, Symbol, SymbolLine, Tools, elf};
-use crate::memory::CodeMemory;
+use crate::memory::{CodeMemory, CodePool};
 
 /// Code with one function, and what tools are told of it.
 struct Generated {
@@ -79,7 +79,7 @@ impl Generated {
             flags.set(flag, "true").unwrap();
         }
         let isa = cranelift_native::builder().unwrap().finish(Flags::new(flags)).unwrap();
-        let memory = tools.pool().unwrap().module(4096).unwrap();
+        let memory = tools.pool(CodePool::home()).unwrap().module(4096).unwrap();
         let mut builder = JITBuilder::with_isa(isa.clone(), default_libcall_names());
         builder.memory_provider(memory.provider());
         let mut module = JITModule::new(builder);

@@ -7,6 +7,10 @@
 //! Where the system refuses such mappings, and where debuggers are to set breakpoints, each module gets pages of its
 //! own that turn from writable to executable.
 //!
+//! A pool lies close to the functions that its code calls: those of the program that this library is part of, or those
+//! of the C library. From farther away a call of a host function takes half as long again. So a process has a few pools,
+//! and [`CodePool::nearest`] says which is for whom.
+//!
 //! A module is compiled into [`ModuleMemory`], one contiguous piece, because relative calls between its functions are
 //! the only relocations that survive the step from one view to the other: cranelift-jit relocates for the addresses
 //! it writes to. [`check_relocs`] refuses all others before that happens. [`CodeMemory`] owns the piece from then

@@ -8,11 +8,13 @@ use twinbpf_vm::mem::FreeList;
 use twinbpf_vm::recover::CodeRange;
 
 use super::provider::ModuleMemory;
-use super::region::{PAGE, Region};
+use super::region::{PAGE, Region, window};
 use super::{GRANULE, MODULE_LIMIT, MemoryError};
 
 /// Bytes of the pool of [`CodePool::shared`].
 const SHARED: usize = 1 << 30;
+/// Pools of a kind that a process has, at most: for its own code, for the C library, and for what else is far from both.
+const POOLS: usize = 4;
 /// Pages without code are given back to the system when there are about this many bytes of them. Until then
 /// the next program finds them warm.
 const IDLE: usize = 1 << 20;
@@ -41,6 +43,12 @@ struct Space {
     idle: usize,
 }
 
+/// A pool for code that calls functions in a [`window`].
+struct Near {
+    window: u64,
+    pool: Arc<CodePool>,
+}
+
 /// Part of a pool, given back on drop.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -50,12 +58,12 @@ pub(super) struct Chunk {
 }
 
 impl CodePool {
-    /// Reserves a pool. Memory is taken only as code is written.
-    pub fn new(capacity: usize) -> Result<Arc<CodePool>, MemoryError> {
+    /// Reserves a pool close to an address, if there is room. Memory is taken only as code is written.
+    pub fn new(capacity: usize, near: u64) -> Result<Arc<CodePool>, MemoryError> {
         let capacity = capacity.next_multiple_of(PAGE);
-        let region = Region::dual(capacity).or_else(|error| {
+        let region = Region::dual(capacity, near).or_else(|error| {
             log::debug!("code pool without a second view: {error}");
-            Region::single(capacity)
+            Region::single(capacity, near)
         });
         region
             .map(|region| CodePool::over(region, capacity))
@@ -71,30 +79,57 @@ impl CodePool {
         Arc::new(CodePool { _faults: faults, region, space, capacity, granule, process: std::process::id() })
     }
 
-    /// The pool of this process, 1 GiB. It is made at the first call and stays.
-    pub fn shared() -> Result<Arc<CodePool>, MemoryError> {
-        static POOL: Mutex<Option<Arc<CodePool>>> = Mutex::new(None);
-        CodePool::of_process(&POOL, || CodePool::new(SHARED))
+    /// The pool of this process for code that calls functions at such addresses, 1 GiB. It is made at the first call and
+    /// stays.
+    pub fn shared(near: u64) -> Result<Arc<CodePool>, MemoryError> {
+        static POOLS: Mutex<Vec<Near>> = Mutex::new(Vec::new());
+        CodePool::of_process(&POOLS, near, || CodePool::new(SHARED, near))
     }
 
     /// The same for code in which debuggers set breakpoints: with one view, since the kernel lets them write only to pages
     /// of which there is no other.
-    pub fn breakable() -> Result<Arc<CodePool>, MemoryError> {
-        static POOL: Mutex<Option<Arc<CodePool>>> = Mutex::new(None);
-        let single = || Region::single(SHARED).map(|region| CodePool::over(region, SHARED));
+    pub fn breakable(near: u64) -> Result<Arc<CodePool>, MemoryError> {
+        static POOLS: Mutex<Vec<Near>> = Mutex::new(Vec::new());
+        let single = || Region::single(SHARED, near).map(|region| CodePool::over(region, SHARED));
         let reserve = |source| MemoryError::Reserve { bytes: SHARED, source };
-        CodePool::of_process(&POOL, || single().map_err(reserve))
+        CodePool::of_process(&POOLS, near, || single().map_err(reserve))
+    }
+
+    /// An address of this library, where the machine is that generated code is called by and calls.
+    pub fn home() -> u64 {
+        CodePool::home as *const () as u64
+    }
+
+    /// The address that stands for most of these, as far as [`CodePool::shared`] is concerned; [`CodePool::home`] if no
+    /// others are more.
+    pub fn nearest(addresses: impl Iterator<Item = u64>) -> u64 {
+        let mut counts = vec![(CodePool::home(), 0)];
+        for address in addresses {
+            match counts.iter_mut().find(|(known, _)| window(*known) == window(address)) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((address, 1)),
+            }
+        }
+        counts.iter().rev().max_by_key(|(_, count)| *count).expect("home is one").0
     }
 
     fn of_process(
-        pool: &Mutex<Option<Arc<CodePool>>>,
+        pools: &Mutex<Vec<Near>>,
+        near: u64,
         make: impl FnOnce() -> Result<Arc<CodePool>, MemoryError>,
     ) -> Result<Arc<CodePool>, MemoryError> {
-        let mut pool = pool.lock().expect("no panic while held");
-        if let Some(pool) = pool.as_ref().filter(|pool| pool.is_ours()) {
-            return Ok(Arc::clone(pool));
+        let mut pools = pools.lock().expect("no panic while held");
+        pools.retain(|near| near.pool.is_ours());
+        let window = window(near);
+        let known = pools.iter().find(|near| near.window == window);
+        // Far from here is better than no code at all.
+        let known = known.or_else(|| pools.last().filter(|_| pools.len() == POOLS));
+        if let Some(near) = known {
+            return Ok(Arc::clone(&near.pool));
         }
-        Ok(Arc::clone(pool.insert(make()?)))
+        let pool = make()?;
+        pools.push(Near { window, pool: Arc::clone(&pool) });
+        Ok(pool)
     }
 
     /// Whether this process made the pool, and not one that forked it.
