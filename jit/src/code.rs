@@ -15,7 +15,7 @@ use crate::bridge;
 use crate::compile::{self, Compiled, JitError, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
-use crate::memory::CodePool;
+use crate::memory::{CodePool, part};
 use crate::options::Options;
 use crate::team::Threads;
 use crate::translate::{Start, Unit};
@@ -124,7 +124,9 @@ impl Code {
         let missing: Vec<(usize, Vec<Unit>)> = missing.collect();
         let begin = |units: &[Unit]| self.image.functions()[units[0].function as usize].start / WINDOW;
         let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
-        for programs in missing.chunk_by(|(_, one), (_, next)| begin(one) == end(next)) {
+        let place = |units: &[Unit]| part(self.near(&[units]));
+        let together = |one: &[Unit], next: &[Unit]| begin(one) == end(next) && place(one) == place(next);
+        for programs in missing.chunk_by(|(_, one), (_, next)| together(one, next)) {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
             for ((program, _), failure) in programs.iter().zip(self.make(&units, &|| true)?) {
                 failures[*program] = failure;

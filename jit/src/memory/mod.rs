@@ -34,6 +34,7 @@ use std::io;
 
 pub use pool::{CodeMemory, CodePool};
 pub use provider::ModuleMemory;
+pub use region::part;
 pub use relocs::check_relocs;
 
 /// Modules begin at multiples of this many bytes: a cache line.

@@ -8,7 +8,7 @@ use twinbpf_vm::mem::FreeList;
 use twinbpf_vm::recover::CodeRange;
 
 use super::provider::ModuleMemory;
-use super::region::{PAGE, Region, window};
+use super::region::{PAGE, Region, part};
 use super::{GRANULE, MODULE_LIMIT, MemoryError};
 
 /// Bytes of the pool of [`CodePool::shared`].
@@ -43,9 +43,9 @@ struct Space {
     idle: usize,
 }
 
-/// A pool for code that calls functions in a [`window`].
+/// A pool for code that calls functions in a [`part`].
 struct Near {
-    window: u64,
+    part: u64,
     pool: Arc<CodePool>,
 }
 
@@ -105,7 +105,7 @@ impl CodePool {
     pub fn nearest(addresses: impl Iterator<Item = u64>) -> u64 {
         let mut counts = vec![(CodePool::home(), 0)];
         for address in addresses {
-            match counts.iter_mut().find(|(known, _)| window(*known) == window(address)) {
+            match counts.iter_mut().find(|(known, _)| part(*known) == part(address)) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((address, 1)),
             }
@@ -120,15 +120,15 @@ impl CodePool {
     ) -> Result<Arc<CodePool>, MemoryError> {
         let mut pools = pools.lock().expect("no panic while held");
         pools.retain(|near| near.pool.is_ours());
-        let window = window(near);
-        let known = pools.iter().find(|near| near.window == window);
+        let part = part(near);
+        let known = pools.iter().find(|near| near.part == part);
         // Far from here is better than no code at all.
         let known = known.or_else(|| pools.last().filter(|_| pools.len() == POOLS));
         if let Some(near) = known {
             return Ok(Arc::clone(&near.pool));
         }
         let pool = make()?;
-        pools.push(Near { window, pool: Arc::clone(&pool) });
+        pools.push(Near { part, pool: Arc::clone(&pool) });
         Ok(pool)
     }
 

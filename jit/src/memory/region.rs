@@ -6,15 +6,15 @@ use std::ptr;
 
 /// Granule of protection.
 pub(super) const PAGE: usize = 4096;
-/// Bytes of a [`window`].
-const WINDOW: u64 = 1 << 32;
+/// Bytes of a [`part`].
+const PART: u64 = 1 << 32;
 /// Bytes from one place that is tried to the next.
 const STEP: u64 = 64 << 20;
 
 /// The part of the address space that an address is in. Calls and returns that stay in their part take a cycle less each
 /// on CPUs that remember targets by their low 32 bits.
-pub(super) fn window(address: u64) -> u64 {
-    address / WINDOW
+pub fn part(address: u64) -> u64 {
+    address / PART
 }
 
 /// Address space for code, unmapped on drop.
@@ -51,12 +51,12 @@ fn map(hint: Option<u64>, len: usize, protection: libc::c_int, sharing: libc::c_
     Ok(base.cast())
 }
 
-/// A mapping without access in the [`window`] of an address: below it if there is room, because above it the heap grows,
-/// or else at the window's end. Where neither is free, anywhere.
+/// A mapping without access in the [`part`] of an address: below it if there is room, because above it the heap grows,
+/// or else at the end of the part. Where neither is free, anywhere.
 fn reserve(len: usize, near: u64) -> io::Result<*mut u8> {
-    let begin = window(near) * WINDOW;
+    let begin = part(near) * PART;
     let below = (begin + STEP..=near.saturating_sub(len as u64) / STEP * STEP).rev().step_by(STEP as usize);
-    let above = (near..=begin.saturating_add(WINDOW).saturating_sub(len as u64)).rev().step_by(STEP as usize);
+    let above = (near..=begin.saturating_add(PART).saturating_sub(len as u64)).rev().step_by(STEP as usize);
     let map = |at| map(at, len, libc::PROT_NONE, libc::MAP_PRIVATE);
     below.chain(above).find_map(|at| map(Some(at)).ok()).map_or_else(|| map(None), Ok)
 }

@@ -13,7 +13,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, ModuleReloc, default_libcall_names};
 
 use super::pool::CodePool;
-use super::region::{PAGE, Region, window};
+use super::region::{PAGE, Region, part};
 use super::{CodeMemory, GRANULE, MODULE_LIMIT, MemoryError, ModuleMemory, check_relocs};
 
 fn module(memory: &ModuleMemory) -> JITModule {
@@ -125,11 +125,11 @@ fn both() -> [Arc<CodePool>; 2] {
 
 #[test]
 fn a_pool_lies_close_to_what_it_calls() {
-    let windows = |at: u64, pool: &CodePool| (window(at), window(pool.range().start), window(pool.range().end - 1));
+    let parts = |at: u64, pool: &CodePool| (part(at), part(pool.range().start), part(pool.range().end - 1));
     for at in [CodePool::home(), libc::qsort as *const () as u64] {
         for make in [Region::dual, Region::single] {
             let pool = CodePool::over(make(1 << 20, at).unwrap(), 1 << 20);
-            let (wanted, first, last) = windows(at, &pool);
+            let (wanted, first, last) = parts(at, &pool);
             assert_eq!((first, last), (wanted, wanted));
         }
         let shared = || CodePool::shared(at).unwrap();
