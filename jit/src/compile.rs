@@ -3,8 +3,7 @@
 //! Functions are compiled first and placed afterwards, when the size of all is known. Placing goes through
 //! cranelift-jit with the memory of [`crate::memory`].
 
-use std::cell::RefCell;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::control::ControlPlane;
@@ -83,7 +82,7 @@ pub(crate) struct Module {
     pub(crate) memory: CodeMemory,
 }
 
-/// What is used again by the next compilation of this thread.
+/// What is used again by the next compilation.
 #[derive(Default)]
 struct Workspace {
     context: Option<cranelift_codegen::Context>,
@@ -91,8 +90,15 @@ struct Workspace {
     generator: Generator,
 }
 
-thread_local! {
-    static WORKSPACE: RefCell<Workspace> = RefCell::new(Workspace::default());
+/// Does something in a workspace that nobody uses. There are as many as there ever were compilations at once: threads that
+/// come and go find them warm.
+fn in_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
+    static IDLE: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
+    let idle = || IDLE.lock().expect("no panic while held");
+    let mut workspace = idle().pop().unwrap_or_default();
+    let result = work(&mut workspace);
+    idle().push(workspace);
+    result
 }
 
 /// How registers are allocated.
@@ -225,7 +231,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         if !wanted() {
             return Err(JitError::Unwanted);
         }
-        WORKSPACE.with_borrow_mut(|workspace| workspace.compile(image, (program, summary), unit, options))
+        in_workspace(|workspace| workspace.compile(image, (program, summary), unit, options))
     });
     let mut done = done.into_iter();
     // All of a program's are taken, also behind one that failed.
@@ -262,7 +268,7 @@ impl Workspace {
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
     let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
-    WORKSPACE.with_borrow_mut(|workspace| {
+    in_workspace(|workspace| {
         let Workspace { context, scratch, generator } = workspace;
         let program = image.functions()[function as usize].program;
         let summary = &Summary::new(image, options, scratch.flow(), program);

@@ -25,7 +25,7 @@ pub(crate) struct Generator {
 /// name.
 struct BackEnd(Box<Choose>);
 
-type Choose = dyn FnMut(&Function, &DominatorTree, &dyn TargetIsa, bool) -> CodegenResult<Box<CompiledCode>>;
+type Choose = dyn FnMut(&Function, &DominatorTree, &dyn TargetIsa, bool) -> CodegenResult<Box<CompiledCode>> + Send;
 
 impl Default for BackEnd {
     fn default() -> BackEnd {
