@@ -50,6 +50,14 @@ impl Translator<'_> {
     }
 
     pub(super) fn alu(&mut self, width: Width, op: AluOp, dst: Reg, src: Operand) {
+        let noted = match (width, op, src) {
+            (Width::W64, AluOp::Add, Operand::Imm(imm)) => self.set_sum(dst, dst, imm),
+            (Width::W64, AluOp::Mov, Operand::Reg(src)) => self.set_sum(dst, src, 0),
+            _ => false,
+        };
+        if noted {
+            return;
+        }
         let value = match op {
             AluOp::Mov => self.operand(width, src),
             AluOp::Movsx8 => self.movsx(width, I8, src),
@@ -97,6 +105,12 @@ impl Translator<'_> {
                 unreachable!("not a binary operation")
             }
         }
+    }
+
+    /// A register and a constant.
+    pub(super) fn plus(&mut self, value: Value, imm: i32) -> Value {
+        let imm = self.imm(Width::W64, imm);
+        self.b.ins().iadd(value, imm)
     }
 
     fn movsx(&mut self, width: Width, from: Type, src: Operand) -> Value {

@@ -2,7 +2,8 @@
 //!
 //! A 32-bit operation clears the upper half of its result, and mostly another 32-bit operation takes it. So the whole
 //! register is made from the half only when somebody asks for it, or at the end of the block, and a half that is known is
-//! not taken from the whole again. Cranelift's optimiser finds the same, but at a multiple of the price.
+//! not taken from the whole again. Likewise a constant that is added to a register is only noted: accesses have it in their
+//! offset, and mostly that is all the sum is for. Cranelift's optimiser finds the same, but at a multiple of the price.
 
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Value};
@@ -18,6 +19,10 @@ pub(super) struct Halves {
     low: [Option<Value>; 10],
     /// Registers whose variable is out of date: they are their low half, extended.
     owed: Regs,
+    /// Values, and what is to be added to each.
+    sums: [Option<(Value, i32)>; 10],
+    /// Registers whose variable is out of date: they are their sum.
+    owed_sums: Regs,
 }
 
 impl Translator<'_> {
@@ -37,18 +42,42 @@ impl Translator<'_> {
         low
     }
 
-    pub(super) fn set(&mut self, reg: Reg, value: Value) {
+    /// A register is about to get a new value.
+    fn forget(&mut self, reg: Reg) {
         debug_assert!(bit(reg) != 0, "validated: r10 is never written");
         self.halves.owed &= !bit(reg);
+        self.halves.owed_sums &= !bit(reg);
         self.halves.low[reg.index()] = None;
+    }
+
+    pub(super) fn set(&mut self, reg: Reg, value: Value) {
+        self.forget(reg);
         self.b.def_var(self.regs[reg.index()], value);
     }
 
     /// Sets a register to a low half and zeros.
     pub(super) fn set32(&mut self, reg: Reg, low: Value) {
-        debug_assert!(bit(reg) != 0, "validated: r10 is never written");
+        self.forget(reg);
         self.halves.owed |= bit(reg);
         self.halves.low[reg.index()] = Some(low);
+    }
+
+    /// What a register is the sum of.
+    pub(super) fn terms(&mut self, reg: Reg) -> (Value, i32) {
+        match self.halves.sums.get(reg.index()) {
+            Some(Some(terms)) if self.halves.owed_sums & bit(reg) != 0 => *terms,
+            _ => (self.get(reg), 0),
+        }
+    }
+
+    /// Sets a register to another one, or itself, and a constant. False if the constants are too much together.
+    pub(super) fn set_sum(&mut self, dst: Reg, src: Reg, imm: i32) -> bool {
+        let (value, term) = self.terms(src);
+        let Some(sum) = term.checked_add(imm) else { return false };
+        self.forget(dst);
+        self.halves.sums[dst.index()] = Some((value, sum));
+        self.halves.owed_sums |= bit(dst);
+        true
     }
 
     fn whole(&mut self, reg: usize) -> Value {
@@ -64,11 +93,18 @@ impl Translator<'_> {
             let value = self.b.ins().uextend(I64, low.expect("only a known half is owed for"));
             self.b.def_var(self.regs[reg], value);
         }
+        let owed = self.halves.owed_sums & regs;
+        self.halves.owed_sums &= !owed;
+        for (reg, sum) in self.halves.sums.into_iter().enumerate().filter(|(reg, _)| owed & 1 << reg != 0) {
+            let (value, imm) = sum.expect("only a noted sum is owed");
+            let value = if imm == 0 { value } else { self.plus(value, imm) };
+            self.b.def_var(self.regs[reg], value);
+        }
     }
 
     /// The same for what is live behind the current block.
     pub(super) fn settle_live(&mut self) {
-        if self.halves.owed != 0 {
+        if self.halves.owed | self.halves.owed_sums != 0 {
             let mut live = 0;
             self.flow.for_next(self.block, |next| live |= self.flow.live(next));
             self.settle(live);

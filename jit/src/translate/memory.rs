@@ -66,19 +66,26 @@ impl Translator<'_> {
     /// Where an access goes. Other threads and the kernel may see it, so Cranelift must neither merge it with others nor
     /// leave it out; the frame is nobody else's, and validation has checked the offset.
     fn place(&mut self, (base, off): At, size: Size, write: bool) -> Place {
-        let pointer = self.get(base);
         let off32 = i32::from(off);
         if base == Reg::FP {
-            return Place { addr: pointer, off: off32, flags: frame() };
+            return Place { addr: self.fp, off: off32, flags: frame() };
         }
         let kind = SiteKind::Access { base, off, size, write };
         let (addr, off32) = match (self.input.options.memory, self.arena) {
-            (Memory::Trusted, _) => (pointer, off32),
+            (Memory::Trusted, _) => match self.terms(base) {
+                // Other machines have no such offsets.
+                (addr, term) if self.input.isa.name() == "x64" && term.checked_add(off32).is_some() => (addr, term + off32),
+                _ => (self.get(base), off32),
+            },
             (Memory::Strict, Some(arena)) => {
+                let pointer = self.get(base);
                 self.check_half(pointer, kind);
+                self.in_arena((pointer, 0), off32, arena)
+            }
+            (Memory::Sandbox, Some(arena)) => {
+                let pointer = self.terms(base);
                 self.in_arena(pointer, off32, arena)
             }
-            (Memory::Sandbox, Some(arena)) => self.in_arena(pointer, off32, arena),
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
         // Only the optimiser would merge accesses or leave them out.
@@ -93,8 +100,8 @@ impl Translator<'_> {
     /// Address and offset of an access in the arena. What a pointer has added to it goes into the offset, so that
     /// accesses that differ in it alone share one address. That may go past an end of the arena where the pointer
     /// would have wrapped around, but nothing is mapped within [`MARGIN`] of the ends, on either side.
-    fn in_arena(&mut self, pointer: Value, off: i32, arena: Value) -> (Value, i32) {
-        let mut term = 0;
+    fn in_arena(&mut self, (pointer, term): (Value, i32), off: i32, arena: Value) -> (Value, i32) {
+        let mut term = i64::from(term);
         let low = self.low(pointer, 4, &mut term);
         let far = term + i64::from(off);
         let (low, off) = match low {
