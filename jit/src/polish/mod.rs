@@ -157,7 +157,7 @@ fn pass(
     func: &mut Function,
     block: Block,
     params: &SecondaryMap<Value, bool>,
-    convert: impl Fn(&mut Function, Inst, Value) -> Value,
+    mut convert: impl FnMut(&mut Function, Inst, Value) -> Value,
 ) {
     let last = func.layout.last_inst(block).expect("blocks end");
     // A table passes the same value many times.

@@ -3,13 +3,19 @@
 //! BPF has 32-bit operations and 64-bit registers, so each result is extended. Where such a register lives on into
 //! another block, both widths are kept, in two machine registers. The code that hands over to the interpreter looks
 //! at whole registers, but it is cold: it extends what it needs, if the upper half is known to be zero.
+//!
+//! Low halves that blocks took from the same register become one, and what makes values that nothing uses then goes:
+//! sums for addresses that accesses have in their offsets, and extensions. The optimiser would do both, at ten times the
+//! price.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::packed_option::PackedOption;
+use smallvec::SmallVec;
 
-use super::{constant, destinations, maker, pass, resolve};
+use super::{acts, constant, destinations, each_use, maker, pass, resolve};
 
 /// Passes before everything stays as wide as it is.
 const MAX_PASSES: u32 = 32;
@@ -21,6 +27,8 @@ struct Asked {
     whole: bool,
     /// All of its bits, but only in cold blocks.
     rarely: bool,
+    /// How often something uses it.
+    uses: u32,
 }
 
 #[derive(Default)]
@@ -30,12 +38,19 @@ pub(super) struct Scratch {
     flows: Vec<(Value, Value)>,
     /// Parameters that become narrow.
     params: SecondaryMap<Value, bool>,
+    /// Instructions that take a low half, the last one first.
+    halving: Vec<Inst>,
+    /// The low half of a value, if it was taken.
+    lows: SecondaryMap<Value, PackedOption<Value>>,
+    /// What may make a value that nothing uses.
+    idle: Vec<Inst>,
 }
 
 pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
     scratch.asked.clear();
     scratch.flows.clear();
     scratch.params.clear();
+    scratch.lows.clear();
     // Users first, as a rule: what is asked of them is known then.
     let mut block = func.layout.last_block();
     while let Some(current) = block {
@@ -45,9 +60,15 @@ pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
         }
         block = func.layout.prev_block(current);
     }
-    if scratch.spread() && scratch.choose(func) {
-        scratch.rewrite(func);
+    let chosen = scratch.spread() && scratch.choose(func);
+    if chosen {
+        scratch.narrow(func);
     }
+    scratch.unite(func);
+    if chosen {
+        scratch.pass(func);
+    }
+    scratch.sweep(func);
 }
 
 impl Scratch {
@@ -55,14 +76,25 @@ impl Scratch {
     fn uses(&mut self, func: &Function, inst: Inst, cold: bool) {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
+        if let [result] = func.dfg.inst_results(inst) {
+            if self.asked[*result].uses == 0 {
+                self.idle.push(inst);
+            }
+            if opcode == Opcode::Ireduce && func.dfg.value_type(*result) == I32 {
+                self.halving.push(inst);
+            }
+        }
         let flows =
             matches!(opcode, Opcode::Iadd | Opcode::Isub | Opcode::Imul | Opcode::Band | Opcode::Bor | Opcode::Bxor);
         for arg in data.arguments(&func.dfg.value_lists) {
             if flows {
                 self.flow(func, *arg, func.dfg.first_result(inst));
-            } else if opcode != Opcode::Ireduce || func.dfg.value_type(func.dfg.first_result(inst)).bits() > 32 {
-                self.ask(resolve(func, *arg), Asked { whole: !cold, rarely: cold });
+                continue;
             }
+            let low = opcode == Opcode::Ireduce && func.dfg.value_type(func.dfg.first_result(inst)).bits() <= 32;
+            let arg = resolve(func, *arg);
+            self.ask(arg, !cold && !low, cold && !low);
+            self.asked[arg].uses += 1;
         }
         if !opcode.is_branch() {
             return;
@@ -80,18 +112,20 @@ impl Scratch {
     /// Asks of a value what is asked of another that it flows to. If that is all, it stays so.
     fn flow(&mut self, func: &Function, from: Value, to: Value) {
         let from = resolve(func, from);
-        self.ask(from, self.asked[to]);
+        self.ask(from, self.asked[to].whole, self.asked[to].rarely);
+        self.asked[from].uses += 1;
         if !self.asked[from].whole {
             self.flows.push((from, to));
         }
     }
 
     /// Asks this of a value, too. True if it is new.
-    fn ask(&mut self, value: Value, more: Asked) -> bool {
-        let asked = self.asked[value];
-        let sum = Asked { whole: asked.whole || more.whole, rarely: asked.rarely || more.rarely };
-        self.asked[value] = sum;
-        sum != asked
+    fn ask(&mut self, value: Value, whole: bool, rarely: bool) -> bool {
+        let asked = &mut self.asked[value];
+        let new = whole && !asked.whole || rarely && !asked.rarely;
+        asked.whole |= whole;
+        asked.rarely |= rarely;
+        new
     }
 
     /// Asks of values what is asked of those that are made from them. False if that takes too long.
@@ -100,7 +134,7 @@ impl Scratch {
             let mut again = false;
             for at in 0..self.flows.len() {
                 let (from, to) = self.flows[at];
-                again |= self.ask(from, self.asked[to]);
+                again |= self.ask(from, self.asked[to].whole, self.asked[to].rarely);
             }
             if !again {
                 return true;
@@ -158,26 +192,107 @@ impl Scratch {
         }
     }
 
-    fn rewrite(&self, func: &mut Function) {
+    /// Makes the chosen parameters narrow, and extends them where they come in.
+    fn narrow(&mut self, func: &mut Function) {
         let mut next = func.layout.entry_block();
         while let Some(block) = next {
             next = func.layout.next_block(block);
-            pass(func, block, &self.params, |func, last, arg| {
-                let low = low_half(func, arg);
-                low.unwrap_or_else(|| FuncCursor::new(func).at_inst(last).ins().ireduce(I32, arg))
-            });
-        }
-        next = func.layout.entry_block();
-        while let Some(block) = next {
-            next = func.layout.next_block(block);
-            let params = func.dfg.block_params(block).to_vec();
-            for param in params.into_iter().filter(|param| self.params[*param]) {
+            let params = func.dfg.block_params(block).iter().copied().filter(|param| self.params[*param]);
+            for param in params.collect::<SmallVec<[Value; 8]>>() {
                 let narrow = func.dfg.replace_block_param(param, I32);
+                self.params[narrow] = true;
                 let first = func.layout.first_inst(block).expect("blocks end");
                 let wide = FuncCursor::new(func).at_inst(first).ins().uextend(I64, narrow);
                 func.dfg.change_to_alias(param, wide);
+                self.asked[wide] = self.asked[param];
+                self.idle.extend(maker(func, wide));
             }
         }
+    }
+
+    /// Takes low halves from where they are.
+    fn unite(&mut self, func: &mut Function) {
+        while let Some(inst) = self.halving.pop() {
+            let InstructionData::Unary { arg, .. } = func.dfg.insts[inst] else { unreachable!("it takes one value") };
+            let (value, low) = (func.dfg.resolve_aliases(arg), func.dfg.first_result(inst));
+            let Some(known) = self.known_low(func, value, inst) else {
+                self.lows[value] = low.into();
+                continue;
+            };
+            self.asked[known].uses += self.asked[low].uses;
+            self.drop_use(func, value);
+            func.dfg.detach_inst_results(inst);
+            func.dfg.change_to_alias(low, known);
+            func.layout.remove_inst(inst);
+        }
+    }
+
+    /// The low half of a value, if there is one, made to be there for an instruction behind all others that take it so
+    /// far.
+    fn known_low(&self, func: &mut Function, value: Value, at: Inst) -> Option<Value> {
+        if let Some(low) = low_half(func, value) {
+            return Some(func.dfg.resolve_aliases(low));
+        }
+        let low = self.lows[value].expand()?;
+        let made = maker(func, low).expect("an instruction takes it");
+        if func.layout.inst_block(made) != func.layout.inst_block(at) {
+            func.layout.remove_inst(made);
+            let behind = behind(func, value);
+            func.layout.insert_inst(made, behind);
+        }
+        Some(low)
+    }
+
+    /// Passes low halves to narrow parameters.
+    fn pass(&mut self, func: &mut Function) {
+        let mut next = func.layout.entry_block();
+        let params = std::mem::take(&mut self.params);
+        while let Some(block) = next {
+            next = func.layout.next_block(block);
+            pass(func, block, &params, |func, last, arg| {
+                let value = func.dfg.resolve_aliases(arg);
+                let low = self.known_low(func, value, last).unwrap_or_else(|| {
+                    self.asked[value].uses += 1;
+                    let behind = behind(func, value);
+                    FuncCursor::new(func).at_inst(behind).ins().ireduce(I32, value)
+                });
+                self.lows[value] = low.into();
+                self.asked[low].uses += 1;
+                self.drop_use(func, value);
+                low
+            });
+        }
+        self.params = params;
+    }
+
+    /// Something uses a value no longer.
+    fn drop_use(&mut self, func: &Function, value: Value) {
+        self.asked[value].uses -= 1;
+        if self.asked[value].uses == 0 {
+            self.idle.extend(maker(func, value));
+        }
+    }
+
+    /// Removes what makes values that nothing uses.
+    fn sweep(&mut self, func: &mut Function) {
+        while let Some(inst) = self.idle.pop() {
+            let used = |result: &Value| self.asked[*result].uses > 0;
+            let gone = func.layout.inst_block(inst).is_none();
+            if gone || func.dfg.inst_results(inst).iter().any(used) || acts(func.dfg.insts[inst].opcode()) {
+                continue;
+            }
+            func.layout.remove_inst(inst);
+            each_use(func, inst, |_, value| self.drop_use(func, func.dfg.resolve_aliases(value)));
+        }
+    }
+}
+
+/// The instruction behind what makes a value.
+fn behind(func: &Function, value: Value) -> Inst {
+    match func.dfg.value_def(value) {
+        ValueDef::Result(made, _) => func.layout.next_inst(made).expect("the last makes nothing"),
+        ValueDef::Param(block, _) => func.layout.first_inst(block).expect("blocks end"),
+        ValueDef::Union(..) => unreachable!("only in the optimiser"),
     }
 }
 

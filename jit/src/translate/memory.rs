@@ -74,7 +74,9 @@ impl Translator<'_> {
         let (addr, off32) = match (self.input.options.memory, self.arena) {
             (Memory::Trusted, _) => match self.terms(base) {
                 // Other machines have no such offsets.
-                (addr, term) if self.input.isa.name() == "x64" && term.checked_add(off32).is_some() => (addr, term + off32),
+                (addr, term) if self.input.isa.name() == "x64" && term.checked_add(off32).is_some() => {
+                    (addr, term + off32)
+                }
                 _ => (self.get(base), off32),
             },
             (Memory::Strict, Some(arena)) => {
