@@ -160,20 +160,13 @@ fn pass(
     mut convert: impl FnMut(&mut Function, Inst, Value) -> Value,
 ) {
     let last = func.layout.last_inst(block).expect("blocks end");
-    // A table passes the same value many times.
-    let mut known: Vec<(Value, Value)> = Vec::new();
     for way in 0..destinations(func, block).len() {
         let call = destinations(func, block)[way];
         let to = func.dfg.block_params(call.block(&func.dfg.value_lists)).iter().enumerate();
         let wanted: SmallVec<[usize; 8]> = to.filter(|(_, param)| params[**param]).map(|(at, _)| at).collect();
         for at in wanted {
             let arg = call.args(&func.dfg.value_lists).nth(at).and_then(|arg| arg.as_value());
-            let old = arg.expect("no exception edges");
-            let arg = known.iter().find(|(from, _)| *from == old).map(|(_, to)| *to).unwrap_or_else(|| {
-                let to = convert(func, last, old);
-                known.push((old, to));
-                to
-            });
+            let arg = convert(func, last, arg.expect("no exception edges"));
             let dfg = &mut func.dfg;
             let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
             let mut index = 0;

@@ -33,7 +33,16 @@ pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
-        pass(func, block, &scratch.chosen, extend);
+        // A table passes the same value many times.
+        let mut known: Vec<(Value, Value)> = Vec::new();
+        pass(func, block, &scratch.chosen, |func, last, from| {
+            let to = known.iter().find(|known| known.0 == from).map(|known| known.1);
+            to.unwrap_or_else(|| {
+                let to = extend(func, last, from);
+                known.push((from, to));
+                to
+            })
+        });
     }
     scratch.rewrite(func);
     true

@@ -74,6 +74,48 @@ fn loads_stores_and_atomics() {
 }
 
 #[test]
+fn sums_are_what_their_terms_were() {
+    same(&Rig::new(
+        "r2 = r1
+         r2 += 8
+         r3 = r2
+         r1 += 16
+         *(u64 *)(r2 + 0) = r1
+         r2 += 8
+         *(u64 *)(r2 + 8) = r3
+         w4 = w2
+         r2 += 0x7fffffff
+         r2 += 0x7fffffff
+         r5 = r2
+         r2 += -0x7fffffff
+         r2 += -0x7fffffff
+         *(u64 *)(r2 + 16) = r5
+         r6 = r2
+         r6 += 24
+         if r6 > r2 goto +1
+         r6 = r2
+         *(u64 *)(r6 + 8) = r4
+         top: r2 += 1
+         r7 = r2
+         r7 -= r3
+         r2 += 1
+         if w7 < 40 goto top
+         r8 = r10
+         r8 += -16
+         *(u64 *)(r8 + 8) = r7
+         r8 += 4
+         r0 = *(u32 *)(r8 + 4)
+         lock *(u64 *)(r8 + 4) += r0
+         r3 += 80
+         r9 = r3
+         r3 = r9
+         w9 += 0
+         r8 = 0
+         exit\n",
+    ));
+}
+
+#[test]
 fn control_flow() {
     // Two ways into a loop, and code that nothing reaches.
     same(&Rig::new(

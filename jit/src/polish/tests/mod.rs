@@ -14,6 +14,8 @@ use crate::OptLevel;
 use crate::compile::{Registers, isa};
 use crate::translate::field;
 
+mod halves;
+
 /// A function of two words whose body `build` adds to the entry block.
 fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
