@@ -68,7 +68,7 @@ impl Polish {
         if context.loop_analysis.loops().len() == 0 {
             return;
         }
-        let mut aliased = hoist::run(context, &mut self.hoist);
+        let aliased = hoist::run(context, &mut self.hoist);
         order::run(context);
         let mut changed = tails::run(context);
         if changed {
@@ -76,8 +76,8 @@ impl Polish {
         }
         changed |= exits::run(context);
         if x64 {
-            aliased |= widen::run(context, &mut self.widen);
-            self.uses.renew(&mut context.func, aliased);
+            widen::run(context, &mut self.widen);
+            self.uses.renew(&mut context.func);
             changed |= pair::run(context, &self.uses);
             sums::run(context, &mut self.uses, &mut self.sums);
             changed |= fold::run(context, &self.uses, &mut self.fold);

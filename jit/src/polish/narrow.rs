@@ -15,7 +15,8 @@ use cranelift_codegen::ir::{BlockArg, Function, Inst, InstBuilder as _, Instruct
 use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
-use super::{acts, constant, destinations, each_use, maker, pass, resolve};
+use super::uses::{Counts, sweep};
+use super::{constant, destinations, maker, pass, resolve};
 
 /// Passes before everything stays as wide as it is.
 const MAX_PASSES: u32 = 32;
@@ -68,7 +69,9 @@ pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
     if chosen {
         scratch.pass(func);
     }
-    scratch.sweep(func);
+    let mut idle = std::mem::take(&mut scratch.idle);
+    sweep(func, &mut idle, scratch);
+    scratch.idle = idle;
 }
 
 impl Scratch {
@@ -220,7 +223,7 @@ impl Scratch {
                 continue;
             };
             self.asked[known].uses += self.asked[low].uses;
-            self.drop_use(func, value);
+            self.less(func, value, inst);
             func.dfg.detach_inst_results(inst);
             func.dfg.change_to_alias(low, known);
             func.layout.remove_inst(inst);
@@ -258,32 +261,29 @@ impl Scratch {
                 });
                 self.lows[value] = low.into();
                 self.asked[low].uses += 1;
-                self.drop_use(func, value);
+                self.less(func, value, last);
                 low
             });
         }
         self.params = params;
     }
 
-    /// Something uses a value no longer.
-    fn drop_use(&mut self, func: &Function, value: Value) {
-        self.asked[value].uses -= 1;
-        if self.asked[value].uses == 0 {
+    /// An instruction uses a value once less.
+    fn less(&mut self, func: &Function, value: Value, by: Inst) {
+        if self.drop_use(value, by) {
             self.idle.extend(maker(func, value));
         }
     }
+}
 
-    /// Removes what makes values that nothing uses.
-    fn sweep(&mut self, func: &mut Function) {
-        while let Some(inst) = self.idle.pop() {
-            let used = |result: &Value| self.asked[*result].uses > 0;
-            let gone = func.layout.inst_block(inst).is_none();
-            if gone || func.dfg.inst_results(inst).iter().any(used) || acts(func.dfg.insts[inst].opcode()) {
-                continue;
-            }
-            func.layout.remove_inst(inst);
-            each_use(func, inst, |_, value| self.drop_use(func, func.dfg.resolve_aliases(value)));
-        }
+impl Counts for Scratch {
+    fn used(&self, value: Value) -> bool {
+        self.asked[value].uses > 0
+    }
+
+    fn drop_use(&mut self, value: Value, _: Inst) -> bool {
+        self.asked[value].uses -= 1;
+        self.asked[value].uses == 0
     }
 }
 

@@ -3,15 +3,16 @@
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
 use cranelift_codegen::packed_option::PackedOption;
+use smallvec::SmallVec;
 
-use super::{acts, each_use};
+use super::{acts, each_use, maker, resolve};
 
 #[derive(Clone, Copy, Default)]
 struct Use {
     count: u32,
     /// Whether one is not as an address.
     as_value: bool,
-    /// The last user, unless it is gone.
+    /// The user that was counted first, unless it is gone.
     user: PackedOption<Inst>,
 }
 
@@ -20,6 +21,8 @@ struct Use {
 pub(super) struct Uses {
     values: SecondaryMap<Value, Use>,
     known: bool,
+    /// What may make a value that nothing uses.
+    idle: Vec<Inst>,
 }
 
 impl Uses {
@@ -40,16 +43,22 @@ impl Uses {
         }
     }
 
-    /// Counts what an instruction uses.
-    fn count(&mut self, func: &Function, inst: Inst) {
+    /// Counts what an instruction uses. True if an alias is among it.
+    fn count(&mut self, func: &Function, inst: Inst) -> bool {
         let opcode = func.dfg.insts[inst].opcode();
         let (loads, stores) = (opcode.can_load(), opcode.can_store());
+        let mut aliased = false;
         each_use(func, inst, |at, value| {
-            let used = &mut self.values[value];
+            let original = resolve(func, value);
+            aliased |= original != value;
+            let used = &mut self.values[original];
             used.count += 1;
             used.as_value |= !(loads && at == 0 || stores && at == 1);
-            used.user = Some(inst).into();
+            if used.count == 1 {
+                used.user = Some(inst).into();
+            }
         });
+        aliased
     }
 
     /// A value that one other instruction used has a new user, or its first one.
@@ -58,37 +67,32 @@ impl Uses {
         *used = Use { count: used.count.max(1), as_value: true, user: Some(user).into() };
     }
 
-    /// Counts again, without aliases if there are some, and removes what makes values that nothing uses.
-    pub(super) fn renew(&mut self, func: &mut Function, aliased: bool) {
-        self.clear();
-        if aliased {
-            resolve(func);
-        }
-        self.know(func);
-        self.sweep(func);
-    }
-
-    /// Removes what makes values that nothing uses.
-    fn sweep(&mut self, func: &mut Function) {
+    /// Counts again, puts values in the place of their aliases, and removes what makes values that nothing uses.
+    pub(super) fn renew(&mut self, func: &mut Function) {
+        self.known = true;
+        self.values.clear();
+        self.values.resize(func.dfg.num_values());
+        // Users first, as a rule: what nothing uses shows sooner.
         let mut block = func.layout.last_block();
         while let Some(current) = block {
             let mut next = func.layout.last_inst(current);
             while let Some(inst) = next {
                 next = func.layout.prev_inst(inst);
-                let unused = func.dfg.inst_results(inst).iter().all(|value| self.values[*value].count == 0);
-                if unused && !acts(func.dfg.insts[inst].opcode()) {
-                    for value in func.dfg.inst_values(inst) {
-                        let used = &mut self.values[value];
-                        used.count -= 1;
-                        if used.user == Some(inst).into() {
-                            used.user = None.into();
-                        }
-                    }
-                    func.layout.remove_inst(inst);
+                if matches!(func.dfg.inst_results(inst), [result] if self.values[*result].count == 0) {
+                    self.idle.push(inst);
+                }
+                if self.count(func, inst) {
+                    // Cranelift does it also in all instructions that are gone by now.
+                    let values = func.dfg.inst_values(inst).map(|value| func.dfg.resolve_aliases(value));
+                    let values: SmallVec<[Value; 8]> = values.collect();
+                    func.dfg.overwrite_inst_values(inst, values.into_iter());
                 }
             }
             block = func.layout.prev_block(current);
         }
+        let mut idle = std::mem::take(&mut self.idle);
+        sweep(func, &mut idle, self);
+        self.idle = idle;
     }
 
     /// Whether something uses a value once, and nothing else does.
@@ -107,21 +111,42 @@ impl Uses {
     }
 }
 
-/// Puts values in the place of their aliases. Cranelift does it also in all instructions that are gone by now.
-fn resolve(func: &mut Function) {
-    let mut block = func.layout.entry_block();
-    while let Some(current) = block {
-        let mut next = func.layout.first_inst(current);
-        while let Some(inst) = next {
-            next = func.layout.next_inst(inst);
-            let mut aliased = false;
-            each_use(func, inst, |_, value| aliased |= func.dfg.value_is_alias(value));
-            if aliased {
-                let values = func.dfg.inst_values(inst).map(|value| func.dfg.resolve_aliases(value));
-                let values: Vec<Value> = values.collect();
-                func.dfg.overwrite_inst_values(inst, values.into_iter());
-            }
+impl Counts for Uses {
+    fn used(&self, value: Value) -> bool {
+        self.values[value].count > 0
+    }
+
+    fn drop_use(&mut self, value: Value, by: Inst) -> bool {
+        let used = &mut self.values[value];
+        used.count -= 1;
+        if used.user == Some(by).into() {
+            used.user = None.into();
         }
-        block = func.layout.next_block(current);
+        used.count == 0
+    }
+}
+
+/// How often values are used.
+pub(super) trait Counts {
+    /// Whether something uses a value.
+    fn used(&self, value: Value) -> bool;
+
+    /// An instruction uses a value once less. True if that was the last use.
+    fn drop_use(&mut self, value: Value, by: Inst) -> bool;
+}
+
+/// Removes what makes values that nothing uses, of these instructions and those that only they used.
+pub(super) fn sweep(func: &mut Function, idle: &mut Vec<Inst>, counts: &mut impl Counts) {
+    while let Some(inst) = idle.pop() {
+        let used = func.dfg.inst_results(inst).iter().any(|result| counts.used(*result));
+        if used || func.layout.inst_block(inst).is_none() || acts(func.dfg.insts[inst].opcode()) {
+            continue;
+        }
+        func.layout.remove_inst(inst);
+        each_use(func, inst, |_, value| {
+            if counts.drop_use(resolve(func, value), inst) {
+                idle.extend(maker(func, value));
+            }
+        });
     }
 }

@@ -23,12 +23,12 @@ pub(super) struct Scratch {
     wide: SecondaryMap<Value, Option<Value>>,
 }
 
-/// True if some values are aliases now.
-pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
+/// Leaves aliases.
+pub(super) fn run(context: &mut Context, scratch: &mut Scratch) {
     let Context { func, loop_analysis, .. } = context;
     scratch.choose(func, loop_analysis);
     if scratch.params.is_empty() {
-        return false;
+        return;
     }
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
@@ -45,7 +45,6 @@ pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
         });
     }
     scratch.rewrite(func);
-    true
 }
 
 /// The parameter that is extended to 64 bits by an instruction.
