@@ -121,10 +121,11 @@ impl Code {
         let mut failures: Vec<Option<JitError>> = self.image.programs().iter().map(|_| None).collect();
         let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
         let missing = missing.filter(|(_, units)| !units.iter().all(|unit| self.is_compiled(unit.function)));
-        let missing: Vec<(usize, Vec<Unit>)> = missing.collect();
+        let mut missing: Vec<(usize, Vec<Unit>)> = missing.collect();
         let begin = |units: &[Unit]| self.image.functions()[units[0].function as usize].start / WINDOW;
         let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
         let place = |units: &[Unit]| part(self.near(&[units]));
+        missing.sort_by_cached_key(|(_, units)| place(units));
         let together = |one: &[Unit], next: &[Unit]| begin(one) == end(next) && place(one) == place(next);
         for programs in missing.chunk_by(|(_, one), (_, next)| together(one, next)) {
             let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();

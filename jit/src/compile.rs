@@ -90,14 +90,23 @@ struct Workspace {
     generator: Generator,
 }
 
-/// Does something in a workspace that nobody uses. There are as many as there ever were compilations at once: threads that
-/// come and go find them warm.
-fn in_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
+/// Instructions of a function, at most, whose workspace is kept: that of a million takes hundreds of megabytes.
+const KEPT: u32 = 1 << 15;
+
+/// Compiles a function in a workspace that nobody uses. There are as many as there ever were compilations at once:
+/// threads that come and go find them warm.
+fn in_workspace<T>(image: &Image, function: u32, work: impl FnOnce(&mut Workspace) -> T) -> T {
     static IDLE: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
-    let idle = || IDLE.lock().expect("no panic while held");
-    let mut workspace = idle().pop().unwrap_or_default();
+    // Locked for good in a process that was forked at the wrong moment; it can do without.
+    let idle = || IDLE.try_lock().ok();
+    let mut workspace = idle().and_then(|mut idle| idle.pop()).unwrap_or_default();
     let result = work(&mut workspace);
-    idle().push(workspace);
+    let function = &image.functions()[function as usize];
+    if function.end - function.start <= KEPT
+        && let Some(mut idle) = idle()
+    {
+        idle.push(workspace);
+    }
     result
 }
 
@@ -231,7 +240,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         if !wanted() {
             return Err(JitError::Unwanted);
         }
-        in_workspace(|workspace| workspace.compile(image, (program, summary), unit, options))
+        in_workspace(image, unit.function, |workspace| workspace.compile(image, (program, summary), unit, options))
     });
     let mut done = done.into_iter();
     // All of a program's are taken, also behind one that failed.
@@ -268,7 +277,7 @@ impl Workspace {
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
     let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
-    in_workspace(|workspace| {
+    in_workspace(image, function, |workspace| {
         let Workspace { context, scratch, generator } = workspace;
         let program = image.functions()[function as usize].program;
         let summary = &Summary::new(image, options, scratch.flow(), program);

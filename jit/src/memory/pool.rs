@@ -127,7 +127,10 @@ impl CodePool {
         if let Some(near) = known {
             return Ok(Arc::clone(&near.pool));
         }
-        let pool = make()?;
+        let pool = match make() {
+            Ok(pool) => pool,
+            Err(error) => return pools.first().map(|near| Arc::clone(&near.pool)).ok_or(error),
+        };
         pools.push(Near { part, pool: Arc::clone(&pool) });
         Ok(pool)
     }

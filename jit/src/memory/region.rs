@@ -51,27 +51,17 @@ fn map(hint: Option<u64>, len: usize, protection: libc::c_int, sharing: libc::c_
     Ok(base.cast())
 }
 
-/// A mapping without access in the [`part`] of an address: below it if there is room, because above it the heap grows,
-/// or else at the end of the part. Where neither is free, anywhere.
-fn reserve(len: usize, near: u64) -> io::Result<*mut u8> {
+/// An anonymous mapping in the [`part`] of an address: below it if there is room, because above it the heap grows, or
+/// else at the end of the part, unless the stack may grow there. Where neither is free, anywhere.
+fn map_near(near: u64, len: usize, protection: libc::c_int, sharing: libc::c_int) -> io::Result<*mut u8> {
     let begin = part(near) * PART;
     let below = (begin + STEP..=near.saturating_sub(len as u64) / STEP * STEP).rev().step_by(STEP as usize);
     let above = (near..=begin.saturating_add(PART).saturating_sub(len as u64)).rev().step_by(STEP as usize);
-    let map = |at| map(at, len, libc::PROT_NONE, libc::MAP_PRIVATE);
+    // SAFETY: the system tells an address in the first stack of the process, or 0.
+    let stack = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    let above = above.filter(|at| part(stack).abs_diff(part(*at)) > 1);
+    let map = |at| map(at, len, protection, sharing);
     below.chain(above).find_map(|at| map(Some(at)).ok()).map_or_else(|| map(None), Ok)
-}
-
-/// Maps the pages of a shared mapping a second time, in place of a reserved range that it takes over.
-fn again(pages: *mut u8, len: usize, reserved: *mut u8) -> io::Result<*mut u8> {
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: an old size of 0 leaves the first mapping alone, and what is replaced is the caller's and unused.
-    let base = unsafe { libc::mremap(pages.cast(), 0, len, flags, reserved.cast::<libc::c_void>()) };
-    if base == libc::MAP_FAILED {
-        let error = io::Error::last_os_error();
-        unmap(reserved, len);
-        return Err(error);
-    }
-    Ok(base.cast())
 }
 
 impl Region {
@@ -80,17 +70,22 @@ impl Region {
     /// They are shared anonymous memory and not a memfd, because perf looks into its map only for code that is in no
     /// named file.
     pub(super) fn dual(len: usize, near: u64) -> io::Result<Region> {
-        let write = map(None, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
-        let exec = reserve(len, near).and_then(|exec| again(write, len, exec));
-        let exec = exec.inspect_err(|_| unmap(write, len))?;
-        let region = Region { exec, write, len };
+        let exec = map_near(near, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
+        // SAFETY: an old size of 0 maps the pages of a shared mapping a second time and leaves the first alone.
+        let write = unsafe { libc::mremap(exec.cast(), 0, len, libc::MREMAP_MAYMOVE) };
+        if write == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            unmap(exec, len);
+            return Err(error);
+        }
+        let region = Region { exec, write: write.cast(), len };
         region.protect(0, len, libc::PROT_READ | libc::PROT_EXEC)?;
         Ok(region)
     }
 
     /// One view without access, for systems that refuse the above.
     pub(super) fn single(len: usize, near: u64) -> io::Result<Region> {
-        let base = reserve(len, near)?;
+        let base = map_near(near, len, libc::PROT_NONE, libc::MAP_PRIVATE)?;
         Ok(Region { exec: base, write: base, len })
     }
 

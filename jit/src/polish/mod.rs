@@ -52,6 +52,8 @@ pub(crate) struct Polish {
 impl Polish {
     /// Rewrites what translation made. With `counted`, blocks also subtract from a counter of instructions.
     pub(crate) fn before(&mut self, func: &mut Function, counted: bool) {
+        // Others look at values again and again, and chains of aliases can be as long as the function.
+        func.dfg.resolve_all_aliases();
         self.count_preds(func);
         table::run(func, &mut self.preds);
         select::run(func, &mut self.preds, counted);

@@ -208,6 +208,7 @@ impl Scratch {
                 let wide = FuncCursor::new(func).at_inst(first).ins().uextend(I64, narrow);
                 func.dfg.change_to_alias(param, wide);
                 self.asked[wide] = self.asked[param];
+                self.asked[narrow].uses = 1;
                 self.idle.extend(maker(func, wide));
             }
         }

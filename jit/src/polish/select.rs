@@ -15,6 +15,8 @@ use super::{cheap, constant, maker, passed};
 const WORK: u32 = 2;
 /// Selects in place of one branch, at most.
 const SELECTS: usize = 2;
+/// How often an instruction is moved on average, at most, when blocks become one: what is behind them is moved with each.
+const MOVES: usize = 32;
 /// Instructions behind a branch that are searched for a load.
 const NEAR: usize = 16;
 
@@ -22,10 +24,11 @@ pub(super) fn run(func: &mut Function, preds: &mut [u32], counted: bool) {
     // A count of instructions is one more sum and one more select.
     let extra = u32::from(counted);
     let limits = Limits { work: WORK + extra, selects: SELECTS + extra as usize };
+    let mut moves = func.dfg.num_insts().saturating_mul(MOVES);
     let mut next = func.layout.last_block();
     // Inner branches come behind outer ones.
     while let Some(block) = next {
-        while convert(func, block, preds, limits) || merge(func, block, preds) {}
+        while convert(func, block, preds, limits) || merge(func, block, preds, &mut moves) {}
         next = func.layout.prev_block(block);
     }
     if counted {
@@ -288,32 +291,35 @@ fn known(func: &Function, value: Value) -> Option<i64> {
     }
 }
 
-/// Makes a block that ends in a jump to a block of its own one with it.
-fn merge(func: &mut Function, block: Block, preds: &mut [u32]) -> bool {
+/// Makes a block that ends in a jump to a block of its own one with it, as long as there are moves left.
+fn merge(func: &mut Function, block: Block, preds: &mut [u32], moves: &mut usize) -> bool {
     let Some(jump) = func.layout.last_inst(block) else { return false };
     let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
     let next = destination.block(&func.dfg.value_lists);
-    if next == block || preds[next.as_u32() as usize] != 1 || func.layout.is_cold(next) {
+    if *moves == 0 || next == block || preds[next.as_u32() as usize] != 1 || func.layout.is_cold(next) {
         return false;
     }
     let args = passed(func, destination);
     let last = func.layout.last_inst(next).expect("blocks end");
-    absorb(func, block, next, &args);
+    *moves = moves.saturating_sub(absorb(func, block, next, &args));
     func.layout.remove_inst(jump);
     func.layout.append_inst(last, block);
     preds[next.as_u32() as usize] = 0;
     true
 }
 
-/// Moves all instructions of a block but the last in front of the last of another. The block is gone then.
-fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) {
+/// Moves all instructions of a block but the last in front of the last of another. The block is gone then. Tells how
+/// many there were.
+fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) -> usize {
     let last = func.layout.last_inst(into).expect("blocks end");
     let params = func.dfg.detach_block_params(block);
     let params = params.as_slice(&func.dfg.value_lists).to_vec();
     for (param, arg) in params.into_iter().zip(args) {
         func.dfg.change_to_alias(param, *arg);
     }
+    let mut moved = 0;
     while let Some(inst) = func.layout.first_inst(block) {
+        moved += 1;
         let end = func.layout.next_inst(inst).is_none();
         func.layout.remove_inst(inst);
         if !end {
@@ -321,4 +327,5 @@ fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) {
         }
     }
     func.layout.remove_block(block);
+    moved
 }

@@ -116,6 +116,26 @@ fn sums_are_what_their_terms_were() {
 }
 
 #[test]
+fn a_sum_that_nothing_uses() {
+    // It is of a register whose low half came in two ways.
+    same(&Rig::new(
+        "r3 = *(u32 *)(r1 + 0)
+         r2 = *(u32 *)(r1 + 4)
+         if r2 > 5 goto +4
+         r3 = *(u32 *)(r1 + 8)
+         r4 = *(u32 *)(r1 + 12)
+         *(u32 *)(r1 + 16) = r4
+         *(u32 *)(r1 + 20) = r3
+         r3 += 8
+         r1 = r2
+         call extern(1)
+         r1 = 0
+         r3 = 0
+         exit\n",
+    ));
+}
+
+#[test]
 fn control_flow() {
     // Two ways into a loop, and code that nothing reaches.
     same(&Rig::new(
