@@ -1,10 +1,11 @@
 //! How long from validated bytecode to code that can run: for a small program again and again, as a service does that
-//! loads many; for one of 40,000 instructions? And how long from bytes to the first result of that one?
+//! loads many, in contexts and caches that are warm; for one of 40,000 instructions? And how long from bytes to the first
+//! result of that one?
 
 use std::rc::Rc;
 
 use twinbpf::Object;
-use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small};
+use twinbpf_benches::compiling::{Wall, Warm, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small};
 use twinbpf_benches::kernel::{BLOCK, Dialect};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
@@ -48,7 +49,7 @@ fn main() {
 
 fn ours(name: &'static str, program: &Program, memory: Memory) -> Machine {
     let program = program.clone();
-    Machine::ours(name, Box::new(move || in_twinbpf(&program, memory)) as Make)
+    Machine::ours(name, Box::new(move || Ok(Box::new(Warm(in_twinbpf(&program, memory)?)) as Runner)) as Make)
 }
 
 fn small_case() -> Case {
@@ -56,9 +57,12 @@ fn small_case() -> Case {
     let mut machines = vec![ours(TRUSTED, &program, Memory::Trusted), ours(SANDBOX, &program, Memory::Sandbox)];
     for (name, engine) in [(RBPF_CRANELIFT, rbpf::Engine::Cranelift), ("rbpf jit", rbpf::Engine::Jit)] {
         let program = program.clone();
-        machines.push(Machine::peer(name, Box::new(move || Ok(in_rbpf(&program, engine)))));
+        machines.push(Machine::peer(name, Box::new(move || Ok(Box::new(Warm(in_rbpf(&program, engine))) as Runner))));
     }
-    machines.push(Machine::peer("sbpf jit", Box::new(move || Ok(in_sbpf(&v2, sbpf::Engine::Jit)))));
+    machines.push(Machine::peer(
+        "sbpf jit",
+        Box::new(move || Ok(Box::new(Warm(in_sbpf(&v2, sbpf::Engine::Jit))) as Runner)),
+    ));
     Case { name: SMALL.to_owned(), operations: 1, expected: 64, machines }
 }
 
