@@ -23,6 +23,9 @@ const SANDBOX: &str = "jit";
 const RBPF_CRANELIFT: &str = "rbpf cranelift";
 const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
+/// How that one is measured.
+const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm.\n";
+
 /// Work of every kernel inside the large program.
 const LEN: u64 = 64;
 
@@ -36,7 +39,7 @@ fn main() {
     let cases = [Some(small_case()), program.map(large_case)].into_iter().flatten().collect();
     let Some(table) = ask("compilation", COLUMNS, cases) else { return };
     compilation(&table, &mut promises);
-    let mut body = table.markdown();
+    let mut body = table.markdown() + WARM;
     if let Some(case) = large.ok().map(|object| cold_case(Rc::new(object)))
         && let Some(table) = ask("first result", &["interp", "auto"], vec![case])
     {
