@@ -24,7 +24,8 @@ const RBPF_CRANELIFT: &str = "rbpf cranelift";
 const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How that one is measured.
-const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm.\n";
+const WARM: &str =
+    "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm.\n";
 
 /// Work of every kernel inside the large program.
 const LEN: u64 = 64;

@@ -95,11 +95,11 @@ impl Machine {
 
     /// Calls a function of the image from the instruction at `site`. Its arguments are in r1 to r5.
     fn enter(&mut self, cx: Context<'_>, callee: u32, site: usize) -> Result<Next, Trap> {
-        let function = &cx.image.functions()[callee as usize];
         if let Some(code) = self.compiled(callee) {
-            self.s.r[0] = self.call_compiled(function, code, site)?;
+            self.s.r[0] = self.call_compiled(callee as usize, code, site)?;
             return self.after_call(cx, site);
         }
+        let function = &cx.image.functions()[callee as usize];
         self.push_frame(function, site)?;
         Ok(Next::Goto(function.start as usize))
     }
@@ -216,7 +216,7 @@ impl Machine {
         let function = &cx.image.functions()[callee];
         if let Some(code) = self.compiled(callee as u32) {
             self.replace_registers(ctx);
-            self.s.r[0] = self.call_compiled(function, code, frame.site())?;
+            self.s.r[0] = self.call_compiled(callee, code, frame.site())?;
             self.take_registers();
             return self.back(cx, base, &frame);
         }

@@ -243,11 +243,10 @@ impl Machine {
     /// As [`Machine::run`].
     pub fn run_with(&mut self, program: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         assert!(program < self.image.programs().len(), "program {program} of the image");
-        let image = Arc::clone(&self.image);
-        let callee = image.function_at(image.entry(program));
+        let callee = self.image.function_at(self.image.entry(program));
         self.find_shortcut(program, callee);
         self.reset();
-        self.start(&image, callee, registers)
+        self.start(callee, registers)
     }
 
     /// Empties the stack and fills the budget.
@@ -268,25 +267,26 @@ impl Machine {
     }
 
     /// Runs a function on an empty stack.
-    fn start(&mut self, image: &Image, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
+    fn start(&mut self, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         self.soil();
         self.s.r[..11].copy_from_slice(&registers);
-        let result = self.enter_and_run(image, callee, self.site);
+        let result = self.enter_and_run(callee, self.site);
         self.s.runtime.abandon();
         result
     }
 
     /// Runs a function whose arguments are in registers until it returns.
-    pub(super) fn enter_and_run(&mut self, image: &Image, callee: usize, site: usize) -> Result<u64, Trap> {
-        let function = &image.functions()[callee];
+    pub(super) fn enter_and_run(&mut self, callee: usize, site: usize) -> Result<u64, Trap> {
         if let Some(code) = self.compiled(callee as u32) {
-            let value = self.call_compiled(function, code, site)?;
+            let value = self.call_compiled(callee, code, site)?;
             self.take_registers();
             return Ok(value);
         }
+        let image = Arc::clone(&self.image);
+        let function = &image.functions()[callee];
         let base = self.frames.len();
         self.push_frame(function, site)?;
-        self.drive(image, function.start as usize, base)
+        self.drive(&image, function.start as usize, base)
     }
 
     /// Runs from `pc` until the frame above `base` returns.
@@ -351,7 +351,7 @@ impl Machine {
 
     /// A call from a host function into the program: like a call instruction for what is above it on the stack,
     /// and without effect on the registers of what is below.
-    fn callback(&mut self, image: &Image, callee: u32, args: [u64; 5]) -> Result<u64, Trap> {
+    fn callback(&mut self, callee: u32, args: [u64; 5]) -> Result<u64, Trap> {
         if self.reentry >= MAX_REENTRY {
             let detail = format!("more than {MAX_REENTRY} host functions call back inside each other");
             return Err(Trap::new(TrapCode::CallDepth, detail));
@@ -360,7 +360,7 @@ impl Machine {
         let registers = self.s.r;
         self.s.r[..11].copy_from_slice(&POISON);
         self.s.r[1..6].copy_from_slice(&args);
-        let result = self.enter_and_run(image, callee as usize, self.site);
+        let result = self.enter_and_run(callee as usize, self.site);
         self.s.r = registers;
         self.reentry -= 1;
         result
@@ -382,17 +382,17 @@ impl Activation for Machine {
         if self.running {
             return self.for_compiled(|machine| machine.call(function, args));
         }
-        let image = Arc::clone(&self.image);
-        match image.callee(function) {
+        match self.image.callee(function) {
             Some(Callee::Function(callee)) if self.depth == 0 => {
                 self.reset();
                 let mut registers = POISON;
                 registers[1..6].copy_from_slice(&args);
-                self.start(&image, callee as usize, registers)
+                self.start(callee as usize, registers)
             }
-            Some(Callee::Function(callee)) => self.callback(&image, callee, args),
+            Some(Callee::Function(callee)) => self.callback(callee, args),
             Some(Callee::Host(host)) => {
                 self.charge()?;
+                let image = Arc::clone(&self.image);
                 self.guarded(&image.hosts()[host as usize], &args)
             }
             None => Err(bad_call(function)),

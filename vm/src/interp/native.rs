@@ -272,7 +272,8 @@ impl Machine {
     }
 
     /// Calls compiled code with the interpreter's registers, and gives r0.
-    pub(super) fn call_compiled(&mut self, function: &Function, code: Code, site: usize) -> Result<u64, Trap> {
+    pub(super) fn call_compiled(&mut self, callee: usize, code: Code, site: usize) -> Result<u64, Trap> {
+        let function = &self.image.functions()[callee];
         self.room(function)?;
         let base = Base { frames: self.frames.len(), depth: self.depth, site };
         self.segment(code, base, self.stack_used + function.stack_size)
@@ -452,15 +453,15 @@ impl Bridge for Machine {
 
     fn call_address(&mut self, address: u64) -> Result<u64, Trap> {
         self.check_interrupt()?;
-        let image = Arc::clone(&self.image);
-        let callee = image.callee(address).ok_or_else(|| bad_call(address))?;
+        let callee = self.image.callee(address).ok_or_else(|| bad_call(address))?;
         self.for_compiled(|machine| {
             machine.load_registers();
             match callee {
-                Callee::Function(callee) => machine.enter_and_run(&image, callee as usize, machine.site),
+                Callee::Function(callee) => machine.enter_and_run(callee as usize, machine.site),
                 Callee::Host(host) => {
                     let r = &machine.s.r;
                     let args = [r[1], r[2], r[3], r[4], r[5]];
+                    let image = Arc::clone(&machine.image);
                     let value = machine.guarded(&image.hosts()[host as usize], &args)?;
                     machine.check_interrupt().map(|()| value)
                 }
