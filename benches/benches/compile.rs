@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use twinbpf::Object;
-use twinbpf_benches::compiling::{Wall, Warm, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small};
+use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm};
 use twinbpf_benches::kernel::{BLOCK, Dialect};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
@@ -23,7 +23,7 @@ const SANDBOX: &str = "jit";
 const RBPF_CRANELIFT: &str = "rbpf cranelift";
 const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
-/// How that one is measured.
+/// How the small program is measured.
 const WARM: &str =
     "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm.\n";
 
@@ -53,7 +53,7 @@ fn main() {
 
 fn ours(name: &'static str, program: &Program, memory: Memory) -> Machine {
     let program = program.clone();
-    Machine::ours(name, Box::new(move || Ok(Box::new(Warm(in_twinbpf(&program, memory)?)) as Runner)) as Make)
+    Machine::ours(name, Box::new(move || Ok(warm(in_twinbpf(&program, memory)?))) as Make)
 }
 
 fn small_case() -> Case {
@@ -61,12 +61,9 @@ fn small_case() -> Case {
     let mut machines = vec![ours(TRUSTED, &program, Memory::Trusted), ours(SANDBOX, &program, Memory::Sandbox)];
     for (name, engine) in [(RBPF_CRANELIFT, rbpf::Engine::Cranelift), ("rbpf jit", rbpf::Engine::Jit)] {
         let program = program.clone();
-        machines.push(Machine::peer(name, Box::new(move || Ok(Box::new(Warm(in_rbpf(&program, engine))) as Runner))));
+        machines.push(Machine::peer(name, Box::new(move || Ok(warm(in_rbpf(&program, engine))))));
     }
-    machines.push(Machine::peer(
-        "sbpf jit",
-        Box::new(move || Ok(Box::new(Warm(in_sbpf(&v2, sbpf::Engine::Jit))) as Runner)),
-    ));
+    machines.push(Machine::peer("sbpf jit", Box::new(move || Ok(warm(in_sbpf(&v2, sbpf::Engine::Jit))))));
     Case { name: SMALL.to_owned(), operations: 1, expected: 64, machines }
 }
 

@@ -101,7 +101,7 @@ impl Code {
         if units.iter().all(|unit| self.is_compiled(unit.function)) {
             return Ok(());
         }
-        succeeded(self.make(&[&units], wanted)?)
+        succeeded(self.make(&[&units], self.near(&units), wanted)?)
     }
 
     /// Compiles all programs that are not yet.
@@ -121,15 +121,16 @@ impl Code {
         let mut failures: Vec<Option<JitError>> = self.image.programs().iter().map(|_| None).collect();
         let missing = (0..failures.len()).map(|program| (program, self.units(program).collect::<Vec<Unit>>()));
         let missing = missing.filter(|(_, units)| !units.iter().all(|unit| self.is_compiled(unit.function)));
-        let mut missing: Vec<(usize, Vec<Unit>)> = missing.collect();
+        let missing = missing.map(|(program, units)| (program, self.near(&units), units));
+        let mut missing: Vec<(usize, u64, Vec<Unit>)> = missing.collect();
+        missing.sort_by_key(|(_, near, _)| part(*near));
         let begin = |units: &[Unit]| self.image.functions()[units[0].function as usize].start / WINDOW;
         let end = |units: &[Unit]| self.image.functions()[units[units.len() - 1].function as usize].end / WINDOW;
-        let place = |units: &[Unit]| part(self.near(&[units]));
-        missing.sort_by_cached_key(|(_, units)| place(units));
-        let together = |one: &[Unit], next: &[Unit]| begin(one) == end(next) && place(one) == place(next);
-        for programs in missing.chunk_by(|(_, one), (_, next)| together(one, next)) {
-            let units: Vec<&[Unit]> = programs.iter().map(|(_, units)| units.as_slice()).collect();
-            for ((program, _), failure) in programs.iter().zip(self.make(&units, &|| true)?) {
+        for programs in
+            missing.chunk_by(|(_, here, one), (_, there, next)| begin(one) == end(next) && part(*here) == part(*there))
+        {
+            let units: Vec<&[Unit]> = programs.iter().map(|(_, _, units)| units.as_slice()).collect();
+            for ((program, ..), failure) in programs.iter().zip(self.make(&units, programs[0].1, &|| true)?) {
                 failures[*program] = failure;
             }
         }
@@ -145,7 +146,7 @@ impl Code {
             return Ok(());
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
-        succeeded(self.make(&[&[unit]], &|| true)?)
+        succeeded(self.make(&[&[unit]], self.near(&[unit]), &|| true)?)
     }
 
     /// Whether a function, by its index in the image, is native.
@@ -153,15 +154,16 @@ impl Code {
         self.entry(function).is_some()
     }
 
-    /// Compiles programs, given by their functions, or a single loop into one module, and makes it known. Gives what is
-    /// wrong with each.
+    /// Compiles programs, given by their functions, or a single loop into one module close to an address, and makes it
+    /// known. Gives what is wrong with each.
     fn make(
         &self,
         programs: &[&[Unit]],
+        near: u64,
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Option<JitError>>, JitError> {
         let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
-        let (failures, module) = compile::compile(job, programs, &self.tools.pool(self.near(programs))?)?;
+        let (failures, module) = compile::compile(job, programs, &self.tools.pool(near)?)?;
         if let Some(module) = module {
             self.add(module);
         }
@@ -169,8 +171,8 @@ impl Code {
     }
 
     /// Where most calls of host functions lead; where this library is if there are none.
-    fn near(&self, programs: &[&[Unit]]) -> u64 {
-        let functions = programs.iter().copied().flatten().map(|unit| &self.image.functions()[unit.function as usize]);
+    fn near(&self, units: &[Unit]) -> u64 {
+        let functions = units.iter().map(|unit| &self.image.functions()[unit.function as usize]);
         let links = functions.flat_map(|function| &self.image.links()[function.start as usize..function.end as usize]);
         let callee = |link: &Link| match link {
             Link::Host(host) => {

@@ -101,13 +101,18 @@ fn in_workspace<T>(image: &Image, function: u32, work: impl FnOnce(&mut Workspac
     let idle = || IDLE.try_lock().ok();
     let mut workspace = idle().and_then(|mut idle| idle.pop()).unwrap_or_default();
     let result = work(&mut workspace);
-    let function = &image.functions()[function as usize];
-    if function.end - function.start <= KEPT
+    if insns(image, function) <= KEPT
         && let Some(mut idle) = idle()
     {
         idle.push(workspace);
     }
     result
+}
+
+/// Instructions of a function.
+fn insns(image: &Image, function: u32) -> u32 {
+    let function = &image.functions()[function as usize];
+    function.end - function.start
 }
 
 /// How registers are allocated.
@@ -126,8 +131,7 @@ const ONE_PASS: u32 = 256;
 
 impl Registers {
     fn of(image: &Image, function: u32, opt: OptLevel) -> Registers {
-        let function = &image.functions()[function as usize];
-        let small = function.end - function.start <= ONE_PASS;
+        let small = insns(image, function) <= ONE_PASS;
         if opt == OptLevel::None && small { Registers::OnePass } else { Registers::Backtracking }
     }
 }
@@ -203,7 +207,7 @@ pub(crate) fn compile(
     pool: &Arc<CodePool>,
 ) -> Result<(Vec<Option<JitError>>, Option<Module>), JitError> {
     let isa = isa(job.options.opt, Registers::Backtracking, job.options.verify)?;
-    let mut loose = Vec::with_capacity(job.image.functions().len());
+    let mut loose = Vec::with_capacity(programs.iter().map(|units| units.len()).sum());
     let each = together(job, programs).into_iter();
     let failures = each.map(|functions| functions.map(|functions| append(&mut loose, functions)).err()).collect();
     let module = if loose.is_empty() { None } else { Some(place(isa, pool, loose)?) };
@@ -230,11 +234,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         .zip(&summaries)
         .flat_map(|(units, summary)| units.iter().map(move |unit| (*units, summary, *unit)));
     let units: Vec<(&[Unit], &OnceLock<Summary>, Unit)> = units.collect();
-    let size = |unit: Unit| {
-        let function = &image.functions()[unit.function as usize];
-        (function.end - function.start) as usize
-    };
-    let sizes: Vec<usize> = units.iter().map(|(_, _, unit)| size(*unit)).collect();
+    let sizes: Vec<usize> = units.iter().map(|(_, _, unit)| insns(image, unit.function) as usize).collect();
     let done = share(&sizes, threads, |item| {
         let (program, summary, unit) = units[item];
         if !wanted() {

@@ -69,9 +69,7 @@ pub(super) fn run(func: &mut Function, scratch: &mut Scratch) {
     if chosen {
         scratch.pass(func);
     }
-    let mut idle = std::mem::take(&mut scratch.idle);
-    sweep(func, &mut idle, scratch);
-    scratch.idle = idle;
+    sweep(func, scratch);
 }
 
 impl Scratch {
@@ -268,13 +266,6 @@ impl Scratch {
         }
         self.params = params;
     }
-
-    /// An instruction uses a value once less.
-    fn less(&mut self, func: &Function, value: Value, by: Inst) {
-        if self.drop_use(value, by) {
-            self.idle.extend(maker(func, value));
-        }
-    }
 }
 
 impl Counts for Scratch {
@@ -285,6 +276,10 @@ impl Counts for Scratch {
     fn drop_use(&mut self, value: Value, _: Inst) -> bool {
         self.asked[value].uses -= 1;
         self.asked[value].uses == 0
+    }
+
+    fn idle(&mut self) -> &mut Vec<Inst> {
+        &mut self.idle
     }
 }
 

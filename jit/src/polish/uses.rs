@@ -90,9 +90,7 @@ impl Uses {
             }
             block = func.layout.prev_block(current);
         }
-        let mut idle = std::mem::take(&mut self.idle);
-        sweep(func, &mut idle, self);
-        self.idle = idle;
+        sweep(func, self);
     }
 
     /// Whether something uses a value once, and nothing else does.
@@ -124,6 +122,10 @@ impl Counts for Uses {
         }
         used.count == 0
     }
+
+    fn idle(&mut self) -> &mut Vec<Inst> {
+        &mut self.idle
+    }
 }
 
 /// How often values are used.
@@ -133,20 +135,26 @@ pub(super) trait Counts {
 
     /// An instruction uses a value once less. True if that was the last use.
     fn drop_use(&mut self, value: Value, by: Inst) -> bool;
+
+    /// What may make a value that nothing uses.
+    fn idle(&mut self) -> &mut Vec<Inst>;
+
+    /// An instruction uses a value once less; what makes it may be idle now.
+    fn less(&mut self, func: &Function, value: Value, by: Inst) {
+        if self.drop_use(value, by) {
+            self.idle().extend(maker(func, value));
+        }
+    }
 }
 
-/// Removes what makes values that nothing uses, of these instructions and those that only they used.
-pub(super) fn sweep(func: &mut Function, idle: &mut Vec<Inst>, counts: &mut impl Counts) {
-    while let Some(inst) = idle.pop() {
+/// Removes what makes values that nothing uses, of the idle instructions and those that only they used.
+pub(super) fn sweep(func: &mut Function, counts: &mut impl Counts) {
+    while let Some(inst) = counts.idle().pop() {
         let used = func.dfg.inst_results(inst).iter().any(|result| counts.used(*result));
         if used || func.layout.inst_block(inst).is_none() || acts(func.dfg.insts[inst].opcode()) {
             continue;
         }
         func.layout.remove_inst(inst);
-        each_use(func, inst, |_, value| {
-            if counts.drop_use(resolve(func, value), inst) {
-                idle.extend(maker(func, value));
-            }
-        });
+        each_use(func, inst, |_, value| counts.less(func, resolve(func, value), inst));
     }
 }

@@ -89,14 +89,15 @@ impl Translator<'_> {
     pub(super) fn settle(&mut self, regs: Regs) {
         let owed = self.halves.owed & regs;
         self.halves.owed &= !owed;
-        for (reg, low) in self.halves.low.into_iter().enumerate().filter(|(reg, _)| owed & 1 << reg != 0) {
-            let value = self.b.ins().uextend(I64, low.expect("only a known half is owed for"));
+        for reg in members(owed) {
+            let low = self.halves.low[reg].expect("only a known half is owed for");
+            let value = self.b.ins().uextend(I64, low);
             self.b.def_var(self.regs[reg], value);
         }
         let owed = self.halves.owed_sums & regs;
         self.halves.owed_sums &= !owed;
-        for (reg, sum) in self.halves.sums.into_iter().enumerate().filter(|(reg, _)| owed & 1 << reg != 0) {
-            let (value, imm) = sum.expect("only a noted sum is owed");
+        for reg in members(owed) {
+            let (value, imm) = self.halves.sums[reg].expect("only a noted sum is owed");
             let value = if imm == 0 { value } else { self.plus(value, imm) };
             self.b.def_var(self.regs[reg], value);
         }
@@ -113,9 +114,14 @@ impl Translator<'_> {
 
     /// Stores registers where others find them.
     pub(super) fn hand_over(&mut self, regs: Regs) {
-        for reg in (0..10).filter(|reg| regs & 1 << reg != 0) {
+        for reg in members(regs) {
             let value = self.whole(reg);
             self.store_cx(value, reg_field(reg));
         }
     }
+}
+
+/// The registers of a set, but r10.
+fn members(regs: Regs) -> impl Iterator<Item = usize> {
+    (0..10).filter(move |reg| regs & 1 << reg != 0)
 }
