@@ -22,19 +22,23 @@ pub(crate) const PADDING: [u8; LINE] = [0xcc; LINE];
 const STEP: usize = 2;
 /// Blocks of a function that is looked at. With more, loops are many and no distance suits all.
 const MAX_BLOCKS: usize = 256;
-/// How much more the blocks of a loop count than those around it.
-const PER_LEVEL: u64 = 8;
-/// Levels that count.
-const MAX_LEVEL: u32 = 4;
 /// What one more line costs a small loop, what it costs a block, what a badly placed jump costs, and one more window.
-const LOOP: u64 = 16;
-const FETCH: u64 = 4;
+const LOOP: u64 = 8;
+const FETCH: u64 = 8;
 const JUMP: u64 = 2;
 const TOUCH: u64 = 1;
-/// How much more often a loop goes round that ends in one way only, such as one that counts.
-const COUNTED: u64 = 8;
+/// How much more a loop counts that ends in one way only, such as one that goes round a known number of times.
+const COUNTED: u64 = 4;
 /// Bytes of a small loop.
 const SMALL: usize = 128;
+/// Bytes of an entry of a table of jumps, which has one for all values that are too large, too.
+const ENTRY: usize = 4;
+/// Rounds of a loop, and how much more likely it is to stay in one than to leave it.
+const ROUNDS: u64 = 8;
+const STAYS: usize = 4;
+/// What counts as one run of a function, and the most that counts.
+const ONCE: u64 = 1 << 12;
+const OFTEN: u64 = 1 << 32;
 
 /// Whether this target's functions are moved, from a multiple of [`LINE`].
 pub(crate) fn aligns(isa: &dyn TargetIsa) -> bool {
@@ -54,22 +58,25 @@ pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
         return 0;
     }
     let blocks = Blocks::new(&starts, code);
+    let runs = blocks.runs();
     let mut costs = [0_u64; LINE / STEP];
-    let weight = |level: u32| PER_LEVEL.pow(level.min(MAX_LEVEL) - 1);
-    for (block, level) in blocks.levels.iter().enumerate().filter(|(_, level)| **level > 0) {
+    for (block, runs) in runs.iter().enumerate().filter(|(block, _)| blocks.loops.iter().any(|inner| inner.has[*block]))
+    {
         let (start, end) = blocks.range(block);
         let block = &bytes[start..end];
         for jump in Jumps::of(block).begins(block) {
-            charge(&mut costs, (start + jump, end), WINDOW, |more| if more > 0 { JUMP * weight(*level) } else { 0 });
+            charge(&mut costs, (start + jump, end), WINDOW, |more| if more > 0 { JUMP * runs } else { 0 });
         }
-        charge(&mut costs, (start, end - 1), WINDOW, |more| TOUCH * weight(*level) * more);
-        charge(&mut costs, (start, end - 1), LINE, |more| FETCH * weight(*level) * more);
+        charge(&mut costs, (start, end - 1), WINDOW, |more| TOUCH * runs * more);
+        charge(&mut costs, (start, end - 1), LINE, |more| FETCH * runs * more);
     }
-    for Loop { first, last, level, exits } in &blocks.loops {
-        let (start, end) = (blocks.range(*first).0, blocks.range(*last).1);
+    for Loop { head, has, exits } in &blocks.loops {
+        let body = || (0..starts.len()).filter(|block| has[*block]);
+        let (first, last) = (body().next().unwrap_or(*head), body().next_back().unwrap_or(*head));
+        let (start, end) = (blocks.range(first).0, blocks.range(last).1);
         let many = if *exits == 1 { COUNTED } else { 1 };
         if end - start <= SMALL {
-            charge(&mut costs, (start, end - 1), LINE, |more| LOOP * many * weight(*level) * more);
+            charge(&mut costs, (start, end - 1), LINE, |more| LOOP * many * runs[*head] * more);
         }
     }
     let best = costs.iter().enumerate().min_by_key(|(_, cost)| **cost);
@@ -140,21 +147,23 @@ fn compare(code: &[u8]) -> usize {
 /// Blocks, of which there are few as a rule.
 type List = SmallVec<[usize; 4]>;
 
-/// The loops of a function's native code.
+/// A function's native code, by blocks.
 struct Blocks<'a> {
     starts: &'a [usize],
-    end: usize,
-    /// How many loops each block is in.
-    levels: Vec<u32>,
+    /// Where the code of each ends; its table, if it jumps by one, comes behind.
+    ends: Vec<usize>,
+    nexts: Vec<List>,
+    /// Each behind those that lead to it, unless by going back.
+    order: Vec<usize>,
+    backs: Vec<(usize, usize)>,
     loops: Vec<Loop>,
 }
 
-/// A loop, by its first and its last block.
+/// A loop.
 struct Loop {
-    first: usize,
-    last: usize,
-    /// How many loops it is in, itself among them.
-    level: u32,
+    head: usize,
+    /// Whether each block belongs to it.
+    has: Vec<bool>,
     /// Edges that leave it.
     exits: usize,
 }
@@ -162,59 +171,75 @@ struct Loop {
 impl<'a> Blocks<'a> {
     fn new(starts: &'a [usize], code: &CompiledCode) -> Blocks<'a> {
         let bytes = code.code_buffer();
-        let mut blocks = Blocks { starts, end: bytes.len(), levels: vec![0; starts.len()], loops: Vec::new() };
+        let mut ends: Vec<usize> = starts[1..].iter().copied().chain([bytes.len()]).collect();
         let mut nexts = vec![List::new(); starts.len()];
-        let mut preds = vec![List::new(); starts.len()];
-        let mut link = |from: usize, to: usize| {
-            nexts[from].push(to);
-            preds[to].push(from);
-        };
         // Cranelift's own edges begin and end at blocks that it has left out, but where a table has the targets, it knows.
-        let tables = code.bb_edges.chunk_by(|a, b| a.0 == b.0).filter(|edges| edges.len() > 2);
-        let tables: Vec<u32> = tables.map(|edges| edges[0].0).collect();
-        for (from, to) in code.bb_edges.iter().filter(|(from, _)| tables.contains(from)) {
-            let block = |start: u32| starts.binary_search(&(start as usize)).ok();
-            if let Some((from, to)) = block(*from).zip(block(*to)) {
-                link(from, to);
-            }
+        let block = |start: usize| starts.binary_search(&start).ok();
+        let mut tables = vec![false; starts.len()];
+        for edges in code.bb_edges.chunk_by(|a, b| a.0 == b.0).filter(|edges| edges.len() > 2) {
+            let Some(from) = block(edges[0].0 as usize) else { continue };
+            tables[from] = true;
+            ends[from] = ends[from].saturating_sub(ENTRY * edges.len()).max(starts[from] + 1);
+            nexts[from].extend(edges.iter().filter_map(|(_, to)| block(*to as usize)));
         }
-        for block in (0..starts.len()).filter(|block| !tables.contains(&(starts[*block] as u32))) {
-            let (start, end) = blocks.range(block);
-            let code = &bytes[start..end];
+        for from in (0..starts.len()).filter(|from| !tables[*from]) {
+            let code = &bytes[starts[from]..ends[from]];
             let jumps = Jumps::of(code);
-            let targets = jumps.targets(code).filter_map(|far| usize::try_from(start as i64 + far).ok());
-            targets.filter_map(|to| starts.binary_search(&to).ok()).for_each(|to| link(block, to));
-            if jumps.always.is_none() && falls_through(code) && block + 1 < starts.len() {
-                link(block, block + 1);
+            let targets = jumps.targets(code).filter_map(|far| usize::try_from(starts[from] as i64 + far).ok());
+            nexts[from].extend(targets.filter_map(block));
+            if jumps.always.is_none() && falls_through(code) && from + 1 < starts.len() {
+                nexts[from].push(from + 1);
             }
         }
-        let mut backs = back_edges(&nexts);
-        backs.sort_unstable_by_key(|(_, head)| *head);
-        let mut bodies = Vec::new();
-        for edges in backs.chunk_by(|a, b| a.1 == b.1) {
-            let inside = body(edges, &preds);
-            let body: Vec<usize> = (0..starts.len()).filter(|block| inside[*block]).collect();
-            let exits = body.iter().flat_map(|block| &nexts[*block]).filter(|next| !inside[**next]).count();
-            body.iter().for_each(|block| blocks.levels[*block] += 1);
-            bodies.push((body, exits));
-        }
-        for (body, exits) in bodies {
-            let level = body.iter().map(|block| blocks.levels[*block]).min();
-            if let (Some(first), Some(last), Some(level)) = (body.first(), body.last(), level) {
-                blocks.loops.push(Loop { first: *first, last: *last, level, exits });
-            }
-        }
+        let (order, backs) = visit(&nexts);
+        let mut blocks = Blocks { starts, ends, nexts, order, backs, loops: Vec::new() };
+        blocks.find_loops();
         blocks
     }
 
-    /// Offsets of a block's first byte and of the one behind its last.
+    fn find_loops(&mut self) {
+        let mut preds = vec![List::new(); self.starts.len()];
+        for (from, nexts) in self.nexts.iter().enumerate() {
+            nexts.iter().for_each(|to| preds[*to].push(from));
+        }
+        self.backs.sort_unstable_by_key(|(_, head)| *head);
+        for edges in self.backs.chunk_by(|a, b| a.1 == b.1) {
+            let has = body(edges, &preds);
+            let inside = (0..self.starts.len()).filter(|block| has[*block]);
+            let exits = inside.flat_map(|block| &self.nexts[block]).filter(|next| !has[**next]).count();
+            self.loops.push(Loop { head: edges[0].1, has, exits });
+        }
+    }
+
+    /// Offsets of a block's first byte and of the one behind its code.
     fn range(&self, block: usize) -> (usize, usize) {
-        (self.starts[block], self.starts.get(block + 1).copied().unwrap_or(self.end))
+        (self.starts[block], self.ends[block])
+    }
+
+    /// How often each block runs, as far as one can guess: loops go round [`ROUNDS`] times, ways that stay in a loop are
+    /// [`STAYS`] times as likely as those that leave it, and all others as each other.
+    fn runs(&self) -> Vec<u64> {
+        let mut runs = vec![0_u64; self.starts.len()];
+        runs[0] = ONCE;
+        for block in &self.order {
+            let rounds = if self.loops.iter().any(|inner| inner.head == *block) { ROUNDS } else { 1 };
+            runs[*block] = runs[*block].saturating_mul(rounds).min(OFTEN);
+            let leaves = |to: usize| self.loops.iter().any(|inner| inner.has[*block] && !inner.has[to]);
+            let shares: List = self.nexts[*block].iter().map(|to| if leaves(*to) { 1 } else { STAYS }).collect();
+            let whole = shares.iter().sum::<usize>() as u64;
+            for (to, share) in self.nexts[*block].iter().zip(shares) {
+                if !self.backs.contains(&(*block, *to)) {
+                    runs[*to] += runs[*block] * share as u64 / whole;
+                }
+            }
+        }
+        runs
     }
 }
 
-/// Edges to a block that is being visited, depth first.
-fn back_edges(nexts: &[List]) -> Vec<(usize, usize)> {
+/// The blocks that control can come to, each behind those that lead to it, and the edges to one that is being visited,
+/// depth first.
+fn visit(nexts: &[List]) -> (Vec<usize>, Vec<(usize, usize)>) {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         New,
@@ -222,12 +247,13 @@ fn back_edges(nexts: &[List]) -> Vec<(usize, usize)> {
         Done,
     }
     let mut states = vec![State::New; nexts.len()];
-    let mut found = Vec::new();
+    let (mut order, mut backs) = (Vec::with_capacity(nexts.len()), Vec::new());
     let mut stack = vec![(0, 0)];
     states[0] = State::Open;
     while let Some((block, seen)) = stack.last_mut() {
         let Some(next) = nexts[*block].get(*seen).copied() else {
             states[*block] = State::Done;
+            order.push(*block);
             stack.pop();
             continue;
         };
@@ -237,11 +263,12 @@ fn back_edges(nexts: &[List]) -> Vec<(usize, usize)> {
                 states[next] = State::Open;
                 stack.push((next, 0));
             }
-            State::Open => found.push((*block, next)),
+            State::Open => backs.push((*block, next)),
             State::Done => {}
         }
     }
-    found
+    order.reverse();
+    (order, backs)
 }
 
 /// The blocks of the loop that these edges close: all that lead to them without passing its head.
