@@ -194,7 +194,8 @@ fn acts(opcode: Opcode) -> bool {
 /// Whether an instruction can run when nobody asked for it, at about the cost of one machine instruction or none.
 fn cheap(opcode: Opcode) -> Option<u32> {
     match opcode {
-        Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend => Some(0),
+        // Points in front of accesses stand beside what is not cheap; those of a listing must not change the code.
+        Opcode::SequencePoint | Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend => Some(0),
         Opcode::Iadd
         | Opcode::Isub
         | Opcode::Ineg

@@ -274,6 +274,11 @@ fn a_listing_is_of_the_code_that_runs() {
     let text =
         rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() }).disassemble(0).unwrap();
     assert!(text.contains("addq (%r"), "the sum takes its operand from memory: {text}");
+    let cases: String = (0..9).map(|case| format!("if r2 == {case} goto C{case}\n")).collect();
+    let bodies: String = (0..9).map(|case| format!("C{case}: r0 = {}\nexit\n", case * case)).collect();
+    let rig = Rig::new(&format!("r2 = *(u8 *)(r1 + 0)\n{cases}r0 = 7\nexit\n{bodies}"));
+    let text = rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap();
+    assert!(text.contains("br_table"), "compares are a table: {text}");
 }
 
 #[test]
