@@ -1,45 +1,51 @@
-//! Where a branch leaves a loop, the loop goes on right behind it.
+//! Where a branch leaves a loop, the loop goes on right behind it, or at once where it begins.
 //!
 //! Cranelift lays out the second target of a branch next, and what an edge moves between registers in front of it. So a
-//! loop's exit becomes the first target, and its moves go to a block of their own, which comes behind the loop.
+//! loop's exit becomes the first target, and its moves go to a block of their own, which comes behind the loop. Where
+//! the other target is the loop's beginning, which is never next, that is the first: one jump, not two.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
-use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Value};
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Value};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-use super::maker;
+use super::{constant, destinations, maker, passed};
+
+/// How many edges back one is looked for that passes the same.
+const LAST: usize = 8;
 
 /// True if blocks have another order now, or there are new ones.
 pub(super) fn run(context: &mut Context) -> bool {
     let Context { func, cfg, loop_analysis, .. } = context;
     let mut changed = false;
+    let mut ways = Vec::new();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
         let branch = func.layout.last_inst(block).expect("blocks end");
-        if let Some(way) = exit(func, loop_analysis, block, branch) {
-            if way == 1 {
+        if let Some((way, wanted)) = exit(func, loop_analysis, block, branch) {
+            changed |= split(func, cfg, (block, branch, way), &mut ways) || way != wanted;
+            if way != wanted {
                 swap(func, branch);
             }
-            changed |= split(func, cfg, block, branch) || way == 1;
         }
     }
     changed
 }
 
-/// Which of a branch's two targets is out of the loop, if the other is not.
-fn exit(func: &Function, loops: &LoopAnalysis, block: Block, branch: Inst) -> Option<usize> {
+/// Which of a branch's two targets is out of the loop, if the other is not, and which should be.
+fn exit(func: &Function, loops: &LoopAnalysis, block: Block, branch: Inst) -> Option<(usize, usize)> {
     let inner = loops.innermost_loop(block)?;
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { return None };
-    let stays = blocks.map(|call| loops.is_in_loop(call.block(&func.dfg.value_lists), inner));
-    match stays {
-        [false, true] => Some(0),
-        [true, false] => Some(1),
-        _ => None,
-    }
+    let to = blocks.map(|call| call.block(&func.dfg.value_lists));
+    let way = match to.map(|block| loops.is_in_loop(block, inner)) {
+        [false, true] => 0,
+        [true, false] => 1,
+        _ => return None,
+    };
+    Some((way, usize::from(to[1 - way] == loops.loop_header(inner))))
 }
 
 /// Exchanges a branch's targets.
@@ -62,23 +68,47 @@ fn not(func: &mut Function, branch: Inst, cond: Value) -> Value {
     }
 }
 
-/// Gives the edge to a branch's first target a block, if the target has other edges and this one moves something.
-fn split(func: &mut Function, cfg: &ControlFlowGraph, block: Block, branch: Inst) -> bool {
-    let InstructionData::Brif { opcode, arg, blocks: [mut out, stay] } = func.dfg.insts[branch] else {
-        unreachable!("an exit is one of two")
-    };
+/// An edge that has a block of its own: the block, where it leads, and what it passes.
+type Way = (Block, Block, Vec<Value>);
+
+/// Gives the edge that leaves a loop a block, if the target has other edges and this one moves something. Edges
+/// that pass the same share one. It makes its constants, which nobody needs inside the loop.
+fn split(
+    func: &mut Function,
+    cfg: &ControlFlowGraph,
+    (block, branch, way): (Block, Inst, usize),
+    ways: &mut Vec<Way>,
+) -> bool {
+    let out = destinations(func, block)[way];
     let target = out.block(&func.dfg.value_lists);
-    let moves = out.args(&func.dfg.value_lists).next().is_some();
-    if !moves || cfg.pred_iter(target).nth(1).is_none() {
+    let args = passed(func, out);
+    if args.is_empty() || cfg.pred_iter(target).nth(1).is_none() {
         return false;
     }
-    let edge = func.dfg.make_block();
-    func.layout.insert_block_after(edge, block);
-    let args: Vec<_> = out.args(&func.dfg.value_lists).collect();
-    let mut cursor = FuncCursor::new(func).at_bottom(edge);
-    cursor.use_srcloc(branch);
-    cursor.ins().jump(target, &args);
-    out = func.dfg.block_call(edge, &[]);
-    func.dfg.insts[branch] = InstructionData::Brif { opcode, arg, blocks: [out, stay] };
+    let mut last = ways.iter().rev().take(LAST);
+    let known = last.find(|(_, to, others)| *to == target && alike(func, &args, others)).map(|(edge, ..)| *edge);
+    let edge = known.unwrap_or_else(|| {
+        let edge = func.dfg.make_block();
+        func.layout.insert_block_after(edge, block);
+        let mut cursor = FuncCursor::new(func).at_bottom(edge);
+        cursor.use_srcloc(branch);
+        let own = |value| {
+            let ty = cursor.func.dfg.value_type(value);
+            constant(cursor.func, value).map_or(value, |bits| cursor.ins().iconst(ty, bits))
+        };
+        let own: Vec<BlockArg> = args.iter().copied().map(own).map(BlockArg::Value).collect();
+        cursor.ins().jump(target, &own);
+        ways.push((edge, target, args));
+        edge
+    });
+    let out = func.dfg.block_call(edge, &[]);
+    let dfg = &mut func.dfg;
+    dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[way] = out;
     true
+}
+
+/// Whether values are the same, or constants of the same bits.
+fn alike(func: &Function, some: &[Value], others: &[Value]) -> bool {
+    let bits = |value: Value| constant(func, value).map(|bits| (func.dfg.value_type(value), bits));
+    some.iter().zip(others).all(|(a, b)| a == b || bits(*a).is_some_and(|a| Some(a) == bits(*b)))
 }

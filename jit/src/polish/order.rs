@@ -9,7 +9,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
 
-use super::{constant, destinations, maker};
+use super::{constant, destinations, maker, resolve};
 
 pub(super) fn run(context: &mut Context) {
     let Context { func, domtree, loop_analysis, .. } = context;
@@ -85,15 +85,20 @@ fn precedes(func: &Function, first: Inst, second: Inst) -> bool {
     std::iter::successors(Some(first), |inst| func.layout.next_inst(*inst)).any(|inst| inst == second)
 }
 
-/// Values passed to a block that are its parameter plus something.
+/// Values passed to a block that are its parameter plus something, or one of this block that is passed nowhere.
 fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
-    for call in destinations(func, block) {
+    let calls = destinations(func, block);
+    let passed = || calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)).filter_map(|arg| arg.as_value());
+    for call in calls {
         let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
         for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
             let Some(value) = arg.as_value() else { continue };
-            if maker(func, value).is_some_and(|inst| func.dfg.inst_args(inst).contains(param))
-                && !steps.contains(&value)
-            {
+            let Some(inst) = maker(func, value) else { continue };
+            let ends =
+                |old| func.dfg.block_params(block).contains(&old) && !passed().any(|value| resolve(func, value) == old);
+            let counts = func.dfg.inst_args(inst).contains(param)
+                || modular_step_of(func, inst).is_some_and(|(old, _)| ends(resolve(func, old)));
+            if counts && !steps.contains(&value) {
                 steps.push(value);
             }
         }

@@ -1,0 +1,119 @@
+//! The order inside loops, and the ways out of them.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{
+    Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, JumpTableData, MemFlagsData, Opcode,
+};
+
+use super::{count, function, polished};
+use crate::polish::maker;
+
+#[test]
+fn a_counter_steps_behind_its_last_use() {
+    let func = polished(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        b.append_block_param(head, I64);
+        b.append_block_param(head, I64);
+        let zero = b.ins().iconst(I64, 0);
+        b.ins().jump(head, &[BlockArg::Value(zero), BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let (i, sum) = (b.block_params(head)[0], b.block_params(head)[1]);
+        let next = b.ins().iadd_imm_s(i, 1);
+        let product = b.ins().imul(sum, y);
+        let sum = b.ins().bxor(product, i);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(sum)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[sum]);
+    }));
+    let body = func
+        .layout
+        .blocks()
+        .find(|block| func.dfg.block_params(*block).len() == 2 && *block != func.layout.entry_block().unwrap());
+    let order: Vec<Opcode> = func.layout.block_insts(body.unwrap()).map(|inst| func.dfg.insts[inst].opcode()).collect();
+    let at = |opcode| order.iter().position(|other| *other == opcode).unwrap();
+    assert!(at(Opcode::Bxor) < at(Opcode::Isub) && at(Opcode::Isub) < at(Opcode::Icmp), "{func}");
+}
+
+/// `loop { if *x == y { return x } x = *(x + 8); if x == 0 { return y } }`
+fn search() -> Function {
+    polished(function(|b, x, y| {
+        let (head, rest, end) = (b.create_block(), b.create_block(), b.create_block());
+        let (at, found) = (b.append_block_param(head, I64), b.append_block_param(end, I64));
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let key = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let other = b.ins().icmp(IntCC::NotEqual, key, y);
+        b.ins().brif(other, rest, &[], end, &[BlockArg::Value(at)]);
+        b.switch_to_block(rest);
+        let next = b.ins().load(I64, MemFlagsData::new(), at, 8);
+        b.ins().brif(next, head, &[BlockArg::Value(next)], end, &[BlockArg::Value(y)]);
+        b.switch_to_block(end);
+        b.ins().return_(&[found]);
+    }))
+}
+
+#[test]
+fn a_loop_goes_on_behind_its_exits() {
+    let func = search();
+    let mut exits = 0;
+    for block in func.layout.blocks() {
+        let branch = func.layout.last_inst(block).unwrap();
+        let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { continue };
+        // The second branch can go back where the loop begins, and does so first.
+        let moves = func.layout.last_inst(blocks[exits].block(&func.dfg.value_lists)).unwrap();
+        assert_eq!(func.dfg.insts[moves].opcode(), Opcode::Jump, "{func}");
+        exits += 1;
+    }
+    assert_eq!(exits, 2, "{func}");
+}
+
+#[test]
+fn the_end_of_a_round_is_in_each_case() {
+    // Four cases, and behind them what counts and goes back.
+    let func = polished(function(|b, x, y| {
+        let (head, tail, end) = (b.create_block(), b.create_block(), b.create_block());
+        let found = b.append_block_param(end, I64);
+        let (at, left) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        let (from, rest) = (b.append_block_param(tail, I64), b.append_block_param(tail, I64));
+        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
+        b.switch_to_block(head);
+        let index = b.ins().load(I32, MemFlagsData::new(), at, 0);
+        let cases = [(); 4].map(|()| b.create_block());
+        let calls = cases.map(|case| b.func.dfg.block_call(case, &[]));
+        let default = b.func.dfg.block_call(end, &[BlockArg::Value(x)]);
+        let table = b.create_jump_table(JumpTableData::new(default, &calls));
+        b.ins().br_table(index, table);
+        for (case, off) in cases.into_iter().zip(8..) {
+            b.switch_to_block(case);
+            let next = b.ins().load(I64, MemFlagsData::new(), at, off);
+            b.ins().jump(tail, &[BlockArg::Value(next), BlockArg::Value(left)]);
+        }
+        b.switch_to_block(tail);
+        let last = b.ins().icmp_imm_u(IntCC::Equal, rest, 1);
+        let rest = b.ins().iadd_imm_s(rest, -1);
+        let none = b.ins().iconst(I64, -1);
+        b.ins().brif(last, end, &[BlockArg::Value(none)], head, &[BlockArg::Value(from), BlockArg::Value(rest)]);
+        b.switch_to_block(end);
+        b.ins().return_(&[found]);
+    }));
+    assert_eq!(count(&func, Opcode::Brif), 4, "{func}");
+    // Each goes back first, tests what it passes, and leaves by the one block that makes the result.
+    let ends: Vec<Inst> = func.layout.blocks().map(|block| func.layout.last_inst(block).unwrap()).collect();
+    let ends = ends.iter().filter_map(|inst| match func.dfg.insts[*inst] {
+        InstructionData::Brif { arg, blocks, .. } => Some((arg, blocks)),
+        _ => None,
+    });
+    let ways: Vec<Block> = ends
+        .map(|(arg, [back, out])| {
+            let tested = func.dfg.inst_args(maker(&func, arg).unwrap())[0];
+            let passed = back.args(&func.dfg.value_lists).nth(1).unwrap().as_value().unwrap();
+            assert_eq!(func.dfg.resolve_aliases(tested), func.dfg.resolve_aliases(passed), "{func}");
+            out.block(&func.dfg.value_lists)
+        })
+        .collect();
+    let first = func.layout.first_inst(ways[0]).unwrap();
+    assert_eq!(func.dfg.insts[first].opcode(), Opcode::Iconst, "{func}");
+    assert!(ways.iter().all(|way| *way == ways[0]), "{func}");
+}
