@@ -74,6 +74,15 @@ pub(crate) struct Way {
 // that, on the thread that has the machine.
 unsafe impl Send for Way {}
 
+impl Way {
+    /// Whether the machine is where it was when this way was last gone by [`enter`], so that the code finds it.
+    #[inline(always)]
+    pub(crate) fn knows<B: Bridge>(&self, machine: &B) -> bool {
+        // SAFETY: the context lives as long as the machine that has this, and nobody changes it meanwhile.
+        ptr::addr_eq(unsafe { (*self.cx.as_ptr()).bridge }, machine)
+    }
+}
+
 impl Resident {
     /// # Errors
     /// The system has no memory for a stack.
@@ -113,6 +122,12 @@ impl Resident {
         // SAFETY: made by `new`, and gone with `self`. Generated code and thunks only work on it while they run, and
         // whoever has `self` has been called by them or by nobody.
         unsafe { self.cx.as_mut() }
+    }
+
+    /// Whether this thread is in generated code that was entered here, or in what that has called, and in no other
+    /// since.
+    pub(crate) fn is_innermost(&self) -> bool {
+        recover::innermost() == Some(self.cx.as_ptr().cast())
     }
 
     /// Native code of a function of the image.
@@ -213,7 +228,8 @@ pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64;
     }
 }
 
-/// As [`enter`], on a thread that is [idle](recover::idle) and has been since.
+/// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the way
+/// [knows](Way::knows).
 ///
 /// # Errors
 /// The code ended early; [`Resident::why`] tells.
@@ -224,12 +240,9 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     way: Way,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
-    let bridge: *mut dyn Bridge = machine;
-    // SAFETY: as in `enter`.
-    unsafe {
-        (*way.cx.as_ptr()).bridge = bridge;
-        recover::enter_first(idle, way.gate.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args)
-    }
+    let cx = (way.cx.as_ptr().cast(), (&raw mut *machine).cast());
+    // SAFETY: as in `enter`. The code finds the machine as `bridge`.
+    unsafe { recover::enter_first(idle, way.gate.as_ref(), way.code.0.get(), cx, way.fp, args) }
 }
 
 /// As [`enter`], for a machine that generated code has called and not got its answer from: on top of what runs.

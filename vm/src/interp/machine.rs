@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
-use super::native::{Home, Ready, Shortcut};
+use super::native::{Home, Ready, Running, Shortcut};
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -102,8 +102,7 @@ pub struct Machine {
     pub(super) ready: Option<Ready>,
     /// The arena's, to be asked without a way there.
     poisoned: Arc<AtomicBool>,
-    /// Generated code is running, or has called a host function.
-    pub(super) running: bool,
+    pub(super) running: Running,
     /// Of programs that are compiled.
     pub(super) shortcuts: Vec<Option<Shortcut>>,
     pub(super) native: Option<Box<Home>>,
@@ -146,7 +145,7 @@ impl Machine {
             dirty: true,
             ready: None,
             poisoned,
-            running: false,
+            running: Running::No,
             shortcuts: Vec::new(),
             native: None,
             image,
@@ -221,6 +220,7 @@ impl Machine {
         if let Some(idle) = recover::idle()
             && let Some(ready) = self.ready
             && ready.program == program
+            && ready.way.knows(self)
         {
             return self.run_compiled(idle, ready.way, &args);
         }
@@ -252,7 +252,7 @@ impl Machine {
     /// Empties the stack and fills the budget.
     pub(super) fn reset(&mut self) {
         self.frames.clear();
-        self.running = false;
+        self.running = Running::No;
         (self.depth, self.stack_used, self.tail_calls, self.reentry, self.site) = (0, 0, 0, 0, 0);
         let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
         self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
@@ -379,7 +379,7 @@ impl Activation for Machine {
 
     /// Also works between runs, as a run of its own.
     fn call(&mut self, function: u64, args: [u64; 5]) -> Result<u64, Trap> {
-        if self.running {
+        if self.is_running() {
             return self.for_compiled(|machine| machine.call(function, args));
         }
         match self.image.callee(function) {

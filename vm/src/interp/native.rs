@@ -60,6 +60,15 @@ pub(super) struct Ready {
     pub(super) way: Way,
 }
 
+/// Whether generated code of a machine is running, or has called a host function, and waits for no answer of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Running {
+    No,
+    Yes,
+    /// While it is the innermost of the thread: nobody notes when a run begins that needs nothing prepared.
+    Inside,
+}
+
 /// What is below a segment.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Base {
@@ -86,7 +95,7 @@ pub(super) struct Mark {
     depth: u32,
     stack_used: u32,
     reentry: u32,
-    running: bool,
+    running: Running,
     home: Option<(bool, Base, usize)>,
 }
 
@@ -168,15 +177,25 @@ impl Machine {
         context.stack_limit = stack_bytes;
     }
 
+    pub(super) fn is_running(&self) -> bool {
+        match self.running {
+            Running::No => false,
+            Running::Yes => true,
+            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_innermost()),
+        }
+    }
+
     /// A run that needs nothing prepared. Everything else that may happen is for other functions, so that this one keeps
     /// nothing for them.
     #[inline(always)]
     pub(super) fn run_compiled(&mut self, idle: Idle, way: Way, args: &[u64; 5]) -> Result<u64, Trap> {
-        self.running = true;
         match enter_first(self, idle, way, args) {
             Ok(value) => {
-                self.running = false;
-                if self.s.runtime.holds() { Ok(self.let_go(value)) } else { Ok(value) }
+                if self.s.runtime.holds() {
+                    Ok(self.let_go(value))
+                } else {
+                    Ok(value)
+                }
             }
             Err(ended) => Err(self.end_early(ended)),
         }
@@ -194,9 +213,9 @@ impl Machine {
         let Shortcut { way, reads_rest } = shortcut;
         let counts = self.prepare();
         self.ready = (!reads_rest && !counts).then_some(Ready { program, way });
-        self.running = true;
+        self.running = Running::Yes;
         let result = enter(self, way, args);
-        self.running = false;
+        self.running = if self.ready.is_some() { Running::Inside } else { Running::No };
         self.take_remaining();
         result.map(|value| self.let_go(value)).map_err(|abort| self.end(*abort))
     }
@@ -301,7 +320,7 @@ impl Machine {
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
         home.current = base;
         let (way, nested) = (home.resident.way(code, fp), !home.waiting.is_empty());
-        self.running = true;
+        self.running = Running::Yes;
         let result = match nested {
             true => enter_again(self, way, &args),
             false => enter(self, way, &args),
@@ -368,7 +387,7 @@ impl Machine {
             self.remaining = context.remaining;
         }
         home.waiting.push(Segment { base, fp });
-        self.running = false;
+        self.running = Running::No;
         self.s.runtime.view.sync();
         let result = work(self);
         self.restore(mark);

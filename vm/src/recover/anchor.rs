@@ -47,6 +47,12 @@ thread_local! {
     static CURRENT: Cell<*const Anchor> = const { Cell::new(UNPREPARED) };
 }
 
+/// The [data](Owner::data) of whose call of native code is the innermost on this thread.
+pub fn innermost() -> Option<*mut ()> {
+    // SAFETY: anchors on the chain live until their call ends.
+    current().map(|anchor| unsafe { anchor.as_ref() }.owner.data)
+}
+
 /// The innermost call of native code on this thread, if there is any.
 pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
     let current = CURRENT.get();
@@ -190,7 +196,8 @@ pub fn idle() -> Option<Idle> {
 #[derive(Debug)]
 pub struct Ended(());
 
-/// As [`enter`], where nothing needs to be remembered: no call waits for what the one before has put back.
+/// As [`enter`], where nothing needs to be remembered: no call waits for what the one before has put back. The code may
+/// work on `known`, of which it has the address from before.
 ///
 /// # Errors
 /// As for [`enter`].
@@ -202,10 +209,12 @@ pub unsafe fn enter_first(
     idle: Idle,
     gate: &Gate,
     code: u64,
-    cx: *mut (),
+    (cx, known): (*mut (), *mut ()),
     fp: u64,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
+    // SAFETY: does nothing, but what it gets may change from here on.
+    unsafe { asm!("/* {0} */", in(reg) known, options(nostack, preserves_flags)) };
     let anchor = &gate.0;
     // SAFETY: this thread has it, and lives.
     let current = unsafe { &*idle.current };

@@ -41,6 +41,11 @@ impl Gate {
 }
 
 /// There is no generated code here.
+pub fn innermost() -> Option<*mut ()> {
+    None
+}
+
+/// There is no generated code here.
 ///
 /// # Errors
 /// None.
@@ -78,7 +83,14 @@ pub unsafe fn enter_again(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter_first(_: Idle, _: &Gate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Ended> {
+pub unsafe fn enter_first(
+    _: Idle,
+    _: &Gate,
+    _: u64,
+    _: (*mut (), *mut ()),
+    _: u64,
+    _: &[u64; 5],
+) -> Result<u64, Ended> {
     unreachable!("see `recover::AVAILABLE`")
 }
 
