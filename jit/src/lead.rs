@@ -123,9 +123,9 @@ impl Jumps {
     }
 }
 
-/// Whether control goes on behind a block that ends with none of [`Jumps`]: it does behind all but a return or a trap.
-fn falls_through(block: &[u8]) -> bool {
-    !(block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b]) || block.len() >= 3 && block[block.len() - 3] == 0xc2)
+/// Whether a block seems to end with a return or a trap.
+fn returns(block: &[u8]) -> bool {
+    block.ends_with(&[0xc3]) || block.ends_with(&[0x0f, 0x0b]) || block.len() >= 3 && block[block.len() - 3] == 0xc2
 }
 
 /// Length of the compare or test at the end of some code, 0 if there seems to be none.
@@ -182,12 +182,17 @@ impl<'a> Blocks<'a> {
             ends[from] = ends[from].saturating_sub(ENTRY * edges.len()).max(starts[from] + 1);
             nexts[from].extend(edges.iter().filter_map(|(_, to)| block(*to as usize)));
         }
+        let mut goes_on = vec![false; starts.len()];
+        for (from, to) in code.bb_edges.iter().filter(|(from, to)| from != to) {
+            let from = block(*from as usize);
+            from.into_iter().for_each(|from| goes_on[from] = true);
+        }
         for from in (0..starts.len()).filter(|from| !tables[*from]) {
             let code = &bytes[starts[from]..ends[from]];
             let jumps = Jumps::of(code);
             let targets = jumps.targets(code).filter_map(|far| usize::try_from(starts[from] as i64 + far).ok());
             nexts[from].extend(targets.filter_map(block));
-            if jumps.always.is_none() && falls_through(code) && from + 1 < starts.len() {
+            if jumps.always.is_none() && (goes_on[from] || !returns(code)) && from + 1 < starts.len() {
                 nexts[from].push(from + 1);
             }
         }
