@@ -183,10 +183,8 @@ impl<'a> Blocks<'a> {
             nexts[from].extend(edges.iter().filter_map(|(_, to)| block(*to as usize)));
         }
         let mut goes_on = vec![false; starts.len()];
-        for (from, to) in code.bb_edges.iter().filter(|(from, to)| from != to) {
-            let from = block(*from as usize);
-            from.into_iter().for_each(|from| goes_on[from] = true);
-        }
+        let away = code.bb_edges.iter().filter(|(from, to)| from != to);
+        away.filter_map(|(from, _)| block(*from as usize)).for_each(|from| goes_on[from] = true);
         for from in (0..starts.len()).filter(|from| !tables[*from]) {
             let code = &bytes[starts[from]..ends[from]];
             let jumps = Jumps::of(code);

@@ -1,0 +1,123 @@
+//! Runs inside runs: instances that move from one run to the next, whose host functions call back now and then, or run
+//! programs of other instances.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use twinbpf::{Caller, Config, Engine, EngineKind, Instance, Linker, Object, Ptr};
+use twinbpf_vm::host::Activation as _;
+
+/// Of `corpus/bench/call.bpf.c`: calls of a program, and the sum of the numbers below.
+const CALLS: u64 = 1000;
+const SUM: u64 = (CALLS - 1) * CALLS / 2;
+/// Runs: the first ones are prepared, later ones find all as it was.
+const RUNS: u64 = 6;
+
+/// What host functions of an instance have seen and done.
+#[derive(Default)]
+struct Seen {
+    calls: u64,
+    /// The function to call back in the last of the calls.
+    back: Option<u64>,
+}
+
+/// An instance of the calls of the corpus, in which each call of `host` also does some work.
+fn instance(kind: EngineKind, work: impl Fn() + Send + Sync + 'static) -> Option<Instance<Seen>> {
+    let object = Object::open("call.bpf.o", include_bytes!("../corpus/bench/call.bpf.o")).expect("an object");
+    let engine = Engine::new(Config { engine: kind, ..Config::default() }).ok()?;
+    let mut linker = Linker::<Seen>::new(&engine);
+    linker.func("bench_add", move |mut caller: Caller<'_, Seen>, a: u64, b: u64| {
+        work();
+        let seen = caller.data_mut();
+        seen.calls += 1;
+        if let Some(address) = seen.back.take_if(|_| b == CALLS - 1) {
+            assert_eq!(caller.call(Ptr::new(address), &[]).unwrap_or_else(|trap| panic!("called back: {trap:#}")), SUM);
+        }
+        a.wrapping_add(b)
+    });
+    let pre = linker.instantiate_programs(&object, &["empty", "host", "local", "callback"]);
+    let pre = pre.unwrap_or_else(|error| panic!("{error:#}"));
+    Some(pre.instance(Seen::default()).expect("room for a stack"))
+}
+
+fn run(instance: &mut Instance<Seen>, program: &str) -> u64 {
+    let entry = instance.pre().program(program).expect("the object has it");
+    instance.call(entry, &[]).unwrap_or_else(|trap| panic!("{program}: {trap:#}"))
+}
+
+/// Where a program is as a function.
+fn address(instance: &mut Instance<Seen>, program: &str) -> u64 {
+    let image = instance.machine().image();
+    let index = image.program_index(program).expect("the object has it");
+    image.function_address(index, 0).expect("it has an instruction")
+}
+
+/// Calls a program as a function, which is a run of its own.
+fn call(instance: &mut Instance<Seen>, program: &str) -> u64 {
+    let address = address(instance, program);
+    instance.machine().call(address, [0; 5]).unwrap_or_else(|trap| panic!("{program}: {trap:#}"))
+}
+
+fn kinds() -> impl Iterator<Item = EngineKind> {
+    [EngineKind::Interp, EngineKind::Jit, EngineKind::Auto].into_iter()
+}
+
+#[test]
+fn an_instance_that_moves_is_found_where_it_is() {
+    for kind in kinds() {
+        let (Some(mut one), Some(mut other)) = (instance(kind, || ()), instance(kind, || ())) else { continue };
+        for _ in 0..RUNS {
+            for instance in [&mut one, &mut other] {
+                let before = instance.data().calls;
+                for _ in 0..RUNS {
+                    assert_eq!(run(instance, "host"), SUM, "{kind:?}");
+                }
+                assert_eq!(instance.data().calls, before + RUNS * CALLS, "{kind:?}");
+            }
+            // Where each was, there is another now, with its own data.
+            std::mem::swap(&mut one, &mut other);
+        }
+        assert_eq!(call(&mut one, "local"), SUM, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_run_like_those_before_calls_back() {
+    for kind in kinds() {
+        let Some(mut instance) = instance(kind, || ()) else { continue };
+        for program in ["local", "callback", "host"] {
+            for _ in 0..RUNS {
+                assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}");
+            }
+            let address = address(&mut instance, program);
+            instance.data().back = Some(address);
+            assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}, {program}");
+            assert_eq!(instance.data().back, None, "{kind:?}: it was called back");
+        }
+        assert_eq!(instance.data().calls, (3 * RUNS + 3 + 1) * CALLS, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_host_function_runs_another_instance() {
+    for (kind, other) in kinds().flat_map(|kind| kinds().map(move |other| (kind, other))) {
+        let Some(inner) = instance(other, || ()) else { continue };
+        let inner = Arc::new(Mutex::new(inner));
+        let (shared, turns) = (Arc::clone(&inner), AtomicU64::new(0));
+        let work = move || {
+            if turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) {
+                let inner = &mut *shared.lock().expect("nobody panics");
+                // Runs of both kinds, one after another, while the outer program waits.
+                assert_eq!(run(inner, "host"), SUM);
+                assert_eq!(call(inner, "callback"), SUM);
+                assert_eq!(run(inner, "empty"), 0);
+            }
+        };
+        let Some(mut outer) = instance(kind, work) else { continue };
+        for _ in 0..RUNS {
+            assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}");
+            assert_eq!(run(&mut outer, "callback"), SUM, "{other:?} in {kind:?}");
+            assert_eq!(run(&mut inner.lock().expect("nobody panics"), "host"), SUM, "{other:?} in {kind:?}");
+        }
+    }
+}
