@@ -2,8 +2,8 @@
 //! ([`Polish::after`]), when instructions have their final order.
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
-//! compares. Before the optimiser, [`table`] and [`select`] bring them back, and [`narrow`] finds registers that hold
-//! 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of
+//! compares. Before the optimiser, [`counters`] takes out branches that a loop's counter decides, [`table`] and [`select`]
+//! bring back what was, and [`narrow`] finds registers that hold 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of
 //! the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round, [`order`] places the step of
 //! a loop's counter behind the last use of its old value, [`tails`] copies the end of an interpreter's round, [`exits`]
 //! keeps what leaves a loop out of its way, [`pair`] copies two words at a time, [`widen`] extends offsets where that costs
@@ -12,6 +12,7 @@
 //! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
 //! their sites, so no pass here has to know what a site means.
 
+mod counters;
 mod exits;
 mod fold;
 mod hoist;
@@ -54,6 +55,7 @@ impl Polish {
     pub(crate) fn before(&mut self, func: &mut Function, counted: bool) {
         // Others look at values again and again, and chains of aliases can be as long as the function.
         func.dfg.resolve_all_aliases();
+        counters::run(func);
         self.count_preds(func);
         table::run(func, &mut self.preds);
         select::run(func, &mut self.preds, counted);

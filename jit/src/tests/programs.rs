@@ -405,3 +405,55 @@ fn words_of_the_frame() {
          exit\n",
     ));
 }
+
+/// A loop that counts with `w` or `r` registers from `start` by `step`, `goes_on` or ends, ends early when `ends` says so,
+/// and is asked then where it is.
+fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i64, i64)) -> String {
+    let mut text = format!("r6 = {ends}\nr0 = 0\nr9 = 0\n{start}\nnext: r9 += 1\nif r9 > 40 goto out\n");
+    let _ = write!(text, "if r9 == r6 goto out\n{goes_on}\n{wide}7 += {step}\ngoto next\nout: r0 = r7\nr0 <<= 24\n");
+    for (bit, cond) in ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<="].into_iter().enumerate() {
+        for (nth, wide) in ["r", "w"].into_iter().enumerate() {
+            let label = format!("no{bit}{nth}");
+            let _ = write!(text, "if {wide}7 {cond} {asked} goto {label}\nr0 ^= {}\n{label}:\n", 1 << (2 * bit + nth));
+        }
+    }
+    text + "exit\n"
+}
+
+#[test]
+fn counters_are_asked_what_they_cannot_be() {
+    // One test in front of the step or none, two, and two ways back with different tests, or steps.
+    let ways = [
+        "if {w}7 == {b} goto out",
+        "if {w}7 >= {b} goto out",
+        "if {w}7 s> {b} goto out",
+        "if {w}7 < {b} goto on\ngoto out\non: r0 += 1",
+        "if r9 == 30 goto out",
+        "if {w}7 == {b} goto out\nif {w}7 == 9 goto out",
+        "if r9 & 1 goto odd\nif {w}7 == {b} goto out\n{w}7 += {s}\ngoto next\nodd: if {w}7 > 12 goto out",
+        "if r9 & 1 goto odd\nif {w}7 >= {b} goto out\n{w}7 += 40\ngoto next\nodd: if {w}7 >= {b} goto out",
+    ];
+    // Some begin at two places, of which nobody knows which.
+    let starts = ["", "{w}7 = {c}\nif r1 & 1 goto next\n", "{w}7 = {c}\nif r1 != 0 goto next\n"];
+    let numbers = [(0, 1, 6), (0, 2, 6), (1, 2, 6), (0, 3, 7), (6, 1, 6), (7, 1, 6), (-2, 1, 3), (0, -1, 6)];
+    let wides = ["r", "w"].into_iter().flat_map(|wide| starts.map(|start| (wide, format!("{start}{{w}}7 = {{a}}"))));
+    for ((wide, start), way) in wides.flat_map(|first| ways.map(|way| (first.clone(), way))) {
+        for (from, step, bound) in numbers {
+            let [start, way] = [&*start, way].map(|text| {
+                let text = text.replace("{w}", wide).replace("{b}", &bound.to_string());
+                text.replace("{s}", &step.to_string())
+                    .replace("{a}", &from.to_string())
+                    .replace("{c}", &(from + 1).to_string())
+            });
+            for last in [(3, bound), (50, bound + step), (50, bound - step), (1, 0), (50, 12), (50, 13)] {
+                let rig = Rig::new(&counting(wide, &start, step, &way, last));
+                let expected = rig.interpret().r0;
+                for memory in [Memory::Sandbox, Memory::Trusted] {
+                    let options = Options { memory, ..Options::default() };
+                    assert_eq!(rig.run(options).r0, expected, "{start}, {way}, by {step}, end and question {last:?}");
+                }
+            }
+        }
+    }
+    same(&Rig::new(&counting("r", "r7 = 0", 1, "if r7 == 6 goto out", (50, 6))));
+}
