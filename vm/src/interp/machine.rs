@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
-use super::native::{Home, Ready, Running, Shortcut};
+use super::native::{Home, Ready, Shortcut};
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -66,6 +66,15 @@ impl Default for Driver {
     fn default() -> Driver {
         if cfg!(debug_assertions) { Driver::Step } else { Driver::Threaded }
     }
+}
+
+/// Whether generated code of a machine is running, or has called a host function, and waits for no answer of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Running {
+    No,
+    Yes,
+    /// While it is the innermost of the thread: nobody notes when a run begins that needs nothing prepared.
+    Inside,
 }
 
 /// Where a run stopped, and why.
@@ -235,6 +244,15 @@ impl Machine {
         let mut registers = POISON;
         registers[1..6].copy_from_slice(&args);
         self.run_with(program, registers)
+    }
+
+    /// Whether the machine is waiting for generated code.
+    fn is_running(&self) -> bool {
+        match self.running {
+            Running::No => false,
+            Running::Yes => true,
+            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_innermost()),
+        }
     }
 
     /// Runs a program with all registers given, except r10, which is its frame pointer.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::event::{NO_SITE, Next, bad_call};
-use super::machine::{Context, Limits, Machine, POISON};
+use super::machine::{Context, Limits, Machine, POISON, Running};
 use crate::host::native::{Bridge, Native, TailCall};
 use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again, enter_first};
 use crate::image::{Callee, Function, Image};
@@ -58,15 +58,6 @@ pub(super) struct Shortcut {
 pub(super) struct Ready {
     pub(super) program: usize,
     pub(super) way: Way,
-}
-
-/// Whether generated code of a machine is running, or has called a host function, and waits for no answer of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Running {
-    No,
-    Yes,
-    /// While it is the innermost of the thread: nobody notes when a run begins that needs nothing prepared.
-    Inside,
 }
 
 /// What is below a segment.
@@ -175,14 +166,6 @@ impl Machine {
         let context = home.resident.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
         context.stack_limit = stack_bytes;
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        match self.running {
-            Running::No => false,
-            Running::Yes => true,
-            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_innermost()),
-        }
     }
 
     /// A run that needs nothing prepared. Everything else that may happen is for other functions, so that this one keeps
