@@ -54,8 +54,6 @@ impl Generator {
         context.optimize(isa, &mut ControlPlane::default())?;
         if speed {
             self.polish.after(context, sites.len() > CODES, isa.name() == "x64");
-                eprintln!("{}", context.func.display());
-            }
             context.verify_if(isa)?;
         }
         (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)
