@@ -1,11 +1,14 @@
-//! Runs inside runs: instances that move from one run to the next, whose host functions call back now and then, or run
-//! programs of other instances.
+//! Runs inside runs: instances that move from one run to the next, whose host functions call back now and then, by way
+//! of C or of another instance or neither, or run programs of other instances.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use twinbpf::{Caller, Config, Engine, EngineKind, Instance, Linker, Object, Ptr};
-use twinbpf_vm::host::Activation as _;
+use twinbpf::mem::Bounds;
+use twinbpf::{Caller, Config, Engine, EngineKind, Instance, Linker, Object, Ptr, Trap};
+use twinbpf_vm::host::Activation;
+use twinbpf_vm::recover::{self, Form};
 
 /// Of `corpus/bench/call.bpf.c`: calls of a program, and the sum of the numbers below.
 const CALLS: u64 = 1000;
@@ -21,10 +24,25 @@ struct Seen {
     back: Option<u64>,
 }
 
+/// Programs of the object.
+const PROGRAMS: [&str; 4] = ["empty", "host", "local", "callback"];
+
+fn object() -> Object {
+    Object::open("call.bpf.o", include_bytes!("../corpus/bench/call.bpf.o")).expect("an object")
+}
+
+/// None where there is none of this kind.
+fn engine(kind: EngineKind) -> Option<Engine> {
+    let config = Config { engine: kind, bounds: Bounds::Trusted, memory_limit: 1 << 25, ..Config::default() };
+    match Engine::new(config) {
+        Err(_) if kind == EngineKind::Jit && !cfg!(target_arch = "x86_64") => None,
+        engine => Some(engine.unwrap_or_else(|error| panic!("{error:#}"))),
+    }
+}
+
 /// An instance of the calls of the corpus, in which each call of `host` also does some work.
 fn instance(kind: EngineKind, work: impl Fn() + Send + Sync + 'static) -> Option<Instance<Seen>> {
-    let object = Object::open("call.bpf.o", include_bytes!("../corpus/bench/call.bpf.o")).expect("an object");
-    let engine = Engine::new(Config { engine: kind, ..Config::default() }).ok()?;
+    let engine = engine(kind)?;
     let mut linker = Linker::<Seen>::new(&engine);
     linker.func("bench_add", move |mut caller: Caller<'_, Seen>, a: u64, b: u64| {
         work();
@@ -35,7 +53,7 @@ fn instance(kind: EngineKind, work: impl Fn() + Send + Sync + 'static) -> Option
         }
         a.wrapping_add(b)
     });
-    let pre = linker.instantiate_programs(&object, &["empty", "host", "local", "callback"]);
+    let pre = linker.instantiate_programs(&object(), &PROGRAMS);
     let pre = pre.unwrap_or_else(|error| panic!("{error:#}"));
     Some(pre.instance(Seen::default()).expect("room for a stack"))
 }
@@ -95,6 +113,90 @@ fn a_run_like_those_before_calls_back() {
             assert_eq!(instance.data().back, None, "{kind:?}: it was called back");
         }
         assert_eq!(instance.data().calls, (3 * RUNS + 3 + 1) * CALLS, "{kind:?}");
+    }
+}
+
+/// As what [`c_function`] calls back, set while it may be called.
+static BACK: AtomicU64 = AtomicU64::new(0);
+
+/// What C code is that gets a function of the program and calls it.
+extern "C" fn c_function() -> u64 {
+    let address = BACK.load(Ordering::Relaxed) as usize;
+    // SAFETY: the slot of a function of the program is code that C may call; it ignores arguments here.
+    unsafe { std::mem::transmute::<usize, extern "C" fn() -> u64>(address)() }
+}
+
+/// Serves callbacks as a library's functions have it: `data` is the activation.
+unsafe fn serve(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
+    // SAFETY: `call_c` below passes this.
+    unsafe { &mut *data.cast::<&mut dyn Activation>() }.call(function, *args)
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn a_host_function_calls_c_that_calls_back() {
+    for kind in kinds() {
+        let engine = engine(kind).expect("there is one");
+        let mut linker = Linker::<Seen>::new(&engine);
+        linker.func("bench_add", |mut caller: Caller<'_, Seen>, a: u64, b: u64| {
+            if let Some(address) = caller.data_mut().back.take_if(|_| b == CALLS - 1) {
+                BACK.store(address, Ordering::Relaxed);
+                let mut activation = caller.activation();
+                let (form, data) = (Form { variadic: false, float: false }, (&raw mut activation).cast());
+                // SAFETY: the function takes no arguments, and `serve` gets the activation, which lives longer.
+                let sum =
+                    unsafe { recover::call_c(c_function as *const () as usize, form, &[0; 6], &[0.0; 8], data, serve) };
+                assert_eq!(sum.expect("it ends well"), SUM);
+            }
+            a.wrapping_add(b)
+        });
+        let pre = linker.instantiate_programs(&object(), &PROGRAMS).unwrap_or_else(|error| panic!("{error:#}"));
+        let mut instance = pre.instance(Seen::default()).expect("room for a stack");
+        for program in ["local", "callback"] {
+            (0..RUNS).for_each(|_| assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}"));
+            let address = address(&mut instance, program);
+            instance.data().back = Some(address);
+            assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}, {program}");
+            assert_eq!(instance.data().back, None, "{kind:?}: it was called back");
+        }
+    }
+}
+
+thread_local! {
+    /// The outer instance, for host functions of the inner.
+    static OUTER: Cell<Option<*mut Caller<'static, Seen>>> = const { Cell::new(None) };
+}
+
+#[test]
+fn an_inner_instance_calls_the_outer_back() {
+    for (kind, other) in kinds().flat_map(|kind| kinds().map(move |other| (kind, other))) {
+        let inner = instance(other, || {
+            if let Some(outer) = OUTER.take() {
+                // SAFETY: the host function that set it waits for this one.
+                let outer = unsafe { &mut *outer };
+                let address = outer.data_mut().back.take().expect("where to call");
+                assert_eq!(outer.call(Ptr::new(address), &[]).unwrap_or_else(|trap| panic!("{trap:#}")), SUM);
+            }
+        });
+        let Some(inner) = inner.map(Mutex::new) else { continue };
+        let Some(engine) = engine(kind) else { continue };
+        let mut linker = Linker::<Seen>::new(&engine);
+        linker.func("bench_add", move |mut caller: Caller<'_, Seen>, a: u64, b: u64| {
+            if b == CALLS - 1 && caller.data_mut().back.is_some() {
+                OUTER.set(Some((&raw mut caller).cast()));
+                assert_eq!(run(&mut inner.lock().expect("nobody panics"), "host"), SUM);
+            }
+            a.wrapping_add(b)
+        });
+        let pre = linker.instantiate_programs(&object(), &PROGRAMS).unwrap_or_else(|error| panic!("{error:#}"));
+        let mut outer = pre.instance(Seen::default()).expect("room for a stack");
+        for program in ["local", "callback"] {
+            (0..RUNS).for_each(|_| assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}"));
+            let address = address(&mut outer, program);
+            outer.data().back = Some(address);
+            assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}, {program}");
+            assert_eq!(outer.data().back, None, "{other:?} in {kind:?}: it was called back");
+        }
     }
 }
 

@@ -193,10 +193,15 @@ fn acts(opcode: Opcode) -> bool {
         || opcode.other_side_effects()
 }
 
+/// Whether it makes no code: a listing has more of them, and must show the same code.
+fn is_point(func: &Function, inst: Inst) -> bool {
+    func.dfg.insts[inst].opcode() == Opcode::SequencePoint
+}
+
 /// Whether an instruction can run when nobody asked for it, at about the cost of one machine instruction or none.
 fn cheap(opcode: Opcode) -> Option<u32> {
     match opcode {
-        // Points in front of accesses stand beside what is not cheap; those of a listing must not change the code.
+        // A point in front of an access stands beside what is not cheap. Others are of a listing only.
         Opcode::SequencePoint | Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend => Some(0),
         Opcode::Iadd
         | Opcode::Isub

@@ -7,7 +7,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{Block, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
 
 use super::{constant, destinations, maker, resolve};
 
@@ -88,17 +88,20 @@ fn precedes(func: &Function, first: Inst, second: Inst) -> bool {
 /// Values passed to a block that are its parameter plus something, or one of this block that is passed nowhere.
 fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
     let calls = destinations(func, block);
-    let passed = || calls.iter().flat_map(|call| call.args(&func.dfg.value_lists)).filter_map(|arg| arg.as_value());
+    let passed = |calls: &[BlockCall], old| {
+        let args = calls.iter().flat_map(|call| call.args(&func.dfg.value_lists));
+        args.filter_map(|arg| arg.as_value()).any(|value| resolve(func, value) == old)
+    };
     for call in calls {
         let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
         for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
-            let Some(value) = arg.as_value() else { continue };
+            let Some(value) = arg.as_value().filter(|value| !steps.contains(value)) else { continue };
             let Some(inst) = maker(func, value) else { continue };
-            let ends =
-                |old| func.dfg.block_params(block).contains(&old) && !passed().any(|value| resolve(func, value) == old);
-            let counts = func.dfg.inst_args(inst).contains(param)
-                || modular_step_of(func, inst).is_some_and(|(old, _)| ends(resolve(func, old)));
-            if counts && !steps.contains(&value) {
+            // Tables have many edges.
+            let ends = |old| calls.len() <= 2 && func.dfg.block_params(block).contains(&old) && !passed(calls, old);
+            if func.dfg.inst_args(inst).contains(param)
+                || modular_step_of(func, inst).is_some_and(|(old, _)| ends(resolve(func, old)))
+            {
                 steps.push(value);
             }
         }
@@ -159,13 +162,13 @@ fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
     modular_step_of(func, inst).filter(|(from, _)| func.dfg.value_type(*from) == I64)
 }
 
-/// The same for one of any width, modulo which the sum is meant.
+/// The same for one of 32 bits, too: the sum is meant modulo its width.
 pub(super) fn modular_step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
-    match func.dfg.insts[inst] {
-        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some((args[0], constant(func, args[1])?)),
-        InstructionData::Binary { opcode: Opcode::Isub, args } => {
-            Some((args[0], constant(func, args[1])?.wrapping_neg()))
-        }
+    let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { return None };
+    let wide = func.dfg.value_type(args[0]).bits() >= 32;
+    match opcode {
+        Opcode::Iadd if wide => Some((args[0], constant(func, args[1])?)),
+        Opcode::Isub if wide => Some((args[0], constant(func, args[1])?.wrapping_neg())),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::condcodes::CondCode as _;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{cheap, constant, maker, passed};
+use super::{cheap, constant, is_point, maker, passed};
 
 /// Instructions computed in vain, at most.
 const WORK: u32 = 2;
@@ -122,7 +122,7 @@ fn chased(func: &Function, cond: Value, found: &Diamond) -> bool {
     }
     let params = func.dfg.block_params(found.join).iter().zip(found.values[0].iter().zip(&found.values[1]));
     let mut chosen: Vec<Value> = params.filter(|(_, (a, b))| a != b).map(|(param, _)| *param).collect();
-    for inst in func.layout.block_insts(found.join).take(NEAR) {
+    for inst in func.layout.block_insts(found.join).filter(|inst| !is_point(func, *inst)).take(NEAR) {
         if func.dfg.inst_args(inst).iter().any(|arg| chosen.contains(&func.dfg.resolve_aliases(*arg))) {
             if func.dfg.insts[inst].opcode().can_load() {
                 return true;
@@ -319,7 +319,7 @@ fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) -> usi
     }
     let mut moved = 0;
     while let Some(inst) = func.layout.first_inst(block) {
-        moved += 1;
+        moved += usize::from(!is_point(func, inst));
         let end = func.layout.next_inst(inst).is_none();
         func.layout.remove_inst(inst);
         if !end {

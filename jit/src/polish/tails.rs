@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Block, BlockArg, Function, InstructionData, Opcode, 
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
 
-use super::{cheap, each_use, resolve};
+use super::{cheap, each_use, is_point, resolve};
 
 /// Instructions of such a block, at most.
 const MAX_INSTS: usize = 8;
@@ -87,7 +87,7 @@ fn size(func: &Function, block: Block) -> Option<usize> {
     let last = func.layout.last_inst(block)?;
     let ends = matches!(func.dfg.insts[last].opcode(), Opcode::Jump | Opcode::Brif);
     let pure = |inst| inst == last || cheap(func.dfg.insts[inst].opcode()).is_some();
-    let size = func.layout.block_insts(block).count();
+    let size = func.layout.block_insts(block).filter(|inst| !is_point(func, *inst)).count();
     (ends && size <= MAX_INSTS && func.layout.block_insts(block).all(pure)).then_some(size)
 }
 
@@ -104,6 +104,9 @@ fn copy(func: &mut Function, pred: Block, block: Block) -> bool {
     let mut next = func.layout.first_inst(block);
     while let Some(inst) = next {
         next = func.layout.next_inst(inst);
+        if is_point(func, inst) {
+            continue;
+        }
         let new = func.dfg.clone_inst(inst);
         func.dfg.map_inst_values(new, |value| stands.get(&value).copied().unwrap_or(value));
         func.set_srcloc(new, func.srcloc(inst));

@@ -124,10 +124,9 @@ impl Resident {
         unsafe { self.cx.as_mut() }
     }
 
-    /// Whether this thread is in generated code that was entered here, or in what that has called, and in no other
-    /// since.
-    pub(crate) fn is_innermost(&self) -> bool {
-        recover::innermost() == Some(self.cx.as_ptr().cast())
+    /// Whether this thread is in generated code that was entered here, or in what that has called.
+    pub(crate) fn is_entered(&self) -> bool {
+        recover::is_inside(self.cx.as_ptr().cast())
     }
 
     /// Native code of a function of the image.
@@ -241,7 +240,7 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     let cx = (way.cx.as_ptr().cast(), (&raw mut *machine).cast());
-    // SAFETY: as in `enter`. The code finds the machine as `bridge`.
+    // SAFETY: as in `enter`. The caller has asked whether the machine is where the code finds it, by `bridge`.
     unsafe { recover::enter_first(idle, way.gate.as_ref(), way.code.0.get(), cx, way.fp, args) }
 }
 

@@ -73,7 +73,7 @@ impl Default for Driver {
 pub(super) enum Running {
     No,
     Yes,
-    /// While it is the innermost of the thread: nobody notes when a run begins that needs nothing prepared.
+    /// While the thread is in it: nobody notes when a run begins that needs nothing prepared.
     Inside,
 }
 
@@ -251,7 +251,7 @@ impl Machine {
         match self.running {
             Running::No => false,
             Running::Yes => true,
-            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_innermost()),
+            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_entered()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Anchor {
     pub(super) kind: Kind,
     /// Why the trampoline's result says that it ended early.
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
+    /// The call around it; none around one through an idle thread's [`Gate`], and outside of calls.
+    previous: Cell<*const Anchor>,
 }
 
 /// Stands for the end of the chain in a thread whose signals have not been prepared.
@@ -47,10 +49,14 @@ thread_local! {
     static CURRENT: Cell<*const Anchor> = const { Cell::new(UNPREPARED) };
 }
 
-/// The [data](Owner::data) of whose call of native code is the innermost on this thread.
-pub fn innermost() -> Option<*mut ()> {
-    // SAFETY: anchors on the chain live until their call ends.
-    current().map(|anchor| unsafe { anchor.as_ref() }.owner.data)
+/// Whether this thread is in a call of native code of the owner with this [data](Owner::data), however many others are
+/// inside that.
+pub fn is_inside(data: *mut ()) -> bool {
+    // SAFETY: anchors on the chain live until their call ends, and each call ends before the one around it.
+    let around =
+        |anchor: &ptr::NonNull<Anchor>| ptr::NonNull::new(unsafe { anchor.as_ref() }.previous.get().cast_mut());
+    // SAFETY: as above.
+    std::iter::successors(current(), around).any(|anchor| unsafe { anchor.as_ref() }.owner.data == data)
 }
 
 /// The innermost call of native code on this thread, if there is any.
@@ -101,7 +107,14 @@ impl Anchor {
     #[inline(always)]
     fn new(owner: Owner, kind: Kind, top: u64) -> Anchor {
         let (landing, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
-        Anchor { landing, stack: UnsafeCell::new(top.wrapping_sub(16)), owner, kind, abort }
+        Anchor {
+            landing,
+            stack: UnsafeCell::new(top.wrapping_sub(16)),
+            owner,
+            kind,
+            abort,
+            previous: Cell::new(ptr::null()),
+        }
     }
 
     /// Puts it on the chain while it does some work.
@@ -112,9 +125,11 @@ impl Anchor {
             signal::prepare_thread();
             previous = ptr::null();
         }
+        self.previous.set(previous);
         CURRENT.set(self);
         let result = work();
         CURRENT.set(previous);
+        self.previous.set(ptr::null());
         result
     }
 

@@ -36,10 +36,10 @@ mod stack;
 mod thread;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, innermost, variadic};
+pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub use elsewhere::{
-    Ended, Gate, Idle, call_back, call_c, compare_exchange, enter, enter_again, enter_first, idle, innermost, load,
+    Ended, Gate, Idle, call_back, call_c, compare_exchange, enter, enter_again, enter_first, idle, is_inside, load,
     store, variadic,
 };
 pub use range::CodeRange;
