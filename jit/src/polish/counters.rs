@@ -15,6 +15,8 @@ use super::{constant, destinations, maker, resolve};
 
 /// Blocks in a row, each with one way to it, in which a test of the counter is looked for.
 const BACK: usize = 8;
+/// How often a value is cut and extended again on its way to where it is looked at: chains can be long.
+const HALVES: usize = 4;
 /// Counters stay below, also with a term added: then their halves are all of them, signed or not.
 const LIMIT: i64 = 1 << 31;
 /// Terms are smaller.
@@ -83,12 +85,14 @@ fn steps(func: &Function) -> Vec<(Block, usize)> {
             let params = func.dfg.block_params(head).iter();
             for (at, (param, arg)) in params.zip(call.args(&func.dfg.value_lists)).enumerate() {
                 let counts = arg.as_value().is_some_and(|arg| step(func, arg).is_some_and(|(of, _)| of == *param));
-                if counts && !found.contains(&(head, at)) {
+                if counts {
                     found.push((head, at));
                 }
             }
         }
     }
+    found.sort_unstable();
+    found.dedup();
     found
 }
 
@@ -103,14 +107,18 @@ fn step(func: &Function, value: Value) -> Option<(Value, i64)> {
     }
 }
 
-/// What a value is the lower half of, with zeros above or without.
+/// What a value is the lower half of, with zeros above or without, as far as one looks.
 fn half(func: &Function, value: Value) -> Value {
     let mut value = resolve(func, value);
-    while let Some(InstructionData::Unary { opcode: Opcode::Ireduce | Opcode::Uextend, arg }) =
-        maker(func, value).map(|inst| func.dfg.insts[inst]).filter(|_| func.dfg.value_type(value).bits() >= 32)
-        && func.dfg.value_type(arg).bits() >= 32
-    {
-        value = resolve(func, arg);
+    for _ in 0..HALVES {
+        match maker(func, value).map(|inst| func.dfg.insts[inst]) {
+            Some(InstructionData::Unary { opcode: Opcode::Ireduce | Opcode::Uextend, arg })
+                if func.dfg.value_type(value).bits() >= 32 && func.dfg.value_type(arg).bits() >= 32 =>
+            {
+                value = resolve(func, arg);
+            }
+            _ => break,
+        }
     }
     value
 }
@@ -184,7 +192,7 @@ fn test(func: &Function, edges: &Edges, mut edge: (Block, usize), param: Value) 
                 return Some((cc, bound, more));
             }
         }
-        // The test must be between the counter's block and the edge.
+        // That was the counter's own block, and what is before it is about other rounds.
         if func.dfg.block_params(block).contains(&param) {
             return None;
         }
