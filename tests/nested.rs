@@ -76,6 +76,19 @@ fn call(instance: &mut Instance<Seen>, program: &str) -> u64 {
     instance.machine().call(address, [0; 5]).unwrap_or_else(|trap| panic!("{program}: {trap:#}"))
 }
 
+/// Many runs that call nothing back, and one that does, for each of these programs.
+fn calls_back(instance: &mut Instance<Seen>, programs: &[&str], what: &str) {
+    for program in programs {
+        for _ in 0..RUNS {
+            assert_eq!(run(instance, "host"), SUM, "{what}");
+        }
+        let address = address(instance, program);
+        instance.data().back = Some(address);
+        assert_eq!(run(instance, "host"), SUM, "{what}, {program}");
+        assert_eq!(instance.data().back, None, "{what}: {program} was called back");
+    }
+}
+
 fn kinds() -> impl Iterator<Item = EngineKind> {
     [EngineKind::Interp, EngineKind::Jit, EngineKind::Auto].into_iter()
 }
@@ -103,15 +116,7 @@ fn an_instance_that_moves_is_found_where_it_is() {
 fn a_run_like_those_before_calls_back() {
     for kind in kinds() {
         let Some(mut instance) = instance(kind, || ()) else { continue };
-        for program in ["local", "callback", "host"] {
-            for _ in 0..RUNS {
-                assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}");
-            }
-            let address = address(&mut instance, program);
-            instance.data().back = Some(address);
-            assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}, {program}");
-            assert_eq!(instance.data().back, None, "{kind:?}: it was called back");
-        }
+        calls_back(&mut instance, &["local", "callback", "host"], &format!("{kind:?}"));
         assert_eq!(instance.data().calls, (3 * RUNS + 3 + 1) * CALLS, "{kind:?}");
     }
 }
@@ -152,13 +157,7 @@ fn a_host_function_calls_c_that_calls_back() {
         });
         let pre = linker.instantiate_programs(&object(), &PROGRAMS).unwrap_or_else(|error| panic!("{error:#}"));
         let mut instance = pre.instance(Seen::default()).expect("room for a stack");
-        for program in ["local", "callback"] {
-            (0..RUNS).for_each(|_| assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}"));
-            let address = address(&mut instance, program);
-            instance.data().back = Some(address);
-            assert_eq!(run(&mut instance, "host"), SUM, "{kind:?}, {program}");
-            assert_eq!(instance.data().back, None, "{kind:?}: it was called back");
-        }
+        calls_back(&mut instance, &["local", "callback"], &format!("{kind:?}"));
     }
 }
 
@@ -190,13 +189,7 @@ fn an_inner_instance_calls_the_outer_back() {
         });
         let pre = linker.instantiate_programs(&object(), &PROGRAMS).unwrap_or_else(|error| panic!("{error:#}"));
         let mut outer = pre.instance(Seen::default()).expect("room for a stack");
-        for program in ["local", "callback"] {
-            (0..RUNS).for_each(|_| assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}"));
-            let address = address(&mut outer, program);
-            outer.data().back = Some(address);
-            assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}, {program}");
-            assert_eq!(outer.data().back, None, "{other:?} in {kind:?}: it was called back");
-        }
+        calls_back(&mut outer, &["local", "callback"], &format!("{other:?} in {kind:?}"));
     }
 }
 
