@@ -71,9 +71,8 @@ pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
         charge(&mut costs, (start, end - 1), LINE, |more| FETCH * runs * more);
     }
     for Loop { head, has, exits } in &blocks.loops {
-        let body = || (0..starts.len()).filter(|block| has[*block]);
-        let (first, last) = (body().next().unwrap_or(*head), body().next_back().unwrap_or(*head));
-        let (start, end) = (blocks.range(first).0, blocks.range(last).1);
+        let (first, last) = (has.iter().position(|has| *has), has.iter().rposition(|has| *has));
+        let (start, end) = (blocks.range(first.unwrap_or(*head)).0, blocks.range(last.unwrap_or(*head)).1);
         let many = if *exits == 1 { COUNTED } else { 1 };
         if end - start <= SMALL {
             charge(&mut costs, (start, end - 1), LINE, |more| LOOP * many * runs[*head] * more);

@@ -11,6 +11,7 @@ use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
 use cranelift_codegen::ir::{Block, Function, InstructionData, Opcode, Value};
 use smallvec::SmallVec;
 
+use super::order::modular_step_of;
 use super::{constant, destinations, maker, resolve};
 
 /// Blocks in a row, each with one way to it, in which a test of the counter is looked for.
@@ -98,13 +99,8 @@ fn steps(func: &Function) -> Vec<(Block, usize)> {
 
 /// A value as another plus a small constant.
 fn step(func: &Function, value: Value) -> Option<(Value, i64)> {
-    match func.dfg.insts[maker(func, half(func, value))?] {
-        InstructionData::Binary { opcode: Opcode::Iadd, args } => {
-            let term = constant(func, args[1]).filter(|term| (1..LARGE).contains(term))?;
-            Some((half(func, args[0]), term))
-        }
-        _ => None,
-    }
+    let (of, term) = modular_step_of(func, maker(func, half(func, value))?)?;
+    (1..LARGE).contains(&term).then(|| (half(func, of), term))
 }
 
 /// What a value is the lower half of, with zeros above or without, as far as one looks.

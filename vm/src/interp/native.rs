@@ -173,13 +173,8 @@ impl Machine {
     #[inline(always)]
     pub(super) fn run_compiled(&mut self, idle: Idle, way: Way, args: &[u64; 5]) -> Result<u64, Trap> {
         match enter_first(self, idle, way, args) {
-            Ok(value) => {
-                if self.s.runtime.holds() {
-                    Ok(self.let_go(value))
-                } else {
-                    Ok(value)
-                }
-            }
+            Ok(value) if self.s.runtime.holds() => Ok(self.let_go(value)),
+            Ok(value) => Ok(value),
             Err(ended) => Err(self.end_early(ended)),
         }
     }
