@@ -3,11 +3,12 @@
 //!
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
 //! compares. Before the optimiser, [`counters`] takes out branches that a loop's counter decides, [`table`] and [`select`]
-//! bring back what was, and [`narrow`] finds registers that hold 32 bits. Afterwards, [`points`] removes what was for the optimiser only, [`strength`] chooses cheaper instructions of
-//! the same meaning, [`hoist`] takes out of loops what the optimiser put back into each round, [`order`] places the step of
-//! a loop's counter behind the last use of its old value, [`tails`] copies the end of an interpreter's round, [`exits`]
-//! keeps what leaves a loop out of its way, [`pair`] copies two words at a time, [`widen`] extends offsets where that costs
-//! nothing, [`sums`] adds last what is there last, and [`fold`] leaves operands in memory.
+//! bring back what was, and [`narrow`] finds registers that hold 32 bits. Afterwards, [`points`] removes what was for the
+//! optimiser only, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what the
+//! optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old value,
+//! [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`] copies
+//! two words at a time, [`widen`] extends offsets where that costs nothing, [`sums`] adds last what is there last, [`fold`]
+//! leaves operands in memory, and [`turns`] hands values on to the next round in time.
 //!
 //! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
 //! their sites, so no pass here has to know what a site means.
@@ -27,6 +28,7 @@ mod table;
 mod tails;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod uses;
 mod widen;
 
@@ -89,6 +91,9 @@ impl Polish {
             context.func.dfg.resolve_all_aliases();
         }
         if changed {
+            context.flowgraph();
+        }
+        if turns::run(context) {
             context.flowgraph();
         }
     }

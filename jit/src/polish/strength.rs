@@ -26,6 +26,7 @@ pub(super) fn run(func: &mut Function, uses: &mut Uses) {
             next = func.layout.next_inst(inst);
             match func.dfg.insts[inst] {
                 InstructionData::Binary { opcode: Opcode::Imul, args } => multiply(func, inst, args),
+                InstructionData::Binary { opcode: Opcode::Bor, args } => union(func, inst, args, uses),
                 InstructionData::Ternary { opcode: Opcode::Select, args } => select(func, args[0]),
                 InstructionData::Load { arg: addr, offset, .. }
                 | InstructionData::Store { args: [_, addr], offset, .. } => {
@@ -58,6 +59,20 @@ fn multiply(func: &mut Function, inst: Inst, [x, by]: [Value; 2]) {
     let shifted = cursor.ins().ishl_imm_u(x, i64::from(shift));
     let args = if shifted_first { [shifted, x] } else { [x, shifted] };
     func.dfg.insts[inst] = InstructionData::Binary { opcode, args };
+}
+
+/// `x << n | c` is a sum if the shift leaves room for `c`: x86-64 puts sums, and `x + x` for `x << 1`, where they belong,
+/// and leaves what they are made of in its place.
+fn union(func: &mut Function, inst: Inst, [shifted, bits]: [Value; 2], uses: &mut Uses) {
+    let Some([x, by]) = binary(func, shifted, Opcode::Ishl) else { return };
+    let by = constant(func, by).filter(|by| (1..i64::from(func.dfg.value_type(x).bits())).contains(by));
+    let Some(by) = by.filter(|by| constant(func, bits).is_some_and(|bits| bits as u64 >> by == 0)) else { return };
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [shifted, bits] };
+    uses.know(func);
+    if by == 1 && !uses.once(shifted) {
+        let inst = maker(func, shifted).expect("a shift");
+        func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [x, x] };
+    }
 }
 
 /// `a <= b` looks at two flags, `b >= a` at one; a conditional move takes a cycle more for two.

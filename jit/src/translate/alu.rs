@@ -126,9 +126,16 @@ impl Translator<'_> {
             Operand::Imm(imm) => self.divide_imm(width, op, a, imm),
             Operand::Reg(src) => {
                 let b = self.read(width, src);
-                self.divide_reg(width, op, a, b)
+                let plain = matches!(op, AluOp::Div | AluOp::Mod) && self.is_nonzero(width, src);
+                if plain { self.binary(op, a, b) } else { self.divide_reg(width, op, a, b) }
             }
         }
+    }
+
+    /// Whether the way to here says that a register is not zero.
+    fn is_nonzero(&self, width: Width, reg: Reg) -> bool {
+        let here = (self.block, self.pc);
+        self.input.options.opt == OptLevel::Speed && self.flow.nonzero(self.input.image, here, (width, reg))
     }
 
     fn divide_imm(&mut self, width: Width, op: AluOp, a: Value, imm: i32) -> Value {

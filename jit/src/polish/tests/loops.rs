@@ -148,3 +148,42 @@ fn a_search_that_ended_early_has_not_come_to_its_end() {
         assert_eq!(count(&func, Opcode::Brif), expected, "{func}");
     }
 }
+
+/// `last = y; at = x; loop { *(at + 8) = last; next = *at; (last, at) = (at, next) }`, while there is a next one; returns
+/// `last` as it is then, or as it was in the last round.
+fn walk(old: bool) -> Function {
+    polished(function(|b, x, y| {
+        let (head, end) = (b.create_block(), b.create_block());
+        let (last, at) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        b.ins().jump(head, &[BlockArg::Value(y), BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        b.ins().store(MemFlagsData::new(), last, at, 8);
+        let next = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        b.ins().brif(next, head, &[BlockArg::Value(at), BlockArg::Value(next)], end, &[]);
+        b.switch_to_block(end);
+        b.ins().return_(&[if old { last } else { at }]);
+    }))
+}
+
+#[test]
+fn what_is_handed_on_is_where_it_belongs_before_the_next_is_made() {
+    let func = walk(false);
+    let blocks: Vec<Block> = func.layout.blocks().collect();
+    // The entry, the rest of a round, its beginning, the end. The allocator sees the rest before the beginning.
+    let [_, rest, head, end] = blocks[..] else { panic!("{func}") };
+    let [at] = *func.dfg.block_params(rest) else { panic!("{func}") };
+    let last = func.layout.last_inst(rest).unwrap();
+    let InstructionData::Brif { blocks: [back, _], .. } = func.dfg.insts[last] else { panic!("{func}") };
+    assert_eq!(back.block(&func.dfg.value_lists), head, "{func}");
+    assert_eq!(back.args(&func.dfg.value_lists).next(), Some(BlockArg::Value(at)), "{func}");
+    let load = func.layout.first_inst(rest).unwrap();
+    assert_eq!(func.dfg.inst_args(load), [at], "{func}");
+    // The way out has the value under its new name, too, or both would be needed.
+    assert_eq!(func.dfg.inst_args(func.layout.last_inst(end).unwrap()), [at], "{func}");
+}
+
+#[test]
+fn what_is_needed_later_keeps_its_place() {
+    let func = walk(true);
+    assert_eq!(func.layout.blocks().count(), 3, "{func}");
+}

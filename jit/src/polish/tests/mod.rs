@@ -160,6 +160,32 @@ fn products_become_shifts_that_the_type_has_room_for() {
     assert_eq!(product(I64, -1), [0, 1]);
 }
 
+#[test]
+fn a_union_with_bits_that_a_shift_left_free_is_a_sum() {
+    let union = |ty: Type, by: i64, bits: i64, twice: bool| {
+        let mut context = function(|b, x, y| {
+            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
+            let (by, bits) = (b.ins().iconst(I64, by), b.ins().iconst(ty, bits));
+            let shifted = b.ins().ishl(x, by);
+            let value = b.ins().bor(shifted, bits);
+            b.ins().store(MemFlagsData::new(), if twice { shifted } else { value }, y, 0);
+            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
+            b.ins().return_(&[value]);
+        });
+        super::strength::run(&mut context.func, &mut super::Uses::default());
+        [Opcode::Bor, Opcode::Ishl, Opcode::Iadd].map(|opcode| count(&context.func, opcode))
+    };
+    for ty in [I32, I64] {
+        assert_eq!(union(ty, 1, 1, false), [0, 1, 1], "{ty}");
+        assert_eq!(union(ty, 1, 1, true), [0, 0, 2], "{ty}");
+        assert_eq!(union(ty, 4, 15, true), [0, 1, 1], "{ty}");
+        for (by, bits) in [(0, 1), (1, 2), (4, 16), (ty.bits().into(), 1)] {
+            assert_eq!(union(ty, by, bits, true), [1, 1, 0], "{ty}, {by}, {bits}");
+        }
+    }
+    assert_eq!(union(I64, 63, -1, true), [1, 1, 0]);
+}
+
 /// Compares of `x` with 0, 1, 2, ... one after the other.
 fn chain(b: &mut FunctionBuilder<'_>, x: Value, y: Value, cases: i64) {
     let end = b.create_block();

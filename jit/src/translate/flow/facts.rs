@@ -53,6 +53,9 @@ impl Facts {
             let (_, dst, src) = known.of;
             !depends(dst) && !matches!(src, Operand::Reg(src) if depends(src))
         });
+        if let Insn::Alu { width, op: AluOp::Or, dst, src: Operand::Imm(1.. | ..=-1) } = insn {
+            self.assume((width, Cond::Ne, dst, Operand::Imm(0)), true);
+        }
     }
 
     fn result(&self, width: Width, op: AluOp, dst: Reg, src: Operand) -> Option<u64> {
@@ -94,6 +97,20 @@ impl Facts {
             self.comparisons.remove(0);
         }
         self.comparisons.push(Comparison { of, orders });
+    }
+
+    /// Whether it is certain that a register of this width is not zero.
+    pub(super) fn nonzero(&self, width: Width, reg: Reg) -> bool {
+        if let Some(value) = self.value(Operand::Reg(reg)) {
+            return narrow(width, value) != 0;
+        }
+        // Zero would compare otherwise.
+        self.comparisons.iter().any(|known| match known.of {
+            (of, dst, Operand::Imm(imm)) if (of, dst) == (width, reg) => {
+                known.orders & compare(width, 0, i64::from(imm) as u64) == 0
+            }
+            _ => false,
+        })
     }
 
     /// Whether a branch is taken, where that is certain.

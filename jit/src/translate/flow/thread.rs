@@ -4,9 +4,11 @@
 //! BPF has no instruction for "1 if equal", so clang writes `r0 = 1; if r1 == 0 goto +1; r0 = 0` and asks for `r0`
 //! later, often behind another `if r1 == 0`. As long as a test of a test remains, a machine has two jumps to predict
 //! where one matters.
+//!
+//! The way to a division often says, too, that it is none by zero.
 
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::Insn;
+use twinbpf_vm::isa::{Insn, Reg, Width};
 
 use super::facts::{Facts, branch};
 use super::{Flow, NONE, Next};
@@ -39,6 +41,21 @@ impl Flow {
             }
             self.reach();
         }
+        self.find_sources();
+    }
+
+    /// Whether it is certain that a register of this width is not zero in front of an instruction of a block. To be asked
+    /// when edges are led where they should.
+    pub(crate) fn nonzero(&self, image: &Image, (block, pc): (u32, u32), (width, reg): (Width, Reg)) -> bool {
+        let start = self.range(block).start;
+        let source = self.sources[block as usize];
+        let mut facts = match (0..2).find(|nth| source != NONE && self.nth_next(source, *nth) == Some(block)) {
+            Some(nth) if pc - start <= LOOK => self.known(image, source, nth),
+            _ => Facts::default(),
+        };
+        let insns = &image.insns()[start.max(pc.saturating_sub(LOOK)) as usize..pc as usize];
+        insns.iter().for_each(|insn| facts.apply(*insn));
+        facts.nonzero(width, reg)
     }
 
     /// Finds the block in front of each that one edge leads to.

@@ -1,0 +1,152 @@
+//! Where a value takes the place of another in the next round, it does so as soon as that is free.
+//!
+//! `last = at; at = *at` hands `at` on and computes the next one while it is still needed. So the allocator computes that
+//! where `last` was, and has to swap both at the end of each round: three moves, and a jump around them for the way out of
+//! the loop. If the block ends behind the last use of `last`, with `at` as the parameter of the rest, that is one move and
+//! the next value is computed where it belongs.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::entity::EntitySet;
+use cranelift_codegen::flowgraph::ControlFlowGraph;
+use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstBuilder as _, Value, ValueDef};
+
+use super::{destinations, each_use, passed};
+
+/// Blocks behind the end of a round that are looked at, at most.
+const MOST: usize = 32;
+
+/// What is wanted in a block that ends a round: that it ends in front of an instruction, and the rest has a value under
+/// another name.
+struct Turn {
+    block: Block,
+    at: Inst,
+    value: Value,
+    /// Where the value is a parameter.
+    home: Block,
+    /// The blocks that can only be reached through this one, as far as they use the value.
+    behind: Vec<Block>,
+}
+
+/// True if there are new blocks.
+pub(super) fn run(context: &mut Context) -> bool {
+    let Context { func, cfg, domtree, .. } = context;
+    let back = |block: &Block| {
+        let to = |call: &BlockCall| call.block(&func.dfg.value_lists);
+        let mut heads = destinations(func, *block).iter().filter(|call| domtree.block_dominates(to(call), *block));
+        // What several edges pass is not what one does.
+        let head = heads.next().filter(|_| heads.next().is_none())?;
+        Round { func, cfg, domtree, block: *block, head: to(head) }.turn(&passed(func, *head))
+    };
+    let turns: Vec<Turn> = func.layout.blocks().filter_map(|block| back(&block)).collect();
+    turns.iter().for_each(|turn| split(func, turn));
+    !turns.is_empty()
+}
+
+/// A loop's last block, which leads back to its first.
+struct Round<'a> {
+    func: &'a Function,
+    cfg: &'a ControlFlowGraph,
+    domtree: &'a DominatorTree,
+    block: Block,
+    head: Block,
+}
+
+impl Round<'_> {
+    /// The first value that would be swapped with another, of those that are passed to the head.
+    fn turn(&self, args: &[Value]) -> Option<Turn> {
+        let params = self.func.dfg.block_params(self.head);
+        let handed = params.iter().zip(args).filter(|(param, value)| param != value);
+        let mut turns = handed.filter_map(|(param, value)| {
+            let ValueDef::Param(home, nth) = self.func.dfg.value_def(*value) else { return None };
+            // Parameters that share a register with the value, as far as one can guess.
+            let shares = |other: Value| other == *value || self.is_passed((home, nth), other);
+            let next = params.iter().zip(args).filter(|(other, _)| *other != param && shares(**other));
+            let next: Vec<Value> = next.map(|(_, next)| *next).collect();
+            let at = self.place((*param, home), *value, &next)?;
+            let behind = self.behind(*param, *value)?;
+            Some(Turn { block: self.block, at, value: *value, home, behind })
+        });
+        turns.next()
+    }
+
+    /// Whether an edge passes a value to the parameter of this number.
+    fn is_passed(&self, (block, nth): (Block, usize), value: Value) -> bool {
+        let edges = self.cfg.pred_iter(block).flat_map(|pred| destinations(self.func, pred.block));
+        let mut edges = edges.filter(|call| call.block(&self.func.dfg.value_lists) == block);
+        edges.any(|call| call.args(&self.func.dfg.value_lists).nth(nth) == Some(BlockArg::Value(value)))
+    }
+
+    /// The first instruction behind all uses of `param` that uses the value or makes one of the next ones, if the block
+    /// makes one from there on.
+    fn place(&self, (param, home): (Value, Block), value: Value, next: &[Value]) -> Option<Inst> {
+        let (mut place, mut makes, mut used) = (None, false, home == self.head);
+        for inst in self.func.layout.block_insts(self.block) {
+            if self.uses(inst, param) {
+                (place, makes, used) = (None, false, true);
+                continue;
+            }
+            let made = self.func.dfg.inst_results(inst).iter().any(|result| next.contains(result));
+            if place.is_none() && (made || self.uses(inst, value)) {
+                place = Some(inst);
+            }
+            makes |= made;
+        }
+        place.filter(|_| used && makes)
+    }
+
+    /// The blocks behind this one, in the same round or behind the loop, that use the value. None if some of them can be
+    /// reached in other ways, or if one uses `param`.
+    fn behind(&self, param: Value, value: Value) -> Option<Vec<Block>> {
+        let func = self.func;
+        let next = |block| destinations(func, block).iter().map(|call| call.block(&func.dfg.value_lists));
+        let mut seen = EntitySet::with_capacity(func.dfg.num_blocks());
+        seen.insert(self.head);
+        let mut work: Vec<Block> = next(self.block).filter(|block| seen.insert(*block)).collect();
+        let (mut left, mut behind) = (MOST, Vec::new());
+        while let Some(block) = work.pop() {
+            left = left.checked_sub(1)?;
+            let used = |value| func.layout.block_insts(block).any(|inst| self.uses(inst, value));
+            if used(param) {
+                return None;
+            }
+            if used(value) {
+                behind.push(block);
+            }
+            work.extend(next(block).filter(|block| seen.insert(*block)));
+        }
+        behind.iter().all(|block| self.domtree.block_dominates(self.block, *block)).then_some(behind)
+    }
+
+    fn uses(&self, inst: Inst, value: Value) -> bool {
+        let mut found = false;
+        each_use(self.func, inst, |_, used| found |= used == value);
+        found
+    }
+}
+
+/// Ends a block in front of the instruction.
+fn split(func: &mut Function, turn: &Turn) {
+    let rest = func.dfg.make_block();
+    let ty = func.dfg.value_type(turn.value);
+    let renamed = func.dfg.append_block_param(rest, ty);
+    // The allocator joins first what comes first: the new name with the place that it is for, not with the old one.
+    func.layout.insert_block(rest, turn.home);
+    let mut next = Some(turn.at);
+    while let Some(inst) = next {
+        next = func.layout.next_inst(inst);
+        func.layout.remove_inst(inst);
+        func.layout.append_inst(inst, rest);
+    }
+    let mut cursor = FuncCursor::new(func).at_bottom(turn.block);
+    cursor.use_srcloc(turn.at);
+    cursor.ins().jump(rest, &[BlockArg::Value(turn.value)]);
+    for block in turn.behind.iter().copied().chain([rest]) {
+        let mut next = func.layout.first_inst(block);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            func.dfg.map_inst_values(inst, |value| if value == turn.value { renamed } else { value });
+        }
+    }
+}
