@@ -10,11 +10,16 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
+use smallvec::SmallVec;
 
-use super::{constant, each_use, maker};
+use super::{constant, each_use, maker, resolve};
 
 /// Registers that values of a loop may take, of the fourteen there are: some are for what is computed in between.
 const REGISTERS: u32 = 11;
+/// Values in a sum, at most.
+const MOST: usize = 4;
+
+type Terms = SmallVec<[Value; MOST]>;
 
 #[derive(Default)]
 pub(super) struct Scratch {
@@ -27,8 +32,8 @@ pub(super) struct Scratch {
     uses: SecondaryMap<Value, Uses>,
     /// Constants that stand in front of the current loop.
     constants: Vec<Value>,
-    /// Base, constant and their sum, likewise.
-    bases: Vec<(Value, i64, Value)>,
+    /// Values, a constant and their sum, likewise.
+    sums: Vec<(Terms, i64, Value)>,
     current: PackedOption<Loop>,
     /// Some value has become another one.
     aliased: bool,
@@ -128,7 +133,7 @@ impl Scratch {
         if self.current != Some(place.inner).into() {
             self.current = Some(place.inner).into();
             self.constants.clear();
-            self.bases.clear();
+            self.sums.clear();
         }
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
@@ -172,7 +177,7 @@ impl Scratch {
         if let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[inst]
             && let Some(term) = constant(func, term)
         {
-            let sum = self.sum(func, base, term, place);
+            let sum = self.sum(func, &[base], term, place);
             self.replace(func, inst, sum);
             return;
         }
@@ -186,42 +191,46 @@ impl Scratch {
         self.move_out(func, inst, place);
     }
 
-    /// `base + term` in front of the loop, once. It is written as a difference: Cranelift would put a sum into each address
-    /// again.
-    fn sum(&mut self, func: &mut Function, base: Value, term: i64, place: Place) -> Value {
-        let known = self.bases.iter().find(|known| (known.0, known.1) == (base, term));
+    /// The sum of values and a constant in front of the loop, once. The constant is subtracted: Cranelift would add it in
+    /// each address again.
+    fn sum(&mut self, func: &mut Function, values: &[Value], term: i64, place: Place) -> Value {
+        let known = self.sums.iter().find(|known| (&known.0[..], known.1) == (values, term));
         if let Some((_, _, sum)) = known {
             return *sum;
         }
-        let ty = func.dfg.value_type(base);
-        let minus = if ty == I32 { i64::from((term as u32).wrapping_neg()) } else { term.wrapping_neg() };
+        let ty = func.dfg.value_type(values[0]);
         let mut cursor = FuncCursor::new(func).at_inst(place.front);
-        let minus = cursor.ins().iconst(ty, minus);
-        let sum = cursor.ins().isub(base, minus);
-        self.bases.push((base, term, sum));
+        let mut sum = values[0];
+        for value in &values[1..] {
+            sum = cursor.ins().iadd(sum, *value);
+        }
+        if term != 0 {
+            let minus = if ty == I32 { i64::from((term as u32).wrapping_neg()) } else { term.wrapping_neg() };
+            let minus = cursor.ins().iconst(ty, minus);
+            sum = cursor.ins().isub(sum, minus);
+        }
+        self.sums.push((values.into(), term, sum));
         self.live[place.inner] += 1;
         sum
     }
 
-    /// `(base + x) + c` of 32 bits, an address in the sandbox before it is extended: `base + c` moves out of the loop
-    /// if `base` does not change there. A sum of three terms takes three cycles, one of two takes one.
+    /// A sum of 32 bits, as addresses in the sandbox are before they are extended: what does not change in the loop is
+    /// added up in front of it, if it is more than one value. clang could not do that, since it does not know that bits
+    /// above the sum do not count.
     fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
-        let args = func.dfg.inst_args(inst);
-        let (inner, term) = (args[0], args[1]);
-        if func.dfg.value_type(inner) != I32 {
+        let Some((mut still, moving, term)) = terms(func, loops, inst, place.inner) else { return false };
+        if still.is_empty() || moving.is_empty() || still.len() + usize::from(term != 0) < 2 {
             return false;
         }
-        let Some(term) = constant(func, term) else { return false };
-        let Some(made) = maker(func, inner) else { return false };
-        let InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] } = func.dfg.insts[made] else { return false };
-        let still = |value| invariant(func, loops, place.inner, value) && constant(func, value).is_none();
-        let (base, x) = match (still(a), still(b)) {
-            (true, false) => (a, b),
-            (false, true) => (b, a),
-            _ => return false,
-        };
-        let sum = self.sum(func, base, term, place);
-        func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [sum, x] };
+        still.sort_unstable();
+        let mut sum = self.sum(func, &still, term, place);
+        let (last, rest) = moving.split_last().expect("not empty");
+        let mut cursor = FuncCursor::new(func).at_inst(inst);
+        cursor.use_srcloc(inst);
+        for value in rest {
+            sum = cursor.ins().iadd(sum, *value);
+        }
+        func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [sum, *last] };
         true
     }
 
@@ -239,6 +248,29 @@ impl Scratch {
         func.layout.insert_inst(inst, place.front);
         self.live[place.inner] += 1;
     }
+}
+
+/// What a sum of 32 bits adds up: values that do not change in a loop, others, and a constant. None if that is too much.
+fn terms(func: &Function, loops: &LoopAnalysis, root: Inst, inner: Loop) -> Option<(Terms, Terms, i64)> {
+    let sum = |inst| match func.dfg.insts[inst] {
+        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some(args),
+        _ => None,
+    };
+    let (mut still, mut moving, mut term) = (Terms::new(), Terms::new(), 0_i64);
+    let mut work: Terms = sum(root).filter(|args| func.dfg.value_type(args[0]) == I32)?.into_iter().collect();
+    while let Some(value) = work.pop() {
+        let value = resolve(func, value);
+        match (constant(func, value), maker(func, value).and_then(sum)) {
+            (Some(bits), _) => term = i64::from((term as u32).wrapping_add(bits as u32)),
+            _ if invariant(func, loops, inner, value) => still.push(value),
+            (_, Some(args)) => work.extend(args),
+            _ => moving.push(value),
+        }
+        if work.len() + still.len() + moving.len() > MOST {
+            return None;
+        }
+    }
+    Some((still, moving, term))
 }
 
 /// Whether a value comes from outside a loop.

@@ -187,3 +187,35 @@ fn what_is_needed_later_keeps_its_place() {
     let func = walk(true);
     assert_eq!(func.layout.blocks().count(), 3, "{func}");
 }
+
+#[test]
+fn what_does_not_change_is_added_up_in_front_of_the_loop() {
+    for term in [0, 5] {
+        let func = polished(function(|b, x, y| {
+            let (head, end) = (b.create_block(), b.create_block());
+            let i = b.append_block_param(head, I32);
+            let (base, at, zero) = (b.ins().ireduce(I32, x), b.ins().ireduce(I32, y), b.ins().iconst(I32, 0));
+            b.ins().jump(head, &[BlockArg::Value(zero)]);
+            b.switch_to_block(head);
+            let here = b.ins().iadd(base, i);
+            let here = b.ins().iadd(here, at);
+            let here = b.ins().iadd_imm_u(here, term);
+            let here = b.ins().uextend(I64, here);
+            let here = b.ins().iadd(y, here);
+            let found = b.ins().load(I32, MemFlagsData::new(), here, 0);
+            let next = b.ins().bxor(i, found);
+            b.ins().brif(found, head, &[BlockArg::Value(next)], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[x]);
+        }));
+        let blocks: Vec<Block> = func.layout.blocks().collect();
+        let sums = |block| {
+            let narrow = |inst: &Inst| {
+                matches!(func.dfg.insts[*inst].opcode(), Opcode::Iadd | Opcode::Isub)
+                    && func.dfg.value_type(func.dfg.first_result(*inst)) == I32
+            };
+            func.layout.block_insts(block).filter(narrow).count()
+        };
+        assert_eq!([sums(blocks[0]), sums(blocks[1])], [if term == 0 { 1 } else { 2 }, 1], "{func}");
+    }
+}
