@@ -13,19 +13,21 @@ use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
-use twinbpf_jit::Memory;
+use twinbpf_jit::{Memory, OptLevel, Options};
 use twinbpf_vm::program::Program;
 
 const SMALL: &str = "64 instructions, each time";
 const LARGE: &str = "large program, each instruction";
 const TRUSTED: &str = "trusted";
 const SANDBOX: &str = "jit";
+/// Trusted, without the optimiser: `--opt-level none`.
+const PLAIN: &str = "none";
 const RBPF_CRANELIFT: &str = "rbpf cranelift";
-const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
+const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How the small program is measured.
-const WARM: &str =
-    "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm.\n";
+const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm. `none` is trusted \
+     code without the optimiser (`--opt-level none`).\n";
 
 /// Work of every kernel inside the large program.
 const LEN: u64 = 64;
@@ -51,14 +53,19 @@ fn main() {
     performance::write("compile", "Compiling", &format!("{}\n{body}", promises.markdown()));
 }
 
-fn ours(name: &'static str, program: &Program, memory: Memory) -> Machine {
-    let program = program.clone();
-    Machine::ours(name, Box::new(move || Ok(warm(in_twinbpf(&program, memory)?))) as Make)
+/// What is compiled for our columns.
+fn ours() -> [(&'static str, Options); 3] {
+    let (sandbox, trusted) = (Options::default(), Options { memory: Memory::Trusted, ..Options::default() });
+    [(TRUSTED, trusted), (SANDBOX, sandbox), (PLAIN, Options { opt: OptLevel::None, ..trusted })]
 }
 
 fn small_case() -> Case {
     let (program, v2) = (small(Dialect::V3), small(Dialect::V2));
-    let mut machines = vec![ours(TRUSTED, &program, Memory::Trusted), ours(SANDBOX, &program, Memory::Sandbox)];
+    let own = |(name, options)| {
+        let program = program.clone();
+        Machine::ours(name, Box::new(move || Ok(warm(in_twinbpf(&program, options)?))) as Make)
+    };
+    let mut machines: Vec<Machine> = ours().map(own).into();
     for (name, engine) in [(RBPF_CRANELIFT, rbpf::Engine::Cranelift), ("rbpf jit", rbpf::Engine::Jit)] {
         let program = program.clone();
         machines.push(Machine::peer(name, Box::new(move || Ok(warm(in_rbpf(&program, engine))))));
@@ -72,15 +79,15 @@ fn small_case() -> Case {
 fn large_case(program: Program) -> Case {
     let insns = program.insns.len();
     println!("the large program has {insns} instructions");
-    let ours = |name, memory| {
+    let own = |(name, options)| {
         let program = program.clone();
         let make = move || {
-            let mut compile = in_twinbpf(&program, memory)?;
+            let mut compile = in_twinbpf(&program, options)?;
             Ok(Box::new(Wall(move || compile.run())) as Runner)
         };
         Machine::ours(name, Box::new(make) as Make)
     };
-    let machines = vec![ours(TRUSTED, Memory::Trusted), ours(SANDBOX, Memory::Sandbox)];
+    let machines = ours().map(own).into();
     Case { name: LARGE.to_owned(), operations: insns as u32, expected: insns as u64, machines }
 }
 

@@ -17,6 +17,7 @@ const INTERPRETER: &str = "interp";
 const FUEL: &str = "jit+fuel";
 const SANDBOX: &str = "jit";
 const TRUSTED: &str = "trusted";
+const PLAIN: &str = "none";
 const SBPF_INTERPRETER: &str = "sbpf interp";
 const LINUX: &str = "kernel";
 
@@ -25,6 +26,7 @@ const MACHINES: &[&str] = &[
     TRUSTED,
     SANDBOX,
     FUEL,
+    PLAIN,
     INTERPRETER,
     "rbpf jit",
     "sbpf raw",
@@ -72,8 +74,8 @@ fn main() {
 /// What the columns mean, for the documentation.
 const LEGEND: &str = "\
 - native: the same C by `clang-19 -O2 -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-builtin -ffreestanding`
-- trusted, jit, jit+fuel, interp: twinbpf without checks, in the sandbox, in the sandbox with an instruction budget, and
-  its interpreter
+- trusted, jit, jit+fuel, none, interp: twinbpf without checks, in the sandbox, in the sandbox with an instruction budget,
+  without checks and without the optimiser (`--opt-level none`), and its interpreter
 - rbpf: its own JIT checks nothing, the one on Cranelift and the interpreter check all accesses
 - sbpf: solana-sbpf; `jit` and `interp` in their default configuration (accesses checked, instructions counted),
   `unmetered` without counting, hidden constants and no-ops, `raw` without address translation too
@@ -92,6 +94,7 @@ fn case(kernel: &'static Kernel, with_native: bool) -> Case {
         own(TRUSTED, twinbpf::Mode::Trusted),
         own(SANDBOX, twinbpf::Mode::Sandbox),
         own(FUEL, twinbpf::Mode::Fuel),
+        own(PLAIN, twinbpf::Mode::Plain),
         own(INTERPRETER, twinbpf::Mode::Interpreter),
         rbpf("rbpf jit", rbpf::Engine::Jit),
         sbpf("sbpf raw", sbpf::Engine::Raw),

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use twinbpf_jit::{Code, Memory, Options};
+use twinbpf_jit::{Code, Options};
 use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::isa::{Endian, Policy, encode_all};
@@ -48,13 +48,12 @@ pub fn large_program(object: &[u8]) -> Result<Program, String> {
 }
 
 /// Compiles a program that refers to nothing, and frees the code: a run returns the number of instructions.
-pub fn in_twinbpf(program: &Program, memory: Memory) -> Result<Runner, String> {
+pub fn in_twinbpf(program: &Program, options: Options) -> Result<Runner, String> {
     let arena = Arena::new(1 << 20).map_err(|error| error.to_string())?;
     let insns = program.insns.len() as u64;
     let valid = program.clone().validate(&Policy::default(), &|_| true).map_err(|error| error.to_string())?;
     let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &|_| None, labels: &[], pointed: &[] };
     let image = Arc::new(Image::new(&arena, vec![valid], resolve).map_err(|error| error.to_string())?);
-    let options = Options { memory, ..Options::default() };
     Ok(Box::new(move || {
         let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
         code.compile_all().map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! Our own machine as an embedder gets it, no limits that were not asked for.
 
 use twinbpf::mem::Bounds;
-use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object};
+use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, OptLevel};
 
 use super::Runner;
 use crate::kernel::{Kernel, corpus};
@@ -17,6 +17,8 @@ pub enum Mode {
     Sandbox,
     /// Compiled, raw addresses.
     Trusted,
+    /// The same without the optimiser.
+    Plain,
     /// As an embedder gets it unasked: interpreted until it is hot.
     Auto,
 }
@@ -34,6 +36,7 @@ impl Mode {
             Mode::Fuel => Config { max_insns: Some(BUDGET), ..jit },
             Mode::Sandbox => jit,
             Mode::Trusted => Config { bounds: Bounds::Trusted, ..jit },
+            Mode::Plain => Config { bounds: Bounds::Trusted, opt_level: OptLevel::None, ..jit },
             Mode::Auto => Config { engine: EngineKind::Auto, ..config },
         }
     }
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_kernel_returns_what_its_reference_does() {
-        for mode in [Mode::Interpreter, Mode::Fuel, Mode::Sandbox, Mode::Trusted, Mode::Auto] {
+        for mode in [Mode::Interpreter, Mode::Fuel, Mode::Sandbox, Mode::Trusted, Mode::Plain, Mode::Auto] {
             for subject in KERNELS {
                 let mut run = kernel(subject, mode).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
                 for _ in 0..2 {
