@@ -4,15 +4,17 @@
 //! clang's bytecode has lost what clang knew: conditional moves became branches over moves, `switch` became a tree of
 //! compares. Before the optimiser, [`counters`] takes out branches that a loop's counter decides, [`table`] and [`select`]
 //! bring back what was, and [`narrow`] finds registers that hold 32 bits. Afterwards, [`points`] removes what was for the
-//! optimiser only, [`strength`] chooses cheaper instructions of the same meaning, [`hoist`] takes out of loops what the
-//! optimiser put back into each round, [`order`] places the step of a loop's counter behind the last use of its old value,
-//! [`tails`] copies the end of an interpreter's round, [`exits`] keeps what leaves a loop out of its way, [`pair`] copies
-//! two words at a time, [`widen`] extends offsets where that costs nothing, [`sums`] adds last what is there last, [`fold`]
-//! leaves operands in memory, and [`turns`] hands values on to the next round in time.
+//! optimiser only, [`sequence`] brings back the order of the program, [`strength`] chooses cheaper instructions of the same
+//! meaning, [`hoist`] takes out of loops what the optimiser put back into each round, [`order`] places the step of a loop's
+//! counter behind the last use of its old value, [`tails`] copies the end of an interpreter's round, [`exits`] keeps what
+//! leaves a loop out of its way, [`pair`] copies two words at a time, [`widen`] extends offsets where that costs nothing,
+//! [`sums`] adds last what is there last, [`commute`] chooses the operand whose place a result takes, [`fold`] leaves
+//! operands in memory, and [`turns`] hands values on to the next round in time.
 //!
 //! Only instructions without effects are added or computed in vain. Loads, stores, calls and traps keep their order and
 //! their sites, so no pass here has to know what a site means.
 
+mod commute;
 mod counters;
 mod exits;
 mod fold;
@@ -22,6 +24,7 @@ mod order;
 mod pair;
 mod points;
 mod select;
+mod sequence;
 mod strength;
 mod sums;
 mod table;
@@ -42,11 +45,13 @@ use uses::Uses;
 /// Memory that is used again for the next function.
 #[derive(Default)]
 pub(crate) struct Polish {
+    commute: commute::Scratch,
     /// Edges that lead to each block.
     preds: Vec<u32>,
     fold: fold::Scratch,
     hoist: hoist::Scratch,
     narrow: narrow::Scratch,
+    sequence: sequence::Scratch,
     sums: sums::Scratch,
     uses: Uses,
     widen: widen::Scratch,
@@ -70,6 +75,7 @@ impl Polish {
     /// results of 32 bits.
     pub(crate) fn after(&mut self, context: &mut Context, shared: bool, x64: bool) {
         points::run(&mut context.func, context.want_disasm, shared);
+        sequence::run(&mut context.func, &mut self.sequence);
         strength::run(&mut context.func, &mut self.uses);
         if context.loop_analysis.loops().len() == 0 {
             return;
@@ -86,6 +92,7 @@ impl Polish {
             self.uses.renew(&mut context.func);
             changed |= pair::run(context, &self.uses);
             sums::run(context, &mut self.uses, &mut self.sums);
+            commute::run(context, &self.uses, &mut self.commute);
             changed |= fold::run(context, &self.uses, &mut self.fold);
         } else if aliased {
             context.func.dfg.resolve_all_aliases();

@@ -93,6 +93,11 @@ impl Uses {
         sweep(func, self);
     }
 
+    /// How often a value is used.
+    pub(super) fn total(&self, value: Value) -> u32 {
+        self.values[value].count
+    }
+
     /// Whether something uses a value once, and nothing else does.
     pub(super) fn once(&self, value: Value) -> bool {
         self.values[value].count == 1

@@ -16,6 +16,7 @@ use crate::translate::field;
 
 mod halves;
 mod loops;
+mod places;
 
 /// A function of two words whose body `build` adds to the entry block.
 fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
