@@ -5,17 +5,25 @@
 //! the loop. If the block ends behind the last use of `last`, with `at` as the parameter of the rest, that is one move and
 //! the next value is computed where it belongs.
 
+use std::cell::Cell;
+
 use cranelift_codegen::Context;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::dominator_tree::DominatorTree;
-use cranelift_codegen::entity::EntitySet;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstBuilder as _, Value, ValueDef};
+use smallvec::SmallVec;
 
-use super::{destinations, each_use, passed};
+use super::{acts, destinations, each_use, passed};
 
 /// Blocks behind the end of a round that are looked at, at most.
 const MOST: usize = 32;
+/// Edges to a block that are looked at, at most.
+const EDGES: usize = 8;
+/// Instructions that are looked at for each of a function, at most.
+const LOOKS: usize = 4;
+
+type Values = SmallVec<[Value; 4]>;
 
 /// What is wanted in a block that ends a round: that it ends in front of an instruction, and the rest has a value under
 /// another name.
@@ -32,12 +40,13 @@ struct Turn {
 /// True if there are new blocks.
 pub(super) fn run(context: &mut Context) -> bool {
     let Context { func, cfg, domtree, .. } = context;
+    let left = &Cell::new(LOOKS * func.dfg.num_insts());
     let back = |block: &Block| {
         let to = |call: &BlockCall| call.block(&func.dfg.value_lists);
         let mut heads = destinations(func, *block).iter().filter(|call| domtree.block_dominates(to(call), *block));
         // What several edges pass is not what one does.
         let head = heads.next().filter(|_| heads.next().is_none())?;
-        Round { func, cfg, domtree, block: *block, head: to(head) }.turn(&passed(func, *head))
+        Round { func, cfg, domtree, block: *block, head: to(head), left }.turn(&passed(func, *head))
     };
     let turns: Vec<Turn> = func.layout.blocks().filter_map(|block| back(&block)).collect();
     turns.iter().for_each(|turn| split(func, turn));
@@ -51,6 +60,8 @@ struct Round<'a> {
     domtree: &'a DominatorTree,
     block: Block,
     head: Block,
+    /// Instructions that may be looked at yet.
+    left: &'a Cell<usize>,
 }
 
 impl Round<'_> {
@@ -63,9 +74,9 @@ impl Round<'_> {
             // Parameters that share a register with the value, as far as one can guess.
             let shares = |other: Value| other == *value || self.is_passed((home, nth), other);
             let next = params.iter().zip(args).filter(|(other, _)| *other != param && shares(**other));
-            let next: Vec<Value> = next.map(|(_, next)| *next).collect();
-            let at = self.place((*param, home), *value, &next)?;
-            let behind = self.behind(*param, *value)?;
+            let next: Values = next.map(|(_, next)| *next).collect();
+            let (at, made) = self.place((*param, home), *value, &next)?;
+            let behind = self.behind(&made, *value)?;
             Some(Turn { block: self.block, at, value: *value, home, behind })
         });
         turns.next()
@@ -73,55 +84,78 @@ impl Round<'_> {
 
     /// Whether an edge passes a value to the parameter of this number.
     fn is_passed(&self, (block, nth): (Block, usize), value: Value) -> bool {
-        let edges = self.cfg.pred_iter(block).flat_map(|pred| destinations(self.func, pred.block));
-        let mut edges = edges.filter(|call| call.block(&self.func.dfg.value_lists) == block);
+        let edges = self.cfg.pred_iter(block).take(EDGES).flat_map(|pred| destinations(self.func, pred.block));
+        let mut edges = edges.filter(|call| call.block(&self.func.dfg.value_lists) == block).take(EDGES);
         edges.any(|call| call.args(&self.func.dfg.value_lists).nth(nth) == Some(BlockArg::Value(value)))
     }
 
     /// The first instruction behind all uses of `param` that uses the value or makes one of the next ones, if the block
-    /// makes one from there on.
-    fn place(&self, (param, home): (Value, Block), value: Value, next: &[Value]) -> Option<Inst> {
+    /// makes one from there on; and `param` with what is made of it without effects, which Cranelift may do where it is used.
+    fn place(&self, (param, home): (Value, Block), value: Value, next: &[Value]) -> Option<(Inst, Values)> {
         let (mut place, mut makes, mut used) = (None, false, home == self.head);
+        let mut made = Values::from_slice(&[param]);
         for inst in self.func.layout.block_insts(self.block) {
-            if self.uses(inst, param) {
+            self.look()?;
+            let results = self.func.dfg.inst_results(inst);
+            if self.uses(inst, &made) {
                 (place, makes, used) = (None, false, true);
+                if !acts(self.func.dfg.insts[inst].opcode()) {
+                    made.extend_from_slice(results);
+                }
                 continue;
             }
-            let made = self.func.dfg.inst_results(inst).iter().any(|result| next.contains(result));
-            if place.is_none() && (made || self.uses(inst, value)) {
+            let makes_next = results.iter().any(|result| next.contains(result));
+            if place.is_none() && (makes_next || self.uses(inst, &[value])) {
                 place = Some(inst);
             }
-            makes |= made;
+            makes |= makes_next;
         }
-        place.filter(|_| used && makes)
+        place.filter(|_| used && makes).map(|place| (place, made))
     }
 
     /// The blocks behind this one, in the same round or behind the loop, that use the value. None if some of them can be
-    /// reached in other ways, or if one uses `param`.
-    fn behind(&self, param: Value, value: Value) -> Option<Vec<Block>> {
-        let func = self.func;
-        let next = |block| destinations(func, block).iter().map(|call| call.block(&func.dfg.value_lists));
-        let mut seen = EntitySet::with_capacity(func.dfg.num_blocks());
-        seen.insert(self.head);
-        let mut work: Vec<Block> = next(self.block).filter(|block| seen.insert(*block)).collect();
-        let (mut left, mut behind) = (MOST, Vec::new());
-        while let Some(block) = work.pop() {
-            left = left.checked_sub(1)?;
-            let used = |value| func.layout.block_insts(block).any(|inst| self.uses(inst, value));
-            if used(param) {
+    /// reached in other ways, if one leads back to this one, or if one uses what was made of the parameter.
+    fn behind(&self, made: &[Value], value: Value) -> Option<Vec<Block>> {
+        let next = |block| destinations(self.func, block).iter().map(|call| call.block(&self.func.dfg.value_lists));
+        let mut seen: SmallVec<[Block; MOST]> = next(self.block).filter(|block| *block != self.head).collect();
+        let (mut at, mut behind) = (0, Vec::new());
+        while let Some(block) = seen.get(at).copied() {
+            if at == MOST || block == self.block {
                 return None;
             }
-            if used(value) {
+            at += 1;
+            let mut used = false;
+            for inst in self.func.layout.block_insts(block) {
+                self.look()?;
+                if self.uses(inst, made) {
+                    return None;
+                }
+                used |= self.uses(inst, &[value]);
+            }
+            if used {
+                if !self.domtree.block_dominates(self.block, block) {
+                    return None;
+                }
                 behind.push(block);
             }
-            work.extend(next(block).filter(|block| seen.insert(*block)));
+            for block in next(block).filter(|block| *block != self.head) {
+                if !seen.contains(&block) {
+                    seen.push(block);
+                }
+            }
         }
-        behind.iter().all(|block| self.domtree.block_dominates(self.block, *block)).then_some(behind)
+        Some(behind)
     }
 
-    fn uses(&self, inst: Inst, value: Value) -> bool {
+    /// Looks at one more instruction, if that is not too much.
+    fn look(&self) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        Some(())
+    }
+
+    fn uses(&self, inst: Inst, values: &[Value]) -> bool {
         let mut found = false;
-        each_use(self.func, inst, |_, used| found |= used == value);
+        each_use(self.func, inst, |_, used| found |= values.contains(&used));
         found
     }
 }

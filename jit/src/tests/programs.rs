@@ -17,7 +17,7 @@ fn all() -> impl Iterator<Item = Options> {
 }
 
 #[track_caller]
-fn same(rig: &Rig) {
+pub(super) fn same(rig: &Rig) {
     let expected = rig.interpret();
     for options in all() {
         let mut end = rig.run(options);
@@ -43,40 +43,6 @@ fn arithmetic() {
         }
     }
     same(&Rig::new(&(text + "exit\n")));
-}
-
-#[test]
-fn divisors_that_the_way_makes_sure_of() {
-    let end = "exit\nzero: r0 = 7\nexit\n";
-    let ways = [
-        ("", "if {r} == 0 goto zero\n"),
-        ("", "if {r} != 0 goto on\ngoto zero\non: r3 = 1\n"),
-        ("", "if {r} < 2 goto zero\nr3 = 2\nif r1 == 0 goto zero\n"),
-        ("", "if {r} s<= 0 goto zero\n"),
-        ("", "{r} |= 64\n"),
-        ("", "{r} |= -64\n"),
-        // Not sure any more, or not of this: the divisor may be zero.
-        ("", "{r} |= 0\n"),
-        ("", "if {r} s< 0 goto zero\n"),
-        ("", "r5 = 1\nif r5 == 0 goto zero\n{r} |= 1\nr4 = 0\n"),
-        ("", "if {r} == 0 goto on\nr3 = 1\non: r3 = 2\n"),
-        ("r4 = 0x100000000 ll\n", "if r4 == 0 goto zero\n"),
-        ("r4 = 0x100000000 ll\n", "r4 |= 0\nif r4 != 0 goto on\non: r3 = 1\n"),
-        ("r6 = 3\n", "again: if {r} == 0 goto on\n{r} += -1\nr6 += -1\nif r6 != 0 goto again\non: r3 = 1\n"),
-    ];
-    for (divisor, (before, way)) in ["r4 = 0", "r4 = 3", "r4 = r2"].iter().flat_map(|from| ways.map(|way| (from, way)))
-    {
-        for (width, op) in ["/=", "%=", "s/=", "s%="].into_iter().flat_map(|op| [("r", op), ("w", op)]) {
-            let way = way.replace("{r}", &format!("{width}4"));
-            same(&Rig::new(&format!("{divisor}\n{before}r0 = -1\n{way}{width}0 {op} {width}4\n{end}")));
-        }
-    }
-    let moves = |way: &str| {
-        let rig = Rig::new(&format!("r4 = *(u64 *)(r1 + 0)\n{way}r2 /= r4\nr0 = r2\n{end}"));
-        rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().matches("cmov").count()
-    };
-    assert_eq!(ways[..6].iter().map(|way| moves(&way.1.replace("{r}", "r4"))).sum::<usize>(), 0);
-    assert!(moves("if w4 == 0 goto zero\n") > 0 && moves("") > 0);
 }
 
 #[test]

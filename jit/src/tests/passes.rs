@@ -1,0 +1,102 @@
+//! Programs for what the compiler finds out about them.
+
+use super::programs::same;
+use super::rig::Rig;
+use crate::Options;
+
+/// Where a division goes that is not to be made.
+const END: &str = "exit\nzero: r0 = 7\nexit\n";
+
+/// What says that the divisor is not zero.
+const SURE: [&str; 6] = [
+    "if {r} == 0 goto zero\n",
+    "if {r} != 0 goto on\ngoto zero\non: r3 = 1\n",
+    "if {r} < 2 goto zero\nr3 = 2\nif r1 == 0 goto zero\n",
+    "if {r} s<= 0 goto zero\n",
+    "{r} |= 64\n",
+    "{r} |= -64\n",
+];
+
+/// What does not, or not any more.
+const UNSURE: [&str; 9] = [
+    "",
+    "{r} |= 0\n",
+    "if {r} s< 0 goto zero\n",
+    "if r3 == 0 goto zero\n{r} |= 1\nr4 = r2\n",
+    "if {r} == 0 goto on\nr3 = 1\non: r3 = 2\n",
+    "if r4 == 0 goto zero\n",
+    "r4 |= 0\nif r4 != 0 goto on\non: r3 = 1\n",
+    "r6 = 3\nagain: if {r} == 0 goto on\n{r} += -1\nr6 += -1\nif r6 != 0 goto again\non: r3 = 1\n",
+    "if {r} == 0 goto zero\nr4 = r2\n{far}",
+];
+
+/// More instructions than anybody looks back.
+fn far() -> String {
+    "r3 += 1\n".repeat(40)
+}
+
+#[test]
+fn divisors_that_the_way_makes_sure_of() {
+    let divisors = [
+        "r4 = 0",
+        "r4 = 3",
+        "r4 = r2",
+        "r4 = 0x100000000 ll",
+        // A constant of which only 32 bits are zero, but for a constant no guard is needed.
+        "r4 = -1\nw5 = -1\nr4 ^= r5",
+        "*(u64 *)(r1 + 8) = 0\nr4 = *(u64 *)(r1 + 8)",
+        "*(u64 *)(r1 + 8) = -1\nr4 = *(u64 *)(r1 + 8)",
+    ];
+    for (divisor, way) in divisors.iter().flat_map(|from| SURE.iter().chain(&UNSURE).map(move |way| (from, way))) {
+        for (width, op) in ["/=", "%=", "s/=", "s%="].into_iter().flat_map(|op| [("r", op), ("w", op)]) {
+            let way = way.replace("{r}", &format!("{width}4")).replace("{far}", &far());
+            let least = if width == "r" { "0x8000000000000000" } else { "0x80000000" };
+            let start = format!("r2 = 0\n{divisor}\nr0 = {least} ll\n");
+            same(&Rig::new(&format!("{start}{way}{width}0 {op} {width}4\n{END}")));
+        }
+    }
+}
+
+#[test]
+fn a_division_that_is_sure_has_no_guard() {
+    let moves = |way: &str| {
+        let way = way.replace("{r}", "r4").replace("{far}", &far());
+        let rig = Rig::new(&format!("r4 = *(u64 *)(r1 + 0)\n{way}r2 /= r4\nr0 = r2\n{END}"));
+        rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().matches("cmov").count()
+    };
+    assert_eq!(SURE.map(moves), [0; 6]);
+    assert!(moves("") > 0 && moves("if w4 == 0 goto zero\n") > 0);
+}
+
+/// The end of a round of the outer loop is where the inner one begins, and has a table behind it.
+#[test]
+fn a_round_that_ends_where_another_begins() {
+    let cases: String = (1..10).map(|case| format!("if r4 == {case} goto c{}\n", (case - 1) % 7 + 1)).collect();
+    let bodies = ["+= 77", "*= 3", "^= 7000", "-= 5", "*= r0", ">>= 1", "|= 5"];
+    let bodies = bodies.iter().zip(1..).map(|(body, case)| format!("c{case}: r0 {body}\ngoto c8\n"));
+    same(&Rig::new(&format!(
+        "r0 = 0\nr2 = 0\nr3 = 8\nr6 = 100\nr7 = r1\nr7 += 2048
+         head: *(u64 *)(r7 + 16) = r2
+         block: r4 = r1
+         r4 += r3
+         r5 = *(u64 *)(r4 + 0)
+         r5 += 37
+         *(u64 *)(r4 + 0) = r5
+         r6 += -1
+         *(u64 *)(r7 + 24) = r6
+         r5 &= 0x7f8
+         r4 = r5
+         r4 >>= 3
+         r4 &= 15
+         r2 = r3
+         r3 = r5
+         if r4 == 0 goto head
+         {cases}r0 += 3
+         goto c8
+         {}c8: r8 = *(u64 *)(r7 + 24)
+         r3 = r2
+         if r8 != 0 goto block
+         exit\n",
+        bodies.collect::<String>()
+    )));
+}
