@@ -46,6 +46,8 @@ struct Uses {
     register: bool,
     /// Passed along an edge: it is moved anyway.
     passed: bool,
+    /// As part of a sum of 32 bits.
+    summed: bool,
 }
 
 /// True if some values are aliases now.
@@ -114,6 +116,7 @@ impl Scratch {
             uses.passed = true;
             return;
         }
+        uses.summed |= opcode == Opcode::Iadd && func.dfg.value_type(value) == I32;
         let immediate = constant.is_some_and(|value| i32::try_from(value).is_ok());
         let folded = match opcode {
             // 64 bits are an address as a rule, whose parts cost nothing.
@@ -218,6 +221,9 @@ impl Scratch {
     /// added up in front of it, if it is more than one value. clang could not do that, since it does not know that bits
     /// above the sum do not count.
     fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
+        if self.uses[func.dfg.first_result(inst)].summed {
+            return false;
+        }
         let Some((mut still, moving, term)) = terms(func, loops, inst, place.inner) else { return false };
         if still.is_empty() || moving.is_empty() || still.len() + usize::from(term != 0) < 2 {
             return false;

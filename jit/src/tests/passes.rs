@@ -100,3 +100,31 @@ fn a_round_that_ends_where_another_begins() {
         bodies.collect::<String>()
     )));
 }
+
+/// An index of several terms, of which some change from round to round.
+#[test]
+fn an_index_of_many_terms() {
+    same(&Rig::new(
+        "r9 = r1
+         r2 = *(u32 *)(r1 + 0)
+         w2 &= 0xf8
+         r3 = *(u32 *)(r1 + 12)
+         w3 &= 0xf8
+         w6 = 0
+         w7 = 3
+         r0 = 0
+         L: w5 = w6
+         w5 += w2
+         w5 += w7
+         w5 += w3
+         r1 = r9
+         r1 += r5
+         r4 = *(u8 *)(r1 + 0)
+         r0 += r4
+         w7 += 5
+         w6 += 8
+         if w6 != 80 goto L
+         r1 = 0
+         exit\n",
+    ));
+}
