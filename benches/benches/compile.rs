@@ -26,8 +26,8 @@ const RBPF_CRANELIFT: &str = "rbpf cranelift";
 const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How the small program is measured.
-const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm. `none` is trusted \
-     code without the optimiser (`--opt-level none`).\n";
+const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm. `none` is \
+     trusted code without the optimiser (`--opt-level none`).\n";
 
 /// Work of every kernel inside the large program.
 const LEN: u64 = 64;
@@ -53,19 +53,20 @@ fn main() {
     performance::write("compile", "Compiling", &format!("{}\n{body}", promises.markdown()));
 }
 
-/// What is compiled for our columns.
-fn ours() -> [(&'static str, Options); 3] {
+/// Our columns, measured in some way.
+fn ours(program: &Program, measured: fn(Runner) -> Runner) -> Vec<Machine> {
     let (sandbox, trusted) = (Options::default(), Options { memory: Memory::Trusted, ..Options::default() });
-    [(TRUSTED, trusted), (SANDBOX, sandbox), (PLAIN, Options { opt: OptLevel::None, ..trusted })]
+    let columns = [(TRUSTED, trusted), (SANDBOX, sandbox), (PLAIN, Options { opt: OptLevel::None, ..trusted })];
+    let machine = |(name, options)| {
+        let program = program.clone();
+        Machine::ours(name, Box::new(move || Ok(measured(in_twinbpf(&program, options)?))) as Make)
+    };
+    columns.map(machine).into()
 }
 
 fn small_case() -> Case {
     let (program, v2) = (small(Dialect::V3), small(Dialect::V2));
-    let own = |(name, options)| {
-        let program = program.clone();
-        Machine::ours(name, Box::new(move || Ok(warm(in_twinbpf(&program, options)?))) as Make)
-    };
-    let mut machines: Vec<Machine> = ours().map(own).into();
+    let mut machines = ours(&program, warm);
     for (name, engine) in [(RBPF_CRANELIFT, rbpf::Engine::Cranelift), ("rbpf jit", rbpf::Engine::Jit)] {
         let program = program.clone();
         machines.push(Machine::peer(name, Box::new(move || Ok(warm(in_rbpf(&program, engine))))));
@@ -79,15 +80,7 @@ fn small_case() -> Case {
 fn large_case(program: Program) -> Case {
     let insns = program.insns.len();
     println!("the large program has {insns} instructions");
-    let own = |(name, options)| {
-        let program = program.clone();
-        let make = move || {
-            let mut compile = in_twinbpf(&program, options)?;
-            Ok(Box::new(Wall(move || compile.run())) as Runner)
-        };
-        Machine::ours(name, Box::new(make) as Make)
-    };
-    let machines = ours().map(own).into();
+    let machines = ours(&program, |mut compile| Box::new(Wall(move || compile.run())));
     Case { name: LARGE.to_owned(), operations: insns as u32, expected: insns as u64, machines }
 }
 

@@ -5,10 +5,10 @@
 
 use cranelift_codegen::Context;
 use cranelift_codegen::entity::SecondaryMap;
-use cranelift_codegen::ir::{Block, Function, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{Block, Function, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
-use super::{Uses, constant, each_use, maker};
+use super::{Uses, constant, each_use, home, is_load};
 
 /// Uses of each value that have been seen.
 pub(super) type Scratch = SecondaryMap<Value, u32>;
@@ -45,17 +45,4 @@ fn commute(func: &mut Function, loops: &LoopAnalysis, block: Block, uses: &Uses,
             func.dfg.insts[inst] = InstructionData::Binary { opcode, args: [second, first] };
         }
     }
-}
-
-/// The block that makes a value.
-fn home(func: &Function, value: Value) -> Option<Block> {
-    match func.dfg.value_def(value) {
-        ValueDef::Result(inst, _) => func.layout.inst_block(inst),
-        ValueDef::Param(block, _) => Some(block),
-        ValueDef::Union(..) => None,
-    }
-}
-
-fn is_load(func: &Function, value: Value) -> bool {
-    maker(func, value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load())
 }

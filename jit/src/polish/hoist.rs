@@ -7,12 +7,12 @@ use cranelift_codegen::Context;
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 use cranelift_codegen::loop_analysis::{Loop, LoopAnalysis};
 use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
-use super::{constant, each_use, maker, resolve};
+use super::{binary, constant, each_use, home, resolve};
 
 /// Registers that values of a loop may take, of the fourteen there are: some are for what is computed in between.
 const REGISTERS: u32 = 11;
@@ -219,7 +219,7 @@ impl Scratch {
 
     /// A sum of 32 bits, as addresses in the sandbox are before they are extended: what does not change in the loop is
     /// added up in front of it, if it is more than one value. clang could not do that, since it does not know that bits
-    /// above the sum do not count.
+    /// above the sum do not count. A sum that is part of another is left to that one.
     fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
         if self.uses[func.dfg.first_result(inst)].summed {
             return false;
@@ -258,15 +258,13 @@ impl Scratch {
 
 /// What a sum of 32 bits adds up: values that do not change in a loop, others, and a constant. None if that is too much.
 fn terms(func: &Function, loops: &LoopAnalysis, root: Inst, inner: Loop) -> Option<(Terms, Terms, i64)> {
-    let sum = |inst| match func.dfg.insts[inst] {
-        InstructionData::Binary { opcode: Opcode::Iadd, args } => Some(args),
-        _ => None,
-    };
+    let sum = |value| binary(func, value, Opcode::Iadd);
+    let root = sum(func.dfg.first_result(root)).filter(|args| func.dfg.value_type(args[0]) == I32)?;
     let (mut still, mut moving, mut term) = (Terms::new(), Terms::new(), 0_i64);
-    let mut work: Terms = sum(root).filter(|args| func.dfg.value_type(args[0]) == I32)?.into_iter().collect();
+    let mut work = Terms::from_slice(&root);
     while let Some(value) = work.pop() {
         let value = resolve(func, value);
-        match (constant(func, value), maker(func, value).and_then(sum)) {
+        match (constant(func, value), sum(value)) {
             (Some(bits), _) => term = i64::from((term as u32).wrapping_add(bits as u32)),
             _ if invariant(func, loops, inner, value) => still.push(value),
             (_, Some(args)) => work.extend(args),
@@ -281,10 +279,5 @@ fn terms(func: &Function, loops: &LoopAnalysis, root: Inst, inner: Loop) -> Opti
 
 /// Whether a value comes from outside a loop.
 fn invariant(func: &Function, loops: &LoopAnalysis, inner: Loop, value: Value) -> bool {
-    let block = match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
-        ValueDef::Result(inst, _) => func.layout.inst_block(inst),
-        ValueDef::Param(block, _) => Some(block),
-        ValueDef::Union(..) => None,
-    };
-    block.is_some_and(|block| !loops.is_in_loop(block, inner))
+    home(func, value).is_some_and(|block| !loops.is_in_loop(block, inner))
 }

@@ -150,6 +150,28 @@ fn maker(func: &Function, value: Value) -> Option<Inst> {
     }
 }
 
+/// The block that makes a value.
+fn home(func: &Function, value: Value) -> Option<Block> {
+    match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
+        ValueDef::Result(inst, _) => func.layout.inst_block(inst),
+        ValueDef::Param(block, _) => Some(block),
+        ValueDef::Union(..) => None,
+    }
+}
+
+/// The operands of the instruction that makes a value, if it is this one of two.
+fn binary(func: &Function, value: Value, wanted: Opcode) -> Option<[Value; 2]> {
+    match func.dfg.insts[maker(func, value)?] {
+        InstructionData::Binary { opcode, args } if opcode == wanted => Some(args),
+        _ => None,
+    }
+}
+
+/// Whether a value comes from memory.
+fn is_load(func: &Function, value: Value) -> bool {
+    maker(func, value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load())
+}
+
 /// The bits of a constant.
 fn constant(func: &Function, value: Value) -> Option<i64> {
     match func.dfg.insts[maker(func, value)?] {

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::condcodes::CondCode as _;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
-use super::{cheap, constant, is_point, maker, passed};
+use super::{binary, cheap, constant, is_load, is_point, maker, passed};
 
 /// Instructions computed in vain, at most.
 const WORK: u32 = 2;
@@ -115,8 +115,8 @@ fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: L
 
 /// Whether a loaded value decides which address the block behind the branch loads from.
 fn chased(func: &Function, cond: Value, found: &Diamond) -> bool {
-    let loaded = |value: &Value| maker(func, *value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load());
-    let decides = maker(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(loaded));
+    let decides =
+        maker(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(|value| is_load(func, *value)));
     if !decides {
         return false;
     }
@@ -191,10 +191,7 @@ struct Choice {
 
 /// What a value is if it is such a sum, and a constant was added to it: only [`join`]'s look at a sum may be long.
 fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
-    let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[maker(func, value)?]
-    else {
-        return None;
-    };
+    let [base, term] = binary(func, value, Opcode::Iadd)?;
     match func.dfg.insts[maker(func, term)?] {
         InstructionData::Ternary { opcode: Opcode::Select, args: [cond, then, other] } => {
             let terms = [constant(func, then)?.wrapping_add(more), constant(func, other)?.wrapping_add(more)];
@@ -274,11 +271,9 @@ fn opposite(func: &Function, a: Value, b: Value) -> bool {
 /// A value as another plus a constant.
 fn sum(func: &Function, value: Value) -> (Value, i64) {
     let (mut value, mut term) = (func.dfg.resolve_aliases(value), 0_i64);
-    while let Some(InstructionData::Binary { opcode: Opcode::Iadd, args }) =
-        maker(func, value).map(|inst| func.dfg.insts[inst]).filter(|_| func.dfg.value_type(value) == I64)
-    {
-        let Some(more) = constant(func, args[1]) else { break };
-        (value, term) = (func.dfg.resolve_aliases(args[0]), term.wrapping_add(more));
+    while let Some([base, more]) = binary(func, value, Opcode::Iadd).filter(|_| func.dfg.value_type(value) == I64) {
+        let Some(more) = constant(func, more) else { break };
+        (value, term) = (func.dfg.resolve_aliases(base), term.wrapping_add(more));
     }
     (value, term)
 }

@@ -6,7 +6,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 use twinbpf_vm::mem::MARGIN;
 
-use super::{Uses, constant, maker};
+use super::{Uses, binary, constant, maker};
 use crate::translate::field;
 
 /// Addresses of a block that are looked at to find one that is there.
@@ -164,12 +164,5 @@ fn redirect(func: &mut Function, inst: Inst, addr: Value, off: i32) {
         InstructionData::Load { arg, offset, .. } => (*arg, *offset) = (addr, off.into()),
         InstructionData::Store { args, offset, .. } => (args[1], *offset) = (addr, off.into()),
         _ => unreachable!("a load or a store"),
-    }
-}
-
-fn binary(func: &Function, value: Value, wanted: Opcode) -> Option<[Value; 2]> {
-    match func.dfg.insts[maker(func, value)?] {
-        InstructionData::Binary { opcode, args } if opcode == wanted => Some(args),
-        _ => None,
     }
 }

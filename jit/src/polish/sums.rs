@@ -10,7 +10,7 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value, ValueDef};
 
 use super::order::modular_step_of;
-use super::{Uses, acts, constant, maker};
+use super::{Uses, acts, constant, is_load, maker};
 
 /// Operands of a sum that is looked at, at most.
 const MOST: usize = 8;
@@ -100,10 +100,7 @@ impl Scratch {
         let before = self.time(func, root).ready;
         let times = &self.times;
         // Loads behind others of their time: they stay in memory if the other operand is in a register.
-        let key = |value: &Value| {
-            let load = maker(func, *value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load());
-            (std::cmp::Reverse(times[*value].ready), std::cmp::Reverse(load))
-        };
+        let key = |value: &Value| (std::cmp::Reverse(times[*value].ready), std::cmp::Reverse(is_load(func, *value)));
         self.operands.sort_by_key(key);
         let mut times: Vec<u32> = self.operands.iter().map(|value| times[*value].ready).collect();
         let mut pairs = Vec::with_capacity(MOST);

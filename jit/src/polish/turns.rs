@@ -14,7 +14,7 @@ use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstBuilder as _, Value, ValueDef};
 use smallvec::SmallVec;
 
-use super::{acts, destinations, each_use, maker, passed};
+use super::{acts, destinations, each_use, home, passed};
 
 /// Blocks behind the end of a round that are looked at, at most.
 const MOST: usize = 32;
@@ -70,25 +70,20 @@ impl Round<'_> {
         let params = self.func.dfg.block_params(self.head);
         let handed = params.iter().zip(args).filter(|(param, value)| param != value);
         let mut turns = handed.filter_map(|(param, value)| {
-            let ValueDef::Param(home, nth) = self.func.dfg.value_def(*value) else { return None };
+            let ValueDef::Param(from, nth) = self.func.dfg.value_def(*value) else { return None };
             // Parameters that share a register with the value, as far as one can guess.
-            let shares = |other: Value| other == *value || self.is_passed((home, nth), other);
-            let next = params.iter().zip(args).filter(|(_, next)| self.makes(**next));
+            let shares = |other: Value| other == *value || self.is_passed((from, nth), other);
+            let next = params.iter().zip(args).filter(|(_, next)| home(self.func, **next) == Some(self.block));
             let next = next.filter(|(other, _)| *other != param && shares(**other));
             let next: Values = next.map(|(_, next)| *next).collect();
             if next.is_empty() {
                 return None;
             }
-            let (at, made) = self.place((*param, home), *value, &next)?;
+            let (at, made) = self.place((*param, from), *value, &next)?;
             let behind = self.behind(&made, *value)?;
-            Some(Turn { block: self.block, at, value: *value, home, behind })
+            Some(Turn { block: self.block, at, value: *value, home: from, behind })
         });
         turns.next()
-    }
-
-    /// Whether the block makes a value.
-    fn makes(&self, value: Value) -> bool {
-        maker(self.func, value).is_some_and(|inst| self.func.layout.inst_block(inst) == Some(self.block))
     }
 
     /// Whether an edge passes a value to the parameter of this number.
