@@ -38,7 +38,7 @@ fn call(instance: &mut Instance<Log>, name: &str, request: &[u8]) -> Result<u64,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let config = Config { max_insns: Some(10_000), timeout: Some(Duration::from_secs(1)), ..Config::default() };
+    let config = Config::new().max_insns(10_000).timeout(Duration::from_secs(1));
     let engine = Engine::new(config)?;
     let object = Object::open("score.bpf.o", include_bytes!("../corpus/embed/score.bpf.o"))?;
 

@@ -37,7 +37,7 @@ impl<T: Send + 'static> InstancePre<T> {
     /// # Errors
     /// See [`AheadError`].
     pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, AheadError> {
-        let options = native::options(self.engine().config());
+        let options = native::options(self.engine());
         ahead::object(self.image(), options, target, self.source().origin(), prefix)
     }
 }

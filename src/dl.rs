@@ -45,7 +45,7 @@ pub enum DlError {
     /// A pointer would leave the sandbox.
     #[error(
         "its prototype has a pointer, and library {library} would follow it out of the sandbox; only scalar prototypes \
-         can be called there; pass --trust (Bounds::Trusted) if the program may follow any pointer"
+         can be called there; pass --trust (Engine::new_trusted) if the program may follow any pointer"
     )]
     Pointer {
         /// Where it was found.

@@ -13,7 +13,7 @@ use twinbpf_vm::host::{Packet, PacketKind, Runtime};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
-use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec, View};
+use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::compiled::Source;
@@ -80,7 +80,7 @@ impl<T: Send + 'static> InstancePre<T> {
     /// There is no compiler for this machine, or it cannot compile them.
     pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, String)>, JitError> {
         let image = &self.inner.image;
-        let code = Code::new(Arc::clone(image), native::options(self.inner.engine.config()))?;
+        let code = Code::new(Arc::clone(image), native::options(&self.inner.engine))?;
         let functions = image.functions().iter().enumerate();
         let own = functions.filter(|(_, function)| function.program as usize == entry.0);
         own.map(|(index, function)| Ok((Arc::clone(&function.name), code.disassemble(index as u32)?))).collect()
@@ -126,10 +126,8 @@ impl<T: Send + 'static> InstancePre<T> {
     /// As [`InstancePre::instance`], with another place for the output of programs.
     pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, MemError> {
         let config = self.inner.engine.config();
-        let arena = self.inner.engine.arena();
-        let view = View::new(Arc::clone(arena), arena.new_owner(), config.bounds);
         let data: Box<dyn Any + Send> = Box::new(data);
-        let runtime = Runtime::new(view, Arc::clone(&self.inner.maps) as _, output, data);
+        let runtime = Runtime::new(self.inner.engine.view(), Arc::clone(&self.inner.maps) as _, output, data);
         let limits =
             Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;

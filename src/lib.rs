@@ -8,7 +8,7 @@
 //! use twinbpf::{Caller, Config, Engine, Linker, Object};
 //!
 //! let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
-//! let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::default())?);
+//! let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new())?);
 //! linker.func("report", |mut caller: Caller<'_, Vec<u64>>, n: u64| caller.data_mut().push(n));
 //! let pre = linker.instantiate_pre(&object)?;
 //! let double = pre.program("double_all").expect("the object has it");
@@ -21,6 +21,7 @@
 
 mod background;
 mod compiled;
+mod config;
 #[cfg(feature = "dl")]
 mod dl;
 mod engine;
@@ -37,9 +38,10 @@ mod watchdog;
 
 #[cfg(feature = "dl")]
 pub use compiled::{Compiled, CompiledError};
+pub use config::{Config, EngineKind, Isolation};
 #[cfg(feature = "dl")]
 pub use dl::DlError;
-pub use engine::{Config, Engine, EngineKind};
+pub use engine::Engine;
 pub use error::{LinkError, SymbolError, SymbolFault};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;

@@ -15,7 +15,6 @@ use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
-use twinbpf_vm::mem::Bounds;
 use twinbpf_vm::program::{Binding, Extern, ExternKind, Program, Signature};
 use twinbpf_vm::trap::{Trap, TrapCode};
 use twinbpf_vm::validate::Valid;
@@ -203,7 +202,7 @@ impl<T: Send + 'static> Linker<T> {
     fn native(&self, image: &Arc<Image>, source: &Source) -> Result<Option<Arc<dyn Native>>, LinkError> {
         #[cfg(feature = "dl")]
         if let Some(compiled) = self.compiled_of(source.digest, &source.object)? {
-            return Ok(Some(compiled.native(image, native::options(self.engine.config()), source)?));
+            return Ok(Some(compiled.native(image, native::options(&self.engine), source)?));
         }
         let native = native::native(&self.engine, image);
         native.map_err(|why| LinkError::Compile { object: Arc::clone(&source.object), why })
@@ -342,7 +341,7 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     fn trusted(&self) -> bool {
-        self.engine.config().bounds == Bounds::Trusted
+        self.engine.is_trusted()
     }
 
     #[cfg(not(feature = "dl"))]

@@ -12,20 +12,21 @@ use twinbpf_jit::debug::Tools;
 use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::image::Image;
-use twinbpf_vm::mem::Bounds;
 
-use crate::engine::{Config, Engine, EngineKind};
+use crate::config::{EngineKind, Isolation};
+use crate::engine::Engine;
 
 /// How often a program is named before it counts as hot: a thread for it takes as long as some thousand
 /// instructions.
 const HOT: u32 = 4;
 
 /// How an engine wants its code.
-pub(crate) fn options(config: &Config) -> Options {
-    let memory = match (config.bounds, config.strict) {
-        (Bounds::Trusted, _) => Memory::Trusted,
-        (Bounds::Exact | Bounds::Arena, true) => Memory::Strict,
-        (Bounds::Exact | Bounds::Arena, false) => Memory::Sandbox,
+pub(crate) fn options(engine: &Engine) -> Options {
+    let config = engine.config();
+    let memory = match (engine.is_trusted(), config.isolation) {
+        (true, _) => Memory::Trusted,
+        (false, Isolation::Strict) => Memory::Strict,
+        (false, Isolation::Sandbox) => Memory::Sandbox,
     };
     Options { memory, fuel: config.max_insns.is_some(), opt: config.opt_level, ..Options::default() }
 }
@@ -36,7 +37,7 @@ pub(crate) fn options(config: &Config) -> Options {
 /// The engine was told to run native code only, and something cannot be compiled; or `perf` cannot be told of it.
 pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<dyn Native>>, JitError> {
     let config = engine.config();
-    let options = options(config);
+    let options = options(engine);
     let threads = |several| if config.parallel_compilation { several } else { Threads::One };
     match config.engine {
         EngineKind::Interp => Ok(None),

@@ -47,7 +47,7 @@ fn check_fine(instance: &mut Instance<()>, fine: Entry, limit: Option<Duration>)
 /// Calls a program with each of the arguments in turn; the trap is the same every time.
 fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
     for kind in engines() {
-        let pre = pre(Config { engine: *kind, ..config.clone() });
+        let pre = pre(config.clone().engine(*kind));
         let (fine, bad) = (entry(&pre, "fine"), entry(&pre, name));
         let mut instance = pre.instance(()).expect("room for a stack");
         let (mut words, mut early) = (vec![None; args.len()], 0);
@@ -72,23 +72,23 @@ fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
 #[test]
 fn wild_pointers() {
     let wild = [0, 8, 0xffff, 0x7fff_0000, 0xffff_fff0, u64::MAX - 7, 1 << 63];
-    endure(&Config::default(), "wild", &wild, TrapCode::OutOfBounds);
+    endure(&Config::new(), "wild", &wild, TrapCode::OutOfBounds);
 }
 
 #[test]
 fn calls_of_what_is_no_function() {
-    endure(&Config::default(), "bad_call", &[0, 1, 0xdead_beef, u64::MAX, 1 << 63], TrapCode::BadCall);
+    endure(&Config::new(), "bad_call", &[0, 1, 0xdead_beef, u64::MAX, 1 << 63], TrapCode::BadCall);
 }
 
 #[test]
 fn endless_loops() {
-    let config = Config { timeout: Some(Duration::from_millis(1)), ..Config::default() };
+    let config = Config::new().timeout(Duration::from_millis(1));
     endure(&config, "endless", &[0], TrapCode::Timeout);
 }
 
 #[test]
 fn endless_recursion() {
-    endure(&Config::default(), "deep", &[0], TrapCode::CallDepth);
+    endure(&Config::new(), "deep", &[0], TrapCode::CallDepth);
 }
 
 #[test]
@@ -100,5 +100,5 @@ fn panics_of_the_host() {
             before(panic);
         }
     }));
-    endure(&Config::default(), "panics", &[0], TrapCode::Panic);
+    endure(&Config::new(), "panics", &[0], TrapCode::Panic);
 }

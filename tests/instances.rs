@@ -31,7 +31,7 @@ fn object() -> Object {
 fn each_place_has_its_exact_sum_and_count() {
     let object = object();
     for kind in [EngineKind::Interp, EngineKind::Jit] {
-        let engine = match Engine::new(Config { engine: kind, ..Config::default() }) {
+        let engine = match Engine::new(Config::new().engine(kind)) {
             Ok(engine) => engine,
             Err(error) => return support::skip(&error.to_string()),
         };
@@ -66,7 +66,7 @@ fn each_place_has_its_exact_sum_and_count() {
 
 #[test]
 fn what_is_left_out_keeps_its_number() {
-    let engine = Engine::new(Config { engine: EngineKind::Interp, ..Config::default() }).unwrap();
+    let engine = Engine::new(Config::new().engine(EngineKind::Interp)).unwrap();
     let linker = Linker::<()>::new(&engine);
     let (pre, instances) = linker
         .instances(&object(), "add", |add| {
@@ -83,7 +83,7 @@ fn what_is_left_out_keeps_its_number() {
 
 #[test]
 fn a_variant_that_is_wrong_is_named() {
-    let engine = Engine::new(Config { engine: EngineKind::Interp, ..Config::default() }).unwrap();
+    let engine = Engine::new(Config::new().engine(EngineKind::Interp)).unwrap();
     let linker = Linker::<()>::new(&engine);
     let wrong = |add: &Program| {
         let mut variant = add.clone();

@@ -112,13 +112,8 @@ fn mutate(objects: &[Vec<u8>], round: u64) -> Vec<u8> {
 /// Opens and runs all there is; says how far it got.
 fn exercise(bytes: &[u8]) -> Result<u32, Box<dyn std::error::Error>> {
     let object = Object::open("mutated.bpf.o", bytes)?;
-    let config = Config {
-        memory_limit: ARENA,
-        max_insns: Some(3000),
-        timeout: Some(Duration::from_secs(2)),
-        stack_limit: 64 << 10,
-        ..Config::default()
-    };
+    let config =
+        Config::new().memory_limit(ARENA).max_insns(3000).timeout(Duration::from_secs(2)).stack_limit(64 << 10);
     let linker = Linker::<()>::new(&Engine::new(config)?);
     let pre = linker.instantiate_programs(&object, &[])?;
     let names: Vec<String> = pre.programs().map(str::to_owned).collect();

@@ -4,23 +4,22 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use twinbpf::{Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel};
+use twinbpf::{Config, Engine, EngineKind, InstancePre, Isolation, Linker, Object, OptLevel};
 
 /// Offsets in `.bss`.
 const WAITING: u32 = 0;
 const FLAG: u32 = 8;
 
 fn configs() -> Vec<Config> {
-    let timeout = Some(Duration::from_secs(60));
-    let config = |engine, strict, opt_level| Config { engine, strict, opt_level, timeout, ..Config::default() };
-    let mut configs = vec![config(EngineKind::Interp, false, OptLevel::Speed)];
+    let config = Config::new().timeout(Duration::from_secs(60));
+    let mut configs = vec![config.clone().engine(EngineKind::Interp)];
     for opt_level in [OptLevel::None, OptLevel::Speed] {
-        configs.push(config(EngineKind::Auto, false, opt_level));
+        configs.push(config.clone().engine(EngineKind::Auto).opt_level(opt_level));
         if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            configs.extend([false, true].map(|strict| config(EngineKind::Jit, strict, opt_level)));
+            let jit = config.clone().engine(EngineKind::Jit).opt_level(opt_level);
+            configs.extend([Isolation::Sandbox, Isolation::Strict].map(|isolation| jit.clone().isolation(isolation)));
             // One that counts instructions is another program to the compiler.
-            let max_insns = Some(1 << 40);
-            configs.push(Config { max_insns, ..config(EngineKind::Jit, false, opt_level) });
+            configs.push(jit.max_insns(1 << 40));
         }
     }
     configs

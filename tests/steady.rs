@@ -41,7 +41,7 @@ fn loading_and_unloading_leaves_nothing_behind() {
         false => &[EngineKind::Interp],
     };
     for kind in kinds {
-        let config = Config { engine: *kind, ..Config::default() };
+        let config = Config::new().engine(*kind);
         let engine = Engine::new(config.clone()).expect("address space");
         check(&format!("{kind:?}, one engine"), cycles(), || cycle(&engine, &object));
         check(&format!("{kind:?}, an engine each"), cycles() / 10, || {

@@ -52,7 +52,7 @@ fn check_records(records: &[Sent]) {
 /// So many threads make at least so many calls each, for at least this long.
 fn check(kind: EngineKind, threads: u32, calls: u32, time: Duration) {
     let object = Object::open("threads.bpf.o", include_bytes!("../corpus/embed/threads.bpf.o")).expect("an object");
-    let engine = Engine::new(Config { engine: kind, ..Config::default() }).expect("address space");
+    let engine = Engine::new(Config::new().engine(kind)).expect("address space");
     let pre = Linker::new(&engine).instantiate_programs(&object, &["work"]).unwrap_or_else(|error| panic!("{error:#}"));
     let events = Arc::clone(pre.map("events").expect("the object has it"));
     let (end, over) = (Instant::now() + time, AtomicBool::new(false));

@@ -33,7 +33,7 @@ fn objects() -> Option<Vec<(String, Object)>> {
 }
 
 fn linker() -> Linker<()> {
-    Linker::new(&Engine::new(Config::default()).unwrap())
+    Linker::new(&Engine::new(Config::new()).unwrap())
 }
 
 fn packet(hex: &str) -> Vec<u8> {

@@ -4,9 +4,9 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use twinbpf::EngineKind;
 use twinbpf::ahead::Target;
 use twinbpf::program::{Signature, ValType};
-use twinbpf::{Config, Engine, EngineKind};
 
 use crate::args::{LimitArgs, ObjectFileArgs, split_program};
 use crate::load;
@@ -22,7 +22,7 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
     let config = load::config(&args.load, &LimitArgs::default(), &args.compile);
     // Any limit has the code count.
     let max_insns = args.fuel.then_some(u64::MAX);
-    let engine = Engine::new(Config { engine: EngineKind::Interp, max_insns, ..config })?;
+    let engine = load::engine_with(config.engine(EngineKind::Interp).max_insns(max_insns), &args.load)?;
     let mut linker = load::linker(&engine, &args.load)?;
     twinbpf_trace::functions(&mut linker);
     for name in &args.host {

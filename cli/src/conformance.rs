@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use twinbpf::isa::{Endian, encode_all};
 use twinbpf::loader::LinkOptions;
-use twinbpf::{Config, Engine, EngineKind, Object};
+use twinbpf::{EngineKind, Object};
 use twinbpf_trace::Output;
 
 use crate::args::{ConformanceArgs, ConformanceEngine};
@@ -48,7 +48,7 @@ fn run(args: &ConformanceArgs) -> Result<u64> {
         ConformanceEngine::Kernel => return in_kernel(&object, name, &memory),
     };
     let config = load::config(&args.load, &args.limits, &args.compile);
-    let engine = Engine::new(Config { engine: kind, ..config }).context("cannot make an engine")?;
+    let engine = load::engine_with(config.engine(kind), &args.load)?;
     let pre = load::linker(&engine, &args.load)?.instantiate_programs(&object, &[name])?;
     let entry = pre.program(name).expect("instantiated above");
     let mut instance = pre.instance_with_output((), Output::default().boxed())?;

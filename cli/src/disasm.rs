@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use twinbpf::EngineKind;
 use twinbpf::helper;
 use twinbpf::isa::{CallKind, Insn, disasm_with};
 use twinbpf::loader::{LinkOptions, Linked, Object};
 use twinbpf::program::{Binding, Program};
-use twinbpf::{Config, Engine, EngineKind};
 
 use crate::args::{DisasmArgs, split_program};
 use crate::check::count;
@@ -46,7 +46,7 @@ pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
 fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode> {
     let objects = load::open_all(&[path], &args.load)?;
     let config = load::config(&args.load, &args.limits, &args.compile);
-    let engine = Engine::new(Config { engine: EngineKind::Interp, ..config })?;
+    let engine = load::engine_with(config.engine(EngineKind::Interp), &args.load)?;
     let mut linker = load::linker(&engine, &args.load)?;
     twinbpf_trace::functions(&mut linker);
     let pre = match name {

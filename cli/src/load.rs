@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use twinbpf::loader::ProgramSpec;
 use twinbpf::loader::section::SectionKind;
-use twinbpf::mem::Bounds;
-use twinbpf::{Compiled, Config, Engine, Linker, Object};
+use twinbpf::mem::MemError;
+use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 use crate::source;
@@ -67,30 +67,42 @@ fn is_missing(error: &twinbpf::loader::Error) -> bool {
 /// An engine as the command line describes it.
 pub(crate) fn engine(load: &LoadArgs, limits: &LimitArgs, engine: &EngineArgs) -> Result<Engine> {
     let config = config(load, limits, &engine.compile);
-    let engine = engine.engine.unwrap_or(config.engine);
-    Engine::new(Config { engine, ..config }).context("cannot make an engine")
+    let kind = engine.engine.unwrap_or(config.engine);
+    engine_with(config.engine(kind), load)
+}
+
+/// An engine with this configuration, trusted with `--trust`.
+pub(crate) fn engine_with(config: Config, load: &LoadArgs) -> Result<Engine> {
+    let engine = if load.trust { trusted_engine(config) } else { Engine::new(config) };
+    engine.context("cannot make an engine")
+}
+
+/// An engine for programs that the user trusts.
+pub(crate) fn trusted_engine(config: Config) -> Result<Engine, MemError> {
+    // SAFETY: the user answers for the objects: `--trust` says so, and `bench --engine trusted`.
+    unsafe { Engine::new_trusted(config) }
 }
 
 /// The same without a choice of engine.
 pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs) -> Config {
-    let default = Config::default();
+    let default = Config::new();
     let mut policy = default.policy;
     policy.mode = load.policy.unwrap_or(policy.mode);
     policy.groups = load.enable.iter().fold(policy.groups, |groups, group| groups.with(*group));
     policy.groups = load.disable.iter().fold(policy.groups, |groups, group| groups.without(*group));
-    Config {
-        policy,
-        strict: compile.strict,
-        opt_level: compile.opt_level.unwrap_or(default.opt_level),
-        perf: compile.perf,
-        gdb: compile.gdb,
-        bounds: if load.trust { Bounds::Trusted } else { limits.bounds.unwrap_or(default.bounds) },
-        driver: limits.driver.unwrap_or(default.driver),
-        max_insns: limits.max_insns,
-        timeout: limits.timeout,
-        frame_size: load.stack_size,
-        ..default
-    }
+    let opt_level = compile.opt_level.unwrap_or(default.opt_level);
+    let driver = limits.driver.unwrap_or(default.driver);
+    default
+        .policy(policy)
+        .isolation(if compile.strict { Isolation::Strict } else { Isolation::Sandbox })
+        .opt_level(opt_level)
+        .perf(compile.perf)
+        .gdb(compile.gdb)
+        .interp_bounds(limits.bounds.unwrap_or_default())
+        .driver(driver)
+        .max_insns(limits.max_insns)
+        .timeout(limits.timeout)
+        .frame_size(load.stack_size)
 }
 
 /// A linker with the libraries of the command line.

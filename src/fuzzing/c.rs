@@ -12,9 +12,9 @@ use std::time::Duration;
 use twinbpf_jit::OptLevel;
 use twinbpf_loader::Object;
 use twinbpf_vm::generate::{C_INPUTS, C_PREAMBLE, C_WORLD, Choices, c_program};
-use twinbpf_vm::mem::{Bounds, MemError};
+use twinbpf_vm::mem::MemError;
 
-use crate::{Config, Engine, EngineKind, Linker};
+use crate::{Config, Engine, EngineKind, Isolation, Linker};
 
 /// Versions of the instruction set, as clang's `-mcpu` has them.
 const VERSIONS: [&str; 4] = ["v1", "v2", "v3", "v4"];
@@ -100,16 +100,18 @@ impl CCampaign {
     /// # Errors
     /// One of them is not there, or there is no room for the engines.
     pub fn new(clang: impl Into<OsString>, cc: impl Into<OsString>, folder: PathBuf) -> Result<CCampaign, CError> {
-        let base = || Config { memory_limit: 1 << 24, timeout: Some(TIMEOUT), ..Config::default() };
-        let jit = |opt_level| Config { engine: EngineKind::Jit, opt_level, ..base() };
-        let configs = [
-            ("interp", Config { engine: EngineKind::Interp, ..base() }),
-            ("jit", jit(OptLevel::Speed)),
-            ("jit(none,strict)", Config { strict: true, ..jit(OptLevel::None) }),
-            ("jit(trusted)", Config { bounds: Bounds::Trusted, ..jit(OptLevel::Speed) }),
+        let base = Config::new().memory_limit(1 << 24).timeout(TIMEOUT);
+        let jit = base.clone().engine(EngineKind::Jit);
+        let strict = jit.clone().opt_level(OptLevel::None).isolation(Isolation::Strict);
+        // SAFETY: the C programs of the generator access their own variables, by indices that they cut to size.
+        let trusted = unsafe { Engine::new_trusted(jit.clone()) }?;
+        let engines = [
+            ("interp", Engine::new(base.engine(EngineKind::Interp))?),
+            ("jit", Engine::new(jit)?),
+            ("jit(none,strict)", Engine::new(strict)?),
+            ("jit(trusted)", trusted),
         ];
-        let engine = |(name, config): (&str, Config)| Ok((name.to_owned(), Engine::new(config)?));
-        let engines = configs.into_iter().map(engine).collect::<Result<_, MemError>>()?;
+        let engines = engines.map(|(name, engine)| (name.to_owned(), engine)).into();
         let campaign =
             CCampaign { clang: clang.into(), cc: cc.into(), folder, engines, programs: 0, refused: 0, runs: 0 };
         for (compiler, hint) in [(&campaign.clang, "apt install clang"), (&campaign.cc, "apt install gcc")] {

@@ -113,7 +113,7 @@ impl Vm {
     }
 
     fn new(how: How, trusted: Option<Rc<World>>) -> Result<Vm, MemError> {
-        Ok(Vm::of(how, Rc::new(World::new(Bounds::Exact)?), trusted))
+        Ok(Vm::of(how, Rc::new(World::new(false)?), trusted))
     }
 
     fn of(how: How, sandbox: Rc<World>, trusted: Option<Rc<World>>) -> Vm {
@@ -126,7 +126,7 @@ impl Vm {
     /// # Errors
     /// There is no room for their memory.
     pub(super) fn pair() -> Result<[Vm; 2], MemError> {
-        let world = Rc::new(World::new(Bounds::Exact)?);
+        let world = Rc::new(World::new(false)?);
         let modes = jit_modes().filter(|mode| mode.memory != Memory::Trusted).collect();
         let vm = |how| Vm::of(how, Rc::clone(&world), None);
         Ok([How::Interp(Driver::Threaded), How::Jit(modes, 0)].map(vm))
@@ -137,7 +137,7 @@ impl Vm {
     /// # Errors
     /// There is no room for its memory.
     pub(super) fn witness() -> Result<Vm, MemError> {
-        let world = World::behind(WITNESS, Bounds::Exact)?;
+        let world = World::behind(WITNESS, false)?;
         Ok(Vm::of(How::Interp(Driver::Threaded), Rc::new(world), None))
     }
 
@@ -147,7 +147,7 @@ impl Vm {
     /// There is no room for its memory.
     pub fn jit(modes: Vec<JitMode>) -> Result<Vm, MemError> {
         let trusted = modes.iter().any(|mode| mode.memory == Memory::Trusted);
-        let trusted = trusted.then(|| World::new(Bounds::Trusted).map(Rc::new)).transpose()?;
+        let trusted = trusted.then(|| World::new(true).map(Rc::new)).transpose()?;
         Vm::new(How::Jit(modes, 0), trusted)
     }
 }
@@ -156,29 +156,29 @@ impl Vm {
 #[derive(Debug)]
 struct World {
     arena: Arc<Arena>,
-    bounds: Bounds,
     maps: Arc<Maps>,
     context: Block,
     _front: Option<Block>,
 }
 
 impl World {
-    fn new(bounds: Bounds) -> Result<World, MemError> {
-        World::behind(0, bounds)
+    fn new(trusted: bool) -> Result<World, MemError> {
+        World::behind(0, trusted)
     }
 
     /// A world with so many bytes in front of it.
-    fn behind(front: u32, bounds: Bounds) -> Result<World, MemError> {
-        let arena = match bounds {
-            Bounds::Trusted => Arena::trusted(ARENA)?,
-            Bounds::Exact | Bounds::Arena => Arena::new(ARENA)?,
+    fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
+        let arena = match trusted {
+            // SAFETY: `Vm::run` gives trusted modes only cases that stay inside their memory.
+            true => unsafe { Arena::trusted(ARENA) }?,
+            false => Arena::new(ARENA)?,
         };
         let spec = RegionSpec::new("something else", RegionKind::Host, front);
         let front = (front > 0).then(|| arena.alloc(spec)).transpose()?;
         let maps = Maps::new(&maps(), &arena, 1, &mut |_| None).expect("maps that every machine can have");
         let spec = RegionSpec::new("the context", RegionKind::Context, CONTEXT_SIZE as u32);
         let context = arena.alloc(spec)?;
-        Ok(World { arena, bounds, maps: Arc::new(maps), context, _front: front })
+        Ok(World { arena, maps: Arc::new(maps), context, _front: front })
     }
 
     fn image(&self, programs: Vec<Valid<Program>>, labels: &[(usize, usize)]) -> Result<Arc<Image>, String> {
@@ -190,7 +190,11 @@ impl World {
     }
 
     fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {
-        let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
+        let (arena, owner) = (Arc::clone(&self.arena), self.arena.new_owner());
+        let view = match arena.is_trusted() {
+            true => View::trusted(arena, owner),
+            false => View::new(arena, owner, Bounds::Exact),
+        };
         let mut runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
         runtime.trace = Box::new(io::sink());
         // Nobody else runs here who could unlock one.

@@ -146,7 +146,7 @@ fn check(shared: &[Shared<'_>], (target, cc, emulator): (&str, &str, &str), memo
     let all: Vec<&Shared<'_>> = shared.iter().filter(fits).collect();
     assert!(all.len() > 800, "{} programs", all.len());
     let arena = match memory {
-        Memory::Trusted => Arena::trusted(1 << 26),
+        Memory::Trusted => run::trusted_arena(1 << 26),
         Memory::Sandbox | Memory::Strict => Arena::new(1 << 26),
     };
     let (externs, helper) = (run::externs(), |id| run::helper(id));

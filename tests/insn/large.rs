@@ -8,10 +8,10 @@ use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::{AluOp, CallKind, Cond, Groups, Insn, Mode, Operand, Policy, Reg, Width};
-use twinbpf_vm::mem::{Arena, Bounds};
+use twinbpf_vm::mem::Arena;
 use twinbpf_vm::program::{Function, Program};
 
-use crate::run;
+use crate::run::{self, Reach};
 
 /// Instructions of a function where there are many.
 const FUNCTION: usize = 1000;
@@ -99,7 +99,7 @@ fn check(program: Program) {
     let (externs, helper) = (run::externs(), |id| run::helper(id));
     let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
     let image = Arc::new(Image::new(&arena, vec![valid], resolve).expect("an image"));
-    let machine = || run::machine(&arena, &image, Driver::Threaded, Limits::default(), Bounds::Exact);
+    let machine = || run::machine(&arena, &image, Driver::Threaded, Limits::default(), Reach::Exact);
     let timed = |machine: &mut Machine| {
         let start = Instant::now();
         (machine.run(0, [0; 5]).unwrap_or_else(|trap| panic!("{name}: {trap:#}")), start.elapsed())

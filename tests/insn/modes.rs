@@ -6,9 +6,8 @@ use std::sync::Arc;
 use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::mem::Bounds;
 
-use crate::run;
+use crate::run::{self, Reach};
 
 /// One way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +44,12 @@ impl Mode {
 
     /// A machine that runs them so.
     pub(crate) fn machine(self, image: &Arc<Image>, limits: Limits) -> Machine {
-        let bounds = match self.memory {
-            Memory::Sandbox => Bounds::Arena,
-            Memory::Strict => Bounds::Exact,
-            Memory::Trusted => Bounds::Trusted,
+        let reach = match self.memory {
+            Memory::Sandbox => Reach::Arena,
+            Memory::Strict => Reach::Exact,
+            Memory::Trusted => Reach::Any,
         };
-        let mut machine = run::machine(image.arena(), image, Driver::Step, limits, bounds);
+        let mut machine = run::machine(image.arena(), image, Driver::Step, limits, reach);
         machine.set_native(Some(Arc::new(self.compile(image, 0..image.programs().len())))).expect("a native stack");
         machine
     }

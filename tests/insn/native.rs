@@ -13,14 +13,14 @@ use std::sync::Arc;
 use twinbpf_jit::{Memory, OptLevel};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::mem::{Arena, Bounds};
+use twinbpf_vm::mem::Arena;
 use twinbpf_vm::program::Program;
 use twinbpf_vm::validate::Valid;
 
 use crate::build::Prologue;
 use crate::case::{Case, Expect, Run};
 use crate::modes::{MODES, Mode};
-use crate::run::{self, Outcome};
+use crate::run::{self, Outcome, Reach};
 use crate::support::low_halves;
 use crate::validated;
 
@@ -57,24 +57,24 @@ pub(crate) fn shared(cases: &[Case], from: Prologue) -> Vec<Shared<'_>> {
 pub(crate) fn check(cases: &[Case], from: Prologue, modes: &[Mode]) -> Vec<String> {
     let shared = shared(cases, from);
     assert!(shared.len() > 1000, "{} programs", shared.len());
-    let (arena, bounds) = match modes.iter().all(|mode| mode.memory == Memory::Trusted) {
-        true => (Arena::trusted(1 << 26), Bounds::Trusted),
-        false => (Arena::new(1 << 26), Bounds::Arena),
+    let (arena, reach) = match modes.iter().all(|mode| mode.memory == Memory::Trusted) {
+        true => (run::trusted_arena(1 << 26), Reach::Any),
+        false => (Arena::new(1 << 26), Reach::Arena),
     };
     let arena = arena.expect("address space");
-    shared.chunks(CHUNK).flat_map(|chunk| check_image(&arena, bounds, chunk, modes)).collect()
+    shared.chunks(CHUNK).flat_map(|chunk| check_image(&arena, reach, chunk, modes)).collect()
 }
 
-/// `bounds` are those of the interpreter that sees what the modes see.
-fn check_image(arena: &Arc<Arena>, bounds: Bounds, shared: &[Shared<'_>], modes: &[Mode]) -> Vec<String> {
+/// `reach` is that of the interpreter that sees what the modes see.
+fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &[Mode]) -> Vec<String> {
     let (externs, helper) = (run::externs(), |id| run::helper(id));
     let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
     let programs = shared.iter().map(|shared| shared.program.clone()).collect();
     let image = Arc::new(Image::new(arena, programs, resolve).expect("an image"));
     let limits = Limits { max_insns: None, max_depth: 64, stack_bytes: 64 * 512 };
     // So that every other machine has a stack in front of its own.
-    let _first = run::machine(arena, &image, Driver::Step, limits, bounds);
-    let mut peer = run::machine(arena, &image, Driver::Step, limits, bounds);
+    let _first = run::machine(arena, &image, Driver::Step, limits, reach);
+    let mut peer = run::machine(arena, &image, Driver::Step, limits, reach);
     let mut machines: Vec<(Mode, Machine)> = modes.iter().map(|mode| (*mode, mode.machine(&image, limits))).collect();
     let mut failures = Vec::new();
     for (index, shared) in shared.iter().enumerate() {

@@ -14,14 +14,14 @@ use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Reg, Width, asm, disasm};
-use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec};
+use twinbpf_vm::mem::{Arena, Block, RegionKind, RegionSpec};
 use twinbpf_vm::program::{Binding, Function, Program};
 use twinbpf_vm::trap::TrapCode;
 use twinbpf_vm::validate::Valid;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::modes::{self, MODES};
-use crate::run;
+use crate::run::{self, Reach};
 use crate::support::low_halves;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use twinbpf_jit::{Code, Memory};
@@ -116,19 +116,19 @@ struct Seen {
 }
 
 impl Bench {
-    fn new(arena: &Arc<Arena>, other: Bounds, program: &Valid<Program>) -> Bench {
+    fn new(arena: &Arc<Arena>, other: Reach, program: &Valid<Program>) -> Bench {
         let (externs, helper) = (run::externs(), |id| run::helper(id));
         let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
         let image = Arc::new(Image::new(arena, vec![program.clone(), wipe()], resolve).expect("an image"));
         let size = (REGISTERS + MEMORY) as u32;
         let context = arena.alloc(RegionSpec::new("context", RegionKind::Context, size)).expect("room");
-        let machine = |bounds| {
-            let mut machine = run::machine(arena, &image, Driver::Step, LIMITS, bounds);
+        let machine = |reach| {
+            let mut machine = run::machine(arena, &image, Driver::Step, LIMITS, reach);
             let packet: Vec<u8> = (0..MEMORY as u8).map(|byte| byte.wrapping_mul(37)).collect();
             machine.runtime().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
             machine
         };
-        Bench { machines: [Bounds::Exact, other].map(machine), image, context }
+        Bench { machines: [Reach::Exact, other].map(machine), image, context }
     }
 
     /// Registers and memory as the seed has it.
@@ -185,7 +185,7 @@ pub(crate) fn check(programs: u64) {
     for number in 0..programs {
         let program = numbered(number);
         let text = disasm(&program.insns);
-        let mut bench = Bench::new(&arena, Bounds::Arena, &program);
+        let mut bench = Bench::new(&arena, Reach::Arena, &program);
         for seed in [number + 1, !number] {
             let step = bench.observe(EXACT, Driver::Step, None, seed);
             let threaded = bench.observe(EXACT, Driver::Threaded, None, seed);
@@ -203,16 +203,16 @@ pub(crate) fn check(programs: u64) {
 pub(crate) fn check_native(programs: u64) {
     let (trusted, masked): (Vec<modes::Mode>, Vec<modes::Mode>) =
         MODES.iter().partition(|mode| mode.memory == Memory::Trusted);
-    let (arena, low) = (Arena::new(1 << 24), Arena::trusted(1 << 24));
+    let (arena, low) = (Arena::new(1 << 24), run::trusted_arena(1 << 24));
     let (arena, low) = (arena.expect("address space"), low.expect("address space"));
     for number in 0..programs {
         let program = numbered(number);
-        for (arena, bounds, modes) in [(&arena, Bounds::Arena, &masked), (&low, Bounds::Trusted, &trusted)] {
-            let mut bench = Bench::new(arena, bounds, &program);
+        for (arena, reach, modes) in [(&arena, Reach::Arena, &masked), (&low, Reach::Any, &trusted)] {
+            let mut bench = Bench::new(arena, reach, &program);
             let compile = |mode: &modes::Mode| (*mode, Arc::new(mode.compile(&bench.image, 0..1)));
             let codes: Vec<_> = modes.iter().map(compile).collect();
             for seed in [number + 1, !number] {
-                bench.compare(&codes, bounds, seed).unwrap_or_else(|what| {
+                bench.compare(&codes, reach, seed).unwrap_or_else(|what| {
                     panic!("program {number}, seed {seed:#x}, {what}\n{}", disasm(&program.insns))
                 });
             }
@@ -222,10 +222,10 @@ pub(crate) fn check_native(programs: u64) {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 impl Bench {
-    fn compare(&mut self, codes: &[(modes::Mode, Arc<Code>)], bounds: Bounds, seed: u64) -> Result<(), String> {
+    fn compare(&mut self, codes: &[(modes::Mode, Arc<Code>)], reach: Reach, seed: u64) -> Result<(), String> {
         let exact = self.observe(EXACT, Driver::Step, None, seed);
         let strays = matches!(exact.code, Some(TrapCode::OutOfBounds | TrapCode::ReadOnly));
-        if strays && bounds == Bounds::Trusted {
+        if strays && reach == Reach::Any {
             // It could take down the test.
             return Ok(());
         }

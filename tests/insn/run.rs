@@ -9,7 +9,7 @@ use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::MapOps;
-use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
+use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
 use twinbpf_vm::program::Program;
 use twinbpf_vm::trap::Trap;
 use twinbpf_vm::validate::Valid;
@@ -59,7 +59,7 @@ pub(crate) fn check(
     let image = Arc::new(image);
     let context = context(arena, &run.input);
     for driver in [Driver::Step, Driver::Threaded] {
-        let mut machine = machine(arena, &image, driver, limits(program, body, run), Bounds::Exact);
+        let mut machine = machine(arena, &image, driver, limits(program, body, run), Reach::Exact);
         let outcome = execute(&mut machine, 0, &context, &run.input);
         compare(&outcome, body, run).map_err(|what| format!("{driver:?}: {what}"))?;
     }
@@ -105,18 +105,33 @@ pub(crate) fn limits(program: &Program, body: &Range<usize>, run: &Run) -> Limit
     }
 }
 
-pub(crate) fn machine(
-    arena: &Arc<Arena>,
-    image: &Arc<Image>,
-    driver: Driver,
-    limits: Limits,
-    bounds: Bounds,
-) -> Machine {
-    let view = View::new(Arc::clone(arena), arena.new_owner(), bounds);
+/// What the interpreter lets programs access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Exact,
+    Arena,
+    /// Any address, as trusted programs may. Needs a trusted arena.
+    Any,
+}
+
+pub(crate) fn machine(arena: &Arc<Arena>, image: &Arc<Image>, driver: Driver, limits: Limits, reach: Reach) -> Machine {
+    let view = |bounds| View::new(Arc::clone(arena), arena.new_owner(), bounds);
+    let view = match reach {
+        Reach::Exact => view(Bounds::Exact),
+        Reach::Arena => view(Bounds::Arena),
+        Reach::Any => View::trusted(Arc::clone(arena), arena.new_owner()),
+    };
     let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(io::sink()), Box::new(()));
     let mut machine = Machine::new(Arc::clone(image), runtime, limits).expect("room for a stack");
     machine.set_driver(driver);
     machine
+}
+
+/// An arena for cases and random programs of trusted code.
+pub(crate) fn trusted_arena(limit: u64) -> Result<Arc<Arena>, MemError> {
+    // SAFETY: cases say where they stray, and go where nothing is; random programs run there if the interpreter, with
+    // exact bounds, has seen that they stay in their memory.
+    unsafe { Arena::trusted(limit) }
 }
 
 /// The block that the program of a run gets.

@@ -19,7 +19,7 @@ use twinbpf::{Config, Engine, EngineKind};
 fn engines(config: &Config) -> Vec<(&'static str, Engine)> {
     let native = cfg!(all(target_arch = "x86_64", target_os = "linux"));
     let kinds = [("interp", EngineKind::Interp), ("jit", EngineKind::Jit)].into_iter();
-    let engine = |kind| Engine::new(Config { engine: kind, ..config.clone() }).expect("an engine");
+    let engine = |kind| Engine::new(config.clone().engine(kind)).expect("an engine");
     kinds.filter(|(_, kind)| native || *kind == EngineKind::Interp).map(|(name, kind)| (name, engine(kind))).collect()
 }
 

@@ -50,7 +50,7 @@ enum End {
 fn the_annotated_selftests() {
     let Some(files) = compiled() else { return };
     let policy = Policy { groups: Groups::ALL, ..Policy::default() };
-    let engines = engines(&Config { policy, timeout: Some(Duration::from_secs(20)), ..Config::default() });
+    let engines = engines(&Config::new().policy(policy).timeout(Duration::from_secs(20)));
     let (mut values, mut successes, mut failures) = (Table::default(), Table::default(), Table::default());
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for file in &files {

@@ -46,7 +46,7 @@ fn the_vectors_of_test_bpf() {
     let (count, left_out) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let extent = Extent::asked();
     let level = if extent == Extent::Optimised { OptLevel::Speed } else { OptLevel::None };
-    let (short, long) = (engines(&Config::default()), engines(&Config { opt_level: level, ..Config::default() }));
+    let (short, long) = (engines(&Config::new()), engines(&Config::new().opt_level(level)));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {

@@ -229,7 +229,7 @@ impl InKernel {
         if let Some(failure) = loaded.failures.first() {
             return Err(failure.to_string());
         }
-        let engine = Engine::new(Config::default()).unwrap();
+        let engine = Engine::new(Config::new()).unwrap();
         let share = |(map, spec): (&Option<twinbpf_kernel::Map>, _)| {
             Some(KernelMap::new(map.as_ref()?, spec, engine.arena()).unwrap_or_else(|error| panic!("{error}")))
         };
@@ -268,9 +268,9 @@ struct InMachine {
 
 impl InMachine {
     fn new(object: &Object, spec: &ProgramSpec) -> Result<InMachine, String> {
-        let default = Config::default();
+        let default = Config::new();
         let policy = Policy { groups: Groups::ALL, ..default.policy };
-        let config = Config { max_insns: Some(100_000_000), policy, ..default };
+        let config = default.max_insns(100_000_000).policy(policy);
         let mut linker = Linker::new(&Engine::new(config).unwrap());
         linker.kernel(Arc::new(System::default()));
         let pre = linker.instantiate_pre(object).map_err(|error| error.to_string())?;

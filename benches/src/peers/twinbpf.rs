@@ -1,6 +1,6 @@
 //! Our own machine as an embedder gets it, no limits that were not asked for.
 
-use twinbpf::mem::Bounds;
+use twinbpf::mem::MemError;
 use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, OptLevel};
 
 use super::Runner;
@@ -29,15 +29,25 @@ const BUDGET: u64 = 1 << 60;
 impl Mode {
     /// How to configure an engine for it.
     pub fn config(self) -> Config {
-        let config = Config::default();
-        let jit = Config { engine: EngineKind::Jit, ..config.clone() };
+        let jit = Config::new().engine(EngineKind::Jit);
         match self {
-            Mode::Interpreter => Config { engine: EngineKind::Interp, ..config },
-            Mode::Fuel => Config { max_insns: Some(BUDGET), ..jit },
-            Mode::Sandbox => jit,
-            Mode::Trusted => Config { bounds: Bounds::Trusted, ..jit },
-            Mode::Plain => Config { bounds: Bounds::Trusted, opt_level: OptLevel::None, ..jit },
-            Mode::Auto => Config { engine: EngineKind::Auto, ..config },
+            Mode::Interpreter => Config::new().engine(EngineKind::Interp),
+            Mode::Fuel => jit.max_insns(BUDGET),
+            Mode::Sandbox | Mode::Trusted => jit,
+            Mode::Plain => jit.opt_level(OptLevel::None),
+            Mode::Auto => Config::new().engine(EngineKind::Auto),
+        }
+    }
+
+    /// An engine for it.
+    ///
+    /// # Errors
+    /// There is no room for its arena.
+    pub fn engine(self) -> Result<Engine, MemError> {
+        match self {
+            // SAFETY: the programs are those of the corpus and the benches, which access their own memory.
+            Mode::Trusted | Mode::Plain => unsafe { Engine::new_trusted(self.config()) },
+            Mode::Interpreter | Mode::Fuel | Mode::Sandbox | Mode::Auto => Engine::new(self.config()),
         }
     }
 }
@@ -60,7 +70,7 @@ pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>
 
 /// The same of any object, all of its programs, in an engine of its own.
 pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, String> {
-    let engine = Engine::new(mode.config()).map_err(|error| error.to_string())?;
+    let engine = mode.engine().map_err(|error| error.to_string())?;
     let mut linker = Linker::<()>::new(&engine);
     linker.func("bench_add", u64::wrapping_add);
     linker.library("libc.so.6").map_err(|error| error.to_string())?;

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use twinbpf::mem::Bounds;
-use twinbpf::{Config, EngineKind};
+use twinbpf::{Config, EngineKind, Isolation};
 
 use super::{CompileArgs, LimitArgs, LoadArgs, duration};
 
@@ -109,10 +108,9 @@ impl BenchEngine {
     /// How an engine of ours is set up for it; none for the kernel.
     pub(crate) fn config(self, config: Config) -> Option<Config> {
         Some(match self {
-            BenchEngine::All | BenchEngine::Interp => Config { engine: EngineKind::Interp, ..config },
-            BenchEngine::Jit => Config { engine: EngineKind::Jit, ..config },
-            BenchEngine::Strict => Config { engine: EngineKind::Jit, strict: true, ..config },
-            BenchEngine::Trusted => Config { engine: EngineKind::Jit, bounds: Bounds::Trusted, ..config },
+            BenchEngine::All | BenchEngine::Interp => config.engine(EngineKind::Interp),
+            BenchEngine::Jit | BenchEngine::Trusted => config.engine(EngineKind::Jit),
+            BenchEngine::Strict => config.engine(EngineKind::Jit).isolation(Isolation::Strict),
             BenchEngine::Kernel => return None,
         })
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use twinbpf::loader::{Object, ProgramSpec};
-use twinbpf::mem::Block;
-use twinbpf::{Config, Engine, Entry, Instance};
+use twinbpf::mem::{Block, MemError};
+use twinbpf::{Engine, Entry, Instance};
 
 use super::kernel::InKernel;
 use super::measure::{self, Subject};
@@ -61,7 +61,13 @@ impl<'a> Contest<'a> {
         let mut insns = None;
         for &engine in engines {
             let ready = match engine.config(load::config(&args.load, &args.limits, &args.compile)) {
-                Some(config) => ready(object, spec, input, args, config),
+                Some(config) => {
+                    let trusted = args.load.trust || engine == BenchEngine::Trusted;
+                    ready(object, spec, input, args, &|| match trusted {
+                        true => load::trusted_engine(config.clone()),
+                        false => Engine::new(config.clone()),
+                    })
+                }
                 None => in_kernel(object, spec, input),
             };
             let (subject, effect) = match (ready, &reference) {
@@ -113,13 +119,13 @@ fn ready<'a>(
     spec: &ProgramSpec,
     input: &'a Input,
     args: &BenchArgs,
-    config: Config,
+    engine: &dyn Fn() -> Result<Engine, MemError>,
 ) -> Result<Ready<'a>> {
     let printed = Capture::default();
-    let mut first = runner(object, spec, input, args, config.clone(), Box::new(printed.clone()))?;
+    let mut first = runner(object, spec, input, args, engine()?, Box::new(printed.clone()))?;
     let effect = first.effect(&printed)?;
     let insns = first.instance.insns_executed();
-    Ok((Box::new(runner(object, spec, input, args, config, Box::new(io::sink()))?), effect, insns))
+    Ok((Box::new(runner(object, spec, input, args, engine()?, Box::new(io::sink()))?), effect, insns))
 }
 
 fn runner<'a>(
@@ -127,10 +133,9 @@ fn runner<'a>(
     spec: &ProgramSpec,
     input: &'a Input,
     args: &BenchArgs,
-    config: Config,
+    engine: Engine,
     output: Box<dyn Write + Send>,
 ) -> Result<Runner<'a>> {
-    let engine = Engine::new(config)?;
     let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
     let entry = pre.program(&spec.name).expect("instantiated above");
     Ok(Runner { instance: pre.instance_with_output((), output)?, entry, input })

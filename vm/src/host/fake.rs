@@ -33,6 +33,13 @@ impl Write for Shared {
     }
 }
 
+/// An arena for the programs of tests.
+#[expect(unsafe_code, reason = "trusted programs are what some tests are about")]
+pub(crate) fn trusted_arena(limit: u64) -> Arc<Arena> {
+    // SAFETY: the programs of these tests access their own memory, and addresses where nothing is.
+    unsafe { Arena::trusted(limit) }.expect("low addresses")
+}
+
 impl Fake {
     /// 4,096 bytes of memory called `memory`, data of type `u32`.
     pub(crate) fn new() -> Fake {

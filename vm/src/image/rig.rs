@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{Image, Resolve, Target};
-use crate::host::{HostFn, MapTable, Runtime};
+use crate::host::{HostFn, MapTable, Runtime, fake};
 use crate::isa::{CallKind, Groups, Insn, Policy, asm};
 use crate::map::MapOps;
 use crate::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
@@ -21,7 +21,6 @@ pub(crate) struct Rig {
     pub(crate) helpers: HashMap<u32, HostFn>,
     pub(crate) maps: Vec<(u64, Arc<dyn MapOps>)>,
     pub(crate) labels: Vec<(usize, usize)>,
-    bounds: Bounds,
     programs: Vec<Valid<Program>>,
 }
 
@@ -36,20 +35,20 @@ impl MapTable for Maps {
 impl Rig {
     /// 4,096 bytes of memory called `memory`, which `map_value(n, off)` points into too.
     pub(crate) fn new() -> Rig {
-        Rig::over(Arena::new(1 << 26).unwrap(), Bounds::Exact)
+        Rig::over(Arena::new(1 << 26).unwrap())
     }
 
     /// A rig with one program called `main`, which is trusted.
     pub(crate) fn trusted(text: &str) -> Rig {
-        let mut rig = Rig::over(Arena::trusted(1 << 26).unwrap(), Bounds::Trusted);
+        let mut rig = Rig::over(fake::trusted_arena(1 << 26));
         rig.program("main", text);
         rig
     }
 
-    fn over(arena: Arc<Arena>, bounds: Bounds) -> Rig {
+    fn over(arena: Arc<Arena>) -> Rig {
         let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
         let (externs, helpers, maps, labels) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
-        Rig { arena, memory, externs, helpers, maps, labels, bounds, programs: Vec::new() }
+        Rig { arena, memory, externs, helpers, maps, labels, programs: Vec::new() }
     }
 
     /// A rig with one program called `main`.
@@ -91,7 +90,11 @@ impl Rig {
     }
 
     pub(crate) fn runtime(&self) -> Runtime {
-        let view = View::new(Arc::clone(&self.arena), self.arena.new_owner(), self.bounds);
+        let (arena, owner) = (Arc::clone(&self.arena), self.arena.new_owner());
+        let view = match arena.is_trusted() {
+            true => View::trusted(arena, owner),
+            false => View::new(arena, owner, Bounds::Exact),
+        };
         let maps = Arc::new(Maps(self.maps.clone()));
         Runtime::new(view, maps, Box::new(std::io::sink()), Box::new(0u32))
     }

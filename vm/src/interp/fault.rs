@@ -9,7 +9,7 @@ use super::state::misaligned;
 use crate::host::native::{Failure, Site, SiteKind};
 use crate::image::{Image, Link};
 use crate::isa::{Insn, Size};
-use crate::mem::{Access, Bounds, Fault, FaultReason, NULL_GUARD};
+use crate::mem::{Access, Fault, FaultReason, NULL_GUARD};
 use crate::recover::{self, Abort, Signal};
 use crate::trap::{Trap, TrapCode};
 
@@ -106,7 +106,7 @@ impl Machine {
         let fault = match self.s.runtime.view.check(addr, len, access) {
             Err(fault) => fault,
             // Others have made or freed the memory meanwhile, or only a part of the page is the program's.
-            Ok(()) if self.s.runtime.view.bounds() == Bounds::Trusted => {
+            Ok(()) if self.s.runtime.view.is_trusted() => {
                 Fault { addr, len, access, reason: FaultReason::Signal(signal) }
             }
             Ok(()) => Fault { addr, len, access, reason: FaultReason::NoRegion(None) },

@@ -138,6 +138,8 @@ pub struct Arena {
     /// What to add to an offset for where it is in the reservation, wrapping.
     origin: usize,
     base: u64,
+    /// It is one of [`Arena::trusted`].
+    trusted: bool,
     /// Offset of the first byte for writable regions.
     start: u32,
     /// Offset of the first byte for read-only regions.
@@ -205,7 +207,13 @@ impl Arena {
     ///
     /// # Errors
     /// There is no room at all, or no way to recover from faults on this target.
-    pub fn trusted(limit: u64) -> Result<Arc<Arena>, MemError> {
+    ///
+    /// # Safety
+    /// What runs in it (machines with [`View::trusted`](super::View::trusted), and code compiled for it) reads, writes
+    /// and calls any address of the process. The caller answers for every program that it lets run there, as for
+    /// `unsafe` code of its own: it neither changes memory that others rely on nor passes C functions what they must
+    /// not get.
+    pub unsafe fn trusted(limit: u64) -> Result<Arc<Arena>, MemError> {
         if !crate::recover::AVAILABLE {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "trusted programs need x86-64 Linux").into());
         }
@@ -238,6 +246,7 @@ impl Arena {
             reservation,
             origin,
             base,
+            trusted: base == 0,
             start: start as u32,
             split,
             read_only_space: end - split,
@@ -256,6 +265,11 @@ impl Arena {
     /// Address of offset 0; its low 32 bits are zero.
     pub fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Whether it is one of [`Arena::trusted`].
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// From now on nothing is to run in this arena: a C function was left in the middle of what it did, perhaps with

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::copies::Text;
 use super::fault::{Access, Fault, FaultReason};
-use super::view::{Bounds, View};
+use super::view::View;
 use crate::isa::{Size, Width};
 use crate::recover;
 
@@ -22,12 +22,12 @@ fn fault(addr: u64, len: u64, access: Access) -> impl Fn(recover::Fault) -> Faul
 }
 
 fn load(addr: u64, size: Size) -> Result<u64, recover::Fault> {
-    // SAFETY: whoever trusts a program lets it read the memory of the process.
+    // SAFETY: views of a trusted arena only come here; the maker of the arena lets its programs read any memory.
     unsafe { recover::load(addr, size) }
 }
 
 fn store(addr: u64, size: Size, value: u64) -> Result<(), recover::Fault> {
-    // SAFETY: whoever trusts a program lets it write the memory of the process, and answers for what that does.
+    // SAFETY: as in `load`; the maker of the arena lets its programs write any memory.
     unsafe { recover::store(addr, size, value) }
 }
 
@@ -50,7 +50,7 @@ fn piece(addr: u64, len: usize) -> Size {
 impl View {
     /// Whether what the arena has refused is to be tried all the same.
     pub fn beyond(&self, fault: &Fault) -> bool {
-        self.bounds() == Bounds::Trusted
+        self.is_trusted()
             && match &fault.reason {
                 FaultReason::Null | FaultReason::ReadOnly(_) | FaultReason::Signal(_) => false,
                 FaultReason::Foreign(_)

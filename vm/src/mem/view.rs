@@ -13,7 +13,7 @@ use super::block::Block;
 use super::fault::{Access, Fault, FaultReason};
 use crate::isa::Size;
 
-/// Which accesses a view lets pass.
+/// Which accesses a view permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Bounds {
     /// Only bytes of a region element. Finds every overflow.
@@ -21,9 +21,6 @@ pub enum Bounds {
     Exact,
     /// Any page that was ever handed out, as code that only masks its pointers sees it.
     Arena,
-    /// Any address that the process can access: raw pointers. Read-only regions stay read-only. Needs an
-    /// [`Arena::trusted`].
-    Trusted,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +84,7 @@ pub struct View {
     arena: Arc<Arena>,
     owner: u32,
     bounds: Bounds,
+    trusted: bool,
     generation: u64,
     /// Regions hit last, as of `grid_generation`.
     grids: [Grid; GRIDS],
@@ -156,12 +154,22 @@ impl View {
             arena,
             owner,
             bounds,
+            trusted: false,
             generation,
             grids: [Grid::EMPTY; GRIDS],
             next_grid: 1,
             grid_generation: generation,
             copy: Box::default(),
         }
+    }
+
+    /// A view of any address that the process can access: raw pointers. Read-only regions stay read-only.
+    ///
+    /// # Panics
+    /// If the arena is not one of [`Arena::trusted`].
+    pub fn trusted(arena: Arc<Arena>, owner: u32) -> View {
+        assert!(arena.is_trusted(), "only a trusted arena has raw pointers");
+        View { trusted: true, ..View::new(arena, owner, Bounds::Exact) }
     }
 
     /// The arena.
@@ -174,9 +182,14 @@ impl View {
         self.owner
     }
 
-    /// Its policy.
+    /// Its policy for addresses in the arena.
     pub fn bounds(&self) -> Bounds {
         self.bounds
+    }
+
+    /// Whether it is one of [`View::trusted`].
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// `N` (1, 2, 4 or 8) bytes at `addr`, or `None` on a miss of the window of `reg`.
@@ -264,7 +277,7 @@ impl View {
 
     pub(super) fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
-            Bounds::Exact | Bounds::Trusted => self.arena.find(addr, len, access, self.owner),
+            Bounds::Exact => self.arena.find(addr, len, access, self.owner),
             Bounds::Arena => {
                 let off = addr as u32;
                 match self.arena.extent(off) {

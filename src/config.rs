@@ -1,0 +1,146 @@
+//! Limits and policies of an engine.
+
+use std::time::Duration;
+
+use twinbpf_jit::OptLevel;
+use twinbpf_jit::debug::Perf;
+use twinbpf_vm::interp::Driver;
+use twinbpf_vm::isa::Policy;
+use twinbpf_vm::mem::Bounds;
+
+/// What executes programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The interpreter, and native code where a program is hot: a thread of the engine compiles it meanwhile. Where
+    /// there is no compiler for the machine, the interpreter.
+    #[default]
+    Auto,
+    /// The interpreter.
+    Interp,
+    /// Native code, of all programs, compiled when they are instantiated. An error where there is no compiler.
+    Jit,
+}
+
+/// What native code does with a pointer that leads out of the arena. Either way the program reaches nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// It accesses the arena at the pointer's low 32 bits.
+    #[default]
+    Sandbox,
+    /// It traps.
+    Strict,
+}
+
+/// Limits and policies of an [`Engine`](crate::Engine). The default has no limit of instructions or time.
+///
+/// Each field has a setter of the same name, which takes and gives the configuration, so that a variant of one reads as
+/// an expression: `base.clone().engine(EngineKind::Jit)`. Setters of optional limits take a value or an `Option`.
+///
+/// ```
+/// use std::time::Duration;
+/// use twinbpf::{Config, Isolation};
+///
+/// let config = Config::new().max_insns(10_000).timeout(Duration::from_secs(1)).isolation(Isolation::Strict);
+/// assert_eq!(config.max_insns, Some(10_000));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Bytes of the arena that may be in use at a time: contexts, stacks, packets, map values. Default: 1 GiB.
+    pub memory_limit: u64,
+    /// Instructions (8-byte slots executed) of one call of a program, those of callbacks included. Counted exactly.
+    /// Default: no limit.
+    pub max_insns: Option<u64>,
+    /// Wall-clock time of one call. Default: no limit.
+    pub timeout: Option<Duration>,
+    /// Function calls that may be nested, the program's own included. Default: 1,024.
+    pub max_depth: u32,
+    /// Stack bytes of one instance, over all frames. Default: 512 KiB.
+    pub stack_limit: u32,
+    /// Stack bytes of one frame; what `-mllvm -bpf-stack-size` was set to. Default: 512, as in the kernel.
+    pub frame_size: Option<u32>,
+    /// Which instructions are valid. Default: those of the kernel.
+    pub policy: Policy,
+    /// What executes programs. Default: [`EngineKind::Auto`].
+    pub engine: EngineKind,
+    /// What native code does with a pointer that leads out of the arena. Default: [`Isolation::Sandbox`].
+    pub isolation: Isolation,
+    /// Which addresses of the arena the interpreter lets programs access. Default: [`Bounds::Exact`].
+    pub interp_bounds: Bounds,
+    /// How the interpreter goes from instruction to instruction; the results are the same.
+    pub driver: Driver,
+    /// How much the compiler does for the speed of native code. Default: [`OptLevel::Speed`].
+    pub opt_level: OptLevel,
+    /// Whether large programs are compiled in several threads, at most as many as this process may run at once.
+    /// Default: true.
+    pub parallel_compilation: bool,
+    /// The file by which `perf` finds the names of native code. Default: none.
+    pub perf: Perf,
+    /// Whether debuggers are given the names and lines of native code. Default: false.
+    pub gdb: bool,
+    /// CPUs that per-CPU maps have values for, at least 1. Default: the number of CPUs of this machine.
+    pub cpus: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        Config {
+            memory_limit: 1 << 30,
+            max_insns: None,
+            timeout: None,
+            max_depth: 1024,
+            stack_limit: 512 << 10,
+            frame_size: None,
+            policy: Policy::default(),
+            engine: EngineKind::default(),
+            isolation: Isolation::default(),
+            interp_bounds: Bounds::Exact,
+            driver: Driver::default(),
+            opt_level: OptLevel::Speed,
+            parallel_compilation: true,
+            perf: Perf::Off,
+            gdb: false,
+            cpus,
+        }
+    }
+}
+
+impl Config {
+    /// The default.
+    pub fn new() -> Config {
+        Config::default()
+    }
+}
+
+macro_rules! setters {
+    ($($field:ident: $Value:ty,)*) => {
+        impl Config {$(
+            #[doc = concat!("Sets the field [`", stringify!($field), "`](Config#structfield.", stringify!($field), ").")]
+            #[must_use]
+            pub fn $field(mut self, $field: $Value) -> Config {
+                self.$field = $field.into();
+                self
+            }
+        )*}
+    };
+}
+
+setters! {
+    memory_limit: u64,
+    max_insns: impl Into<Option<u64>>,
+    timeout: impl Into<Option<Duration>>,
+    max_depth: u32,
+    stack_limit: u32,
+    frame_size: impl Into<Option<u32>>,
+    policy: Policy,
+    engine: EngineKind,
+    isolation: Isolation,
+    interp_bounds: Bounds,
+    driver: Driver,
+    opt_level: OptLevel,
+    parallel_compilation: bool,
+    perf: Perf,
+    gdb: bool,
+    cpus: u32,
+}
