@@ -35,7 +35,8 @@ const NOTATION: &str = "
 The notation is that of the kernel's verifier and of llvm-objdump, and what the disassembler writes the assembler reads
 back. `w1` is the lower half of `r1`; an operation on it clears the upper half. The assembler also takes labels
 (`loop:`, `goto loop`, `call function`), hexadecimal numbers, comments (`;`, `//`, `#`), a pc in front of an instruction
-and llvm-objdump's `<symbol>` behind a jump.
+and llvm-objdump's `<symbol>` behind a jump. `addr_space_cast` goes from address space 1 (an arena) to 0 or back; any other pair is
+rejected.
 
 ## Two readings
 
@@ -43,7 +44,6 @@ and llvm-objdump's `<symbol>` behind a jump.
 |---|---|---|
 | immediate shift count out of range | masked to the width | rejected |
 | division or modulo by an immediate zero | 0, or the dividend | rejected |
-| `addr_space_cast` of other spaces than 0 and 1 | accepted | rejected |
 | a function whose last instruction is a call | accepted, traps if the call returns | rejected |
 ";
 

@@ -35,7 +35,7 @@ pub enum Reason {
         /// Width of the operation.
         bits: u32,
     },
-    /// Kernel policy: casts go between address spaces 0 and 1.
+    /// A cast goes from address space 0 to 1 or back; every other immediate is reserved.
     #[error("addr_space_cast between other address spaces than 0 and 1")]
     AddressSpaces,
     /// r10 is read only.

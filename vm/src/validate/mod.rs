@@ -104,7 +104,13 @@ impl Checker<'_> {
         match insn {
             Insn::Alu { dst, .. } => self.writes(insn, dst)?,
             Insn::Endian { dst, .. } => self.writes(insn, dst)?,
-            Insn::AddrSpaceCast { dst, .. } => self.writes(insn, dst)?,
+            Insn::AddrSpaceCast { dst, imm, .. } => {
+                self.writes(insn, dst)?;
+                // check_alu_op in kernel/bpf/verifier.c: between space 0 (kernel) and 1 (arena) only.
+                if !matches!(imm, 1 | 0x1_0000) {
+                    return Err(Reason::AddressSpaces);
+                }
+            }
             Insn::LoadImm { dst, kind, .. } => {
                 self.writes(insn, dst)?;
                 self.first_half(pc, span)?;
@@ -299,13 +305,6 @@ fn kernel_only(insn: Insn) -> Result<(), Reason> {
         if shifts && !u32::try_from(imm).is_ok_and(|count| count < width.bits()) {
             return Err(Reason::ShiftCount { count: imm, bits: width.bits() });
         }
-    }
-    // check_alu_op in kernel/bpf/verifier.c: between space 0 (kernel) and 1 (arena) only.
-    if let Insn::AddrSpaceCast { imm, .. } = insn
-        && imm != 1
-        && imm != 1 << 16
-    {
-        return Err(Reason::AddressSpaces);
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::{Reason, ValidateError};
-use crate::isa::{Group, Groups, Mode, Policy, asm};
+use crate::isa::{Group, Groups, Insn, Mode, Policy, asm};
 use crate::program::{Binding, Function, Line, Program};
 
 /// A program of the functions that `name:` labels mark; other labels start with a dot.
@@ -191,22 +191,31 @@ fn the_function_table_covers_the_program() {
 #[test]
 fn the_two_policies() {
     let kernel = Policy { mode: Mode::Kernel, ..Policy::default() };
-    let differ = [
-        "r1 /= 0",
-        "w1 s/= 0",
-        "r1 %= 0",
-        "w1 s%= 0",
-        "r1 <<= 64",
-        "w1 >>= 32",
-        "w1 s>>= -1",
-        "r1 = addr_space_cast(r1, 2, 3)",
-    ];
+    let differ = ["r1 /= 0", "w1 s/= 0", "r1 %= 0", "w1 s%= 0", "r1 <<= 64", "w1 >>= 32", "w1 s>>= -1"];
     for text in differ {
         ok(&format!("{text}\nexit"));
         assert!(check(program(&format!("{text}\nexit")), kernel).is_err(), "{text}");
     }
     for text in ["r1 /= 1", "r1 <<= 63", "w1 s>>= 31", "r1 <<= r2", "r1 /= r2", "r1 = addr_space_cast(r1, 0, 1)"] {
         check(program(&format!("{text}\nexit")), kernel).unwrap();
+    }
+}
+
+#[test]
+fn casts_between_other_address_spaces_are_rejected_under_every_policy() {
+    for mode in [Mode::Rfc, Mode::Kernel] {
+        let cast = |imm: i32| {
+            let mut program = program("r1 = addr_space_cast(r1, 0, 1)\nexit");
+            let Insn::AddrSpaceCast { imm: spaces, .. } = &mut program.insns[0] else { panic!("a cast") };
+            *spaces = imm;
+            check(program, Policy { mode, ..Policy::default() }).map_err(|error| error.reason().clone())
+        };
+        for imm in [1, 1 << 16] {
+            assert_eq!(cast(imm), Ok(()), "{mode:?} {imm:#x}");
+        }
+        for imm in [0, 2, 1 << 16 | 1, 2 << 16, 3 << 16 | 2, -1, i32::MIN] {
+            assert_eq!(cast(imm), Err(Reason::AddressSpaces), "{mode:?} {imm:#x}");
+        }
     }
 }
 
@@ -236,7 +245,7 @@ fn groups_are_switched() {
 /// Instructions that no bytes stand for, which only code can make.
 #[test]
 fn what_has_no_encoding_is_rejected() {
-    use crate::isa::{AluOp, ByteOrder, CallKind, Insn, Operand, Reg, Size, Width};
+    use crate::isa::{AluOp, ByteOrder, CallKind, Operand, Reg, Size, Width};
     let (dst, src, off) = (Reg::R1, Operand::Imm(1), 0);
     let bad = [
         Insn::Alu { width: Width::W64, op: AluOp::Movsx8, dst, src },
