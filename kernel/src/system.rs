@@ -99,6 +99,10 @@ impl System {
 }
 
 impl Kernel for System {
+    fn endian(&self) -> Endian {
+        if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little }
+    }
+
     fn btf(&self) -> Option<&Btf> {
         System::btf(self).map(AsRef::as_ref)
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::DecodeError;
+use twinbpf_vm::isa::{DecodeError, Endian};
 use twinbpf_vm::program::Line;
 
 use crate::btf::{BtfError, MapError};
@@ -135,6 +135,24 @@ pub enum Cause {
         section: Arc<str>,
         /// Slot inside it.
         target: i64,
+    },
+    /// For a kernel: a call or function address that leads into the middle of a function.
+    #[error(
+        "calls instruction {offset} of '{function}', which is not the start of a function: only the VM runs such a call"
+    )]
+    CallInside {
+        /// The function of the symbol.
+        function: Arc<str>,
+        /// Instruction inside it.
+        offset: usize,
+    },
+    /// For a kernel: the object was compiled for the other byte order.
+    #[error("the object is {}, the kernel is {}", order_name(*.object), order_name(*.kernel))]
+    ByteOrder {
+        /// Of the object.
+        object: Endian,
+        /// Of the kernel.
+        kernel: Endian,
     },
     /// A function symbol that covers no whole instructions of its section.
     #[error("the function covers bytes {start} to {end} of a section of {size} bytes")]
@@ -347,6 +365,10 @@ impl Cause {
                 Some("the kernel needs CONFIG_DEBUG_INFO_BTF; types of the same build can be given as a file")
             }
             Cause::Kconfig { .. } | Cause::Ksym { .. } => Some("declare it __weak to go on without it"),
+            Cause::ByteOrder { .. } => Some(
+                "compile with `-target bpfel` (or bpfeb) as the kernel is; the VM runs objects of both byte orders",
+            ),
+            Cause::CallInside { .. } => Some("call the symbol itself, or give the place a function symbol of its own"),
             Cause::TooLarge { .. }
             | Cause::Map { .. }
             | Cause::MapDef(_)
@@ -437,6 +459,13 @@ impl Report {
 fn hex(bytes: &[u8]) -> String {
     let bytes: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     if bytes.is_empty() { "nothing, it is empty".into() } else { bytes.join(" ") }
+}
+
+fn order_name(order: Endian) -> &'static str {
+    match order {
+        Endian::Little => "little-endian",
+        Endian::Big => "big-endian",
+    }
 }
 
 fn symbol_name(symbol: &str) -> String {

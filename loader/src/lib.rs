@@ -26,4 +26,4 @@ pub use instances::{Instances, NoInstance};
 pub use link::{
     FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };
-pub use object::{DataPointer, MAX_BSS, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable};
+pub use object::{DataPointer, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::externs;
 use super::stream::Builder;
 use super::{Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, reach, struct_ops, types};
+use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
 use crate::link::{CoreTypes, Failure, Functions, Layout, Planner};
 use crate::object::{Object, Reference, Role};
@@ -27,8 +28,12 @@ impl Object {
         let mut planner = Planner::new(self);
         let mut failures = Vec::new();
         let mut layouts: Vec<Layout> = Vec::new();
-        for spec in wanted.into_iter().filter(|index| *index < self.programs.len()) {
-            match planner.layout(spec) {
+        let wanted = wanted.into_iter().filter(|index| *index < self.programs.len());
+        if self.endian != kernel.endian() {
+            return refuse_all(&mut planner, wanted, kernel);
+        }
+        for spec in wanted {
+            match planner.layout(spec).and_then(|layout| whole_functions(&mut planner, layout)) {
                 Ok(layout) => layouts.push(layout),
                 Err(error) => failures.push(Failure { spec, error }),
             }
@@ -71,6 +76,38 @@ impl Object {
         let described = types::map_types(self);
         specs.map(|spec| described.describe(spec)).collect()
     }
+}
+
+/// What becomes of an object of the other byte order (libbpf's `bpf_object__check_endianness`): nothing, as its data
+/// would be read the wrong way too.
+fn refuse_all(planner: &mut Planner<'_>, wanted: impl Iterator<Item = usize>, kernel: &dyn Kernel) -> KernelLinked {
+    let cause = Cause::ByteOrder { object: planner.object.endian, kernel: kernel.endian() };
+    let failure = |spec| Failure { spec, error: planner.error(spec, planner.spec(spec), None, cause.clone()) };
+    let failures = wanted.map(failure).collect();
+    KernelLinked {
+        programs: Vec::new(),
+        failures,
+        maps: Vec::new(),
+        struct_ops: planner.object.struct_ops.iter().map(|_| Err(cause.clone())).collect(),
+        fd_array: Vec::new(),
+    }
+}
+
+/// A layout whose functions all begin where a symbol does. The kernel gets no other: libbpf, which knows functions by
+/// their symbols, would have such a call lead to the symbol's start.
+fn whole_functions(planner: &mut Planner<'_>, layout: Layout) -> Result<Layout, Error> {
+    for index in &layout.order {
+        let spec = planner.spec(*index);
+        for (pc, target) in &spec.refs {
+            let Ok(Reference::Call(callee) | Reference::Address(callee)) = target else { continue };
+            let callee = planner.spec(*callee);
+            if let Some(outer) = callee.inside.map(|outer| planner.spec(outer)) {
+                let cause = Cause::CallInside { function: outer.name.clone(), offset: callee.start - outer.start };
+                return Err(planner.error(layout.order[0], spec, Some(*pc), cause));
+            }
+        }
+    }
+    Ok(layout)
 }
 
 /// Whose types CO-RE takes.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use twinbpf_vm::isa::Endian;
+
 use crate::btf::Btf;
 
 /// A kernel to link for.
@@ -18,6 +20,11 @@ pub trait Kernel: fmt::Debug + Send + Sync {
 
     /// How it was configured (`/boot/config-RELEASE`, or `/proc/config.gz` unpacked): lines `CONFIG_X=y`.
     fn config(&self) -> Option<&str>;
+
+    /// Its byte order: the kernel takes objects of no other.
+    fn endian(&self) -> Endian {
+        Endian::Little
+    }
 
     /// Its symbols, as in `/proc/kallsyms`.
     fn kallsyms(&self) -> Option<&str>;

@@ -277,3 +277,81 @@ fn types_for_the_kernel_have_places_and_no_undefined_symbols() {
     assert_eq!(places, [("dummy_ksym", 0, 4, TypeId(1)), ("counter", 4, 4, TypeId(1))]);
     assert_eq!(section.size, 8);
 }
+
+/// `sub` returns 1, and 2 where a call leads to its third instruction.
+fn calls_the_middle(imm: i32, symbol: bool) -> Object {
+    let mut elf = Writer::new(Endian::Little);
+    let call = Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm };
+    let body = code("exit\nr0 = 1\nexit\nr0 = 2\ncall pc+0\nexit");
+    let text = elf.code("xdp", &[&[call][..], &body].concat());
+    elf.function("prog", GLOBAL, text, 0..2);
+    let sub = elf.function("sub", GLOBAL, text, 2..7);
+    if symbol {
+        elf.rel(text, &[(0, R64_32, sub)]);
+    }
+    elf.open()
+}
+
+#[test]
+fn in_the_vm_a_function_begins_where_a_call_leads() {
+    // By the instruction alone, which counts from itself, and by a relocation, which counts from the symbol.
+    for (imm, symbol) in [(3, false), (1, true)] {
+        let object = calls_the_middle(imm, symbol);
+        let linked = object.link(&LinkOptions::default()).expect("links");
+        assert_eq!(linked.failures, []);
+        let prog = &linked.programs[linked.program("prog").expect("there")];
+        let functions: Vec<_> = prog.functions.iter().map(|function| (&*function.name, function.start)).collect();
+        assert_eq!(functions, [("prog", 0), ("sub+2", 2), ("sub+4", 5)], "{symbol}");
+        let text: Vec<String> = prog.insns.iter().map(ToString::to_string).collect();
+        assert_eq!(text, ["call pc+1", "exit", "r0 = 2", "call pc+1", "exit", "exit"], "{symbol}");
+    }
+    let whole = calls_the_middle(-1, true).link(&LinkOptions::default()).expect("links");
+    let names: Vec<_> = whole.programs[0].functions.iter().map(|function| &*function.name).collect();
+    assert_eq!(names, ["prog", "sub", "sub+4"]);
+}
+
+#[test]
+fn for_a_kernel_a_call_into_the_middle_of_a_symbol_is_an_error() {
+    for (imm, symbol) in [(3, false), (1, true)] {
+        let object = calls_the_middle(imm, symbol);
+        let programs = Some(vec![object.program("prog").expect("there")]);
+        let linked = object.link_kernel(&kernel(""), &KernelOptions { programs, ..Default::default() });
+        let [failure] = &linked.failures[..] else { panic!("{symbol}: {:?}", linked.programs) };
+        let expected = "x.o: prog (section xdp): instruction 0: calls instruction 2 of 'sub', which is not the start of a \
+                        function: only the VM runs such a call; call the symbol itself, or give the place a function \
+                        symbol of its own";
+        assert_eq!(failure.error.to_string(), expected);
+    }
+}
+
+#[test]
+fn functions_inside_functions_take_no_more_memory_than_the_file_allows() {
+    let mut elf = Writer::new(Endian::Little);
+    let call = |imm| Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm };
+    // Each call leads to the instruction behind it.
+    let insns: Vec<Insn> = (0..20_000).map(|_| call(0)).chain(code("exit")).collect();
+    let text = elf.code("xdp", &insns);
+    elf.function("prog", GLOBAL, text, 0..insns.len() as u64);
+    let object = elf.open();
+    let all: usize = object.programs.iter().map(|spec| spec.insns.len()).sum();
+    assert!(all <= 5 * insns.len() + 200, "{all}");
+    let linked = object.link(&LinkOptions::default()).expect("links");
+    assert!(linked.failures[0].error.to_string().contains("the functions that begin inside others"));
+}
+
+#[test]
+fn a_kernel_of_the_other_byte_order_gets_nothing_of_an_object() {
+    let mut elf = Writer::new(Endian::Big);
+    let text = elf.code("xdp", &[&load(Reg::R1)[..], &code("r0 = *(u32 *)(r1 + 0)\nexit")].concat());
+    elf.function("prog", GLOBAL, text, 0..4);
+    let data = elf.section(".data", PROGBITS, ALLOC, &[0, 0, 0, 7]);
+    let count = elf.symbol("count", (crate::testing::OBJECT, GLOBAL), (data, 0, 4));
+    elf.rel(text, &[(0, R64_64, count)]);
+    let object = elf.open();
+    assert_eq!(object.link(&LinkOptions::default()).expect("links").failures, []);
+    let linked = link(&object, &kernel(""));
+    assert!(linked.programs.is_empty() && linked.maps.is_empty());
+    let expected = "x.o: prog (section xdp): the object is big-endian, the kernel is little-endian; compile with \
+                    `-target bpfel` (or bpfeb) as the kernel is; the VM runs objects of both byte orders";
+    assert_eq!(linked.failures[0].error.to_string(), expected);
+}

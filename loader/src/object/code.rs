@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use super::externs::Externs;
 use super::functions::{Functions, is_code};
 use super::maps::Maps;
-use super::spec::{Notes, Reference};
+use super::spec::{Notes, ProgramSpec, Reference};
 use crate::elf::{Elf, Home, Reloc, RelocTable, Symbol};
 use crate::error::{Cause, RelocFault};
 
@@ -69,6 +69,7 @@ pub(super) fn resolve(functions: &mut Functions, targets: &Targets, notes: &mut 
         }
     }
     resolve_local(functions);
+    functions.finish_inner();
 }
 
 fn resolve_table(
@@ -103,7 +104,8 @@ fn resolve_table(
         for owner in owners {
             let Some(spec) = functions.specs.get(owner) else { continue };
             let pc = slot.saturating_sub(spec.start);
-            let found = classify(functions, targets, spec.insns.get(pc..).unwrap_or_default(), reloc);
+            let insns = (spec.insns.get(pc).copied(), spec.insns.get(pc + 1).copied());
+            let found = classify(functions, targets, insns, reloc);
             let fail = |why| reloc_cause(targets.elf, table.target, reloc, why);
             let found = found.map_err(|fault| fault.cause(fail));
             if let Ok(Reference::Call(callee)) = found {
@@ -125,12 +127,17 @@ fn note_callee(functions: &Functions, callee: usize, outside: &mut HashSet<usize
 }
 
 /// What the relocation of the first of `insns` refers to.
-fn classify(functions: &Functions, targets: &Targets, insns: &[Raw], reloc: &Reloc) -> Result<Reference, Fault> {
-    let raw = insns.first().filter(|_| reloc.offset.is_multiple_of(8)).ok_or(RelocFault::Offset("an instruction"))?;
+fn classify(
+    functions: &mut Functions,
+    targets: &Targets,
+    (raw, next): (Option<Raw>, Option<Raw>),
+    reloc: &Reloc,
+) -> Result<Reference, Fault> {
+    let raw = raw.filter(|_| reloc.offset.is_multiple_of(8)).ok_or(RelocFault::Offset("an instruction"))?;
     let symbol = targets.elf.symbols.get(reloc.symbol).ok_or(RelocFault::Symbol(reloc.symbol))?;
     match raw.opcode {
-        CALL => Ok(call(functions, targets, raw, reloc, symbol)?),
-        LDDW => load(functions, targets, (raw, insns.get(1)), reloc, symbol),
+        CALL => Ok(call(functions, targets, &raw, reloc, symbol)?),
+        LDDW => load(functions, targets, (&raw, next.as_ref()), reloc, symbol),
         other => Err(RelocFault::Opcode(other).into()),
     }
 }
@@ -148,7 +155,7 @@ pub(super) fn reloc_cause(elf: &Elf, section: usize, reloc: &Reloc, why: RelocFa
 }
 
 fn call(
-    functions: &Functions,
+    functions: &mut Functions,
     targets: &Targets,
     raw: &Raw,
     reloc: &Reloc,
@@ -168,8 +175,8 @@ fn call(
         Some(addend) => i128::from(symbol.value) + i128::from(addend),
         None => i128::from(symbol.value) + 8 * (i128::from(raw.imm) + 1),
     };
-    let slot = usize::try_from(target.div_euclid(8)).ok();
-    let found = slot.and_then(|slot| functions.containing(home, slot));
+    let slot = usize::try_from(target).ok().filter(|target| target.is_multiple_of(8)).map(|target| target / 8);
+    let found = slot.and_then(|slot| functions.called(home, slot));
     let missing = || RelocFault::NotFunctionStart { section: section.name.clone(), offset: clamp(target) };
     found.map(Reference::Call).ok_or_else(missing)
 }
@@ -231,24 +238,33 @@ fn clamp(offset: i128) -> i64 {
 fn resolve_local(functions: &mut Functions) {
     for index in 0..functions.specs.len() {
         let (Some(spec), Some(&section)) = (functions.specs.get(index), functions.homes.get(index)) else { return };
-        let mut found = Vec::new();
-        for (pc, raw) in spec.insns.iter().enumerate().filter(|(pc, _)| !spec.refs.contains_key(pc)) {
-            let address = match (raw.opcode, raw.src()) {
-                (CALL, PSEUDO_CALL) => false,
-                (LDDW, PSEUDO_FUNC) => true,
-                _ => continue,
-            };
-            let target = spec.start as i64 + pc as i64 + i64::from(raw.imm) + 1;
-            let callee = usize::try_from(target).ok().and_then(|slot| functions.containing(section, slot));
+        if spec.inside.is_some() {
+            continue;
+        }
+        let named: Vec<(usize, bool, i64)> = local_targets(spec).collect();
+        let name = spec.section.clone();
+        for (pc, address, target) in named {
+            let callee = usize::try_from(target).ok().and_then(|slot| functions.called(section, slot));
             let reference = match callee {
                 Some(callee) if address => Ok(Reference::Address(callee)),
                 Some(callee) => Ok(Reference::Call(callee)),
-                None => Err(Cause::NoFunction { section: spec.section.clone(), target }),
+                None => Err(Cause::NoFunction { section: name.clone(), target }),
             };
-            found.push((pc, reference));
-        }
-        if let Some(spec) = functions.specs.get_mut(index) {
-            spec.refs.extend(found);
+            if let Some(spec) = functions.specs.get_mut(index) {
+                spec.refs.insert(pc, reference);
+            }
         }
     }
+}
+
+/// Instructions that name a slot of their own section: pc, whether its address is loaded, the slot.
+fn local_targets(spec: &ProgramSpec) -> impl Iterator<Item = (usize, bool, i64)> {
+    spec.insns.iter().enumerate().filter(|(pc, _)| !spec.refs.contains_key(pc)).filter_map(|(pc, raw)| {
+        let address = match (raw.opcode, raw.src()) {
+            (CALL, PSEUDO_CALL) => false,
+            (LDDW, PSEUDO_FUNC) => true,
+            _ => return None,
+        };
+        Some((pc, address, spec.start as i64 + pc as i64 + i64::from(raw.imm) + 1))
+    })
 }

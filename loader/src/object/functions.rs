@@ -23,6 +23,10 @@ pub(super) struct Functions {
     /// For each code section, (first slot, slot after the last, index), by rising first slot. Of several that
     /// start together the longest is first, and of those a global one.
     places: BTreeMap<usize, Vec<(usize, usize, usize)>>,
+    /// (section, slot) of each function that begins inside the symbol of another.
+    inner: BTreeMap<(usize, usize), usize>,
+    /// Instructions that overlapping functions may still have.
+    budget: usize,
 }
 
 impl Functions {
@@ -31,10 +35,10 @@ impl Functions {
         let code = |section: &Section| is_code(section) && section.size > 0;
         let typed = elf.symbols.iter().any(|symbol| symbol.kind == SymbolKind::Func);
         let mut functions = Functions::default();
-        let mut budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
+        functions.budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| code(section)) {
             let symbols = elf.symbols_in(index).filter(|symbol| is_function(symbol, typed)).collect();
-            functions.add_section(index, section, symbols, elf.endian, &mut budget, notes);
+            functions.add_section(index, section, symbols, elf.endian, notes);
         }
         functions
     }
@@ -45,7 +49,6 @@ impl Functions {
         section: &Section,
         mut symbols: Vec<&Symbol>,
         endian: Endian,
-        budget: &mut usize,
         notes: &mut Notes,
     ) {
         if symbols.is_empty() {
@@ -62,7 +65,7 @@ impl Functions {
             let slots = extent(symbol, end, section.size);
             let place = slots.as_ref().map_or((0, 0), |slots| (slots.start, slots.end));
             let mut spec = spec(symbol, section, &attach);
-            match slots.and_then(|slots| read(section, slots, endian, budget)) {
+            match slots.and_then(|slots| read(section, slots, endian, &mut self.budget)) {
                 Ok(insns) => {
                     spec.start = place.0;
                     spec.insns = insns;
@@ -88,6 +91,66 @@ impl Functions {
         for (.., index) in self.places.get(&section).into_iter().flatten() {
             if let Some(spec) = self.specs.get_mut(*index) {
                 spec.fault = Some(cause.clone());
+            }
+        }
+    }
+
+    /// The function that a call of a slot of a section means. Where that is inside a symbol it is one of its own: the
+    /// instructions from there to the symbol's end. [`Functions::finish_inner`] completes it.
+    pub(super) fn called(&mut self, section: usize, slot: usize) -> Option<usize> {
+        let outer = self.containing(section, slot)?;
+        if let Some(found) = self.inner.get(&(section, slot)) {
+            return Some(*found);
+        }
+        let spec = self.specs.get(outer)?;
+        let skipped = slot - spec.start;
+        if skipped == 0 {
+            return Some(outer);
+        }
+        let rest = spec.insns.get(skipped..).unwrap_or_default();
+        let (insns, fault) = match self.budget.checked_sub(rest.len()) {
+            Some(left) => {
+                self.budget = left;
+                (rest.to_vec(), spec.fault.clone())
+            }
+            None => {
+                let what = "the functions that begin inside others".into();
+                let (size, limit) = (rest.len() as u64 * 8, self.budget as u64 * 8);
+                (Vec::new(), Some(Cause::TooLarge { what, size, limit }))
+            }
+        };
+        let inner = ProgramSpec {
+            name: format!("{}+{skipped}", spec.name).into(),
+            section: spec.section.clone(),
+            attach: spec.attach.clone(),
+            role: Role::Function,
+            global: false,
+            weak: false,
+            hidden: false,
+            start: slot,
+            insns,
+            refs: BTreeMap::new(),
+            signature: None,
+            inside: Some(outer),
+            fault,
+        };
+        let index = self.specs.len();
+        self.inner.insert((section, slot), index);
+        self.specs.push(inner);
+        self.homes.push(section);
+        Some(index)
+    }
+
+    /// Functions inside others refer to what those refer to, once all of that is known.
+    pub(super) fn finish_inner(&mut self) {
+        for index in self.inner.values() {
+            let whole = self.specs.get(*index).filter(|spec| !spec.insns.is_empty());
+            let Some((outer, start)) = whole.and_then(|spec| Some((spec.inside?, spec.start))) else { continue };
+            let Some(outer) = self.specs.get(outer) else { continue };
+            let skipped = start - outer.start;
+            let refs = outer.refs.range(skipped..).map(|(pc, target)| (pc - skipped, target.clone())).collect();
+            if let Some(spec) = self.specs.get_mut(*index) {
+                spec.refs = refs;
             }
         }
     }
@@ -170,6 +233,7 @@ fn spec(symbol: &Symbol, section: &Section, attach: &Attach) -> ProgramSpec {
         insns: Vec::new(),
         refs: BTreeMap::new(),
         signature: None,
+        inside: None,
         fault: None,
     }
 }

@@ -18,9 +18,6 @@ use crate::elf::{Elf, Home, Reloc, Section, SectionType};
 use crate::error::{Cause, RelocFault};
 use crate::section::SectionKind;
 
-/// All bytes that the data sections of an object may have, beyond those of its file.
-pub const MAX_BSS: u64 = 64 << 20;
-
 /// `BPF_F_RDONLY_PROG`.
 const RDONLY_PROG: u32 = 1 << 7;
 /// `BPF_F_MMAPABLE`.
@@ -42,7 +39,7 @@ pub(super) struct Maps {
 
 impl Maps {
     /// Reads every definition and data section.
-    pub(super) fn collect(elf: &Elf, types: &Types, file_size: u64, notes: &mut Notes) -> Result<Maps, Cause> {
+    pub(super) fn collect(elf: &Elf, types: &Types, notes: &mut Notes) -> Result<Maps, Cause> {
         let mut maps = Maps::default();
         let mut seen = None;
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| section.size > 0) {
@@ -54,7 +51,7 @@ impl Maps {
                 _ => {}
             }
         }
-        maps.add_data(elf, file_size)?;
+        maps.add_data(elf)?;
         Ok(maps)
     }
 
@@ -153,19 +150,17 @@ impl Maps {
         self.ids.extend(first);
     }
 
-    fn add_data(&mut self, elf: &Elf, file_size: u64) -> Result<(), Cause> {
-        let limit = MAX_BSS + file_size;
-        let mut total = 0_u64;
+    /// Zeroes take no memory here, however many: `Data::bytes` may end before the value does.
+    fn add_data(&mut self, elf: &Elf) -> Result<(), Cause> {
         for (index, section) in elf.sections.iter().enumerate() {
             let Some(read_only) = data_kind(section) else { continue };
-            total = total.saturating_add(section.size);
-            let size = u32::try_from(section.size).ok().filter(|_| total <= limit);
-            let too_large = || Cause::TooLarge { what: format!("section '{}'", section.name), size: total, limit };
-            let size = size.ok_or_else(too_large)?;
-            let mut bytes = section.data.to_vec();
-            bytes.resize(size as usize, 0);
+            let too_large = |_| {
+                let what = format!("section '{}'", section.name);
+                Cause::TooLarge { what, size: section.size, limit: u32::MAX.into() }
+            };
+            let size = u32::try_from(section.size).map_err(too_large)?;
             self.data.insert(index, self.specs.len());
-            self.specs.push(data_map(&section.name, bytes, size, read_only));
+            self.specs.push(data_map(&section.name, section.data.to_vec(), size, read_only));
         }
         Ok(())
     }

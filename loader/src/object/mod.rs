@@ -5,8 +5,7 @@
 //! without a type fail the program that uses them, at [`Object::link`]. What libbpf would refuse or ignore is
 //! listed in [`Object::report`].
 //!
-//! Memory is bounded by about a hundred times the size of the file plus [`MAX_BSS`], time by its size times a
-//! logarithm.
+//! Memory is bounded by about a hundred times the size of the file, time by its size times a logarithm.
 
 mod code;
 mod data;
@@ -32,7 +31,6 @@ use twinbpf_vm::map::{MapSpec, Slot};
 use twinbpf_vm::program::Extern;
 use twinbpf_vm::sum::Sum;
 
-pub use maps::MAX_BSS;
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use struct_ops::StructOps;
 pub use vars::Variable;
@@ -59,7 +57,8 @@ pub struct Object {
     pub digest: u128,
     /// Byte order it was compiled for.
     pub endian: Endian,
-    /// Every function, in the order of sections and offsets.
+    /// Every function, in the order of sections and offsets; then those that begin inside the symbol of another, where
+    /// a call says so.
     pub programs: Vec<ProgramSpec>,
     /// Maps that were defined, then one for each data section.
     pub maps: Vec<MapSpec>,
@@ -109,7 +108,7 @@ impl Object {
         let mut notes = Notes::default();
         let types = Types::read(elf, &mut notes);
         let mut functions = Functions::collect(elf, bytes.len(), &mut notes);
-        let mut maps = Maps::collect(elf, &types, bytes.len() as u64, &mut notes).map_err(fail)?;
+        let mut maps = Maps::collect(elf, &types, &mut notes).map_err(fail)?;
         let externs = Externs::collect(elf, &types);
         let targets = code::Targets { elf, maps: &maps, externs: &externs };
         code::resolve(&mut functions, &targets, &mut notes);
@@ -196,7 +195,7 @@ fn add_roles(functions: &mut Functions, pointers: &[DataPointer], maps: &Maps, n
         .collect();
     for (index, spec) in functions.specs.iter_mut().enumerate().filter(|(_, spec)| spec.role == Role::Function) {
         let outside = spec.attach.kind != SectionKind::Text;
-        if outside && !spec.global {
+        if outside && !spec.global && spec.inside.is_none() {
             notes.accepted(&spec.section, format!("'{}' is static", spec.name));
         }
         if named.contains(&spec.name) || (outside && !reached.contains(&index)) {

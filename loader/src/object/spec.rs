@@ -34,6 +34,9 @@ pub struct ProgramSpec {
     pub refs: BTreeMap<usize, Result<Reference, Cause>>,
     /// Prototype by BTF.
     pub signature: Option<Signature>,
+    /// Of a function that begins inside the symbol of another, where only an instruction that names the place says that
+    /// one does: the function of that symbol.
+    pub inside: Option<usize>,
     /// Why the function as a whole cannot be used. One that lies outside its section has no instructions.
     pub fault: Option<Cause>,
 }

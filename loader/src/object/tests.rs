@@ -2,7 +2,7 @@ use twinbpf_vm::isa::{CallKind, Endian, Insn, Reg, asm, encode_all};
 use twinbpf_vm::map::{MapKind, Slot};
 use twinbpf_vm::program::{ExternKind, ValType};
 
-use super::{MAX_BSS, NoteKind, Object, Reference, Role};
+use super::{NoteKind, Object, Reference, Role};
 use crate::section::{ProgType, Script, SectionKind};
 use crate::testing::{
     ABS64, ALLOC, FUNC, GLOBAL, LOCAL, NOTYPE, OBJECT, PROGBITS, R64_32, R64_64, SECTION, WEAK, WRITE, Writer,
@@ -258,15 +258,16 @@ fn overlapping_functions_share_a_limit() {
 }
 
 #[test]
-fn zeroed_data_is_bounded() {
+fn zeroed_data_is_as_large_as_a_map_may_be_and_takes_no_memory() {
     let mut elf = Writer::new(Endian::Little);
-    elf.bss(".bss", 1 << 20);
-    assert_eq!(elf.open().maps[0].value_size, 1 << 20);
-    elf.bss(".bss.more", MAX_BSS);
-    let error = Object::open("x.o", &elf.bytes()).expect_err("more than the limit").to_string();
-    assert!(error.starts_with("x.o: section '.bss.more' takes 68157440 bytes, the limit is 6710"), "{error}");
-    elf.parts[1].size = u64::MAX;
-    assert!(Object::open("x.o", &elf.bytes()).is_err());
+    elf.bss(".bss", u32::MAX.into());
+    elf.bss(".bss.more", 1 << 30);
+    let object = elf.open();
+    assert_eq!((object.maps[0].value_size, object.maps[1].value_size), (u32::MAX, 1 << 30));
+    assert!(object.maps.iter().all(|map| map.data.as_ref().is_some_and(|data| data.bytes.capacity() == 0)));
+    elf.parts[1].size = 1 << 32;
+    let error = Object::open("x.o", &elf.bytes()).expect_err("more than a map has").to_string();
+    assert!(error.starts_with("x.o: section '.bss.more' takes 4294967296 bytes, the limit is 4294967295"), "{error}");
 }
 
 #[test]

@@ -84,9 +84,18 @@ impl Object {
         let (Some(btf), Some(type_id)) = (&self.btf, var.type_id) else {
             return Err(Cause::NoBtf { what: format!("setting '{name}'") });
         };
-        let data = self.maps.get_mut(var.map).and_then(|map| map.data.as_mut());
         let range = var.off as usize..(var.off as usize).saturating_add(var.size as usize);
-        let bytes = data.and_then(|data| data.bytes.get_mut(range));
+        let map = self.maps.get_mut(var.map).filter(|map| range.end <= map.value_size as usize);
+        let data = map.and_then(|map| map.data.as_mut());
+        let bytes = data.and_then(|data| {
+            if data.bytes.len() < range.end {
+                // Zeroes that come from the system take no memory before they are written.
+                let mut longer = vec![0; range.end];
+                longer[..data.bytes.len()].copy_from_slice(&data.bytes);
+                data.bytes = longer;
+            }
+            data.bytes.get_mut(range)
+        });
         let bytes = bytes.ok_or_else(|| fail("it lies outside its section".into()))?;
         // Whatever the object was compiled for, the machine reads its memory in little-endian order.
         btf::set_value(btf, type_id, member, text, bytes, Endian::Little).map_err(|error| fail(error.to_string()))

@@ -203,7 +203,7 @@ pub enum Slot {
 /// Contents of a data section map: one entry, key 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
-    /// Initial bytes; zeroes for `.bss`.
+    /// Initial bytes; what the value has beyond them is zero, for `.bss` all of it.
     pub bytes: Vec<u8>,
     /// Programs may not write it (`.rodata`, `.kconfig`).
     pub read_only: bool,
