@@ -17,12 +17,18 @@ use crate::sys::memory::page_size;
 /// Where maps are pinned by name.
 const PINS: &str = "/sys/fs/bpf";
 
-/// The name of a data section's map in the kernel: as much of the object's as fits before the section's.
+/// The name of a data section's map in the kernel (libbpf's `internal_map_name`): as much of the object's as fits before
+/// the section's, and nothing of it before a name of the user's own, `.data.mine`.
 fn data_name(object: &str, section: &str) -> String {
+    let custom = section.get(1..).is_some_and(|rest| rest.contains('.'));
+    if custom {
+        return section.to_owned();
+    }
     let stem = Path::new(object).file_name().map_or(object.into(), |name| name.to_string_lossy());
     let stem = stem.split('.').next().unwrap_or_default();
     let room = 15_usize.saturating_sub(section.len().max(7));
-    let prefix: String = stem.chars().take(room).collect();
+    // The kernel counts bytes, and gets `_` for each that is no ASCII.
+    let prefix: String = stem.bytes().take(room).map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
     format!("{prefix}{section}")
 }
 
@@ -143,8 +149,9 @@ impl Loading<'_> {
     /// What must be done before programs see the map.
     fn prepare(&mut self, spec: &MapSpec, map: &Map) -> Result<(), Why> {
         if let Some(data) = &spec.data {
-            let mut value = data.bytes.clone();
-            value.resize(spec.value_size as usize, 0);
+            let mut value = vec![0; spec.value_size as usize];
+            let len = data.bytes.len().min(value.len());
+            value[..len].copy_from_slice(&data.bytes[..len]);
             map.update(&[0; 4], &value, 0).map_err(Why::Kernel)?;
             if data.read_only {
                 // Without freezing, which came later, programs still cannot write.
@@ -217,7 +224,10 @@ mod tests {
     fn names_and_sizes_are_libbpfs() {
         assert_eq!(data_name("/x/my_long_tool.bpf.o", ".bss"), "my_long_.bss");
         assert_eq!(data_name("tool.o", ".rodata"), "tool.rodata");
-        assert_eq!(data_name("my_long_tool.o", ".rodata.str1.1"), "m.rodata.str1.1");
+        assert_eq!(data_name("my_long_tool.o", ".rodata.str1.1"), ".rodata.str1.1");
+        assert_eq!(data_name("tool.o", ".data.mine"), ".data.mine");
+        assert_eq!(data_name("tool.o", ".kconfig"), "tool.kconfig");
+        assert_eq!(data_name("a_long_tool.o", ".kconfig"), "a_long_.kconfig");
         assert_eq!([0, 1, 4096, 5000].map(ring_size), [0, 4096, 4096, 8192]);
     }
 }
