@@ -28,7 +28,8 @@ fn data_name(object: &str, section: &str) -> String {
     let stem = stem.split('.').next().unwrap_or_default();
     let room = 15_usize.saturating_sub(section.len().max(7));
     // The kernel counts bytes, and gets `_` for each that is no ASCII.
-    let prefix: String = stem.bytes().take(room).map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
+    let prefix: String =
+        stem.bytes().take(room).map(|byte| if byte.is_ascii() { char::from(byte) } else { '_' }).collect();
     format!("{prefix}{section}")
 }
 
