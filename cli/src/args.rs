@@ -52,6 +52,10 @@ running kernel and <twinbpf/script.h> at hand.
 Status: that of exit(), else of the workload (128+signal if one killed it), else 0;
 125 for errors of twinbpf itself and for programs that trap.")]
 pub(crate) struct Cli {
+    /// Leave control characters in names and in what programs print as they are, where the output is a terminal. By
+    /// default they are escaped (`\\x1b`).
+    #[arg(long, global = true)]
+    pub(crate) raw: bool,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -2,7 +2,7 @@
 
 mod kernel;
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -12,6 +12,7 @@ use twinbpf::loader::section::{Script, SectionKind};
 use twinbpf::loader::{Object, ProgramSpec};
 use twinbpf::program::{Signature, ValType};
 use twinbpf::{Plan, Resolution};
+use twinbpf_trace::terminal;
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -37,9 +38,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         problems += kernel.as_ref().map_or(0, ForKernel::problems);
         let report = Report { object, plan: &plan, kernel };
         if args.json {
-            writeln!(stdout(), "{}", report.json())?;
+            writeln!(terminal::stdout(), "{}", report.json())?;
         } else {
-            report.print(&mut stdout().lock())?;
+            report.print(&mut terminal::stdout())?;
         }
     }
     Ok(if problems > 0 { ExitCode::from(STATUS_PROBLEMS) } else { ExitCode::SUCCESS })

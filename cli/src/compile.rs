@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use twinbpf::EngineKind;
 use twinbpf::ahead::Target;
 use twinbpf::program::{Signature, ValType};
+use twinbpf_trace::errln;
 
 use crate::args::{LimitArgs, ObjectFileArgs, split_program};
 use crate::load;
@@ -39,7 +40,7 @@ pub(crate) fn compile(args: &ObjectFileArgs) -> Result<ExitCode> {
         None => linker.instantiate_programs(object, &scripts)?,
     };
     for warning in pre.warnings() {
-        eprintln!("twinbpf: warning: {warning}");
+        errln!("twinbpf: warning: {warning}");
     }
     let bytes = pre.object_file(&target, &args.prefix).with_context(|| object.name.to_string())?;
     fs::write(&args.output, bytes).with_context(|| format!("cannot write {}", args.output.display()))?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use twinbpf::isa::{Endian, encode_all};
 use twinbpf::loader::LinkOptions;
 use twinbpf::{EngineKind, Object};
-use twinbpf_trace::Output;
+use twinbpf_trace::{Output, errln, terminal};
 
 use crate::args::{ConformanceArgs, ConformanceEngine};
 use crate::input::choose;
@@ -25,9 +25,9 @@ const MAX_HEX: u64 = 1 << 25;
 const STATUS_REFUSED: u8 = 1;
 
 pub(crate) fn conformance(args: &ConformanceArgs) -> ExitCode {
-    let printed = run(args).and_then(|r0| Ok(writeln!(std::io::stdout(), "{r0:x}")?));
+    let printed = run(args).and_then(|r0| Ok(writeln!(terminal::stdout(), "{r0:x}")?));
     let Err(error) = printed else { return ExitCode::SUCCESS };
-    eprintln!("twinbpf: {}", crate::story(&error));
+    errln!("twinbpf: {}", crate::story(&error));
     ExitCode::from(STATUS_REFUSED)
 }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use twinbpf::fuzzing::generate::Case;
 use twinbpf::fuzzing::{Outcome, Ran};
+use twinbpf_trace::outln;
 
 use crate::args::DiffArgs;
 use crate::fuzz::{campaign, diff_c};
@@ -24,7 +25,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
         let all = campaign.outcomes(&case);
         for input in 0..case.inputs.len() {
             let at = if case.inputs.len() > 1 { format!(", input {input}") } else { String::new() };
-            println!("{}{at}", path.display());
+            outln!("{}{at}", path.display());
             let mut first: Option<&Outcome> = None;
             for (name, ran) in &all {
                 let outcome = match ran {
@@ -32,24 +33,24 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
                     Ran::Refused(_) | Ran::Skipped => None,
                 };
                 match (first, outcome, ran) {
-                    (_, None, Ran::Refused(why)) => println!("  {name}: refused: {why}"),
-                    (_, None, _) => println!("  {name}: nothing for it"),
+                    (_, None, Ran::Refused(why)) => outln!("  {name}: refused: {why}"),
+                    (_, None, _) => outln!("  {name}: nothing for it"),
                     (None, Some(outcome), _) => {
-                        println!("  {name}: {:x?}", outcome.end);
+                        outln!("  {name}: {:x?}", outcome.end);
                         first = Some(outcome);
                     }
-                    (Some(wanted), Some(outcome), _) if wanted.agrees(outcome) => println!("  {name}: the same"),
+                    (Some(wanted), Some(outcome), _) if wanted.agrees(outcome) => outln!("  {name}: the same"),
                     (Some(wanted), Some(outcome), _) => {
                         differs = true;
-                        println!("  {name}: differs");
-                        wanted.difference(outcome).lines().for_each(|line| println!("    {line}"));
+                        outln!("  {name}: differs");
+                        wanted.difference(outcome).lines().for_each(|line| outln!("    {line}"));
                     }
                 }
             }
         }
         let single = campaign.judge(&case);
         if let Some(finding) = single {
-            println!("  wrong, by the majority: {}", finding.suspects.join(", "));
+            outln!("  wrong, by the majority: {}", finding.suspects.join(", "));
         }
     }
     Ok(if differs { ExitCode::FAILURE } else { ExitCode::SUCCESS })

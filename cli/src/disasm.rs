@@ -1,6 +1,6 @@
 //! `twinbpf disasm`: linked instructions in the notation of the kernel's verifier.
 
-use std::io::{Write, stdout};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,6 +10,7 @@ use twinbpf::helper;
 use twinbpf::isa::{CallKind, Insn, disasm_with};
 use twinbpf::loader::{LinkOptions, Linked, Object};
 use twinbpf::program::{Binding, Program};
+use twinbpf_trace::{errln, terminal};
 
 use crate::args::{DisasmArgs, split_program};
 use crate::check::count;
@@ -24,12 +25,12 @@ pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     let entries = name.iter().map(|name| (*name).to_owned()).collect();
     let linked = object.link(&LinkOptions { entries, ..LinkOptions::default() })?;
     let wanted = |program: &Program| name.is_none_or(|name| &*program.name == name);
-    let mut out = stdout().lock();
+    let mut out = terminal::stdout();
     let mut failed = false;
     for failure in &linked.failures {
         let failing = object.programs.get(failure.spec).map_or("", |spec| &*spec.name);
         if name.is_none_or(|name| name == failing) {
-            eprintln!("twinbpf: {:#}", failure.error);
+            errln!("twinbpf: {:#}", failure.error);
             failed = true;
         }
     }
@@ -53,7 +54,7 @@ fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode
         Some(name) => linker.instantiate_programs(&objects[0], &[name])?,
         None => linker.instantiate_pre(&objects[0])?,
     };
-    let mut out = stdout().lock();
+    let mut out = terminal::stdout();
     for program in pre.programs().filter(|program| name.is_none_or(|name| name == *program)) {
         writeln!(out, "{}: program {program}", objects[0].name)?;
         let entry = pre.program(program).expect("one of its programs");

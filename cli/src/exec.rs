@@ -12,7 +12,7 @@ use twinbpf::loader::section::ProgType;
 use twinbpf::map::Sent;
 use twinbpf::mem::Block;
 use twinbpf::{Entry, Instance, Redirect};
-use twinbpf_trace::Output;
+use twinbpf_trace::{Output, errln, terminal};
 
 use crate::args::{ExecArgs, split_program};
 use crate::input::{Input, choose};
@@ -27,11 +27,12 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
     let pre = load::linker_with(&engine, &args.load, &args.engine)?.instantiate_programs(object, &[&spec.name])?;
     for warning in pre.warnings() {
-        eprintln!("twinbpf: warning: {warning}");
+        errln!("twinbpf: warning: {warning}");
     }
     let entry = pre.program(&spec.name).expect("instantiated above");
     let mut output = Output::default();
     let mut instance = pre.instance_with_output((), output.boxed())?;
+    instance.machine().runtime().trace = Box::new(terminal::Stderr);
     let trace = args.trace.then(|| Trace::new(Arc::clone(instance.machine().image())));
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use twinbpf_trace::Output;
 use twinbpf_trace::twinbpf_kernel::catalog::{Catalog, Pattern, Place};
 use twinbpf_trace::twinbpf_kernel::user;
+use twinbpf_trace::{Output, errln};
 
 use crate::args::ListArgs;
 
@@ -24,11 +24,11 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     output.finish()?;
     for left in &catalog.left_out {
         let count = if left.count == 0 { String::new() } else { format!(" ({})", left.count) };
-        eprintln!("twinbpf: left out: {}{count}: {}", left.kind, left.why);
+        errln!("twinbpf: left out: {}{count}: {}", left.kind, left.why);
     }
     if catalog.places.is_empty() {
         if catalog.left_out.is_empty() {
-            eprintln!("twinbpf: nothing matches {}", args.pattern.as_deref().unwrap_or("*"));
+            errln!("twinbpf: nothing matches {}", args.pattern.as_deref().unwrap_or("*"));
         }
         return Ok(ExitCode::from(STATUS_NOTHING));
     }

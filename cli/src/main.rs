@@ -1,5 +1,8 @@
 //! The `twinbpf` command: reads arguments, calls the library, prints.
 
+// Everything that is printed passes through `twinbpf_trace::terminal`, which escapes it for terminals.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod bench;
 mod btf;
@@ -27,20 +30,21 @@ use clap_complete::Shell;
 
 use args::{Cli, Command};
 use twinbpf::{LinkError, Trap, loader};
-use twinbpf_trace::twinbpf_kernel;
+use twinbpf_trace::{errln, terminal, twinbpf_kernel};
 
 /// Exit status for errors that are not the script's or the workload's own.
 const STATUS_ERROR: u8 = 125;
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(terminal::stderr)
         .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
         .init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    terminal::set_raw(cli.raw);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Exec(args) => exec::exec(&args),
@@ -61,7 +65,7 @@ fn main() -> ExitCode {
         if is_broken_pipe(&error) {
             twinbpf_trace::end_by_pipe();
         }
-        eprintln!("twinbpf: {}", story(&error));
+        errln!("twinbpf: {}", story(&error));
         ExitCode::from(STATUS_ERROR)
     })
 }

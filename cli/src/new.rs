@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use twinbpf_trace::outln;
 
 use crate::args::NewArgs;
 
@@ -22,6 +23,6 @@ pub(crate) fn new(args: &NewArgs) -> Result<ExitCode> {
     };
     let text = TEMPLATE.replace("NAME.bpf.c", &name);
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {name}"))?;
-    println!("{name} is ready: twinbpf run {name}");
+    outln!("{name} is ready: twinbpf run {name}");
     Ok(ExitCode::SUCCESS)
 }

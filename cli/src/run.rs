@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use twinbpf::OutputFormat;
-use twinbpf_trace::{ObjectPlan, Output, Plan, Session};
+use twinbpf_trace::{ObjectPlan, Output, Plan, Session, errln};
 
 use crate::args::RunArgs;
 use crate::{STATUS_ERROR, load};
@@ -30,11 +30,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let has_scripts = plan.objects.iter().any(in_userspace);
     let session = Session::new(plan, options, output, linkers).inspect_err(|error| {
         if has_scripts && error.is_lack() {
-            eprintln!("twinbpf: note: --mode user runs what is for userspace without the kernel");
+            errln!("twinbpf: note: --mode user runs what is for userspace without the kernel");
         }
     })?;
     for warning in session.warnings() {
-        eprintln!("twinbpf: warning: {warning}");
+        errln!("twinbpf: warning: {warning}");
     }
     Ok(ExitCode::from(session.run(&args.workload)?))
 }
@@ -53,11 +53,11 @@ fn dry_run(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
 fn note_left_out(plan: &Plan) {
     for object in &plan.objects {
         for (spec, why) in object.left_out() {
-            eprintln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);
+            errln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);
         }
         for spec in object.unattached() {
             let (file, name) = (&object.object.name, &spec.name);
-            eprintln!(
+            errln!(
                 "twinbpf: note: {file}: {name} ({}) is attached to nothing: say to what with --attach {name}=PLACE",
                 spec.section
             );

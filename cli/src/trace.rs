@@ -1,10 +1,11 @@
 //! `exec --trace`: every instruction, with the registers it changed.
 
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf::image::Image;
 use twinbpf::interp::{TraceStep, Tracer};
+use twinbpf_trace::terminal;
 
 /// Prints to standard error. What an instruction changed is known when the next one starts, so one is pending.
 pub(crate) struct Trace {
@@ -35,7 +36,7 @@ impl Trace {
         let changed: Vec<String> = changed.map(|(reg, (_, after))| format!("r{reg}={after:#x}")).collect();
         let text = self.image.insn_text(step.program, step.pc);
         let indent = "  ".repeat(step.depth);
-        let mut out = stderr().lock();
+        let mut out = terminal::stderr();
         // A closed standard error is no reason to stop the program.
         let _ = writeln!(out, "{:5}: {indent}{text:40} {}", step.pc, changed.join(" "));
     }

@@ -20,6 +20,7 @@ use twinbpf_kernel::{Link, Loaded, Pending, Target};
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
 
 use crate::control::Control;
+use crate::errln;
 use crate::error::Error;
 use crate::options::Options;
 use crate::output::Output;
@@ -275,7 +276,7 @@ impl Half {
         for source in &self.sources {
             let (name, lost) = (&source.map.spec().name, source.map.lost());
             if lost > 0 {
-                eprintln!("twinbpf: {lost} records of {name} were lost: they came faster than EVENT took them");
+                errln!("twinbpf: {lost} records of {name} were lost: they came faster than EVENT took them");
                 output.object("lost", &json!({ "map": **name, "records": lost }));
             }
         }

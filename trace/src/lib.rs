@@ -6,6 +6,9 @@
 //!
 //! It reads no command line. It prints what scripts and iterators print, and says on standard error what was lost.
 
+// Everything that is printed passes through `terminal`, which escapes it for terminals.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod control;
 mod error;
 mod events;
@@ -21,6 +24,7 @@ mod signals;
 mod symbols;
 mod sys;
 mod target;
+pub mod terminal;
 mod tool;
 mod workload;
 

@@ -4,7 +4,7 @@
 //! goes wrong is kept until it is asked for, because a script may not look at what `printf` returns.
 
 use std::fs::File;
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use signal_hook::low_level::emulate_default_handler;
 use twinbpf::OutputFormat;
 
 use crate::error::Error;
+use crate::terminal::Escaped;
 
 /// Bytes that are kept back where nobody waits for each line.
 const BUFFER: usize = 64 << 10;
@@ -34,12 +35,13 @@ struct State {
     error: Option<io::Error>,
 }
 
-/// Standard output without the buffer of [`io::stdout`], which would write each line by itself.
+/// Standard output without the buffer of [`io::stdout`], which would write each line by itself; escaped for a terminal.
 fn stdout() -> Box<dyn Write + Send> {
+    let terminal = io::stdout().is_terminal();
     match io::stdout().as_fd().try_clone_to_owned() {
-        Ok(fd) => Box::new(File::from(fd)),
+        Ok(fd) => Box::new(Escaped::new(terminal, File::from(fd))),
         // No descriptor is left, or it was closed: the standard library knows what to do.
-        Err(_) => Box::new(io::stdout()),
+        Err(_) => Box::new(Escaped::new(terminal, io::stdout())),
     }
 }
 

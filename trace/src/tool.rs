@@ -11,10 +11,11 @@ use twinbpf::program::ValType;
 use twinbpf::{Entry, Instance, InstancePre, LinkError, MapRef, Trap};
 
 use crate::control::Control;
+use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Place, Planned};
-use crate::sys;
+use crate::{sys, terminal};
 
 /// Sizes of records for which memory in the arena is kept.
 const KEPT: usize = 64;
@@ -76,6 +77,7 @@ impl Tool {
     pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<Tool, Error> {
         let mut instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
         instance.machine().runtime().format = output.format();
+        instance.machine().runtime().trace = Box::new(terminal::Stderr);
         let (name, output) = (Arc::clone(&plan.object.name), output.clone());
         let mut tool = Tool {
             name,
@@ -137,7 +139,7 @@ impl Tool {
             {
                 self.output.finish()?;
                 let name = &self.begins[index].name;
-                eprintln!("twinbpf: {}: {name} returned {}: the run ends here", self.name, *r0 as i32);
+                errln!("twinbpf: {}: {name} returned {}: the run ends here", self.name, *r0 as i32);
                 return Ok(Outcome::Aborted);
             }
             if let Outcome::Exit(status) = self.after(result)? {

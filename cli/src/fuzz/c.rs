@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use twinbpf::fuzzing::CCampaign;
+use twinbpf_trace::outln;
 
 use super::{clock, stopper};
 use crate::args::FuzzArgs;
@@ -26,7 +27,7 @@ fn campaign(folder: &Path) -> Result<CCampaign> {
 pub(super) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     let mut campaign = campaign(&args.corpus)?;
     let seed = args.seed.unwrap_or_else(clock);
-    println!("seed {seed}");
+    outln!("seed {seed}");
     let (stop, begin) = (stopper()?, Instant::now());
     let (mut said, mut found) = (begin, 0);
     let more = |done: u64| {
@@ -38,7 +39,7 @@ pub(super) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
             let path = args.corpus.join(format!("{seed}.c"));
             let text = format!("// twinbpf diff {}\n{finding}", path.display());
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            println!("found: {}", path.display());
+            outln!("found: {}", path.display());
             found += 1;
         }
         if said.elapsed() > SELDOM {
@@ -52,25 +53,21 @@ pub(super) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
 
 fn report(campaign: &CCampaign, time: Duration, found: u64) {
     let CCampaign { programs, refused, runs, .. } = campaign;
-    println!(
-        "{}s {programs} programs in C, {runs} runs, {refused} encodings refused, {found} findings",
-        time.as_secs()
-    );
+    outln!("{}s {programs} programs in C, {runs} runs, {refused} encodings refused, {found} findings", time.as_secs());
 }
 
 /// A program of a finding again. Whether its encodings differ.
 pub(crate) fn diff(path: &Path) -> Result<bool> {
     let source = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let folder = std::env::temp_dir().join(format!("twinbpf-diff-{}", std::process::id()));
+    // Private: what is compiled there is run.
+    let folder =
+        tempfile::Builder::new().prefix("twinbpf-diff-").tempdir().context("cannot make a temporary folder")?;
     let seed = source.lines().find_map(|line| line.strip_prefix("// seed ")?.parse().ok()).unwrap_or(0);
-    let votes = campaign(&folder).and_then(|mut campaign| Ok(campaign.judge(&source, seed, INPUTS)?));
-    // What is left there is in nobody's way.
-    let _ = std::fs::remove_dir_all(&folder);
-    let votes = votes?;
-    println!("{}", path.display());
+    let votes = campaign(folder.path())?.judge(&source, seed, INPUTS)?;
+    outln!("{}", path.display());
     match &votes {
-        None => println!("  all the same"),
-        Some(votes) => votes.iter().for_each(|vote| println!("  {}: {}", vote.voters.join(", "), vote.difference)),
+        None => outln!("  all the same"),
+        Some(votes) => votes.iter().for_each(|vote| outln!("  {}: {}", vote.voters.join(", "), vote.difference)),
     }
     Ok(votes.is_some())
 }

@@ -27,6 +27,7 @@ use serde_json::Value;
 use self::corpus::{Corpus, State};
 use self::report::Report;
 use crate::args::FuzzArgs;
+use twinbpf_trace::{errln, outln};
 
 pub(crate) use c::diff as diff_c;
 pub(crate) use engines::campaign;
@@ -59,7 +60,7 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     };
     let corpus = Corpus::open(&args.corpus)?;
     let state = corpus.state(args.seed).unwrap_or_else(|| State { seed: args.seed.unwrap_or_else(clock), next: 0 });
-    println!("seed {}, from batch {}: {}", state.seed, state.next, names.join(", "));
+    outln!("seed {}, from batch {}: {}", state.seed, state.next, names.join(", "));
     let stop = stopper()?;
     let mut parent = Parent::new(args, corpus, state);
     parent.start_all()?;
@@ -261,7 +262,7 @@ impl<'a> Parent<'a> {
             }
         }
         if !found {
-            eprintln!("twinbpf: a child {how} in batch {batch}, and none of its programs alone does that");
+            errln!("twinbpf: a child {how} in batch {batch}, and none of its programs alone does that");
             self.report.again(&format!("{how} in batch {batch}"));
         }
         Ok(())
@@ -278,7 +279,7 @@ impl<'a> Parent<'a> {
         }
         while let Ok((index, Some(value))) = self.messages.1.recv_timeout(TICK) {
             if let Err(error) = self.hear(index, &value) {
-                eprintln!("twinbpf: {error:#}");
+                errln!("twinbpf: {error:#}");
             }
         }
     }

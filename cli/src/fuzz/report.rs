@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use twinbpf_trace::{errln, outln};
 
 /// See the module documentation.
 pub(super) struct Report {
@@ -94,7 +95,7 @@ impl Report {
         let found = self.findings.entry(bucket.to_owned()).or_insert(Found { path: None, times: 0, known });
         found.times += 1;
         if found.path.is_none() {
-            eprintln!("found{}: {bucket}\n  twinbpf diff {}", if known { ", known" } else { "" }, path.display());
+            errln!("found{}: {bucket}\n  twinbpf diff {}", if known { ", known" } else { "" }, path.display());
             found.path = Some(path.to_owned());
         }
     }
@@ -121,7 +122,7 @@ impl Report {
         }
         self.said = Instant::now();
         let sum = self.sum();
-        eprintln!(
+        errln!(
             "{:>5}s {} programs, {} programs/s, {} runs/s, {} points of coverage, {} refused, {} findings",
             self.begin.elapsed().as_secs(),
             grouped(sum.programs),
@@ -135,7 +136,7 @@ impl Report {
 
     pub(super) fn summary(&self) {
         let sum = self.sum();
-        println!(
+        outln!(
             "{} programs in {:.1} s: {} programs/s, {} runs/s over all engines",
             grouped(sum.programs),
             self.begin.elapsed().as_secs_f64(),
@@ -143,7 +144,7 @@ impl Report {
             self.rate(sum.runs)
         );
         let per_cpu = |count: u64| grouped((count * 1000).checked_div(sum.cpu_ms).unwrap_or(0));
-        println!(
+        outln!(
             "of a processor: {} programs/s, {} runs/s ({:.2} s used, {} slots a program)",
             per_cpu(sum.programs),
             per_cpu(sum.runs),
@@ -151,11 +152,11 @@ impl Report {
             sum.slots.checked_div(sum.programs).unwrap_or(0)
         );
         if sum.counts.is_empty() {
-            println!("coverage: {} points (operation x operands x edge), {} operations", sum.points, sum.operations);
+            outln!("coverage: {} points (operation x operands x edge), {} operations", sum.points, sum.operations);
             self.engines(&sum);
         }
         for (what, count) in &sum.counts {
-            println!("{:>12} {what}", grouped(*count));
+            outln!("{:>12} {what}", grouped(*count));
         }
         self.found_at_all();
     }
@@ -168,32 +169,32 @@ impl Report {
         names.extend(refused.keys());
         names.sort_unstable();
         names.dedup();
-        println!("{:>12} {:>12} {:>8} {:>12}", "executed", "refused", "%", "left out");
+        outln!("{:>12} {:>12} {:>8} {:>12}", "executed", "refused", "%", "left out");
         for name in names {
             let of = |counts: &BTreeMap<String, u64>| counts.get(name).copied().unwrap_or(0);
             let (executed, refused, left_out) =
                 (of(&sum.executed), refused.get(name).copied().unwrap_or(0), of(&sum.left_out));
             let share = refused as f64 * 100.0 / (executed + refused).max(1) as f64;
             let [executed, refused, left_out] = [executed, refused, left_out].map(grouped);
-            println!("{executed:>12} {refused:>12} {share:>8.4} {left_out:>12} by {name}");
+            outln!("{executed:>12} {refused:>12} {share:>8.4} {left_out:>12} by {name}");
         }
         let mut reasons: Vec<_> = sum.refused.iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         for ((engine, why), count) in reasons {
-            println!("{:>12} refused by {engine}: {why}", grouped(*count));
+            outln!("{:>12} refused by {engine}: {why}", grouped(*count));
         }
     }
 
     fn found_at_all(&self) {
         for (bucket, found) in &self.findings {
             let known = if found.known { ", known" } else { "" };
-            println!("  {:>12} times{known}: {bucket}", grouped(found.times));
+            outln!("  {:>12} times{known}: {bucket}", grouped(found.times));
             if let Some(path) = &found.path {
-                println!("               twinbpf diff {}", path.display());
+                outln!("               twinbpf diff {}", path.display());
             }
         }
         let news = self.findings.values().filter(|found| !found.known).count();
-        println!("{news} findings that are not known");
+        outln!("{news} findings that are not known");
     }
 }
 
