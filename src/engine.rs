@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use twinbpf_vm::mem::{Arena, MemError, View};
+use twinbpf_vm::recover::{self, Unprepared};
 
 use crate::background::Background;
 use crate::config::Config;
@@ -49,6 +50,8 @@ impl Engine {
     }
 
     fn over(arena: Arc<Arena>, config: Config) -> Engine {
+        // Its threads may be the first code of ours that an unloaded library lacks.
+        recover::keep_loaded();
         let (watchdog, background) = (Watchdog::default(), Background::default());
         Engine { inner: Arc::new(Inner { arena, config, watchdog, background }) }
     }
@@ -75,6 +78,17 @@ impl Engine {
     /// Its memory.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.inner.arena
+    }
+
+    /// Prepares the calling thread for native code once more. That happens by itself when a thread first runs a
+    /// program; a host calls this after it has changed the thread's signal mask, its alternate signal stack, or handlers
+    /// of SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGURG. If the thread blocks one of these, each of its runs unblocks them and
+    /// blocks them again. Handlers of the host that have replaced the engine's get what is not the engine's.
+    ///
+    /// # Errors
+    /// The thread can run programs all the same, but some faults end the process.
+    pub fn prepare_thread(&self) -> Result<(), Unprepared> {
+        recover::prepare_thread()
     }
 
     pub(crate) fn watchdog(&self) -> &Watchdog {

@@ -54,5 +54,6 @@ pub use twinbpf_jit::{JitError, OptLevel};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, Fail, MapRef, OutputFormat, Packet, PacketKind, Ptr, Redirect, VarArgs};
+pub use twinbpf_vm::recover::Unprepared;
 pub use twinbpf_vm::trap::{Trap, TrapCode};
 pub use twinbpf_vm::{helper, image, interp, isa, map, mem, os, program};

@@ -27,6 +27,7 @@ const UNSAFE: &[&str] = &[
     "vm/src/recover/anchor.rs",
     "vm/src/recover/elsewhere.rs",
     "vm/src/recover/mod.rs",
+    "vm/src/recover/prepare.rs",
     "vm/src/recover/range.rs",
     "vm/src/recover/raw.rs",
     "vm/src/recover/signal.rs",

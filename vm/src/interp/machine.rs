@@ -288,6 +288,7 @@ impl Machine {
     fn start(&mut self, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         self.soil();
         self.s.r[..11].copy_from_slice(&registers);
+        let _unblocked = recover::unblock();
         let result = self.enter_and_run(callee, self.site);
         self.s.runtime.abandon();
         result

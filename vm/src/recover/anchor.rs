@@ -11,7 +11,7 @@ use std::ptr;
 use super::asm::{
     Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
 };
-use super::{Abort, Callback, Form, Owner, signal};
+use super::{Abort, Callback, Form, Owner, prepare};
 use crate::trap::{Trap, TrapCode};
 
 /// What native code may be left at, by whom.
@@ -41,12 +41,41 @@ pub(super) struct Anchor {
     previous: Cell<*const Anchor>,
 }
 
-/// Stands for the end of the chain in a thread whose signals have not been prepared.
-const UNPREPARED: *const Anchor = ptr::without_provenance(usize::MAX);
+/// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Mark {
+    /// Nothing.
+    Ready = 0,
+    /// Signals that it blocks have to be unblocked.
+    Blocked = 1,
+    /// The thread has to be prepared.
+    Unprepared = 2,
+}
+
+/// The bits of a [`Mark`].
+const MARK: usize = 3;
+
+const _: () = assert!(align_of::<Anchor>() > MARK, "an address leaves room for a mark");
 
 thread_local! {
-    /// The innermost call that has not returned. Read by signal handlers.
-    static CURRENT: Cell<*const Anchor> = const { Cell::new(UNPREPARED) };
+    /// The innermost call that has not returned, and a mark. Read by signal handlers.
+    static CURRENT: Cell<*const Anchor> = const { Cell::new(ptr::without_provenance(Mark::Unprepared as usize)) };
+}
+
+/// What this thread is marked with.
+#[inline(always)]
+pub(super) fn marked() -> Mark {
+    match CURRENT.get().addr() & MARK {
+        0 => Mark::Ready,
+        1 => Mark::Blocked,
+        _ => Mark::Unprepared,
+    }
+}
+
+/// Marks this thread.
+pub(super) fn mark(mark: Mark) {
+    CURRENT.set(CURRENT.get().map_addr(|address| address & !MARK | mark as usize));
 }
 
 /// Whether this thread is in a call of native code of the owner with this [data](Owner::data), however many others are
@@ -59,10 +88,13 @@ pub fn is_inside(data: *mut ()) -> bool {
     std::iter::successors(current(), around).any(|anchor| unsafe { anchor.as_ref() }.owner.data == data)
 }
 
+fn unmarked(anchor: *const Anchor) -> *const Anchor {
+    anchor.map_addr(|address| address & !MARK)
+}
+
 /// The innermost call of native code on this thread, if there is any.
 pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
-    let current = CURRENT.get();
-    if current == UNPREPARED { None } else { ptr::NonNull::new(current.cast_mut()) }
+    ptr::NonNull::new(unmarked(CURRENT.get()).cast_mut())
 }
 
 /// The way into generated code for one machine, and what the way back needs to know. Calls on it touch little of it.
@@ -121,15 +153,14 @@ impl Anchor {
     #[inline(always)]
     fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut previous = CURRENT.get();
-        if previous == UNPREPARED {
-            signal::prepare_thread();
-            previous = ptr::null();
-        }
+        let unblocked = (previous.addr() & MARK != 0).then(prepare::ready);
+        previous = unmarked(previous);
         self.previous.set(previous);
         CURRENT.set(self);
         let result = work();
         CURRENT.set(previous);
         self.previous.set(ptr::null());
+        drop(unblocked);
         result
     }
 
@@ -194,7 +225,7 @@ pub unsafe fn enter(gate: &Gate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5
     if status == 0 { Ok(value) } else { Err(unsafe { anchor.abort() }) }
 }
 
-/// Says that no call of native code is running on this thread, and that its signals are prepared.
+/// Says that no call of native code is running on this thread, that its signals are prepared and that it blocks none.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Of this thread, which this value cannot leave.

@@ -3,7 +3,7 @@
 use std::mem::transmute;
 use std::num::NonZeroU64;
 
-use super::{Abort, Callback, Fault, Form, Owner, Signal};
+use super::{Abort, Callback, Fault, Form, Owner, Signal, Unprepared};
 use crate::isa::{Size, Width};
 
 type Ints = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> u64;
@@ -102,6 +102,29 @@ pub struct Idle(());
 pub fn idle() -> Option<Idle> {
     None
 }
+
+/// No native code runs here that a thread would have to be prepared for.
+///
+/// # Errors
+/// None.
+pub fn prepare_thread() -> Result<(), Unprepared> {
+    Ok(())
+}
+
+/// As [`prepare_thread`].
+pub fn check_thread() {}
+
+/// Nothing here needs signals.
+#[derive(Debug)]
+pub struct Unblocked(());
+
+/// Nothing to do.
+pub fn unblock() -> Option<Unblocked> {
+    None
+}
+
+/// No handlers are installed here.
+pub fn keep_loaded() {}
 
 /// Nothing here ends early.
 #[derive(Debug)]

@@ -8,16 +8,19 @@
 //! - [`call_back`] is for C code that calls what it was given as a function's address: a trap in there ends the C
 //!   function that did it, and the call of [`enter`] or [`call_c`] it was running under.
 //!
-//! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed once per process, on first use.
-//! What is not ours goes to the handler that was there before, with everything it can tell. Only frames of
-//! generated code and of C functions are ever skipped, never one of Rust: calls of Rust functions by generated code
-//! leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of anchors.
+//! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed on first use, and again in front of
+//! handlers that the host has installed since when a thread is prepared ([`prepare_thread`]). What is not ours goes to the
+//! handler that was there before, with everything it can tell. A thread that blocks these signals unblocks them while it
+//! runs programs. Only frames of generated code and of C functions are ever skipped, never one of Rust: calls of Rust
+//! functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of anchors.
+//! Nor is a frame of a signal handler that runs on the alternate stack.
 //!
-//! There is no recovery from a fault in Rust code, nor from a handler that somebody installs after ours and that
-//! does not chain. Generated code can be entered on x86-64 Linux only ([`AVAILABLE`]); elsewhere C functions are
+//! There is no recovery from a fault in Rust code. After `fork`, the child can do all of this at once: nothing here takes
+//! a lock. Generated code can be entered on x86-64 Linux only ([`AVAILABLE`]); elsewhere C functions are
 //! called without recovery, and raw accesses are refused.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::trap::{Trap, TrapCode};
 
@@ -27,6 +30,8 @@ mod anchor;
 mod asm;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod elsewhere;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod prepare;
 mod range;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod raw;
@@ -39,9 +44,11 @@ mod thread;
 pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub use elsewhere::{
-    Ended, Gate, Idle, call_back, call_c, compare_exchange, enter, enter_again, enter_first, idle, is_inside, load,
-    store, variadic,
+    Ended, Gate, Idle, Unblocked, call_back, call_c, check_thread, compare_exchange, enter, enter_again, enter_first,
+    idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
 };
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use prepare::{Unblocked, check_thread, keep_loaded, prepare_thread, unblock};
 pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};
@@ -93,6 +100,23 @@ pub struct Fault {
     pub frame: u64,
     /// Where `pc` was: 0 for generated code, else [`Owner::in_c`], or [`IN_C`] for [`call_c`].
     pub in_c: u32,
+}
+
+/// Why faults of programs may end the process on a thread ([`prepare_thread`]).
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unprepared {
+    /// The host has installed handlers after ours again and again, without end.
+    #[error(
+        "the handler of {} has been replaced by too many others; let the one that is in force pass on what it does not \
+         handle to the one it has replaced, and install it once", signal.name()
+    )]
+    Replaced {
+        /// Of which signal.
+        signal: Signal,
+    },
+    /// There is no memory for an alternate signal stack: an overflow of the native stack ends the process.
+    #[error("this thread has no alternate signal stack of a sufficient size, and cannot get one: {0}")]
+    NoStack(#[source] Arc<std::io::Error>),
 }
 
 /// [`Fault::in_c`] of a fault under [`call_c`].

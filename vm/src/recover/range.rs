@@ -1,7 +1,8 @@
-//! Which addresses are generated code. Read by signal handlers, so without locks; written under one.
+//! Which addresses are generated code. Read by signal handlers, so without locks; and written without, as a process may
+//! be forked while another of its threads writes.
 
+use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
-use std::sync::{Mutex, PoisonError};
 
 /// Ranges of one piece of the registry; pieces are never freed, so that a handler can always read them.
 const PIECE: usize = 64;
@@ -19,19 +20,33 @@ struct Piece {
 }
 
 static FIRST: Piece = Piece::new();
-/// Held by who writes.
-static WRITER: Mutex<()> = Mutex::new(());
 
 impl Piece {
     const fn new() -> Piece {
         let slots =
             [const { Slot { version: AtomicU64::new(0), start: AtomicU64::new(0), len: AtomicU64::new(0) } }; PIECE];
-        Piece { slots, next: AtomicPtr::new(std::ptr::null_mut()) }
+        Piece { slots, next: AtomicPtr::new(ptr::null_mut()) }
     }
 
     fn next(&self) -> Option<&'static Piece> {
         // SAFETY: null, or a piece that `CodeRange::new` has leaked.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The next piece, which is made if there is none.
+    fn append(&self) -> &'static Piece {
+        let new = Box::into_raw(Box::new(Piece::new()));
+        match self.next.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: leaked, from here on.
+            Ok(_) => unsafe { &*new },
+            Err(other) => {
+                // SAFETY: the new one was made above and is nobody's; the other one is leaked.
+                unsafe {
+                    drop(Box::from_raw(new));
+                    &*other
+                }
+            }
+        }
     }
 }
 
@@ -40,13 +55,32 @@ fn slots() -> impl Iterator<Item = &'static Slot> {
 }
 
 impl Slot {
-    fn write(&self, start: u64, len: u64) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Relaxed);
+    /// Takes a slot that is free; false if it is not, or another thread takes it.
+    fn claim(&self, start: u64, len: u64) -> bool {
+        let version = self.version.load(Ordering::Acquire);
+        let free = version.is_multiple_of(2) && self.len.load(Ordering::Relaxed) == 0;
+        // The version says that the slot is as it was when it was found free.
+        let claimed =
+            free && self.version.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if claimed {
+            self.write(version, start, len);
+        }
+        claimed
+    }
+
+    /// Writes a slot of which the version is odd since it was `version`.
+    fn write(&self, version: u64, start: u64, len: u64) {
         fence(Ordering::Release);
         self.start.store(start, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.version.store(version + 2, Ordering::Release);
+    }
+
+    /// Frees a slot that the caller has claimed.
+    fn release(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        self.write(version, 0, 0);
     }
 
     /// A slot that changes meanwhile does not hold code that anybody runs.
@@ -74,22 +108,19 @@ impl CodeRange {
     /// Faults at `len` bytes from `start` are those of generated code. Few and large ranges are better than many
     /// small ones: a handler looks through all.
     pub fn new(start: u64, len: u64) -> CodeRange {
-        let _writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = slots().find(|slot| slot.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
-            let piece: &'static Piece = Box::leak(Box::new(Piece::new()));
-            let last = std::iter::successors(Some(&FIRST), |piece| piece.next()).last().expect("there is a first");
-            last.next.store(std::ptr::from_ref(piece).cast_mut(), Ordering::Release);
-            &piece.slots[0]
-        });
-        slot.write(start, len);
-        CodeRange { slot }
+        let mut piece = &FIRST;
+        loop {
+            if let Some(slot) = piece.slots.iter().find(|slot| slot.claim(start, len)) {
+                return CodeRange { slot };
+            }
+            piece = piece.next().unwrap_or_else(|| piece.append());
+        }
     }
 }
 
 impl Drop for CodeRange {
     fn drop(&mut self) {
-        let _writer = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
-        self.slot.write(0, 0);
+        self.slot.release();
     }
 }
 

@@ -1,11 +1,19 @@
 //! Single accesses to any address. They need no anchor: the handler knows the instructions by their addresses.
 
+use super::anchor::{Mark, marked};
 use super::asm::{
     Two, twinbpf_cas4, twinbpf_cas8, twinbpf_load1, twinbpf_load2, twinbpf_load4, twinbpf_load8, twinbpf_store1,
     twinbpf_store2, twinbpf_store4, twinbpf_store8,
 };
-use super::{Fault, Signal, signal};
+use super::prepare::{Unblocked, ready};
+use super::{Fault, Signal};
 use crate::isa::{Size, Width};
+
+/// Sees that a fault reaches our handler until the result is dropped.
+#[inline(always)]
+fn prepared() -> Option<Unblocked> {
+    (marked() != Mark::Ready).then(ready)
+}
 
 fn result(two: Two, addr: u64) -> Result<u64, Fault> {
     match two.status {
@@ -25,7 +33,7 @@ fn result(two: Two, addr: u64) -> Result<u64, Fault> {
 /// # Safety
 /// Whatever is at `addr` is told: the caller must be allowed to know it. Registers of devices may do more.
 pub unsafe fn load(addr: u64, size: Size) -> Result<u64, Fault> {
-    signal::install();
+    let _unblocked = prepared();
     // SAFETY: a fault of the access ends the routine, with the signal in its status.
     let two = unsafe {
         match size {
@@ -46,7 +54,7 @@ pub unsafe fn load(addr: u64, size: Size) -> Result<u64, Fault> {
 /// # Safety
 /// The bytes must belong to nobody who relies on them, no Rust object among them.
 pub unsafe fn store(addr: u64, size: Size, value: u64) -> Result<(), Fault> {
-    signal::install();
+    let _unblocked = prepared();
     // SAFETY: as in `load`.
     let two = unsafe {
         match size {
@@ -68,7 +76,7 @@ pub unsafe fn store(addr: u64, size: Size, value: u64) -> Result<(), Fault> {
 /// # Safety
 /// As [`store`].
 pub unsafe fn compare_exchange(addr: u64, width: Width, old: u64, new: u64) -> Result<u64, Fault> {
-    signal::install();
+    let _unblocked = prepared();
     // SAFETY: as in `load`.
     let two = unsafe {
         match width {

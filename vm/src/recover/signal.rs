@@ -3,23 +3,22 @@
 //! Everything here that runs in a handler is async-signal-safe: it reads atomics and the thread's own chain of
 //! anchors, writes the registers that the signal returns to, and allocates nothing.
 
-use std::cell::OnceCell;
+use std::arch::naked_asm;
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::anchor::{Anchor, Kind, current};
 use super::asm::{twinbpf_landing, twinbpf_raw_begin, twinbpf_raw_end};
 use super::range::is_code;
-use super::stack::NativeStack;
-use super::{Abort, Fault, IN_C, Signal};
+use super::{Abort, Fault, IN_C, Signal, Unprepared};
 
 impl Signal {
-    const ALL: [Signal; 5] = [Signal::Segv, Signal::Bus, Signal::Fpe, Signal::Ill, Signal::Urg];
+    pub(super) const ALL: [Signal; 5] = [Signal::Segv, Signal::Bus, Signal::Fpe, Signal::Ill, Signal::Urg];
 
-    const fn number(self) -> c_int {
+    pub(super) const fn number(self) -> c_int {
         match self {
             Signal::Segv => libc::SIGSEGV,
             Signal::Bus => libc::SIGBUS,
@@ -34,98 +33,140 @@ impl Signal {
     }
 }
 
-/// What was there before us.
+/// How often a handler of the host that has replaced ours can be found, each another one.
+const LEVELS: usize = 8;
+
+/// Our handlers: each knows by its level which handler it has replaced. A handler of the host that passes signals on to
+/// one of them reaches what was in force when it was installed, and one that is removed leaves what was there.
+const HANDLERS: [extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void); LEVELS] =
+    [entry::<0>, entry::<1>, entry::<2>, entry::<3>, entry::<4>, entry::<5>, entry::<6>, entry::<7>];
+
+/// A handler that one of ours has replaced.
 struct Previous {
     action: libc::sigaction,
     /// It wanted to be called once only, and was.
     used_up: AtomicBool,
 }
 
-static PREVIOUS: [OnceLock<Previous>; Signal::ALL.len()] = [const { OnceLock::new() }; Signal::ALL.len()];
+/// What our handlers have replaced, by signal and level. Set once, never freed, and written without a lock: a child
+/// process may be forked in between.
+static PREVIOUS: [[AtomicPtr<Previous>; LEVELS]; Signal::ALL.len()] =
+    [const { [const { AtomicPtr::new(ptr::null_mut()) }; LEVELS] }; Signal::ALL.len()];
 
-/// Installs the handlers, once per process.
-pub(super) fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| Signal::ALL.into_iter().for_each(install_one));
+/// The action of a signal.
+fn action(signal: Signal) -> libc::sigaction {
+    // SAFETY: all zeroes is a valid sigaction; the call only writes it.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let result = libc::sigaction(signal.number(), ptr::null(), &raw mut action);
+        assert_eq!(result, 0, "{} has an action", signal.name());
+        action
+    }
 }
 
-fn install_one(signal: Signal) {
-    let number = signal.number();
-    // SAFETY: all zeroes is a valid sigaction; the call only writes it.
-    let old = unsafe {
-        let mut old: libc::sigaction = mem::zeroed();
-        let result = libc::sigaction(number, ptr::null(), &raw mut old);
-        assert_eq!(result, 0, "{} has an action", signal.name());
-        old
-    };
-    let mut new = old;
-    new.sa_sigaction = handler as *const () as usize;
+fn is_ours(action: &libc::sigaction) -> bool {
+    HANDLERS.iter().any(|handler| *handler as *const () as usize == action.sa_sigaction)
+}
+
+fn is_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    (one.sa_sigaction, one.sa_flags) == (other.sa_sigaction, other.sa_flags)
+}
+
+/// Makes our handler the one that the kernel calls, if it is not.
+///
+/// # Errors
+/// It has been replaced too often.
+pub(super) fn install(signal: Signal) -> Result<(), Unprepared> {
+    let mut old = action(signal);
+    while !is_ours(&old) {
+        let level = level_of(signal, &old).ok_or(Unprepared::Replaced { signal })?;
+        if level > 0 {
+            let handler = old.sa_sigaction;
+            log::info!(
+                "the handler of {} has been replaced by one at {handler:#x}; ours goes before it",
+                signal.name()
+            );
+        }
+        let replaced = replace(signal, level, &old);
+        // Another thread may have been here, or the host has installed another one meanwhile.
+        if is_ours(&replaced) || is_same(&replaced, &old) {
+            break;
+        }
+        old = replaced;
+    }
+    Ok(())
+}
+
+/// The level of which the handler passes signals on to `old`.
+fn level_of(signal: Signal, old: &libc::sigaction) -> Option<usize> {
+    let new = Box::into_raw(Box::new(Previous { action: *old, used_up: AtomicBool::new(false) }));
+    for (level, slot) in PREVIOUS[signal as usize].iter().enumerate() {
+        match slot.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Some(level),
+            // SAFETY: what a slot has is never freed.
+            Err(known) if is_same(unsafe { &(*known).action }, old) => {
+                // SAFETY: made above, and in no slot.
+                drop(unsafe { Box::from_raw(new) });
+                return Some(level);
+            }
+            Err(_) => {}
+        }
+    }
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(new) });
+    None
+}
+
+/// Installs the handler of a level in place of `old`; gives what it has replaced.
+fn replace(signal: Signal, level: usize, old: &libc::sigaction) -> libc::sigaction {
+    let mut new = *old;
+    new.sa_sigaction = HANDLERS[level] as *const () as usize;
     // The mask is the previous handler's, and so is what it asked for about masks and interrupted calls: ours needs
     // nothing of the kind, and returns at once. Blocking calls end when the time is over if nobody had a handler.
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (old.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
-    let previous = PREVIOUS[signal as usize].set(Previous { action: old, used_up: AtomicBool::new(false) });
-    assert!(previous.is_ok(), "installed once");
-    // SAFETY: the handler below does only what is allowed in one, and `new` is a complete action.
-    let result = unsafe { libc::sigaction(number, &raw const new, ptr::null_mut()) };
-    assert_eq!(result, 0, "{} can have a handler", signal.name());
-}
-
-/// Prepares a thread: handlers, and a stack for them if it has none.
-pub(super) fn prepare_thread() {
-    install();
-    thread_local! {
-        static STACK: OnceCell<AltStack> = const { OnceCell::new() };
-    }
-    // SAFETY: all zeroes is a valid stack_t; the call only writes it.
-    let has = unsafe {
-        let mut old: libc::stack_t = mem::zeroed();
-        libc::sigaltstack(ptr::null(), &raw mut old);
-        old.ss_flags & libc::SS_DISABLE == 0
-    };
-    if !has {
-        // A thread that is ending has no place to keep it: its signals use the stack it has.
-        let _ = STACK.try_with(|stack| stack.get_or_init(AltStack::new).is_some());
+    // SAFETY: the handler does only what is allowed in one, and `new` is a complete action.
+    unsafe {
+        let mut replaced: libc::sigaction = mem::zeroed();
+        let result = libc::sigaction(signal.number(), &raw const new, &raw mut replaced);
+        assert_eq!(result, 0, "{} can have a handler", signal.name());
+        replaced
     }
 }
 
-/// An alternate signal stack, of a thread that was made without one.
-struct AltStack(Option<NativeStack>);
-
-impl AltStack {
-    fn new() -> AltStack {
-        // SAFETY: reads a number.
-        let least = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
-        let stack = NativeStack::new(least + (64 << 10)).ok();
-        if let Some(stack) = &stack {
-            let (low, len) = stack.range();
-            let new = libc::stack_t { ss_sp: low as *mut c_void, ss_flags: 0, ss_size: len };
-            // SAFETY: the memory is ours alone, and `drop` takes it back before it goes.
-            unsafe { libc::sigaltstack(&raw const new, ptr::null_mut()) };
-        }
-        AltStack(stack)
-    }
-
-    fn is_some(&self) -> bool {
-        self.0.is_some()
-    }
+/// An address of this code.
+pub(super) fn address_of_handler() -> *const c_void {
+    HANDLERS[0] as *const c_void
 }
 
-impl Drop for AltStack {
-    fn drop(&mut self) {
-        let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
-        // SAFETY: runs on the thread whose stack it is, outside any handler.
-        unsafe { libc::sigaltstack(&raw const off, ptr::null_mut()) };
-    }
+/// What the kernel calls, or a handler of the host that passes a signal on: adds where the stack is and the level.
+#[unsafe(naked)]
+extern "C" fn entry<const LEVEL: usize>(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    naked_asm!("mov rcx, rsp", "mov r8d, {level}", "jmp {handle}", level = const LEVEL, handle = sym handle)
 }
 
-extern "C" fn handler(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void, stack: usize, level: usize) {
     let signal = Signal::of(number).expect("installed for these only");
-    // SAFETY: with SA_SIGINFO the kernel passes both, valid until the handler returns.
-    let handled = unsafe { redirect(signal, &*info, &mut *context.cast::<libc::ucontext_t>()) };
-    if !handled {
-        // SAFETY: as the kernel passed them.
-        unsafe { chain(signal, info, context) };
+    // SAFETY: with SA_SIGINFO the kernel passes both, valid until the handler returns; and so does a handler that passes
+    // a signal on.
+    if unsafe { redirect(signal, &*info, &mut *context.cast::<libc::ucontext_t>()) } {
+        return;
     }
+    thread_local! {
+        /// The signal that is being passed on, by its context, and the levels that have passed it on.
+        static PASSED: Cell<(*mut c_void, usize)> = const { Cell::new((ptr::null_mut(), 0)) };
+    }
+    // The kernel's own call has the context right above the return address. Whatever is known then is of a handler that
+    // was left by a jump.
+    let before = PASSED.get();
+    let done = if before.0 == context && stack + 8 != context as usize { before.1 } else { 0 };
+    // A host that installs its handler twice passes a signal on to the one of ours that has called it: go on with what
+    // was there before.
+    let level = (0..=level).rev().find(|level| done & 1 << level == 0);
+    PASSED.set((context, done | level.map_or(0, |level| 1 << level)));
+    let previous = level.map_or(ptr::null_mut(), |level| PREVIOUS[signal as usize][level].load(Ordering::Acquire));
+    // SAFETY: as the kernel passed them; what a slot has is never freed.
+    unsafe { chain(signal, previous.as_ref(), info, context) };
+    PASSED.set(before);
 }
 
 /// Sends a fault of ours to where it ends. False if it is not ours.
@@ -145,11 +186,22 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
         registers[libc::REG_RIP as usize] = end as i64;
         return true;
     }
+    // Asked before the thread's own variables are: a thread that has never run a program may have none yet.
+    if signal == Signal::Urg && !is_code(pc) {
+        return false;
+    }
     let Some(anchor) = current() else { return false };
     // SAFETY: anchors on this thread's chain live, and this thread is inside the call of the innermost.
     let anchor = unsafe { anchor.as_ref() };
     // SAFETY: likewise its owner, and what the owner points to.
     let Some(in_c) = (unsafe { place(signal, anchor, pc) }) else { return false };
+    // SAFETY: the trampoline filled it in before it called what was interrupted here.
+    let landing = unsafe { (*anchor.landing.get()).assume_init_ref() };
+    // A handler of the host that has interrupted a C function is none of its frames.
+    let rsp = registers[libc::REG_RSP as usize] as u64;
+    if in_c != 0 && is_on(&context.uc_stack, rsp) && !is_on(&context.uc_stack, landing.sp) {
+        return false;
+    }
     let frame = registers[libc::REG_RBP as usize] as u64;
     // SAFETY: the kernel fills this in for SIGSEGV and SIGBUS, and for other signals it is not looked at.
     let address = unsafe { info.si_addr() } as u64;
@@ -157,8 +209,6 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
     // SAFETY: the call of the anchor ends here, and nobody else writes this.
     unsafe { (*anchor.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
-    // SAFETY: the trampoline filled it in before it called what was interrupted here.
-    let landing = unsafe { (*anchor.landing.get()).assume_init_ref() };
     registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
     registers[libc::REG_RSP as usize] = landing.sp as i64;
     let others = [libc::REG_RBX, libc::REG_RBP, libc::REG_R13, libc::REG_R14, libc::REG_R15];
@@ -169,6 +219,11 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     // As every function may expect them: direction flag and alignment check off.
     registers[libc::REG_EFL as usize] &= !(1 << 10 | 1 << 18);
     true
+}
+
+/// Whether an address is on an alternate signal stack.
+fn is_on(stack: &libc::stack_t, address: u64) -> bool {
+    stack.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(stack.ss_sp as u64) < stack.ss_size as u64
 }
 
 /// Whether the call of `anchor` may end at `pc`, and if so, [`Fault::in_c`].
@@ -196,17 +251,19 @@ unsafe fn place(signal: Signal, anchor: &Anchor, pc: u64) -> Option<u32> {
     }
 }
 
-/// Does what would have been done without us.
+/// Does what would have been done without us: calls the handler that ours has replaced, or without one what the kernel
+/// does by default.
 ///
 /// # Safety
 /// To be called from a handler with what the kernel gave it.
-unsafe fn chain(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let previous = PREVIOUS[signal as usize].get().expect("kept before the handler was installed");
+unsafe fn chain(signal: Signal, previous: Option<&Previous>, info: *mut libc::siginfo_t, context: *mut c_void) {
     let number = signal.number();
-    let once = previous.action.sa_flags & libc::SA_RESETHAND != 0;
-    let action = match previous.action.sa_sigaction {
-        _ if once && previous.used_up.swap(true, Ordering::Relaxed) => libc::SIG_DFL,
-        action => action,
+    let (action, flags) = match previous {
+        Some(Previous { action, used_up }) => {
+            let used_up = action.sa_flags & libc::SA_RESETHAND != 0 && used_up.swap(true, Ordering::Relaxed);
+            (if used_up { libc::SIG_DFL } else { action.sa_sigaction }, action.sa_flags)
+        }
+        None => (libc::SIG_DFL, 0),
     };
     // SAFETY: the caller's.
     let sent = unsafe { (*info).si_code } <= 0;
@@ -226,7 +283,7 @@ unsafe fn chain(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_void
                 }
             }
         }
-        action if previous.action.sa_flags & libc::SA_SIGINFO != 0 => {
+        action if flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: the host installed it as a function of this type.
             let action: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = unsafe { mem::transmute(action) };
             action(number, info, context);
