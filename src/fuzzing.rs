@@ -46,8 +46,8 @@ pub trait Engine {
     /// Runs each case on all of its inputs.
     fn run(&mut self, cases: &[Case]) -> Vec<Ran>;
 
-    /// Of one that takes turns: keeps to the turn that it has just taken, or takes turns again.
-    fn hold(&mut self, _hold: bool) {}
+    /// Of one that takes turns: takes this one, until it gets another.
+    fn take_turn(&mut self, _turn: u64) {}
 }
 
 /// What became of a case.
@@ -57,6 +57,8 @@ pub enum Ran {
     Ended(Vec<Option<Outcome>>),
     /// It was not accepted, and why.
     Refused(String),
+    /// The engine made a mistake before it could run it, and says so: a finding, whatever others do.
+    Failed(String),
     /// It is nothing for this engine.
     Skipped,
 }

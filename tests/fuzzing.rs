@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
-use twinbpf::fuzzing::seeded::{ALL, Bug, Seeded};
+use twinbpf::fuzzing::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
 use twinbpf::interp::Driver;
 use twinbpf::mem::Arena;
@@ -111,6 +111,7 @@ fn what_must_not_matter_does_not() {
 fn what_is_known_of_kernels_is_no_news() {
     let find = |suspect: &str, insn: &str, text: &str| {
         let finding = Finding {
+            failed: None,
             case: format!("input\nprogram\n{text}\nexit\n").parse().expect("a case"),
             suspects: vec![suspect.to_owned()],
             majority: vec!["interp".to_owned()],
@@ -224,4 +225,41 @@ fn every_seeded_bug_is_found() {
     }
     println!("mutation score {} of {}, the slowest after {slowest:?}", ALL.len() - missed.len(), ALL.len());
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+/// What was reduced from findings, in all modes.
+#[test]
+fn programs_of_earlier_findings_agree() {
+    let modes = jit_modes().map(|mode| Box::new(Vm::jit(vec![mode]).expect("memory")) as Box<dyn Engine>);
+    let mut campaign = Campaign::new(std::iter::once(interp(Driver::Threaded)).chain(modes).collect());
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/fuzz");
+    let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut seen = 0;
+    for path in paths {
+        let case: Case = std::fs::read_to_string(&path).unwrap().parse().unwrap_or_else(|error| panic!("{error}"));
+        let finding = campaign.judge(&case);
+        assert!(finding.is_none(), "{}: {}", path.display(), finding.unwrap());
+        assert!(campaign.outcomes(&case).iter().all(|(_, ran)| matches!(ran, Ran::Ended(_))), "{}", path.display());
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+/// Each makes invalid IR, which the verifier finds: a finding that names the stage, and stays one when it is reduced.
+#[test]
+fn every_mutant_of_the_compiler_is_found() {
+    for mutant in COMPILER {
+        let jit = Vm::jit(jit_modes().collect()).expect("memory").with_compiler_mutant(mutant);
+        let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(jit)]);
+        let found = (0..400).find_map(|batch| {
+            let dialect = if batch % 2 == 0 { Dialect::Kernel } else { Dialect::Machine };
+            campaign.set_turn(batch / 2);
+            Some((batch, campaign.run(&cases(batch * BATCH, dialect)).into_iter().next()?))
+        });
+        let (batch, finding) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
+        println!("{mutant}: found among {} programs", (batch + 1) * BATCH);
+        let small = campaign.reduce(&finding);
+        assert!(small.failed.is_some_and(|why| why.contains("internal compiler error in stage hoist:")), "{finding}");
+        assert!(small.case.main.len() <= finding.case.main.len());
+    }
 }

@@ -30,10 +30,14 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
             for (name, ran) in &all {
                 let outcome = match ran {
                     Ran::Ended(outcomes) => outcomes.get(input).and_then(Option::as_ref),
-                    Ran::Refused(_) | Ran::Skipped => None,
+                    Ran::Refused(_) | Ran::Failed(_) | Ran::Skipped => None,
                 };
                 match (first, outcome, ran) {
                     (_, None, Ran::Refused(why)) => outln!("  {name}: refused: {why}"),
+                    (_, None, Ran::Failed(why)) => {
+                        differs = true;
+                        outln!("  {name}: {why}");
+                    }
                     (_, None, _) => outln!("  {name}: nothing for it"),
                     (None, Some(outcome), _) => {
                         outln!("  {name}: {:x?}", outcome.end);

@@ -17,6 +17,7 @@ use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::listing;
 use crate::memory::{CodePool, part};
 use crate::options::Options;
+use crate::stage::{ANNOUNCING, InternalError, caught};
 use crate::team::Threads;
 use crate::translate::{Start, Unit};
 
@@ -165,7 +166,7 @@ impl Code {
         let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
         let (failures, module) = compile::compile(job, programs, &self.tools.pool(near)?)?;
         if let Some(module) = module {
-            self.add(module);
+            self.add(module)?;
         }
         Ok(failures)
     }
@@ -193,8 +194,18 @@ impl Code {
     }
 
     /// Makes a module known. Addresses become visible when everything about them is.
-    fn add(&self, mut module: Module) {
-        self.announce(&mut module);
+    fn add(&self, module: Module) -> Result<(), JitError> {
+        let first = module.functions[0].unit.function;
+        // What panics here drops the module, of which nothing is visible yet.
+        let module = caught(
+            |stage, why: &str| InternalError::new(&self.image, first, stage, why),
+            |at| {
+                at.set(ANNOUNCING);
+                let mut module = module;
+                self.announce(&mut module);
+                Ok::<_, JitError>(module)
+            },
+        )?;
         let units: Vec<(Unit, u64)> = module.functions.iter().map(|function| (function.unit, function.start)).collect();
         let mut modules = self.modules.write().expect("no panic while held");
         let readers = module.functions.iter().filter(|function| function.reads_rest);
@@ -209,6 +220,7 @@ impl Code {
                 }
             }
         }
+        Ok(())
     }
 
     /// Tells tools of a module.

@@ -5,12 +5,12 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use cranelift_codegen::CompiledCode;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _};
+use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
 use twinbpf_vm::host::native::Site;
@@ -22,6 +22,7 @@ use crate::lead::{LINE, PADDING, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
+use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
 use crate::team::{Threads, share};
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
 
@@ -37,14 +38,19 @@ pub enum JitError {
         /// The function.
         function: Arc<str>,
     },
-    /// Cranelift could not compile a function.
-    #[error("function {function}: {why}")]
+    /// A function exceeds a limit of Cranelift.
+    #[error("program {program}, function {function}: {why}; run with the interpreter")]
     Codegen {
+        /// The program.
+        program: Arc<str>,
         /// The function.
         function: Arc<str>,
         /// What Cranelift says.
         why: String,
     },
+    /// The compiler makes a mistake.
+    #[error(transparent)]
+    Internal(#[from] Box<InternalError>),
     /// Nobody needs the code any more.
     #[error("nobody needs its native code any more")]
     Unwanted,
@@ -93,8 +99,29 @@ struct Workspace {
 /// Instructions of a function, at most, whose workspace is kept: that of a million takes hundreds of megabytes.
 const KEPT: u32 = 1 << 15;
 
-/// Compiles a function in a workspace that nobody uses. There are as many as there ever were compilations at once:
-/// threads that come and go find them warm.
+/// Compiles a function in a workspace ([`in_workspace`]). After a mistake of the compiler it does so once more and verifies
+/// after each stage, so that the error names the stage at fault rather than the one that stumbled over its result.
+fn attempt<T>(
+    image: &Image,
+    function: u32,
+    work: impl Fn(&mut Workspace, Stages<'_>) -> Result<T, JitError>,
+) -> Result<T, JitError> {
+    let fault = fault(&image.functions()[function as usize].name);
+    let once = |each| {
+        let wrong = |stage, why: &str| InternalError::new(image, function, stage, why);
+        caught(wrong, |at| in_workspace(image, function, |workspace| work(workspace, Stages { at, each, fault })))
+    };
+    match once(false) {
+        Err(JitError::Internal(first)) => match once(true) {
+            Err(JitError::Internal(found)) => Err(JitError::Internal(found)),
+            _ => Err(JitError::Internal(first)),
+        },
+        done => done,
+    }
+}
+
+/// Does something in a workspace that is not in use. There are as many as there ever were compilations at once: threads
+/// that come and go find them warm. One in which a compilation panicked is not used again.
 fn in_workspace<T>(image: &Image, function: u32, work: impl FnOnce(&mut Workspace) -> T) -> T {
     static IDLE: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
     // Locked for good in a process that was forked at the wrong moment; it can do without.
@@ -210,8 +237,16 @@ pub(crate) fn compile(
     let mut loose = Vec::with_capacity(programs.iter().map(|units| units.len()).sum());
     let each = together(job, programs).into_iter();
     let failures = each.map(|functions| functions.map(|functions| append(&mut loose, functions)).err()).collect();
-    let module = if loose.is_empty() { None } else { Some(place(isa, pool, loose)?) };
-    Ok((failures, module))
+    let Some(first) = loose.first().map(|function| function.unit.function) else { return Ok((failures, None)) };
+    let fault = fault(&job.image.functions()[first as usize].name);
+    let module = caught(
+        |stage, why: &str| InternalError::new(job.image, first, stage, why),
+        |at| {
+            Stages { at, each: false, fault }.enter(PLACING);
+            place(isa, pool, loose)
+        },
+    );
+    Ok((failures, Some(module?)))
 }
 
 /// Adds a program to others. Its functions refer to each other by their place in it, from here on by that in all.
@@ -240,7 +275,10 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         if !wanted() {
             return Err(JitError::Unwanted);
         }
-        in_workspace(image, unit.function, |workspace| workspace.compile(image, (program, summary), unit, options))
+        let compile = |workspace: &mut Workspace, stages: Stages<'_>| {
+            workspace.compile(image, (program, summary), unit, options, stages)
+        };
+        attempt(image, unit.function, compile)
     });
     let mut done = done.into_iter();
     // All of a program's are taken, also behind one that failed.
@@ -256,6 +294,7 @@ impl Workspace {
         (units, summary): (&[Unit], &OnceLock<Summary>),
         unit: Unit,
         options: Options,
+        stages: Stages<'_>,
     ) -> Result<Loose, JitError> {
         let Workspace { context, scratch, generator } = self;
         let program = image.functions()[unit.function as usize].program;
@@ -268,7 +307,7 @@ impl Workspace {
         let isa = isa(options.opt, Registers::of(image, unit.function, options.opt), options.verify)?;
         let local = |function| index(function).is_some();
         let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
-        let function = one(input, unit, scratch, (context, generator), &index);
+        let function = one(input, unit, (scratch, context, generator), &index, stages);
         context.clear();
         function
     }
@@ -277,14 +316,15 @@ impl Workspace {
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
     let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
-    in_workspace(image, function, |workspace| {
+    attempt(image, function, |workspace, stages| {
         let Workspace { context, scratch, generator } = workspace;
         let program = image.functions()[function as usize].program;
         let summary = &Summary::new(image, options, scratch.flow(), program);
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         let input = Input { image, options, summary, local: &|_| true, isa: &*isa, values: None, listing: true };
         let unit = Unit { function, start: Start::Entry };
-        let loose = one(input, unit, scratch, (context, generator), &|function| Some(function as usize));
+        let index = |function| Some(function as usize);
+        let loose = one(input, unit, (scratch, context, generator), &index, stages);
         context.clear();
         Ok(loose?.code.vcode.expect("text was asked for"))
     })
@@ -292,41 +332,58 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<Str
 
 /// Compiles a function that is none of a program.
 pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>) -> Result<Module, JitError> {
-    let isa = isa(OptLevel::Speed, Registers::Backtracking, false)?;
-    let mut context = cranelift_codegen::Context::new();
-    let sites = build(&mut context.func, &*isa);
-    let compiled = context.compile(&*isa, &mut ControlPlane::default());
-    if let Err(error) = compiled {
-        return Err(JitError::Codegen { function: "bridge".into(), why: format!("{:?}", error.inner) });
-    }
-    let code = Box::new(context.take_compiled_code().expect("just compiled"));
-    let unit = Unit { function: u32::MAX, start: Start::Entry };
-    place(
-        isa,
-        &CodePool::shared(CodePool::home())?,
-        vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
-    )
+    let wrong = |stage, why: &str| InternalError::of_runtime("bridge", stage, why);
+    caught(wrong, |at| {
+        let isa = isa(OptLevel::Speed, Registers::Backtracking, false)?;
+        let mut context = cranelift_codegen::Context::new();
+        let sites = build(&mut context.func, &*isa);
+        at.set(GENERATION);
+        if let Err(error) = context.compile(&*isa, &mut ControlPlane::default()) {
+            return Err(wrong(at.get(), &format!("{:?}", error.inner)).into());
+        }
+        let code = Box::new(context.take_compiled_code().expect("just compiled"));
+        let unit = Unit { function: u32::MAX, start: Start::Entry };
+        at.set(PLACING);
+        place(
+            isa,
+            &CodePool::shared(CodePool::home())?,
+            vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
+        )
+    })
 }
 
 /// Compiles one function.
 fn one(
     input: Input<'_>,
     unit: Unit,
-    scratch: &mut Scratch,
-    (context, generator): (&mut cranelift_codegen::Context, &mut Generator),
+    (scratch, context, generator): (&mut Scratch, &mut cranelift_codegen::Context, &mut Generator),
     index: &dyn Fn(u32) -> Option<usize>,
+    stages: Stages<'_>,
 ) -> Result<Loose, JitError> {
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
     context.set_disasm(input.listing);
+    stages.enter(TRANSLATION);
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
-    let code = generator.generate(context, input.isa, input.options, &sites);
-    let code = code.map_err(|error| JitError::Codegen { function: name(), why: format!("{error:?}") })?;
+    let code = generator.generate(context, input.isa, input.options, &sites, stages);
+    let code = code.map_err(|error| failed(input.image, unit.function, stages, &error))?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
     let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
     Ok(Loose { unit, code, relocs, sites, lead, reads_rest })
+}
+
+/// Cranelift's error as ours.
+fn failed(image: &Image, function: u32, stages: Stages<'_>, error: &CodegenError) -> JitError {
+    match mistake(error) {
+        Some(why) => InternalError::new(image, function, stages.at.get(), why).into(),
+        None => {
+            let function = &image.functions()[function as usize];
+            let program = Arc::clone(&image.programs()[function.program as usize].name);
+            JitError::Codegen { program, function: Arc::clone(&function.name), why: error.to_string() }
+        }
+    }
 }
 
 /// A relocation with the callee's number in the module for its index in the image.

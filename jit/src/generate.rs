@@ -12,6 +12,7 @@ use twinbpf_vm::host::native::Site;
 
 use crate::options::{OptLevel, Options};
 use crate::polish::Polish;
+use crate::stage::{GENERATION, OPTIMISER, Stages};
 use crate::translate::CODES;
 
 /// Memory that is used again for the next function.
@@ -46,16 +47,19 @@ impl Generator {
         isa: &dyn TargetIsa,
         options: Options,
         sites: &[Site],
+        stages: Stages<'_>,
     ) -> CodegenResult<Box<CompiledCode>> {
         let speed = options.opt == OptLevel::Speed;
+        stages.leave(&context.func, isa)?;
         if speed {
-            self.polish.before(&mut context.func, options.fuel);
+            self.polish.before(context, isa, options.fuel, stages)?;
         }
-        context.optimize(isa, &mut ControlPlane::default())?;
+        stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;
         if speed {
-            self.polish.after(context, sites.len() > CODES, isa.name() == "x64");
+            self.polish.after(context, isa, sites.len() > CODES, stages)?;
             context.verify_if(isa)?;
         }
+        stages.enter(GENERATION);
         (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)
     }
 }

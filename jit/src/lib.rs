@@ -15,12 +15,14 @@ pub mod memory;
 mod options;
 mod polish;
 mod sites;
+mod stage;
 mod team;
 mod translate;
 
 pub use code::Code;
 pub use compile::JitError;
 pub use options::{Memory, OptLevel, Options};
+pub use stage::InternalError;
 pub use team::Threads;
 pub use translate::effects;
 

@@ -19,6 +19,8 @@ pub struct Campaign {
     witness: Option<Vm>,
     /// The interpreter, watched: a kernel's addresses are not ours.
     watched: Option<Vm>,
+    /// The turn that engines take next.
+    turn: u64,
     /// Figures.
     pub tally: Tally,
 }
@@ -53,6 +55,8 @@ pub struct Finding {
     pub majority: Vec<String>,
     /// In which ways the first suspect differs.
     pub difference: String,
+    /// What an engine says of its own mistake, if it made one before anything ran.
+    pub failed: Option<String>,
     /// The first instruction by which it differs, once the case is small.
     pub insn: Option<String>,
     /// Number of the known difference that it is.
@@ -70,6 +74,8 @@ impl Tally {
                     executed += 1;
                 }
                 Ran::Refused(why) => *self.refused.entry((name.to_owned(), why.clone())).or_default() += 1,
+                // Those are findings.
+                Ran::Failed(_) => {}
                 Ran::Skipped => left_out += 1,
             }
         }
@@ -87,14 +93,24 @@ impl Finding {
         let mut operation = self.insn.clone().unwrap_or_else(|| "?".to_owned());
         // Registers and numbers do not make another bug.
         operation.retain(|letter| !letter.is_ascii_digit());
-        format!("{}: {operation}", self.suspects.join("+"))
+        let failed = self.failed.as_deref().map_or_else(String::new, |why| format!("{}: ", stage(why)));
+        format!("{}: {failed}{operation}", self.suspects.join("+"))
     }
+}
+
+/// What of a failure is the same for all programs: the stage of the compiler.
+fn stage(why: &str) -> &str {
+    let words = why.find("internal compiler error").map_or(why, |at| &why[at..]);
+    words.split_once(": ").map_or(words, |(stage, _)| stage)
 }
 
 /// As a file of the corpus has it.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# {} against {}", self.suspects.join(", "), self.majority.join(", "))?;
+        if let Some(why) = &self.failed {
+            writeln!(f, "# {}", why.replace('\n', " "))?;
+        }
         if let Some(insn) = &self.insn {
             writeln!(f, "# first difference: {insn}")?;
         }
@@ -116,7 +132,7 @@ impl fmt::Debug for Campaign {
 impl Campaign {
     /// A comparison of these engines. The first says which programs stray, and so mean nothing to others.
     pub fn new(engines: Vec<Box<dyn Engine>>) -> Campaign {
-        Campaign { engines, witness: None, watched: None, tally: Tally::default() }
+        Campaign { engines, witness: None, watched: None, turn: 0, tally: Tally::default() }
     }
 
     /// The interpreter and native code, in the next of all modes each time.
@@ -136,6 +152,17 @@ impl Campaign {
         Ok(Campaign::new(Vm::pair()?.map(|vm| Box::new(vm) as Box<dyn Engine>).into()))
     }
 
+    /// Has engines take this turn next, and then those that follow, one for each call of [`Campaign::run`],
+    /// [`Campaign::judge`] and [`Campaign::judge_changed`].
+    pub fn set_turn(&mut self, turn: u64) {
+        self.turn = turn;
+    }
+
+    fn take_turn(&mut self) {
+        self.engines.iter_mut().for_each(|engine| engine.take_turn(self.turn));
+        self.turn += 1;
+    }
+
     /// Names of the engines, as they are now.
     pub fn engines(&self) -> Vec<String> {
         self.engines.iter().map(|engine| engine.name()).collect()
@@ -148,6 +175,7 @@ impl Campaign {
             self.tally.slots += insns.len() as u64;
             self.tally.coverage.add(insns);
         }
+        self.take_turn();
         let all = self.execute(cases);
         all.iter().for_each(|(name, ran)| self.tally.add(name, ran));
         cases.iter().enumerate().filter_map(|(index, case)| compare(case, index, &all)).collect()
@@ -155,14 +183,24 @@ impl Campaign {
 
     /// What differs with one case, whatever it is; counts nothing.
     pub fn judge(&mut self, case: &Case) -> Option<Finding> {
+        self.take_turn();
         let all = self.execute(std::slice::from_ref(case));
         compare(case, 0, &all)
     }
 
     /// What differs with a case that may see addresses, or words of the stack that it did not write: those differ anyway.
     pub fn judge_changed(&mut self, case: &Case) -> Option<Finding> {
+        self.take_turn();
+        self.judge_again(case)
+    }
+
+    /// The same with the turns that engines took last.
+    fn judge_again(&mut self, case: &Case) -> Option<Finding> {
         let all = self.execute(std::slice::from_ref(case));
         let finding = compare(case, 0, &all)?;
+        if finding.failed.is_some() {
+            return Some(finding);
+        }
         if self.witness.is_none() {
             self.witness = Vm::witness().ok();
         }
@@ -189,7 +227,7 @@ impl Campaign {
         })
     }
 
-    /// What every engine makes of a case.
+    /// What every engine makes of a case, in the turn it took last.
     pub fn outcomes(&mut self, case: &Case) -> Vec<(String, Ran)> {
         let all = self.execute(std::slice::from_ref(case));
         all.into_iter().filter_map(|(name, ran)| Some((name, ran.into_iter().next()?))).collect()
@@ -213,9 +251,7 @@ impl Campaign {
 
     /// Makes a finding small, and says what it is about.
     pub fn reduce(&mut self, finding: &Finding) -> Finding {
-        self.engines.iter_mut().for_each(|engine| engine.hold(true));
-        let mut small = reduce::reduce(finding, &mut |case| self.judge_changed(case));
-        self.engines.iter_mut().for_each(|engine| engine.hold(false));
+        let mut small = reduce::reduce(finding, &mut |case| self.judge_again(case));
         small.known = known::find(&small);
         small
     }
@@ -253,12 +289,32 @@ fn is_fit(case: &Case, ran: &Ran) -> bool {
     })
 }
 
+/// Engines that made a mistake before they ran a case.
+fn failure(case: &Case, index: usize, all: &[(String, Vec<Ran>)]) -> Option<Finding> {
+    let failed = |ran: &Vec<Ran>| matches!(ran[index], Ran::Failed(_));
+    let (suspects, others): (Vec<_>, Vec<_>) = all.iter().partition(|(_, ran)| failed(ran));
+    let Ran::Failed(why) = &suspects.first()?.1[index] else { return None };
+    let names = |engines: Vec<&(String, Vec<Ran>)>| engines.iter().map(|(name, _)| name.clone()).collect();
+    Some(Finding {
+        case: Case { inputs: case.inputs[..1].to_vec(), ..case.clone() },
+        failed: Some(why.clone()),
+        suspects: names(suspects),
+        majority: names(others),
+        difference: String::new(),
+        insn: None,
+        known: None,
+    })
+}
+
 /// Sorts the outcomes of each input by what they say; the first input on which they differ makes the finding.
 fn compare<'a>(case: &Case, index: usize, all: &'a [(String, Vec<Ran>)]) -> Option<Finding> {
+    if let Some(finding) = failure(case, index, all) {
+        return Some(finding);
+    }
     for input in 0..case.inputs.len() {
         let outcome = |ran: &'a [Ran]| match &ran[index] {
             Ran::Ended(outcomes) => outcomes.get(input)?.as_ref(),
-            Ran::Refused(_) | Ran::Skipped => None,
+            Ran::Refused(_) | Ran::Failed(_) | Ran::Skipped => None,
         };
         let mut outcomes = all.iter().filter_map(|(_, ran)| outcome(ran));
         let first = outcomes.next();
@@ -284,6 +340,7 @@ fn compare<'a>(case: &Case, index: usize, all: &'a [(String, Vec<Ran>)]) -> Opti
             suspects,
             majority: majority.iter().map(|name| (*name).to_owned()).collect(),
             difference: wanted.difference(groups[0].0),
+            failed: None,
             insn: None,
             known: None,
         });

@@ -9,13 +9,12 @@ use super::{End, Engine, Ran};
 pub struct Changed<E> {
     engine: E,
     turn: usize,
-    held: bool,
 }
 
 impl<E: Engine> Changed<E> {
     /// The engine, with changed programs.
     pub fn new(engine: E) -> Changed<E> {
-        Changed { engine, turn: 0, held: false }
+        Changed { engine, turn: 0 }
     }
 
     fn meta(&self) -> Meta {
@@ -28,13 +27,12 @@ impl<E: Engine> Engine for Changed<E> {
         format!("{} with {}", self.engine.name(), self.meta().name())
     }
 
-    fn hold(&mut self, hold: bool) {
-        self.held = hold;
-        self.engine.hold(hold);
+    fn take_turn(&mut self, turn: u64) {
+        self.turn = turn as usize;
+        self.engine.take_turn(turn);
     }
 
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
-        self.turn += usize::from(!self.held);
         let meta = self.meta();
         let changed = cases.iter().map(|case| {
             // Where it is changed follows from the case, so that a run can be repeated.

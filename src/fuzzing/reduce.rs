@@ -11,7 +11,8 @@ const NOTHING: Insn = Insn::Goto { off: 0 };
 pub(super) fn reduce(finding: &Finding, judge: &mut dyn FnMut(&Case) -> Option<Finding>) -> Finding {
     let mut small = finding.clone();
     let mut attempt = |small: &mut Finding, case: Case| {
-        let again = judge(&case).filter(|again| again.suspects == small.suspects);
+        let again = judge(&case)
+            .filter(|again| again.suspects == small.suspects && again.failed.is_some() == small.failed.is_some());
         again.is_some_and(|again| {
             *small = again;
             true

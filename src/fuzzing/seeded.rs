@@ -10,6 +10,10 @@ use twinbpf_vm::isa::{AluOp, Cond, Insn, Operand, Raw, Reg, Size, Width, splice}
 
 use super::{Engine, Ran};
 
+/// Mutants of the compiler, each of which makes invalid IR of some programs: the verifier finds them, whatever the results
+/// are. For [`super::Vm::with_compiler_mutant`].
+pub const COMPILER: &[&str] = &["constants_stay_in_loops"];
+
 /// A bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
@@ -55,8 +59,8 @@ impl<E: Engine> Engine for Seeded<E> {
         format!("{} where {}", self.engine.name(), self.bug.name)
     }
 
-    fn hold(&mut self, hold: bool) {
-        self.engine.hold(hold);
+    fn take_turn(&mut self, turn: u64) {
+        self.engine.take_turn(turn);
     }
 
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use twinbpf_jit::{Code, Memory, OptLevel, Options, Threads};
+use twinbpf_jit::{Code, JitError, Memory, OptLevel, Options, Threads};
 use twinbpf_vm::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
@@ -72,7 +72,7 @@ pub fn jit_modes() -> impl Iterator<Item = JitMode> {
 #[derive(Clone, Debug)]
 enum How {
     Interp(Driver),
-    /// Modes, of which each batch has the next.
+    /// Modes, and which of them has its turn.
     Jit(Vec<JitMode>, usize),
 }
 
@@ -82,9 +82,10 @@ pub struct Vm {
     how: How,
     sandbox: Rc<World>,
     trusted: Option<Rc<World>>,
-    held: bool,
     watch: Option<Arc<Mutex<Watch>>>,
     doubts: Vec<Option<Doubt>>,
+    /// What functions are called, to have the compiler make a mistake ([`Vm::with_compiler_mutant`]).
+    fault: Option<Arc<str>>,
     /// Memory of programs that are gone.
     spare: Vec<Vec<Insn>>,
 }
@@ -107,6 +108,12 @@ impl Vm {
         Ok(Vm { watch: Some(Arc::default()), ..vm })
     }
 
+    /// With a mistake of the compiler: `panic_STAGE`, or one of [`super::seeded::COMPILER`]. It does nothing without the
+    /// feature `faults`.
+    pub fn with_compiler_mutant(self, name: &str) -> Vm {
+        Vm { fault: Some(format!("__fault_{name}").into()), ..self }
+    }
+
     /// Of each case of the last batch, the worst that was seen of its runs, if they were watched.
     pub fn doubts(&self) -> &[Option<Doubt>] {
         &self.doubts
@@ -117,7 +124,7 @@ impl Vm {
     }
 
     fn of(how: How, sandbox: Rc<World>, trusted: Option<Rc<World>>) -> Vm {
-        Vm { how, sandbox, trusted, held: false, watch: None, doubts: Vec::new(), spare: Vec::new() }
+        Vm { how, sandbox, trusted, watch: None, doubts: Vec::new(), fault: None, spare: Vec::new() }
     }
 
     /// The interpreter, and native code in all modes that sandbox, in the same memory: what programs see of addresses is
@@ -282,12 +289,12 @@ struct Batch {
 }
 
 /// Validates cases. What is refused is left out.
-fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>) -> Batch {
+fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>, fault: Option<&Arc<str>>) -> Batch {
     let (programs, placed) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
     let mut batch = Batch { programs, placed, labels: Vec::new() };
     for case in cases {
         let first = batch.programs.len();
-        let placed = place(case, &mut batch.programs, spare);
+        let placed = place(case, &mut batch.programs, spare, fault);
         match &placed {
             Ok(uses) if uses.table => batch.labels.extend(case.labels().map(|pc| (first, pc))),
             Ok(_) => {}
@@ -299,9 +306,17 @@ fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>) -> Batch {
 }
 
 /// Validates a case and appends its programs. Gives the maps that it uses.
-fn place(case: &Case, programs: &mut Vec<Valid<Program>>, spare: &mut Vec<Vec<Insn>>) -> Result<Uses, String> {
+fn place(
+    case: &Case,
+    programs: &mut Vec<Valid<Program>>,
+    spare: &mut Vec<Vec<Insn>>,
+    fault: Option<&Arc<str>>,
+) -> Result<Uses, String> {
     let (policy, mut uses) = (Policy::default(), Uses::default());
-    for program in case.programs_in(spare) {
+    for mut program in case.programs_in(spare) {
+        if let Some(fault) = fault {
+            program.functions.iter_mut().for_each(|function| function.name = Arc::clone(fault));
+        }
         let program = program.validate(&policy, &helper::exists).map_err(|error| error.to_string())?;
         for binding in program.bindings.values() {
             let fits = match *binding {
@@ -331,12 +346,11 @@ fn place(case: &Case, programs: &mut Vec<Valid<Program>>, spare: &mut Vec<Vec<In
 }
 
 impl Vm {
-    /// What the next batch gets: world, driver, mode.
-    fn turn(&mut self) -> (Rc<World>, Driver, Option<JitMode>) {
-        match &mut self.how {
+    /// What a batch gets: world, driver, mode.
+    fn turn(&self) -> (Rc<World>, Driver, Option<JitMode>) {
+        match &self.how {
             How::Interp(driver) => (Rc::clone(&self.sandbox), *driver, None),
             How::Jit(modes, turn) => {
-                *turn = (*turn + usize::from(!self.held)) % modes.len();
                 let mode = modes[*turn];
                 let trusted = self.trusted.as_ref().filter(|_| mode.memory == Memory::Trusted);
                 (Rc::clone(trusted.unwrap_or(&self.sandbox)), Driver::default(), Some(mode))
@@ -344,35 +358,36 @@ impl Vm {
         }
     }
 
-    fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, String> {
+    /// An error is that of all cases.
+    fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, Ran> {
         let (world, driver, mode) = self.turn();
         self.doubts = vec![None; cases.len()];
-        let Batch { programs, placed, labels } = batch(cases, &mut self.spare);
+        let Batch { programs, placed, labels } = batch(cases, &mut self.spare, self.fault.as_ref());
         if programs.is_empty() {
             return Ok(placed.into_iter().map(|placed| Ran::Refused(placed.err().expect("no programs"))).collect());
         }
-        let image = world.image(programs, &labels)?;
-        let mut machine = world.machine(&image).map_err(|error| error.to_string())?;
+        let image = world.image(programs, &labels).map_err(Ran::Refused)?;
+        let mut machine = world.machine(&image).map_err(|error| Ran::Refused(error.to_string()))?;
         machine.set_driver(driver);
         machine.set_tracer(self.watch.as_ref().map(|watch| Watch::tracer(watch, &image)));
         let mut compiled = Vec::new();
         if let Some(JitMode { memory, opt, fuel }) = mode {
-            let options = Options { memory, opt, fuel, keep_registers: false, verify: cfg!(debug_assertions) };
-            let code = Code::new(Arc::clone(&image), options).map_err(|error| error.to_string())?;
+            let options = Options { memory, opt, fuel, verify: true, ..Options::default() };
+            let code = Code::new(Arc::clone(&image), options).map_err(|error| not_compiled(&error))?;
             // There is a process for each processor.
             let code = code.with_threads(Threads::One);
-            compiled = code.compile_each().map_err(|error| error.to_string())?;
-            machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
+            compiled = code.compile_each().map_err(|error| not_compiled(&error))?;
+            machine.set_native(Some(Arc::new(code))).map_err(|error| Ran::Refused(error.to_string()))?;
         }
         let counts = mode.is_none_or(|mode| mode.fuel);
         let mut all = Vec::with_capacity(cases.len());
         for ((case, placed), doubts) in cases.iter().zip(placed).zip(&mut self.doubts) {
-            let ran = placed.and_then(|placed| {
+            let ran = placed.map_err(Ran::Refused).and_then(|placed| {
                 match compiled
                     .get(placed.first..placed.first + 1 + case.tails.len())
                     .and_then(|all| all.iter().flatten().next())
                 {
-                    Some(error) => Err(format!("not compiled: {error}")),
+                    Some(error) => Err(not_compiled(error)),
                     None => {
                         let watch = self.watch.as_deref();
                         Ok(run_case(&world, (&image, &mut machine), case, placed, counts, &mut |begins| {
@@ -381,13 +396,19 @@ impl Vm {
                     }
                 }
             });
-            all.push(ran.map_or_else(Ran::Refused, Ran::Ended));
+            all.push(ran.map_or_else(|ran| ran, Ran::Ended));
         }
         drop(machine);
         let programs = Arc::into_inner(image).map_or_else(Vec::new, Image::into_programs);
         self.spare.extend(programs.into_iter().map(|program| program.into_inner().insns));
         Ok(all)
     }
+}
+
+/// What becomes of a case that the compiler does not compile: its mistakes are findings, its limits are none.
+fn not_compiled(error: &JitError) -> Ran {
+    let why = format!("not compiled: {error}");
+    if matches!(error, JitError::Internal(_)) { Ran::Failed(why) } else { Ran::Refused(why) }
 }
 
 /// Tells who watches that a run begins, or asks what was seen in it.
@@ -457,11 +478,13 @@ impl Engine for Vm {
         }
     }
 
-    fn hold(&mut self, hold: bool) {
-        self.held = hold;
+    fn take_turn(&mut self, turn: u64) {
+        if let How::Jit(modes, at) = &mut self.how {
+            *at = (turn % modes.len() as u64) as usize;
+        }
     }
 
     fn run(&mut self, cases: &[Case]) -> Vec<Ran> {
-        self.run_batch(cases).unwrap_or_else(|error| vec![Ran::Refused(error); cases.len()])
+        self.run_batch(cases).unwrap_or_else(|ran| vec![ran; cases.len()])
     }
 }

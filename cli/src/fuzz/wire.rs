@@ -31,6 +31,7 @@ pub(super) fn cases(line: &Value) -> Result<Vec<Case>, String> {
 pub(super) fn ran(case: &Case, ran: &Ran) -> Value {
     match ran {
         Ran::Refused(why) => json!({ "refused": why }),
+        Ran::Failed(why) => json!({ "failed": why }),
         Ran::Skipped => Value::Null,
         Ran::Ended(outcomes) => {
             let written = case.inputs.iter().zip(outcomes).map(|(input, outcome)| match outcome {
@@ -91,6 +92,9 @@ pub(super) fn read(case: &Case, value: &Value) -> Result<Ran, String> {
     }
     if let Some(why) = value["refused"].as_str() {
         return Ok(Ran::Refused(why.to_owned()));
+    }
+    if let Some(why) = value["failed"].as_str() {
+        return Ok(Ran::Failed(why.to_owned()));
     }
     let all = value["ended"].as_array().ok_or("neither 'refused' nor 'ended'")?;
     if all.len() != case.inputs.len() {

@@ -1,5 +1,7 @@
 //! From an image to an object file.
 
+use std::cell::Cell;
+
 use cranelift_codegen::ir::{
     AbiParam, ExtFuncData, ExternalName, Function, InstBuilder as _, MemFlagsData, Signature, UserExternalName,
     types::I64,
@@ -16,6 +18,7 @@ use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING};
 use crate::options::Options;
 use crate::sites::Sites;
+use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
 
 /// Why there is no object file.
@@ -36,7 +39,10 @@ pub enum AheadError {
         /// The function.
         function: String,
     },
-    /// The compiler failed.
+    /// The compiler makes a mistake.
+    #[error(transparent)]
+    Internal(#[from] Box<InternalError>),
+    /// A function exceeds a limit of Cranelift.
     #[error("function {function}: {why}")]
     Codegen {
         /// The function.
@@ -82,10 +88,20 @@ pub fn object(
     // functions have frame pointers.
     let mut module = ObjectModule::new(ObjectBuilder::new(isa.clone(), origin.object, libcalls)?);
     let values = Values::new(image);
-    let sites = functions(&mut module, image, options, &*isa, &values)?;
-    for (program, name) in names.iter().enumerate() {
-        entry(&mut module, image, program, name, &*isa)?;
-    }
+    let at_function = Cell::new(0);
+    // What panics is given up as a whole: nothing of the module is used then.
+    let sites = caught(
+        |stage, why: &str| InternalError::new(image, at_function.get(), stage, why),
+        |at| {
+            let sites = functions(&mut module, image, options, (&*isa, &values), (at, &at_function))?;
+            for (program, name) in names.iter().enumerate() {
+                at_function.set(image.function_at(image.entry(program)) as u32);
+                at.set(GENERATION);
+                entry(&mut module, image, program, name, &*isa)?;
+            }
+            Ok::<_, AheadError>(sites)
+        },
+    )?;
     let mut known = facts::identity(image, options, origin, &values);
     known.extend(facts::remarks(options, origin, &target.triple(), &target::features(&*isa)));
     describe(&mut module, &facts::to_text(&known), &sites)?;
@@ -111,8 +127,8 @@ fn functions(
     module: &mut ObjectModule,
     image: &Image,
     options: Options,
-    isa: &dyn TargetIsa,
-    values: &Values,
+    (isa, values): (&dyn TargetIsa, &Values),
+    (at, at_function): (&At, &Cell<u32>),
 ) -> Result<Vec<Sites>, AheadError> {
     let signature = translate::signature();
     for (index, function) in image.functions().iter().enumerate() {
@@ -131,12 +147,18 @@ fn functions(
         }
         let input =
             Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values), listing: false };
+        at_function.set(index as u32);
         let name = || function.name.to_string();
+        let stages = Stages { at, each: false, fault: fault(&function.name) };
+        stages.enter(TRANSLATION);
         let unit = Unit { function: index as u32, start: Start::Entry };
         let own = translate::translate(input, unit, &mut scratch, &mut context.func);
         let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let code = generator.generate(&mut context, isa, options, &own);
-        let code = code.map_err(|error| AheadError::Codegen { function: name(), why: format!("{error:?}") })?;
+        let code = generator.generate(&mut context, isa, options, &own, stages);
+        let code = code.map_err(|error| match mistake(&error) {
+            Some(why) => InternalError::new(image, index as u32, at.get(), why).into(),
+            None => AheadError::Codegen { function: name(), why: error.to_string() },
+        })?;
         define(module, FuncId::from_u32(index as u32), &code, &context.func, isa)?;
         if let Some(symbol) = foreign(&code) {
             return Err(AheadError::Undefined { function: name(), symbol });

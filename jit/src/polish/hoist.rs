@@ -19,6 +19,10 @@ const REGISTERS: u32 = 11;
 /// Values in a sum, at most.
 const MOST: usize = 4;
 
+/// The mutant that leaves constants in the loop out of which what uses them moves: values whose definition does not
+/// dominate a use, in a pass that moves instructions.
+pub(super) const MUTANT: &str = "constants_stay_in_loops";
+
 type Terms = SmallVec<[Value; MOST]>;
 
 #[derive(Default)]
@@ -37,6 +41,8 @@ pub(super) struct Scratch {
     current: PackedOption<Loop>,
     /// Some value has become another one.
     aliased: bool,
+    /// [`MUTANT`].
+    mutant: bool,
 }
 
 /// How the users of a value in an inner loop take it.
@@ -51,7 +57,8 @@ struct Uses {
 }
 
 /// True if some values are aliases now.
-pub(super) fn run(context: &mut Context, scratch: &mut Scratch) -> bool {
+pub(super) fn run(context: &mut Context, scratch: &mut Scratch, mutant: bool) -> bool {
+    scratch.mutant = mutant;
     let Context { func, domtree, loop_analysis, .. } = context;
     scratch.survey(func, loop_analysis);
     let mut next = func.layout.entry_block();
@@ -180,18 +187,24 @@ impl Scratch {
         if let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[inst]
             && let Some(term) = constant(func, term)
         {
+            let base = self.in_front(func, base, place);
             let sum = self.sum(func, &[base], term, place);
             self.replace(func, inst, sum);
             return;
         }
         for at in 0..func.dfg.inst_args(inst).len() {
-            let arg = func.dfg.inst_args(inst)[at];
-            let Some(term) = constant(func, arg) else { continue };
-            let ty = func.dfg.value_type(arg);
-            let copy = FuncCursor::new(func).at_inst(place.front).ins().iconst(ty, term);
-            func.dfg.inst_args_mut(inst)[at] = copy;
+            let arg = self.in_front(func, func.dfg.inst_args(inst)[at], place);
+            func.dfg.inst_args_mut(inst)[at] = arg;
         }
         self.move_out(func, inst, place);
+    }
+
+    /// An operand of an instruction that moves in front of a loop: a constant of the loop is made again there, also where
+    /// both operands are constants. The optimiser leaves such sums where a parameter became a constant late.
+    fn in_front(&self, func: &mut Function, arg: Value, place: Place) -> Value {
+        let Some(bits) = constant(func, arg).filter(|_| !self.mutant) else { return arg };
+        let ty = func.dfg.value_type(arg);
+        FuncCursor::new(func).at_inst(place.front).ins().iconst(ty, bits)
     }
 
     /// The sum of values and a constant in front of the loop, once. The constant is subtracted: Cranelift would add it in

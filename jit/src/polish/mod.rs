@@ -35,11 +35,13 @@ mod turns;
 mod uses;
 mod widen;
 
-use cranelift_codegen::Context;
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{CodegenResult, Context};
 use smallvec::SmallVec;
 
+use crate::stage::Stages;
 use uses::Uses;
 
 /// Memory that is used again for the next function.
@@ -59,50 +61,68 @@ pub(crate) struct Polish {
 
 impl Polish {
     /// Rewrites what translation made. With `counted`, blocks also subtract from a counter of instructions.
-    pub(crate) fn before(&mut self, func: &mut Function, counted: bool) {
+    ///
+    /// # Errors
+    /// As [`Stages::pass`], and so for [`Polish::after`].
+    pub(crate) fn before(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        counted: bool,
+        stages: Stages<'_>,
+    ) -> CodegenResult<()> {
         // Others look at values again and again, and chains of aliases can be as long as the function.
-        func.dfg.resolve_all_aliases();
-        counters::run(func);
-        self.count_preds(func);
-        table::run(func, &mut self.preds);
-        select::run(func, &mut self.preds, counted);
-        narrow::run(func, &mut self.narrow);
+        context.func.dfg.resolve_all_aliases();
+        stages.pass("counters", (context, isa), |context| counters::run(&mut context.func))?;
+        self.count_preds(&context.func);
+        stages.pass("table", (context, isa), |context| table::run(&mut context.func, &mut self.preds))?;
+        stages.pass("select", (context, isa), |context| select::run(&mut context.func, &mut self.preds, counted))?;
+        stages.pass("narrow", (context, isa), |context| narrow::run(&mut context.func, &mut self.narrow))
     }
 
     /// Rewrites what the optimiser made, which has left its analyses in the context. Afterwards flow graph and dominators
-    /// are right, and there are no aliases. `shared` says that several sites have the same trap code. `x64` says that it
-    /// is for that machine: it has accesses of 16 bytes at any address, arithmetic with operands in memory, and zeros above
-    /// results of 32 bits.
-    pub(crate) fn after(&mut self, context: &mut Context, shared: bool, x64: bool) {
-        points::run(&mut context.func, context.want_disasm, shared);
-        sequence::run(&mut context.func, &mut self.sequence);
-        strength::run(&mut context.func, &mut self.uses);
+    /// are right, and there are no aliases. `shared` says that several sites have the same trap code. For x86-64 more is
+    /// done: it has accesses of 16 bytes at any address, arithmetic with operands in memory, and zeros above results of 32
+    /// bits.
+    pub(crate) fn after(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        shared: bool,
+        stages: Stages<'_>,
+    ) -> CodegenResult<()> {
+        let listing = context.want_disasm;
+        stages.pass("points", (context, isa), |context| points::run(&mut context.func, listing, shared))?;
+        stages.pass("sequence", (context, isa), |context| sequence::run(&mut context.func, &mut self.sequence))?;
+        stages.pass("strength", (context, isa), |context| strength::run(&mut context.func, &mut self.uses))?;
         if context.loop_analysis.loops().len() == 0 {
-            return;
+            return Ok(());
         }
-        let aliased = hoist::run(context, &mut self.hoist);
-        order::run(context);
-        let mut changed = tails::run(context);
+        let keep = stages.fault == hoist::MUTANT;
+        let aliased = stages.pass("hoist", (context, isa), |context| hoist::run(context, &mut self.hoist, keep))?;
+        stages.pass("order", (context, isa), order::run)?;
+        let mut changed = stages.pass("tails", (context, isa), tails::run)?;
         if changed {
             context.compute_cfg();
         }
-        changed |= exits::run(context);
-        if x64 {
-            widen::run(context, &mut self.widen);
-            self.uses.renew(&mut context.func);
-            changed |= pair::run(context, &self.uses);
-            sums::run(context, &mut self.uses, &mut self.sums);
-            commute::run(context, &self.uses, &mut self.commute);
-            changed |= fold::run(context, &self.uses, &mut self.fold);
+        changed |= stages.pass("exits", (context, isa), exits::run)?;
+        if isa.name() == "x64" {
+            stages.pass("widen", (context, isa), |context| widen::run(context, &mut self.widen))?;
+            stages.pass("uses", (context, isa), |context| self.uses.renew(&mut context.func))?;
+            changed |= stages.pass("pair", (context, isa), |context| pair::run(context, &self.uses))?;
+            stages.pass("sums", (context, isa), |context| sums::run(context, &mut self.uses, &mut self.sums))?;
+            stages.pass("commute", (context, isa), |context| commute::run(context, &self.uses, &mut self.commute))?;
+            changed |= stages.pass("fold", (context, isa), |context| fold::run(context, &self.uses, &mut self.fold))?;
         } else if aliased {
             context.func.dfg.resolve_all_aliases();
         }
         if changed {
             context.flowgraph();
         }
-        if turns::run(context) {
+        if stages.pass("turns", (context, isa), turns::run)? {
             context.flowgraph();
         }
+        Ok(())
     }
 
     fn count_preds(&mut self, func: &Function) {

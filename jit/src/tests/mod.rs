@@ -1,5 +1,6 @@
 //! Generated code against the interpreter, with a machine that has no services.
 
+mod failing;
 mod machine;
 mod passes;
 mod programs;

@@ -9,10 +9,12 @@ use super::{count, function, isa};
 use crate::OptLevel;
 use crate::compile::Registers;
 use crate::polish::Polish;
+use crate::stage::{At, Stages};
 
 fn before(mut context: Context) -> Function {
-    Polish::default().before(&mut context.func, false);
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    let stages = Stages { at: &At::new(""), each: true, fault: "" };
+    Polish::default().before(&mut context, &*isa, false, stages).unwrap();
     context.compute_cfg();
     context.compute_domtree();
     context.verify(&*isa).unwrap();

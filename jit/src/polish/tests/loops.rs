@@ -7,7 +7,38 @@ use cranelift_codegen::ir::{
 };
 
 use super::{count, function, polished};
-use crate::polish::maker;
+use cranelift_codegen::verify_function;
+
+use crate::compile::{Registers, isa};
+use crate::options::OptLevel;
+use crate::polish::{hoist, maker};
+
+/// The optimiser folds sums of constants, as a rule.
+#[test]
+fn a_sum_of_constants_leaves_a_loop_with_both() {
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    for (ty, mutant) in [(I32, false), (I64, false), (I32, true)] {
+        let mut context = function(|b, x, _| {
+            let (head, done) = (b.create_block(), b.create_block());
+            let i = b.append_block_param(head, ty);
+            let start = if ty == I32 { b.ins().ireduce(ty, x) } else { x };
+            b.ins().jump(head, &[BlockArg::Value(start)]);
+            b.switch_to_block(head);
+            let [zero, one] = [0, 1].map(|bits| b.ins().iconst(ty, bits));
+            let sum = b.ins().iadd(zero, one);
+            let next = b.ins().isub(i, one);
+            let more = b.ins().icmp(IntCC::UnsignedLessThan, sum, next);
+            b.ins().brif(more, head, &[BlockArg::Value(next)], done, &[]);
+            b.switch_to_block(done);
+            b.ins().return_(&[x]);
+        });
+        context.compute_cfg();
+        context.compute_domtree();
+        context.compute_loop_analysis();
+        hoist::run(&mut context, &mut hoist::Scratch::default(), mutant);
+        assert_eq!(verify_function(&context.func, &*isa).is_err(), mutant, "{}", context.func);
+    }
+}
 
 #[test]
 fn a_counter_steps_behind_its_last_use() {

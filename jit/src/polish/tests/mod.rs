@@ -12,6 +12,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::Polish;
 use crate::OptLevel;
 use crate::compile::{Registers, isa};
+use crate::stage::{At, Stages};
 use crate::translate::field;
 
 mod halves;
@@ -43,9 +44,10 @@ fn polished(context: Context) -> Function {
 fn polished_for(mut context: Context, counted: bool) -> Function {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let mut polish = Polish::default();
-    polish.before(&mut context.func, counted);
+    let stages = Stages { at: &At::new(""), each: true, fault: "" };
+    polish.before(&mut context, &*isa, counted, stages).unwrap();
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
-    polish.after(&mut context, false, true);
+    polish.after(&mut context, &*isa, false, stages).unwrap();
     context.compute_cfg();
     context.compute_domtree();
     context.verify(&*isa).unwrap();
