@@ -8,6 +8,7 @@ use twinbpf_vm::recover::{self, Unprepared};
 
 use crate::background::Background;
 use crate::config::Config;
+use crate::cpus::Cpus;
 use crate::watchdog::Watchdog;
 
 /// See the module documentation. A clone is the same engine.
@@ -22,6 +23,7 @@ struct Inner {
     config: Config,
     watchdog: Watchdog,
     background: Background,
+    cpus: Cpus,
 }
 
 impl Engine {
@@ -52,8 +54,8 @@ impl Engine {
     fn over(arena: Arc<Arena>, config: Config) -> Engine {
         // Its threads may be the first code of ours that an unloaded library lacks.
         recover::keep_loaded();
-        let (watchdog, background) = (Watchdog::default(), Background::default());
-        Engine { inner: Arc::new(Inner { arena, config, watchdog, background }) }
+        let (watchdog, background, cpus) = (Watchdog::default(), Background::default(), Cpus::default());
+        Engine { inner: Arc::new(Inner { arena, config, watchdog, background, cpus }) }
     }
 
     /// Whether it is one of [`Engine::new_trusted`].
@@ -93,6 +95,10 @@ impl Engine {
 
     pub(crate) fn watchdog(&self) -> &Watchdog {
         &self.inner.watchdog
+    }
+
+    pub(crate) fn cpus(&self) -> &Cpus {
+        &self.inner.cpus
     }
 
     pub(crate) fn background(&self) -> &Background {

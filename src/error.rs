@@ -10,6 +10,8 @@ use twinbpf_vm::mem::MemError;
 use twinbpf_vm::program::Program;
 use twinbpf_vm::validate::ValidateError;
 
+use crate::cpus::InstanceError;
+
 /// An object could not be made ready to run. `{}` is one line, `{:#}` the full story.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -31,6 +33,9 @@ pub enum LinkError {
     /// No memory.
     #[error(transparent)]
     Memory(#[from] MemError),
+    /// No instance can be made.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
     /// No such function in the object.
     #[error("{object}: there is no program '{name}'; it has {}", known.join(", "))]
     NoProgram {

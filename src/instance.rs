@@ -17,6 +17,7 @@ use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::compiled::Source;
+use crate::cpus::{Cpu, InstanceError, PerCpuMaps};
 use crate::engine::Engine;
 use crate::native;
 
@@ -31,6 +32,7 @@ struct Pre {
     engine: Engine,
     image: Arc<Image>,
     maps: Arc<Maps>,
+    per_cpu: PerCpuMaps,
     native: Option<Arc<dyn Native>>,
     source: Source,
     warnings: Vec<String>,
@@ -61,8 +63,12 @@ impl<T: Send + 'static> InstancePre<T> {
         source: Source,
         warnings: Vec<String>,
     ) -> InstancePre<T> {
+        let per_cpu = PerCpuMaps::new(maps.own());
         let maps = Arc::new(maps);
-        InstancePre { inner: Arc::new(Pre { engine, image, maps, native, source, warnings }), data: PhantomData }
+        InstancePre {
+            inner: Arc::new(Pre { engine, image, maps, per_cpu, native, source, warnings }),
+            data: PhantomData,
+        }
     }
 
     pub(crate) fn image(&self) -> &Arc<Image> {
@@ -119,21 +125,45 @@ impl<T: Send + 'static> InstancePre<T> {
     }
 
     /// A thread's own stack and state. Output of programs goes to standard output.
-    pub fn instance(&self, data: T) -> Result<Instance<T>, MemError> {
-        self.instance_with_output(data, Box::new(std::io::stdout()))
+    ///
+    /// To programs, an instance is a CPU (`bpf_get_smp_processor_id`): where the object has per-CPU maps, one of its own
+    /// until it is dropped; else 0.
+    ///
+    /// # Errors
+    /// There is no memory for its stacks, or as many instances with one of its per-CPU maps live as the engine has CPUs
+    /// ([`Config::cpus`](crate::Config::cpus)).
+    pub fn instance(&self, data: T) -> Result<Instance<T>, InstanceError> {
+        self.make(None, data, Box::new(std::io::stdout()))
+    }
+
+    /// As [`InstancePre::instance`], with this CPU number.
+    ///
+    /// # Errors
+    /// Also if the engine has no such CPU, or another instance that shares a per-CPU map is it.
+    pub fn instance_on(&self, cpu: u32, data: T) -> Result<Instance<T>, InstanceError> {
+        self.make(Some(cpu), data, Box::new(std::io::stdout()))
     }
 
     /// As [`InstancePre::instance`], with another place for the output of programs.
-    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, MemError> {
+    ///
+    /// # Errors
+    /// As there.
+    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, InstanceError> {
+        self.make(None, data, output)
+    }
+
+    fn make(&self, cpu: Option<u32>, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, InstanceError> {
         let config = self.inner.engine.config();
+        let cpu = self.inner.engine.cpus().take(&self.inner.per_cpu, config.cpus, cpu)?;
         let data: Box<dyn Any + Send> = Box::new(data);
-        let runtime = Runtime::new(self.inner.engine.view(), Arc::clone(&self.inner.maps) as _, output, data);
+        let mut runtime = Runtime::new(self.inner.engine.view(), Arc::clone(&self.inner.maps) as _, output, data);
+        runtime.cpu = cpu.number();
         let limits =
             Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;
         machine.set_driver(config.driver);
         machine.set_native(self.inner.native.clone()).map_err(MemError::from)?;
-        Ok(Instance { machine, timeout: config.timeout, pre: self.clone() })
+        Ok(Instance { machine, timeout: config.timeout, pre: self.clone(), _cpu: cpu })
     }
 }
 
@@ -144,6 +174,8 @@ pub struct Instance<T> {
     /// Of the engine's configuration.
     timeout: Option<Duration>,
     pre: InstancePre<T>,
+    /// Free again for others with the instance.
+    _cpu: Cpu,
 }
 
 impl<T> fmt::Debug for Instance<T> {

@@ -22,6 +22,7 @@
 mod background;
 mod compiled;
 mod config;
+mod cpus;
 #[cfg(feature = "dl")]
 mod dl;
 mod engine;
@@ -39,6 +40,7 @@ mod watchdog;
 #[cfg(feature = "dl")]
 pub use compiled::{Compiled, CompiledError};
 pub use config::{Config, EngineKind, Isolation};
+pub use cpus::InstanceError;
 #[cfg(feature = "dl")]
 pub use dl::DlError;
 pub use engine::Engine;

@@ -262,7 +262,7 @@ fn fd_array(check: &Check<'_>) -> Result<(), MapError> {
 
 fn hash(check: &Check<'_>) -> Result<(), MapError> {
     let spec = check.spec;
-    let percpu = matches!(spec.kind, MapKind::PercpuHash | MapKind::LruPercpuHash);
+    let percpu = spec.kind.is_per_cpu();
     let lru = matches!(spec.kind, MapKind::LruHash | MapKind::LruPercpuHash);
     let flags = spec.flags();
     if lru && flags.contains(MapFlags::NO_PREALLOC) {

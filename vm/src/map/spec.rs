@@ -64,6 +64,16 @@ map_kinds! {
     InsnArray = 34 "insn_array";
 }
 
+impl MapKind {
+    /// Whether each element has a value per CPU.
+    pub const fn is_per_cpu(self) -> bool {
+        matches!(
+            self,
+            MapKind::PercpuHash | MapKind::PercpuArray | MapKind::LruPercpuHash | MapKind::PercpuCgroupStorage
+        )
+    }
+}
+
 /// A map's blueprint, as the object declares it and the user edited it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapSpec {

@@ -1,0 +1,93 @@
+//! Instances that share per-CPU maps are different CPUs.
+
+use std::thread;
+
+use twinbpf::{Config, Engine, EngineKind, InstanceError, InstancePre, Linker, Object};
+
+const TIMES: u32 = 300_000;
+
+fn pre(engine: EngineKind, cpus: u32, bytes: &[u8]) -> InstancePre<()> {
+    let object = Object::open("object.bpf.o", bytes).expect("an object");
+    let engine = Engine::new(Config::new().engine(engine).cpus(cpus)).expect("an engine");
+    Linker::new(&engine).instantiate_pre(&object).expect("it links")
+}
+
+fn percpu(engine: EngineKind, cpus: u32) -> InstancePre<()> {
+    pre(engine, cpus, include_bytes!("../corpus/embed/percpu.bpf.o"))
+}
+
+/// The counts of all CPUs.
+fn counts(pre: &InstancePre<()>, cpus: u32) -> Vec<u64> {
+    let map = pre.map("counts").expect("the object has it");
+    let count = |cpu| {
+        let mut bytes = [0; 8];
+        map.lookup_copy(&0u32.to_le_bytes(), cpu, &mut bytes).expect("an element");
+        u64::from_le_bytes(bytes)
+    };
+    (0..cpus).map(count).collect()
+}
+
+#[test]
+fn threads_count_without_loss() {
+    for engine in [EngineKind::Interp, EngineKind::Auto] {
+        let pre = percpu(engine, 4);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut instance = pre.instance(()).expect("a CPU is free");
+                let entry = pre.program("work").expect("the object has it");
+                scope.spawn(move || instance.call(entry, &[TIMES.into()]).expect("no trap"));
+            }
+        });
+        assert_eq!(counts(&pre, 4), [u64::from(TIMES); 4], "{engine:?}");
+    }
+}
+
+#[test]
+fn the_number_is_free_again_with_the_instance() {
+    let pre = percpu(EngineKind::Interp, 2);
+    let entry = pre.program("work").expect("the object has it");
+    let (mut first, mut second) = (pre.instance(()).expect("CPU 0"), pre.instance(()).expect("CPU 1"));
+    assert_eq!((first.call(entry, &[1]).unwrap(), second.call(entry, &[1]).unwrap()), (0, 1));
+    let error = pre.instance(()).expect_err("no third CPU");
+    assert!(matches!(error, InstanceError::NoCpu { cpus: 2, .. }), "{error}");
+    let words = error.to_string();
+    assert!(words.contains("'counts'") && words.contains("Config::cpus"), "{words}");
+    drop(first);
+    assert_eq!(pre.instance(()).expect("CPU 0 is free").call(entry, &[1]).unwrap(), 0);
+}
+
+#[test]
+fn an_instance_can_be_a_certain_cpu() {
+    let pre = percpu(EngineKind::Interp, 4);
+    let entry = pre.program("work").expect("the object has it");
+    let mut third = pre.instance_on(3, ()).expect("CPU 3 is free");
+    assert_eq!(third.call(entry, &[5]).unwrap(), 3);
+    assert!(matches!(pre.instance_on(3, ()), Err(InstanceError::CpuTaken { cpu: 3, .. })));
+    assert!(matches!(pre.instance_on(4, ()), Err(InstanceError::UnknownCpu { cpu: 4, cpus: 4 })));
+    assert_eq!(counts(&pre, 4), [0, 0, 0, 5]);
+}
+
+#[test]
+fn without_per_cpu_maps_numbers_are_shared() {
+    let pre = pre(EngineKind::Interp, 1, include_bytes!("../corpus/embed/double.bpf.o"));
+    let instances: Vec<_> = (0..8).map(|_| pre.instance(()).expect("numbers are shared")).collect();
+    assert_eq!(instances.len(), 8);
+    assert!(pre.instance_on(0, ()).is_ok());
+}
+
+#[test]
+fn a_map_of_two_objects_is_one_for_their_instances() {
+    let object = Object::open("percpu.bpf.o", include_bytes!("../corpus/embed/percpu.bpf.o")).expect("an object");
+    let engine = Engine::new(Config::new().cpus(2)).expect("an engine");
+    let first = Linker::<()>::new(&engine).instantiate_pre(&object).expect("it links");
+    let mut linker = Linker::<()>::new(&engine);
+    linker.map("counts", first.map("counts").expect("the object has it").clone());
+    let second = linker.instantiate_pre(&object).expect("it links");
+    let apart = Linker::<()>::new(&engine).instantiate_pre(&object).expect("it links");
+    let _zero = first.instance(()).expect("CPU 0");
+    let mut one = second.instance(()).expect("CPU 1");
+    assert_eq!(one.call(second.program("work").expect("it has it"), &[1]).unwrap(), 1);
+    assert!(second.instance(()).is_err());
+    let mut other = apart.instance(()).expect("CPU 0 of its own map");
+    assert_eq!(other.call(apart.program("work").expect("it has it"), &[1]).unwrap(), 0);
+}
