@@ -21,7 +21,7 @@ pub struct Engine {
 struct Inner {
     arena: Arc<Arena>,
     config: Config,
-    watchdog: Watchdog,
+    _watchdog: Watchdog,
     background: Background,
     cpus: Cpus,
 }
@@ -54,8 +54,8 @@ impl Engine {
     fn over(arena: Arc<Arena>, config: Config) -> Engine {
         // Its threads may be the first code of ours that an unloaded library lacks.
         recover::keep_loaded();
-        let (watchdog, background, cpus) = (Watchdog::default(), Background::default(), Cpus::default());
-        Engine { inner: Arc::new(Inner { arena, config, watchdog, background, cpus }) }
+        let (_watchdog, background, cpus) = (Watchdog::new(), Background::default(), Cpus::default());
+        Engine { inner: Arc::new(Inner { arena, config, _watchdog, background, cpus }) }
     }
 
     /// Whether it is one of [`Engine::new_trusted`].
@@ -91,10 +91,6 @@ impl Engine {
     /// The thread can run programs all the same, but some faults end the process.
     pub fn prepare_thread(&self) -> Result<(), Unprepared> {
         recover::prepare_thread()
-    }
-
-    pub(crate) fn watchdog(&self) -> &Watchdog {
-        &self.inner.watchdog
     }
 
     pub(crate) fn cpus(&self) -> &Cpus {

@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use twinbpf_jit::{Code, JitError};
 use twinbpf_vm::host::native::Native;
-use twinbpf_vm::host::{Packet, PacketKind, Runtime};
+use twinbpf_vm::host::{Packet, PacketKind, Reason, Runtime};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
+use crate::cancel::CallOptions;
 use crate::compiled::Source;
 use crate::cpus::{Cpu, InstanceError, PerCpuMaps};
 use crate::engine::Engine;
 use crate::native;
+use crate::watchdog;
 
 /// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from
 /// every thread.
@@ -199,17 +201,58 @@ impl<T: Send + 'static> Instance<T> {
         self.machine.check_poison()?;
         match self.timeout {
             None => self.machine.run(entry.0, registers(args)),
-            Some(limit) => self.call_within(limit, entry, args),
+            Some(_) => self.call_within(entry, args),
         }
     }
 
+    /// As [`Instance::call`], with limits of its own and a token that cancels it. Where the engine's
+    /// [`Config`](crate::Config) has a limit too, the smaller one counts.
+    ///
+    /// Neither costs anything in the program. A limit in time is enforced, and a cancellation takes effect, within a
+    /// millisecond of the thread's CPU time; not while a host function runs, which can test
+    /// [`Caller::check_interrupt`](crate::Caller::check_interrupt). If the call of a host function that itself calls an
+    /// instance is to end, that inner call goes on unless it has the token too.
+    ///
+    /// # Errors
+    /// As [`Instance::call`]; [`TrapCode::Cancelled`] if the token is cancelled, before or during the call; and
+    /// [`TrapCode::LimitUnavailable`], without having run the program, if the system refuses the thread that watches over
+    /// limits in time and tokens, or instructions are limited and the engine has native code that does not count them.
+    ///
+    /// # Panics
+    /// As [`Instance::call`].
+    pub fn call_with(&mut self, entry: Entry, args: &[u64], options: &CallOptions) -> Result<u64, Trap> {
+        assert!(args.len() <= 5, "a program has at most five arguments");
+        self.machine.check_poison()?;
+        self.run_with(entry, args, options)
+    }
+
     #[inline(never)]
-    fn call_within(&mut self, limit: Duration, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
+    fn call_within(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
+        self.run_with(entry, args, &CallOptions::new())
+    }
+
+    fn run_with(&mut self, entry: Entry, args: &[u64], options: &CallOptions) -> Result<u64, Trap> {
+        let timeout = [options.timeout, self.timeout].into_iter().flatten().min();
+        let limits = watchdog::Limits { timeout, cpu_time: options.cpu_time, token: options.token.as_ref() };
+        if options.max_insns.is_some() && self.pre.inner.native.as_ref().is_some_and(|native| !native.counts()) {
+            return Err(Trap::new(TrapCode::LimitUnavailable, NO_COUNT));
+        }
+        let run = |machine: &mut Machine| match options.max_insns {
+            None => machine.run(entry.0, registers(args)),
+            Some(limit) => machine.run_limited(entry.0, registers(args), limit),
+        };
+        if limits.is_none() {
+            return run(&mut self.machine);
+        }
         let interrupt = Arc::clone(self.machine.runtime().interrupt());
-        let _deadline = self.pre.engine().watchdog().arm(limit, &interrupt);
-        let result = self.machine.run(entry.0, registers(args));
-        result.map_err(|trap| match trap.code() {
-            TrapCode::Timeout => trap.with_detail(format!("{limit:?}")),
+        let guard = watchdog::arm(&interrupt, limits)?;
+        run(&mut self.machine).map_err(|trap| match (trap.code(), guard.reached()) {
+            (TrapCode::Timeout, Some(Reason::Timeout)) => {
+                trap.with_detail(format!("{:?}", timeout.unwrap_or_default()))
+            }
+            (TrapCode::Timeout, Some(Reason::CpuTime)) => {
+                trap.with_detail(format!("{:?} of CPU time", options.cpu_time.unwrap_or_default()))
+            }
             _ => trap,
         })
     }
@@ -275,6 +318,9 @@ impl<T: Send + 'static> Instance<T> {
         &self.pre
     }
 }
+
+/// Why instructions of a call cannot be limited.
+const NO_COUNT: &str = "native code of this engine does not count instructions; give the engine a Config::max_insns, or EngineKind::Interp";
 
 /// Argument registers; those without an argument are 0.
 #[inline(always)]

@@ -20,6 +20,7 @@
 //! ```
 
 mod background;
+mod cancel;
 mod compiled;
 mod config;
 mod cpus;
@@ -37,6 +38,7 @@ mod resolution;
 mod variants;
 mod watchdog;
 
+pub use cancel::{CallOptions, CancelToken};
 #[cfg(feature = "dl")]
 pub use compiled::{Compiled, CompiledError};
 pub use config::{Config, EngineKind, Isolation};

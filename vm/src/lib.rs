@@ -16,6 +16,8 @@ pub mod trap;
 
 pub mod os;
 
+pub mod process;
+
 pub mod sum;
 
 pub mod recover;

@@ -41,6 +41,8 @@ trap_codes! {
     Panic = 15 "host function panicked";
     HostFault = 16 "fault inside a C function";
     Poisoned = 17 "the engine cannot be used any more";
+    Cancelled = 18 "the call was cancelled";
+    LimitUnavailable = 19 "the limit of the call cannot be enforced";
 }
 
 /// The end of a program that could not go on: why, where, and what was known about it.

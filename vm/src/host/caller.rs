@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering;
 
 use super::arg::{MapRef, Ptr, bad_argument};
 use super::{Activation, Runtime};
 use crate::mem::{Access, Fault, Text, View, Words};
-use crate::trap::{Trap, TrapCode};
+use crate::trap::Trap;
 
 /// The calling machine, lent to a host function for one call. `T` is the instance's data.
 ///
@@ -79,10 +78,11 @@ impl<'a, T> Caller<'a, T> {
         self.activation.call(function.addr(), regs)
     }
 
-    /// A trap if the time limit is over. For host functions that wait or loop.
+    /// A trap if the run is to end: its time is over, or it is cancelled. For host functions that wait or loop.
     pub fn check_interrupt(&mut self) -> Result<(), Trap> {
-        if self.runtime().interrupt().load(Ordering::Relaxed) {
-            return Err(Trap::new(TrapCode::Timeout, format!("in {}", self.function)));
+        if self.runtime().interrupt().is_raised() {
+            let trap = self.runtime().interrupt().trap();
+            return Err(trap.with_detail(format!("in {}", self.function)));
         }
         Ok(())
     }

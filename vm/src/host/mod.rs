@@ -23,6 +23,7 @@
 mod arg;
 mod caller;
 mod func;
+mod interrupt;
 pub mod native;
 mod packet;
 #[allow(unsafe_code, reason = "runs generated code")]
@@ -40,6 +41,7 @@ use std::sync::Arc;
 pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
 pub use func::{IntoHostFn, WithCaller};
+pub use interrupt::{Interrupt, Reason};
 pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
 pub use packet::{Packet, PacketKind, Redirect};
 pub use ret::{Fail, HostRet};

@@ -39,7 +39,7 @@ pub struct Context {
     pub slot_count: u64,
     /// What generated code leaves to the machine.
     pub services: *const Services,
-    /// Not zero when somebody wants the run to end.
+    /// Not zero when the run is to end: an [`Interrupt`](super::Interrupt).
     pub interrupt: *const u8,
     /// Native frame pointer of the function that left generated code last.
     pub exit_fp: u64,
@@ -185,7 +185,7 @@ pub enum SiteKind {
     Failed,
     /// A call that is linked to a trap.
     Linked,
-    /// The time is over, noticed after a C function.
+    /// The run is to end, noticed after a C function.
     Interrupted,
     /// `gotox` to something that is no jump target.
     BadJump,

@@ -7,10 +7,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::native::{Bridge, Context, HostCode, Native, SERVICES, Site, TailCall};
-use super::{Activation, Runtime};
+use super::{Activation, Interrupt, Runtime};
 use crate::recover::{self, Abort, Ended, Gate, Idle, NativeStack, Owner};
 use crate::trap::Trap;
 
@@ -51,7 +50,7 @@ pub(crate) struct Resident {
     /// Where `hosts` of the context points.
     _hosts: Vec<HostCode>,
     /// Whose flag the context points to.
-    interrupt: Arc<AtomicBool>,
+    interrupt: Arc<Interrupt>,
 }
 
 // SAFETY: both pointers are to memory that this value owns, as boxes would. What they point to refers to the code, the
@@ -89,7 +88,7 @@ impl Resident {
     pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<Resident> {
         let calls = (setup.max_depth as usize).saturating_mul(CALL_STACK).min(MAX_CALL_STACK);
         let stack = NativeStack::new(HOST_STACK + calls)?;
-        let interrupt = Arc::new(AtomicBool::new(false));
+        let interrupt = Arc::new(Interrupt::default());
         let hosts = setup.hosts;
         let mut context = Context::new(ptr::null_mut::<Nobody>());
         context.arena_base = setup.arena_base;
@@ -99,12 +98,12 @@ impl Resident {
         context.slots = setup.slots;
         context.slot_count = setup.slot_count;
         context.services = &raw const SERVICES;
-        context.interrupt = interrupt.as_ptr().cast();
+        context.interrupt = interrupt.as_ptr();
         let cx = NonNull::from(Box::leak(Box::new(context)));
         let owner = Owner {
             // SAFETY: the context was just made.
             in_c: unsafe { &raw mut (*cx.as_ptr()).in_c },
-            interrupt: interrupt.as_ptr().cast(),
+            interrupt: interrupt.as_ptr(),
             data: cx.as_ptr().cast(),
             call: call_back,
         };
@@ -149,12 +148,12 @@ impl Resident {
 
     /// The flag that ends a run.
     #[inline]
-    pub(crate) fn watch(&mut self, interrupt: &Arc<AtomicBool>) {
+    pub(crate) fn watch(&mut self, interrupt: &Arc<Interrupt>) {
         if !Arc::ptr_eq(interrupt, &self.interrupt) {
             self.interrupt = Arc::clone(interrupt);
-            self.context().interrupt = interrupt.as_ptr().cast();
+            self.context().interrupt = interrupt.as_ptr();
             // SAFETY: made by `new`; read by signal handlers of this thread while code runs, which it does not now.
-            unsafe { (*self.gate.as_ptr()).owner_mut().interrupt = interrupt.as_ptr().cast() };
+            unsafe { (*self.gate.as_ptr()).owner_mut().interrupt = interrupt.as_ptr() };
         }
     }
 

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::Packet;
+use super::{Interrupt, Packet};
 use crate::map::{MapOps, Maps};
 use crate::mem::View;
 
@@ -42,8 +42,8 @@ pub struct Runtime {
     pub data: Box<dyn Any + Send>,
     /// The CPU whose per-CPU values the program sees.
     pub cpu: u32,
-    /// Set by a watchdog when the time limit is over; engines look at it.
-    interrupt: Arc<AtomicBool>,
+    /// Ends a run.
+    interrupt: Arc<Interrupt>,
     /// How long a program waits for a spin lock until that is a deadlock; 10 seconds at first.
     pub lock_wait: Duration,
     /// The packet of an XDP or TC program.
@@ -97,7 +97,7 @@ impl Runtime {
         data: Box<dyn Any + Send>,
     ) -> Runtime {
         let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
-        let interrupt = Arc::new(AtomicBool::new(false));
+        let interrupt = Arc::default();
         let trace = Box::new(std::io::stderr());
         let (held, task, format, line) = (Held::default(), Task::default(), OutputFormat::Text, Vec::new());
         Runtime {
@@ -123,8 +123,9 @@ impl Runtime {
         self.random = seed;
     }
 
-    /// Set by a watchdog when the time limit is over; engines look at it. The same one as long as there is this runtime.
-    pub fn interrupt(&self) -> &Arc<AtomicBool> {
+    /// The flag that ends a run while it is raised: see [`Interrupt`] for where backends test it. The same one as long as
+    /// there is this runtime.
+    pub fn interrupt(&self) -> &Arc<Interrupt> {
         &self.interrupt
     }
 

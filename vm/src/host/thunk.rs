@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::Activation;
 use super::native::{Context, Failure, Pair};
-use crate::trap::{Trap, TrapCode};
+use crate::trap::Trap;
 
 /// What a thunk is made of, see [`Body`](super::Body).
 pub(super) trait Callable:
@@ -73,7 +73,7 @@ unsafe fn run<B: Callable>(env: *const (), cx: *mut Context, args: &[u64; 5]) ->
         Ok(Ok(value)) if interrupted == 0 => Pair { value, status: 0 },
         Ok(Ok(_)) => {
             // SAFETY: passed on to the caller.
-            unsafe { timeout(cx) }
+            unsafe { interrupted_at(cx) }
         }
         Ok(Err(trap)) => {
             // SAFETY: passed on to the caller.
@@ -87,11 +87,13 @@ unsafe fn run<B: Callable>(env: *const (), cx: *mut Context, args: &[u64; 5]) ->
 }
 
 /// # Safety
-/// As [`fail`].
+/// As [`run`].
 #[cold]
-unsafe fn timeout(cx: *mut Context) -> Pair {
+unsafe fn interrupted_at(cx: *mut Context) -> Pair {
+    // SAFETY: the caller promises that the machine behind `cx` is alive and not in use elsewhere.
+    let trap = unsafe { (*(*cx).bridge).runtime() }.interrupt().trap();
     // SAFETY: passed on to the caller.
-    unsafe { fail(cx, Failure::Trap(Trap::new(TrapCode::Timeout, ""))) }
+    unsafe { fail(cx, Failure::Trap(trap)) }
 }
 
 /// # Safety

@@ -55,7 +55,7 @@ impl Machine {
     /// Executes the instruction at `pc`, which is one that operations leave to the machine.
     pub(super) fn event(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Next, Trap> {
         if self.s.interrupted() {
-            return Err(self.timeout());
+            return Err(self.s.interruption());
         }
         match cx.image.insns()[pc] {
             Insn::Exit => self.leave(cx, base),
@@ -186,7 +186,7 @@ impl Machine {
         self.site = site;
         self.s.r[0] = result?;
         if self.s.interrupted() {
-            return Err(self.timeout());
+            return Err(self.s.interruption());
         }
         self.after_call(cx, pc)
     }

@@ -60,7 +60,7 @@ impl Machine {
     fn trap_at(&mut self, image: &Image, fault: &recover::Fault, site: Site, failure: Option<Failure>) -> Trap {
         let home = self.native.as_mut().expect("generated code has a home");
         if fault.signal == Signal::Urg {
-            return self.timeout();
+            return self.s.interruption();
         }
         if home.resident.is_overflow(fault.address) {
             return Trap::new(TrapCode::StackOverflow, "the native stack is used up");
@@ -86,7 +86,7 @@ impl Machine {
                 Link::Trap(trap) => image.trap(trap),
                 link => unreachable!("a call of {link:?} is no trap"),
             },
-            SiteKind::Interrupted => self.timeout(),
+            SiteKind::Interrupted => self.s.interruption(),
             SiteKind::BadJump => bad_jump(refused, &image.functions()[image.function_at(pc)]),
             SiteKind::NoReturn => no_return(),
             SiteKind::Call => panic!("generated code has no trap at {:#x}, pc {pc}: {fault}", fault.pc),

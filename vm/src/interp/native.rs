@@ -418,8 +418,8 @@ impl Machine {
         }
     }
 
-    fn check_interrupt(&self) -> Result<(), Trap> {
-        if self.s.interrupted() { Err(self.timeout()) } else { Ok(()) }
+    pub(super) fn check_interrupt(&self) -> Result<(), Trap> {
+        if self.s.interrupted() { Err(self.s.interruption()) } else { Ok(()) }
     }
 }
 

@@ -103,10 +103,15 @@ impl State {
         self.stack.element(depth) + u64::from(self.stack.region().spec.element_size)
     }
 
-    /// True when somebody wants the run to end.
+    /// True when the run is to end.
     #[inline(always)]
     pub(super) fn interrupted(&self) -> bool {
-        self.runtime.interrupt().load(std::sync::atomic::Ordering::Relaxed)
+        self.runtime.interrupt().is_raised()
+    }
+
+    /// The trap of a run that is [interrupted](State::interrupted).
+    pub(super) fn interruption(&self) -> Trap {
+        self.runtime.interrupt().trap()
     }
 }
 

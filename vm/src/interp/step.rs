@@ -33,7 +33,7 @@ impl Machine {
                 Flow::Taken => {
                     let target = step.o.x as usize;
                     if target <= pc && self.s.interrupted() {
-                        return Err((pc, self.timeout()));
+                        return Err((pc, self.s.interruption()));
                     }
                     let back = target <= pc;
                     pc = target;
@@ -65,9 +65,5 @@ impl Machine {
     pub(super) fn out_of_insns(&self) -> Trap {
         let limit = self.limits.max_insns.unwrap_or(u64::MAX);
         Trap::new(TrapCode::OutOfInsns, format!("the limit is {limit} instructions"))
-    }
-
-    pub(super) fn timeout(&self) -> Trap {
-        Trap::new(TrapCode::Timeout, "")
     }
 }

@@ -178,7 +178,7 @@ impl Machine {
             pc = code.origin[at] as usize;
             self.remaining = self.s.fuel - code.weight[at];
             match stop & WHY {
-                YIELD if self.s.interrupted() => return Err((pc, self.timeout())),
+                YIELD if self.s.interrupted() => return Err((pc, self.s.interruption())),
                 YIELD if self.s.fuel < code.floor => {}
                 YIELD => match self.sample(cx, pc, base).map_err(|trap| (pc, trap))? {
                     Some(Next::Goto(next)) => pc = next,

@@ -53,7 +53,7 @@ pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};
 pub use stack::NativeStack;
-pub use thread::Thread;
+pub use thread::{Thread, leave_signals_to_others};
 
 /// Whether generated code can be entered on this target.
 pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));
@@ -69,7 +69,7 @@ pub enum Signal {
     Fpe,
     /// An instruction that traps.
     Ill,
-    /// The time is over.
+    /// The run is to end.
     Urg,
 }
 
@@ -150,7 +150,7 @@ pub type Callback = unsafe fn(data: *mut (), function: u64, args: &[u64; 5]) -> 
 pub struct Owner {
     /// Not zero while generated code has a C function running. Reset when a call ends with an [`Abort`].
     pub in_c: *mut u32,
-    /// Not zero when the time is over.
+    /// Not zero when the run is to end.
     pub interrupt: *const u8,
     /// First argument of `call`.
     pub data: *mut (),

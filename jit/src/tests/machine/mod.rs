@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use twinbpf_vm::host::native::{Native, Site};
-use twinbpf_vm::host::{Caller, HostFn, Runtime};
+use twinbpf_vm::host::{Caller, HostFn, Reason, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::isa::{Groups, Policy};
@@ -105,7 +105,7 @@ fn hosts() -> Vec<Target> {
             2 => panic!("as asked: {how}"),
             _ => Ok(how),
         }),
-        host("interrupt", |mut caller: Caller<'_, u32>| caller.runtime().interrupt().store(true, Ordering::Relaxed)),
+        host("interrupt", |mut caller: Caller<'_, u32>| caller.runtime().interrupt().raise(Reason::Cancelled)),
         Target::Unresolved("missing".into()),
         host("many", |a: u8, b: i16, c: u32, d: i64, e: f32| {
             u64::from(a) + (i64::from(b) + d) as u64 + u64::from(c) + e as u64
@@ -184,7 +184,7 @@ impl Rig {
         let mut machine = self.machine(way);
         let mut once = || {
             self.memory.fill(0, 4096, 0);
-            machine.runtime().interrupt().store(false, Ordering::Relaxed);
+            machine.runtime().interrupt().clear(&[Reason::Cancelled]);
             let result = machine.run(0, [self.memory.addr(), argument, 0, 0, 0]);
             let executed = if self.limits.max_insns.is_some() { machine.insns_executed() } else { 0 };
             let memory: u64 = self.memory.to_vec(0, 4096).iter().map(|byte| u64::from(*byte)).sum();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::helper::{all, by_name, id, name, resolve};
+use crate::host::Reason;
 use crate::host::fake::Fake;
 use crate::map::{MapFlags, MapKind, MapSpec};
 use crate::trap::{Trap, TrapCode};
@@ -265,11 +266,11 @@ fn spin_locks() {
     assert_eq!(call(&mut fake, "bpf_spin_lock", &[lock + 1]).unwrap_err().code(), TrapCode::BadArgument);
     // Held by another machine: waits until the time limit.
     fake.memory.write(16, &[1, 0, 0, 0]);
-    fake.runtime.interrupt().store(true, std::sync::atomic::Ordering::Relaxed);
+    fake.runtime.interrupt().raise(Reason::Timeout);
     let trap = call(&mut fake, "bpf_spin_lock", &[lock]).unwrap_err();
     assert_eq!(trap.to_string(), "time limit reached: in bpf_spin_lock");
     // Or until nobody can be expected to unlock it.
-    fake.runtime.interrupt().store(false, std::sync::atomic::Ordering::Relaxed);
+    fake.runtime.interrupt().clear(&[Reason::Timeout]);
     fake.runtime.lock_wait = std::time::Duration::from_millis(1);
     let trap = call(&mut fake, "bpf_spin_lock", &[lock]).unwrap_err();
     assert!(trap.to_string().ends_with("and nobody has unlocked it within 1ms"), "{trap}");

@@ -50,6 +50,7 @@ impl Array {
     fn swap(&self, caller: &mut Host<'_>, a: u64, b: u64) -> Result<(), Trap> {
         let mut off = 0;
         while off < self.size {
+            caller.check_interrupt()?;
             let len = CHUNK.min(self.size - off);
             let (to, from) = (self.at(a).offset(off), self.at(b).offset(off));
             let (left, right) = (caller.bytes(to, len)?, caller.bytes(from, len)?);

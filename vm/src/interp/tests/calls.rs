@@ -1,10 +1,9 @@
 //! Calls of every kind, and what they leave in registers and memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::*;
-use crate::host::{Activation as _, Caller, Fail, HostFn};
+use crate::host::{Activation as _, Caller, Fail, HostFn, Reason};
 use crate::image::Target;
 use crate::map::{Errno, MapKind, MapOps, MapSpec};
 use crate::trap::TrapCode;
@@ -244,15 +243,15 @@ fn an_interrupt_ends_loops_recursion_and_calls() {
         let rig = Rig::with(text);
         for driver in DRIVERS {
             let mut machine = machine(&rig, driver, Limits::default());
-            machine.runtime().interrupt().store(true, Ordering::Relaxed);
+            machine.runtime().interrupt().raise(Reason::Embedder);
             assert_eq!(machine.run(0, [1, 0, 0, 0, 0]).unwrap_err().code(), TrapCode::Timeout);
         }
     }
     let mut rig = Rig::with("call extern(0)\nexit");
     rig.host(host("interrupt", |mut caller: Caller<'_, u32>| {
-        caller.activation().runtime().interrupt().store(true, Ordering::Relaxed);
+        caller.activation().runtime().interrupt().raise(Reason::Cancelled);
     }));
-    assert_eq!(run(&rig, [0; 5]).unwrap_err().code(), TrapCode::Timeout);
+    assert_eq!(run(&rig, [0; 5]).unwrap_err().code(), TrapCode::Cancelled);
 }
 
 #[test]

@@ -191,8 +191,7 @@ fn the_timeout_signal_ends_code_when_the_time_is_over() {
                 if done.load(std::sync::atomic::Ordering::Relaxed) {
                     return;
                 }
-                // SAFETY: the thread runs until this one has ended.
-                unsafe { thread.interrupt() };
+                thread.interrupt();
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         });
