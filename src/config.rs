@@ -53,7 +53,8 @@ pub struct Config {
     pub max_insns: Option<u64>,
     /// Wall-clock time of one call. Default: no limit.
     pub timeout: Option<Duration>,
-    /// Function calls that may be nested, the program's own included. Default: 1,024.
+    /// Function calls that may be nested, the program's own included; at most 262,144, for which native code reserves 1 GiB
+    /// of addresses. Default: 1,024.
     pub max_depth: u32,
     /// Stack bytes of one instance, over all frames. Default: 512 KiB.
     pub stack_limit: u32,

@@ -15,7 +15,9 @@ use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
 use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
+use twinbpf_vm::mem::MemError;
 use twinbpf_vm::program::{Binding, Extern, ExternKind, Program, Signature};
+use twinbpf_vm::recover::with_stack;
 use twinbpf_vm::trap::{Trap, TrapCode};
 use twinbpf_vm::validate::Valid;
 
@@ -25,6 +27,9 @@ use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::instance::InstancePre;
 use crate::native;
 use crate::resolution::Resolution;
+
+/// Native stack that linking, validating and compiling need.
+const STACK: usize = 1 << 20;
 
 /// Names and what they mean. `T` is the data of the instances that will be made.
 #[derive(Debug)]
@@ -141,6 +146,11 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
+        with_stack(STACK, || self.instantiate_here(object, names)).map_err(MemError::from)?
+    }
+
+    /// What [`Linker::instantiate`] does, with enough native stack.
+    fn instantiate_here(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
         #[cfg(feature = "dl")]
         let compiled =
             self.compiled_of(object.digest, &object.name)?.map(|compiled| compiled.programs_with(names)).transpose()?;

@@ -43,7 +43,7 @@ fn the_header_has_the_layout_of_the_machine() {
     let mut text = String::from("#include <twinbpf/context.h>\n");
     layout!(text, "twinbpf_context", Context, regs loops arena_base frame_limit remaining functions hosts values slots);
     layout!(text, "twinbpf_context", Context, slot_count services interrupt exit_fp exit_frame exit_pc in_c target);
-    layout!(text, "twinbpf_context", Context, stack_used stack_limit refused);
+    layout!(text, "twinbpf_context", Context, stack_used stack_limit refused native_limit);
     layout!(text, "twinbpf_services", Services, tail_call call interpret load_packet resume);
     layout!(text, "twinbpf_host", HostCode, code env);
     layout!(text, "twinbpf_pair", Pair, value status);

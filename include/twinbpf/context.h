@@ -73,7 +73,7 @@ struct twinbpf_host {
 
 /*
  * For what code does not do itself. A program without tail calls, calls of computed addresses and legacy packet loads
- * that was compiled without --fuel calls none of them. Status 0 is success, 1 a failure that the program sees, the rest
+ * that was compiled without --fuel calls none of them as long as `native_limit` is 0. Status 0 is success, 1 a failure that the program sees, the rest
  * ends it.
  */
 struct twinbpf_services {
@@ -84,7 +84,7 @@ struct twinbpf_services {
 	/* Never called by code compiled ahead of time. */
 	struct twinbpf_pair (*interpret)(struct twinbpf_context *cx, uint64_t function);
 	struct twinbpf_pair (*load_packet)(struct twinbpf_context *cx, uint64_t offset, uint64_t bytes);
-	/* The budget of instructions is about to end. */
+	/* The budget of instructions is about to end, or the native stack (`native_limit`). */
 	struct twinbpf_pair (*resume)(struct twinbpf_context *cx, uint64_t pc);
 };
 
@@ -121,6 +121,9 @@ struct twinbpf_context {
 	uint32_t stack_limit;
 	/* The address that a check has refused, before the instruction that traps. */
 	uint64_t refused;
+	/* The address from which the native stack is for functions with small frames only; 0 for no such limit. A function
+	 * whose frame takes more than 4 KiB (64 KiB at most) calls `resume` instead of going on below it. */
+	uint64_t native_limit;
 };
 
 /* Declares a compiled program. */

@@ -13,10 +13,12 @@ use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
-use twinbpf_vm::host::native::Site;
+use twinbpf_vm::host::native::{MAX_FRAME, Site};
 use twinbpf_vm::image::Image;
+use twinbpf_vm::recover::with_stack;
 
 use crate::debug::{Announced, PerfError};
+use crate::frame::fitting;
 use crate::generate::Generator;
 use crate::lead::{LINE, PADDING, aligns, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
@@ -51,6 +53,20 @@ pub enum JitError {
     /// The compiler makes a mistake.
     #[error(transparent)]
     Internal(#[from] Box<InternalError>),
+    /// Each call would take too much native stack, whichever settings it is compiled with.
+    #[error(
+        "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it, \
+         or run with the interpreter"
+    )]
+    Frame {
+        /// The function.
+        function: Arc<str>,
+        /// What it needs.
+        bytes: u32,
+    },
+    /// The compiler needs more native stack than the thread has, and there is no memory for it.
+    #[error("compiling: {0}")]
+    Stack(std::io::Error),
     /// Nobody needs the code any more.
     #[error("nobody needs its native code any more")]
     Unwanted,
@@ -96,6 +112,9 @@ struct Workspace {
     generator: Generator,
 }
 
+/// Native stack that compiling needs.
+pub(crate) const STACK: usize = 1 << 20;
+
 /// Instructions of a function, at most, whose workspace is kept: that of a million takes hundreds of megabytes.
 const KEPT: u32 = 1 << 15;
 
@@ -137,7 +156,7 @@ fn in_workspace<T>(image: &Image, function: u32, work: impl FnOnce(&mut Workspac
 }
 
 /// Instructions of a function.
-fn insns(image: &Image, function: u32) -> u32 {
+pub(crate) fn insns(image: &Image, function: u32) -> u32 {
     let function = &image.functions()[function as usize];
     function.end - function.start
 }
@@ -157,7 +176,7 @@ pub(crate) enum Registers {
 const ONE_PASS: u32 = 256;
 
 impl Registers {
-    fn of(image: &Image, function: u32, opt: OptLevel) -> Registers {
+    pub(crate) fn of(image: &Image, function: u32, opt: OptLevel) -> Registers {
         let small = insns(image, function) <= ONE_PASS;
         if opt == OptLevel::None && small { Registers::OnePass } else { Registers::Backtracking }
     }
@@ -206,9 +225,9 @@ pub(crate) fn flags(opt: OptLevel, registers: Registers, verify: bool, pic: bool
 }
 
 /// A function before it has a place.
-struct Loose {
+pub(crate) struct Loose {
     unit: Unit,
-    code: Box<CompiledCode>,
+    pub(crate) code: Box<CompiledCode>,
     relocs: Vec<ModuleReloc>,
     sites: Vec<Site>,
     /// Bytes in front of it.
@@ -229,6 +248,15 @@ pub(crate) struct Job<'a> {
 /// Compiles programs, given by their functions, or a single loop into one module. Of those that fail it has nothing; what
 /// is wrong with each is told. No module if all failed.
 pub(crate) fn compile(
+    job: Job<'_>,
+    programs: &[&[Unit]],
+    pool: &Arc<CodePool>,
+) -> Result<(Vec<Option<JitError>>, Option<Module>), JitError> {
+    with_stack(STACK, || compile_here(job, programs, pool)).map_err(JitError::Stack)?
+}
+
+/// What [`compile`] does, with enough native stack.
+fn compile_here(
     job: Job<'_>,
     programs: &[&[Unit]],
     pool: &Arc<CodePool>,
@@ -304,34 +332,45 @@ impl Workspace {
             let index = function.wrapping_sub(units[0].function) as usize;
             (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
         };
-        let isa = isa(options.opt, Registers::of(image, unit.function, options.opt), options.verify)?;
         let local = |function| index(function).is_some();
-        let input = Input { image, options, summary, local: &local, isa: &*isa, values: None, listing: false };
-        let function = one(input, unit, (scratch, context, generator), &index, stages);
-        context.clear();
-        function
+        fitting(image, unit.function, options, |options, isa, checked| {
+            let input = Input { image, options, summary, local: &local, isa, values: None, listing: false, checked };
+            let function = one(input, unit, (scratch, context, generator), &index, stages);
+            context.clear();
+            function
+        })
     }
 }
 
 /// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
 pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
-    let isa = isa(options.opt, Registers::of(image, function, options.opt), options.verify)?;
-    attempt(image, function, |workspace, stages| {
-        let Workspace { context, scratch, generator } = workspace;
-        let program = image.functions()[function as usize].program;
-        let summary = &Summary::new(image, options, scratch.flow(), program);
-        let context = context.get_or_insert_with(cranelift_codegen::Context::new);
-        let input = Input { image, options, summary, local: &|_| true, isa: &*isa, values: None, listing: true };
-        let unit = Unit { function, start: Start::Entry };
-        let index = |function| Some(function as usize);
-        let loose = one(input, unit, (scratch, context, generator), &index, stages);
-        context.clear();
-        Ok(loose?.code.vcode.expect("text was asked for"))
-    })
+    let work = || {
+        attempt(image, function, |workspace, stages| {
+            let Workspace { context, scratch, generator } = workspace;
+            let program = image.functions()[function as usize].program;
+            let summary = &Summary::new(image, options, scratch.flow(), program);
+            let context = context.get_or_insert_with(cranelift_codegen::Context::new);
+            let unit = Unit { function, start: Start::Entry };
+            let index = |function| Some(function as usize);
+            let loose = fitting(image, function, options, |options, isa, checked| {
+                let input =
+                    Input { image, options, summary, local: &|_| true, isa, values: None, listing: true, checked };
+                let loose = one(input, unit, (scratch, context, generator), &index, stages);
+                context.clear();
+                loose
+            });
+            Ok(loose?.code.vcode.expect("text was asked for"))
+        })
+    };
+    with_stack(STACK, work).map_err(JitError::Stack)?
 }
 
 /// Compiles a function that is none of a program.
 pub(crate) fn compile_one(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>) -> Result<Module, JitError> {
+    with_stack(STACK, || compile_alone(build)).map_err(JitError::Stack)?
+}
+
+fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>) -> Result<Module, JitError> {
     let wrong = |stage, why: &str| InternalError::of_runtime("bridge", stage, why);
     caught(wrong, |at| {
         let isa = isa(OptLevel::Speed, Registers::Backtracking, false)?;

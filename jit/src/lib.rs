@@ -8,6 +8,7 @@ mod bridge;
 mod code;
 mod compile;
 pub mod debug;
+mod frame;
 mod generate;
 mod lead;
 mod listing;

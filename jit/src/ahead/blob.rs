@@ -12,7 +12,7 @@ use twinbpf_vm::isa::{Reg, Size};
 use crate::sites::Sites;
 
 pub(super) const MAGIC: [u8; 8] = *b"twinbpf\0";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Bytes of the head.
 pub(super) const HEAD: usize = 24;
 /// Bytes of a record.

@@ -11,12 +11,16 @@ use cranelift_codegen::{CompiledCode, Context, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_module::{DataDescription, FuncId, Linkage, Module as _, ModuleError, ModuleReloc};
 use cranelift_object::{ObjectBuilder, ObjectModule};
+use twinbpf_vm::host::native::{MAX_FRAME, Site};
 use twinbpf_vm::image::Image;
+use twinbpf_vm::recover::with_stack;
 
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
+use crate::compile::STACK;
+use crate::frame::{self, Verdict};
 use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING};
-use crate::options::Options;
+use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
 use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
@@ -50,6 +54,19 @@ pub enum AheadError {
         /// What Cranelift says.
         why: String,
     },
+    /// Each call would take too much native stack.
+    #[error(
+        "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it"
+    )]
+    Frame {
+        /// The function.
+        function: String,
+        /// What it needs.
+        bytes: u32,
+    },
+    /// The compiler needs more native stack than the thread has, and there is no memory for it.
+    #[error("compiling: {0}")]
+    Stack(std::io::Error),
     /// The code needs something that neither it nor the context has.
     #[error("function {function} refers to {symbol}, which nobody defines")]
     Undefined {
@@ -81,6 +98,17 @@ pub fn object(
     origin: Origin<'_>,
     prefix: &str,
 ) -> Result<Vec<u8>, AheadError> {
+    with_stack(STACK, || object_here(image, options, target, origin, prefix)).map_err(AheadError::Stack)?
+}
+
+/// What [`object`] does, with enough native stack.
+fn object_here(
+    image: &Image,
+    options: Options,
+    target: &Target,
+    origin: Origin<'_>,
+    prefix: &str,
+) -> Result<Vec<u8>, AheadError> {
     let isa = target.isa(options.opt, options.verify)?;
     let names = names(image, prefix)?;
     let libcalls = cranelift_module::default_libcall_names();
@@ -88,12 +116,13 @@ pub fn object(
     // functions have frame pointers.
     let mut module = ObjectModule::new(ObjectBuilder::new(isa.clone(), origin.object, libcalls)?);
     let values = Values::new(image);
+    let plain = target.isa(OptLevel::None, options.verify)?;
     let at_function = Cell::new(0);
     // What panics is given up as a whole: nothing of the module is used then.
     let sites = caught(
         |stage, why: &str| InternalError::new(image, at_function.get(), stage, why),
         |at| {
-            let sites = functions(&mut module, image, options, (&*isa, &values), (at, &at_function))?;
+            let sites = functions(&mut module, image, options, (&*isa, &*plain, &values), (at, &at_function))?;
             for (program, name) in names.iter().enumerate() {
                 at_function.set(image.function_at(image.entry(program)) as u32);
                 at.set(GENERATION);
@@ -127,7 +156,7 @@ fn functions(
     module: &mut ObjectModule,
     image: &Image,
     options: Options,
-    (isa, values): (&dyn TargetIsa, &Values),
+    (isa, plain, values): (&dyn TargetIsa, &dyn TargetIsa, &Values),
     (at, at_function): (&At, &Cell<u32>),
 ) -> Result<Vec<Sites>, AheadError> {
     let signature = translate::signature();
@@ -145,28 +174,53 @@ fn functions(
             program = function.program;
             summary = Summary::new(image, options, scratch.flow(), program);
         }
-        let input =
-            Input { image, options, summary: &summary, local: &|_| true, isa, values: Some(values), listing: false };
         at_function.set(index as u32);
-        let name = || function.name.to_string();
-        let stages = Stages { at, each: false, fault: fault(&function.name) };
-        stages.enter(TRANSLATION);
+        let (summary, local, values) = (&summary, &|_| true, Some(values));
+        let input = Input { image, options, summary, local, isa, values, listing: false, checked: false };
         let unit = Unit { function: index as u32, start: Start::Entry };
-        let own = translate::translate(input, unit, &mut scratch, &mut context.func);
-        let own = own.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let code = generator.generate(&mut context, isa, options, &own, stages);
-        let code = code.map_err(|error| match mistake(&error) {
-            Some(why) => InternalError::new(image, index as u32, at.get(), why).into(),
-            None => AheadError::Codegen { function: name(), why: error.to_string() },
-        })?;
+        let stages = Stages { at, each: false, fault: fault(&function.name) };
+        let (code, own) = fitting(input, unit, plain, (&mut scratch, &mut context, &mut generator), stages)?;
         define(module, FuncId::from_u32(index as u32), &code, &context.func, isa)?;
         if let Some(symbol) = foreign(&code) {
-            return Err(AheadError::Undefined { function: name(), symbol });
+            return Err(AheadError::Undefined { function: function.name.to_string(), symbol });
         }
         sites.push(Sites::new(&code, own));
         module.clear_context(&mut context);
     }
     Ok(sites)
+}
+
+/// Compiles a function, which looks at the limit of the native stack if its frame is large, and is not optimised if it is
+/// too large then: for the target `plain`.
+fn fitting<'a>(
+    mut input: Input<'a>,
+    unit: Unit,
+    plain: &'a dyn TargetIsa,
+    (scratch, context, generator): (&mut Scratch, &mut Context, &mut Generator),
+    stages: Stages<'_>,
+) -> Result<(Box<CompiledCode>, Vec<Site>), AheadError> {
+    let function = &input.image.functions()[unit.function as usize];
+    let name = || function.name.to_string();
+    let mut checked = frame::checks_at_once(function.end - function.start);
+    loop {
+        stages.enter(TRANSLATION);
+        let sites = translate::translate(Input { checked, ..input }, unit, scratch, &mut context.func);
+        let sites = sites.ok_or_else(|| AheadError::Entangled { function: name() })?;
+        let code = generator.generate(context, input.isa, input.options, &sites, stages);
+        let code = code.map_err(|error| match mistake(&error) {
+            Some(why) => InternalError::new(input.image, unit.function, stages.at.get(), why).into(),
+            None => AheadError::Codegen { function: name(), why: error.to_string() },
+        })?;
+        match frame::judge(&code, checked) {
+            Verdict::Fits => return Ok((code, sites)),
+            Verdict::Unchecked => checked = true,
+            Verdict::TooLarge(_) if input.options.opt == OptLevel::Speed => {
+                (input.options.opt, input.isa) = (OptLevel::None, plain);
+            }
+            Verdict::TooLarge(bytes) => return Err(AheadError::Frame { function: name(), bytes }),
+        }
+        context.clear();
+    }
 }
 
 /// Puts a function where its loops lie well.

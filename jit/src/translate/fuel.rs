@@ -12,7 +12,6 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
 
-use super::control::MAX_LOOPS;
 use super::{Translator, field, trusted};
 use crate::options::OptLevel;
 
@@ -86,11 +85,7 @@ impl Translator<'_> {
         self.go_on(cold);
         self.hand_over(self.flow.live(block));
         self.store_words(block);
-        let loops = match self.flow.loops {
-            true => self.b.use_var(self.loops),
-            false => self.b.ins().iconst(I64, i64::from(MAX_LOOPS)),
-        };
-        self.store_cx(loops, field!(loops));
+        self.save_loops();
         self.save_fuel();
         let pc = self.b.ins().iconst(I64, i64::from(self.pc));
         if self.input.options.opt == OptLevel::Speed {

@@ -4,7 +4,8 @@
 //! on purpose, so that one misreading shows.
 //!
 //! BPF registers are SSA variables, see [`halves`]. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
-//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts.
+//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts, [`stack`]
+//! looks for native stack.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
@@ -19,6 +20,7 @@ mod foreign;
 mod fuel;
 mod halves;
 mod memory;
+mod stack;
 mod summary;
 mod words;
 
@@ -85,6 +87,8 @@ pub(crate) struct Input<'a> {
     pub(crate) values: Option<&'a Values>,
     /// Marks code with the pcs it is of ([`crate::listing`]).
     pub(crate) listing: bool,
+    /// Looks at the limit of the native stack when it is entered ([`crate::frame`]).
+    pub(crate) checked: bool,
 }
 
 /// Memory that is used again for the next function.
@@ -302,6 +306,9 @@ impl Translator<'_> {
         }
         if self.flow.calls_out_only() {
             self.leave_frame();
+        }
+        if self.input.checked {
+            self.check_stack();
         }
         if self.flow.calls {
             for reg in 1..6 {

@@ -13,6 +13,14 @@ pub use super::services::SERVICES;
 use crate::isa::{Reg, Size};
 use crate::trap::Trap;
 
+/// Bytes of native stack that the frame of a function may take which looks at no limit: there is as much for each call up
+/// to the limit of depth. Return address, saved frame pointer and stack arguments count.
+pub const CALL_FRAME: u32 = 4 << 10;
+/// The most that a function may take that looks at [`Context::native_limit`] first.
+pub const MAX_FRAME: u32 = 64 << 10;
+/// Native stack that host functions find at least, whatever calls them.
+pub const HOST_STACK: usize = 256 << 10;
+
 /// The state that generated code works on. It belongs to a machine and has one address as long as that runs.
 #[repr(C)]
 pub struct Context {
@@ -58,6 +66,9 @@ pub struct Context {
     /// What generated code refuses by a trap of its own: the address of a misaligned access or of one outside the
     /// arena (strict), the target of a `gotox`. Stored before the trap, on its cold path.
     pub refused: u64,
+    /// Functions whose frame takes more than [`CALL_FRAME`] bytes of native stack run in the interpreter where their frame
+    /// begins below this address. 0 where nothing says how large the native stack is.
+    pub native_limit: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
     pub failure: Option<Failure>,
     /// The machine, for host functions and services.
@@ -258,6 +269,7 @@ impl Context {
             stack_used: 0,
             stack_limit: 0,
             refused: 0,
+            native_limit: 0,
             failure: None,
             bridge,
         }

@@ -8,17 +8,17 @@ use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::native::{Bridge, Context, HostCode, Native, SERVICES, Site, TailCall};
+use super::native::{Bridge, CALL_FRAME, Context, HOST_STACK, HostCode, MAX_FRAME, Native, SERVICES, Site, TailCall};
 use super::{Activation, Interrupt, Runtime};
 use crate::recover::{self, Abort, Ended, Gate, Idle, NativeStack, Owner};
 use crate::trap::Trap;
 
-/// Stack for host functions that generated code calls, on top of what generated code itself takes.
-const HOST_STACK: usize = 4 << 20;
-/// Stack that one call of a BPF function may take, ways through the machine included.
-const CALL_STACK: usize = 4 << 10;
-/// The most for all calls together. What is not used costs addresses only.
-const MAX_CALL_STACK: usize = 1 << 30;
+/// The lowest part of the stack: for one large frame that begins right above [`Context::native_limit`], for what takes the
+/// machine from generated code to the interpreter and back a bounded number of times, and for a host function.
+const FLOOR: usize = MAX_FRAME as usize + (704 << 10) + HOST_STACK;
+/// The highest part: for large frames, and for host functions that call back. Between both each call that may be has its
+/// [`CALL_FRAME`]. What is not used costs addresses only.
+const SHARED: usize = 4 << 20;
 
 /// Stands for the machine of a context that has none yet.
 enum Nobody {}
@@ -46,6 +46,8 @@ pub(crate) struct Resident {
     cx: NonNull<Context>,
     gate: NonNull<Gate>,
     stack: NativeStack,
+    /// See [`Context::native_limit`].
+    native_limit: u64,
     code: Arc<dyn Native>,
     /// Where `hosts` of the context points.
     _hosts: Vec<HostCode>,
@@ -86,8 +88,9 @@ impl Resident {
     /// # Errors
     /// The system has no memory for a stack.
     pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<Resident> {
-        let calls = (setup.max_depth as usize).saturating_mul(CALL_STACK).min(MAX_CALL_STACK);
-        let stack = NativeStack::new(HOST_STACK + calls)?;
+        let below = FLOOR + setup.max_depth as usize * CALL_FRAME as usize;
+        let stack = NativeStack::new(below + SHARED)?;
+        let native_limit = stack.range().0 + below as u64;
         let interrupt = Arc::new(Interrupt::default());
         let hosts = setup.hosts;
         let mut context = Context::new(ptr::null_mut::<Nobody>());
@@ -99,6 +102,7 @@ impl Resident {
         context.slot_count = setup.slot_count;
         context.services = &raw const SERVICES;
         context.interrupt = interrupt.as_ptr();
+        context.native_limit = native_limit;
         let cx = NonNull::from(Box::leak(Box::new(context)));
         let owner = Owner {
             // SAFETY: the context was just made.
@@ -107,8 +111,8 @@ impl Resident {
             data: cx.as_ptr().cast(),
             call: call_back,
         };
-        let gate = NonNull::from(Box::leak(Box::new(Gate::new(owner, stack.top()))));
-        Ok(Resident { cx, gate, stack, code, _hosts: hosts, interrupt })
+        let gate = NonNull::from(Box::leak(Box::new(Gate::new(owner, &stack))));
+        Ok(Resident { cx, gate, stack, native_limit, code, _hosts: hosts, interrupt })
     }
 
     /// The code.
@@ -167,6 +171,13 @@ impl Resident {
     pub(crate) fn why(&self, ended: Ended) -> Box<Abort> {
         // SAFETY: there has been no other since; a machine that has one of these asks at once.
         unsafe { self.gate.as_ref().why(ended) }
+    }
+
+    /// Whether there is room for a host function and what it calls back, if the caller runs on the stack of generated code.
+    #[inline]
+    pub(crate) fn has_room(&self) -> Option<bool> {
+        let (here, (low, len)) = (recover::here(), self.stack.range());
+        (here.wrapping_sub(low) < len as u64).then_some(here >= self.native_limit)
     }
 
     /// Whether a fault at this address says that the native stack is used up.

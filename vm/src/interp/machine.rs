@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::code::Code;
 use super::event::{Frame, bad_call};
 use super::native::{Home, Ready, Shortcut};
+use super::room::Spare;
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
@@ -27,7 +28,9 @@ pub(super) const POISON: [u64; 11] = {
     poison
 };
 
-/// Callbacks inside callbacks: each takes native stack, unlike calls between BPF functions.
+/// The most that [`Limits::max_depth`] can be: native code has 4 KiB of stack for each call, 1 GiB for all of them.
+pub const MAX_DEPTH: u32 = 1 << 18;
+/// Callbacks inside callbacks, as long as there is native stack.
 const MAX_REENTRY: u32 = 128;
 /// Places of calls that a trap names.
 const MAX_BACKTRACE: usize = 16;
@@ -39,7 +42,7 @@ const UNLIMITED: i64 = i64::MAX / 4;
 pub struct Limits {
     /// Instructions; `None` for no limit. Wall-clock time is limited through [`Runtime::interrupt`].
     pub max_insns: Option<u64>,
-    /// Functions that have not returned, the entry function included.
+    /// Functions that have not returned, the entry function included; at most [`MAX_DEPTH`].
     pub max_depth: u32,
     /// Bytes of all frames together.
     pub stack_bytes: u32,
@@ -119,6 +122,7 @@ pub struct Machine {
     driver: Driver,
     pub(super) budget: i64,
     pub(super) reentry: u32,
+    pub(super) spare: Spare,
 }
 
 impl Machine {
@@ -127,6 +131,7 @@ impl Machine {
     /// # Errors
     /// The arena has no room for the stack.
     pub fn new(image: Arc<Image>, runtime: Runtime, limits: Limits) -> Result<Machine, MemError> {
+        let limits = Limits { max_depth: limits.max_depth.min(MAX_DEPTH), ..limits };
         assert!(Arc::ptr_eq(image.arena(), runtime.view.arena()), "one arena for programs and runtime");
         let FrameSizes { smallest, largest } = image.frame_sizes();
         // Functions without a frame are limited by depth only.
@@ -161,6 +166,7 @@ impl Machine {
             driver: Driver::Step,
             budget: 0,
             reentry: 0,
+            spare: Spare::default(),
         };
         machine.set_driver(Driver::default());
         Ok(machine)
@@ -279,7 +285,7 @@ impl Machine {
         let callee = self.image.function_at(self.image.entry(program));
         self.find_shortcut(program, callee);
         self.reset();
-        self.start(callee, registers)
+        self.with_room(|machine| machine.start(callee, registers))
     }
 
     /// Empties the stack and fills the budget.
@@ -417,21 +423,21 @@ impl Activation for Machine {
         if self.is_running() {
             return self.for_compiled(|machine| machine.call(function, args));
         }
-        match self.image.callee(function) {
-            Some(Callee::Function(callee)) if self.depth == 0 => {
-                self.reset();
+        self.with_room(|machine| match machine.image.callee(function) {
+            Some(Callee::Function(callee)) if machine.depth == 0 => {
+                machine.reset();
                 let mut registers = POISON;
                 registers[1..6].copy_from_slice(&args);
-                self.start(callee as usize, registers)
+                machine.start(callee as usize, registers)
             }
-            Some(Callee::Function(callee)) => self.callback(callee, args),
+            Some(Callee::Function(callee)) => machine.callback(callee, args),
             Some(Callee::Host(host)) => {
-                self.charge()?;
-                let image = Arc::clone(&self.image);
-                self.guarded(&image.hosts()[host as usize], &args)
+                machine.charge()?;
+                let image = Arc::clone(&machine.image);
+                machine.guarded(&image.hosts()[host as usize], &args)
             }
             None => Err(bad_call(function)),
-        }
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
 //!   hands over to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
+//! - `room` looks for native stack before runs and callbacks.
 //! - `native` enters compiled code and is called by it; `fault` says why it ended early.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
@@ -25,13 +26,14 @@ mod machine;
 mod native;
 mod ops;
 mod pairs;
+mod room;
 mod rows;
 mod state;
 mod step;
 mod threaded;
 mod trace;
 
-pub use machine::{Driver, Limits, Machine};
+pub use machine::{Driver, Limits, MAX_DEPTH, Machine};
 pub use trace::{TraceStep, Tracer};
 
 #[cfg(test)]

@@ -4,14 +4,13 @@ use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
-use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::asm::{
     Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
 };
-use super::{Abort, Callback, Form, Owner, prepare};
+use super::{Abort, Callback, Form, NativeStack, Owner, prepare};
 use crate::trap::{Trap, TrapCode};
 
 /// What native code may be left at, by whom.
@@ -39,6 +38,8 @@ pub(super) struct Anchor {
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
     /// The call around it; none around one through an idle thread's [`Gate`], and outside of calls.
     previous: Cell<*const Anchor>,
+    /// The stack that generated code runs on, lowest address and the one behind it, where the anchor has one of its own.
+    range: (u64, u64),
 }
 
 /// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
@@ -92,6 +93,17 @@ fn unmarked(anchor: *const Anchor) -> *const Anchor {
     anchor.map_addr(|address| address & !MARK)
 }
 
+/// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
+/// behind it.
+pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
+    // SAFETY: as in `is_inside`.
+    let around =
+        |anchor: &ptr::NonNull<Anchor>| ptr::NonNull::new(unsafe { anchor.as_ref() }.previous.get().cast_mut());
+    // SAFETY: as above.
+    let mut ranges = std::iter::successors(current(), around).map(|anchor| unsafe { anchor.as_ref() }.range);
+    ranges.find(|(low, top)| (*low..*top).contains(&address))
+}
+
 /// The innermost call of native code on this thread, if there is any.
 pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
     ptr::NonNull::new(unmarked(CURRENT.get()).cast_mut())
@@ -104,9 +116,10 @@ const _: () =
     assert!(offset_of!(Anchor, landing) == 0 && offset_of!(Anchor, stack) == 48, "as the trampolines have it");
 
 impl Gate {
-    /// A gate of code that runs on a stack with this top.
-    pub fn new(owner: Owner, stack: NonZeroU64) -> Gate {
-        Gate(Anchor::new(owner, Kind::Code, stack.get()))
+    /// A gate of code that runs on this stack.
+    pub fn new(owner: Owner, stack: &NativeStack) -> Gate {
+        let (low, top) = (stack.range().0, stack.top().get());
+        Gate(Anchor { range: (low, top), ..Anchor::new(owner, Kind::Code, top) })
     }
 
     /// Why a call ended early.
@@ -146,6 +159,7 @@ impl Anchor {
             kind,
             abort,
             previous: Cell::new(ptr::null()),
+            range: (0, 0),
         }
     }
 

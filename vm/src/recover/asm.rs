@@ -9,6 +9,7 @@
 //! follows frame pointers.
 
 use std::arch::global_asm;
+use std::num::NonZeroU64;
 
 /// Fills in the [`Landing`] that r10 points to, behind a `push r12`.
 macro_rules! save {
@@ -218,6 +219,41 @@ global_asm!(
     serve = sym super::anchor::serve,
 );
 
+// rdi: data; rsi: a function of it that does not unwind; rdx: the top of another stack, on which that function runs.
+global_asm!(
+    ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
+    ".balign 16",
+    ".globl twinbpf_switch_stack",
+    ".hidden twinbpf_switch_stack",
+    ".type twinbpf_switch_stack,@function",
+    "twinbpf_switch_stack:",
+    ".cfi_startproc",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rsp, rdx",
+    "call rsi",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    ".cfi_restore rbp",
+    "ret",
+    ".cfi_endproc",
+    ".size twinbpf_switch_stack, . - twinbpf_switch_stack",
+    ".popsection",
+);
+
+/// Calls `work(data)` on the stack with this top.
+///
+/// # Safety
+/// `work` must be fit for `data` and must not unwind, and nothing else may run on that stack.
+pub(super) unsafe fn switch_stack(data: *mut (), work: extern "C" fn(*mut ()), top: NonZeroU64) {
+    // SAFETY: the routine follows the C calling convention; the rest is the caller's promise.
+    unsafe { twinbpf_switch_stack(data, work, top) }
+}
+
 /// What the caller of a trampoline gets back when that ends early. The trampolines fill it in.
 #[repr(C)]
 pub(super) struct Landing {
@@ -241,6 +277,7 @@ unsafe extern "C" {
     pub(super) fn twinbpf_variadic();
     pub(super) fn twinbpf_landing();
     pub(super) fn twinbpf_call_back();
+    fn twinbpf_switch_stack(data: *mut (), work: extern "C" fn(*mut ()), top: NonZeroU64);
     pub(super) fn twinbpf_raw_begin();
     pub(super) fn twinbpf_raw_end();
     pub(super) fn twinbpf_load1(addr: u64) -> Two;

@@ -3,7 +3,7 @@
 use std::mem::transmute;
 use std::num::NonZeroU64;
 
-use super::{Abort, Callback, Fault, Form, Owner, Signal, Unprepared};
+use super::{Abort, Callback, Fault, Form, NativeStack, Owner, Signal, Unprepared};
 use crate::isa::{Size, Width};
 
 type Ints = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> u64;
@@ -17,7 +17,7 @@ pub struct Gate(Owner);
 
 impl Gate {
     /// Leads nowhere.
-    pub fn new(owner: Owner, _: NonZeroU64) -> Gate {
+    pub fn new(owner: Owner, _: &NativeStack) -> Gate {
         Gate(owner)
     }
 
@@ -38,6 +38,19 @@ impl Gate {
     pub fn owner_mut(&mut self) -> &mut Owner {
         &mut self.0
     }
+}
+
+/// There is no generated code here.
+pub(super) fn gate_stack(_: u64) -> Option<(u64, u64)> {
+    None
+}
+
+/// Calls `work(data)` where it is.
+///
+/// # Safety
+/// `work` must be fit for `data`.
+pub(super) unsafe fn switch_stack(data: *mut (), work: extern "C" fn(*mut ()), _: NonZeroU64) {
+    work(data);
 }
 
 /// There is no generated code here.

@@ -35,23 +35,31 @@ mod prepare;
 mod range;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod raw;
+mod room;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod signal;
 mod stack;
 mod thread;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use anchor::gate_stack;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use asm::switch_stack;
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub use elsewhere::{
     Ended, Gate, Idle, Unblocked, call_back, call_c, check_thread, compare_exchange, enter, enter_again, enter_first,
     idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
 };
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+use elsewhere::{gate_stack, switch_stack};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use prepare::{Unblocked, check_thread, keep_loaded, prepare_thread, unblock};
 pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};
+pub use room::{here, on_stack, stack_left, with_stack};
 pub use stack::NativeStack;
 pub use thread::{Thread, leave_signals_to_others};
 

@@ -305,7 +305,7 @@ fn generated_code_that_calls_c_that_calls_back() {
         let args = [words.as_mut_ptr() as u64, 4, slot(), libc::qsort as *const () as u64, 0];
         let cx = &raw mut *rig;
         // SAFETY: as in `Rig::enter`.
-        let result = unsafe { enter(&Gate::new(owner, stack.top()), page.at, cx.cast(), 0, &args) };
+        let result = unsafe { enter(&Gate::new(owner, &stack), page.at, cx.cast(), 0, &args) };
         assert_eq!(result.as_ref().is_err_and(|abort| matches!(**abort, Abort::Trap(_))), ends, "{result:?}");
         assert_eq!(rig.in_c, u32::from(!ends));
         if !ends {
@@ -361,7 +361,7 @@ fn below_the_trampoline(c: bool, found: &mut usize) {
         let code = twinbpf_test_calls_r1 as *const () as u64;
         let args = [count_frames as *const () as u64, data as u64, 0, 0, 0];
         // SAFETY: the code follows the convention and does not fault.
-        unsafe { enter(&Gate::new(Rig::new().owner(), stack.top()), code, data, 0, &args) }.unwrap();
+        unsafe { enter(&Gate::new(Rig::new().owner(), &stack), code, data, 0, &args) }.unwrap();
     }
 }
 

@@ -1,0 +1,97 @@
+//! The same through the public API: engines, objects, code that is compiled ahead of time.
+
+use std::path::Path;
+use std::process::Command;
+
+use twinbpf::ahead::Target;
+use twinbpf::interp::Driver;
+use twinbpf::isa::asm;
+use twinbpf::{Compiled, Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel, TrapCode};
+use twinbpf_vm::isa::{Endian, encode_all};
+
+use crate::generate::{self, Call, Random, Shape};
+use crate::support::{installed, skip};
+use crate::{in_child, on_thread};
+
+const LARGE: Shape = Shape { values: 1200, call: Call::Direct, deep: false, looped: false };
+
+/// An object of functions that call each other directly.
+fn object(shapes: &[Shape]) -> Object {
+    let insns = asm::parse(&generate::text(shapes, false, &mut Random(7))).expect("text");
+    Object::of_code("stack", &encode_all(&insns, Endian::Little), Endian::Little).expect("an object")
+}
+
+fn config(kind: EngineKind) -> Config {
+    Config::new().engine(kind).memory_limit(1 << 26).driver(Driver::Threaded)
+}
+
+fn instantiate(config: Config, object: &Object, compiled: Option<&Compiled>) -> InstancePre<()> {
+    let mut linker = Linker::<()>::new(&Engine::new(config).expect("address space"));
+    if let Some(compiled) = compiled {
+        linker.compiled(compiled.clone());
+    }
+    linker.instantiate_programs(object, &["main"]).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+fn run(pre: &InstancePre<()>, depth: u64) -> Result<u64, TrapCode> {
+    let mut instance = pre.instance(()).expect("room for a stack");
+    instance.call(pre.program("main").expect("it has one"), &[depth, 77]).map_err(|trap| trap.code())
+}
+
+#[test]
+fn code_that_was_compiled_before_looks_at_the_limit_too() {
+    in_child("facade::code_that_was_compiled_before_looks_at_the_limit_too", || {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) || !installed("cc") {
+            return skip("needs x86-64 Linux and cc");
+        }
+        let object = object(&[LARGE]);
+        let reference = instantiate(config(EngineKind::Interp), &object, None);
+        for opt in [OptLevel::Speed, OptLevel::None] {
+            let config = || config(EngineKind::Auto).opt_level(opt);
+            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("native-stack-{opt:?}"));
+            std::fs::create_dir_all(&folder).expect("a folder");
+            let (file, library) = (folder.join("stack.o"), folder.join("stack.so"));
+            let target = Target::new(None, Default::default()).expect("this machine");
+            let code = instantiate(config(), &object, None).object_file(&target, "").expect("an object file");
+            std::fs::write(&file, code).expect("a file");
+            let made = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).arg(&library).arg(&file).status();
+            assert!(made.expect("cc runs").success());
+            #[allow(unused_unsafe, reason = "its contract is that this test has made the library")]
+            // SAFETY: the library was just made of the object that it is used for.
+            let compiled = unsafe { Compiled::open(&library) }.expect("a library");
+            let pre = instantiate(config(), &object, Some(&compiled));
+            for depth in [5, 900, 1000, 1021, 1022, 1023] {
+                assert_eq!(run(&pre, depth), run(&reference, depth), "{opt:?}, depth {depth}");
+            }
+        }
+    });
+}
+
+#[test]
+fn an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib() {
+    in_child("facade::an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib", || {
+        let file = std::fs::read(crate::support::corpus().join("bench/call.bpf.o")).expect("the corpus");
+        for kind in [EngineKind::Interp, EngineKind::Auto, EngineKind::Jit] {
+            if kind == EngineKind::Jit && !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+                continue;
+            }
+            for kib in [64, 128] {
+                on_thread(kib, || {
+                    let large = instantiate(config(kind), &object(&[LARGE]), None);
+                    assert_eq!(run(&large, 2000), Err(TrapCode::CallDepth), "{kind:?}");
+                    assert!(run(&large, 1000).is_ok(), "{kind:?}");
+                    let mut linker = Linker::<()>::new(&Engine::new(config(kind)).expect("address space"));
+                    linker.func("bench_add", |a: u64, b: u64| a.wrapping_add(b));
+                    let object = Object::open("call.bpf.o", &file).expect("an object");
+                    let pre = linker.instantiate_programs(&object, &["empty", "host", "local", "callback"]);
+                    let pre = pre.unwrap_or_else(|error| panic!("{error:#}"));
+                    let mut instance = pre.instance(()).expect("room for a stack");
+                    for program in ["empty", "host", "local"] {
+                        let entry = pre.program(program).expect("the object has it");
+                        instance.call(entry, &[]).unwrap_or_else(|trap| panic!("{kind:?}: {trap:#}"));
+                    }
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,86 @@
+//! Native stack for the interpreter and for host functions.
+//!
+//! The interpreter runs on the stack of whoever called it, host functions on top of it, and callbacks nest. Before a run
+//! and before each callback the machine looks how much is left. A thread's stack that is too small is left for one of
+//! the machine's own. Where that one ends, or the one that generated code runs on, the program ends with a trap.
+
+use super::machine::Machine;
+use crate::host::native::HOST_STACK;
+use crate::recover::{self, NativeStack};
+use crate::trap::{Trap, TrapCode};
+
+/// What must be left: enough for the interpreter to reach a host function that then has what it is promised.
+const NEEDED: usize = HOST_STACK + (64 << 10);
+/// Size of the machine's own stack.
+const SPARE: usize = NEEDED + (4 << 20);
+
+/// A stack of the machine's own, made when it is first needed.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    stack: Option<NativeStack>,
+    /// Its lowest address and size, while it is in use.
+    range: (u64, usize),
+}
+
+impl Spare {
+    fn is_here(&self) -> bool {
+        recover::here().wrapping_sub(self.range.0) < self.range.1 as u64
+    }
+}
+
+/// Where there is room.
+enum Room {
+    Here,
+    Spare,
+    Nowhere,
+}
+
+impl Machine {
+    /// Does some work that may call host functions, on a stack with room for them.
+    #[inline]
+    pub(super) fn with_room(&mut self, work: impl FnOnce(&mut Machine) -> Result<u64, Trap>) -> Result<u64, Trap> {
+        match self.native_room() {
+            Room::Here => work(self),
+            Room::Spare => self.on_spare(work),
+            Room::Nowhere => Err(no_room()),
+        }
+    }
+
+    #[inline]
+    fn native_room(&self) -> Room {
+        if let Some(home) = &self.native
+            && let Some(enough) = home.resident.has_room()
+        {
+            return if enough { Room::Here } else { Room::Nowhere };
+        }
+        match recover::stack_left() {
+            Some(left) if left >= NEEDED => Room::Here,
+            None if !recover::AVAILABLE => Room::Here,
+            Some(_) | None if self.spare.is_here() || !recover::AVAILABLE => Room::Nowhere,
+            Some(_) | None => Room::Spare,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_spare(&mut self, work: impl FnOnce(&mut Machine) -> Result<u64, Trap>) -> Result<u64, Trap> {
+        let mut stack = match self.spare.stack.take() {
+            Some(stack) => stack,
+            None => NativeStack::new(SPARE).map_err(|error| {
+                let detail = format!("the thread's stack is too small, and there is no memory for another: {error}");
+                Trap::new(TrapCode::StackOverflow, detail)
+            })?,
+        };
+        self.spare.range = stack.range();
+        let result = recover::on_stack(&mut stack, || work(self));
+        self.spare = Spare { stack: Some(stack), range: (0, 0) };
+        result
+    }
+}
+
+#[cold]
+fn no_room() -> Trap {
+    let detail =
+        format!("less than {} KiB of native stack are left for host functions inside each other", NEEDED >> 10);
+    Trap::new(TrapCode::StackOverflow, detail)
+}
