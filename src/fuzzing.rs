@@ -18,6 +18,7 @@ mod plugin;
 mod print;
 mod reduce;
 pub mod seeded;
+pub mod verify;
 mod vm;
 mod watch;
 

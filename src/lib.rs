@@ -36,6 +36,7 @@ mod native;
 mod plan;
 mod resolution;
 mod variants;
+mod verify;
 mod watchdog;
 
 pub use cancel::{CallOptions, CancelToken};

@@ -14,6 +14,7 @@ use twinbpf_vm::image::{Image, Link};
 use crate::bridge;
 use crate::compile::{self, Compiled, JitError, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
+use crate::emitted::{Check, Checker};
 use crate::listing;
 use crate::memory::{CodePool, part};
 use crate::options::Options;
@@ -30,6 +31,7 @@ pub struct Code {
     options: Options,
     tools: Tools,
     threads: Threads,
+    checker: Checker,
     /// Where functions that are not compiled lead.
     bridge: u64,
     /// Native address of each function. The last element is for an image without functions.
@@ -59,6 +61,7 @@ impl Code {
             options,
             tools: Tools::default(),
             threads: Threads::default(),
+            checker: Checker::default(),
             bridge,
             functions,
             modules: RwLock::default(),
@@ -73,6 +76,12 @@ impl Code {
     /// Has these threads compile what is large from now on.
     pub fn with_threads(self, threads: Threads) -> Code {
         Code { threads, ..self }
+    }
+
+    /// Has this check all that is compiled from now on, before anything can call it. What it rejects fails with
+    /// [`JitError::Rejected`].
+    pub fn with_check(self, check: Arc<Check>) -> Code {
+        Code { checker: Checker(Some(check)), ..self }
     }
 
     /// The image it is of.
@@ -164,11 +173,34 @@ impl Code {
         wanted: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Option<JitError>>, JitError> {
         let job = Job { image: &self.image, options: self.options, threads: self.threads, wanted };
-        let (failures, module) = compile::compile(job, programs, &self.tools.pool(near)?)?;
-        if let Some(module) = module {
-            self.add(module)?;
+        let (mut failures, module) = compile::compile(job, programs, &self.tools.pool(near)?)?;
+        if let Some(mut module) = module {
+            self.check(programs, &mut failures, &mut module);
+            if !module.functions.is_empty() {
+                self.add(module)?;
+            }
         }
         Ok(failures)
+    }
+
+    /// Takes programs out of a module of which the checker rejects a function. The others never call those.
+    fn check(&self, programs: &[&[Unit]], failures: &mut [Option<JitError>], module: &mut Module) {
+        for (function, why) in self.checker.check(&self.image, self.options, module) {
+            let unit = function.map(|function| module.functions[function].unit);
+            let rejects = |units: &[Unit]| unit.is_none_or(|unit| units.contains(&unit));
+            for (units, failure) in programs.iter().zip(&mut *failures).filter(|(units, _)| rejects(units)) {
+                let named = unit.unwrap_or(units[0]).function;
+                let function = Arc::clone(&self.image.functions()[named as usize].name);
+                failure.get_or_insert(JitError::Rejected { function, why: why.clone() });
+            }
+        }
+        let failed: HashSet<u32> = programs
+            .iter()
+            .zip(failures)
+            .filter(|(_, failure)| failure.is_some())
+            .flat_map(|(units, _)| units.iter().map(|unit| unit.function))
+            .collect();
+        module.functions.retain(|function| !failed.contains(&function.unit.function));
     }
 
     /// Where most calls of host functions lead; where this library is if there are none.

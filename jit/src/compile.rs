@@ -20,7 +20,7 @@ use twinbpf_vm::recover::with_stack;
 use crate::debug::{Announced, PerfError};
 use crate::frame::fitting;
 use crate::generate::Generator;
-use crate::lead::{LINE, PADDING, aligns, lead};
+use crate::lead::{self, LINE, PADDING, lead};
 use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
@@ -67,6 +67,16 @@ pub enum JitError {
     /// The compiler needs more native stack than the thread has, and there is no memory for it.
     #[error("compiling: {0}")]
     Stack(std::io::Error),
+    /// The code is not what a checker allows ([`Code::with_check`](crate::Code::with_check)).
+    #[error(
+        "native code of function {function} fails verification: {why}; this is a bug in the compiler, please report it"
+    )]
+    Rejected {
+        /// The function.
+        function: Arc<str>,
+        /// Address, instruction and reason.
+        why: String,
+    },
     /// Nobody needs the code any more.
     #[error("nobody needs its native code any more")]
     Unwanted,
@@ -454,7 +464,11 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Re
     for ((id, function), align) in ids.iter().zip(&mut loose).zip(aligns) {
         function.relocs.iter_mut().for_each(|reloc| shift(reloc, function.lead, &leads));
         check_relocs(module.declarations(), *id, &function.relocs)?;
-        let bytes = [&PADDING[..function.lead], function.code.code_buffer()].concat();
+        let mut bytes = [&PADDING[..function.lead], function.code.code_buffer()].concat();
+        if lead::aligns(&*isa) {
+            // No bytes of who had this memory before lie between functions.
+            bytes.resize(bytes.len().next_multiple_of(LINE), PADDING[0]);
+        }
         module.define_function_bytes(*id, align, &bytes, &function.relocs).map_err(Box::new)?;
     }
     module.finalize_definitions().map_err(Box::new)?;
@@ -482,7 +496,7 @@ fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
 
 fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {
     let least = u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment());
-    if aligns(isa) { least.max(LINE as u64) } else { least }
+    if lead::aligns(isa) { least.max(LINE as u64) } else { least }
 }
 
 fn declare(module: &mut JITModule, signature: &Signature, count: usize) -> Result<Vec<FuncId>, JitError> {

@@ -8,6 +8,7 @@ mod bridge;
 mod code;
 mod compile;
 pub mod debug;
+mod emitted;
 mod frame;
 mod generate;
 mod lead;
@@ -22,6 +23,7 @@ mod translate;
 
 pub use code::Code;
 pub use compile::JitError;
+pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use options::{Memory, OptLevel, Options};
 pub use stage::InternalError;
 pub use team::Threads;

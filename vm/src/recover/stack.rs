@@ -4,9 +4,6 @@ use std::io;
 use std::num::NonZeroU64;
 use std::ptr;
 
-/// Bytes below a stack that no access may touch. More than a page, for frames that are not written from the top.
-const GUARD: usize = 64 << 10;
-
 /// Memory for a native stack, with inaccessible bytes below. The kernel gives pages as they are used.
 #[derive(Debug)]
 pub struct NativeStack {
@@ -20,12 +17,15 @@ unsafe impl Send for NativeStack {}
 unsafe impl Sync for NativeStack {}
 
 impl NativeStack {
+    /// Bytes below a stack that no access may touch. More than a page, for frames that are not written from the top.
+    pub const GUARD: usize = 64 << 10;
+
     /// A stack of at least `size` bytes.
     ///
     /// # Errors
     /// The system's.
     pub fn new(size: usize) -> io::Result<NativeStack> {
-        let len = GUARD + size.next_multiple_of(4096);
+        let len = Self::GUARD + size.next_multiple_of(4096);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
         let low = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
@@ -34,7 +34,7 @@ impl NativeStack {
         }
         let stack = NativeStack { low: low.cast(), len };
         // SAFETY: the first pages of our own mapping, which nobody uses yet.
-        if unsafe { libc::mprotect(low, GUARD, libc::PROT_NONE) } != 0 {
+        if unsafe { libc::mprotect(low, Self::GUARD, libc::PROT_NONE) } != 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: our own mapping. Huge pages would commit megabytes for the first word; where they cannot be
@@ -51,12 +51,12 @@ impl NativeStack {
 
     /// Whether an address is in the guard below: a fault there is an overflow of this stack.
     pub fn is_guard(&self, address: u64) -> bool {
-        address.wrapping_sub(self.low as u64) < GUARD as u64
+        address.wrapping_sub(self.low as u64) < Self::GUARD as u64
     }
 
     /// Lowest usable address, and bytes from there.
     pub fn range(&self) -> (u64, usize) {
-        (self.low as u64 + GUARD as u64, self.len - GUARD)
+        (self.low as u64 + Self::GUARD as u64, self.len - Self::GUARD)
     }
 }
 

@@ -1,0 +1,28 @@
+//! Native code of the corpus is proved to stay in its sandbox.
+
+mod support;
+
+use std::fs;
+
+use support::{corpus, objects};
+use twinbpf::fuzzing::verify;
+
+const ALL: [&str; 9] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "embed", "probes"];
+/// What has maps that exist only in the kernel.
+const KERNEL: [&str; 3] = ["probes/newer.bpf.o", "probes/rare.bpf.o", "scripts/profile.bpf.o"];
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn every_function_and_loop_of_the_corpus_is_proved_in_every_mode() {
+    let modes: Vec<_> = verify::verified_modes().collect();
+    let mut proved = twinbpf_verify::Statistics::default();
+    let mut failures = Vec::new();
+    for path in objects(&ALL).into_iter().filter(|path| !KERNEL.contains(&path.as_str())) {
+        let bytes = fs::read(corpus().join(&path)).unwrap();
+        let verdict = verify::object(&path, &bytes, &modes).unwrap_or_else(|error| panic!("{path}: {error}"));
+        proved += verdict.statistics;
+        failures.extend(verdict.failures.into_iter().map(|failure| format!("{path}: {failure}")));
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(proved.functions > 5000 && proved.arena > 300_000 && proved.switches > 200, "{proved:?}");
+}

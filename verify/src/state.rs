@@ -1,0 +1,241 @@
+//! What is known at a point of a function.
+//!
+//! A value that was compared or copied has a number. Words with the same number are equal, so a compare of one of them
+//! bounds all. A number is the address of the instruction that gave it; when that runs again, the number is taken from all
+//! words that still have it. Two numbers that meet where control does become none, so that this comes to an end.
+
+use std::rc::Rc;
+
+use crate::branch::{Condition, Flags};
+use crate::value::{Base, Value};
+
+/// Registers by number.
+pub(crate) const RAX: usize = 0;
+pub(crate) const RDX: usize = 2;
+pub(crate) const RBX: usize = 3;
+pub(crate) const RSP: usize = 4;
+pub(crate) const RBP: usize = 5;
+pub(crate) const RSI: usize = 6;
+pub(crate) const RDI: usize = 7;
+
+/// Registers that a function leaves as they were.
+pub(crate) const SAVED: [usize; 6] = [RBX, RBP, 12, 13, 14, 15];
+
+/// A word: what is known of it, and its number or zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) value: Value,
+    pub(crate) id: u64,
+}
+
+impl Word {
+    pub(crate) const ANY: Word = Word::new(Value::Any);
+
+    pub(crate) const fn new(value: Value) -> Word {
+        Word { value, id: 0 }
+    }
+}
+
+/// A word of the native frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// From the stack pointer at entry.
+    pub(crate) off: i32,
+    /// Bytes, 4 or 8.
+    pub(crate) size: u8,
+    pub(crate) word: Word,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) regs: [Word; 16],
+    /// By offset, without overlaps.
+    slots: Rc<Vec<Slot>>,
+    pub(crate) flags: Flags,
+    /// Lowest offset of the stack that is known to have been accessed.
+    pub(crate) touched: i64,
+    /// Farthest from r10 at which a callee's r10 is known not to be beyond the limit.
+    pub(crate) room: i64,
+}
+
+impl State {
+    /// At a function's first instruction.
+    pub(crate) fn entry() -> State {
+        let mut regs = [Word::ANY; 16];
+        for reg in SAVED {
+            regs[reg] = Word::new(Value::Saved(reg as u8));
+        }
+        regs[RSP] = Word::new(Value::at(Base::Stack, 0));
+        regs[RDI] = Word::new(Value::at(Base::Context, 0));
+        regs[RSI] = Word::new(Value::at(Base::Frame, 0));
+        State { regs, slots: Rc::default(), flags: Flags::Unknown, touched: 0, room: 0 }
+    }
+
+    /// The stack pointer, from its value at entry.
+    pub(crate) fn stack(&self) -> Option<i64> {
+        match self.regs[RSP].value {
+            Value::Pointer { base: Base::Stack, lo, hi } if lo == hi => Some(lo),
+            _ => None,
+        }
+    }
+
+    /// The slot at an offset, if it has just these bytes.
+    pub(crate) fn slot(&self, off: i64, size: usize) -> Word {
+        let found = self.slots.binary_search_by_key(&off, |slot| slot.off.into());
+        let found = found.ok().map(|index| self.slots[index]).filter(|slot| usize::from(slot.size) == size);
+        found.map_or(Word::new(Value::of_size(size)), |slot| slot.word)
+    }
+
+    /// Stores to the native frame; `word` is kept if it has 4 or 8 bytes and says something.
+    pub(crate) fn store(&mut self, off: i64, size: usize, word: Word) {
+        self.forget(off, off + size as i64);
+        let says = word.id != 0 || word.value != Value::of_size(size);
+        if let (true, 4 | 8, Ok(off)) = (says, size, i32::try_from(off)) {
+            let slots = Rc::make_mut(&mut self.slots);
+            let index = slots.partition_point(|slot| slot.off < off);
+            slots.insert(index, Slot { off, size: size as u8, word });
+        }
+    }
+
+    /// Gives an unknown slot the number of the register that it is loaded into. False if it is part of another.
+    pub(crate) fn name_slot(&mut self, off: i64, size: usize, word: Word) -> bool {
+        let end = off + size as i64;
+        let first = self.slots.partition_point(|slot| i64::from(slot.off) + i64::from(slot.size) <= off);
+        let free = match self.slots.get(first) {
+            Some(slot) if i64::from(slot.off) < end => (i64::from(slot.off), usize::from(slot.size)) == (off, size),
+            _ => true,
+        };
+        if free {
+            self.store(off, size, word);
+        }
+        free
+    }
+
+    /// Takes nothing for granted of these bytes of the native frame.
+    pub(crate) fn forget(&mut self, from: i64, to: i64) {
+        let first = self.slots.partition_point(|slot| i64::from(slot.off) + i64::from(slot.size) <= from);
+        let behind = self.slots.partition_point(|slot| i64::from(slot.off) < to);
+        if first < behind {
+            Rc::make_mut(&mut self.slots).drain(first..behind);
+        }
+    }
+
+    fn words(&self) -> impl Iterator<Item = &Word> {
+        self.regs.iter().chain(self.slots.iter().map(|slot| &slot.word))
+    }
+
+    /// Changes words, registers and slots alike.
+    pub(crate) fn change(&mut self, applies: impl Fn(&Word) -> bool, change: impl Fn(&mut Word)) {
+        self.regs.iter_mut().filter(|word| applies(word)).for_each(&change);
+        if self.slots.iter().any(|slot| applies(&slot.word)) {
+            let slots = Rc::make_mut(&mut self.slots).iter_mut();
+            slots.map(|slot| &mut slot.word).filter(|word| applies(word)).for_each(&change);
+        }
+    }
+
+    /// Takes a number from all that have it, since the instruction that gives it is about to. `mentions` says which
+    /// conditions are about it.
+    pub(crate) fn retire(&mut self, id: u64, mentions: impl Fn(u32) -> bool) {
+        let stale = |word: &Word| {
+            word.id == id
+                || match word.value {
+                    Value::Pending(site) | Value::Status(site) => site == id,
+                    Value::Bool { index, .. } => mentions(index),
+                    _ => false,
+                }
+        };
+        if self.words().any(stale) {
+            self.change(stale, |word| {
+                if word.id == id {
+                    word.id = 0;
+                }
+                word.value = match word.value {
+                    Value::Pending(site) | Value::Status(site) if site == id => Value::Any,
+                    Value::Bool { index, clean } if mentions(index) => {
+                        if clean {
+                            Value::Int { lo: 0, hi: 1 }
+                        } else {
+                            Value::Any
+                        }
+                    }
+                    value => value,
+                };
+            });
+        }
+        if self.flags.mentions(id, &mentions) {
+            self.flags = Flags::Unknown;
+        }
+    }
+
+    /// Adds what holds at a point that control comes to another way. True if less is known then.
+    pub(crate) fn join(&mut self, other: &State, widen: Option<i64>) -> bool {
+        let mut changed = false;
+        let mut merge = |word: &mut Word, other: &Word| {
+            let value = match widen {
+                Some(margin) => word.value.widen(other.value, margin),
+                None => word.value.join(other.value),
+            };
+            let merged = Word { value, id: if word.id == other.id { word.id } else { 0 } };
+            changed |= merged != *word;
+            *word = merged;
+        };
+        self.regs.iter_mut().zip(&other.regs).for_each(|(word, other)| merge(word, other));
+        if !Rc::ptr_eq(&self.slots, &other.slots) && self.slots != other.slots {
+            let before = self.slots.len();
+            let slots = Rc::make_mut(&mut self.slots);
+            let mut theirs = other.slots.iter().peekable();
+            slots.retain_mut(|slot| {
+                while theirs.next_if(|their| their.off < slot.off).is_some() {}
+                let Some(their) = theirs.peek().filter(|their| (their.off, their.size) == (slot.off, slot.size)) else {
+                    return false;
+                };
+                merge(&mut slot.word, &their.word);
+                slot.word.id != 0 || slot.word.value != Value::of_size(slot.size.into())
+            });
+            changed |= slots.len() != before;
+        }
+        let (flags, touched, room) = (self.flags, self.touched, self.room);
+        if self.flags != other.flags {
+            self.flags = Flags::Unknown;
+        }
+        self.touched = self.touched.max(other.touched);
+        self.room = self.room.min(other.room);
+        changed | (self.flags != flags) | (self.touched != touched) | (self.room != room)
+    }
+}
+
+/// Conditions that words may stand for, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    known: Vec<Meaning>,
+}
+
+/// What a word says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    /// What holds if it is zero.
+    pub(crate) zero: Vec<Condition>,
+    /// What holds if it is not.
+    pub(crate) nonzero: Vec<Condition>,
+}
+
+impl Conditions {
+    pub(crate) fn intern(&mut self, meaning: Meaning) -> u32 {
+        let known = self.known.iter().rposition(|known| *known == meaning);
+        known.unwrap_or_else(|| {
+            self.known.push(meaning);
+            self.known.len() - 1
+        }) as u32
+    }
+
+    pub(crate) fn get(&self, index: u32) -> &Meaning {
+        &self.known[index as usize]
+    }
+
+    /// Whether a condition is about the word of this number.
+    pub(crate) fn mentions(&self, index: u32, id: u64) -> bool {
+        let meaning = self.get(index);
+        meaning.zero.iter().chain(&meaning.nonzero).any(|condition| condition.mentions(id))
+    }
+}

@@ -1,0 +1,245 @@
+//! From a function's first instruction to all that control can come to.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::ops::AddAssign;
+
+use iced_x86::InstructionInfoFactory;
+
+use crate::branch::{Condition, Flags};
+use crate::code::Code;
+use crate::reject::{Reason, Rejection};
+use crate::state::{Conditions, State};
+use crate::table::{Function, Module};
+
+/// How often an edge may make a state larger before its ranges grow by leaps.
+const PATIENCE: u32 = 3;
+/// How often it may do so at all, and how many stack pointers there may be at a place.
+const LIMIT: u32 = 4096;
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// What was proved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Functions.
+    pub functions: usize,
+    /// Instructions.
+    pub instructions: usize,
+    /// Instructions that were interpreted, each as often as it was.
+    pub steps: usize,
+    /// Accesses to the arena.
+    pub arena: usize,
+    /// Accesses to BPF frames.
+    pub frame: usize,
+    /// Accesses to native frames.
+    pub stack: usize,
+    /// Accesses to the VM context.
+    pub context: usize,
+    /// Accesses to tables.
+    pub tables: usize,
+    /// Accesses to constants and jump tables.
+    pub constants: usize,
+    /// Calls and tail calls.
+    pub calls: usize,
+    /// Jumps through jump tables.
+    pub switches: usize,
+}
+
+impl AddAssign for Statistics {
+    fn add_assign(&mut self, other: Statistics) {
+        self.functions += other.functions;
+        self.instructions += other.instructions;
+        self.steps += other.steps;
+        self.arena += other.arena;
+        self.frame += other.frame;
+        self.stack += other.stack;
+        self.context += other.context;
+        self.tables += other.tables;
+        self.constants += other.constants;
+        self.calls += other.calls;
+        self.switches += other.switches;
+    }
+}
+
+/// Where control goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At the next instruction.
+    On,
+    /// At this offset.
+    To(usize),
+    /// At this offset if the condition holds, else at the next instruction.
+    Either(usize, Condition),
+    /// At one of these offsets.
+    Any(Vec<usize>),
+    /// Nowhere in this function.
+    Nowhere,
+}
+
+/// What holds at a place whenever the stack pointer is what it is in the state.
+struct Entry {
+    state: State,
+    stack: i64,
+    off: u32,
+    /// The next entry of the place.
+    next: u32,
+    queued: bool,
+}
+
+/// A function being interpreted.
+pub(crate) struct Walk<'m, 'a> {
+    pub(crate) module: &'m Module<'a>,
+    pub(crate) function: &'m Function<'a>,
+    pub(crate) code: Code<'a>,
+    pub(crate) conditions: Conditions,
+    pub(crate) statistics: Statistics,
+    pub(crate) info: InstructionInfoFactory,
+    /// Behind the last argument on the stack, from the stack pointer at entry.
+    pub(crate) arguments: i64,
+    /// The instruction in work was never interpreted before.
+    pub(crate) first: bool,
+    entries: Vec<Entry>,
+    /// How often an edge that leads back made an entry's state larger.
+    grown: HashMap<(u32, u32), u32>,
+    /// First entry of each place.
+    places: Vec<u32>,
+    /// Entries in work, by place.
+    queue: BinaryHeap<Reverse<(u32, u32)>>,
+}
+
+/// Bytes of arguments on the stack.
+pub(crate) const ARGUMENTS: i64 = 16;
+
+/// Proves a function.
+pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, Box<Rejection>> {
+    let function = &module.functions[index];
+    let mut walk = Walk {
+        module,
+        function,
+        code: Code::new(function.start, function.code),
+        conditions: Conditions::default(),
+        statistics: Statistics { functions: 1, ..Statistics::default() },
+        info: InstructionInfoFactory::new(),
+        arguments: 8 + ARGUMENTS,
+        first: true,
+        entries: Vec::new(),
+        grown: HashMap::new(),
+        places: vec![NONE; function.code.len()],
+        queue: BinaryHeap::new(),
+    };
+    let reject = |off: usize, reason: Reason| {
+        let bytes = function.code[off.min(function.code.len())..].iter().take(16).copied().collect();
+        Box::new(Rejection::new(Some(index), function.start + off as u64, bytes, reason))
+    };
+    if function.code.is_empty() || function.frame > module.layout.stride {
+        return Err(reject(0, Reason::Leaves));
+    }
+    walk.all().map_err(|(off, reason)| reject(off, reason))?;
+    walk.statistics.instructions = walk.code.count();
+    Ok(walk.statistics)
+}
+
+type Failure = (usize, Reason);
+
+impl Walk<'_, '_> {
+    fn all(&mut self) -> Result<(), Failure> {
+        self.come_to(0, 0, State::entry()).map_err(|reason| (0, reason))?;
+        while let Some(Reverse((_, index))) = self.queue.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.queued = false;
+            let (off, state) = (entry.off as usize, entry.state.clone());
+            self.run(off, state)?;
+        }
+        if let Some(off) = self.code.overlap() {
+            return Err((off, Reason::Overlap));
+        }
+        self.code.stray().map_or(Ok(()), |off| Err((off, Reason::NotPadding)))
+    }
+
+    /// Interprets instructions up to where control may come together.
+    fn run(&mut self, mut off: usize, mut state: State) -> Result<(), Failure> {
+        loop {
+            let fail = |reason| (off, reason);
+            let (instruction, first) = self.code.reach(off).ok_or_else(|| fail(Reason::Undecodable))?;
+            self.first = first;
+            self.statistics.steps += 1;
+            match self.step(&instruction, &mut state).map_err(fail)? {
+                Next::On => {}
+                Next::To(to) => return self.come_to(off, to, state).map_err(fail),
+                Next::Either(to, condition) => {
+                    let mut taken = state.clone();
+                    condition.assume(&mut taken, &self.conditions);
+                    self.come_to(off, to, taken).map_err(fail)?;
+                    condition.not().assume(&mut state, &self.conditions);
+                }
+                Next::Any(all) => {
+                    for to in all {
+                        self.come_to(off, to, state.clone()).map_err(fail)?;
+                    }
+                    return Ok(());
+                }
+                Next::Nowhere => return Ok(()),
+            }
+            let next = off + instruction.len();
+            if next >= self.function.code.len() {
+                return Err((off, Reason::Leaves));
+            }
+            if self.code.leads(next) {
+                return self.come_to(off, next, state).map_err(fail);
+            }
+            off = next;
+        }
+    }
+
+    /// Control comes from one place to another.
+    fn come_to(&mut self, from: usize, off: usize, mut state: State) -> Result<(), Reason> {
+        self.code.lead(off);
+        state.flags = Flags::Unknown;
+        let stack = state.stack().ok_or(Reason::StackPointer)?;
+        let (mut index, mut known) = (self.places[off], 0);
+        while index != NONE && self.entries[index as usize].stack != stack {
+            index = self.entries[index as usize].next;
+            known += 1;
+        }
+        if index == NONE {
+            if known == LIMIT {
+                return Err(Reason::TooComplex);
+            }
+            index = self.entries.len() as u32;
+            let next = std::mem::replace(&mut self.places[off], index);
+            self.entries.push(Entry { state, stack, off: off as u32, next, queued: true });
+            self.queue.push(Reverse((off as u32, index)));
+            return Ok(());
+        }
+        let entry = &mut self.entries[index as usize];
+        // Each cycle has an edge that leads back, and one that goes on has an edge that does so again and again.
+        let grown = if off <= from { self.grown.get(&(index, from as u32)).copied().unwrap_or(0) } else { 0 };
+        let widen = (grown >= PATIENCE).then_some(self.module.layout.margin as i64);
+        if entry.state.join(&state, widen) {
+            if off <= from {
+                self.grown.insert((index, from as u32), grown + 1);
+            }
+            if grown == LIMIT {
+                return Err(Reason::TooComplex);
+            }
+            if !std::mem::replace(&mut entry.queued, true) {
+                self.queue.push(Reverse((off as u32, index)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The offset of a jump's target.
+    pub(crate) fn target(&self, address: u64) -> Result<usize, Reason> {
+        self.code.offset(address).ok_or(Reason::Leaves)
+    }
+
+    /// Takes a number from all words that have it, for an instruction that gives it anew.
+    pub(crate) fn fresh(&mut self, id: u64, state: &mut State) {
+        if !self.first {
+            let conditions = &self.conditions;
+            state.retire(id, |index| conditions.mentions(index, id));
+        }
+    }
+}
