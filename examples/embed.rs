@@ -1,5 +1,6 @@
 //! A host that lets BPF programs handle its requests: `cargo run --example embed`. The program is
 //! corpus/embed/score.bpf.c; docs/embedding.md goes through this file.
+#![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::thread;

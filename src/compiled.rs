@@ -116,15 +116,20 @@ mod library {
     }
 
     impl Compiled {
-        /// Loads a shared library. That runs its code: whoever made it is trusted.
+        /// Loads a shared library.
         ///
         /// # Errors
         /// [`CompiledError::Load`], [`CompiledError::Kept`].
-        pub fn open(path: &Path) -> Result<Compiled, CompiledError> {
+        ///
+        /// # Safety
+        /// Loading runs the library's initialisers, and programs run as the code in it, which nothing checks. It must
+        /// be one that a C linker has made of what [`InstancePre::object_file`](crate::InstancePre::object_file) gave,
+        /// unchanged, and other initialisers that were linked into it must be fit to be run.
+        pub unsafe fn open(path: &Path) -> Result<Compiled, CompiledError> {
             let load = |why: String| CompiledError::Load { path: path.to_owned(), why };
             // A bare name would be looked for among the system's libraries.
             let file = path.canonicalize().map_err(|error| load(error.to_string()))?;
-            // SAFETY: loading runs the library's initialisers. The user named the file to have its code run.
+            // SAFETY: loading runs the library's initialisers, which the caller answers for.
             let library = unsafe { libloading::Library::new(&file) }.map_err(|error| load(error.to_string()))?;
             // SAFETY: only its address is used.
             let symbol = unsafe { library.get::<*const u8>(SYMBOL.as_bytes()) };
@@ -137,7 +142,8 @@ mod library {
             let len = Kept::len(head).map_err(kept)?;
             // SAFETY: the compiler that wrote this head wrote as many bytes as it says.
             let bytes = unsafe { std::slice::from_raw_parts(symbol, len) }.to_vec();
-            let kept = Kept::new(bytes, Box::new(library)).map_err(kept)?;
+            // SAFETY: the caller answers for the library, which goes with the description.
+            let kept = unsafe { Kept::new(bytes, Box::new(library)) }.map_err(kept)?;
             Ok(Compiled { path: path.into(), kept })
         }
 

@@ -61,9 +61,12 @@ pub enum DlError {
 
 impl Library {
     /// Opens a library by path or by the name the system's loader knows.
-    pub(crate) fn open(name: &str) -> Result<Library, DlError> {
+    ///
+    /// # Safety
+    /// As [`Linker::library`](crate::Linker::library).
+    pub(crate) unsafe fn open(name: &str) -> Result<Library, DlError> {
         let shared: Arc<str> = name.into();
-        // SAFETY: loading runs the library's initialisers. The user named the library to have its code run.
+        // SAFETY: loading runs the library's initialisers, which the caller answers for.
         match unsafe { libloading::Library::new(OsStr::new(name)) } {
             Ok(library) => Ok(Library { name: shared, library: Arc::new(library) }),
             Err(error) => {
@@ -122,7 +125,10 @@ impl Library {
                 }
             })
         };
-        HostFn::new(name, signature.clone(), Arc::new(body)).with_c(address as u64)
+        let function = HostFn::new(name, signature.clone(), Arc::new(body));
+        // SAFETY: the body keeps the library loaded. Who has named it, in `Linker::library`, answers for what programs
+        // pass to its functions by the prototypes that objects declare.
+        unsafe { function.with_c(address as u64) }
     }
 }
 

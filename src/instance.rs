@@ -10,6 +10,7 @@ use std::time::Duration;
 use twinbpf_jit::{Code, JitError};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Packet, PacketKind, Reason, Runtime};
+use twinbpf_vm::ident::ProgramId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
@@ -40,9 +41,9 @@ struct Pre {
     warnings: Vec<String>,
 }
 
-/// A program of an [`InstancePre`], found by name.
+/// A program of an [`InstancePre`], found by name. Other instances do not know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Entry(usize);
+pub struct Entry(ProgramId);
 
 impl<T> Clone for InstancePre<T> {
     fn clone(&self) -> InstancePre<T> {
@@ -85,18 +86,20 @@ impl<T: Send + 'static> InstancePre<T> {
     /// them for this purpose.
     ///
     /// # Errors
-    /// There is no compiler for this machine, or it cannot compile them.
+    /// There is no compiler for this machine, or it cannot compile them; or the entry is another [`InstancePre`]'s.
     pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, String)>, JitError> {
         let image = &self.inner.image;
         let code = Code::new(Arc::clone(image), native::options(&self.inner.engine))?;
+        let program = image.index_of(entry.0).ok_or(JitError::Foreign)?;
         let functions = image.functions().iter().enumerate();
-        let own = functions.filter(|(_, function)| function.program as usize == entry.0);
+        let own = functions.filter(|(_, function)| function.program as usize == program);
         own.map(|(index, function)| Ok((Arc::clone(&function.name), code.disassemble(index as u32)?))).collect()
     }
 
     /// The program with this name.
     pub fn program(&self, name: &str) -> Option<Entry> {
-        self.inner.image.program_index(name).map(Entry)
+        let image = &self.inner.image;
+        image.program_index(name).map(|index| Entry(image.program_id(index)))
     }
 
     /// Names of all programs, in the order of the object.
@@ -191,16 +194,17 @@ impl<T: Send + 'static> Instance<T> {
     /// the arena: see [`Instance::context`].
     ///
     /// # Errors
-    /// The program faulted, or reached a limit of the engine's [`Config`](crate::Config).
+    /// The program faulted, or reached a limit of the engine's [`Config`](crate::Config). A [`TrapCode::BadCall`] if the
+    /// entry is another [`InstancePre`]'s.
     ///
     /// # Panics
-    /// If there are more than five arguments, or `entry` is of another object with more programs.
+    /// If there are more than five arguments.
     #[inline(always)]
     pub fn call(&mut self, entry: Entry, args: &[u64]) -> Result<u64, Trap> {
         assert!(args.len() <= 5, "a program has at most five arguments");
         self.machine.check_poison()?;
         match self.timeout {
-            None => self.machine.run(entry.0, registers(args)),
+            None => self.machine.run_program(entry.0, registers(args)),
             Some(_) => self.call_within(entry, args),
         }
     }
@@ -238,7 +242,7 @@ impl<T: Send + 'static> Instance<T> {
             return Err(Trap::new(TrapCode::LimitUnavailable, NO_COUNT));
         }
         let run = |machine: &mut Machine| match options.max_insns {
-            None => machine.run(entry.0, registers(args)),
+            None => machine.run_program(entry.0, registers(args)),
             Some(limit) => machine.run_limited(entry.0, registers(args), limit),
         };
         if limits.is_none() {

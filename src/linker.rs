@@ -113,9 +113,18 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     /// Lets programs call the functions of a shared library, by path or by the name the system's loader knows.
+    ///
+    /// # Errors
+    /// The library cannot be loaded.
+    ///
+    /// # Safety
+    /// Loading runs the library's initialisers. Programs that this linker instantiates may call any of its functions,
+    /// with any arguments that the prototype in their object allows: of scalars in a sandbox, of anything in an engine of
+    /// [`Engine::new_trusted`]. The caller answers for what the functions do with that.
     #[cfg(feature = "dl")]
-    pub fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
-        self.libraries.push(crate::dl::Library::open(name)?);
+    pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
+        // SAFETY: passed on to the caller.
+        self.libraries.push(unsafe { crate::dl::Library::open(name) }?);
         Ok(self)
     }
 

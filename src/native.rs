@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use twinbpf_jit::debug::Tools;
 use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
 
 use crate::config::{EngineKind, Isolation};
@@ -119,7 +120,12 @@ impl Tiered {
     }
 }
 
-impl Native for Tiered {
+// SAFETY: passes on what its code says.
+unsafe impl Native for Tiered {
+    fn image_id(&self) -> ImageId {
+        self.code.image_id()
+    }
+
     fn entry(&self, function: u32) -> Option<u64> {
         self.code.entry(function)
     }

@@ -109,7 +109,8 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
 pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Result<Linker<T>> {
     let mut linker = Linker::new(engine);
     for library in &load.lib {
-        linker.library(library)?;
+        // SAFETY: the user answers for the library, and for calls of its functions by the objects: `--lib` says so.
+        unsafe { linker.library(library) }?;
     }
     Ok(linker)
 }
@@ -118,7 +119,8 @@ pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Res
 pub(crate) fn linker_with<T: Send + 'static>(engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Linker<T>> {
     let mut linker = linker(engine, load)?;
     for path in &how.compiled {
-        linker.compiled(Compiled::open(path)?);
+        // SAFETY: the user answers for the file: `--compiled` runs its code.
+        linker.compiled(unsafe { Compiled::open(path) }?);
     }
     Ok(linker)
 }

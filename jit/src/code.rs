@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Link};
 
 use crate::bridge;
@@ -52,8 +53,11 @@ impl Code {
     /// Nothing compiled yet.
     ///
     /// # Errors
-    /// There can be no native code on this machine.
+    /// There can be no native code on this machine, or [`JitError::Untrusted`].
     pub fn new(image: Arc<Image>, options: Options) -> Result<Code, JitError> {
+        if !options.suit(&image) {
+            return Err(JitError::Untrusted);
+        }
         let bridge = bridge::address()?;
         let functions = (0..=image.functions().len()).map(|_| AtomicU64::new(bridge)).collect();
         Ok(Code {
@@ -308,7 +312,13 @@ fn succeeded(failures: Vec<Option<JitError>>) -> Result<(), JitError> {
     failures.into_iter().flatten().next().map_or(Ok(()), Err)
 }
 
-impl Native for Code {
+// SAFETY: all addresses in the table and among loops are the bridge's, or those of modules that `compile` made of
+// this image, for this arena, and that stay with `self`; the table was made with an element for each function.
+unsafe impl Native for Code {
+    fn image_id(&self) -> ImageId {
+        self.image.id()
+    }
+
     fn entry(&self, function: u32) -> Option<u64> {
         let address = self.functions[function as usize].load(Ordering::Acquire);
         (address != self.bridge).then_some(address)

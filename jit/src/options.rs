@@ -1,5 +1,7 @@
 //! How code is to be made.
 
+use twinbpf_vm::image::Image;
+
 /// How an address in a program becomes an address of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Memory {
@@ -7,7 +9,7 @@ pub enum Memory {
     Sandbox,
     /// As `Sandbox`, but a pointer whose upper half is neither zero nor the arena's traps.
     Strict,
-    /// The address itself.
+    /// The address itself. Needs an image in an arena of [`Arena::trusted`](twinbpf_vm::mem::Arena::trusted).
     Trusted,
 }
 
@@ -33,6 +35,13 @@ pub struct Options {
     pub opt: OptLevel,
     /// Has Cranelift check its input and its register allocation: twice the time, for tests.
     pub verify: bool,
+}
+
+impl Options {
+    /// Whether code for them may run in the arena of an image: code that works with raw pointers only in a trusted one.
+    pub(crate) fn suit(&self, image: &Image) -> bool {
+        self.memory != Memory::Trusted || image.arena().is_trusted()
+    }
 }
 
 impl Default for Options {

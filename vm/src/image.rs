@@ -15,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use build::Builder;
 
 use crate::host::HostFn;
+use crate::ident::{ImageId, ProgramId};
 use crate::isa::{Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
 use crate::program::{InOrder, Program};
@@ -146,6 +147,7 @@ pub enum ImageError {
 
 /// See the module documentation.
 pub struct Image {
+    id: ImageId,
     arena: Arc<Arena>,
     programs: Vec<Valid<Program>>,
     /// Flat pc of each program's first instruction.
@@ -196,6 +198,7 @@ impl Image {
         let (arena, translation) = (Arc::clone(arena), OnceLock::new());
         let frame_sizes = FrameSizes::of(&functions);
         Ok(Image {
+            id: ImageId::new(programs.len()),
             arena,
             programs,
             bases,
@@ -209,6 +212,25 @@ impl Image {
             traps,
             translation,
         })
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// The identity of the program with this index.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn program_id(&self, index: usize) -> ProgramId {
+        assert!(index < self.programs.len(), "program {index} of the image");
+        self.id.program(index)
+    }
+
+    /// The index of a program; `None` for one of another image.
+    pub fn index_of(&self, program: ProgramId) -> Option<usize> {
+        self.id.index(program, self.programs.len())
     }
 
     /// The arena that its programs' memory is in.

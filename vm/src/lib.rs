@@ -14,6 +14,7 @@ pub mod validate;
 
 pub mod trap;
 
+pub mod ident;
 pub mod os;
 
 pub mod process;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use twinbpf_vm::host::native::{Native, Site};
+use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::recover::CodeRange;
 
@@ -32,6 +33,9 @@ pub enum KeptError {
     /// It was made of or for something else.
     #[error("{0}")]
     Different(Difference),
+    /// It is for trusted programs, the image's arena is not.
+    #[error("code with raw pointers needs an engine for trusted programs; make it with Engine::new_trusted")]
+    Untrusted,
     /// It uses instructions that this CPU lacks.
     #[error("it needs a CPU with {}; compile the object without --cpu native", .features.join(", "))]
     Cpu {
@@ -63,7 +67,11 @@ impl Kept {
     ///
     /// # Errors
     /// [`KeptError::Foreign`], [`KeptError::Version`], [`KeptError::Damaged`].
-    pub fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Kept>, KeptError> {
+    ///
+    /// # Safety
+    /// The addresses in the bytes, if they are a description, are those of the functions that it describes, and stay so
+    /// until `library` is dropped: a library that this crate's object file was linked into, unchanged.
+    pub unsafe fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Kept>, KeptError> {
         Kept::len(&bytes)?;
         let (text, records) = blob::read(&bytes).ok_or(KeptError::Damaged)?;
         let facts = facts::from_text(text);
@@ -105,13 +113,16 @@ impl Kept {
     /// The code of an image, if it was made of the same and for the same.
     ///
     /// # Errors
-    /// [`KeptError::Different`], [`KeptError::Cpu`].
+    /// [`KeptError::Different`], [`KeptError::Cpu`], [`KeptError::Untrusted`].
     pub fn code(
         self: &Arc<Kept>,
         image: &Image,
         options: Options,
         origin: Origin<'_>,
     ) -> Result<Arc<dyn Native>, KeptError> {
+        if !options.suit(image) {
+            return Err(KeptError::Untrusted);
+        }
         let values = Values::new(image);
         let here = facts::identity(image, options, origin, &values);
         facts::compare(&self.facts, &here).map_err(KeptError::Different)?;
@@ -135,11 +146,13 @@ impl Kept {
         order.sort_unstable_by_key(|function| self.functions[*function as usize].record.address);
         Ok(Arc::new(Placed {
             kept: Arc::clone(self),
+            image: image.id(),
             addresses,
             values: values.resolve(image),
             order,
             counts: facts::find(&self.facts, "fuel") == Some("yes"),
-            _range: CodeRange::new(start, end - start),
+            // SAFETY: whoever made this says that the functions are generated ones; what lies between them is too.
+            _range: unsafe { CodeRange::new(start, end - start) },
         }))
     }
 
@@ -159,6 +172,8 @@ impl fmt::Debug for Kept {
 #[derive(Debug)]
 struct Placed {
     kept: Arc<Kept>,
+    /// What it is the code of.
+    image: ImageId,
     /// Of functions, by index.
     addresses: Box<[u64]>,
     /// What the code loads by index.
@@ -169,7 +184,13 @@ struct Placed {
     _range: CodeRange,
 }
 
-impl Native for Placed {
+// SAFETY: whoever made the description promised that its functions are where it says, and stay with `kept`; it was
+// compared with the image, which has as many functions, and all that code depends on is the same.
+unsafe impl Native for Placed {
+    fn image_id(&self) -> ImageId {
+        self.image
+    }
+
     fn entry(&self, function: u32) -> Option<u64> {
         Some(self.addresses[function as usize])
     }

@@ -35,26 +35,26 @@ use sys::{RegisteredFrames, RegisteredImage};
 
 /// A generated function, for tools.
 #[derive(Clone, Debug)]
-pub struct Symbol {
+pub(crate) struct Symbol {
     /// How tools call it.
-    pub name: String,
+    pub(crate) name: String,
     /// Where it is executed.
-    pub range: Range<u64>,
+    pub(crate) range: Range<u64>,
     /// C lines, sorted by address. Empty if unknown, or if [`Tools::wants_lines`] says no.
-    pub lines: Vec<SymbolLine>,
-    /// From `CompiledCode::create_unwind_info`. `None` if unknown, or if [`Tools::wants_unwind`] says no.
-    pub unwind: Option<UnwindInfo>,
+    pub(crate) lines: Vec<SymbolLine>,
+    /// From `CompiledCode::create_unwind_info`. `None` if unknown.
+    pub(crate) unwind: Option<UnwindInfo>,
 }
 
 /// From this address on, code belongs to this C line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SymbolLine {
+pub(crate) struct SymbolLine {
     /// Where it begins.
-    pub address: u64,
+    pub(crate) address: u64,
     /// File, as the object has it.
-    pub file: Arc<str>,
+    pub(crate) file: Arc<str>,
     /// From 1.
-    pub line: u32,
+    pub(crate) line: u32,
 }
 
 /// Which file `perf` reads.
@@ -116,7 +116,7 @@ impl Default for Tools {
 
 /// Told tools of code; dropping it tells them that the code goes. It must go before the code's memory does.
 #[derive(Debug, Default)]
-pub struct Announced {
+pub(crate) struct Announced {
     _image: Option<RegisteredImage>,
     _frames: Option<RegisteredFrames>,
 }
@@ -133,27 +133,22 @@ impl Tools {
     }
 
     /// Where code goes of which these tools are to know, and which calls functions at such addresses.
-    pub fn pool(&self, near: u64) -> Result<Arc<CodePool>, MemoryError> {
+    pub(crate) fn pool(&self, near: u64) -> Result<Arc<CodePool>, MemoryError> {
         if self.gdb { CodePool::breakable(near) } else { CodePool::shared(near) }
     }
 
     /// Whether anybody reads [`Symbol::name`].
-    pub fn wants_names(&self) -> bool {
+    pub(crate) fn wants_names(&self) -> bool {
         self.gdb || !matches!(self.perf, PerfFile::Off)
     }
 
     /// Whether anybody reads [`Symbol::lines`].
-    pub fn wants_lines(&self) -> bool {
+    pub(crate) fn wants_lines(&self) -> bool {
         self.gdb || matches!(self.perf, PerfFile::Dump(_))
     }
 
-    /// Whether anybody reads [`Symbol::unwind`].
-    pub fn wants_unwind(&self) -> bool {
-        self.gdb || self.unwind
-    }
-
     /// Tells the tools of published code. Files that cannot be written are logged: a run does not fail for them.
-    pub fn announce(&self, isa: &dyn TargetIsa, code: &CodeMemory, symbols: &[Symbol]) -> Announced {
+    pub(crate) fn announce(&self, isa: &dyn TargetIsa, code: &CodeMemory, symbols: &[Symbol]) -> Announced {
         let written = match &self.perf {
             PerfFile::Off => Ok(()),
             PerfFile::Map(map) => map.add(symbols),

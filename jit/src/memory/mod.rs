@@ -11,7 +11,7 @@
 //! of the C library. From farther away a call of a host function takes half as long again. So a process has a few pools,
 //! and [`CodePool::nearest`] says which is for whom.
 //!
-//! A module is compiled into [`ModuleMemory`], one contiguous piece, because relative calls between its functions are
+//! A module is compiled into [`ModuleMemory`](provider::ModuleMemory), one contiguous piece, because relative calls between its functions are
 //! the only relocations that survive the step from one view to the other: cranelift-jit relocates for the addresses
 //! it writes to. [`check_relocs`] refuses all others before that happens. [`CodeMemory`] owns the piece from then
 //! on and gives it back when dropped; whoever runs code keeps it alive.
@@ -32,15 +32,16 @@ mod relocs;
 
 use std::io;
 
-pub use pool::{CodeMemory, CodePool};
-pub use provider::ModuleMemory;
-pub use region::part;
-pub use relocs::check_relocs;
+pub(crate) use pool::{CodeMemory, CodePool};
+#[cfg(test)]
+pub(crate) use provider::ModuleMemory;
+pub(crate) use region::part;
+pub(crate) use relocs::check_relocs;
 
 /// Modules begin at multiples of this many bytes: a cache line.
-pub const GRANULE: usize = 64;
+pub(crate) const GRANULE: usize = 64;
 /// Most bytes of one module: the reach of a call on aarch64.
-pub const MODULE_LIMIT: usize = 128 << 20;
+pub(crate) const MODULE_LIMIT: usize = 128 << 20;
 
 /// Why there is no memory for code, or the code cannot be placed in it.
 #[derive(Debug, thiserror::Error)]

@@ -21,7 +21,7 @@ const IDLE: usize = 1 << 20;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct CodePool {
+pub(crate) struct CodePool {
     /// What tells signal handlers that faults here are those of programs; gone before the pages are.
     _faults: CodeRange,
     region: Region,
@@ -59,7 +59,7 @@ pub(super) struct Chunk {
 
 impl CodePool {
     /// Reserves a pool close to an address, if there is room. Memory is taken only as code is written.
-    pub fn new(capacity: usize, near: u64) -> Result<Arc<CodePool>, MemoryError> {
+    pub(crate) fn new(capacity: usize, near: u64) -> Result<Arc<CodePool>, MemoryError> {
         let capacity = capacity.next_multiple_of(PAGE);
         let region = Region::dual(capacity, near).or_else(|error| {
             log::debug!("code pool without a second view: {error}");
@@ -75,20 +75,21 @@ impl CodePool {
         let free = FreeList::new(0, capacity as u64);
         let space = Mutex::new(Space { free, used: 0, frontier: 0, idle: 0 });
         let range = region.range();
-        let faults = CodeRange::new(range.start, range.end - range.start);
+        // SAFETY: what the pool will have in it is generated code, and nothing runs there before.
+        let faults = unsafe { CodeRange::new(range.start, range.end - range.start) };
         Arc::new(CodePool { _faults: faults, region, space, capacity, granule, process: std::process::id() })
     }
 
     /// The pool of this process for code that calls functions at such addresses, 1 GiB. It is made at the first call and
     /// stays.
-    pub fn shared(near: u64) -> Result<Arc<CodePool>, MemoryError> {
+    pub(crate) fn shared(near: u64) -> Result<Arc<CodePool>, MemoryError> {
         static POOLS: Mutex<Vec<Near>> = Mutex::new(Vec::new());
         CodePool::of_process(&POOLS, near, || CodePool::new(SHARED, near))
     }
 
     /// The same for code in which debuggers set breakpoints: with one view, since the kernel lets them write only to pages
     /// of which there is no other.
-    pub fn breakable(near: u64) -> Result<Arc<CodePool>, MemoryError> {
+    pub(crate) fn breakable(near: u64) -> Result<Arc<CodePool>, MemoryError> {
         static POOLS: Mutex<Vec<Near>> = Mutex::new(Vec::new());
         let single = || Region::single(SHARED, near).map(|region| CodePool::over(region, SHARED));
         let reserve = |source| MemoryError::Reserve { bytes: SHARED, source };
@@ -96,13 +97,13 @@ impl CodePool {
     }
 
     /// An address of this library, where the machine is that generated code is called by and calls.
-    pub fn home() -> u64 {
+    pub(crate) fn home() -> u64 {
         CodePool::home as *const () as u64
     }
 
     /// The address that stands for most of these, as far as [`CodePool::shared`] is concerned; [`CodePool::home`] if no
     /// others are more.
-    pub fn nearest(addresses: impl Iterator<Item = u64>) -> u64 {
+    pub(crate) fn nearest(addresses: impl Iterator<Item = u64>) -> u64 {
         let mut counts = vec![(CodePool::home(), 0)];
         for address in addresses {
             match counts.iter_mut().find(|(known, _)| part(*known) == part(address)) {
@@ -141,19 +142,20 @@ impl CodePool {
     }
 
     /// Addresses at which its code is executed, used or not.
-    pub fn range(&self) -> Range<u64> {
+    pub(crate) fn range(&self) -> Range<u64> {
         self.region.range()
     }
 
     /// Bytes in use.
-    pub fn used(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
         self.space.lock().expect("no panic while held").used
     }
 
     /// Room for a module of at most `bound` bytes. The bound costs address space only, and what is not used
     /// is given back when the module is finalized. A module that turns out larger can grow unless another one has
     /// taken the space behind it; with the exact size this cannot fail later. Each function takes its size rounded up to its alignment.
-    pub fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
+    pub(crate) fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
         if bound > MODULE_LIMIT {
             return Err(MemoryError::TooLarge { wanted: bound });
         }
@@ -176,7 +178,8 @@ impl CodePool {
     }
 
     /// Gives pages without code back to the system now.
-    pub fn trim(&self) {
+    #[cfg(test)]
+    pub(crate) fn trim(&self) {
         if self.is_ours() {
             self.space.lock().expect("no panic while held").trim(&self.region);
         }
@@ -272,7 +275,7 @@ impl Drop for Chunk {
 
 /// Published code of one module, given back on drop. Whoever executes it must own it, or borrow it from an owner.
 #[derive(Debug)]
-pub struct CodeMemory {
+pub(crate) struct CodeMemory {
     chunk: Chunk,
     /// Bytes from the chunk's start that hold code.
     len: usize,
@@ -284,12 +287,12 @@ impl CodeMemory {
     }
 
     /// The pool it is in.
-    pub fn pool(&self) -> &Arc<CodePool> {
+    pub(crate) fn pool(&self) -> &Arc<CodePool> {
         &self.chunk.pool
     }
 
     /// Addresses at which it is executed.
-    pub fn range(&self) -> Range<u64> {
+    pub(crate) fn range(&self) -> Range<u64> {
         let start = self.pool().range().start + self.chunk.start as u64;
         start..start + self.len as u64
     }
@@ -298,14 +301,14 @@ impl CodeMemory {
     ///
     /// # Panics
     /// If `written` is not in this module.
-    pub fn address_of(&self, written: *const u8) -> u64 {
+    pub(crate) fn address_of(&self, written: *const u8) -> u64 {
         let off = (written as usize).checked_sub(self.chunk.write_at(0) as usize);
         let off = off.filter(|off| *off < self.len).expect("a function of this module");
         self.range().start + off as u64
     }
 
     /// A copy of the code.
-    pub fn to_vec(&self) -> Vec<u8> {
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.pool().region.read(self.chunk.start, &mut bytes);
         bytes

@@ -11,7 +11,7 @@ use super::{MODULE_LIMIT, MemoryError};
 
 /// Room for a module that is being compiled. What it took is given back on drop unless it was published.
 #[derive(Debug)]
-pub struct ModuleMemory(Arc<Mutex<State>>);
+pub(crate) struct ModuleMemory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -28,12 +28,12 @@ impl ModuleMemory {
     }
 
     /// For `JITBuilder::memory_provider` of one module.
-    pub fn provider(&self) -> Box<dyn JITMemoryProvider + Send> {
+    pub(crate) fn provider(&self) -> Box<dyn JITMemoryProvider + Send> {
         Box::new(Provider(Arc::clone(&self.0)))
     }
 
     /// The code, after `JITModule::finalize_definitions`. The module cannot write to it any more.
-    pub fn publish(self) -> Result<CodeMemory, MemoryError> {
+    pub(crate) fn publish(self) -> Result<CodeMemory, MemoryError> {
         let mut state = self.0.lock().expect("no panic while held");
         if !state.finalized || state.used == 0 {
             return Err(MemoryError::NotFinalized);

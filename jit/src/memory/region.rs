@@ -13,7 +13,7 @@ const STEP: u64 = 64 << 20;
 
 /// The part of the address space that an address is in. Calls and returns that stay in their part take a cycle less each
 /// on CPUs that remember targets by their low 32 bits.
-pub fn part(address: u64) -> u64 {
+pub(crate) fn part(address: u64) -> u64 {
     address / PART
 }
 

@@ -7,7 +7,7 @@ use super::MemoryError;
 
 /// Finds a relocation of `function` that is not a relative call to a function of the same module. To be
 /// called before `JITModule::finalize_definitions`, which would look up names in the whole process.
-pub fn check_relocs(
+pub(crate) fn check_relocs(
     declarations: &ModuleDeclarations,
     function: FuncId,
     relocs: &[ModuleReloc],

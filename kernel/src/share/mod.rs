@@ -171,7 +171,8 @@ fn values(map: &Map, spec: &MapSpec, arena: &Arc<Arena>) -> Result<Values, Share
     Ok(match spec.kind {
         MapKind::Array if spec.flags().contains(MapFlags::MMAPABLE) && spec.program_writable() => {
             let region = region(spec);
-            Values::Memory(arena.alloc_shared(region, map.as_fd()).map_err(memory)?)
+            // SAFETY: the memory of a map has all its values, page-aligned, as long as anybody maps it.
+            Values::Memory(unsafe { arena.alloc_shared(region, map.as_fd()) }.map_err(memory)?)
         }
         MapKind::Array if spec.data.as_ref().is_some_and(|data| data.read_only) => {
             let block = arena.alloc(RegionSpec { writable: false, ..region(spec) }).map_err(memory)?;

@@ -90,11 +90,14 @@ impl HostFn {
         HostFn { name, signature, body, entry, c: None }
     }
 
-    /// The same function, of which generated code may call the C function at `address` instead: of this
-    /// signature, with nothing to convert or to check but what C's calling convention says. The body must keep
-    /// its library loaded.
+    /// The same function, of which generated code may call the C function at `address` instead.
+    ///
+    /// # Safety
+    /// There must be a C function of this signature at `address` as long as the body lives, and programs that may call
+    /// this function may call it with whatever they have in its argument registers.
     #[must_use]
-    pub fn with_c(self, address: u64) -> HostFn {
+    #[expect(unsafe_code, reason = "programs jump to the address")]
+    pub unsafe fn with_c(self, address: u64) -> HostFn {
         HostFn { c: Some(address), ..self }
     }
 

@@ -10,6 +10,7 @@ use std::ptr;
 
 use super::Activation;
 pub use super::services::SERVICES;
+use crate::ident::ImageId;
 use crate::isa::{Reg, Size};
 use crate::trap::Trap;
 
@@ -210,7 +211,20 @@ pub enum SiteKind {
 ///
 /// Generated functions have the arguments `(cx, r10, r1, r2, r3, r4, r5)` and give r0, by Cranelift's `tail`
 /// calling convention, with frame pointers.
-pub trait Native: fmt::Debug + Send + Sync {
+///
+/// # Safety
+/// Machines jump to what this gives. Addresses from `entry`, `loop_entry`, and the table of `functions` are those of
+/// generated functions made of the image that `image_id` names, each of its own function, and stay so as long as `self`
+/// lives. The table has an element for each function of the image, and `values` one for each value that the code loads
+/// from there. The code lies in a registered [`CodeRange`](crate::recover::CodeRange), does what the program's
+/// instructions say, and accesses its context and stack and the image's arena only, unless that is
+/// [trusted](crate::mem::Arena::trusted). It keeps to itself which registers a callee reads: `reads_rest`,
+/// `keeps_registers` and `counts` are true of it.
+#[expect(unsafe_code, reason = "machines jump to what it gives")]
+pub unsafe trait Native: fmt::Debug + Send + Sync {
+    /// The image it was made of.
+    fn image_id(&self) -> ImageId;
+
     /// Native address of a function, if it is compiled.
     fn entry(&self, function: u32) -> Option<u64>;
 

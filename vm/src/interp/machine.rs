@@ -12,6 +12,7 @@ use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
 use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
+use crate::ident::ProgramId;
 use crate::image::{Callee, FrameSizes, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
 use crate::recover;
@@ -145,7 +146,8 @@ impl Machine {
         let (stack, arena_base) = (image.arena().alloc(spec)?, image.arena().base());
         let poisoned = Arc::clone(image.arena().poisoned());
         let (r, trap) = ([0; 16], None);
-        let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trap, runtime, stack };
+        let trusted = image.arena().is_trusted();
+        let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trusted, trap, runtime, stack };
         let mut machine = Machine {
             s,
             frames: Vec::new(),
@@ -225,12 +227,23 @@ impl Machine {
         (self.budget - self.remaining) as u64
     }
 
-    /// Runs a program of the image with up to five arguments; other registers start with values that show.
+    /// Runs the program with this index with up to five arguments; other registers start with values that show.
     ///
     /// # Errors
     /// The trap that ended it, `exit` included.
-    #[inline(always)]
+    ///
+    /// # Panics
+    /// If the image has no such program.
     pub fn run(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
+        self.run_program(self.image.program_id(program), args)
+    }
+
+    /// As [`Machine::run`], by the program's identity.
+    ///
+    /// # Errors
+    /// As [`Machine::run`], and a [`TrapCode::BadCall`] for a program of another image.
+    #[inline(always)]
+    pub fn run_program(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
         // Asked first, as it is by way of a call, over which nothing else need be kept then.
         if let Some(idle) = recover::idle()
             && let Some(ready) = self.ready
@@ -246,8 +259,8 @@ impl Machine {
     /// does not count instructions is not limited.
     ///
     /// # Errors
-    /// As [`Machine::run`].
-    pub fn run_limited(&mut self, program: usize, args: [u64; 5], max_insns: u64) -> Result<u64, Trap> {
+    /// As [`Machine::run_program`].
+    pub fn run_limited(&mut self, program: ProgramId, args: [u64; 5], max_insns: u64) -> Result<u64, Trap> {
         let own = self.limits.max_insns;
         self.limits.max_insns = Some(own.map_or(max_insns, |own| own.min(max_insns)));
         self.soil();
@@ -258,7 +271,8 @@ impl Machine {
     }
 
     #[inline(never)]
-    fn run_args(&mut self, program: usize, args: [u64; 5]) -> Result<u64, Trap> {
+    fn run_args(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
+        let program = self.image.index_of(program).ok_or_else(foreign_program)?;
         if let Some(Some(shortcut)) = self.shortcuts.get(program) {
             return self.prepare_and_run(program, *shortcut, &args);
         }
@@ -307,6 +321,9 @@ impl Machine {
 
     /// Runs a function on an empty stack.
     fn start(&mut self, callee: usize, registers: [u64; 11]) -> Result<u64, Trap> {
+        if !Arc::ptr_eq(self.s.runtime.view.arena(), self.image.arena()) {
+            return Err(Trap::new(TrapCode::BadCall, "the instance has the runtime of an instance of another engine"));
+        }
         self.soil();
         self.s.r[..11].copy_from_slice(&registers);
         let _unblocked = recover::unblock();
@@ -413,8 +430,18 @@ fn poisoned() -> Trap {
     Trap::new(TrapCode::Poisoned, "a fault inside a C function has left it in an unknown state; make another engine")
 }
 
+#[cold]
+fn foreign_program() -> Trap {
+    let detail = "the program is of another image; find it by name in what the instance was made of";
+    Trap::new(TrapCode::BadCall, detail)
+}
+
 impl Activation for Machine {
+    /// # Panics
+    /// If a host function has put the runtime of a trusted machine in its place, which would let this machine's program
+    /// access any memory.
     fn runtime(&mut self) -> &mut Runtime {
+        assert!(self.s.may_be_trusted(), "the runtime of a trusted machine in one that is not");
         &mut self.s.runtime
     }
 

@@ -11,6 +11,7 @@ use super::event::{NO_SITE, Next, bad_call};
 use super::machine::{Context, Limits, Machine, POISON, Running};
 use crate::host::native::{Bridge, Native, TailCall};
 use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again, enter_first};
+use crate::ident::ProgramId;
 use crate::image::{Callee, Function, Image};
 use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
@@ -56,7 +57,7 @@ pub(super) struct Shortcut {
 /// A program whose next run needs nothing but its way in.
 #[derive(Clone, Copy)]
 pub(super) struct Ready {
-    pub(super) program: usize,
+    pub(super) program: ProgramId,
     pub(super) way: Way,
 }
 
@@ -137,8 +138,14 @@ impl Machine {
     /// not used while those are limited, and none while there is a tracer.
     ///
     /// # Errors
-    /// The system has no memory for a native stack.
+    /// The system has no memory for a native stack, or the code is of another image.
     pub fn set_native(&mut self, code: Option<Arc<dyn Native>>) -> std::io::Result<()> {
+        if let Some(code) = &code
+            && code.image_id() != self.image.id()
+        {
+            let why = "native code of another image than the machine's; compile this one";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
+        }
         let max_depth = self.s.stack.region().spec.count;
         let home = match code {
             Some(code) if recover::AVAILABLE => Some(Home::new(code, &self.image, max_depth)?),
@@ -190,6 +197,7 @@ impl Machine {
     pub(super) fn prepare_and_run(&mut self, program: usize, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
         let Shortcut { way, reads_rest } = shortcut;
         let counts = self.prepare();
+        let program = self.image.program_id(program);
         self.ready = (!reads_rest && !counts).then_some(Ready { program, way });
         self.running = Running::Yes;
         let result = enter(self, way, args);

@@ -22,6 +22,8 @@ pub(super) struct State {
     pub(super) live_stack: u32,
     /// Address of the arena's first byte.
     pub(super) arena_base: u64,
+    /// The arena is one of trusted programs.
+    pub(super) trusted: bool,
     /// Why the last operation could not be done.
     pub(super) trap: Option<Trap>,
     /// What host functions see, the view of memory among it.
@@ -55,7 +57,7 @@ impl State {
         self.dead_frame(addr, mem.size as u64, mem.access)?;
         match self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access) {
             Ok(()) => Ok(Refilled::Again),
-            Err(fault) if self.runtime.view.beyond(&fault) => self.run_beyond(addr, mem, o, run),
+            Err(fault) if self.trusted && self.runtime.view.beyond(&fault) => self.run_beyond(addr, mem, o, run),
             Err(fault) => Err(fault.into()),
         }
     }
@@ -96,6 +98,12 @@ impl State {
             return Ok(());
         }
         Err(Fault { addr, len, access, reason: FaultReason::DeadFrame })
+    }
+
+    /// Whether the runtime's view is one that the programs of this machine may have. Safe code can exchange runtimes.
+    #[inline(always)]
+    pub(super) fn may_be_trusted(&self) -> bool {
+        self.trusted || !self.runtime.view.is_trusted()
     }
 
     /// r10 of the frame that so many others are below.

@@ -138,8 +138,6 @@ pub struct Arena {
     /// What to add to an offset for where it is in the reservation, wrapping.
     origin: usize,
     base: u64,
-    /// It is one of [`Arena::trusted`].
-    trusted: bool,
     /// Offset of the first byte for writable regions.
     start: u32,
     /// Offset of the first byte for read-only regions.
@@ -246,7 +244,6 @@ impl Arena {
             reservation,
             origin,
             base,
-            trusted: base == 0,
             start: start as u32,
             split,
             read_only_space: end - split,
@@ -269,7 +266,7 @@ impl Arena {
 
     /// Whether it is one of [`Arena::trusted`].
     pub fn is_trusted(&self) -> bool {
-        self.trusted
+        self.base == 0
     }
 
     /// From now on nothing is to run in this arena: a C function was left in the middle of what it did, perhaps with
@@ -331,7 +328,11 @@ impl Arena {
     ///
     /// # Panics
     /// For a read-only region: those have a second address, which would lead elsewhere.
-    pub fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
+    ///
+    /// # Safety
+    /// The file has the region's bytes, in whole pages, as long as the block lives. Those who write to it meanwhile
+    /// count as programs.
+    pub unsafe fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
         assert!(spec.writable, "a shared region is writable");
         let mut block = self.alloc(spec)?;
         let region = block.region();

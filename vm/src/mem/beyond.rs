@@ -66,7 +66,11 @@ impl View {
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn lend(&mut self, reg: usize, addr: u64, size: Size, access: Access, old: bool) -> Result<u64, Fault> {
+    ///
+    /// # Panics
+    /// If the view is not trusted.
+    pub(crate) fn lend(&mut self, reg: usize, addr: u64, size: Size, access: Access, old: bool) -> Result<u64, Fault> {
+        assert!(self.is_trusted(), "only a trusted view leaves the arena");
         let value = match access == Access::Read || old {
             true => load(addr, size).map_err(fault(addr, size.bytes() as u64, access))?,
             false => 0,
@@ -81,7 +85,7 @@ impl View {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn take_back(
+    pub(crate) fn take_back(
         &mut self,
         reg: usize,
         addr: u64,
@@ -89,6 +93,7 @@ impl View {
         access: Access,
         old: Option<u64>,
     ) -> Result<bool, Fault> {
+        assert!(self.is_trusted(), "only a trusted view leaves the arena");
         self.point_at_nothing(reg, access);
         let new = self.copy_cell().load(Ordering::Relaxed);
         let width = match size {

@@ -188,6 +188,7 @@ impl View {
     }
 
     /// Whether it is one of [`View::trusted`].
+    #[inline]
     pub fn is_trusted(&self) -> bool {
         self.trusted
     }

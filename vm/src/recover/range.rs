@@ -107,7 +107,11 @@ impl std::fmt::Debug for Slot {
 impl CodeRange {
     /// Faults at `len` bytes from `start` are those of generated code. Few and large ranges are better than many
     /// small ones: a handler looks through all.
-    pub fn new(start: u64, len: u64) -> CodeRange {
+    ///
+    /// # Safety
+    /// There is generated code there, or nothing that runs: a fault of an instruction in the range ends the call of
+    /// generated code around it, and leaves all frames above that.
+    pub unsafe fn new(start: u64, len: u64) -> CodeRange {
         let mut piece = &FIRST;
         loop {
             if let Some(slot) = piece.slots.iter().find(|slot| slot.claim(start, len)) {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::host::{Caller, HostFn, Reason, Runtime};
+use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::isa::{Groups, Policy};
@@ -38,7 +39,12 @@ struct Hot {
     asked: AtomicU32,
 }
 
-impl Native for Hot {
+// SAFETY: passes on what its code says.
+unsafe impl Native for Hot {
+    fn image_id(&self) -> ImageId {
+        self.code.image_id()
+    }
+
     fn entry(&self, function: u32) -> Option<u64> {
         self.code.entry(function)
     }

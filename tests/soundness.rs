@@ -1,0 +1,218 @@
+//! Safe Rust cannot make native code touch the host's memory: what could is `unsafe`, private, or checked when it is
+//! used. What is checked is tried here.
+#![forbid(unsafe_code)]
+
+use std::mem::swap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use twinbpf::map::{Errno, MapOps, MapSpec};
+use twinbpf::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
+use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, JitError, Linker, Object, Packet, TrapCode};
+use twinbpf_jit::{Code, Memory, Options};
+
+const ENGINES: &[EngineKind] = match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    true => &[EngineKind::Interp, EngineKind::Jit],
+    false => &[EngineKind::Interp],
+};
+
+fn object(name: &str) -> Object {
+    let bytes = std::fs::read(format!("corpus/embed/{name}.bpf.o")).expect("an object of the corpus");
+    Object::open(name, &bytes).expect("an object")
+}
+
+fn engine(kind: EngineKind) -> Engine {
+    Engine::new(Config::new().engine(kind).memory_limit(1 << 24)).expect("address space")
+}
+
+fn pre(engine: &Engine, name: &str) -> InstancePre<u64> {
+    let mut linker = Linker::new(engine);
+    linker.func("report", |_: u64| ()).func("give_up", || ());
+    linker.instantiate_pre(&object(name)).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+fn instance(kind: EngineKind, name: &str) -> Instance<u64> {
+    pre(&engine(kind), name).instance(0).expect("room for a stack")
+}
+
+fn entry(instance: &Instance<u64>, name: &str) -> Entry {
+    instance.pre().program(name).expect("the object has it")
+}
+
+#[test]
+fn an_entry_of_another_object_runs_nothing() {
+    for kind in ENGINES {
+        let mut own = instance(*kind, "endure");
+        let fine = entry(&own, "fine");
+        // Others have the same index, or one that this image lacks; and one is of the same object, made again.
+        let others = [instance(*kind, "double"), instance(*kind, "endure")];
+        let foreign = [entry(&others[0], "double_all"), entry(&others[1], "fine")];
+        for other in foreign {
+            for _ in 0..3 {
+                assert_eq!(own.call(other, &[0, 0]).unwrap_err().code(), TrapCode::BadCall);
+                assert_eq!(own.call(fine, &[]).unwrap_or_else(|trap| panic!("{trap:#}")), 1);
+            }
+            assert_ne!(other, fine);
+        }
+        drop(others);
+        let again = instance(*kind, "endure");
+        assert!(!foreign.contains(&entry(&again, "fine")), "nor is one that comes later taken for one that is gone");
+        if *kind == EngineKind::Jit {
+            assert!(matches!(own.pre().listing(foreign[0]), Err(JitError::Foreign)));
+        }
+    }
+}
+
+#[test]
+fn machines_that_have_changed_places_run_their_own_programs_only() {
+    for kind in ENGINES {
+        let (mut one, mut two) = (instance(*kind, "endure"), instance(*kind, "double"));
+        let (fine, double) = (entry(&one, "fine"), entry(&two, "double_all"));
+        for _ in 0..3 {
+            assert_eq!(one.call(fine, &[]).unwrap(), 1);
+        }
+        swap(one.machine(), two.machine());
+        assert_eq!(one.call(fine, &[]).unwrap_err().code(), TrapCode::BadCall);
+        for _ in 0..3 {
+            assert_eq!(two.call(fine, &[]).unwrap(), 1);
+            assert_eq!(one.call(double, &[0, 0]).unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_machine_with_the_runtime_of_another_engine_reaches_its_own_memory_only() {
+    for kind in ENGINES {
+        let (mut one, mut two) = (instance(*kind, "double"), instance(*kind, "double"));
+        let double = entry(&one, "double_all");
+        let (mine, theirs) = (one.context(&7_u64.to_le_bytes()).unwrap(), two.context(&9_u64.to_le_bytes()).unwrap());
+        assert_eq!(one.call(double, &[mine.addr(), 1]).unwrap(), 1);
+        swap(one.machine().runtime(), two.machine().runtime());
+        for addr in [mine.addr(), theirs.addr()] {
+            // Native code asks the runtime for nothing; the interpreter says what is wrong.
+            let result = one.call(double, &[addr, 1]);
+            if *kind == EngineKind::Interp {
+                assert_eq!(result.unwrap_err().code(), TrapCode::BadCall);
+            }
+        }
+        assert_eq!(theirs.to_vec(0, 8), 9_u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_view_or_packet_of_another_engine_leads_nowhere() {
+    for kind in ENGINES {
+        let mut one = instance(*kind, "double");
+        let double = entry(&one, "double_all");
+        let other = Arena::new(1 << 24).unwrap();
+        let block = other.alloc(RegionSpec::new("theirs", RegionKind::Host, 8)).unwrap();
+        let packet = Packet::xdp(&other, 0, &[0; 64]).unwrap();
+        let context = packet.context_addr();
+        one.machine().runtime().packet = Some(packet);
+        let _ = one.call(double, &[context, 1]);
+        one.machine().runtime().view = View::new(Arc::clone(&other), 0, Bounds::Arena);
+        let _ = one.call(double, &[block.addr(), 1]);
+        assert_eq!(block.to_vec(0, 8), [0; 8]);
+        assert_eq!(one.take_packet().expect("given above").bytes(), [0; 64]);
+    }
+}
+
+/// A map whose values are wherever it says.
+#[derive(Debug)]
+struct Wild(MapSpec);
+
+impl MapOps for Wild {
+    fn spec(&self) -> &MapSpec {
+        &self.0
+    }
+
+    fn lookup(&self, _: &[u8], _: u32) -> Option<u64> {
+        Some(&raw const self.0 as u64)
+    }
+
+    fn lookup_copy(&self, _: &[u8], _: u32, _: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn update(&self, _: &[u8], _: &[u8], _: u64, _: u32) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn delete(&self, _: &[u8]) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn next_key(&self, _: Option<&[u8]>, _: &mut [u8]) -> Result<(), Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn len(&self) -> u32 {
+        1
+    }
+
+    fn program(&self, _: u32) -> Option<u32> {
+        Some(u32::MAX)
+    }
+}
+
+#[test]
+fn maps_of_another_engine_and_of_the_embedder_lead_programs_nowhere_else() {
+    for kind in ENGINES {
+        let theirs = pre(&engine(*kind), "threads");
+        let locked = Arc::clone(theirs.map("locked").expect("the object has it"));
+        let wild: Arc<dyn MapOps> = Arc::new(Wild(theirs.map("counts").expect("likewise").spec().clone()));
+        let (before, whole) = (format!("{wild:?}"), |map: &dyn MapOps| map.memory().expect("an array").to_vec(0, 24));
+        for given in [("locked", &locked), ("counts", &wild)] {
+            let mut linker = Linker::new(&engine(*kind));
+            linker.map(given.0, Arc::clone(given.1));
+            let pre = linker.instantiate_pre(&object("threads")).unwrap();
+            let mut instance = pre.instance(()).unwrap();
+            let work = pre.program("work").expect("the object has it");
+            // It traps, or hits something in its own arena.
+            let _ = instance.call(work, &[0, 0, 10]);
+        }
+        assert_eq!(format!("{wild:?}"), before);
+        assert_eq!(whole(&*locked), [0; 24]);
+    }
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn native_code_of_another_image_is_refused() {
+    let (mut one, mut two) = (instance(EngineKind::Interp, "endure"), instance(EngineKind::Interp, "endure"));
+    let compile = |instance: &mut Instance<u64>| {
+        let code = Code::new(Arc::clone(instance.machine().image()), Options::default()).expect("this machine");
+        code.compile_all().expect("compiled");
+        Arc::new(code)
+    };
+    let (mine, theirs) = (compile(&mut one), compile(&mut two));
+    let refused = one.machine().set_native(Some(theirs)).unwrap_err();
+    assert!(refused.to_string().contains("another image"), "{refused}");
+    one.machine().set_native(Some(mine)).expect("its own");
+    let fine = entry(&one, "fine");
+    assert_eq!(one.call(fine, &[]).unwrap(), 1);
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn a_sandbox_has_no_code_with_raw_pointers() {
+    let mut instance = instance(EngineKind::Interp, "endure");
+    let options = Options { memory: Memory::Trusted, ..Options::default() };
+    let refused = Code::new(Arc::clone(instance.machine().image()), options);
+    assert!(matches!(refused, Err(JitError::Untrusted)), "{refused:?}");
+}
+
+#[test]
+fn only_a_trusted_arena_has_a_view_of_all_memory() {
+    let arena = Arena::new(1 << 20).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| View::trusted(Arc::clone(&arena), 0))).is_err());
+    let outside = [0_u8; 8];
+    let addr = outside.as_ptr() as u64;
+    for bounds in [Bounds::Exact, Bounds::Arena] {
+        let view = View::new(Arc::clone(&arena), 0, bounds);
+        assert!(view.read(addr, &mut [0; 8]).is_err());
+        assert!(view.write(addr, &[1; 8]).is_err() && view.fill(addr, 8, 1).is_err());
+        assert!(view.atomic_at::<std::sync::atomic::AtomicU64>(addr).is_err());
+    }
+    assert_eq!(outside, [0; 8]);
+}
