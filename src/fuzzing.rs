@@ -14,6 +14,7 @@ mod campaign;
 mod changed;
 pub mod known;
 mod maps;
+mod modes;
 mod plugin;
 mod print;
 mod reduce;
@@ -29,15 +30,19 @@ pub use c::{CCampaign, CError, CFinding, Vote};
 pub use campaign::{Campaign, Finding, Tally};
 pub use changed::Changed;
 pub use maps::{MODELS, Model};
+pub use modes::{JitMode, jit_modes};
 pub use plugin::Plugin;
 pub use print::Printer;
-pub use vm::{JitMode, Vm, jit_modes};
+pub use vm::Vm;
 pub use watch::Doubt;
 
 pub use twinbpf_vm::generate;
 use twinbpf_vm::generate::Case;
 use twinbpf_vm::generate::world::{ARRAY_LEN, CONTEXT_SIZE, MEMORY, REGS_OUT, STACK_OUT, STATE_SIZE, VALUE};
 use twinbpf_vm::trap::TrapCode;
+
+/// Whether engines can make mistakes on purpose ([`Vm::with_compiler_mutant`]).
+pub const FAULTS: bool = cfg!(feature = "faults");
 
 /// Something that runs cases.
 pub trait Engine {

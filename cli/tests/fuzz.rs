@@ -106,7 +106,59 @@ fn a_child_that_is_killed_is_followed_by_another() {
     let output = child.wait_with_output().unwrap();
     let (text, errors) = (stdout(&output), stderr(&output));
     assert!(errors.contains("a child ended by signal 9 in batch"), "{errors}{text}");
-    assert!(text.contains("ended by signal 9 in batch"), "{text}");
+    assert!(text.contains("times: ended by signal 9 in batch") && text.contains("1 findings that are not"), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    // All of the batch is kept.
+    let kept = fs::read_to_string(&cases(folder.path())[0]).unwrap();
+    assert_eq!(kept.matches("\n---\n").count(), 63, "{kept}");
+}
+
+/// A campaign whose native code has a mutant that ends the process, and the file that it keeps.
+fn deadly(args: &[&str]) -> (String, String, PathBuf, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fuzz(folder.path(), &[args, &["--engines", "interp,jit", "--seed", "5", "--inputs", "1"]].concat());
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
+    let path = cases(folder.path()).pop().unwrap_or_else(|| panic!("{text}{}", stderr(&output)));
+    let kept = fs::read_to_string(&path).unwrap();
+    (text, kept, path, folder)
+}
+
+#[test]
+fn a_program_that_ends_a_child_is_a_finding() {
+    let (text, kept, ..) = deadly(&["--mutant", "die", "--modes", "none", "--programs", "64"]);
+    assert!(text.contains("times: ended by signal 6\n") && text.contains("1 findings that are not known"), "{text}");
+    assert!(!kept.contains("\n---\n") && kept.contains("# ended by signal 6\n"), "{kept}");
+}
+
+/// Two programs of a batch end the process, in one of four modes, which is not the first: found again in that mode, and
+/// made small.
+#[test]
+fn programs_that_end_a_child_together_are_kept_together() {
+    let args = ["--mutant", "die_together", "--modes", "none,sandbox,strict", "--programs", "512"];
+    let (text, kept, path, _folder) = deadly(&args);
+    let bucket = "ended by signal 6, 2 programs together";
+    assert!(text.contains(bucket) && text.contains("1 findings that are not known"), "{text}");
+    assert_eq!(kept.matches("\n---\n").count(), 1, "{kept}");
+    // The first line says how to repeat it.
+    let first = kept.lines().next().unwrap();
+    let words: Vec<&str> = first.split(' ').skip(2).collect();
+    assert!(words.contains(&"--turn") && words[1] == path.to_str().unwrap(), "{first}");
+    let again = twinbpf().args(&words).output().unwrap();
+    assert_eq!(again.status.code(), None, "{}", stdout(&again));
+    let other = [&words[..words.len() - 1], &["0"]].concat();
+    assert_eq!(twinbpf().args(&other).output().unwrap().status.code(), Some(0));
+}
+
+/// A panic of the compiler, or IR that its verifier rejects, ends no process.
+#[test]
+fn a_mistake_of_the_compiler_is_a_finding_that_names_the_stage() {
+    let (text, kept, path, _folder) = deadly(&["--mutant", "panic_narrow", "--modes", "speed", "--programs", "64"]);
+    assert!(text.contains(": internal compiler error in stage narrow: "), "{text}");
+    assert!(kept.contains("narrow fails on purpose") && kept.lines().count() < 12, "{kept}");
+    let again =
+        twinbpf().arg("diff").arg(&path).args(["--mutant", "panic_narrow", "--modes", "speed"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(1), "{}", stdout(&again));
 }
 
 /// Text that a worker is given, and the lines that it answers.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use twinbpf_jit::{Code, JitError, Memory, OptLevel, Options, Threads};
+use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
@@ -20,6 +20,7 @@ use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, Vi
 use twinbpf_vm::program::{Binding, Program};
 use twinbpf_vm::validate::Valid;
 
+use super::modes::{JitMode, jit_modes};
 use super::watch::{Doubt, Watch};
 use super::{End, Engine, Outcome, Ran};
 
@@ -29,44 +30,6 @@ const ENOUGH: u64 = 1 << 16;
 const ARENA: u64 = 1 << 24;
 /// Bytes in front of the memory of a witness.
 const WITNESS: u32 = 0x1_5a30;
-
-/// A way to compile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JitMode {
-    /// Addresses.
-    pub memory: Memory,
-    /// Effort.
-    pub opt: OptLevel,
-    /// Whether instructions are counted.
-    pub fuel: bool,
-}
-
-impl JitMode {
-    /// A word for each of its three sides.
-    pub fn words(self) -> [&'static str; 3] {
-        let memory = match self.memory {
-            Memory::Sandbox => "sandbox",
-            Memory::Strict => "strict",
-            Memory::Trusted => "trusted",
-        };
-        let opt = match self.opt {
-            OptLevel::None => "none",
-            OptLevel::Speed => "speed",
-        };
-        [memory, opt, if self.fuel { "fuel" } else { "no-fuel" }]
-    }
-}
-
-/// All ways to compile.
-pub fn jit_modes() -> impl Iterator<Item = JitMode> {
-    let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
-    let each = |memory| {
-        [OptLevel::None, OptLevel::Speed]
-            .into_iter()
-            .flat_map(move |opt| [false, true].map(|fuel| JitMode { memory, opt, fuel }))
-    };
-    memories.into_iter().flat_map(each)
-}
 
 /// What runs the programs of a world.
 #[derive(Clone, Debug)]
@@ -108,8 +71,9 @@ impl Vm {
         Ok(Vm { watch: Some(Arc::default()), ..vm })
     }
 
-    /// With a mistake of the compiler: `panic_STAGE`, or one of [`super::seeded::COMPILER`]. It does nothing without the
-    /// feature `faults`.
+    /// With a mistake of the compiler: `panic_STAGE`, or one of [`super::seeded::COMPILER`]; or with one of this engine, which
+    /// ends the process: `die` at a program with an atomic operation, `die_together` at two of a batch, and that only in
+    /// strict modes that count. It does nothing without the feature `faults`.
     pub fn with_compiler_mutant(self, name: &str) -> Vm {
         Vm { fault: Some(format!("__fault_{name}").into()), ..self }
     }
@@ -358,6 +322,19 @@ impl Vm {
         }
     }
 
+    /// Ends the process, if a mutant wants that.
+    fn die(&self, cases: &[Case], mode: Option<JitMode>) {
+        let wanted = match self.fault.as_deref().filter(|_| super::FAULTS) {
+            Some("__fault_die") => 1,
+            Some("__fault_die_together") if mode.is_some_and(|mode| mode.memory == Memory::Strict && mode.fuel) => 2,
+            _ => return,
+        };
+        let atomic = |case: &&Case| case.main.iter().any(|insn| matches!(insn, Insn::Atomic { .. }));
+        if cases.iter().filter(atomic).count() >= wanted {
+            std::process::abort();
+        }
+    }
+
     /// An error is that of all cases.
     fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, Ran> {
         let (world, driver, mode) = self.turn();
@@ -366,6 +343,7 @@ impl Vm {
         if programs.is_empty() {
             return Ok(placed.into_iter().map(|placed| Ran::Refused(placed.err().expect("no programs"))).collect());
         }
+        self.die(cases, mode);
         let image = world.image(programs, &labels).map_err(Ran::Refused)?;
         let mut machine = world.machine(&image).map_err(|error| Ran::Refused(error.to_string()))?;
         machine.set_driver(driver);

@@ -24,6 +24,9 @@ pub(crate) struct EnginesArgs {
     /// `plugin:COMMAND`, a plugin of bpf_conformance.
     #[arg(long, value_name = "PEER", value_parser = peer)]
     pub(crate) against: Vec<Peer>,
+    /// Has native code, or the process that runs it, make a mistake, to test the campaign. In builds for tests only.
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
 }
 
 /// An engine of twinbpf.
@@ -196,4 +199,7 @@ pub(crate) struct DiffArgs {
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) engines: EnginesArgs,
+    /// The turn of engines that take turns: `jit` its modes, `changed` its changes. A file of a corpus says which.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) turn: u64,
 }

@@ -23,6 +23,11 @@ const REPORT: Duration = Duration::from_millis(500);
 /// Findings of the same engines that are made small. There are bugs in every tenth program.
 const MOST: u32 = 24;
 
+/// The turn that engines take in a batch. Neighbours have the same, since one of them is for kernels.
+pub(super) fn turn(batch: u64) -> u64 {
+    batch / 2
+}
+
 /// Makes the cases of a batch, in the place of those of another one.
 pub(super) fn batch(args: &FuzzArgs, seed: u64, batch: u64, cases: &mut Vec<Case>) {
     let for_kernel = args.agreement || args.engines.against.iter().any(|peer| !matches!(peer, Peer::Plugin(_)));
@@ -48,6 +53,7 @@ pub(super) fn work(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<E
     for number in (first..end).step_by(args.jobs as usize) {
         tell(&json!({ "begin": number }))?;
         batch(args, seed, number, &mut cases);
+        campaign.set_turn(turn(number));
         let findings = campaign.run(&cases);
         for finding in findings {
             seen.handle(&mut campaign, &finding)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use twinbpf::fuzzing::generate::Case;
 
 /// See the module documentation.
 pub(super) struct Corpus {
@@ -20,6 +21,24 @@ pub(super) struct State {
 }
 
 const STATE: &str = "state.json";
+
+/// Stands between the cases of a batch.
+const NEXT: &str = "\n---\n";
+
+/// Cases as a file has them.
+pub(super) fn text(cases: &[Case]) -> String {
+    cases.iter().map(|case| case.to_string().trim_end().to_owned()).collect::<Vec<String>>().join(NEXT) + "\n"
+}
+
+/// The cases in the text of a file.
+pub(crate) fn cases(text: &str) -> Result<Vec<Case>> {
+    let cases: Vec<&str> = text.split(NEXT).collect();
+    if let [case] = cases[..] {
+        return Ok(vec![case.parse()?]);
+    }
+    let cases = cases.into_iter().enumerate();
+    cases.map(|(index, text)| text.parse().with_context(|| format!("case {}", index + 1))).collect()
+}
 
 impl Corpus {
     pub(super) fn open(folder: &Path) -> Result<Corpus> {

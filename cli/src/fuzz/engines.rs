@@ -27,16 +27,24 @@ fn is_first(engine: &FuzzEngine) -> bool {
 
 /// These engines and no other, interpreters first.
 pub(super) fn all(args: &EnginesArgs) -> Result<Vec<Box<dyn Engine>>> {
+    anyhow::ensure!(args.mutant.is_none() || twinbpf::fuzzing::FAULTS, "this build has no mutants");
+    let jit = |modes| -> Result<Box<dyn Engine>> {
+        let vm = Vm::jit(modes)?;
+        Ok(Box::new(match &args.mutant {
+            Some(mutant) => vm.with_compiler_mutant(mutant),
+            None => vm,
+        }))
+    };
     let mut engines: Vec<Box<dyn Engine>> = Vec::new();
     let others = args.engines.iter().filter(|engine| !is_first(engine));
     for engine in args.engines.iter().filter(|engine| is_first(engine)).chain(others) {
         match engine {
             FuzzEngine::Interp => engines.push(Box::new(Vm::interp(Driver::Threaded)?)),
             FuzzEngine::Step => engines.push(Box::new(Vm::interp(Driver::Step)?)),
-            FuzzEngine::Jit => engines.push(Box::new(Vm::jit(modes(&args.modes))?)),
+            FuzzEngine::Jit => engines.push(jit(modes(&args.modes))?),
             FuzzEngine::JitAll => {
                 for mode in modes(&args.modes) {
-                    engines.push(Box::new(Vm::jit(vec![mode])?));
+                    engines.push(jit(vec![mode])?);
                 }
             }
             FuzzEngine::Changed => engines.push(Box::new(Changed::new(Vm::interp(Driver::Threaded)?))),
@@ -99,6 +107,9 @@ pub(crate) fn arguments(args: &EnginesArgs) -> Vec<String> {
     let mut all = vec!["--engines".to_owned(), value_names(&args.engines).join(",")];
     if !args.modes.is_empty() {
         all.extend(["--modes".to_owned(), value_names(&args.modes).join(",")]);
+    }
+    if let Some(mutant) = &args.mutant {
+        all.extend(["--mutant".to_owned(), mutant.clone()]);
     }
     for peer in &args.against {
         all.push("--against".to_owned());

@@ -1,6 +1,7 @@
 //! `twinbpf fuzz`: child processes run random programs on all engines; this one counts, keeps what they find, and starts
 //! another child when one dies.
 
+mod blame;
 mod c;
 mod child;
 mod corpus;
@@ -26,10 +27,11 @@ use serde_json::Value;
 
 use self::corpus::{Corpus, State};
 use self::report::Report;
-use crate::args::FuzzArgs;
+use crate::args::{FuzzArgs, FuzzEngine};
 use twinbpf_trace::{errln, outln};
 
 pub(crate) use c::diff as diff_c;
+pub(crate) use corpus::cases;
 pub(crate) use engines::campaign;
 
 /// How often the parent looks up.
@@ -196,8 +198,8 @@ impl<'a> Parent<'a> {
             self.report.again(bucket);
         } else if let (Some(text), Some(bucket)) = (value["finding"].as_str(), value["bucket"].as_str()) {
             running.raw = None;
-            let known = value["known"].as_bool().unwrap_or(false);
-            self.keep(bucket, text, known)?;
+            let (batch, known) = (running.batch, value["known"].as_bool().unwrap_or(false));
+            self.keep((bucket, batch), text, known)?;
         } else if value["done"].as_bool() == Some(true) {
             (running.done, running.batch) = (true, self.end);
         } else {
@@ -206,16 +208,21 @@ impl<'a> Parent<'a> {
         Ok(())
     }
 
-    /// The engines, as arguments of what repeats a finding.
-    fn repeat(&self) -> Vec<String> {
-        match self.args.agreement {
+    /// The engines and their turn in a batch, as arguments of what repeats a finding.
+    fn repeat(&self, batch: u64) -> Vec<String> {
+        let mut arguments = match self.args.agreement {
             true => ["--engines", "interp", "--against", "kernel"].map(str::to_owned).to_vec(),
             false => engines::arguments(&self.args.engines),
+        };
+        let turns = [FuzzEngine::Jit, FuzzEngine::Changed];
+        if !self.args.agreement && self.args.engines.engines.iter().any(|engine| turns.contains(engine)) {
+            arguments.extend(["--turn".to_owned(), child::turn(batch).to_string()]);
         }
+        arguments
     }
 
-    fn keep(&mut self, bucket: &str, text: &str, known: bool) -> Result<()> {
-        let path = self.corpus.write(bucket, text, &self.repeat())?;
+    fn keep(&mut self, (bucket, batch): (&str, u64), text: &str, known: bool) -> Result<()> {
+        let path = self.corpus.write(bucket, text, &self.repeat(batch))?;
         self.report.found(bucket, &path, known);
         Ok(())
     }
@@ -233,7 +240,7 @@ impl<'a> Parent<'a> {
         anyhow::ensure!(running.deaths <= DEATHS, "child processes end with {status} before they do anything");
         let how = ended(status);
         if let Some(raw) = raw {
-            self.keep(&format!("{how} while made smaller"), &raw, false)?;
+            self.keep((&format!("{how} while made smaller"), batch), &raw, false)?;
         } else {
             self.blame(batch, &how)?;
         }
@@ -244,26 +251,25 @@ impl<'a> Parent<'a> {
         Ok(())
     }
 
-    /// Runs the cases of a batch one by one, each in a process of its own, to see which one ends it.
+    /// Finds the programs of a batch that end a process. What a child died of is never known.
     fn blame(&mut self, batch: u64, how: &str) -> Result<()> {
-        let arguments = self.repeat();
-        let mut found = false;
         let mut cases = Vec::new();
         child::batch(self.args, self.seed, batch, &mut cases);
-        for case in cases {
-            let path = self.corpus.write("suspect", &format!("# {how}\n{case}"), &arguments)?;
-            let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
-            command.arg("diff").arg(&path).args(&arguments).stdout(Stdio::null()).stderr(Stdio::null());
-            let status = command.status().context("a child process")?;
-            std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
-            if status.code().is_none_or(|code| code == 101) {
-                self.keep(&ended(status), &format!("# {how}\n{case}"), false)?;
-                found = true;
-            }
+        let arguments = self.repeat(batch);
+        let deadly = blame::Retry { corpus: &self.corpus, arguments: &arguments }.deadly(&cases)?;
+        for found in &deadly {
+            let (bucket, note) = match found.cases.len() {
+                1 => (found.how.clone(), String::new()),
+                count => {
+                    (format!("{}, {count} programs together", found.how), format!("# none of them alone: {how}\n"))
+                }
+            };
+            self.keep((&bucket, batch), &format!("# {}\n{note}{}", found.how, corpus::text(&found.cases)), false)?;
         }
-        if !found {
-            errln!("twinbpf: a child {how} in batch {batch}, and none of its programs alone does that");
-            self.report.again(&format!("{how} in batch {batch}"));
+        if deadly.is_empty() {
+            errln!("twinbpf: a child {how} in batch {batch}, which alone does not do that: all of it is kept");
+            let text = format!("# a child {how}; the batch alone does not do that\n{}", corpus::text(&cases));
+            self.keep((&format!("{how} in batch {batch}"), batch), &text, false)?;
         }
         Ok(())
     }
