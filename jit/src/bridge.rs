@@ -12,8 +12,9 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use twinbpf_vm::host::native::{Context, Services, Site, SiteKind};
 
-use crate::compile::{self, JitError, Module, Registers};
+use crate::compile::{self, Module, Registers};
 use crate::debug::{Symbol, Tools};
+use crate::error::JitError;
 use crate::options::OptLevel;
 use crate::translate;
 

@@ -13,9 +13,10 @@ use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Link};
 
 use crate::bridge;
-use crate::compile::{self, Compiled, JitError, Job, Module, Registers};
+use crate::compile::{self, Compiled, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::emitted::{Check, Checker};
+use crate::error::JitError;
 use crate::listing;
 use crate::memory::{CodePool, part};
 use crate::options::Options;

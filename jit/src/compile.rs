@@ -12,90 +12,22 @@ use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
 use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
-use cranelift_module::{FuncId, Module as _, ModuleError, ModuleReloc, ModuleRelocTarget};
-use twinbpf_vm::host::native::{MAX_FRAME, Site};
+use cranelift_module::{FuncId, Module as _, ModuleReloc, ModuleRelocTarget};
+use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::recover::with_stack;
 
-use crate::debug::{Announced, PerfError};
+use crate::debug::Announced;
+use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING, lead};
-use crate::memory::{CodeMemory, CodePool, MemoryError, check_relocs};
+use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
 use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
 use crate::team::{Threads, share};
 use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
-
-/// Why there is no native code. The interpreter can do without.
-#[derive(Debug, thiserror::Error)]
-pub enum JitError {
-    /// Cranelift does not know this CPU.
-    #[error("no native code on this machine: {0}; run with the interpreter")]
-    Host(String),
-    /// The options are those of trusted programs, the image's arena is not.
-    #[error("code with raw pointers needs an engine for trusted programs; make it with Engine::new_trusted")]
-    Untrusted,
-    /// The program is of another image.
-    #[error("the program is of another image; find it by name in what is to be listed")]
-    Foreign,
-    /// Computed jumps times labels exceed what is sensible.
-    #[error("function {function} has too many computed jumps for native code; run with the interpreter")]
-    Entangled {
-        /// The function.
-        function: Arc<str>,
-    },
-    /// A function exceeds a limit of Cranelift.
-    #[error("program {program}, function {function}: {why}; run with the interpreter")]
-    Codegen {
-        /// The program.
-        program: Arc<str>,
-        /// The function.
-        function: Arc<str>,
-        /// What Cranelift says.
-        why: String,
-    },
-    /// The compiler makes a mistake.
-    #[error(transparent)]
-    Internal(#[from] Box<InternalError>),
-    /// Each call would take too much native stack, whichever settings it is compiled with.
-    #[error(
-        "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it, \
-         or run with the interpreter"
-    )]
-    Frame {
-        /// The function.
-        function: Arc<str>,
-        /// What it needs.
-        bytes: u32,
-    },
-    /// The compiler needs more native stack than the thread has, and there is no memory for it.
-    #[error("compiling: {0}")]
-    Stack(std::io::Error),
-    /// The code is not what a checker allows ([`Code::with_check`](crate::Code::with_check)).
-    #[error(
-        "native code of function {function} fails verification: {why}; this is a bug in the compiler, please report it"
-    )]
-    Rejected {
-        /// The function.
-        function: Arc<str>,
-        /// Address, instruction and reason.
-        why: String,
-    },
-    /// Nobody needs the code any more.
-    #[error("nobody needs its native code any more")]
-    Unwanted,
-    /// There is no room for the code.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// `perf` could not be told of it.
-    #[error(transparent)]
-    Perf(#[from] PerfError),
-    /// cranelift-jit could not place it.
-    #[error("placing code: {0}")]
-    Place(#[from] Box<ModuleError>),
-}
 
 /// One compiled function.
 #[derive(Debug)]

@@ -13,7 +13,8 @@ use cranelift_codegen::isa::TargetIsa;
 use twinbpf_vm::host::native::{CALL_FRAME, MAX_FRAME};
 use twinbpf_vm::image::Image;
 
-use crate::compile::{JitError, Loose, Registers, insns, isa};
+use crate::compile::{Loose, Registers, insns, isa};
+use crate::error::JitError;
 use crate::options::{OptLevel, Options};
 
 /// Instructions of a function that is likely to have a large frame: it compares without being compiled twice.

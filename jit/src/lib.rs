@@ -9,6 +9,7 @@ mod code;
 mod compile;
 pub mod debug;
 mod emitted;
+mod error;
 mod frame;
 mod generate;
 mod lead;
@@ -22,8 +23,8 @@ mod team;
 mod translate;
 
 pub use code::Code;
-pub use compile::JitError;
 pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
+pub use error::JitError;
 pub use memory::MemoryError;
 pub use options::{Memory, OptLevel, Options};
 pub use stage::InternalError;
