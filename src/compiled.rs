@@ -1,4 +1,5 @@
 //! Programs compiled ahead of time: object files of them, and shared libraries made of those.
+#![expect(unsafe_code, reason = "loads and calls shared libraries")]
 
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@
 //! program passes what it likes, addresses of its functions too. A fault inside a C function ends the program and
 //! poisons its engine. The prototype is the object's word, which nobody can check: an object that declares
 //! `free(unsigned long)` may call it. So naming a library trusts the object with every function in it.
+#![expect(unsafe_code, reason = "loads and calls shared libraries")]
 
 use std::error::Error;
 use std::ffi::OsStr;

@@ -45,7 +45,10 @@ impl Engine {
     /// Every program that is instantiated in this engine is as `unsafe` code of the caller's: it can read, write and
     /// call any address of the process. A fault ends the program as a trap, but what it wrote before stays. So the
     /// caller answers that objects given to linkers of this engine, with the arguments, contexts and map values that
-    /// programs get, leave memory alone that is not theirs, and call C functions as their documentation wants.
+    /// programs get, leave memory alone that is not theirs, and call C functions as their documentation wants. So does
+    /// safe code that accesses addresses through a `Caller` or a view of this engine, calls host functions of its images,
+    /// or gives a view or runtime of it to an instance of another engine.
+    #[expect(unsafe_code, reason = "trust is the caller's word")]
     pub unsafe fn new_trusted(config: Config) -> Result<Engine, MemError> {
         // SAFETY: the caller answers for all programs.
         Ok(Engine::over(unsafe { Arena::trusted(config.memory_limit) }?, config))

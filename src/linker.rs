@@ -122,6 +122,7 @@ impl<T: Send + 'static> Linker<T> {
     /// with any arguments that the prototype in their object allows: of scalars in a sandbox, of anything in an engine of
     /// [`Engine::new_trusted`]. The caller answers for what the functions do with that.
     #[cfg(feature = "dl")]
+    #[expect(unsafe_code, reason = "loads a library")]
     pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
         // SAFETY: passed on to the caller.
         self.libraries.push(unsafe { crate::dl::Library::open(name) }?);

@@ -121,6 +121,7 @@ impl Tiered {
 }
 
 // SAFETY: passes on what its code says.
+#[expect(unsafe_code, reason = "says where code is that machines jump to")]
 unsafe impl Native for Tiered {
     fn image_id(&self) -> ImageId {
         self.code.image_id()

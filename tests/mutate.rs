@@ -3,6 +3,7 @@
 //! 100,000 objects are made of the corpus by flipping, cutting and splicing bytes. Each is opened, linked,
 //! validated, instantiated, and all its programs are called, with a small budget. The seed is fixed; a failure
 //! names the round, and `TWINBPF_MUTATE_ROUND=N` runs that round alone.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;

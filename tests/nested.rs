@@ -1,5 +1,6 @@
 //! Runs inside runs: instances that move from one run to the next, whose host functions call back now and then, by way
 //! of C or of another instance or neither, or run programs of other instances.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,61 +1,8 @@
-//! Rules of the repository that a compiler does not check: who may know whom, where unsafe code may stand,
-//! how long a file and a function may be.
+//! Rules of the repository that a compiler does not check: who may know whom, how long a file and
+//! a function may be.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// Files that may hold unsafe code.
-const UNSAFE: &[&str] = &[
-    "vm/src/mem/sys.rs",
-    "vm/src/mem/beyond.rs",
-    "vm/src/mem/block.rs",
-    "vm/src/mem/copies.rs",
-    "vm/src/mem/view.rs",
-    "vm/src/os.rs",
-    "src/linker.rs",
-    "src/native.rs",
-    "kernel/src/share/mod.rs",
-    "jit/src/code.rs",
-    "jit/src/ahead/kept.rs",
-    "jit/src/memory/pool.rs",
-    "vm/src/host/mod.rs",
-    "vm/src/host/fake.rs",
-    "vm/src/process.rs",
-    "vm/src/host/thunk.rs",
-    "vm/src/mem/arena.rs",
-    "src/engine.rs",
-    "src/fuzzing/c.rs",
-    "src/fuzzing/vm.rs",
-    "cli/src/load.rs",
-    "vm/src/host/services.rs",
-    "vm/src/host/resident.rs",
-    "jit/src/debug/sys.rs",
-    "jit/src/memory/provider.rs",
-    "jit/src/memory/region.rs",
-    "vm/src/recover/anchor.rs",
-    "vm/src/recover/elsewhere.rs",
-    "vm/src/recover/mod.rs",
-    "vm/src/recover/prepare.rs",
-    "vm/src/recover/range.rs",
-    "vm/src/recover/asm.rs",
-    "vm/src/recover/raw.rs",
-    "vm/src/recover/room.rs",
-    "vm/src/recover/signal.rs",
-    "vm/src/recover/stack.rs",
-    "vm/src/recover/thread.rs",
-    "jit/src/tests/rig.rs",
-    "src/compiled.rs",
-    "src/dl.rs",
-    "src/fuzzing/print.rs",
-    "kernel/src/sys/attr.rs",
-    "kernel/src/sys/bpf.rs",
-    "kernel/src/sys/memory.rs",
-    "kernel/src/sys/mount.rs",
-    "kernel/src/sys/net.rs",
-    "kernel/src/sys/perf.rs",
-    "kernel/src/sys/poll.rs",
-    "trace/src/sys.rs",
-];
+use std::path::PathBuf;
 
 /// Crate folder -> crates of this workspace it may depend on (outside tests and benches).
 const EDGES: &[(&str, &[&str])] = &[
@@ -105,27 +52,12 @@ fn report(what: &str, findings: Vec<String>) {
 }
 
 #[test]
-fn unsafe_code_has_an_address() {
-    let word = format!("{} ", "unsafe");
-    let is_unsafe = |line: &str| {
-        let code = line.split("//").next().unwrap();
-        code.contains(&format!("{word}{{"))
-            || code.contains(&format!("{word}fn"))
-            || code.contains(&format!("{word}impl"))
-    };
-    let mut findings = Vec::new();
-    for (path, text) in sources() {
-        let test = path.contains("tests/") || path.ends_with("tests.rs") || path.starts_with("benches/");
-        if !test && !UNSAFE.contains(&path.as_str()) {
-            let lines = text.lines().enumerate().filter(|(_, line)| is_unsafe(line));
-            findings.extend(lines.map(|(at, line)| format!("{path}:{}: {}", at + 1, line.trim())));
-        }
-    }
-    report("unsafe code outside the files listed in tests/tidy.rs", findings);
-    for path in UNSAFE.iter().filter(|path| Path::new(&root()).join(path).exists()) {
-        let text = fs::read_to_string(root().join(path)).unwrap();
-        assert!(text.lines().any(is_unsafe), "{path} is listed but holds no unsafe code");
-    }
+fn every_crate_has_the_lints_of_the_workspace() {
+    let manifest = |folder: &str| fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+    // Unsafe code is denied but where a module or function expects it and says why.
+    assert!(manifest(".").contains("\nunsafe_code = \"deny\"\n"));
+    let silent = EDGES.iter().filter(|(folder, _)| !manifest(folder).contains("\n[lints]\nworkspace = true\n"));
+    report("crates without the lints of the workspace", silent.map(|(folder, _)| (*folder).to_owned()).collect());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Programs that are trusted: raw pointers, C functions that take them and call back, and faults in there.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", feature = "dl"))]
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

@@ -78,6 +78,7 @@ pub(crate) fn engine_with(config: Config, load: &LoadArgs) -> Result<Engine> {
 }
 
 /// An engine for programs that the user trusts.
+#[expect(unsafe_code, reason = "the user's word: --trust, --lib, --compiled")]
 pub(crate) fn trusted_engine(config: Config) -> Result<Engine, MemError> {
     // SAFETY: the user answers for the objects: `--trust` says so, and `bench --engine trusted`.
     unsafe { Engine::new_trusted(config) }
@@ -106,6 +107,7 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
 }
 
 /// A linker with the libraries of the command line.
+#[expect(unsafe_code, reason = "the user's word: --trust, --lib, --compiled")]
 pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Result<Linker<T>> {
     let mut linker = Linker::new(engine);
     for library in &load.lib {
@@ -116,6 +118,7 @@ pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Res
 }
 
 /// The same with the compiled programs of the command line.
+#[expect(unsafe_code, reason = "the user's word: --trust, --lib, --compiled")]
 pub(crate) fn linker_with<T: Send + 'static>(engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Linker<T>> {
     let mut linker = linker(engine, load)?;
     for path in &how.compiled {

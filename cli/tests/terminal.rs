@@ -1,5 +1,6 @@
 //! What a terminal gets of names in objects and of what programs print. The terminal is a real one (a pty), since that
 //! is what the command looks for.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod common;
 

@@ -315,6 +315,7 @@ fn succeeded(failures: Vec<Option<JitError>>) -> Result<(), JitError> {
 
 // SAFETY: all addresses in the table and among loops are the bridge's, or those of modules that `compile` made of
 // this image, for this arena, and that stay with `self`; the table was made with an element for each function.
+#[expect(unsafe_code, reason = "says where code is that machines jump to")]
 unsafe impl Native for Code {
     fn image_id(&self) -> ImageId {
         self.image.id()

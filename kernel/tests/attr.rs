@@ -2,6 +2,7 @@
 //! run: a library in front of `bpf(2)` writes both down.
 //!
 //! Needs gcc and libbpf-dev; skips with a reason without them, unless `TWINBPF_CI=1`. Needs no privilege.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs::File;
 use std::io::Write;

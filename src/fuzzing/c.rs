@@ -99,6 +99,7 @@ impl CCampaign {
     ///
     /// # Errors
     /// One of them is not there, or there is no room for the engines.
+    #[expect(unsafe_code, reason = "compares trusted code")]
     pub fn new(clang: impl Into<OsString>, cc: impl Into<OsString>, folder: PathBuf) -> Result<CCampaign, CError> {
         let base = Config::new().memory_limit(1 << 24).timeout(TIMEOUT);
         let jit = base.clone().engine(EngineKind::Jit);

@@ -239,6 +239,7 @@ impl Conversion {
     }
 
     /// What the C library makes of it.
+    #[expect(unsafe_code, reason = "calls printf of the C library")]
     fn by_c(&self) -> Vec<u8> {
         let format = CString::new(self.text.as_str()).expect("no NUL");
         let text = match self.value {

@@ -138,6 +138,7 @@ impl World {
     }
 
     /// A world with so many bytes in front of it.
+    #[expect(unsafe_code, reason = "compares trusted code")]
     fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
         let arena = match trusted {
             // SAFETY: `Vm::run` gives trusted modes only cases that stay inside their memory.

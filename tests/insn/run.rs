@@ -1,4 +1,5 @@
 //! Runs a case on the interpreter and compares everything: registers, memory, result or trap.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,5 @@
 //! The same through the public API: engines, objects, code that is compiled ahead of time.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::path::Path;
 use std::process::Command;

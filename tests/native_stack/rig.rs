@@ -1,4 +1,5 @@
 //! A program from text in every kind of native code, and host functions that need native stack.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

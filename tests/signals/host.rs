@@ -1,4 +1,5 @@
 //! A host in a child process, and what it does to its signals.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};

@@ -1,4 +1,5 @@
 //! System calls of a session that the standard library has not: fork without exec, pid descriptors, timers, poll.
+#![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::ffi::CString;
 use std::io;

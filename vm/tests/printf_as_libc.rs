@@ -1,4 +1,5 @@
 //! `snprintf` of the machine against the C library's: thousands of random conversions must print the same.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::ffi::{CString, c_char, c_int};
 use std::sync::Arc;

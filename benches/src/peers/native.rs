@@ -1,5 +1,6 @@
 //! The kernel's C as native code: what a compiler makes of it that may do everything but use vectors, unroll loops and
 //! replace loops by calls of the C library.
+#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
 
 use std::path::Path;
 use std::process::Command;

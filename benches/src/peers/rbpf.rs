@@ -3,6 +3,7 @@
 //! The interpreter checks every access against the memory it is given, its own JIT checks none, the one on Cranelift
 //! compares each address with three regions and stops the process where none has it. The buffer of its own JIT is one
 //! page: larger programs stop it too. [`probe`](crate::probe) keeps both from us.
+#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
 
 use super::Runner;
 use crate::kernel::{Block, Dialect, Kernel, code};

@@ -1,4 +1,5 @@
 //! Our own machine as an embedder gets it, no limits that were not asked for.
+#![expect(unsafe_code, reason = "programs of the benches are trusted")]
 
 use twinbpf::mem::MemError;
 use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, OptLevel};

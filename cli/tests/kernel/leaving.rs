@@ -1,4 +1,5 @@
 //! However a session ends, nothing of it stays.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::collections::BTreeSet;
 use std::fs;

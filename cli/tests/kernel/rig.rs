@@ -1,4 +1,5 @@
 //! Workloads, what bpftrace says of them, and somebody without privilege.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

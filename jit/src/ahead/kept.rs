@@ -71,6 +71,7 @@ impl Kept {
     /// # Safety
     /// The addresses in the bytes, if they are a description, are those of the functions that it describes, and stay so
     /// until `library` is dropped: a library that this crate's object file was linked into, unchanged.
+    #[expect(unsafe_code, reason = "says where code is that a library brought")]
     pub unsafe fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Kept>, KeptError> {
         Kept::len(&bytes)?;
         let (text, records) = blob::read(&bytes).ok_or(KeptError::Damaged)?;
@@ -114,6 +115,7 @@ impl Kept {
     ///
     /// # Errors
     /// [`KeptError::Different`], [`KeptError::Cpu`], [`KeptError::Untrusted`].
+    #[expect(unsafe_code, reason = "says where code is that a library brought")]
     pub fn code(
         self: &Arc<Kept>,
         image: &Image,
@@ -186,6 +188,7 @@ struct Placed {
 
 // SAFETY: whoever made the description promised that its functions are where it says, and stay with `kept`; it was
 // compared with the image, which has as many functions, and all that code depends on is the same.
+#[expect(unsafe_code, reason = "says where code is that a library brought")]
 unsafe impl Native for Placed {
     fn image_id(&self) -> ImageId {
         self.image

@@ -1,4 +1,5 @@
 //! The description of compiled code: what is written is read, and damage is noticed or harmless.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! Calls into the C library and its unwinder, and the words that debuggers look for.
+#![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::fs::File;
 use std::io;

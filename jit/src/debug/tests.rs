@@ -1,4 +1,5 @@
 //! Each tool is asked what it knows of one generated function.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

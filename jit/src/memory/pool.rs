@@ -70,6 +70,7 @@ impl CodePool {
             .map_err(|source| MemoryError::Reserve { bytes: capacity, source })
     }
 
+    #[expect(unsafe_code, reason = "says where generated code is")]
     pub(super) fn over(region: Region, capacity: usize) -> Arc<CodePool> {
         let granule = if region.is_dual() { GRANULE } else { PAGE };
         let free = FreeList::new(0, capacity as u64);

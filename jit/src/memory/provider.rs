@@ -72,6 +72,7 @@ impl JITMemoryProvider for Provider {
         self.0.lock().expect("no panic while held").allocate(size, align as usize)
     }
 
+    #[expect(unsafe_code, reason = "cranelift-jit's interface")]
     unsafe fn free_memory(&mut self) {
         let mut state = self.0.lock().expect("no panic while held");
         // What is published belongs to its owner.

@@ -1,4 +1,5 @@
 //! The system calls behind a pool, and the only access to its bytes.
+#![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::io;
 use std::ops::Range;

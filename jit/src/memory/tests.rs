@@ -1,4 +1,5 @@
 //! Pools with generated functions in them.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs;
 use std::sync::{Arc, Barrier};

@@ -1,4 +1,5 @@
 //! A program from text, run by the interpreter and by generated code.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -165,6 +165,7 @@ fn errno(error: &Error) -> Errno {
     error.errno().map_or(Errno::EINVAL, Errno)
 }
 
+#[expect(unsafe_code, reason = "maps the memory of a kernel map")]
 fn values(map: &Map, spec: &MapSpec, arena: &Arc<Arena>) -> Result<Values, ShareError> {
     // exhaustive match
     let memory = |error| ShareError::Memory { map: spec.name.clone(), error };

@@ -1,5 +1,6 @@
 //! Layouts of the members of `union bpf_attr` (`linux/bpf.h`). The kernel takes a shorter union than its own and reads
 //! the rest as zero; of a longer one it wants the rest to be zero.
+#![expect(unsafe_code, reason = "system calls")]
 
 /// A member of `union bpf_attr`: plain numbers without padding, addresses among them.
 ///

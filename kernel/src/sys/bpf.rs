@@ -1,4 +1,5 @@
 //! `bpf(2)`, one function a command.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -1,4 +1,5 @@
 //! Memory of maps and perf events that this process shares with the kernel.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,4 +1,5 @@
 //! A file system that is mounted nowhere: only the descriptor of this process leads to it.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::CStr;
 use std::io;

@@ -1,4 +1,5 @@
 //! A netlink socket, and names of network interfaces.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::ffi::CStr;
 use std::io;

@@ -1,4 +1,5 @@
 //! `perf_event_open(2)` and what can be done with the descriptor it gives.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,4 +1,5 @@
 //! `epoll(7)`: waiting for ring buffers and perf events.
+#![expect(unsafe_code, reason = "system calls")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

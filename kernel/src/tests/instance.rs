@@ -1,4 +1,5 @@
 //! Instances: one program, many prologues.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::path::PathBuf;
 

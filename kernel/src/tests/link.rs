@@ -1,4 +1,5 @@
 //! Attachments that this kernel can run.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,4 +1,5 @@
 //! A static probe in this very program, written as `sys/sdt.h` writes them.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::os::fd::AsRawFd;
 use std::path::Path;

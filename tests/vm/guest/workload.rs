@@ -1,4 +1,5 @@
 //! What the programs watch. Between the two lines that name the thread it does exactly what is said here.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};

@@ -26,13 +26,13 @@ mod func;
 mod interrupt;
 pub mod native;
 mod packet;
-#[allow(unsafe_code, reason = "runs generated code")]
+#[expect(unsafe_code, reason = "runs generated code")]
 pub(crate) mod resident;
 mod ret;
 mod runtime;
-#[allow(unsafe_code, reason = "called by generated code")]
+#[expect(unsafe_code, reason = "called by generated code")]
 mod services;
-#[allow(unsafe_code, reason = "called by generated code")]
+#[expect(unsafe_code, reason = "called by generated code")]
 mod thunk;
 
 use std::fmt;

@@ -208,9 +208,9 @@ impl Arena {
     ///
     /// # Safety
     /// What runs in it (machines with [`View::trusted`](super::View::trusted), and code compiled for it) reads, writes
-    /// and calls any address of the process. The caller answers for every program that it lets run there, as for
-    /// `unsafe` code of its own: it neither changes memory that others rely on nor passes C functions what they must
-    /// not get.
+    /// and calls any address of the process. The caller answers for every program that runs there, and for what safe
+    /// code does with views of it, as for `unsafe` code of its own.
+    #[expect(unsafe_code, reason = "trust, and files of others, are the caller's word")]
     pub unsafe fn trusted(limit: u64) -> Result<Arc<Arena>, MemError> {
         if !crate::recover::AVAILABLE {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "trusted programs need x86-64 Linux").into());
@@ -330,8 +330,8 @@ impl Arena {
     /// For a read-only region: those have a second address, which would lead elsewhere.
     ///
     /// # Safety
-    /// The file has the region's bytes, in whole pages, as long as the block lives. Those who write to it meanwhile
-    /// count as programs.
+    /// The file has the region's bytes, in whole pages, as long as the block lives; its other writers count as programs.
+    #[expect(unsafe_code, reason = "trust, and files of others, are the caller's word")]
     pub unsafe fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
         assert!(spec.writable, "a shared region is writable");
         let mut block = self.alloc(spec)?;

@@ -3,6 +3,7 @@
 //!
 //! An operation of the interpreter works on a copy in the view itself: [`View::lend`] points the window of its base
 //! register there, [`View::take_back`] writes the copy to where it came from.
+#![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,5 @@
 //! Ownership of a region, and access to it for the code that manages it (maps, contexts, packets).
+#![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::ptr;
 use std::sync::Arc;

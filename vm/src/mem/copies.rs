@@ -1,4 +1,5 @@
 //! What the host reads and writes of a program's memory: checked, then copied.
+#![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::ffi::CStr;
 use std::hint::black_box;

@@ -3,6 +3,7 @@
 //! A window is the region element that the last access through a register hit. A hit costs a subtraction and
 //! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again. For one access of a
 //! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
+#![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::ptr;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! Calls of native code that can end early, and the thread's chain of those that have not ended.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};

@@ -7,6 +7,7 @@
 //! not rbp, as every function saves that: what comes after a call would have to wait until rbp is back from memory,
 //! from a stack of which the address comes from memory. Unwinders can pass, whatever stack rsp is on, and so can who
 //! follows frame pointers.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::global_asm;
 use std::num::NonZeroU64;

@@ -1,4 +1,5 @@
 //! Targets without recovery: C functions are called, and a fault in one ends the process; nothing else is there.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::mem::transmute;
 use std::num::NonZeroU64;

@@ -4,6 +4,7 @@
 //! A thread that blocks signals of ours is marked in its chain of calls ([`super::anchor`]), which every call reads in
 //! any case: such a thread unblocks them around its outermost call, and pays two system calls for it. Other threads pay
 //! nothing.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::ffi::c_void;
 use std::io;

@@ -1,5 +1,6 @@
 //! Which addresses are generated code. Read by signal handlers, so without locks; and written without, as a process may
 //! be forked while another of its threads writes.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};

@@ -1,4 +1,5 @@
 //! Single accesses to any address. They need no anchor: the handler knows the instructions by their addresses.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use super::anchor::{Mark, marked};
 use super::asm::{

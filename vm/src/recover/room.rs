@@ -3,6 +3,7 @@
 //! Native code runs on a stack whose size follows from its limits. Rust code runs on the stack of whoever called it: a
 //! thread may have been started with 64 KiB, and host functions that call back into programs nest. Where code is about
 //! to need stack it asks [`stack_left`], and goes on by [`on_stack`] or ends with a trap.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::any::Any;
 use std::cell::Cell;

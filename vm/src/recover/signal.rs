@@ -2,6 +2,7 @@
 //!
 //! Everything here that runs in a handler is async-signal-safe: it reads atomics and the thread's own chain of
 //! anchors, writes the registers that the signal returns to, and allocates nothing.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::naked_asm;
 use std::cell::Cell;

@@ -1,4 +1,5 @@
 //! Native stacks for generated code.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::io;
 use std::num::NonZeroU64;

@@ -1,4 +1,5 @@
 //! Threads that run generated code: how to end it, and what the system knows of them.
+#![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::fs;
 use std::time::Duration;

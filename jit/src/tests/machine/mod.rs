@@ -1,4 +1,5 @@
 //! Generated code inside a machine against the interpreter: calls both ways, traps and their words, limits, panics.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod calls;
 mod traps;

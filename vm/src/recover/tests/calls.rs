@@ -1,3 +1,4 @@
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 use super::*;
 
 #[test]

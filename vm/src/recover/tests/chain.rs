@@ -1,4 +1,5 @@
 //! Signals that are not ours, each in a process of its own: this test binary, started again.
+#![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
