@@ -18,8 +18,10 @@ use super::signal::{self, install};
 use super::stack::NativeStack;
 use super::{Signal, Unprepared};
 
-/// What our own handler takes of an alternate stack, beside what the kernel puts there.
-const HANDLER_STACK: usize = 4 << 10;
+/// What handlers take of an alternate stack, beside what the kernel puts there for each signal.
+const HANDLER_STACK: usize = 8 << 10;
+/// Signals that may arrive one in the handler of the other: a fault, and a profiler's.
+const NESTED: usize = 2;
 /// What an alternate stack of ours has for handlers of the host.
 const ROOM: usize = 64 << 10;
 
@@ -141,7 +143,7 @@ fn provide_stack() -> io::Result<()> {
     // SAFETY: reads a number.
     let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     let old = alternate_stack();
-    let fits = old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= frame + HANDLER_STACK;
+    let fits = old.ss_flags & libc::SS_DISABLE == 0 && old.ss_size >= NESTED * frame + HANDLER_STACK;
     // A handler of the host that runs a program is on it, and cannot have another.
     if fits || old.ss_flags & libc::SS_ONSTACK != 0 {
         return Ok(());
@@ -152,7 +154,7 @@ fn provide_stack() -> io::Result<()> {
     let stack = match known {
         Some(stack) => stack,
         None => {
-            let new = Box::into_raw(Box::new(NativeStack::new(frame + ROOM)?));
+            let new = Box::into_raw(Box::new(NativeStack::new(NESTED * frame + ROOM)?));
             // SAFETY: the key is ours; the value lives until the key's destructor or the lines below free it.
             let result = unsafe { libc::pthread_setspecific(key, new.cast::<c_void>().cast_const()) };
             if result != 0 {

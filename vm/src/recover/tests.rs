@@ -4,6 +4,9 @@ use crate::isa::{Size, Width};
 
 mod calls;
 mod chain;
+mod child;
+mod masks;
+mod runtimes;
 
 /// A page of memory that can be executed, with code at its start.
 struct Page {

@@ -2,27 +2,13 @@
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
 
+use super::child::{fault_of_ours, host_fault, repairs, role, say, set};
 use super::*;
 
-const VARIABLE: &str = "TWINBPF_TEST_SIGNAL";
-
-/// Runs the test of this name in a child process with `role`; gives its status and what it wrote.
+/// Runs a test of this file in a child process with `role`; gives its status and what it wrote.
 fn child(test: &str, role: &str) -> (std::process::ExitStatus, String) {
-    let test = format!("recover::tests::chain::{test}");
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args([&test, "--exact", "--nocapture"]).env(VARIABLE, role).output().unwrap();
-    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
-}
-
-fn role() -> Option<String> {
-    std::env::var(VARIABLE).ok()
-}
-
-fn say(text: &str) {
-    // SAFETY: the bytes of a string.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    super::child::child("chain", test, role)
 }
 
 extern "C" fn plain(_: i32) {
@@ -40,35 +26,6 @@ extern "C" fn detailed(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c
     say(if addr == 64 && pc != 0 { "detailed handler\n" } else { "wrong details\n" });
     // SAFETY: ends the process.
     unsafe { libc::_exit(42) };
-}
-
-/// Goes on behind the faulting instruction, `mov rax, [rdi]`.
-extern "C" fn repairs(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: as the kernel passed it.
-    unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] += 3 };
-    say("repaired\n");
-}
-
-fn set(signal: i32, action: usize, flags: i32) {
-    // SAFETY: the actions above are of the types their flags say.
-    unsafe {
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = action;
-        new.sa_flags = flags;
-        assert_eq!(libc::sigaction(signal, &raw const new, std::ptr::null_mut()), 0);
-    }
-}
-
-/// A fault of the host's own code.
-fn host_fault() {
-    // SAFETY: not sound, which is the point; the process ends or a handler repairs it.
-    unsafe { std::arch::asm!("mov rax, [rdi]", in("rdi") 64, out("rax") _) };
-}
-
-/// Uses our handlers once, so that they are there, and leaves nothing behind.
-fn fault_of_ours() {
-    let page = function(&[0x48, 0x8b, 0x02]);
-    assert_eq!(Rig::new().fault(&page, [24, 0, 0, 0, 0]).address, Some(24));
 }
 
 #[test]
