@@ -55,7 +55,7 @@ impl Engine {
     }
 
     fn over(arena: Arc<Arena>, config: Config) -> Engine {
-        // Its threads may be the first code of ours that an unloaded library lacks.
+        // Its threads end a moment after it, and need the library they run in.
         recover::keep_loaded();
         let (_watchdog, background, cpus) = (Watchdog::new(), Background::default(), Cpus::default());
         Engine { inner: Arc::new(Inner { arena, config, _watchdog, background, cpus }) }

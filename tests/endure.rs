@@ -1,5 +1,8 @@
 //! Programs that go wrong, a thousand times in a row in one process, and the process goes on working.
 
+#[path = "support/blocked.rs"]
+mod blocked;
+
 use std::time::{Duration, Instant};
 
 use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, TrapCode};
@@ -102,3 +105,5 @@ fn panics_of_the_host() {
     }));
     endure(&Config::new(), "panics", &[0], TrapCode::Panic);
 }
+
+blocked::with_every_signal_blocked!();

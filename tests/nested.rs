@@ -2,6 +2,9 @@
 //! of C or of another instance or neither, or run programs of other instances.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
+#[path = "support/blocked.rs"]
+mod blocked;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -217,3 +220,5 @@ fn a_host_function_runs_another_instance() {
         }
     }
 }
+
+blocked::with_every_signal_blocked!();

@@ -1,6 +1,9 @@
 //! A loop that waits for another thread ends when that has written, whatever a compiler thinks of loads that
 //! nothing in the loop could change.
 
+#[path = "support/blocked.rs"]
+mod blocked;
+
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,3 +68,5 @@ fn a_map_value_that_another_thread_updates() {
         });
     }
 }
+
+blocked::with_every_signal_blocked!();

@@ -1,6 +1,9 @@
 //! Threads call instances of one object, which share its code, its global, maps and ring buffer, while another takes
 //! what they send. Nothing is lost, counted twice or torn.
 
+#[path = "support/blocked.rs"]
+mod blocked;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,3 +109,5 @@ fn sixty_four_threads_share_code_and_a_map() {
         check(*kind, 64, 5, Duration::ZERO);
     }
 }
+
+blocked::with_every_signal_blocked!();

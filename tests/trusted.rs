@@ -2,6 +2,9 @@
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu", feature = "dl"))]
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
+#[path = "support/blocked.rs"]
+mod blocked;
+
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
@@ -163,3 +166,5 @@ fn engines_come_and_go_and_live_side_by_side() {
         assert!(engine.arena().base() == 0 && engine.arena().used() > 0);
     }
 }
+
+blocked::with_every_signal_blocked!();

@@ -1,5 +1,8 @@
 //! The instruction corpus: every case of `corpus/insn` on every engine, and every form of every instruction in it.
 
+#[path = "../support/blocked.rs"]
+mod blocked;
+
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod abroad;
 mod build;
@@ -96,3 +99,5 @@ fn random_programs_do_alike_in_native_code() {
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
     random::check_native(count.unwrap_or(100));
 }
+
+blocked::with_every_signal_blocked!();

@@ -1,6 +1,9 @@
 //! The kernel's own vectors on the machine: taken from the sources that Debian packages, when the test runs, and kept
 //! nowhere. `docs/testing.md` says how to run all of them.
 
+#[path = "../support/blocked.rs"]
+mod blocked;
+
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -61,3 +64,5 @@ impl Table {
         self.0.iter().filter(|(_, found)| !same(found)).map(|(outcome, _)| &**outcome).collect()
     }
 }
+
+blocked::with_every_signal_blocked!();
