@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::process::{Command, Output};
 
-use common::{Case, Mode, cases, corpus, exists_library, low_halves, modes, skip, twinbpf};
+use common::{Case, Mode, blocked, cases, corpus, exists_library, low_halves, modes, skip, twinbpf};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
@@ -28,6 +28,8 @@ fn main() {
         }
     }
     assert!(trials.len() > 100, "the cases were found");
+    const BLOCKED: &str = "with_every_signal_blocked";
+    trials.push(Trial::test(BLOCKED, || Ok(blocked::run_again(BLOCKED)?)));
     libtest_mimic::run(&args, trials).exit();
 }
 

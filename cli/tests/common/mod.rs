@@ -1,6 +1,8 @@
 //! What the tests of the command share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[path = "../../../tests/support/blocked.rs"]
+pub(crate) mod blocked;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 
@@ -12,7 +14,11 @@ pub(crate) use support::{Case, cases, corpus, installed, low_halves, skip};
 
 /// The command under test.
 pub(crate) fn twinbpf() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_twinbpf"));
+    let program = env!("CARGO_BIN_EXE_twinbpf");
+    let mut command = match std::env::var_os(blocked::VARIABLE) {
+        Some(_) => blocked::blocking(program),
+        None => Command::new(program),
+    };
     command.env_remove("RUST_LOG").stdin(std::process::Stdio::null());
     command
 }
