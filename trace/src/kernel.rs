@@ -162,7 +162,8 @@ impl Half {
         for program in loaded.programs.iter().flatten() {
             for target in targets.get(&program.spec).copied().unwrap_or_default() {
                 let whole = matches!(target, Target::Sampling(_));
-                let attaching = Attaching { pid: options.pid.filter(|_| !whole), ..Attaching::default() };
+                let pid = options.pid.filter(|_| !whole);
+                let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };
                 match loaded.open(program, target, &attaching) {
                     Ok(pending) => {
                         let iterates = matches!(target, Target::Iter(_));

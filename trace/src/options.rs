@@ -33,6 +33,8 @@ pub struct Options {
     pub print_maps: bool,
     /// Scripts may run commands.
     pub commands: bool,
+    /// Uprobes go also where it cannot be said whether an instruction begins.
+    pub unproven_places: bool,
     /// Types and configuration in place of the running kernel's.
     pub kernel: KernelFiles,
 }
@@ -48,6 +50,7 @@ impl Default for Options {
             attach: Vec::new(),
             print_maps: false,
             commands: false,
+            unproven_places: false,
             kernel: KernelFiles::default(),
         }
     }

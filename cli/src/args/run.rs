@@ -77,7 +77,7 @@ pub(crate) struct SessionArgs {
     /// Print every map at the end.
     #[arg(long)]
     print_maps: bool,
-    /// Let scripts run commands (system).
+    /// Let scripts run commands (system), and uprobes go where it is unknown whether an instruction begins.
     #[arg(long = "unsafe")]
     commands: bool,
 }
@@ -114,6 +114,7 @@ impl SessionArgs {
             attach: self.attach.clone(),
             print_maps: self.print_maps,
             commands: self.commands,
+            unproven_places: self.commands,
             kernel,
         }
     }

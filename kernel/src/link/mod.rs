@@ -10,6 +10,7 @@ mod multi;
 mod net;
 mod netlink;
 mod perf;
+mod place;
 mod target;
 pub mod usdt;
 
@@ -37,6 +38,9 @@ pub struct Options<'a> {
     pub pid: Option<u32>,
     /// The maps of the object that `usdt.bpf.h` declares, for USDT.
     pub usdt: Option<usdt::Maps<'a>>,
+    /// Uprobes also where it cannot be said whether an instruction begins. A place that is known to be inside of one is
+    /// refused all the same.
+    pub unproven_places: bool,
 }
 
 /// An attached program.

@@ -197,7 +197,10 @@ pub(super) fn uprobes(
 ) -> Result<Pending, Error> {
     let refused = |text: String| Error::ours("LINK_CREATE", &what, libc::ENOENT, text);
     let places = match functions {
-        Functions::Places(places) => places.clone(),
+        Functions::Places(places) => {
+            super::place::check(&what, path, places, ret != Return::No, options)?;
+            places.clone()
+        }
         Functions::Names(names) => {
             let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
             let place = |(name, cookie): &(String, u64)| {

@@ -264,6 +264,7 @@ pub(super) fn uprobe(
     prog: &Prog,
     options: &Options<'_>,
 ) -> Result<Pending, Error> {
+    super::place::check(&what, path, &[place], ret, options)?;
     let name = c_path(path).map_err(|cause| Error::new("perf_event_open", &what, cause))?;
     let (mut attr, probe) = match unit("uprobe") {
         Some(unit) => {

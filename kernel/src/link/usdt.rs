@@ -254,7 +254,8 @@ pub(super) fn open(
         places.push(UprobePlace { offset: sdt.offset, semaphore: sdt.semaphore, cookie: number.into() });
     }
     // The number of a specification may be 0, which as a cookie is no cookie; and the caller's is in the specification.
-    let options = Options { cookie: 0, ..options.clone() };
+    // The note of a static probe vouches for its place where nothing else does.
+    let options = Options { cookie: 0, unproven_places: true, ..options.clone() };
     if prog.attach_type() == AttachType::TraceUprobeMulti as u32 {
         let (path, functions) = (path.to_owned(), Functions::Places(places));
         return Target::UprobeMulti { path, functions, ret: Return::No }.open(prog, &options);

@@ -4,6 +4,7 @@ mod instance;
 mod link;
 mod load;
 mod map;
+mod place;
 mod prog;
 mod share;
 mod stream;

@@ -11,10 +11,10 @@ use object::NativeEndian;
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable, VersionTable};
 
-type Elf<'a> = ElfFile64<'a, NativeEndian>;
+pub(super) type Elf<'a> = ElfFile64<'a, NativeEndian>;
 type Header = elf::FileHeader64<NativeEndian>;
 
-const ENDIAN: NativeEndian = NativeEndian;
+pub(super) const ENDIAN: NativeEndian = NativeEndian;
 
 /// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,8 +108,12 @@ impl Binary {
         Ok(Binary { bytes })
     }
 
-    fn elf(&self) -> Elf<'_> {
+    pub(super) fn elf(&self) -> Elf<'_> {
         Elf::parse(&self.bytes[..]).expect("parsed when it was read")
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Where an address is in the file.
@@ -201,7 +205,7 @@ fn place(elf: &Elf<'_>, address: u64, want: impl Fn(&ProgramHeader64<NativeEndia
     address.wrapping_sub(segment.p_vaddr(ENDIAN)).checked_add(segment.p_offset(ENDIAN))
 }
 
-fn executable(segment: &ProgramHeader64<NativeEndian>) -> bool {
+pub(super) fn executable(segment: &ProgramHeader64<NativeEndian>) -> bool {
     segment.p_flags(ENDIAN) & elf::PF_X != 0
 }
 
