@@ -64,6 +64,8 @@ features! {
     UprobeMulti = uprobe_multi();
     /// A map can live as long as a program that does not use it.
     BindMap = bind_map();
+    /// Instructions name addresses in a map's value beyond its first 512 MiB.
+    EveryOffset = every_offset();
     /// Tables of functions (struct_ops) are registered by links, which end with their descriptor.
     StructOpsLink = struct_ops_link();
     /// System calls have wrappers that take `pt_regs`.
@@ -182,6 +184,34 @@ fn bind_map() -> bool {
     let Ok(map) = bpf::map_create(&mut attr) else { return false };
     let mut attr = attr::BindMap { prog_fd: number(prog.as_fd()), map_fd: number(map.as_fd()), flags: 0 };
     bpf::prog_bind_map(&mut attr).is_ok()
+}
+
+/// An address far outside of an array: a kernel with a limit of its own says so before it looks at the array.
+fn every_offset() -> bool {
+    let mut attr = attr::MapCreate {
+        map_type: MapKind::Array as u32,
+        key_size: 4,
+        value_size: 1,
+        max_entries: 1,
+        ..attr::MapCreate::default()
+    };
+    let Ok(map) = bpf::map_create(&mut attr) else { return false };
+    let fd = number(map.as_fd()).to_le_bytes();
+    let insns =
+        [[0x18, 0x21, 0, 0, fd[0], fd[1], fd[2], fd[3]], [0, 0, 0, 0, 0, 0, 0, 0x40], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+    let mut log = [0_u8; 1024];
+    let mut attr = attr::ProgLoad {
+        prog_type: ProgType::SocketFilter as u32,
+        insn_cnt: insns.len() as u32,
+        insns: insns.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        log_level: 1,
+        log_size: log.len() as u32,
+        log_buf: log.as_mut_ptr() as u64,
+        ..attr::ProgLoad::default()
+    };
+    let refused = bpf::prog_load(&mut attr).is_err();
+    refused && !String::from_utf8_lossy(&log).contains("direct value offset of") && log[0] != 0
 }
 
 /// Whether this kernel has maps of a kind.

@@ -99,6 +99,14 @@ impl System {
 }
 
 impl Kernel for System {
+    fn page_size(&self) -> u32 {
+        crate::sys::memory::page_size() as u32
+    }
+
+    fn takes_every_offset(&self) -> bool {
+        has(Feature::EveryOffset)
+    }
+
     fn endian(&self) -> Endian {
         if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little }
     }

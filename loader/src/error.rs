@@ -108,6 +108,9 @@ pub enum Cause {
         /// What is wrong.
         why: String,
     },
+    /// What libbpf refuses, in its words: variables of an arena that is not there, tags that name nothing.
+    #[error("{0}")]
+    Libbpf(String),
     /// A relocation that means nothing.
     #[error("relocation at offset {offset:#x} of section '{section}' against {}: {why}", symbol_name(symbol))]
     Reloc {
@@ -137,9 +140,7 @@ pub enum Cause {
         target: i64,
     },
     /// For a kernel: a call or function address that leads into the middle of a function.
-    #[error(
-        "calls instruction {offset} of '{function}', which is not the start of a function: only the VM runs such a call"
-    )]
+    #[error("calls instruction {offset} of '{function}', which starts no function: only the VM runs such a call")]
     CallInside {
         /// The function of the symbol.
         function: Arc<str>,
@@ -372,6 +373,7 @@ impl Cause {
             Cause::TooLarge { .. }
             | Cause::Map { .. }
             | Cause::MapDef(_)
+            | Cause::Libbpf(_)
             | Cause::Reloc { .. }
             | Cause::Decode { .. }
             | Cause::NoFunction { .. }

@@ -126,7 +126,7 @@ pub(crate) fn ranks(object: &Object) -> Vec<usize> {
 fn map(bytes: Vec<u8>, size: u32) -> MapSpec {
     MapSpec {
         flags: (MapFlags::MMAPABLE | MapFlags::RDONLY_PROG).bits(),
-        data: Some(Data { bytes, read_only: true, pointers: Vec::new() }),
+        data: Some(Data::new(bytes, size, true)),
         ..MapSpec::new(SECTION, MapKind::Array, 4, size, 1)
     }
 }

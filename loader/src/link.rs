@@ -20,13 +20,13 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use twinbpf_vm::map::{MapSpec, Pointer};
+use twinbpf_vm::map::{ARENA_PAGE, MapSpec, Pointer};
 use twinbpf_vm::program::{Extern, Program};
 
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
 use crate::kernel::Kernel;
-use crate::object::{Object, ProgramSpec, Reference, Role};
+use crate::object::{ArenaData, Object, ProgramSpec, Reference, Role};
 use crate::section::Attach;
 pub(crate) use layout::{Layout, Planner};
 pub(crate) use relocated::{CoreTypes, Functions};
@@ -124,7 +124,9 @@ impl Object {
             None => CoreTypes::Own,
         };
         let functions = Functions::relocate(self, 0..self.programs.len(), types);
-        let mut linker = Linker::new(self, options.stack_size.unwrap_or(STACK_SIZE), functions, kconfig.as_ref());
+        let arena = self.arena_data(ARENA_PAGE, true);
+        let stack_size = options.stack_size.unwrap_or(STACK_SIZE);
+        let mut linker = Linker::new(self, stack_size, functions, kconfig.as_ref(), arena.as_ref());
         let mut result = Linked {
             programs: Vec::new(),
             infos: Vec::new(),
@@ -145,7 +147,8 @@ impl Object {
             }
         }
         result.externs.append(&mut linker.absent);
-        self.fill_pointers(&linked, &mut result.maps);
+        ArenaData::apply(arena.as_ref(), &mut result.maps);
+        self.fill_pointers(&linked, arena.as_ref(), &mut result.maps);
         Ok(result)
     }
 
@@ -168,11 +171,13 @@ impl Object {
         Ok(roots)
     }
 
-    fn fill_pointers(&self, linked: &HashMap<usize, usize>, maps: &mut [MapSpec]) {
+    fn fill_pointers(&self, linked: &HashMap<usize, usize>, arena: Option<&ArenaData>, maps: &mut [MapSpec]) {
         for pointer in &self.pointers {
             let target = match pointer.target {
                 Ok(Reference::Map(map)) => Some(Pointer::Map(map)),
-                Ok(Reference::MapValue { map, off }) => Some(Pointer::MapValue { map, off }),
+                Ok(Reference::MapValue { map, off }) => {
+                    ArenaData::place(arena, map, off).ok().map(|off| Pointer::MapValue { map, off })
+                }
                 Ok(Reference::Extern(index)) => Some(Pointer::Extern(index)),
                 Ok(Reference::Call(function) | Reference::Address(function)) => {
                     linked.get(&function).map(|program| Pointer::Function { program: *program, pc: 0 })
@@ -181,7 +186,7 @@ impl Object {
             };
             let data = maps.get_mut(pointer.map).and_then(|map| map.data.as_mut());
             if let (Some(data), Some(target)) = (data, target) {
-                data.pointers.push((pointer.off, target));
+                data.pointers.push((data.start.saturating_add(pointer.off), target));
             }
         }
     }

@@ -83,8 +83,8 @@ impl Loading<'_> {
     fn make(&mut self, map: &KernelMap) -> Result<Map, Why> {
         let spec = &map.spec;
         let name = match &spec.data {
-            Some(_) => data_name(&self.object.name, &spec.name),
-            None => spec.name.to_string(),
+            Some(_) if spec.kind != MapKind::Arena => data_name(&self.object.name, &spec.name),
+            _ => spec.name.to_string(),
         };
         let inner = self.template(map)?;
         let mut create = blueprint(spec, &name);
@@ -149,6 +149,9 @@ impl Loading<'_> {
 
     /// What must be done before programs see the map.
     fn prepare(&mut self, spec: &MapSpec, map: &Map) -> Result<(), Why> {
+        if spec.kind == MapKind::Arena {
+            return self.map_arena(spec, map);
+        }
         if let Some(data) = &spec.data {
             let mut value = vec![0; spec.value_size as usize];
             let len = data.bytes.len().min(value.len());
@@ -161,10 +164,21 @@ impl Loading<'_> {
                 }
             }
         }
-        if spec.kind == MapKind::Arena {
-            let len = spec.max_entries as usize * page_size();
-            self.loaded.arenas.push(map.share(spec.extra as usize, len).map_err(Why::Kernel)?);
+        Ok(())
+    }
+
+    /// Maps an arena, which the kernel wants before programs use it, and writes its global variables.
+    fn map_arena(&mut self, spec: &MapSpec, map: &Map) -> Result<(), Why> {
+        let len = spec.max_entries as usize * page_size();
+        let mut memory = map.share(spec.extra as usize, len).map_err(Why::Kernel)?;
+        if let Some(data) = &spec.data {
+            let start = data.start as usize;
+            if start.saturating_add(data.bytes.len()) > len {
+                return Err(Why::Impossible(format!("its global variables do not fit into {len} bytes")));
+            }
+            memory.write(start, &data.bytes);
         }
+        self.loaded.arenas.push(memory);
         Ok(())
     }
 
@@ -201,7 +215,7 @@ impl Loading<'_> {
 /// A map as this kernel shall make it.
 fn blueprint<'a>(spec: &MapSpec, name: &'a str) -> MapCreate<'a> {
     let mut flags = spec.flags();
-    if spec.data.is_some() && !has(Feature::ArrayMmap) {
+    if spec.data.is_some() && spec.kind != MapKind::Arena && !has(Feature::ArrayMmap) {
         flags.remove(MapFlags::MMAPABLE);
     }
     let max_entries = match spec.kind {

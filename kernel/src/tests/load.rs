@@ -7,8 +7,9 @@ use twinbpf_loader::kernel::KernelOptions;
 
 use super::{allowed, load as load_text, skip};
 use crate::load::{LoadOptions, Loaded, Why, load};
+use crate::sys::memory::page_size;
 use crate::system::System;
-use crate::{MapKind, Options, ProgType, probe};
+use crate::{MapKind, Options, ProgType, TestRun, probe};
 
 pub(super) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus")
@@ -70,6 +71,29 @@ fn kernel_programs_of_the_corpus_load_and_attach() {
         }
     }
     assert!(programs > 30 && attached >= 2, "{programs} programs, {attached} attached");
+}
+
+#[test]
+fn global_variables_of_an_arena_are_there_when_programs_run() {
+    if !may_load() {
+        return;
+    }
+    if !probe::map_kind(MapKind::Arena).unwrap() {
+        return skip("this kernel has no arenas");
+    }
+    let object = open(&corpus().join("kernel/arena.bpf.o"));
+    let loaded = load_object(&object, &KernelOptions::default(), &LoadOptions::default());
+    assert!(loaded.failures.is_empty(), "{:#}", loaded.failures[0]);
+    let run = |name: &str| loaded.program(name).expect("it loads").prog.test_run(&TestRun::default()).unwrap().r0;
+    // Twice, as the first run gives back what it takes.
+    for _ in 0..2 {
+        assert_eq!((run("globals"), run("list"), run("pages")), (42, 4950 + 42, 1));
+    }
+    // The host sees the same memory.
+    let end = probe::has(probe::Feature::EveryOffset);
+    let mut answer = [0; 4];
+    loaded.arenas[0].read(if end { 15 * page_size() } else { 0 }, &mut answer);
+    assert_eq!(u32::from_le_bytes(answer), 42);
 }
 
 /// What TCP can be told to use.

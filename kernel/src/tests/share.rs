@@ -29,7 +29,7 @@ fn shared(spec: &MapSpec) -> Option<(Map, Arc<KernelMap>, Arc<Arena>)> {
 fn variables_are_the_same_memory() {
     let spec = MapSpec {
         flags: MapFlags::MMAPABLE.bits(),
-        data: Some(Data { bytes: vec![0; 5000], read_only: false, pointers: Vec::new() }),
+        data: Some(Data::new(vec![0; 5000], 5000, false)),
         ..MapSpec::new(".bss", MapKind::Array, 4, 5000, 1)
     };
     let Some((map, shared, arena)) = shared(&spec) else { return };
@@ -105,7 +105,7 @@ fn each_cpu_has_its_value() {
 fn constants_are_there_and_stay() {
     let spec = MapSpec {
         flags: MapFlags::RDONLY_PROG.bits(),
-        data: Some(Data { bytes: vec![3; 16], read_only: true, pointers: Vec::new() }),
+        data: Some(Data::new(vec![3; 16], 16, true)),
         ..MapSpec::new(".rodata", MapKind::Array, 4, 16, 1)
     };
     let Some(map) = made(&spec) else { return };

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use super::externs;
 use super::stream::Builder;
-use super::{Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, reach, struct_ops, types};
+use super::{
+    Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, exception, reach, struct_ops, types,
+};
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
 use crate::link::{CoreTypes, Failure, Functions, Layout, Planner};
-use crate::object::{Object, Reference, Role};
+use crate::object::{ArenaData, Object, Reference, Role};
 use crate::section::SectionKind;
 
 impl Object {
@@ -33,7 +35,7 @@ impl Object {
             return refuse_all(&mut planner, wanted, kernel);
         }
         for spec in wanted {
-            match planner.layout(spec).and_then(|layout| whole_functions(&mut planner, layout)) {
+            match lay_out(&mut planner, spec) {
                 Ok(layout) => layouts.push(layout),
                 Err(error) => failures.push(Failure { spec, error }),
             }
@@ -48,8 +50,15 @@ impl Object {
         });
         let symbols = externs::resolve(self, kernel, kconfig.as_ref(), &used.collect());
         let functions = Functions::relocate(self, functions, || core_types(kernel, options));
-        let mut builder =
-            Builder { planner, functions, symbols: &symbols, absent: &options.absent, kconfig: self.maps.len() };
+        let arena = self.arena_data(kernel.page_size(), kernel.takes_every_offset());
+        let mut builder = Builder {
+            planner,
+            functions,
+            symbols: &symbols,
+            absent: &options.absent,
+            arena: arena.as_ref(),
+            kconfig: self.maps.len(),
+        };
         let mut programs = Vec::new();
         let ops = struct_ops::resolve(self, kernel);
         for layout in layouts {
@@ -64,17 +73,18 @@ impl Object {
             }
         }
         failures.sort_by_key(|failure| failure.spec);
-        let maps = self.kernel_maps(kconfig);
+        let maps = self.kernel_maps(kconfig, arena.as_ref());
         for program in programs.iter_mut().filter(|program| !program.poisons.is_empty()) {
             reach::mark(program, &maps);
         }
         KernelLinked { programs, failures, maps, struct_ops: ops.values, fd_array: symbols.fd_array }
     }
 
-    fn kernel_maps(&self, kconfig: Option<Kconfig>) -> Vec<KernelMap> {
-        let specs = self.maps.iter().cloned().chain(kconfig.map(|kconfig| kconfig.spec));
+    fn kernel_maps(&self, kconfig: Option<Kconfig>, arena: Option<&ArenaData>) -> Vec<KernelMap> {
+        let mut specs: Vec<_> = self.maps.iter().cloned().chain(kconfig.map(|kconfig| kconfig.spec)).collect();
+        ArenaData::apply(arena, &mut specs);
         let described = types::map_types(self);
-        specs.map(|spec| described.describe(spec)).collect()
+        specs.into_iter().map(|spec| described.describe(spec)).collect()
     }
 }
 
@@ -91,6 +101,17 @@ fn refuse_all(planner: &mut Planner<'_>, wanted: impl Iterator<Item = usize>, ke
         struct_ops: planner.object.struct_ops.iter().map(|_| Err(cause.clone())).collect(),
         fd_array: Vec::new(),
     }
+}
+
+/// The functions of a program, the one that handles its exceptions last.
+fn lay_out(planner: &mut Planner<'_>, root: usize) -> Result<Layout, Error> {
+    let mut layout = planner.layout(root)?;
+    let spec = planner.spec(root);
+    let callback = exception::callback(planner.object, spec);
+    if let Some(callback) = callback.map_err(|cause| planner.error(root, spec, None, cause))? {
+        planner.append(&mut layout, root, callback)?;
+    }
+    whole_functions(planner, layout)
 }
 
 /// A layout whose functions all begin where a symbol does. The kernel gets no other: libbpf, which knows functions by

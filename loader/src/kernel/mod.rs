@@ -10,6 +10,7 @@
 
 mod attach;
 mod edit;
+mod exception;
 mod externs;
 mod link;
 mod reach;

@@ -11,7 +11,7 @@ use crate::btf::{FuncInfo, LineInfo};
 use crate::core_relo::invalid_call;
 use crate::error::{Cause, Error};
 use crate::link::{Functions, Layout, Planner};
-use crate::object::{ProgramSpec, Reference};
+use crate::object::{ArenaData, ProgramSpec, Reference};
 
 /// `call`.
 const CALL: u8 = 0x85;
@@ -35,6 +35,7 @@ pub(super) struct Builder<'a> {
     pub(super) functions: Functions,
     pub(super) symbols: &'a Symbols,
     pub(super) absent: &'a std::collections::BTreeSet<usize>,
+    pub(super) arena: Option<&'a ArenaData>,
     /// Index of the `.kconfig` map.
     pub(super) kconfig: usize,
 }
@@ -193,6 +194,7 @@ impl<'a> Builder<'a> {
                 Ok((None, Some(Fixup::Map(map))))
             }
             Reference::MapValue { map, off } => {
+                let off = ArenaData::place(self.arena, map, off)?;
                 load(PSEUDO_MAP_VALUE, map as i32, off.cast_signed());
                 Ok((None, Some(Fixup::MapValue(map))))
             }

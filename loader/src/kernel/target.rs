@@ -32,6 +32,17 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// What `LINUX_KERNEL_VERSION` shall be; see [`kernel_version`].
     fn version(&self) -> u32;
 
+    /// Bytes of a page: of those an arena is made.
+    fn page_size(&self) -> u32 {
+        4096
+    }
+
+    /// Whether instructions name every byte of a map, also beyond 512 MiB (libbpf's `FEAT_LDIMM64_FULL_RANGE_OFF`): that
+    /// decides where the global variables of an arena lie.
+    fn takes_every_offset(&self) -> bool {
+        true
+    }
+
     /// Whether attachments carry a cookie (`LINUX_HAS_BPF_COOKIE`).
     fn has_bpf_cookie(&self) -> bool;
 

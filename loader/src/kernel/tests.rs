@@ -317,9 +317,8 @@ fn for_a_kernel_a_call_into_the_middle_of_a_symbol_is_an_error() {
         let programs = Some(vec![object.program("prog").expect("there")]);
         let linked = object.link_kernel(&kernel(""), &KernelOptions { programs, ..Default::default() });
         let [failure] = &linked.failures[..] else { panic!("{symbol}: {:?}", linked.programs) };
-        let expected = "x.o: prog (section xdp): instruction 0: calls instruction 2 of 'sub', which is not the start of a \
-                        function: only the VM runs such a call; call the symbol itself, or give the place a function \
-                        symbol of its own";
+        let expected = "x.o: prog (section xdp): instruction 0: calls instruction 2 of 'sub', which starts no function: only \
+                        the VM runs such a call; call the symbol itself, or give the place a function symbol of its own";
         assert_eq!(failure.error.to_string(), expected);
     }
 }
@@ -354,4 +353,50 @@ fn a_kernel_of_the_other_byte_order_gets_nothing_of_an_object() {
     let expected = "x.o: prog (section xdp): the object is big-endian, the kernel is little-endian; compile with \
                     `-target bpfel` (or bpfeb) as the kernel is; the VM runs objects of both byte orders";
     assert_eq!(linked.failures[0].error.to_string(), expected);
+}
+
+/// `thrower` of section `tc` with a tag, and two functions in `.text`.
+fn thrower(tag: &str, handler: u8, linkage: usize) -> KernelLinked {
+    let mut types = Build::new(Endian::Little);
+    let int = types.int("int", 4, SIGNED);
+    let proto = types.proto(int, &[("cookie", int)]);
+    let func = types.func("thrower", proto, linkage);
+    types.add(tag, 17, 0, false, func, &[u32::MAX]);
+    let mut elf = Writer::new(Endian::Little);
+    let tc = elf.code("tc", &code("r0 = 1\nexit"));
+    elf.function("thrower", GLOBAL, tc, 0..2);
+    let text = elf.code(".text", &code("r0 = 7\nexit\nr0 = r1\nexit"));
+    elf.function("other", GLOBAL, text, 0..2);
+    elf.function("handler", handler, text, 2..4);
+    elf.section(".BTF", PROGBITS, 0, &types.bytes());
+    link(&elf.open(), &kernel(""))
+}
+
+#[test]
+fn the_function_that_handles_exceptions_is_part_of_the_program() {
+    let linked = thrower("exception_callback:handler", GLOBAL, 1);
+    assert!(linked.failures.is_empty(), "{:#}", linked.failures[0].error);
+    let functions: Vec<_> = linked.programs[0].functions.iter().map(|(start, name)| (*start, &**name)).collect();
+    assert_eq!(functions, [(0, "thrower"), (2, "handler")]);
+    let expected: Vec<Raw> = code("r0 = 1\nexit\nr0 = r1\nexit").iter().map(|insn| insn.encode()).collect();
+    assert_eq!(linked.programs[0].insns, expected);
+    assert_eq!(thrower("exception_callback", GLOBAL, 1).programs[0].functions.len(), 1);
+}
+
+#[test]
+fn tags_of_exceptions_that_name_nothing_are_libbpfs_errors() {
+    for (tag, handler, linkage, says) in [
+        ("exception_callback:nobody", GLOBAL, 1, "cannot find exception callback 'nobody'"),
+        ("exception_callback:", GLOBAL, 1, "exception_callback:<value> decl tag contains empty value"),
+        ("exception_callback:handler", LOCAL, 1, "exception callback handler must be a global non-hidden function"),
+        (
+            "exception_callback:handler",
+            GLOBAL,
+            0,
+            "exception_callback:<value> decl tag not applied to the main program",
+        ),
+    ] {
+        let linked = thrower(tag, handler, linkage);
+        assert_eq!(linked.failures[0].error.to_string(), format!("x.o: thrower (section tc): {says}"));
+    }
 }

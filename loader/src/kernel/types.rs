@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use twinbpf_vm::map::MapSpec;
+use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::KernelMap;
 use crate::btf::{self, Datasec, Edit, Entry, Linkage, MapDecl, Type, TypeId};
@@ -26,7 +26,7 @@ pub(super) fn map_types(object: &Object) -> MapTypes<'_> {
 
 impl MapTypes<'_> {
     pub(super) fn describe(&self, spec: MapSpec) -> KernelMap {
-        if spec.data.is_some() {
+        if spec.data.is_some() && spec.kind != MapKind::Arena {
             let value_type = self.sections.get(&*spec.name).copied();
             return KernelMap { spec, key_type: None, value_type, inner_types: (None, None) };
         }

@@ -40,8 +40,17 @@ impl<'a> Planner<'a> {
     /// Depth-first preorder of call sites, without recursion: chains of calls may be long.
     pub(crate) fn layout(&mut self, root: usize) -> Result<Layout, Error> {
         let mut layout = Layout::default();
-        self.place(&mut layout, root, root)?;
-        let mut open = vec![(root, 0)];
+        self.append(&mut layout, root, root)?;
+        Ok(layout)
+    }
+
+    /// Puts a function and what it calls behind the others, unless it is there.
+    pub(crate) fn append(&mut self, layout: &mut Layout, root: usize, function: usize) -> Result<(), Error> {
+        if layout.start.contains_key(&function) {
+            return Ok(());
+        }
+        self.place(layout, root, function)?;
+        let mut open = vec![(function, 0)];
         while let Some((function, pc)) = open.last_mut() {
             let spec = &self.object.programs[*function];
             let next = spec.refs.range(*pc..).find_map(|(pc, target)| match target {
@@ -54,11 +63,11 @@ impl<'a> Planner<'a> {
             };
             *pc = at + 1;
             if !layout.start.contains_key(&callee) {
-                self.place(&mut layout, root, callee)?;
+                self.place(layout, root, callee)?;
                 open.push((callee, 0));
             }
         }
-        Ok(layout)
+        Ok(())
     }
 
     fn place(&mut self, layout: &mut Layout, root: usize, function: usize) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use super::layout::{Layout, Planner};
 use super::relocated::Functions;
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
-use crate::object::{Object, Reference};
+use crate::object::{ArenaData, Object, Reference};
 
 /// `src` of an `lddw` of a map, of an address inside its value, of a function, of anything else.
 const KIND_MAP: u8 = 1;
@@ -23,6 +23,7 @@ pub(super) struct Linker<'a> {
     stack_size: u32,
     functions: Functions,
     kconfig: Option<&'a Kconfig>,
+    arena: Option<&'a ArenaData>,
     /// Symbols that stand for what CO-RE did not find; their indices follow those of the object.
     pub(super) absent: Vec<Extern>,
     /// The first bad pointer of each data map.
@@ -38,6 +39,7 @@ impl<'a> Linker<'a> {
         stack_size: u32,
         functions: Functions,
         kconfig: Option<&'a Kconfig>,
+        arena: Option<&'a ArenaData>,
     ) -> Linker<'a> {
         let mut bad_maps = HashMap::new();
         for pointer in &object.pointers {
@@ -45,7 +47,7 @@ impl<'a> Linker<'a> {
                 bad_maps.entry(pointer.map).or_insert(cause);
             }
         }
-        Linker { planner: Planner::new(object), stack_size, functions, kconfig, absent: Vec::new(), bad_maps }
+        Linker { planner: Planner::new(object), stack_size, functions, kconfig, arena, absent: Vec::new(), bad_maps }
     }
 
     /// The program that starts with a function.
@@ -129,7 +131,10 @@ impl<'a> Linker<'a> {
         *high = Insn::LoadImmHi { imm: 0 };
         let (kind, binding) = match reference {
             Reference::Map(map) => (KIND_MAP, Binding::Map(self.usable(map)?)),
-            Reference::MapValue { map, off } => (KIND_MAP_VALUE, Binding::MapValue { map: self.usable(map)?, off }),
+            Reference::MapValue { map, off } => {
+                let off = ArenaData::place(self.arena, map, off)?;
+                (KIND_MAP_VALUE, Binding::MapValue { map: self.usable(map)?, off })
+            }
             Reference::Address(callee) => (KIND_FUNCTION, Binding::Function(layout.start[&callee])),
             Reference::Extern(index) => match self.kconfig.and_then(|kconfig| kconfig.place(index)) {
                 Some(off) => (KIND_MAP_VALUE, Binding::MapValue { map: self.planner.object.maps.len(), off: off? }),

@@ -208,6 +208,7 @@ pub(super) fn address(functions: &Functions, targets: &Targets, home: usize, off
     let section = targets.elf.sections.get(home).ok_or_else(|| RelocFault::Section(format!("{home}").into()))?;
     let name = || section.name.clone();
     if let Some(map) = targets.maps.data_of(home) {
+        let map = map.clone().map_err(Fault::Target)?;
         // One past the end is a valid C pointer.
         let inside = u32::try_from(offset).ok().filter(|off| u64::from(*off) <= section.size);
         let outside = || RelocFault::OutOfData { section: name(), offset: clamp(offset), size: section.size };

@@ -29,8 +29,8 @@ pub(super) struct Maps {
     pub(super) specs: Vec<MapSpec>,
     /// (section, byte offset) of each definition.
     defined: BTreeMap<usize, BTreeMap<u64, Result<usize, Cause>>>,
-    /// Data section to map.
-    data: BTreeMap<usize, usize>,
+    /// Data section to map, or why it has none.
+    data: BTreeMap<usize, Result<usize, Cause>>,
     /// Definitions with initial slots: where slot 0 lies, the map, and the number of slots.
     slots: BTreeMap<(usize, u64), (usize, u32)>,
     /// `id` of iproute2's definitions to map.
@@ -51,13 +51,18 @@ impl Maps {
                 _ => {}
             }
         }
+        maps.add_arena_data(elf);
         maps.add_data(elf)?;
         Ok(maps)
     }
 
     /// The map of a data section.
-    pub(super) fn data_of(&self, section: usize) -> Option<usize> {
-        self.data.get(&section).copied()
+    pub(super) fn data_of(&self, section: usize) -> Option<&Result<usize, Cause>> {
+        self.data.get(&section)
+    }
+
+    pub(super) fn add_data_section(&mut self, section: usize, map: Result<usize, Cause>) {
+        self.data.insert(section, map);
     }
 
     /// Whether a section holds map definitions.
@@ -72,7 +77,7 @@ impl Maps {
 
     /// Index of a data map, and the ELF section it comes from.
     pub(super) fn data_sections(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.data.iter().map(|(section, map)| (*section, *map))
+        self.data.iter().filter_map(|(section, map)| Some((*section, *map.as_ref().ok()?)))
     }
 
     fn add_declared(&mut self, elf: &Elf, index: usize, types: &Types, notes: &mut Notes) {
@@ -95,7 +100,7 @@ impl Maps {
         };
         for decl in btf::map_specs(btf) {
             let place = places.get(&*decl.name).copied().unwrap_or(u64::from(decl.offset));
-            match finish(&decl) {
+            match finish(&decl).and_then(|spec| only_arena(spec, &self.specs)) {
                 Ok(spec) => {
                     let map = self.specs.len();
                     self.specs.push(spec);
@@ -159,7 +164,7 @@ impl Maps {
                 Cause::TooLarge { what, size: section.size, limit: u32::MAX.into() }
             };
             let size = u32::try_from(section.size).map_err(too_large)?;
-            self.data.insert(index, self.specs.len());
+            self.data.insert(index, Ok(self.specs.len()));
             self.specs.push(data_map(&section.name, section.data.to_vec(), size, read_only));
         }
         Ok(())
@@ -243,6 +248,15 @@ fn finish(decl: &MapDecl) -> Result<MapSpec, Cause> {
     }
 }
 
+/// libbpf takes one arena.
+fn only_arena(spec: MapSpec, before: &[MapSpec]) -> Result<MapSpec, Cause> {
+    let other = before.iter().find(|other| other.kind == MapKind::Arena && spec.kind == MapKind::Arena);
+    match other.map(|other| format!("only single ARENA map is supported (map '{}' is also ARENA)", other.name)) {
+        Some(why) => Err(Cause::Map { map: spec.name, why }),
+        None => Ok(spec),
+    }
+}
+
 /// Whether a section becomes a data map, and whether programs may only read it.
 fn data_kind(section: &Section) -> Option<bool> {
     let is = |name: &str| section.name.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -250,8 +264,6 @@ fn data_kind(section: &Section) -> Option<bool> {
         _ if section.size == 0 || section.exec => None,
         SectionType::ProgBits | SectionType::NoBits if is(".rodata") => Some(true),
         SectionType::ProgBits | SectionType::NoBits if is(".data") || is(".bss") => Some(false),
-        // Globals of an arena; in the VM they are data as any other.
-        SectionType::ProgBits | SectionType::NoBits if &*section.name == ".addr_space.1" => Some(false),
         SectionType::ProgBits | SectionType::NoBits | SectionType::Other => None,
     }
 }
@@ -259,7 +271,7 @@ fn data_kind(section: &Section) -> Option<bool> {
 fn data_map(name: &Arc<str>, bytes: Vec<u8>, size: u32, read_only: bool) -> MapSpec {
     MapSpec {
         flags: MMAPABLE | if read_only { RDONLY_PROG } else { 0 },
-        data: Some(Data { bytes, read_only, pointers: Vec::new() }),
+        data: Some(Data::new(bytes, size, read_only)),
         ..MapSpec::new(name.clone(), MapKind::Array, 4, size, 1)
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Memory is bounded by about a hundred times the size of the file, time by its size times a logarithm.
 
+mod arena;
 mod code;
 mod data;
 mod externs;
@@ -39,6 +40,7 @@ use crate::btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
 use crate::elf::{Elf, Read, Section, SectionType};
 use crate::error::Error;
 use crate::section::SectionKind;
+pub(crate) use arena::ArenaData;
 use externs::Externs;
 use functions::{Functions, is_code};
 use maps::Maps;

@@ -1,6 +1,6 @@
 use twinbpf_vm::isa::{CallKind, Endian, Insn, Reg, asm, encode_all};
 use twinbpf_vm::map::{MapKind, Slot};
-use twinbpf_vm::program::{ExternKind, ValType};
+use twinbpf_vm::program::{Binding, ExternKind, ValType};
 
 use super::{NoteKind, Object, Reference, Role};
 use crate::section::{ProgType, Script, SectionKind};
@@ -447,4 +447,51 @@ fn types_lines_and_relocations_of_a_function_stay_reachable() {
     }
     let noted = object.report.iter().any(|note| note.kind == NoteKind::Kept && note.text.contains("CO-RE"));
     assert_eq!(relocs > 0, noted);
+}
+
+/// `corpus/kernel/arena.bpf.o` with an arena of so many pages.
+fn with_arena(pages: u32) -> Object {
+    let mut object = open_corpus("kernel/arena.bpf.o");
+    object.maps[0].max_entries = pages;
+    object
+}
+
+#[test]
+fn global_variables_of_an_arena_lie_at_its_end() {
+    let object = open_corpus("kernel/arena.bpf.o");
+    assert_eq!(object.maps.len(), 1);
+    let answer = object.variables.iter().find(|var| &*var.name == "answer").expect("a variable");
+    for pages in [16, 1] {
+        let start = (pages - 1) * 4096;
+        let mut object = with_arena(pages);
+        object.set_variable("answer", "43").expect("an int");
+        let linked = object.link(&LinkOptions::default()).expect("links");
+        assert_eq!(linked.failures, []);
+        let data = linked.maps[0].data.as_ref().expect("its variables");
+        assert_eq!((data.start, data.size, data.bytes[answer.off as usize]), (start, 16, 43));
+        let program = &linked.programs[linked.program("globals").expect("there")];
+        assert_eq!(program.bindings[&0], Binding::MapValue { map: 0, off: start + answer.off });
+    }
+}
+
+#[test]
+fn an_arena_too_small_for_its_variables_fails_what_names_them() {
+    let linked = with_arena(0).link(&LinkOptions::default()).expect("links");
+    assert_eq!(linked.failures.len(), 2);
+    let expected = "arena.bpf.o: globals (section syscall): instruction 0: sec '.addr_space.1': declared ARENA map size (0) is \
+                    too small to hold global __arena variables of size 16";
+    assert!(linked.failures[0].error.to_string().starts_with(expected), "{}", linked.failures[0].error);
+    // `pages` names the arena alone.
+    assert!(linked.program("pages").is_some());
+}
+
+#[test]
+fn variables_of_an_arena_without_an_arena_are_libbpfs_error() {
+    let arena = |elf: &mut Writer, _: u16| {
+        let data = elf.section(".addr_space.1", PROGBITS, ALLOC | WRITE, &[0; 16]);
+        vec![(0, R64_64, elf.symbol("answer", (OBJECT, GLOBAL), (data, 0, 4)))]
+    };
+    let expected = "x.o: prog (section xdp): instruction 0: sec '.addr_space.1': to use global __arena variables the ARENA map \
+                    should be explicitly declared in SEC(\".maps\")";
+    assert_eq!(fault(arena, &load(0)), expected);
 }

@@ -19,7 +19,8 @@ pub struct Variable {
     pub name: Arc<str>,
     /// Index of the data map that holds it.
     pub map: usize,
-    /// Byte offset inside the map's value.
+    /// Byte offset inside the section: the map's value, but in an arena, where [`Data::start`](twinbpf_vm::map::Data) says
+    /// where the section is.
     pub off: u32,
     /// Bytes.
     pub size: u32,
@@ -85,8 +86,8 @@ impl Object {
             return Err(Cause::NoBtf { what: format!("setting '{name}'") });
         };
         let range = var.off as usize..(var.off as usize).saturating_add(var.size as usize);
-        let map = self.maps.get_mut(var.map).filter(|map| range.end <= map.value_size as usize);
-        let data = map.and_then(|map| map.data.as_mut());
+        let data = self.maps.get_mut(var.map).and_then(|map| map.data.as_mut());
+        let data = data.filter(|data| range.end <= data.size as usize);
         let bytes = data.and_then(|data| {
             if data.bytes.len() < range.end {
                 // Zeroes that come from the system take no memory before they are written.

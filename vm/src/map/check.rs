@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Errno, MapFlags, MapKind, MapSpec};
+use super::{ARENA_PAGE, Errno, MapFlags, MapKind, MapSpec};
 use crate::mem::MemError;
 
 /// Largest allocation of the kernel's `kmalloc` on x86-64 (`KMALLOC_MAX_SIZE`); bounds values.
@@ -179,6 +179,7 @@ pub(super) fn check(mut spec: MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
         Family::Devmap => devmap(&check)?,
         Family::Cpumap => cpumap(&check)?,
         Family::Xskmap => xskmap(&check)?,
+        Family::Arena => arena(&check)?,
     }
     Ok(spec)
 }
@@ -186,7 +187,15 @@ pub(super) fn check(mut spec: MapSpec, cpus: u32) -> Result<MapSpec, MapError> {
 /// The contents of a data section must fit into its value, and pointers into the contents.
 fn data(check: &Check<'_>) -> Result<(), MapError> {
     let Some(data) = &check.spec.data else { return Ok(()) };
-    let size = check.spec.value_size as usize;
+    let arena = check.spec.kind == MapKind::Arena;
+    let size = match arena {
+        true => check.spec.max_entries as usize * ARENA_PAGE as usize,
+        false => check.spec.value_size as usize,
+    };
+    if arena && (data.start as usize).saturating_add(data.size as usize) > size {
+        let allowed = format!("enough for {} bytes of global variables at {:#x}", data.size, data.start);
+        return Err(check.fail(Errno::E2BIG, "max_entries", check.spec.max_entries, allowed));
+    }
     if data.bytes.len() > size {
         let allowed = format!("at least {}, the bytes of the section", data.bytes.len());
         return Err(check.fail(Errno::EINVAL, "value_size", size, allowed));
@@ -369,6 +378,29 @@ fn xskmap(check: &Check<'_>) -> Result<(), MapError> {
     check.flags(NUMA | USER)
 }
 
+fn arena(check: &Check<'_>) -> Result<(), MapError> {
+    let spec = check.spec;
+    check.key_size(spec.key_size == 0, "0: an arena has no keys")?;
+    check.value_size(spec.value_size == 0, "0: an arena has no values")?;
+    check.has_entries()?;
+    check.flags(MapFlags::MMAPABLE | MapFlags::SEGV_ON_FAULT | MapFlags::NO_USER_CONV)?;
+    if !spec.flags().contains(MapFlags::MMAPABLE) {
+        return Err(check.fail(Errno::EINVAL, "map_flags", format!("{:#x}", spec.flags), "with BPF_F_MMAPABLE"));
+    }
+    if !spec.extra.is_multiple_of(ARENA_PAGE.into()) {
+        return Err(check.fail(Errno::EINVAL, "map_extra", format!("{:#x}", spec.extra), "the address of a page"));
+    }
+    let bytes = u64::from(spec.max_entries) * u64::from(ARENA_PAGE);
+    if bytes > 1 << 32 {
+        return Err(check.fail(Errno::E2BIG, "max_entries", spec.max_entries, "at most 1048576 pages"));
+    }
+    if spec.extra >> 32 != spec.extra.saturating_add(bytes - 1) >> 32 {
+        let allowed = "such that no address of the arena differs in its upper half";
+        return Err(check.fail(Errno::ERANGE, "map_extra", format!("{:#x}", spec.extra), allowed));
+    }
+    Ok(())
+}
+
 /// Kinds whose attributes follow one rule.
 enum Family {
     Array,
@@ -382,6 +414,7 @@ enum Family {
     Devmap,
     Cpumap,
     Xskmap,
+    Arena,
 }
 
 /// What in the kernel a kind is tied to, where nothing in userspace corresponds to it.
@@ -403,6 +436,7 @@ fn family(kind: MapKind) -> Result<Family, &'static str> {
         MapKind::Devmap | MapKind::DevmapHash => Family::Devmap,
         MapKind::Cpumap => Family::Cpumap,
         MapKind::Xskmap => Family::Xskmap,
+        MapKind::Arena => Family::Arena,
         MapKind::StackTrace => return Err("it holds stacks of kernel events"),
         MapKind::CgroupArray | MapKind::CgroupStorage | MapKind::PercpuCgroupStorage | MapKind::CgrpStorage => {
             return Err("it belongs to cgroups");
@@ -413,7 +447,6 @@ fn family(kind: MapKind) -> Result<Family, &'static str> {
         MapKind::StructOps => return Err("it registers kernel operations"),
         MapKind::InodeStorage => return Err("it belongs to inodes"),
         MapKind::TaskStorage => return Err("it belongs to kernel tasks"),
-        MapKind::Arena => return Err("a shared arena is not available in userspace yet"),
         MapKind::InsnArray => return Err("it holds addresses of kernel-compiled instructions"),
     })
 }

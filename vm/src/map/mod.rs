@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arena;
 mod array;
 mod bloom;
 mod cell;
@@ -31,8 +32,9 @@ use std::sync::Arc;
 
 use crate::mem::Arena;
 
+pub use arena::ARENA_PAGE;
 pub use check::{MapError, only_in_kernel};
-pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Ring, Sent};
+pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
 pub use order::{Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
@@ -64,6 +66,7 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         MapKind::Devmap | MapKind::Cpumap | MapKind::Xskmap => {
             Arc::new(sink::Targets::new(spec, arena).map_err(memory)?)
         }
+        MapKind::Arena => Arc::new(arena::ArenaMap::new(spec, arena).map_err(memory)?),
         MapKind::DevmapHash => Arc::new(sink::TargetHash::new(spec, arena)),
         MapKind::StackTrace
         | MapKind::CgroupArray
@@ -77,7 +80,6 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         | MapKind::InodeStorage
         | MapKind::TaskStorage
         | MapKind::CgrpStorage
-        | MapKind::Arena
         | MapKind::InsnArray => unreachable!("refused by the check"),
     })
 }

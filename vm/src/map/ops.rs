@@ -173,6 +173,11 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         None
     }
 
+    /// The pages of an arena, if it is one.
+    fn pages(&self) -> Option<&dyn Pages> {
+        None
+    }
+
     /// The inner map in a slot of a map of maps: its handle is what a lookup gives a program.
     fn inner(&self, _key: &[u8]) -> Option<Arc<dyn MapOps>> {
         None
@@ -202,6 +207,18 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     fn take_sent(&self) -> Vec<Sent> {
         Vec::new()
     }
+}
+
+/// What programs do with the pages of an arena, kernel/bpf/arena.c. Of addresses only the lower half counts.
+pub trait Pages: Send + Sync {
+    /// Address of the first of `count` zeroed pages: at `addr`, or anywhere for 0. `None` where they are not free.
+    fn alloc(&self, addr: u64, count: u32) -> Option<u64>;
+
+    /// Gives pages back. What is not in the arena does not count.
+    fn free(&self, addr: u64, count: u32);
+
+    /// Keeps free pages from being allocated.
+    fn reserve(&self, addr: u64, count: u32) -> Result<(), Errno>;
 }
 
 /// The producer side of a ring buffer, kernel/bpf/ringbuf.c.

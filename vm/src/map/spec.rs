@@ -210,15 +210,27 @@ pub enum Slot {
     Program(Arc<str>),
 }
 
-/// Contents of a data section map: one entry, key 0.
+/// Contents of a data section map: one entry, key 0. Or of an arena: its global variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Data {
     /// Initial bytes; what the value has beyond them is zero, for `.bss` all of it.
     pub bytes: Vec<u8>,
+    /// Bytes of the section.
+    pub size: u32,
+    /// Where in the map's memory the section begins: 0 but in an arena.
+    pub start: u32,
     /// Programs may not write it (`.rodata`, `.kconfig`).
     pub read_only: bool,
-    /// Pointers inside the bytes (`R_BPF_64_ABS64`): 8 bytes at an offset hold the address of something.
+    /// Pointers inside the bytes (`R_BPF_64_ABS64`): 8 bytes at an offset in the map's memory hold the address of
+    /// something.
     pub pointers: Vec<(u32, Pointer)>,
+}
+
+impl Data {
+    /// A section that is all there is in its map.
+    pub fn new(bytes: Vec<u8>, size: u32, read_only: bool) -> Data {
+        Data { bytes, size, start: 0, read_only, pointers: Vec::new() }
+    }
 }
 
 /// Target of a pointer in a data section.

@@ -3,6 +3,7 @@
 //! What the kernel's verifier would refuse before a program runs is a trap here; what the helper itself
 //! refuses is the same negative errno.
 
+mod arena;
 mod csum;
 mod iter;
 mod lock;
@@ -43,7 +44,7 @@ pub(super) fn functions() -> Vec<HostFn> {
 
 /// Functions of the kernel without a number: kfuncs, which programs declare with `__ksym`.
 pub(super) fn kfuncs() -> Vec<HostFn> {
-    iter::functions()
+    [arena::functions(), iter::functions()].concat()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{MapKind, MapOps, MapSpec, create};
 use crate::mem::{Arena, Bounds, View};
 
+mod arena;
 mod array;
 mod check;
 mod hash;
