@@ -34,8 +34,8 @@ impl Functions {
     pub(super) fn collect(elf: &Elf, file_size: usize, notes: &mut Notes) -> Functions {
         let code = |section: &Section| is_code(section) && section.size > 0;
         let typed = elf.symbols.iter().any(|symbol| symbol.kind == SymbolKind::Func);
-        let mut functions = Functions::default();
-        functions.budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
+        let budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
+        let mut functions = Functions { budget, ..Functions::default() };
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| code(section)) {
             let symbols = elf.symbols_in(index).filter(|symbol| is_function(symbol, typed)).collect();
             functions.add_section(index, section, symbols, elf.endian, notes);
