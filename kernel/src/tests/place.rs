@@ -1,4 +1,5 @@
 //! Where uprobes may go: instructions, found from symbols and from `.eh_frame`.
+#![expect(unsafe_code, reason = "the probed function needs a name in the symbol table")]
 
 use std::path::{Path, PathBuf};
 
