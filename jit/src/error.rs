@@ -42,10 +42,12 @@ pub enum JitError {
     Internal(#[from] Box<InternalError>),
     /// Each call would take too much native stack, whichever settings it is compiled with.
     #[error(
-        "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it, \
-         or run with the interpreter"
+        "program {program}, function {function}: each call needs {bytes} bytes of native stack, more than {MAX_FRAME}; split \
+         the function, or run it in the interpreter (engine auto or interp)"
     )]
     Frame {
+        /// The program.
+        program: Arc<str>,
         /// The function.
         function: Arc<str>,
         /// What it needs.

@@ -72,8 +72,9 @@ pub(crate) fn fitting(
             // The optimiser keeps values for later that could be computed again.
             Verdict::TooLarge(_) if options.opt == OptLevel::Speed => options.opt = OptLevel::None,
             Verdict::TooLarge(bytes) => {
-                let function = Arc::clone(&image.functions()[function as usize].name);
-                return Err(JitError::Frame { function, bytes });
+                let function = &image.functions()[function as usize];
+                let program = Arc::clone(&image.programs()[function.program as usize].name);
+                return Err(JitError::Frame { program, function: Arc::clone(&function.name), bytes });
             }
         }
     }

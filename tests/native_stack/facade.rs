@@ -68,10 +68,25 @@ fn code_that_was_compiled_before_looks_at_the_limit_too() {
     });
 }
 
+/// All objects of a directory.
+fn objects(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut objects = Vec::new();
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            objects.extend(self::objects(&path));
+        } else if path.extension().is_some_and(|extension| extension == "o") {
+            objects.push((path.display().to_string(), std::fs::read(&path).expect("a file")));
+        }
+    }
+    objects
+}
+
 #[test]
 fn an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib() {
     in_child("facade::an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib", || {
         let file = std::fs::read(crate::support::corpus().join("bench/call.bpf.o")).expect("the corpus");
+        let all = objects(&crate::support::corpus());
         for kind in [EngineKind::Interp, EngineKind::Auto, EngineKind::Jit] {
             if kind == EngineKind::Jit && !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
                 continue;
@@ -81,6 +96,10 @@ fn an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib() {
                     let large = instantiate(config(kind), &object(&[LARGE]), None);
                     assert_eq!(run(&large, 2000), Err(TrapCode::CallDepth), "{kind:?}");
                     assert!(run(&large, 1000).is_ok(), "{kind:?}");
+                    for (path, bytes) in &all {
+                        let opened = Object::open("any.bpf.o", bytes);
+                        assert!(opened.is_ok() || !path.ends_with(".bpf.o"), "{path}");
+                    }
                     let mut linker = Linker::<()>::new(&Engine::new(config(kind)).expect("address space"));
                     linker.func("bench_add", |a: u64, b: u64| a.wrapping_add(b));
                     let object = Object::open("call.bpf.o", &file).expect("an object");

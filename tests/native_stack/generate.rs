@@ -120,7 +120,9 @@ pub(crate) fn shapes(random: &mut Random) -> Vec<Shape> {
             3 => Call::C,
             _ => Call::Direct,
         };
-        Shape { values, call, deep: random.below(4) == 0, looped: random.below(3) == 0 }
+        // The jump back to the start of a loop has 16 bits.
+        let looped = values < 5000 && random.below(3) == 0;
+        Shape { values, call, deep: random.below(4) == 0, looped }
     };
     (0..count).map(|_| shape(random)).collect()
 }

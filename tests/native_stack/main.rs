@@ -145,14 +145,17 @@ fn generated_programs_with_large_frames_end_in_a_result_or_a_trap() {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
         let runs = number("TWINBPF_STACK_RUNS").unwrap_or(300);
         let mut random = Random(number("TWINBPF_STACK_SEED").unwrap_or(0x5eed_5eed));
-        let (mut done, mut results, mut traps) = (0, 0_u64, 0_u64);
+        let (mut done, mut results, mut traps, mut programs) = (0, 0_u64, 0_u64, 0);
+        // Compiling takes longer than running.
+        let depths = if runs > 1000 { 100 } else { 20 };
         while done < runs {
             let (shapes, seed) = (generate::shapes(&mut random), random.next());
             let modes = modes();
             let mode = modes[random.below(modes.len().max(1) as u64) as usize];
             let rig = Rig::new(&generate::text(&shapes, mode.is_trusted(), &mut Random(seed)));
             let (mut wanted, mut machine) = (rig.reference(mode), rig.machine(mode));
-            for _ in 0..20 {
+            programs += 1;
+            for _ in 0..depths {
                 let depth = match random.below(4) {
                     0 => random.below(40),
                     1 => 900 + random.below(200),
@@ -166,6 +169,6 @@ fn generated_programs_with_large_frames_end_in_a_result_or_a_trap() {
                 done += 1;
             }
         }
-        println!("{done} runs: {results} results, {traps} traps");
+        println!("{done} runs of {programs} programs: {results} results, {traps} traps");
     });
 }
