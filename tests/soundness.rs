@@ -1,9 +1,12 @@
 //! Safe Rust cannot make native code touch the host's memory: what could is `unsafe`, private, or checked when it is
-//! used. What is checked is tried here.
+//! used. Programs of `tests/soundness/fail` must not compile, for just the reasons that they list; what is checked is tried
+//! here.
 #![forbid(unsafe_code)]
 
 use std::mem::swap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use twinbpf::map::{Errno, MapOps, MapSpec};
@@ -15,6 +18,52 @@ const ENGINES: &[EngineKind] = match cfg!(all(target_arch = "x86_64", target_os 
     true => &[EngineKind::Interp, EngineKind::Jit],
     false => &[EngineKind::Interp],
 };
+
+/// The errors of a program, sorted, with this library as what it depends on.
+fn errors(file: &Path, library: &Path) -> Vec<String> {
+    let folder = library.parent().expect("a folder");
+    let newest = |name: &str| libraries(folder, name).remove(0);
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--edition", "2024", "--emit", "metadata", "-o", "/dev/null"]).arg(file);
+    rustc.arg("-L").arg(format!("dependency={}", folder.display()));
+    for (name, path) in
+        [("twinbpf", library.to_owned()), ("twinbpf_vm", newest("twinbpf_vm")), ("twinbpf_jit", newest("twinbpf_jit"))]
+    {
+        rustc.arg("--extern").arg(format!("{name}={}", path.display()));
+    }
+    let output = rustc.output().expect("rustc runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut errors: Vec<String> = text.lines().filter(|line| line.starts_with("error[")).map(str::to_owned).collect();
+    errors.sort();
+    errors
+}
+
+/// Libraries of this name that cargo has built beside this test, the newest first.
+fn libraries(folder: &Path, name: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("what cargo has built").map(|entry| entry.expect("an entry").path());
+    let of_name = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        file.starts_with(&format!("lib{name}-")) && file.ends_with(".rlib")
+    };
+    let mut found: Vec<PathBuf> = entries.filter(of_name).collect();
+    found.sort_by_key(|path| std::cmp::Reverse(path.metadata().and_then(|data| data.modified()).ok()));
+    found
+}
+
+#[test]
+fn unsound_uses_do_not_compile() {
+    let program = std::env::current_exe().expect("this test");
+    let library = libraries(program.parent().expect("a folder"), "twinbpf").remove(0);
+    let mut files = 0;
+    for file in std::fs::read_dir("tests/soundness/fail").expect("programs").map(|entry| entry.expect("one").path()) {
+        let text = std::fs::read_to_string(&file).expect("a program");
+        let wanted: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("//~ ")).collect();
+        assert!(!wanted.is_empty(), "{} lists no errors", file.display());
+        assert_eq!(errors(&file, &library), wanted, "{}", file.display());
+        files += 1;
+    }
+    assert_eq!(files, 5);
+}
 
 fn object(name: &str) -> Object {
     let bytes = std::fs::read(format!("corpus/embed/{name}.bpf.o")).expect("an object of the corpus");
