@@ -162,9 +162,9 @@ impl Tool {
     /// Prints each of its maps that can be walked and is no data section.
     pub(crate) fn print_maps(&self) {
         for map in self.instance.pre().maps().iter().filter(|map| map.spec().data.is_none()) {
-            match map_text(&MapRef::from(Arc::clone(map)), self.output.format()) {
+            match map_text(&MapRef::from(Arc::clone(map)), self.output.format(), &mut || Ok(())) {
                 Ok((text, _)) => self.output.print(&text),
-                Err(errno) => log::debug!("map {} is not printed: {errno}", map.spec().name),
+                Err(fail) => log::debug!("map {} is not printed: {fail:?}", map.spec().name),
             }
         }
     }

@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 
 use super::{Field, FieldKind, MapOps};
 
+/// Elements that are sorted or merged at a time.
+const PIECE: usize = 1024;
+
 /// What a snapshot is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
@@ -69,7 +72,15 @@ fn sum(field: &Field, values: &[Vec<u8>]) -> Option<i128> {
 ///
 /// Per-CPU values are ordered as one would read them: each integer field counts as its sum over all CPUs, other
 /// fields are compared CPU by CPU.
-pub fn sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
+///
+/// # Errors
+/// That of `go_on`, which is called every now and then: there may be millions of elements.
+pub fn sorted<E>(
+    map: &dyn MapOps,
+    by: SortBy,
+    descending: bool,
+    go_on: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<Entry>, E> {
     let spec = map.spec();
     let copy = |key: Vec<u8>| {
         let value = |cpu| {
@@ -79,7 +90,11 @@ pub fn sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
         let values = (0..map.cpus()).map(value).collect::<Option<Vec<_>>>()?;
         Some(Entry { key, values })
     };
-    let mut entries: Vec<Entry> = map.keys().into_iter().filter_map(copy).collect();
+    let mut entries: Vec<Entry> = Vec::new();
+    for key in map.keys() {
+        go_on()?;
+        entries.extend(copy(key));
+    }
     let by_key = |one: &Entry, two: &Entry| compare(&spec.key_fields, &one.key, &two.key);
     let by_value = |one: &Entry, two: &Entry| {
         let order = match (one.values.as_slice(), two.values.as_slice()) {
@@ -90,13 +105,64 @@ pub fn sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
     };
     match by {
         SortBy::Map => {}
-        SortBy::Key => entries.sort_by(by_key),
-        SortBy::Value => entries.sort_by(by_value),
+        SortBy::Key => entries = sort(entries, &by_key, go_on)?,
+        SortBy::Value => entries = sort(entries, &by_value, go_on)?,
     }
     if descending {
         entries.reverse();
     }
-    entries
+    Ok(entries)
+}
+
+/// Sorts pieces and merges them, so that it can be given up in between. Stable.
+fn sort<E>(
+    entries: Vec<Entry>,
+    order: &dyn Fn(&Entry, &Entry) -> Ordering,
+    go_on: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<Entry>, E> {
+    let mut pieces: Vec<Vec<Entry>> = Vec::new();
+    let mut rest = entries.into_iter();
+    loop {
+        let mut piece: Vec<Entry> = rest.by_ref().take(PIECE).collect();
+        if piece.is_empty() {
+            break;
+        }
+        go_on()?;
+        piece.sort_by(order);
+        pieces.push(piece);
+    }
+    while pieces.len() > 1 {
+        let mut neighbours = std::mem::take(&mut pieces).into_iter();
+        while let Some(one) = neighbours.next() {
+            pieces.push(match neighbours.next() {
+                Some(two) => merge(one, two, order, go_on)?,
+                None => one,
+            });
+        }
+    }
+    Ok(pieces.pop().unwrap_or_default())
+}
+
+fn merge<E>(
+    one: Vec<Entry>,
+    two: Vec<Entry>,
+    order: &dyn Fn(&Entry, &Entry) -> Ordering,
+    go_on: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<Entry>, E> {
+    let mut merged = Vec::with_capacity(one.len() + two.len());
+    let (mut one, mut two) = (one.into_iter().peekable(), two.into_iter().peekable());
+    loop {
+        let first = match (one.peek(), two.peek()) {
+            (Some(left), Some(right)) if order(right, left) == Ordering::Less => two.next(),
+            (Some(_), _) => one.next(),
+            (None, _) => two.next(),
+        };
+        let Some(first) = first else { return Ok(merged) };
+        merged.push(first);
+        if merged.len().is_multiple_of(PIECE) {
+            go_on()?;
+        }
+    }
 }
 
 /// Orders two keys or two values field by field, then by their bytes. Without fields, 1, 2, 4 or 8 bytes are an

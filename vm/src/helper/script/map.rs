@@ -6,6 +6,7 @@ use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
 use crate::map::{Entry as Snapshot, Errno, MapFlags, SortBy, sorted};
+use crate::trap::Trap;
 
 /// `MAP_BY_KEY`.
 const BY_KEY: u64 = 1;
@@ -77,7 +78,7 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
         BY_VALUE => SortBy::Value,
         _ => return Err(Errno::EINVAL.into()),
     };
-    let entries = snapshot(&map, by, order & DESCENDING != 0)?;
+    let entries = snapshot(&map, by, order & DESCENDING != 0, &mut || caller.check_interrupt())?;
     let sum = order & SUMMED != 0 && map.cpus() > 1;
     let cpu = caller.runtime().cpu as usize;
     let fields = map.spec().value_fields.clone();
@@ -95,14 +96,17 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
     })
 }
 
+/// The trap of a run that is to end, in the middle of something that takes long.
+pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> Result<(), Trap>;
+
 /// Copies all entries of a map that has keys to ask for.
-pub(super) fn snapshot(map: &MapRef, by: SortBy, descending: bool) -> Result<Vec<Snapshot>, Errno> {
+pub(super) fn snapshot(map: &MapRef, by: SortBy, descending: bool, go_on: GoOn<'_>) -> HelperResult<Vec<Snapshot>> {
     permitted(map, MapFlags::WRONLY)?;
     let mut first = vec![0; map.spec().key_size as usize];
     match map.next_key(None, &mut first) {
         Ok(()) | Err(Errno::ENOENT) => {}
-        Err(errno) => return Err(errno),
+        Err(errno) => return Err(errno.into()),
     }
     snapshot_fits(map, map.cpus())?;
-    Ok(sorted(&**map.map(), by, descending))
+    Ok(sorted(&**map.map(), by, descending, go_on)?)
 }

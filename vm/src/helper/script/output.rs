@@ -1,6 +1,6 @@
 //! `printf` and its relatives, and `exit`.
 
-use std::mem;
+use std::{io, mem};
 
 use super::Host;
 use super::print::quote;
@@ -16,12 +16,9 @@ const MAX_VALUES: u32 = 4096;
 pub(super) fn functions() -> Vec<HostFn> {
     let mut all = vec![
         HostFn::typed::<(), _>("puts", puts),
-        HostFn::typed::<(), _>(
-            "putchar",
-            |mut caller: Host<'_>, c: i32| {
-                if write(&mut caller, &[c as u8]) < 0 { -1 } else { c & 0xff }
-            },
-        ),
+        HostFn::typed::<(), _>("putchar", |mut caller: Host<'_>, c: i32| {
+            Ok::<i32, Trap>(if write(&mut caller, &[c as u8])? < 0 { -1 } else { c & 0xff })
+        }),
         HostFn::typed::<(), _>("twinbpf_printfv", printfv),
         HostFn::typed::<(), _>("twinbpf_snprintfv", snprintfv),
     ];
@@ -36,28 +33,43 @@ fn exit(status: i32) -> Result<(), Trap> {
 }
 
 /// Writes all of it; the number of bytes, or -1 as C's EOF.
-fn write(caller: &mut Host<'_>, bytes: &[u8]) -> i32 {
-    let runtime = caller.runtime();
-    let written = match runtime.format {
-        OutputFormat::Text => runtime.output.write_all(bytes),
+fn write(caller: &mut Host<'_>, bytes: &[u8]) -> Result<i32, Trap> {
+    let written = match caller.runtime().format {
+        OutputFormat::Text => write_out(caller, bytes)?,
         OutputFormat::Json => {
             let mut line = br#"{"type": "printf", "data": "#.to_vec();
             quote(&mut line, bytes);
             line.extend(b"}\n");
-            runtime.output.write_all(&line)
+            write_out(caller, &line)?
         }
     };
-    match written {
+    Ok(match written {
         Ok(()) => i32::try_from(bytes.len()).unwrap_or(i32::MAX),
         Err(_) => -1,
+    })
+}
+
+/// Writes all of it, unless the run is to end: an output may take nothing for long.
+pub(super) fn write_out(caller: &mut Host<'_>, mut bytes: &[u8]) -> Result<io::Result<()>, Trap> {
+    while !bytes.is_empty() {
+        match caller.runtime().output.write(bytes) {
+            Ok(0) => return Ok(Err(io::ErrorKind::WriteZero.into())),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Ok(Err(error)),
+        }
+        if !bytes.is_empty() {
+            caller.check_interrupt()?;
+        }
     }
+    Ok(Ok(()))
 }
 
 fn puts(mut caller: Host<'_>, line: CStr) -> Result<i32, Trap> {
     if line.len() >= MAX_OUTPUT {
         return Err(too_long(&caller));
     }
-    Ok(write(&mut caller, &[&line[..], b"\n"].concat()))
+    write(&mut caller, &[&line[..], b"\n"].concat())
 }
 
 fn printf(caller: Host<'_>, format: Ptr, values: VarArgs) -> Result<i32, Trap> {
@@ -75,7 +87,7 @@ fn print(mut caller: Host<'_>, format: Ptr, values: &mut Values) -> Result<i32, 
         return Err(too_long(&caller));
     }
     let bytes = out.into_bytes();
-    let written = write(&mut caller, &bytes);
+    let written = write(&mut caller, &bytes)?;
     caller.runtime().line = bytes;
     Ok(written)
 }

@@ -1,6 +1,7 @@
 use super::*;
-use crate::map::{BPF_ANY, Field, FieldKind, SortBy, compare, sorted};
+use crate::map::{BPF_ANY, Entry, Field, FieldKind, SortBy, compare, sorted};
 use std::cmp::Ordering;
+use std::convert::Infallible;
 
 fn field(off: u32, size: u32, kind: FieldKind) -> Field {
     Field { name: "".into(), off, size, kind }
@@ -25,6 +26,39 @@ fn fields_decide() {
     assert_eq!(compare(&wide, &[1; 16], &[2; 16]), Ordering::Less);
 }
 
+fn all_sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
+    let Ok(entries) = sorted(map, by, descending, &mut || Ok::<(), Infallible>(()));
+    entries
+}
+
+#[test]
+fn large_maps_are_sorted_until_that_is_to_end() {
+    let map = make(&arena(), spec(MapKind::Hash, 4, 4, 10_000));
+    for number in 0..9999_u32 {
+        map.update(&key(number), &key(number.wrapping_mul(2_654_435_761) >> 20), BPF_ANY, 0).unwrap();
+    }
+    let value = |entry: &Entry| u32::from_le_bytes(entry.values[0][..].try_into().unwrap());
+    let number = |entry: &Entry| u32::from_le_bytes(entry.key[..].try_into().unwrap());
+    let sorted_all = all_sorted(&*map, SortBy::Value, false);
+    assert_eq!(sorted_all.len(), 9999);
+    assert!(sorted_all.is_sorted_by_key(|entry| (value(entry), number(entry))));
+    let mut turns = 0;
+    let mut all = || {
+        turns += 1;
+        Ok::<(), u32>(())
+    };
+    sorted(&*map, SortBy::Key, false, &mut all).unwrap();
+    assert!(turns > 9999 + 9, "{turns}");
+    for last in [1, 5000, 9999, 10_005, turns] {
+        let mut left = last;
+        let mut count = || {
+            left -= 1;
+            if left == 0 { Err(last) } else { Ok(()) }
+        };
+        assert_eq!(sorted(&*map, SortBy::Key, false, &mut count).unwrap_err(), last);
+    }
+}
+
 #[test]
 fn maps_are_sorted_by_key_or_value() {
     let map = make(&arena(), spec(MapKind::Hash, 4, 4, 10));
@@ -32,7 +66,7 @@ fn maps_are_sorted_by_key_or_value() {
         map.update(&key(number), &key(value), BPF_ANY, 0).unwrap();
     }
     let keys = |by, descending| {
-        let entries = sorted(&*map, by, descending).into_iter();
+        let entries = all_sorted(&*map, by, descending).into_iter();
         entries.map(|entry| u32::from_le_bytes(entry.key.try_into().unwrap())).collect::<Vec<_>>()
     };
     assert_eq!(keys(SortBy::Map, false), [300, 2, 40]);
@@ -50,7 +84,7 @@ fn values_of_cpus_count_together() {
             map.update(&key(number), &key(value), BPF_ANY, cpu as u32).unwrap();
         }
     }
-    let entries = sorted(&*map, SortBy::Value, true);
+    let entries = all_sorted(&*map, SortBy::Value, true);
     assert_eq!(entries[0].key, key(2));
     assert_eq!(entries[0].values, [1, 2, 3, 4].map(|value| key(value).to_vec()));
     let layout: Vec<u8> = [1, 2, 3, 4].into_iter().flat_map(|value: u64| value.to_le_bytes()).collect();

@@ -8,10 +8,12 @@ mod hist;
 mod scalar;
 
 use super::Host;
-use super::map::snapshot;
+use super::map::{GoOn, snapshot};
+use super::output::write_out;
 use crate::helper::HelperResult;
-use crate::host::{HostFn, MapRef, OutputFormat};
+use crate::host::{Fail, HostFn, MapRef, OutputFormat};
 use crate::map::{Entry, Errno, Field, MapKind, SortBy};
+use crate::trap::Trap;
 use hist::{Scale, histograms};
 use scalar::{Notation, key, value};
 
@@ -31,32 +33,40 @@ pub(super) fn functions() -> Vec<HostFn> {
 /// Entries by value, `@name[key]: value`; an array of one element is `@name: value`. Elements of larger arrays that
 /// are zero count as never used. Gives the number of entries printed, or below 0 an errno.
 fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
-    let (text, count) = map_text(&map, caller.runtime().format)?;
+    let format = caller.runtime().format;
+    let (text, count) = map_text(&map, format, &mut || caller.check_interrupt())?;
     finish(caller, &text, count)
 }
 
 /// What `print_map` prints of a map, and the number of entries in it.
 ///
 /// # Errors
-/// The map cannot be walked.
-pub fn map_text(map: &MapRef, format: OutputFormat) -> Result<(Vec<u8>, usize), Errno> {
-    let mut entries = snapshot(map, SortBy::Value, false)?;
+/// The map cannot be walked, or `go_on`, which is called every now and then, says so.
+pub fn map_text(map: &MapRef, format: OutputFormat, go_on: GoOn<'_>) -> Result<(Vec<u8>, usize), Fail> {
+    let mut entries = snapshot(map, SortBy::Value, false, go_on)?;
     let fields = map.spec().value_fields.clone();
     let scalar = is_scalar(map);
     if is_array(map) && !scalar {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
     let text = match format {
-        OutputFormat::Text => map_as_text(map, &entries, &fields, scalar),
-        OutputFormat::Json => map_as_json(map, &entries, &fields, scalar),
+        OutputFormat::Text => map_as_text(map, &entries, &fields, scalar, go_on)?,
+        OutputFormat::Json => map_as_json(map, &entries, &fields, scalar, go_on)?,
     };
     Ok((text, entries.len()))
 }
 
-fn map_as_text(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) -> Vec<u8> {
+fn map_as_text(
+    map: &MapRef,
+    entries: &[Entry],
+    fields: &[Field],
+    scalar: bool,
+    go_on: GoOn<'_>,
+) -> Result<Vec<u8>, Trap> {
     let spec = map.spec();
     let mut text = Vec::new();
     for entry in entries {
+        go_on()?;
         text.extend(format!("@{}", spec.name).bytes());
         if !scalar {
             text.push(b'[');
@@ -67,10 +77,16 @@ fn map_as_text(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) 
         value(&mut text, fields, &entry.summed(fields), Notation::Text);
         text.push(b'\n');
     }
-    text
+    Ok(text)
 }
 
-fn map_as_json(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) -> Vec<u8> {
+fn map_as_json(
+    map: &MapRef,
+    entries: &[Entry],
+    fields: &[Field],
+    scalar: bool,
+    go_on: GoOn<'_>,
+) -> Result<Vec<u8>, Trap> {
     let spec = map.spec();
     let mut text = opening("map", &spec.name);
     let element = |text: &mut Vec<u8>, entry: &Entry| value(text, fields, &entry.summed(fields), Notation::Json);
@@ -79,6 +95,7 @@ fn map_as_json(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) 
         entries => {
             text.push(b'{');
             for (index, entry) in entries.iter().enumerate() {
+                go_on()?;
                 text.extend(if index == 0 { "" } else { ", " }.bytes());
                 let mut name = Vec::new();
                 key(&mut name, &spec.key_fields, &entry.key, Notation::Json);
@@ -90,14 +107,15 @@ fn map_as_json(map: &MapRef, entries: &[Entry], fields: &[Field], scalar: bool) 
         }
     }
     text.extend(b"}}\n");
-    text
+    Ok(text)
 }
 
 /// Histograms by the number of what they counted, each followed by an empty line. Gives the number of histograms.
 fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult<i32> {
     let function = caller.function();
-    let entries = snapshot(map, SortBy::Key, false)?;
+    let entries = snapshot(map, SortBy::Key, false, &mut || caller.check_interrupt())?;
     let drawn = histograms(map, &entries, scale).map_err(|why| why.trap(function, map))?;
+    caller.check_interrupt()?;
     let text = match caller.runtime().format {
         OutputFormat::Text => hist::as_text(&map.spec().name, &drawn, scale),
         OutputFormat::Json => hist::as_json(&map.spec().name, &drawn, scale),
@@ -114,7 +132,7 @@ fn opening(kind: &str, name: &str) -> Vec<u8> {
 }
 
 fn finish(mut caller: Host<'_>, text: &[u8], count: usize) -> HelperResult<i32> {
-    let written = caller.runtime().output.write_all(text);
+    let written = write_out(&mut caller, text)?;
     Ok(if written.is_ok() { i32::try_from(count).unwrap_or(i32::MAX) } else { -1 })
 }
 
