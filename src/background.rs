@@ -9,14 +9,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use twinbpf_vm::process::PerProcess;
+use twinbpf_vm::recover::leave_signals_to_others;
 use twinbpf_vm::trap::panic_words;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread and what it has to do.
+/// The thread and what it has to do. A child process after `fork` starts with neither.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    shared: Arc<Shared>,
+    shared: PerProcess<Arc<Shared>>,
 }
 
 #[derive(Debug, Default)]
@@ -41,11 +43,12 @@ impl fmt::Debug for Queue {
 impl Background {
     /// Has the thread do this some time.
     pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        let mut queue = self.shared.lock();
+        let shared = self.shared.get();
+        let mut queue = shared.lock();
         queue.jobs.push_back(Box::new(job));
         if !queue.running {
-            let shared = Arc::clone(&self.shared);
-            let started = thread::Builder::new().name("twinbpf-compiler".into()).spawn(move || shared.work());
+            let own = Arc::clone(shared);
+            let started = thread::Builder::new().name("twinbpf-compiler".into()).spawn(move || own.work());
             match started {
                 Ok(_) => queue.running = true,
                 Err(error) => {
@@ -54,16 +57,17 @@ impl Background {
                 }
             }
         }
-        self.shared.wake.notify_one();
+        shared.wake.notify_one();
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
+        let Some(shared) = self.shared.existing() else { return };
+        let mut queue = shared.lock();
         queue.stop = true;
         let forgotten = std::mem::take(&mut queue.jobs);
-        self.shared.wake.notify_one();
+        shared.wake.notify_one();
         // What a job holds may be the last of its kind, and go through code of anybody's.
         drop(queue);
         drop(forgotten);
@@ -76,6 +80,7 @@ impl Shared {
     }
 
     fn work(&self) {
+        leave_signals_to_others();
         let mut queue = self.lock();
         while !queue.stop {
             let Some(job) = queue.jobs.pop_front() else {

@@ -13,6 +13,7 @@ use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
+use twinbpf_vm::process::PerProcess;
 
 use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
@@ -66,8 +67,8 @@ pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<d
 struct Tiered {
     code: Code,
     engine: Engine,
-    /// How often each unit was named.
-    named: Mutex<HashMap<Unit, u32>>,
+    /// How often each unit was named, in this process: what another was to compile is not compiled here.
+    named: PerProcess<Mutex<HashMap<Unit, u32>>>,
     this: Weak<Tiered>,
 }
 
@@ -81,12 +82,12 @@ enum Unit {
 impl Tiered {
     fn new(engine: &Engine, code: Code) -> Arc<Tiered> {
         let engine = engine.clone();
-        Arc::new_cyclic(|this| Tiered { code, engine, named: Mutex::default(), this: Weak::clone(this) })
+        Arc::new_cyclic(|this| Tiered { code, engine, named: PerProcess::new(), this: Weak::clone(this) })
     }
 
     /// Has it compiled once it is named often enough, if somebody needs it then.
     fn name(&self, unit: Unit) {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.get().lock().unwrap_or_else(PoisonError::into_inner);
         let times = named.entry(unit).or_default();
         *times = times.saturating_add(1);
         if *times != HOT {
