@@ -66,9 +66,11 @@ const ENDLESS: &[&str] = &[
     "recursion",
     "calls_host_often",
     "sorts",
+    "walks",
     "walks_as_kernel",
     "loops",
     "prints",
+    "prints_map",
     "copies",
     "compares",
 ];
@@ -117,7 +119,7 @@ fn a_cancelled_token_ends_later_calls_until_it_is_reset() {
 #[test]
 fn no_cancellation_is_lost_among_64_threads() {
     const THREADS: usize = 64;
-    const TURNS: usize = 8;
+    const TURNS: usize = 4;
     for config in backends() {
         let pre = pre(&config);
         let (token, barrier) = (CancelToken::new(), Barrier::new(THREADS + 1));
@@ -372,4 +374,72 @@ fn the_log_says_why_a_call_does_not_end() {
     let options = CallOptions::new().timeout(Duration::from_millis(1));
     let trap = instance.call_with(entry(&pre, "calls_host"), &[0], &options).unwrap_err();
     assert_eq!(trap.code(), TrapCode::Timeout, "{trap:#}");
+}
+
+/// Figures, of as many threads as there are cores: from `cancel` to the return of the call, the CPU time of its thread and
+/// the wall-clock time. `TWINBPF_CANCELS` of them, 10,000 without.
+#[test]
+#[ignore = "measures; takes a minute"]
+fn latency() {
+    let times = std::env::var("TWINBPF_CANCELS").map_or(10_000, |times| times.parse().expect("a number"));
+    for config in backends() {
+        let pre = pre(&config);
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let over = AtomicBool::new(false);
+        let mut figures: Vec<(Duration, Duration)> = Vec::with_capacity(times);
+        thread::scope(|scope| {
+            let runners: Vec<_> = (0..cores)
+                .map(|_| {
+                    let token = CancelToken::new();
+                    let (sender, receiver) = mpsc::channel();
+                    let (pre, over, own) = (&pre, &over, token.clone());
+                    let options = CallOptions::new().cancel(&own);
+                    scope.spawn(move || {
+                        let (mut instance, thread) = (instance(pre, Ok), Thread::current());
+                        while !over.load(Ordering::Relaxed) {
+                            let trap = instance.call_with(entry(pre, "endless"), &[], &options);
+                            let then = (Instant::now(), thread.cpu_time().expect("it lives"));
+                            let before_it_began = trap.is_err_and(|trap| trap.place().is_none());
+                            sender.send((thread, then, before_it_began)).expect("somebody listens");
+                            while own.is_cancelled() && !over.load(Ordering::Relaxed) {
+                                thread::yield_now();
+                            }
+                        }
+                    });
+                    (token, receiver, None)
+                })
+                .collect();
+            let mut runners: Vec<(CancelToken, mpsc::Receiver<_>, Option<Thread>)> = runners;
+            for turn in 0.. {
+                if figures.len() >= times {
+                    break;
+                }
+                let (token, receiver, known) = &mut runners[turn % cores];
+                thread::sleep(Duration::from_micros(200 + turn as u64 % 100));
+                let before = (Instant::now(), known.and_then(Thread::cpu_time));
+                token.cancel();
+                let (thread, then, before_it_began): (Thread, (Instant, Duration), bool) =
+                    receiver.recv().expect("it returns");
+                if let (Some(cpu), false) = (before.1, before_it_began) {
+                    figures.push((then.1.saturating_sub(cpu), then.0 - before.0));
+                }
+                *known = Some(thread);
+                token.reset();
+            }
+            over.store(true, Ordering::Relaxed);
+            runners.iter().for_each(|(token, ..)| token.cancel());
+        });
+        let percentiles = |mut all: Vec<Duration>| {
+            all.sort();
+            [50, 99, 100].map(|part| all[(all.len() * part / 100).min(all.len() - 1)])
+        };
+        let cpu = percentiles(figures.iter().map(|figure| figure.0).collect());
+        let wall = percentiles(figures.iter().map(|figure| figure.1).collect());
+        println!(
+            "{:?}, {:?}, {} cancellations, {cores} running threads: 50 %, 99 % and all within {cpu:?} of CPU time, {wall:?}",
+            config.engine,
+            config.driver,
+            figures.len()
+        );
+    }
 }

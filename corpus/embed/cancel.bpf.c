@@ -8,7 +8,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__type(key, __u32);
 	__type(value, __u64);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 16);
 } large SEC(".maps");
 
 volatile __u64 turns;

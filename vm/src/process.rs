@@ -1,10 +1,24 @@
-//! What a child process must not take over from the process that forked it: locks that threads of the parent hold, and
+//! The process: which limits it has, and what a child process must not take over from the process that forked it: locks that threads of the parent hold, and
 //! threads that do not exist there.
 #![expect(unsafe_code, reason = "runs at fork, and keeps values of the process behind pointers")]
 
 use std::fmt;
+use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+/// The error of a call that asked for so many bytes of addresses, with the limit that may be the reason.
+pub fn refused_addresses(what: &str, bytes: usize, error: &io::Error) -> io::Error {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` lives across the call, which fills it in.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) } == 0;
+    let why = match limit.rlim_cur {
+        libc::RLIM_INFINITY => String::new(),
+        _ if !known => String::new(),
+        bytes => format!("; the limit of this process is {bytes} bytes (RLIMIT_AS, ulimit -v)"),
+    };
+    io::Error::new(error.kind(), format!("{what} takes {bytes} bytes of address space: {error}{why}"))
+}
 
 /// How many forks lie between this process and the one that first asked.
 static GENERATION: AtomicU32 = AtomicU32::new(0);

@@ -47,13 +47,8 @@ pub(crate) const MODULE_LIMIT: usize = 128 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The system gave no address space.
-    #[error("cannot reserve {bytes} bytes of address space for generated code: {source}")]
-    Reserve {
-        /// What was asked for.
-        bytes: usize,
-        /// `errno` of mmap.
-        source: io::Error,
-    },
+    #[error("cannot reserve addresses: {0}; run with the interpreter")]
+    Reserve(io::Error),
     /// The system does not let pages be executed.
     #[error("cannot make {bytes} bytes of generated code executable: {source}; run with the interpreter")]
     Protect {

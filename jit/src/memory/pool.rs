@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use twinbpf_vm::mem::FreeList;
+use twinbpf_vm::process::refused_addresses;
 use twinbpf_vm::recover::CodeRange;
 
 use super::provider::ModuleMemory;
@@ -57,6 +58,10 @@ pub(super) struct Chunk {
     pub(super) len: usize,
 }
 
+fn refused(bytes: usize, error: &std::io::Error) -> MemoryError {
+    MemoryError::Reserve(refused_addresses("generated code", bytes, error))
+}
+
 impl CodePool {
     /// Reserves a pool close to an address, if there is room. Memory is taken only as code is written.
     pub(crate) fn new(capacity: usize, near: u64) -> Result<Arc<CodePool>, MemoryError> {
@@ -65,9 +70,7 @@ impl CodePool {
             log::debug!("code pool without a second view: {error}");
             Region::single(capacity, near)
         });
-        region
-            .map(|region| CodePool::over(region, capacity))
-            .map_err(|source| MemoryError::Reserve { bytes: capacity, source })
+        region.map(|region| CodePool::over(region, capacity)).map_err(|error| refused(capacity, &error))
     }
 
     #[expect(unsafe_code, reason = "says where generated code is")]
@@ -93,8 +96,7 @@ impl CodePool {
     pub(crate) fn breakable(near: u64) -> Result<Arc<CodePool>, MemoryError> {
         static POOLS: Mutex<Vec<Near>> = Mutex::new(Vec::new());
         let single = || Region::single(SHARED, near).map(|region| CodePool::over(region, SHARED));
-        let reserve = |source| MemoryError::Reserve { bytes: SHARED, source };
-        CodePool::of_process(&POOLS, near, || single().map_err(reserve))
+        CodePool::of_process(&POOLS, near, || single().map_err(|error| refused(SHARED, &error)))
     }
 
     /// An address of this library, where the machine is that generated code is called by and calls.

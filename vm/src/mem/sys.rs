@@ -7,6 +7,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 use std::ptr;
 
+use crate::process::refused_addresses;
+
 /// A range of reserved address space, unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
@@ -24,16 +26,41 @@ impl Reservation {
     /// Reserves `len` bytes without access, aligned to `align` (a power of two), with `guard` more
     /// inaccessible bytes before and after.
     pub(super) fn new(len: usize, align: usize, guard: usize) -> io::Result<(Reservation, usize)> {
+        if let Some(reservation) = Reservation::exact(len, align, guard) {
+            return Ok((reservation, guard));
+        }
         let total = len + align + 2 * guard;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(refused_addresses("an arena", total, &io::Error::last_os_error()));
         }
         let reservation = Reservation { base: base.cast(), len: total };
         let start = (base as usize + guard).next_multiple_of(align);
         Ok((reservation, start - base as usize))
+    }
+
+    /// The same without room for the alignment, in a place that the kernel chooses, or the aligned one below it. Most
+    /// processes have room there, and some may have no more addresses than this.
+    fn exact(len: usize, align: usize, guard: usize) -> Option<Reservation> {
+        let total = len + 2 * guard;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let map = |hint: usize, fixed| {
+            let hint = ptr::without_provenance_mut(hint);
+            // SAFETY: a fresh mapping at an address of the kernel's choice, or where nothing is, touches no existing memory.
+            let base = unsafe { libc::mmap(hint, total, libc::PROT_NONE, flags | fixed, -1, 0) };
+            (base != libc::MAP_FAILED).then(|| Reservation { base: base.cast(), len: total })
+        };
+        let anywhere = map(0, 0)?;
+        let start = (anywhere.base as usize + guard) & !(align - 1);
+        if start == anywhere.base as usize + guard {
+            return Some(anywhere);
+        }
+        let hint = start.checked_sub(guard)?;
+        drop(anywhere);
+        // An old kernel takes the address for a wish.
+        map(hint, libc::MAP_FIXED_NOREPLACE).filter(|reservation| reservation.base as usize == hint)
     }
 
     /// Reserves `len` bytes without access in the lower 4 GiB.
@@ -54,7 +81,8 @@ impl Reservation {
             }
             at += STEP;
         }
-        Err(io::Error::new(io::ErrorKind::OutOfMemory, "no room in the lower 4 GiB of the address space"))
+        let error = io::Error::new(io::ErrorKind::OutOfMemory, "no room in the lower 4 GiB of the address space");
+        Err(refused_addresses("the arena of trusted programs", len, &error))
     }
 
     /// Puts the first pages of a file under a range, to be executed.
@@ -107,7 +135,7 @@ impl Reservation {
         // SAFETY: without MAP_FIXED a new mapping touches no existing memory.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0) };
         if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(refused_addresses("the second view of read-only memory", len, &io::Error::last_os_error()));
         }
         let alias = Alias(Reservation { base: base.cast(), len });
         let (at, flags) = (self.at(offset).cast(), flags | libc::MAP_FIXED);

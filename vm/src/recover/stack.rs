@@ -5,6 +5,8 @@ use std::io;
 use std::num::NonZeroU64;
 use std::ptr;
 
+use crate::process::refused_addresses;
+
 /// Memory for a native stack, with inaccessible bytes below. The kernel gives pages as they are used.
 #[derive(Debug)]
 pub struct NativeStack {
@@ -31,7 +33,7 @@ impl NativeStack {
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
         let low = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
         if low == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
+            return Err(refused_addresses("a native stack", len, &io::Error::last_os_error()));
         }
         let stack = NativeStack { low: low.cast(), len };
         // SAFETY: the first pages of our own mapping, which nobody uses yet.
