@@ -1,6 +1,7 @@
 //! A child process after `fork`: calls end there as they do in the parent, whose threads it does not have, whatever locks
 //! these held.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#![expect(unsafe_code, reason = "forks")]
 
 use std::io::sink;
 use std::panic::{AssertUnwindSafe, catch_unwind};

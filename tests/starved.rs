@@ -2,6 +2,7 @@
 //! 64 KiB, no privileges. What they do ends in a result, or in an error that says which limit it is and how much is
 //! needed. Each host is a child process, this test binary started again.
 #![cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#![expect(unsafe_code, reason = "limits a process")]
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::Command;
