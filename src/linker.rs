@@ -43,6 +43,8 @@ pub struct Linker<T> {
     #[cfg(feature = "dl")]
     libraries: Vec<crate::dl::Library>,
     #[cfg(feature = "dl")]
+    declarations: crate::dl::Declarations,
+    #[cfg(feature = "dl")]
     compiled: Vec<crate::compiled::Compiled>,
     data: std::marker::PhantomData<fn(T) -> T>,
 }
@@ -59,6 +61,8 @@ impl<T: Send + 'static> Linker<T> {
             refused: BTreeMap::new(),
             #[cfg(feature = "dl")]
             libraries: Vec::new(),
+            #[cfg(feature = "dl")]
+            declarations: crate::dl::Declarations::default(),
             #[cfg(feature = "dl")]
             compiled: Vec::new(),
             data: std::marker::PhantomData,
@@ -126,6 +130,23 @@ impl<T: Send + 'static> Linker<T> {
     pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
         // SAFETY: passed on to the caller.
         self.libraries.push(unsafe { crate::dl::Library::open(name) }?);
+        Ok(self)
+    }
+
+    /// Declares functions of libraries in C: `double f(double, int); long g(void);`. In the sandbox a program can call
+    /// a function of a library if it is declared here with scalar types, or known to have no effect but its result (those
+    /// of the C library's arithmetic and of `libm`); the prototype in the object must be the same. A trusted program may
+    /// call all functions, by the prototypes in its object.
+    ///
+    /// # Errors
+    /// A declaration cannot be read: types are those of C, of `stdint.h`, and pointers.
+    ///
+    /// # Safety
+    /// The functions have these types, and programs may call them at any time with any arguments: they follow none, keep
+    /// no file or lock that the host relies on, and do nothing that the host cannot bear.
+    #[cfg(feature = "dl")]
+    pub unsafe fn declare(&mut self, prototypes: &str) -> Result<&mut Linker<T>, LinkError> {
+        self.declarations.add(prototypes)?;
         Ok(self)
     }
 
@@ -372,7 +393,8 @@ impl<T: Send + 'static> Linker<T> {
     #[cfg(feature = "dl")]
     fn in_libraries(&self, symbol: &Extern) -> Option<Resolved> {
         self.libraries.iter().find_map(|library| {
-            let found = library.function(&symbol.name, symbol.signature.as_ref(), self.trusted())?;
+            let found =
+                library.function(&symbol.name, symbol.signature.as_ref(), &self.declarations, self.trusted())?;
             let name = Arc::clone(&symbol.name);
             Some(match found {
                 Ok(function) => {

@@ -106,6 +106,10 @@ pub(crate) struct LoadArgs {
     /// A shared library whose functions programs may call, for example libm.so.6.
     #[arg(long, value_name = "LIBRARY")]
     pub(crate) lib: Vec<String>,
+    /// Declares functions of the libraries for programs in the sandbox, which may call them with any arguments: a C
+    /// prototype with scalar types, or a file of them. Arithmetic of libm and libc needs none.
+    #[arg(long = "extern", value_name = "PROTOTYPE|@FILE", requires = "lib")]
+    pub(crate) externs: Vec<String>,
     /// Lets programs follow any pointer, and C functions have pointers. A bad one ends the program, not this process,
     /// but a wrong one can damage it.
     #[arg(long)]

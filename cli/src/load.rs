@@ -114,6 +114,15 @@ pub(crate) fn linker<T: Send + 'static>(engine: &Engine, load: &LoadArgs) -> Res
         // SAFETY: the user answers for the library, and for calls of its functions by the objects: `--lib` says so.
         unsafe { linker.library(library) }?;
     }
+    for declaration in &load.externs {
+        let text = match declaration.strip_prefix('@') {
+            Some(path) => String::from_utf8(read(Path::new(path), MAX_INPUT, "a file of declarations")?)
+                .with_context(|| format!("{path} is no text"))?,
+            None => declaration.clone(),
+        };
+        // SAFETY: the user says that programs may call these functions so.
+        unsafe { linker.declare(&text) }.with_context(|| format!("--extern {declaration}"))?;
+    }
     Ok(linker)
 }
 

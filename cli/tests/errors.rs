@@ -224,6 +224,11 @@ fn pointers_need_trust() {
     // The library has the function, and the prototype has a pointer.
     let folder: PathBuf = corpus();
     case("pointer_prototype", &folder, &["run", "--lib", "libc.so.6", "faults/library_pointer.bpf.o"]);
+    // Without one, the object's word does not make it safe.
+    case("undeclared_prototype", &folder, &["run", "--lib", "libc.so.6", "faults/library_write.bpf.o"]);
+    case("other_prototype", &folder, &["run", "--lib", "libc.so.6", "faults/library_labs.bpf.o"]);
+    let bad = ["run", "--lib", "libc.so.6", "--extern", "long write(int,", "faults/library_write.bpf.o"];
+    case("bad_declaration", &folder, &bad);
     let trusted = |name: &str, object: &str| case(name, &folder, &["run", "--trust", "--lib", "libc.so.6", object]);
     if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         trusted("c_fault", "faults/c_fault.bpf.o");

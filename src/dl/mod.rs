@@ -4,14 +4,18 @@
 //! and in the C ABIs we run on, integers and floats are numbered separately. So integers followed by doubles serve
 //! every prototype: a callee looks only at the registers it has parameters for.
 //!
-//! In the sandbox only scalar prototypes are allowed: a C function would follow any pointer out of the arena. A trusted
-//! program passes what it likes, addresses of its functions too. A fault inside a C function ends the program and
-//! poisons its engine. The prototype is the object's word, which nobody can check: an object that declares
-//! `free(unsigned long)` may call it. So naming a library trusts the object with every function in it.
+//! In the sandbox the prototype is the host's word ([`prototype`]), which that of the object must equal, and has only
+//! scalars: a C function would follow any pointer out of the arena, also one that an object declares as a number. A
+//! trusted program passes what it likes, addresses of its functions too, by the prototypes of its object. A fault inside
+//! a C function ends the program and poisons its engine.
 #![expect(unsafe_code, reason = "loads and calls shared libraries")]
 
+mod prototype;
+
+use std::collections::BTreeMap;
 use std::error::Error;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
+use std::path::Path;
 use std::sync::Arc;
 
 use twinbpf_vm::host::{Activation, HostFn};
@@ -52,12 +56,69 @@ pub enum DlError {
         /// Where it was found.
         library: Arc<str>,
     },
+    /// Only the object says how to call it, and runs in the sandbox.
+    #[error(
+        "library {library} has it, but a prototype that only the object declares does not count in the sandbox: a number \
+         may be a pointer to the function; if it is safe to call with any arguments, declare it with --extern '{prototype}' \
+         (Linker::declare), or pass --trust (Engine::new_trusted)"
+    )]
+    Undeclared {
+        /// Where it was found.
+        library: Arc<str>,
+        /// The object's prototype.
+        prototype: String,
+    },
+    /// The object and the host declare different types.
+    #[error("the object declares '{object}', but the host '{host}' (library {library}); both must be the same")]
+    Mismatch {
+        /// Where it was found.
+        library: Arc<str>,
+        /// The object's prototype.
+        object: String,
+        /// The host's.
+        host: String,
+    },
+    /// What [`Linker::declare`](crate::Linker::declare) got is not C as it should be.
+    #[error("cannot read the declaration {why}")]
+    Declaration {
+        /// The declaration, and what is wrong.
+        why: String,
+    },
     /// A struct by value, or more than five parameters.
     #[error("its prototype passes something that does not fit into registers; library {library} cannot be called")]
     Unsupported {
         /// Where it was found.
         library: Arc<str>,
     },
+}
+
+/// Prototypes that the host declares, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declarations {
+    prototypes: BTreeMap<Arc<str>, Signature>,
+}
+
+impl Declarations {
+    /// Adds those of a text in C. Of two for one name the later counts.
+    pub(crate) fn add(&mut self, text: &str) -> Result<(), DlError> {
+        self.prototypes.extend(prototype::parse(text).map_err(|why| DlError::Declaration { why })?);
+        Ok(())
+    }
+}
+
+/// The name of the file that a function of a library lies in: that of one which the library depends on may be another.
+fn file_of(address: usize) -> Option<String> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: takes any address, and fills `info` in if it is one of a loaded file.
+    let info = unsafe {
+        if libc::dladdr(address as *const libc::c_void, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        info.assume_init()
+    };
+    // SAFETY: the path of a loaded file, which stays loaded while its library is.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_str().ok()?;
+    Some(Path::new(path).file_name()?.to_str()?.to_owned())
 }
 
 impl Library {
@@ -82,11 +143,13 @@ impl Library {
         &self.name
     }
 
-    /// The function with this name, if the library has it, for a program that is trusted or not.
+    /// The function with this name, if the library has it. `object` is the prototype in the object; a trusted one
+    /// believes it.
     pub(crate) fn function(
         &self,
         name: &str,
-        signature: Option<&Signature>,
+        object: Option<&Signature>,
+        declared: &Declarations,
         trusted: bool,
     ) -> Option<Result<HostFn, DlError>> {
         // SAFETY: only the address is taken here; no type is relied on until the call.
@@ -95,17 +158,47 @@ impl Library {
         if address == 0 {
             return None;
         }
-        Some(self.typed(signature, trusted).map(|signature| self.host_fn(name, address, signature)))
+        let host = declared.prototypes.get(name).cloned();
+        let host = host.or_else(|| prototype::pure_function(&file_of(address)?, name));
+        let signature = match trusted {
+            true => object.or(host.as_ref()).ok_or_else(|| DlError::NoPrototype { library: Arc::clone(&self.name) }),
+            false => self.sandboxed(name, object, host.as_ref()),
+        };
+        let callable = signature.and_then(|signature| self.callable(signature));
+        Some(callable.map(|signature| self.host_fn(name, address, signature)))
     }
 
-    /// The prototype, if it may be called.
-    fn typed<'a>(&self, signature: Option<&'a Signature>, trusted: bool) -> Result<&'a Signature, DlError> {
+    /// The host's prototype, if the object's is the same and it has no pointer.
+    fn sandboxed<'a>(
+        &self,
+        name: &str,
+        object: Option<&Signature>,
+        host: Option<&'a Signature>,
+    ) -> Result<&'a Signature, DlError> {
         let library = || Arc::clone(&self.name);
-        let signature = signature.ok_or_else(|| DlError::NoPrototype { library: library() })?;
-        let mut types = signature.params.iter().chain([&signature.result]);
-        if !trusted && types.clone().any(|ty| *ty == ValType::Pointer) {
+        let has_pointer = |signature: &Signature| {
+            signature.params.iter().chain([&signature.result]).any(|ty| *ty == ValType::Pointer)
+        };
+        if object.is_some_and(has_pointer) || host.is_some_and(has_pointer) {
             return Err(DlError::Pointer { library: library() });
         }
+        let Some(host) = host else {
+            let prototype = object.map_or_else(|| format!("... {name}(...)"), |object| prototype::text(name, object));
+            return Err(DlError::Undeclared { library: library(), prototype });
+        };
+        match object {
+            Some(object) if object != host => {
+                let (object, host) = (prototype::text(name, object), prototype::text(name, host));
+                Err(DlError::Mismatch { library: library(), object, host })
+            }
+            Some(_) | None => Ok(host),
+        }
+    }
+
+    /// The prototype, if registers can hold what it passes.
+    fn callable<'a>(&self, signature: &'a Signature) -> Result<&'a Signature, DlError> {
+        let library = || Arc::clone(&self.name);
+        let mut types = signature.params.iter().chain([&signature.result]);
         let void = signature.params.contains(&ValType::Void);
         if void || signature.params.len() > 5 || types.any(|ty| *ty == ValType::Unsupported) {
             return Err(DlError::Unsupported { library: library() });
