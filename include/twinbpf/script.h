@@ -217,7 +217,7 @@ HOST int ksym(__u64 addr, char *buf, __u64 size);
 HOST int print_ustack(void *map, __s32 id, __u32 pid);
 HOST int print_kstack(void *map, __s32 id);
 
-/* Copies memory of another process. The number of bytes, which are fewer where its memory ends, or a negative errno. */
+/* Copies memory of the workload, of what it starts, or of -p's process; of others with --unsafe. Bytes, or a negative errno. */
 HOST long read_mem(__u32 pid, void *dst, __u64 size, __u64 addr);
 
 /* ---- Host functions: strings and memory, as in C ----------------------------------------------------------- */

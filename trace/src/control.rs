@@ -5,6 +5,7 @@ use std::time::Duration;
 use twinbpf::{Caller, Linker};
 
 use crate::script;
+use crate::script::memory::{Reach, read_mem};
 
 /// The data of an instance of a session.
 #[derive(Debug, Default)]
@@ -13,11 +14,14 @@ pub struct Control {
     pub(crate) workload: u32,
     /// What the last program asked its timers to be.
     pub(crate) period: Option<Duration>,
+    /// Whose memory programs may read.
+    pub(crate) reach: Reach,
 }
 
 /// Gives programs the functions that only a session has: `set_timer` and `workload_pid`, and those about other processes.
 pub fn functions(linker: &mut Linker<Control>) {
     script::functions(linker);
+    linker.func("read_mem", read_mem);
     // As script.h calls them, and as a script without it may.
     for name in ["set_timer", "twinbpf_set_timer"] {
         linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {

@@ -35,6 +35,9 @@ pub struct Options {
     pub commands: bool,
     /// Uprobes go also where it cannot be said whether an instruction begins.
     pub unproven_places: bool,
+    /// Scripts may read the memory of every process but this one; otherwise that of the workload, with the processes that
+    /// it starts, and of [`Options::pid`] and [`Options::tid`].
+    pub foreign_memory: bool,
     /// Types and configuration in place of the running kernel's.
     pub kernel: KernelFiles,
 }
@@ -51,6 +54,7 @@ impl Default for Options {
             print_maps: false,
             commands: false,
             unproven_places: false,
+            foreign_memory: false,
             kernel: KernelFiles::default(),
         }
     }

@@ -16,6 +16,7 @@ use crate::kernel::Half;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
+use crate::script::memory::Reach;
 use crate::script::{self, Remembering};
 use crate::signals::Signals;
 use crate::sys;
@@ -75,7 +76,10 @@ impl Session {
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
-        self.tools.push(Tool::new(plan, &pre, &self.output)?);
+        let mut tool = Tool::new(plan, &pre, &self.output)?;
+        let chosen = self.options.pid.into_iter().chain(self.options.tid).collect();
+        tool.set_reach(Reach::new(self.options.foreign_memory, chosen));
+        self.tools.push(tool);
         self.halves.push(half);
         Ok(())
     }

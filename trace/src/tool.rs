@@ -15,6 +15,7 @@ use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Place, Planned};
+use crate::script::memory::Reach;
 use crate::{sys, terminal};
 
 /// Sizes of records for which memory in the arena is kept.
@@ -122,6 +123,11 @@ impl Tool {
             Place::Kernel { .. } | Place::Nowhere { .. } => {}
         }
         Ok(())
+    }
+
+    /// Says whose memory its scripts may read.
+    pub(crate) fn set_reach(&mut self, reach: Reach) {
+        self.instance.data().reach = reach;
     }
 
     pub(crate) fn set_workload(&mut self, pid: u32) {

@@ -77,9 +77,10 @@ pub(crate) struct SessionArgs {
     /// Print every map at the end.
     #[arg(long)]
     print_maps: bool,
-    /// Let scripts run commands (system), and uprobes go where it is unknown whether an instruction begins.
+    /// Let scripts run commands (system) and read the memory of every process (read_mem), and uprobes go where it is
+    /// unknown whether an instruction begins.
     #[arg(long = "unsafe")]
-    commands: bool,
+    allow_unsafe: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -113,8 +114,9 @@ impl SessionArgs {
             frequency: self.frequency,
             attach: self.attach.clone(),
             print_maps: self.print_maps,
-            commands: self.commands,
-            unproven_places: self.commands,
+            commands: self.allow_unsafe,
+            unproven_places: self.allow_unsafe,
+            foreign_memory: self.allow_unsafe,
             kernel,
         }
     }

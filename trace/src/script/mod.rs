@@ -1,26 +1,20 @@
 //! Functions that a tracing script may call beyond those of the machine: names of addresses, stacks, memory of other
 //! processes, commands.
 
+pub(crate) mod memory;
 mod stack;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use twinbpf::map::Errno;
-use twinbpf::mem::Access;
-use twinbpf::{CStr, Caller, Fail, Linker, Object, Ptr, Trap};
+use twinbpf::{CStr, Caller, Linker, Object, Ptr, Trap};
 
 use crate::symbols::{Symbol, Symbols};
-
-/// Most bytes one `read_mem` reads.
-const MAX_READ: u64 = 1 << 20;
 
 thread_local! {
     /// A session lives on one thread, and so does what it knows of symbols.
@@ -79,7 +73,6 @@ pub(crate) fn functions<T: Send + 'static>(linker: &mut Linker<T>) {
             put_name(&mut caller, found, address, buf, size)
         });
     }
-    linker.func("read_mem", read_mem::<T>);
     linker.func("print_kstack", stack::print_kernel::<T>);
     linker.func("print_ustack", stack::print_user::<T>);
     linker.func("twinbpf_system", system::<T>);
@@ -99,24 +92,6 @@ fn put_name<T: 'static>(
         caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat())?;
     }
     Ok(i32::try_from(name.len()).unwrap_or(i32::MAX))
-}
-
-/// Copies memory of another process; the number of bytes, which are fewer where it ends, or a negative errno.
-fn read_mem<T: 'static>(mut caller: Caller<'_, T>, pid: u32, dst: Ptr, size: u64, from: u64) -> Result<i64, Fail> {
-    if size > MAX_READ {
-        return Err(Errno::E2BIG.into());
-    }
-    caller.check(dst, size, Access::Write)?;
-    let mut bytes = vec![0; size as usize];
-    let failed = |error: std::io::Error| match error.raw_os_error() {
-        // The file's word for an address where nothing is.
-        Some(libc::EIO) | None => Errno::EFAULT,
-        Some(number) => Errno(number),
-    };
-    let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
-    let read = memory.read_at(&mut bytes, from).map_err(failed)?;
-    caller.write(dst, &bytes[..read])?;
-    Ok(read as i64)
 }
 
 /// Runs a command with the shell; its status, or 128 and the signal that ended it.
