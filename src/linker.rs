@@ -122,9 +122,10 @@ impl<T: Send + 'static> Linker<T> {
     /// The library cannot be loaded.
     ///
     /// # Safety
-    /// Loading runs the library's initialisers. Programs that this linker instantiates may call any of its functions,
-    /// with any arguments that the prototype in their object allows: of scalars in a sandbox, of anything in an engine of
-    /// [`Engine::new_trusted`]. The caller answers for what the functions do with that.
+    /// Loading runs the library's initialisers. In an engine of [`Engine::new_trusted`], programs that this linker
+    /// instantiates may call any of its functions, with any arguments that the prototype in their object allows, and the
+    /// caller answers for what the functions do with that. In a sandbox they call those of [`Linker::declare`], and
+    /// arithmetic of the C library.
     #[cfg(feature = "dl")]
     #[expect(unsafe_code, reason = "loads a library")]
     pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
@@ -145,6 +146,7 @@ impl<T: Send + 'static> Linker<T> {
     /// The functions have these types, and programs may call them at any time with any arguments: they follow none, keep
     /// no file or lock that the host relies on, and do nothing that the host cannot bear.
     #[cfg(feature = "dl")]
+    #[expect(unsafe_code, reason = "the caller answers for the prototypes")]
     pub unsafe fn declare(&mut self, prototypes: &str) -> Result<&mut Linker<T>, LinkError> {
         self.declarations.add(prototypes)?;
         Ok(self)

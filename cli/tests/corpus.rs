@@ -111,7 +111,7 @@ fn execute_kept(case: &Case, options: &[&str]) -> Result<Output, Failed> {
     load.extend(args.iter().map(String::as_str).filter(|arg| ["--trust", "--strict"].contains(arg)));
     for pair in args.windows(2) {
         match pair[0].as_str() {
-            "--set" | "--lib" | "--stack-size" | "--policy" | "--enable" | "--disable" => {
+            "--set" | "--lib" | "--extern" | "--stack-size" | "--policy" | "--enable" | "--disable" => {
                 load.extend([pair[0].as_str(), &pair[1]]);
             }
             "--max-insns" => load.push("--fuel"),

@@ -208,8 +208,8 @@ mod tests {
             assert_eq!(try_read(Reach::new(false, vec![pid]), 0, pid), fault);
         }
         assert_eq!(try_read(Reach::new(false, vec![child]), 0, workload), Err(Errno::EPERM));
-        // SAFETY: signals the group that the shell leads.
-        unsafe { libc::kill(-(workload as i32), libc::SIGKILL) };
+        // The group that the shell leads.
+        assert!(Command::new("sh").args(["-c", &format!("kill -KILL -{workload}")]).status().unwrap().success());
         shell.wait().unwrap();
         assert_eq!(try_read(Reach::new(true, vec![]), 0, workload), Err(Errno(libc::ENOENT)));
     }
