@@ -49,6 +49,7 @@ pub use library::{Compiled, CompiledError};
 #[cfg(feature = "dl")]
 mod library {
     use std::fmt;
+    use std::ops::Range;
     use std::path::{Path, PathBuf};
 
     use twinbpf_jit::Options;
@@ -57,6 +58,7 @@ mod library {
     use twinbpf_vm::image::Image;
 
     use super::{Arc, Source};
+    use crate::verify;
 
     /// A shared library of compiled programs.
     #[derive(Clone)]
@@ -103,6 +105,16 @@ mod library {
             object: Arc<str>,
             /// Name of the object it was made of.
             made_of: String,
+        },
+        /// Its code fails verification.
+        #[error("{}: native code of function {function} fails verification: {why}; compile the object again", path.display())]
+        Rejected {
+            /// The file.
+            path: PathBuf,
+            /// The function.
+            function: Arc<str>,
+            /// Address, instruction and reason.
+            why: String,
         },
         /// A program was not compiled.
         #[error("{} has no program {program}; it has {}", path.display(), known.join(", "))]
@@ -182,10 +194,33 @@ mod library {
             image: &Image,
             options: Options,
             source: &Source,
+            verify: bool,
         ) -> Result<Arc<dyn Native>, CompiledError> {
             let object = || Arc::clone(&source.object);
             let unfit = |why| CompiledError::Unfit { path: self.path.to_path_buf(), object: object(), why };
-            self.kept.code(image, options, source.origin()).map_err(unfit)
+            let code = self.kept.code(image, options, source.origin()).map_err(unfit)?;
+            if verify {
+                self.verify(image)?;
+            }
+            Ok(code)
+        }
+
+        /// Checks the code as it lies in memory.
+        fn verify(&self, image: &Image) -> Result<(), CompiledError> {
+            let bytes = |range: Range<u64>| {
+                let start = std::ptr::with_exposed_provenance(range.start as usize);
+                // SAFETY: the compiler that wrote the description wrote where its functions are and how long, and the
+                // library that holds them is loaded as long as `self.kept` lives.
+                unsafe { std::slice::from_raw_parts::<u8>(start, (range.end - range.start) as usize) }
+            };
+            let functions = (0..).zip(self.kept.ranges()).map(|(index, range)| (index, range.start, bytes(range)));
+            let mut functions: Vec<(u32, u64, &[u8])> = functions.collect();
+            functions.sort_unstable_by_key(|function| function.1);
+            verify::check_loaded(image, &functions).map_err(|(function, why)| CompiledError::Rejected {
+                path: self.path.to_path_buf(),
+                function: Arc::clone(&image.functions()[function as usize].name),
+                why,
+            })
         }
     }
 

@@ -75,6 +75,11 @@ pub struct Config {
     /// Whether large programs are compiled in several threads, at most as many as this process may run at once.
     /// Default: true.
     pub parallel_compilation: bool,
+    /// Whether native code of programs that are not trusted is verified before it can run, so that neither the compiler nor
+    /// its optimiser is among what has to be right (`docs/embedding.md`). Code that fails is not used: an error with
+    /// [`EngineKind::Jit`] and for compiled libraries; with [`EngineKind::Auto`] the program stays in the interpreter, and
+    /// the log says why. x86-64 only. Default: false.
+    pub verify_native: bool,
     /// The file by which `perf` finds the names of native code. Default: none.
     pub perf: Perf,
     /// Whether debuggers are given the names and lines of native code. Default: false.
@@ -100,6 +105,7 @@ impl Default for Config {
             driver: Driver::default(),
             opt_level: OptLevel::Speed,
             parallel_compilation: true,
+            verify_native: false,
             perf: Perf::Off,
             gdb: false,
             cpus,
@@ -141,6 +147,7 @@ setters! {
     driver: Driver,
     opt_level: OptLevel,
     parallel_compilation: bool,
+    verify_native: bool,
     perf: Perf,
     gdb: bool,
     cpus: u32,

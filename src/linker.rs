@@ -245,7 +245,8 @@ impl<T: Send + 'static> Linker<T> {
     fn native(&self, image: &Arc<Image>, source: &Source) -> Result<Option<Arc<dyn Native>>, LinkError> {
         #[cfg(feature = "dl")]
         if let Some(compiled) = self.compiled_of(source.digest, &source.object)? {
-            return Ok(Some(compiled.native(image, native::options(&self.engine), source)?));
+            let verify = native::verifies(&self.engine);
+            return Ok(Some(compiled.native(image, native::options(&self.engine), source, verify)?));
         }
         let native = native::native(&self.engine, image);
         native.map_err(|why| LinkError::Compile { object: Arc::clone(&source.object), why })

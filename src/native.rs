@@ -17,6 +17,7 @@ use twinbpf_vm::process::PerProcess;
 
 use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
+use crate::verify;
 
 /// How often a program is named before it counts as hot: a thread for it takes as long as some thousand
 /// instructions.
@@ -33,6 +34,23 @@ pub(crate) fn options(engine: &Engine) -> Options {
     Options { memory, fuel: config.max_insns.is_some(), opt: config.opt_level, ..Options::default() }
 }
 
+/// Whether an engine wants its code verified.
+pub(crate) fn verifies(engine: &Engine) -> bool {
+    engine.config().verify_native && !engine.is_trusted()
+}
+
+/// Has code verified where the engine wants that.
+///
+/// # Errors
+/// There is no verifier for this machine.
+fn checked(engine: &Engine, code: Code) -> Result<Code, JitError> {
+    if !verifies(engine) {
+        return Ok(code);
+    }
+    verify::available()?;
+    Ok(code.with_check(Arc::new(|emitted| verify::check(emitted).1)))
+}
+
 /// What the machines of an image get, if they shall run native code.
 ///
 /// # Errors
@@ -45,11 +63,11 @@ pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<d
         EngineKind::Interp => Ok(None),
         EngineKind::Jit => {
             let code = Code::new(Arc::clone(image), options)?.with_tools(Tools::new(config.perf, config.gdb)?);
-            let code = code.with_threads(threads(Threads::All));
+            let code = checked(engine, code.with_threads(threads(Threads::All)))?;
             code.compile_all()?;
             Ok(Some(Arc::new(code)))
         }
-        EngineKind::Auto => match Code::new(Arc::clone(image), options) {
+        EngineKind::Auto => match Code::new(Arc::clone(image), options).and_then(|code| checked(engine, code)) {
             Ok(code) => {
                 let code = code.with_tools(Tools::new(config.perf, config.gdb)?).with_threads(threads(Threads::Spare));
                 Ok(Some(Tiered::new(engine, code)))

@@ -2,7 +2,9 @@
 
 use std::mem::{offset_of, size_of};
 
-use twinbpf_jit::{Emitted, Rejected};
+#[cfg(feature = "dl")]
+use twinbpf_jit::ahead;
+use twinbpf_jit::{Emitted, JitError, Rejected};
 use twinbpf_verify::{
     Access, Argument, Callee, Content, Field, Function, Layout, Load, Module, Region, Returns, Statistics, Write,
 };
@@ -30,6 +32,31 @@ macro_rules! field {
             access: $access,
         }
     };
+}
+
+/// # Errors
+/// Code for this machine cannot be verified.
+pub(crate) fn available() -> Result<(), JitError> {
+    match cfg!(target_arch = "x86_64") {
+        true => Ok(()),
+        false => Err(JitError::Host("verify_native is on, and only x86-64 code can be verified".to_owned())),
+    }
+}
+
+/// Checks functions of a loaded library, which are given by address with their index in the image. Gives the index of the
+/// first that fails, and why.
+#[cfg(feature = "dl")]
+pub(crate) fn check_loaded(image: &Image, functions: &[(u32, u64, &[u8])]) -> Result<(), (u32, String)> {
+    let layout = layout(image, ahead::values(image));
+    let mut all = Vec::with_capacity(functions.len());
+    for (index, start, code) in functions {
+        all.push(Function { start: *start, code, frame: image.functions()[*index as usize].stack_size });
+    }
+    let module = Module { functions: all, padding: Vec::new(), layout: &layout };
+    twinbpf_verify::verify(&module).map(|_| ()).map_err(|rejections| {
+        let first = &rejections[0];
+        (first.function.map_or(0, |function| functions[function].0), first.to_string())
+    })
 }
 
 /// Checks a module that was just compiled.

@@ -203,6 +203,9 @@ pub(crate) struct CompileArgs {
     /// How much the compiler does: none or speed.
     #[arg(long, value_name = "LEVEL", value_parser = opt_level)]
     pub(crate) opt_level: Option<OptLevel>,
+    /// Verifies native code before it runs, so that the compiler need not be trusted. What fails is not used.
+    #[arg(long, conflicts_with = "trust")]
+    pub(crate) verify_native: bool,
     /// Tells perf the names of native code: map (`/tmp/perf-PID.map`), jitdump (`jit-PID.dump` with code and C lines, for
     /// `perf inject --jit`), or off.
     #[arg(long, value_name = "FILE", env = "TWINBPF_PERF", default_value = "off", hide_default_value = true)]

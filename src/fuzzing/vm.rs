@@ -387,7 +387,11 @@ impl Vm {
 /// What becomes of a case that the compiler does not compile: its mistakes are findings, its limits are none.
 fn not_compiled(error: &JitError) -> Ran {
     let why = format!("not compiled: {error}");
-    if matches!(error, JitError::Internal(_)) { Ran::Failed(why) } else { Ran::Refused(why) }
+    if matches!(error, JitError::Internal(_) | JitError::Rejected { .. }) {
+        Ran::Failed(why)
+    } else {
+        Ran::Refused(why)
+    }
 }
 
 /// Tells who watches that a run begins, or asks what was seen in it.

@@ -44,6 +44,8 @@ mod reject;
 mod state;
 mod step;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 mod walk;
 

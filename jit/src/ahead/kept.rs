@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use twinbpf_vm::host::native::{Native, Site};
@@ -103,6 +104,12 @@ impl Kept {
     /// File name of the object it was made of.
     pub fn object(&self) -> &str {
         facts::find(&self.facts, "object").unwrap_or("an object")
+    }
+
+    /// Addresses of the code of each function of the image, by index.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        let records = self.functions.iter().map(|function| &function.record);
+        records.map(|record| record.address..record.address.saturating_add(record.len.into()))
     }
 
     /// Programs in it, in order.

@@ -25,5 +25,11 @@ pub(crate) use values::Values;
 #[cfg(test)]
 mod tests;
 
+/// Words of the table of values that code of an image has in its context
+/// ([`Context::values`](twinbpf_vm::host::native::Context::values)).
+pub fn values(image: &twinbpf_vm::image::Image) -> usize {
+    Values::new(image).len()
+}
+
 /// Name of the data symbol that describes a compiled object.
 pub const SYMBOL: &str = "twinbpf_compiled";

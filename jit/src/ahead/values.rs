@@ -37,6 +37,11 @@ impl Values {
         values
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pcs.len()
+    }
+
     /// Index of what the instruction at a flat pc loads, if that is no number of its own.
     pub(crate) fn index(&self, pc: u32) -> Option<u32> {
         let found = self.at.binary_search_by_key(&pc, |entry| entry.0).ok()?;

@@ -4,10 +4,9 @@ use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
-use twinbpf_vm::mem::MARGIN;
 
 use super::{Uses, binary, constant, maker};
-use crate::translate::field;
+use crate::translate::{field, reaches};
 
 /// Addresses of a block that are looked at to find one that is there.
 const REMEMBERED: usize = 8;
@@ -105,7 +104,7 @@ fn address(func: &mut Function, inst: Inst, addr: Value, off: i32) {
 }
 
 /// The same in the arena, where `base`, `x` and their sum have 32 bits, and nothing else needs `x + c`. Past an end of the
-/// arena the address is another one with the constant in the offset, but [nothing is mapped there](MARGIN).
+/// arena the address is another one with the constant in the offset, but nothing is mapped [there](reaches).
 fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &mut Uses, places: &mut Vec<Place>) {
     let Some([arena, wide]) = binary(func, addr, Opcode::Iadd) else { return };
     let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
@@ -131,7 +130,8 @@ fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &m
             None => places.push(((base, sum, by), addr)),
         }
     }
-    let Some((place, off)) = found.filter(|(_, off)| off.unsigned_abs() < MARGIN) else { return };
+    let bytes = accessed(func, inst);
+    let Some((place, off)) = found.filter(|(_, off)| reaches(*off, bytes)) else { return };
     let known = places.iter().rev().take(REMEMBERED).find(|known| known.0 == place).map(|known| known.1);
     let addr = known.unwrap_or_else(|| {
         let mut cursor = FuncCursor::new(func).at_inst(inst);
@@ -145,6 +145,18 @@ fn in_arena(func: &mut Function, inst: Inst, (addr, off): (Value, i32), uses: &m
         addr
     });
     redirect(func, inst, addr, off as i32);
+}
+
+/// Bytes that a load or a store accesses.
+fn accessed(func: &Function, inst: Inst) -> u64 {
+    let dfg = &func.dfg;
+    match dfg.insts[inst].opcode() {
+        Opcode::Uload8 | Opcode::Sload8 | Opcode::Istore8 => 1,
+        Opcode::Uload16 | Opcode::Sload16 | Opcode::Istore16 => 2,
+        Opcode::Uload32 | Opcode::Sload32 | Opcode::Istore32 => 4,
+        opcode if opcode.can_load() => dfg.value_type(dfg.first_result(inst)).bytes().into(),
+        _ => dfg.value_type(dfg.inst_args(inst)[0]).bytes().into(),
+    }
 }
 
 /// Whether this is the arena's address, which code takes from its context.

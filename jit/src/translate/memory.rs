@@ -14,6 +14,13 @@ use super::alu::ty;
 use super::words::frame;
 use crate::options::{Memory, OptLevel};
 
+/// Whether an access of so many bytes may lie this far from an address in the arena: all of it is in the arena then or in
+/// its [margin](MARGIN).
+pub(crate) fn reaches(off: i64, bytes: u64) -> bool {
+    let margin = MARGIN as i64;
+    (-margin..=margin - bytes as i64).contains(&off)
+}
+
 /// Base register and offset, as instructions have them.
 pub(super) type At = (Reg, i16);
 
@@ -82,11 +89,11 @@ impl Translator<'_> {
             (Memory::Strict, Some(arena)) => {
                 let pointer = self.get(base);
                 self.check_half(pointer, kind);
-                self.in_arena((pointer, 0), off32, arena)
+                self.in_arena((pointer, 0), (off32, size), arena)
             }
             (Memory::Sandbox, Some(arena)) => {
                 let pointer = self.terms(base);
-                self.in_arena(pointer, off32, arena)
+                self.in_arena(pointer, (off32, size), arena)
             }
             (Memory::Sandbox | Memory::Strict, None) => unreachable!("loaded at the start"),
         };
@@ -102,14 +109,14 @@ impl Translator<'_> {
     /// Address and offset of an access in the arena. What a pointer has added to it goes into the offset, so that
     /// accesses that differ in it alone share one address. That may go past an end of the arena where the pointer
     /// would have wrapped around, but nothing is mapped within [`MARGIN`] of the ends, on either side.
-    fn in_arena(&mut self, (pointer, term): (Value, i32), off: i32, arena: Value) -> (Value, i32) {
+    fn in_arena(&mut self, (pointer, term): (Value, i32), (off, size): (i32, Size), arena: Value) -> (Value, i32) {
         let mut term = i64::from(term);
         let low = self.low(pointer, 4, &mut term);
         let far = term + i64::from(off);
         let (low, off) = match low {
-            Some(low) if far.unsigned_abs() < MARGIN => (low, far as i32),
+            Some(low) if reaches(far, size.bytes() as u64) => (low, far as i32),
             Some(low) => (self.b.ins().iadd_imm_u(low, i64::from(term as u32)), off),
-            None => return self.constant_in_arena(term as u32, off, arena),
+            None => return self.constant_in_arena(term as u32, (off, size), arena),
         };
         let known = remembered(&self.pointers.addresses, low);
         let addr = known.unwrap_or_else(|| {
@@ -122,10 +129,10 @@ impl Translator<'_> {
     }
 
     /// The same for a pointer that is a constant. It shares its address with others nearby.
-    fn constant_in_arena(&mut self, low: u32, off: i32, arena: Value) -> (Value, i32) {
+    fn constant_in_arena(&mut self, low: u32, (off, size): (i32, Size), arena: Value) -> (Value, i32) {
         let far = |from: u32| i64::from(low) + i64::from(off) - i64::from(from);
         let known = self.pointers.constants.iter().rev().take(REMEMBERED);
-        if let Some((from, addr)) = known.copied().find(|(from, _)| far(*from).unsigned_abs() < MARGIN) {
+        if let Some((from, addr)) = known.copied().find(|(from, _)| reaches(far(*from), size.bytes() as u64)) {
             return (addr, far(from) as i32);
         }
         let wide = self.b.ins().iconst(I64, i64::from(low));

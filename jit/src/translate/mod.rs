@@ -139,6 +139,7 @@ macro_rules! field {
     };
 }
 pub(crate) use field;
+pub(crate) use memory::reaches;
 
 /// Offset of a register in [`Context::regs`].
 pub(crate) fn reg_field(reg: usize) -> i32 {

@@ -1,0 +1,184 @@
+//! Functions by their bytes: what is proved and what is not.
+
+use crate::*;
+
+const BASE: u64 = 0x10_0000;
+const MARGIN: u64 = 1 << 20;
+const SERVICE: u64 = 0x20_0000;
+
+fn layout() -> Layout {
+    let field = |offset, access| Field { offset, size: 8, count: 1, access };
+    Layout {
+        arena: 1 << 32,
+        margin: MARGIN,
+        guard: 4096 + 64,
+        stride: 512,
+        context: 0x80,
+        fields: vec![
+            field(0x00, Access::Write(Write::Any)),
+            field(0x08, Access::Constant(Load::Arena)),
+            field(0x10, Access::Constant(Load::FrameLimit)),
+            field(0x18, Access::Constant(Load::Region(0))),
+            field(0x20, Access::Constant(Load::Number(3))),
+            field(0x28, Access::Write(Write::Below(3))),
+            field(0x30, Access::Write(Write::Frame)),
+        ],
+        regions: vec![Region { content: Content::Functions(3) }],
+        callees: vec![Callee {
+            address: SERVICE,
+            arguments: vec![Argument::Context, Argument::Below(8)],
+            stack: 0,
+            returns: Returns::TailTarget,
+        }],
+    }
+}
+
+/// Verifies a function: what makes its frame, `body`, and what ends it.
+fn body(body: &[u8]) -> Result<Statistics, Reason> {
+    let enter = [0x55, 0x48, 0x89, 0xe5];
+    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc2, 0x10, 0x00];
+    whole(&[&enter[..], body, &leave].concat())
+}
+
+fn whole(code: &[u8]) -> Result<Statistics, Reason> {
+    let layout = layout();
+    let functions = vec![Function { start: BASE, code, frame: 64 }];
+    verify(&Module { functions, padding: Vec::new(), layout: &layout })
+        .map_err(|rejections| rejections[0].reason.clone())
+}
+
+/// `mov r8, [rdi+8]; mov ecx, edx`: the arena's address, and 32 bits of an argument.
+const ARENA: [u8; 6] = [0x4c, 0x8b, 0x47, 0x08, 0x89, 0xd1];
+
+/// `mov reg, [r8+rcx+off]` of so many bytes.
+fn load(bytes: i32, off: i32) -> Vec<u8> {
+    let opcode: &[u8] = match bytes {
+        1 => &[0x41, 0x0f, 0xb6, 0x84, 0x08],
+        2 => &[0x41, 0x0f, 0xb7, 0x84, 0x08],
+        4 => &[0x41, 0x8b, 0x84, 0x08],
+        _ => &[0x49, 0x8b, 0x84, 0x08],
+    };
+    [&ARENA[..], opcode, &off.to_le_bytes()].concat()
+}
+
+#[test]
+fn the_margin_counts_the_width_of_an_access() {
+    for bytes in [1, 2, 4, 8] {
+        // The index is at most 2^32 - 1.
+        let last = MARGIN as i32 + 1 - bytes;
+        assert_eq!(body(&load(bytes, last)).unwrap().arena, 1);
+        assert!(matches!(body(&load(bytes, last + 1)), Err(Reason::Outside { .. })), "{bytes}");
+        assert!(body(&load(bytes, -(MARGIN as i32))).is_ok());
+        assert!(matches!(body(&load(bytes, -(MARGIN as i32) - 1)), Err(Reason::Outside { .. })), "{bytes}");
+    }
+}
+
+#[test]
+fn an_index_of_64_bits_is_rejected() {
+    // mov rcx, rdx instead of mov ecx, edx
+    let wide = [&ARENA[..4], &[0x48, 0x89, 0xd1], &load(8, 0)[6..]].concat();
+    assert!(matches!(body(&wide), Err(Reason::Unproved { bytes: 8, .. })));
+    // mov rax, [rdx]
+    assert!(matches!(body(&[0x48, 0x8b, 0x02]), Err(Reason::Unproved { .. })));
+}
+
+#[test]
+fn frames_and_context_have_ends() {
+    // mov rax, [rsi-64]; [rsi-65]; [rsi-8]; [rsi-7]
+    for (off, good) in [(-64_i8, true), (-65, false), (-8, true), (-7, false)] {
+        assert_eq!(body(&[0x48, 0x8b, 0x46, off as u8]).is_ok(), good, "{off}");
+    }
+    // mov rax, [rdi+0x78]; [rdi+0x79]
+    assert!(body(&[0x48, 0x8b, 0x47, 0x78]).is_ok());
+    assert!(body(&[0x48, 0x8b, 0x47, 0x79]).is_err());
+    // mov [rdi+off], rdx; rsi into the field of the frame
+    assert!(body(&[0x48, 0x89, 0x57, 0x00]).is_ok());
+    assert!(matches!(body(&[0x48, 0x89, 0x57, 0x08]), Err(Reason::ReadOnly { .. })));
+    assert!(matches!(body(&[0x48, 0x89, 0x57, 0x28]), Err(Reason::Field { .. })));
+    assert!(matches!(body(&[0x48, 0x89, 0x57, 0x30]), Err(Reason::Field { .. })));
+    assert!(body(&[0x48, 0x89, 0x77, 0x30]).is_ok());
+    assert!(body(&[0x48, 0xc7, 0x47, 0x28, 2, 0, 0, 0]).is_ok());
+    assert!(body(&[0x48, 0xc7, 0x47, 0x28, 3, 0, 0, 0]).is_err());
+    // mov rax, [rbp+0x10]; mov [rbp+8], rdx: the last argument, the return address
+    assert!(body(&[0x48, 0x8b, 0x45, 0x10]).is_ok());
+    assert!(matches!(body(&[0x48, 0x89, 0x55, 0x08]), Err(Reason::ReadOnly { .. })));
+    // mov [rbp-8], rdx, below the stack pointer
+    assert!(matches!(body(&[0x48, 0x89, 0x55, 0xf8]), Err(Reason::Outside { .. })));
+}
+
+#[test]
+fn registers_and_stack_are_restored() {
+    // xor ebx, ebx
+    assert!(matches!(body(&[0x31, 0xdb]), Err(Reason::Restored { what: "rbx", .. })));
+    // push rbx; xor ebx, ebx; pop rbx
+    assert!(body(&[0x53, 0x31, 0xdb, 0x5b]).is_ok());
+    // mov [rbp], rdx: the caller's rbp
+    assert!(matches!(body(&[0x48, 0x89, 0x55, 0x00]), Err(Reason::Restored { what: "rbp", .. })));
+    // ret without arguments
+    assert!(matches!(whole(&[0xc3]), Err(Reason::Restored { what: "the stack pointer", .. })));
+    assert!(whole(&[0xc2, 0x10, 0x00]).is_ok());
+    // sub rsp, 8192; call $: over the guard; with a store in between it is none
+    let deep = [0x48, 0x81, 0xec, 0x00, 0x20, 0, 0, 0x48, 0x89, 0x14, 0x24];
+    assert!(matches!(body(&deep), Err(Reason::Guard { .. })));
+    let half = [0x48, 0x81, 0xec, 0x00, 0x10, 0, 0, 0x48, 0x89, 0x14, 0x24];
+    assert!(body(&[half, half].concat()).is_ok());
+}
+
+#[test]
+fn a_call_through_the_table_needs_its_checks() {
+    // cmp rdx, [rdi+0x20]; jae out; lea rcx, [rsi+512]; cmp rcx, [rdi+0x10]; ja out; mov rax, [rdi+0x18];
+    // mov rax, [rax+rdx*8]; mov rsi, rcx; sub rsp, 16; call rax; out:
+    let good = [
+        0x48, 0x3b, 0x57, 0x20, 0x73, 0x20, 0x48, 0x8d, 0x8e, 0, 2, 0, 0, 0x48, 0x3b, 0x4f, 0x10, 0x77, 0x13, 0x48,
+        0x8b, 0x47, 0x18, 0x48, 0x8b, 0x04, 0xd0, 0x48, 0x89, 0xce, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd0, 0x90, 0x90,
+    ];
+    let proved = body(&good).unwrap();
+    assert_eq!((proved.calls, proved.tables), (1, 1));
+    for (at, byte, what) in [
+        (5, 0x02, "the branch skips nothing"),
+        (4, 0x77, "one index too many"),
+        (4, 0x72, "the branch the other way"),
+        (9, 0x08, "a frame of another size"),
+        (17, 0x73, "less room than there is"),
+        (17, 0x76, "the other way"),
+        (26, 0x90, "a scale of 4"),
+        (29, 0xc6, "r10 of something else"),
+        (33, 0x08, "the stack is not aligned"),
+    ] {
+        let mut bad = good;
+        bad[at] = byte;
+        assert_eq!(body(&bad).is_ok(), what == "less room than there is", "{what}: {:?}", body(&bad));
+    }
+}
+
+#[test]
+fn jumps_stay_in_the_function() {
+    // jmp to itself; to the next function; into an instruction
+    assert!(whole(&[0xeb, 0xfe]).is_ok());
+    assert!(matches!(whole(&[0xeb, 0x10]), Err(Reason::Leaves)));
+    assert!(matches!(whole(&[0xb8, 0x90, 0x90, 0x90, 0x90, 0xeb, 0xfa]), Err(Reason::Overlap)));
+    assert!(matches!(whole(&[0x90]), Err(Reason::Leaves)));
+    assert!(matches!(whole(&[0xff, 0xe2]), Err(Reason::Jump { .. })));
+    assert!(matches!(whole(&[0xeb, 0x01, 0x06, 0xc2, 0x10, 0x00]), Err(Reason::NotPadding)));
+    assert!(whole(&[0xeb, 0x01, 0xcc, 0xc2, 0x10, 0x00]).is_ok());
+}
+
+#[test]
+fn what_programs_do_not_need_is_unknown() {
+    // syscall; int 0x80; rep movsb; mov rax, fs:[0]; wrpkru; lgdt; in al, dx; iretq; loop; jmp far
+    let all: [&[u8]; 10] = [
+        &[0x0f, 0x05],
+        &[0xcd, 0x80],
+        &[0xf3, 0xa4],
+        &[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
+        &[0x0f, 0x01, 0xef],
+        &[0x0f, 0x01, 0x10],
+        &[0xec],
+        &[0x48, 0xcf],
+        &[0xe2, 0x00],
+        &[0xff, 0x2a],
+    ];
+    for code in all {
+        assert!(matches!(body(code), Err(Reason::Unknown | Reason::Unproved { .. })), "{code:x?}: {:?}", body(code));
+    }
+}
