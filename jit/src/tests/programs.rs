@@ -18,8 +18,8 @@ fn all() -> impl Iterator<Item = Options> {
 
 #[track_caller]
 pub(super) fn same(rig: &Rig) {
-    let expected = rig.interpret();
     for options in all() {
+        let expected = rig.for_memory(options.memory).interpret();
         let mut end = rig.run(options);
         if !options.fuel {
             end.executed = expected.executed;

@@ -1,6 +1,7 @@
 //! A program from text, run by the interpreter and by generated code.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
 use twinbpf_vm::program::{Binding, Function, Program};
 use twinbpf_vm::trap::Trap;
 
-use crate::{Code, Options, compile};
+use crate::{Code, Memory, Options, compile};
 
 struct NoMaps;
 
@@ -34,6 +35,10 @@ pub(super) struct Rig {
     stack: Block,
     /// Addresses that the last words of the memory hold.
     labels: Vec<u64>,
+    /// What it was made of.
+    source: (Program, Vec<(usize, usize)>),
+    /// [`Rig::for_memory`].
+    trusted: OnceCell<Box<Rig>>,
 }
 
 /// How a run ended.
@@ -55,7 +60,23 @@ impl Rig {
     }
 
     pub(super) fn with(program: Program, labels: &[(usize, usize)]) -> Rig {
-        let arena = Arena::new(1 << 26).unwrap();
+        Rig::over(Arena::new(1 << 26).unwrap(), program, labels)
+    }
+
+    /// The same program where code of this kind may run: native code without a sandbox needs a trusted arena.
+    pub(super) fn for_memory(&self, memory: Memory) -> &Rig {
+        match memory {
+            Memory::Sandbox | Memory::Strict => self,
+            Memory::Trusted => self.trusted.get_or_init(|| {
+                // SAFETY: programs of these tests access the memory that they get.
+                let arena = unsafe { Arena::trusted(1 << 26) }.unwrap();
+                Box::new(Rig::over(arena, self.source.0.clone(), &self.source.1))
+            }),
+        }
+    }
+
+    fn over(arena: Arc<Arena>, program: Program, labels: &[(usize, usize)]) -> Rig {
+        let source = (program.clone(), labels.to_vec());
         let policy = Policy { groups: Groups::ALL, ..Policy::default() };
         let program = program.validate(&policy, &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
         let sum = |a: u64, b: u64, c: u64, d: u64, e: u64| a ^ b.rotate_left(1) ^ c.rotate_left(2) ^ d ^ e;
@@ -70,7 +91,7 @@ impl Rig {
         let spec = RegionSpec::new("stack", RegionKind::Host, 64 * image.frame_stride());
         let stack = arena.alloc(spec).unwrap();
         let labels = labels.iter().map(|(program, pc)| image.function_address(*program, *pc).unwrap()).collect();
-        Rig { image, memory, stack, labels }
+        Rig { image, memory, stack, labels, source, trusted: OnceCell::new() }
     }
 
     fn registers(&self) -> [u64; 11] {
@@ -98,7 +119,11 @@ impl Rig {
 
     pub(super) fn interpret(&self) -> End {
         self.reset();
-        let view = View::new(Arc::clone(self.image.arena()), self.image.arena().new_owner(), Bounds::Exact);
+        let arena = self.image.arena();
+        let view = match arena.is_trusted() {
+            true => View::trusted(Arc::clone(arena), arena.new_owner()),
+            false => View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact),
+        };
         let runtime = Runtime::new(view, Arc::new(NoMaps), Box::new(std::io::sink()), Box::new(()));
         let limits = Limits { max_insns: Some(BUDGET), ..Limits::default() };
         let mut machine = Machine::new(Arc::clone(&self.image), runtime, limits).unwrap();
@@ -108,13 +133,18 @@ impl Rig {
     }
 
     pub(super) fn compile(&self, options: Options) -> Code {
-        let code = Code::new(Arc::clone(&self.image), options).unwrap();
+        let image = &self.for_memory(options.memory).image;
+        let code = Code::new(Arc::clone(image), options).unwrap();
         code.compile_all().unwrap_or_else(|error| panic!("{error}"));
         code
     }
 
     pub(super) fn run(&self, options: Options) -> End {
         let code = self.compile(options);
+        self.for_memory(options.memory).enter(&code)
+    }
+
+    fn enter(&self, code: &Code) -> End {
         self.reset();
         let mut none = Nobody;
         let mut cx = Context::new(&raw mut none as *mut dyn Bridge);
