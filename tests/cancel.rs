@@ -385,36 +385,33 @@ fn latency() {
     for config in backends() {
         let pre = pre(&config);
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let over = AtomicBool::new(false);
         let mut figures: Vec<(Duration, Duration)> = Vec::with_capacity(times);
         thread::scope(|scope| {
             let runners: Vec<_> = (0..cores)
                 .map(|_| {
                     let token = CancelToken::new();
                     let (sender, receiver) = mpsc::channel();
-                    let (pre, over, own) = (&pre, &over, token.clone());
-                    let options = CallOptions::new().cancel(&own);
+                    let (again, wait) = mpsc::channel::<()>();
+                    let (pre, options) = (&pre, CallOptions::new().cancel(&token));
                     scope.spawn(move || {
                         let (mut instance, thread) = (instance(pre, Ok), Thread::current());
-                        while !over.load(Ordering::Relaxed) {
+                        while wait.recv().is_ok() {
                             let trap = instance.call_with(entry(pre, "endless"), &[], &options);
                             let then = (Instant::now(), thread.cpu_time().expect("it lives"));
                             let before_it_began = trap.is_err_and(|trap| trap.place().is_none());
-                            sender.send((thread, then, before_it_began)).expect("somebody listens");
-                            while own.is_cancelled() && !over.load(Ordering::Relaxed) {
-                                thread::yield_now();
-                            }
+                            let _ = sender.send((thread, then, before_it_began));
                         }
                     });
-                    (token, receiver, None)
+                    again.send(()).expect("it listens");
+                    (token, receiver, again, None)
                 })
                 .collect();
-            let mut runners: Vec<(CancelToken, mpsc::Receiver<_>, Option<Thread>)> = runners;
+            let mut runners: Vec<(_, mpsc::Receiver<_>, _, Option<Thread>)> = runners;
             for turn in 0.. {
                 if figures.len() >= times {
                     break;
                 }
-                let (token, receiver, known) = &mut runners[turn % cores];
+                let (token, receiver, again, known) = &mut runners[turn % cores];
                 thread::sleep(Duration::from_micros(200 + turn as u64 % 100));
                 let before = (Instant::now(), known.and_then(Thread::cpu_time));
                 token.cancel();
@@ -425,8 +422,8 @@ fn latency() {
                 }
                 *known = Some(thread);
                 token.reset();
+                again.send(()).expect("it listens");
             }
-            over.store(true, Ordering::Relaxed);
             runners.iter().for_each(|(token, ..)| token.cancel());
         });
         let percentiles = |mut all: Vec<Duration>| {

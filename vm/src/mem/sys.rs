@@ -34,7 +34,8 @@ impl Reservation {
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe { libc::mmap(ptr::null_mut(), total, libc::PROT_NONE, flags, -1, 0) };
         if base == libc::MAP_FAILED {
-            return Err(refused_addresses("an arena", total, &io::Error::last_os_error()));
+            // The same without room for the alignment would do.
+            return Err(refused_addresses("an arena", len + 2 * guard, &io::Error::last_os_error()));
         }
         let reservation = Reservation { base: base.cast(), len: total };
         let start = (base as usize + guard).next_multiple_of(align);
