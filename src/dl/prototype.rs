@@ -135,8 +135,11 @@ fn words(text: &str) -> Vec<String> {
     text.replace('*', " * ").split_whitespace().map(str::to_owned).collect()
 }
 
+const KEYWORDS: [&str; 10] = ["void", "float", "double", "char", "signed", "unsigned", "short", "int", "long", "_Bool"];
+
 fn is_name(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    !KEYWORDS.contains(&word)
+        && word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
