@@ -61,7 +61,8 @@ pub(super) fn collect(elf: &Elf, types: &Types, functions: &Functions, targets: 
                 functions: Vec::new(),
             };
             for reloc in elf.relocs_of(index).flat_map(|table| &table.relocs) {
-                let off = reloc.offset.checked_sub(symbol.value).filter(|off| off + 8 <= u64::from(of.size));
+                let fits = |off: &u64| off.checked_add(8).is_some_and(|end| end <= u64::from(of.size));
+                let off = reloc.offset.checked_sub(symbol.value).filter(fits);
                 let symbol = elf.symbols.get(reloc.symbol);
                 let (Some(off), Some(symbol)) = (off.and_then(|off| u32::try_from(off).ok()), symbol) else { continue };
                 let Home::Section(home) = symbol.home else { continue };
