@@ -354,7 +354,10 @@ impl Vm {
             let options = Options { memory, opt, fuel, verify: true, ..Options::default() };
             let code = Code::new(Arc::clone(&image), options).map_err(|error| not_compiled(&error))?;
             // There is a process for each processor.
-            let code = code.with_threads(Threads::One);
+            let mut code = code.with_threads(Threads::One);
+            if memory != Memory::Trusted && cfg!(target_arch = "x86_64") {
+                code = code.with_check(Arc::new(|emitted| crate::verify::check(emitted).1));
+            }
             compiled = code.compile_each().map_err(|error| not_compiled(&error))?;
             machine.set_native(Some(Arc::new(code))).map_err(|error| Ran::Refused(error.to_string()))?;
         }
