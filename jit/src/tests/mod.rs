@@ -1,8 +1,8 @@
 //! Generated code against the interpreter, with a machine that has no services.
 
-mod margin;
 mod failing;
 mod machine;
+mod margin;
 mod passes;
 mod programs;
 mod rig;
