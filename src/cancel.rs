@@ -24,7 +24,9 @@ use crate::watchdog;
 /// let token = CancelToken::new();
 /// let options = CallOptions::new().cancel(&token);
 /// assert_eq!(instance.call_with(double, &[numbers.addr(), 1], &options)?, 1);
-/// thread::scope(|scope| scope.spawn(|| token.cancel()));
+/// thread::scope(|scope| {
+///     scope.spawn(|| token.cancel());
+/// });
 /// let trap = instance.call_with(double, &[numbers.addr(), 1], &options).unwrap_err();
 /// assert_eq!(trap.code(), TrapCode::Cancelled);
 /// token.reset();
