@@ -7,8 +7,8 @@
 //! # What it proves
 //!
 //! Each function is interpreted abstractly over its control-flow graph, to a fixpoint, in order of addresses. Registers
-//! and stack slots hold ranges of integers and offsets from symbolic bases ([`value`]), equal values share a number, so
-//! that a compare of one bounds all ([`state`]). Of each instruction that control can reach it proves:
+//! and stack slots hold ranges of integers and offsets from symbolic bases (`value`), equal values share a number, so
+//! that a compare of one bounds all (`state`). Of each instruction that control can reach it proves:
 //!
 //! - it decodes, is one of those that it models, and overlaps no other;
 //! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame; in its own

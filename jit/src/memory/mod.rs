@@ -73,7 +73,7 @@ pub enum MemoryError {
         /// The process that made the pool.
         owner: u32,
     },
-    /// More than [`MODULE_LIMIT`].
+    /// More than `MODULE_LIMIT`.
     #[error("{wanted} bytes of generated code in one module, of which {MODULE_LIMIT} are possible")]
     TooLarge {
         /// What was asked for.

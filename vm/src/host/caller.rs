@@ -87,7 +87,7 @@ impl<'a, T> Caller<'a, T> {
         Ok(())
     }
 
-    /// A [`TrapCode::BadArgument`] that blames the argument this pointer came from.
+    /// A [`TrapCode::BadArgument`](crate::trap::TrapCode::BadArgument) that blames the argument this pointer came from.
     pub fn bad_argument(&self, pointer: Ptr, why: impl fmt::Display) -> Trap {
         bad_argument(self.function, pointer.position(), why)
     }
