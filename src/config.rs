@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use twinbpf_jit::OptLevel;
 use twinbpf_jit::debug::Perf;
+use twinbpf_jit::{CompileLimits, OptLevel};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::isa::Policy;
 use twinbpf_vm::mem::Bounds;
@@ -72,6 +72,9 @@ pub struct Config {
     pub driver: Driver,
     /// How much the compiler does for the speed of native code. Default: [`OptLevel::Speed`].
     pub opt_level: OptLevel,
+    /// How much work the compiler may have with a function before it gets code that is compiled sooner and runs slower.
+    /// Warnings name such functions. Default: see [`CompileLimits`].
+    pub compile_limits: CompileLimits,
     /// Whether large programs are compiled in several threads, at most as many as this process may run at once.
     /// Default: true.
     pub parallel_compilation: bool,
@@ -104,6 +107,7 @@ impl Default for Config {
             interp_bounds: Bounds::Exact,
             driver: Driver::default(),
             opt_level: OptLevel::Speed,
+            compile_limits: CompileLimits::default(),
             parallel_compilation: true,
             verify_native: false,
             perf: Perf::Off,
@@ -146,6 +150,7 @@ setters! {
     interp_bounds: Bounds,
     driver: Driver,
     opt_level: OptLevel,
+    compile_limits: CompileLimits,
     parallel_compilation: bool,
     verify_native: bool,
     perf: Perf,

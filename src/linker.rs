@@ -22,6 +22,7 @@ use twinbpf_vm::trap::{Trap, TrapCode};
 use twinbpf_vm::validate::Valid;
 
 use crate::compiled::Source;
+use crate::config::EngineKind;
 use crate::engine::Engine;
 use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::instance::InstancePre;
@@ -334,7 +335,11 @@ impl<T: Send + 'static> Linker<T> {
                 Resolution::Weak | Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => {}
             }
         }
-        Ok(program.validate(&self.engine.config().policy, &helper::exists)?)
+        let program = program.validate(&self.engine.config().policy, &helper::exists)?;
+        if self.engine.config().engine != EngineKind::Interp {
+            warnings.extend(native::exceeding(&self.engine, &program));
+        }
+        Ok(program)
     }
 
     /// What an extern means here, and the function behind it if it is one.

@@ -9,11 +9,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use twinbpf_jit::debug::Tools;
+use twinbpf_jit::limits;
 use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::process::PerProcess;
+use twinbpf_vm::program::Program;
 
 use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
@@ -31,7 +33,25 @@ pub(crate) fn options(engine: &Engine) -> Options {
         (false, Isolation::Strict) => Memory::Strict,
         (false, Isolation::Sandbox) => Memory::Sandbox,
     };
-    Options { memory, fuel: config.max_insns.is_some(), opt: config.opt_level, ..Options::default() }
+    Options {
+        memory,
+        fuel: config.max_insns.is_some(),
+        opt: config.opt_level,
+        limits: config.compile_limits,
+        ..Options::default()
+    }
+}
+
+/// Says of each function of a program that exceeds [`Config::compile_limits`] what it gets.
+pub(crate) fn exceeding(engine: &Engine, program: &Program) -> Vec<String> {
+    let options = options(engine);
+    let ends = program.functions.iter().skip(1).map(|next| next.start).chain([program.insns.len()]);
+    let functions = program.functions.iter().zip(ends);
+    let exceeding = functions.filter_map(|(function, end)| {
+        let excess = limits::excess(&program.insns[function.start..end], options)?;
+        Some(format!("{}: program {}, function {}: {excess}", program.object, program.name, function.name))
+    });
+    exceeding.collect()
 }
 
 /// Whether an engine wants its code verified.

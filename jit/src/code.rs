@@ -17,6 +17,7 @@ use crate::compile::{self, Compiled, Job, Module, Registers};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::emitted::{Check, Checker};
 use crate::error::JitError;
+use crate::limits::{self, Strategy};
 use crate::listing;
 use crate::memory::{CodePool, part};
 use crate::options::Options;
@@ -162,6 +163,18 @@ impl Code {
         }
         let unit = Unit { function: self.image.function_at(pc as usize) as u32, start: Start::Loop(pc) };
         succeeded(self.make(&[&[unit]], self.near(&[unit]), &|| true)?)
+    }
+
+    /// Bytes of native code.
+    pub fn bytes(&self) -> u64 {
+        let modules = self.modules.read().expect("no panic while held");
+        let functions = modules.all.iter().flat_map(|module| &module.functions);
+        functions.map(|function| u64::from(function.sites.len)).sum()
+    }
+
+    /// How a function, by its index in the image, is compiled.
+    pub fn strategy(&self, function: u32) -> Strategy {
+        limits::strategy(&self.image, function, self.options)
     }
 
     /// Whether a function, by its index in the image, is native.

@@ -22,6 +22,7 @@ use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING, lead};
+use crate::limits::{self, Strategy};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
@@ -124,9 +125,9 @@ pub(crate) enum Registers {
 const ONE_PASS: u32 = 256;
 
 impl Registers {
-    pub(crate) fn of(image: &Image, function: u32, opt: OptLevel) -> Registers {
+    pub(crate) fn of(image: &Image, function: u32, strategy: Strategy) -> Registers {
         let small = insns(image, function) <= ONE_PASS;
-        if opt == OptLevel::None && small { Registers::OnePass } else { Registers::Backtracking }
+        if strategy == Strategy::Plain && small { Registers::OnePass } else { Registers::Backtracking }
     }
 }
 
@@ -281,8 +282,10 @@ impl Workspace {
             (units.get(index) == Some(&Unit { function, start: Start::Entry })).then_some(index)
         };
         let local = |function| index(function).is_some();
-        fitting(image, unit.function, options, |options, isa, checked| {
-            let input = Input { image, options, summary, local: &local, isa, values: None, listing: false, checked };
+        let strategy = limits::strategy(image, unit.function, options);
+        fitting(image, unit.function, (strategy, options), |options, isa, checked| {
+            let (local, values) = (&local, None);
+            let input = Input { image, options, summary, local, isa, values, listing: false, checked, strategy };
             let function = one(input, unit, (scratch, context, generator), &index, stages);
             context.clear();
             function
@@ -300,9 +303,10 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<Str
             let context = context.get_or_insert_with(cranelift_codegen::Context::new);
             let unit = Unit { function, start: Start::Entry };
             let index = |function| Some(function as usize);
-            let loose = fitting(image, function, options, |options, isa, checked| {
-                let input =
-                    Input { image, options, summary, local: &|_| true, isa, values: None, listing: true, checked };
+            let strategy = limits::strategy(image, function, options);
+            let loose = fitting(image, function, (strategy, options), |options, isa, checked| {
+                let (local, values) = (&|_| true, None);
+                let input = Input { image, options, summary, local, isa, values, listing: true, checked, strategy };
                 let loose = one(input, unit, (scratch, context, generator), &index, stages);
                 context.clear();
                 loose

@@ -15,6 +15,7 @@ use twinbpf_vm::image::Image;
 
 use crate::compile::{Loose, Registers, insns, isa};
 use crate::error::JitError;
+use crate::limits::Strategy;
 use crate::options::{OptLevel, Options};
 
 /// Instructions of a function that is likely to have a large frame: it compares without being compiled twice.
@@ -58,10 +59,11 @@ pub(crate) fn judge(code: &CompiledCode, checked: bool) -> Verdict {
 pub(crate) fn fitting(
     image: &Image,
     function: u32,
-    mut options: Options,
+    (strategy, options): (Strategy, Options),
     mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<Loose, JitError>,
 ) -> Result<Loose, JitError> {
-    let mut registers = Registers::of(image, function, options.opt);
+    let mut options = strategy.options(options);
+    let mut registers = Registers::of(image, function, strategy);
     let mut checked = checks_at_once(insns(image, function));
     loop {
         let code = make(options, &*isa(options.opt, registers, options.verify)?, checked)?;

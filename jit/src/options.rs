@@ -1,5 +1,6 @@
 //! How code is to be made.
 
+use crate::limits::CompileLimits;
 use twinbpf_vm::image::Image;
 
 /// How an address in a program becomes an address of the machine.
@@ -33,6 +34,8 @@ pub struct Options {
     pub keep_registers: bool,
     /// Effort.
     pub opt: OptLevel,
+    /// Above these a function gets baseline code.
+    pub limits: CompileLimits,
     /// Has Cranelift check its input and its register allocation: twice the time, for tests.
     pub verify: bool,
 }
@@ -52,6 +55,7 @@ impl Default for Options {
             fuel: false,
             keep_registers: false,
             opt: OptLevel::Speed,
+            limits: CompileLimits::default(),
             verify: cfg!(debug_assertions),
         }
     }

@@ -107,8 +107,7 @@ fn check(program: Program) {
     let (expected, first) = timed(&mut machine());
     let before = resident();
     let start = Instant::now();
-    let options =
-        Options { memory: Memory::Sandbox, opt: OptLevel::Speed, fuel: false, keep_registers: false, verify: false };
+    let options = Options { memory: Memory::Sandbox, opt: OptLevel::Speed, verify: false, ..Options::default() };
     let code = Code::new(Arc::clone(&image), options).expect("a compiler for this machine");
     code.compile_all().unwrap_or_else(|error| panic!("{name}: {error}"));
     let (compiled, more) = (start.elapsed(), resident().saturating_sub(before) >> 20);

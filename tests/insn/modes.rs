@@ -34,7 +34,7 @@ impl Mode {
     /// Native code of these programs of an image.
     pub(crate) fn compile(self, image: &Arc<Image>, programs: Range<usize>) -> Code {
         let Mode { memory, opt, fuel } = self;
-        let options = Options { memory, opt, fuel, keep_registers: true, verify: true };
+        let options = Options { memory, opt, fuel, keep_registers: true, verify: true, ..Options::default() };
         let code = Code::new(Arc::clone(image), options).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         for program in programs {
             code.compile_program(program).unwrap_or_else(|error| panic!("{self:?}: {error}"));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::Arc;
 
-use twinbpf_jit::{Code, Memory, OptLevel, Options};
+use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, Caller, HostFn, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
@@ -34,8 +34,14 @@ impl Mode {
     }
 }
 
-pub(crate) const SPEED: Options =
-    Options { memory: Memory::Sandbox, fuel: false, keep_registers: false, opt: OptLevel::Speed, verify: false };
+pub(crate) const SPEED: Options = Options {
+    memory: Memory::Sandbox,
+    fuel: false,
+    keep_registers: false,
+    opt: OptLevel::Speed,
+    verify: false,
+    limits: CompileLimits::NONE,
+};
 
 /// Every kind of native code.
 pub(crate) fn modes() -> Vec<Mode> {

@@ -1,5 +1,7 @@
 //! One program on several engines: each gets a machine of its own and must first compute what the others compute.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,21 +61,22 @@ impl<'a> Contest<'a> {
         let mut machines = Vec::new();
         let mut reference: Option<(BenchEngine, Effect)> = None;
         let mut insns = None;
+        let program = Program { object, spec, input, args, told: RefCell::default() };
         for &engine in engines {
             let ready = match engine.config(load::config(&args.load, &args.limits, &args.compile)) {
                 Some(config) => {
                     let trusted = args.load.trust || engine == BenchEngine::Trusted;
-                    ready(object, spec, input, args, &|| match trusted {
+                    program.ready(&|| match trusted {
                         true => load::trusted_engine(config.clone()),
                         false => Engine::new(config.clone()),
                     })
                 }
                 None => in_kernel(object, spec, input),
             };
-            let (subject, effect) = match (ready, &reference) {
-                (Ok((subject, effect, count)), _) => {
+            let (timed, effect) = match (ready, &reference) {
+                (Ok((timed, effect, count)), _) => {
                     insns = insns.or(count);
-                    (subject, effect)
+                    (timed, effect)
                 }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(_)) => {
@@ -82,7 +85,7 @@ impl<'a> Contest<'a> {
                 }
             };
             let difference = reference.as_ref().and_then(|(first, wanted)| effect.difference(engine, *first, wanted));
-            machines.push((engine, difference.map_or(Ok(subject), Err)));
+            machines.push((engine, difference.map_or(Ok(timed), Err)));
             reference.get_or_insert((engine, effect));
         }
         Ok(Contest { name: format!("{}:{}", object.name, spec.name), insns, machines })
@@ -113,32 +116,37 @@ fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<R
     Ok((Box::new(InKernel::new(object, spec, input)?), effect, None))
 }
 
-/// The program runs once on another machine than the one that is timed.
-fn ready<'a>(
-    object: &Object,
-    spec: &ProgramSpec,
-    input: &'a Input,
-    args: &BenchArgs,
-    engine: &dyn Fn() -> Result<Engine, MemError>,
-) -> Result<Ready<'a>> {
-    let printed = Capture::default();
-    let mut first = runner(object, spec, input, args, engine()?, Box::new(printed.clone()))?;
-    let effect = first.effect(&printed)?;
-    let insns = first.instance.insns_executed();
-    Ok((Box::new(runner(object, spec, input, args, engine()?, Box::new(io::sink()))?), effect, insns))
+/// A program that engines of ours are to run.
+struct Program<'a, 'i> {
+    object: &'a Object,
+    spec: &'a ProgramSpec,
+    input: &'i Input,
+    args: &'a BenchArgs,
+    /// Warnings that are printed: engines share most of them.
+    told: RefCell<BTreeSet<String>>,
 }
 
-fn runner<'a>(
-    object: &Object,
-    spec: &ProgramSpec,
-    input: &'a Input,
-    args: &BenchArgs,
-    engine: Engine,
-    output: Box<dyn Write + Send>,
-) -> Result<Runner<'a>> {
-    let pre = load::linker(&engine, &args.load)?.instantiate_programs(object, &[&spec.name])?;
-    let entry = pre.program(&spec.name).expect("instantiated above");
-    Ok(Runner { instance: pre.instance_with_output((), output)?, entry, input })
+impl<'i> Program<'_, 'i> {
+    /// The program runs once on another machine than the one that is timed.
+    fn ready(&self, engine: &dyn Fn() -> Result<Engine, MemError>) -> Result<Ready<'i>> {
+        let printed = Capture::default();
+        let mut first = self.runner(engine()?, Box::new(printed.clone()))?;
+        let effect = first.effect(&printed)?;
+        let insns = first.instance.insns_executed();
+        Ok((Box::new(self.runner(engine()?, Box::new(io::sink()))?), effect, insns))
+    }
+
+    fn runner(&self, engine: Engine, output: Box<dyn Write + Send>) -> Result<Runner<'i>> {
+        let linker = load::linker(&engine, &self.args.load)?;
+        let pre = linker.instantiate_programs(self.object, &[&self.spec.name])?;
+        for warning in pre.warnings() {
+            if self.told.borrow_mut().insert(warning.clone()) {
+                errln!("twinbpf: warning: {warning}");
+            }
+        }
+        let entry = pre.program(&self.spec.name).expect("instantiated above");
+        Ok(Runner { instance: pre.instance_with_output((), output)?, entry, input: self.input })
+    }
 }
 
 impl Runner<'_> {

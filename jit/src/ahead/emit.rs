@@ -20,6 +20,7 @@ use crate::compile::STACK;
 use crate::frame::{self, Verdict};
 use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING};
+use crate::limits::{self, Strategy};
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
 use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
@@ -176,7 +177,9 @@ fn functions(
         }
         at_function.set(index as u32);
         let (summary, local, values) = (&summary, &|_| true, Some(values));
-        let input = Input { image, options, summary, local, isa, values, listing: false, checked: false };
+        let strategy = limits::strategy(image, index as u32, options);
+        let (options, isa) = (strategy.options(options), if strategy == Strategy::Baseline { plain } else { isa });
+        let input = Input { image, options, summary, local, isa, values, listing: false, checked: false, strategy };
         let unit = Unit { function: index as u32, start: Start::Entry };
         let stages = Stages { at, each: false, fault: fault(&function.name) };
         let (code, own) = fitting(input, unit, plain, (&mut scratch, &mut context, &mut generator), stages)?;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::rig::{Rig, program};
-use crate::{Code, JitError, Memory, OptLevel, Options};
+use crate::{Code, CompileLimits, JitError, Memory, OptLevel, Options};
 
 fn all() -> impl Iterator<Item = Options> {
     let modes = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
     modes.into_iter().flat_map(|memory| {
-        [OptLevel::None, OptLevel::Speed].into_iter().flat_map(move |opt| {
-            [false, true].map(|fuel| Options { memory, opt, fuel, keep_registers: true, verify: true })
+        let baseline = (OptLevel::None, CompileLimits::NONE.work(0));
+        let levels = [OptLevel::None, OptLevel::Speed].map(|opt| (opt, CompileLimits::NONE));
+        levels.into_iter().chain([baseline]).flat_map(move |(opt, limits)| {
+            [false, true].map(|fuel| Options { memory, opt, fuel, keep_registers: true, verify: true, limits })
         })
     })
 }

@@ -137,7 +137,9 @@ impl Translator<'_> {
     /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
     pub(super) fn after_call(&mut self) -> bool {
         for (reg, value) in ARG_REGS.into_iter().zip(self.poison) {
-            self.set(reg, value.expect("made at the start"));
+            // Baseline code makes them where they are.
+            let value = value.unwrap_or_else(|| self.b.ins().iconst(I64, poison(reg.index())));
+            self.set(reg, value);
         }
         if self.pc + 1 < self.flow.end() {
             return false;
@@ -219,16 +221,15 @@ impl Translator<'_> {
     }
 
     fn function_ref(&mut self, callee: u32) -> FuncRef {
-        if let Ok(index) = self.callees.binary_search_by_key(&callee, |entry| entry.0) {
-            return self.callees[index].1;
+        if let Some(known) = self.callees.get(&callee) {
+            return *known;
         }
         let signature = self.bpf_signature();
         let name = UserExternalName { namespace: 0, index: callee };
         let name = self.b.func.declare_imported_user_function(name);
         let data = ExtFuncData { name: ExternalName::user(name), signature, colocated: true, patchable: false };
         let reference = self.b.import_function(data);
-        let index = self.callees.partition_point(|entry| entry.0 < callee);
-        self.callees.insert(index, (callee, reference));
+        self.callees.insert(callee, reference);
         reference
     }
 

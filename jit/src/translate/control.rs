@@ -62,12 +62,12 @@ impl Translator<'_> {
     pub(super) fn may_goto(&mut self) -> bool {
         let (on, to) = self.next(0).zip(self.next(1)).expect("two ways");
         let (taken, left, next) = (self.way(to), self.b.create_block(), self.way(on));
-        let budget = self.b.use_var(self.loops);
+        let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
         self.pay_way(taken, to);
         self.go_on(left);
         let less = self.b.ins().iadd_imm_s(budget, -1);
-        self.b.def_var(self.loops, less);
+        self.def_loops(less);
         self.b.ins().jump(next, &[]);
         self.pay_way(next, on);
         true

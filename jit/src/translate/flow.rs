@@ -14,8 +14,12 @@ use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
 const NONE: u32 = u32::MAX;
 /// Passes over the blocks before liveness settles for "all registers". Nested loops need one each.
 const MAX_PASSES: u32 = 12;
-/// Edges from computed jumps to labels. Code with more of them stays in the interpreter.
-const MAX_COMPUTED: usize = 1 << 20;
+/// Edges from computed jumps to labels, or for each instruction. Code with more of both stays in the interpreter.
+const MAX_COMPUTED: usize = 1 << 17;
+const MAX_COMPUTED_EACH: usize = 4;
+/// Instructions times returns of calls from which on registers are stored in front of each check of the budget: otherwise
+/// the optimiser computes what they hold again for each.
+const EARLY: u64 = 1 << 14;
 
 /// Successors of a block.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +71,8 @@ pub(crate) struct Flow {
     pub(crate) calls: bool,
     /// Whether some of them may be of functions of the image.
     nests: bool,
+    /// Whether registers are stored in front of checks of the budget, see [`EARLY`].
+    early: bool,
     /// Whether `may_goto` is used.
     pub(crate) loops: bool,
     stack: Vec<u32>,
@@ -77,8 +83,8 @@ impl Flow {
     /// Finds the blocks of the function that are reachable from `entry`, a flat pc. With `fuel` a call ends a block,
     /// and what follows is a header: the callee has used up some of the budget.
     ///
-    /// False if the function is too entangled.
-    pub(crate) fn build(&mut self, image: &Image, function: u32, entry: u32, fuel: bool) -> bool {
+    /// No block has more than `longest` instructions. False if the function is too entangled.
+    pub(crate) fn build(&mut self, image: &Image, function: u32, entry: u32, fuel: bool, longest: u32) -> bool {
         let function = &image.functions()[function as usize];
         (self.start, self.end) = (function.start, function.end);
         self.at.clear();
@@ -86,10 +92,12 @@ impl Flow {
         self.labels.clear();
         (self.calls, self.nests, self.loops) = (false, false, false);
         self.mark(entry);
-        let jumps = self.leaders(image, fuel);
+        // Baseline code keeps no values over calls.
+        let jumps = self.leaders(image, fuel || longest < u32::MAX);
         if jumps > 0 {
             let (first, labels) = image.labels_in(self.start..self.end);
-            if jumps.saturating_mul(labels.len()) > MAX_COMPUTED {
+            let most = MAX_COMPUTED.max(MAX_COMPUTED_EACH * (self.end - self.start) as usize);
+            if jumps.saturating_mul(labels.len()) > most {
                 return false;
             }
             self.first_label = first;
@@ -97,12 +105,15 @@ impl Flow {
             self.mark(self.start);
             self.labels.extend_from_slice(labels);
         }
+        self.cut(image, longest);
         self.number();
         for label in &mut self.labels {
             *label = self.at[(*label - self.start) as usize];
         }
         self.entry = self.block_at(entry);
         self.edges(image, fuel);
+        let headers = self.header.iter().zip(&self.looped).filter(|(header, looped)| **header && !**looped).count();
+        self.early = u64::from(self.end - self.start) * headers as u64 > EARLY;
         self.reach();
         true
     }
@@ -112,7 +123,7 @@ impl Flow {
     }
 
     /// Marks what starts a block. Gives the number of computed jumps.
-    fn leaders(&mut self, image: &Image, fuel: bool) -> usize {
+    fn leaders(&mut self, image: &Image, calls_end: bool) -> usize {
         let mut computed = 0;
         for pc in self.start..self.end {
             let insn = image.insns()[pc as usize];
@@ -121,7 +132,7 @@ impl Flow {
                 Goes::Call => {
                     self.calls = true;
                     self.nests |= !matches!(image.links()[pc as usize], Link::Host(_) | Link::TailCall);
-                    if fuel {
+                    if calls_end {
                         self.mark(pc + 1);
                     }
                 }
@@ -143,6 +154,19 @@ impl Flow {
             self.calls |= matches!(insn, Insn::LoadPacket { .. });
         }
         computed
+    }
+
+    /// Marks instructions so that no block has more than so many.
+    fn cut(&mut self, image: &Image, longest: u32) {
+        let mut left = longest;
+        for pc in self.start..self.end {
+            let marked = self.at[(pc - self.start) as usize] != NONE;
+            if marked || left == 0 && !matches!(image.insns()[pc as usize], Insn::LoadImmHi { .. }) {
+                self.mark(pc);
+                left = longest;
+            }
+            left = left.saturating_sub(1);
+        }
     }
 
     /// Gives marked instructions their numbers. The one behind the last belongs to nobody.
@@ -419,6 +443,11 @@ impl Flow {
 
     pub(crate) fn header(&self, block: u32) -> bool {
         self.header[block as usize]
+    }
+
+    /// Whether registers are stored in front of the check of the budget at the start of a header.
+    pub(crate) fn stores_early(&self, block: u32) -> bool {
+        self.early && !self.looped[block as usize]
     }
 
     pub(crate) fn live(&self, block: u32) -> Regs {

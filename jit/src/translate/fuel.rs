@@ -12,18 +12,24 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
 
+use super::effects::ALL;
+use super::halves::Halves;
 use super::{Translator, field, trusted};
 use crate::options::OptLevel;
 
 impl Translator<'_> {
     pub(super) fn save_fuel(&mut self) {
-        let fuel = self.b.use_var(self.fuel);
-        self.store_cx(fuel, field!(remaining));
+        if !self.input.baseline() {
+            let fuel = self.use_fuel();
+            self.store_cx(fuel, field!(remaining));
+        }
     }
 
     pub(super) fn reload_fuel(&mut self) {
-        let fuel = self.load_cx(I64, trusted(), field!(remaining));
-        self.b.def_var(self.fuel, fuel);
+        if !self.input.baseline() {
+            let fuel = self.load_cx(I64, trusted(), field!(remaining));
+            self.def_fuel(fuel);
+        }
     }
 
     /// At the start of a block: a header pays for the shortest way to the next one.
@@ -35,16 +41,20 @@ impl Translator<'_> {
             }
             return;
         }
-        let fuel = self.b.use_var(self.fuel);
+        if self.flow.stores_early(block) && !self.input.baseline() {
+            self.hand_over(self.flow.live(block));
+            self.store_words(block);
+        }
+        let fuel = self.use_fuel();
         let low = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, fuel, i64::from(self.flow.most(block)));
         self.give_up(low, block);
         self.pay(self.flow.least(block));
     }
 
     fn pay(&mut self, insns: u32) {
-        let fuel = self.b.use_var(self.fuel);
+        let fuel = self.use_fuel();
         let fuel = self.b.ins().iadd_imm_s(fuel, -i64::from(insns));
-        self.b.def_var(self.fuel, fuel);
+        self.def_fuel(fuel);
     }
 
     /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
@@ -71,9 +81,9 @@ impl Translator<'_> {
     /// Gives back what the rest was paid with, where the function returns in the middle of a block.
     pub(super) fn refund(&mut self) {
         if self.input.options.fuel {
-            let (fuel, rest) = (self.b.use_var(self.fuel), self.flow.rest(self.input.image, self.block, self.pc));
+            let (fuel, rest) = (self.use_fuel(), self.flow.rest(self.input.image, self.block, self.pc));
             let fuel = self.b.ins().iadd_imm_s(fuel, i64::from(rest));
-            self.b.def_var(self.fuel, fuel);
+            self.def_fuel(fuel);
         }
     }
 
@@ -83,16 +93,28 @@ impl Translator<'_> {
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
         self.go_on(cold);
-        self.hand_over(self.flow.live(block));
-        self.store_words(block);
+        if self.input.baseline() {
+            // All that the interpreter needs is in memory.
+            return self.resume_here(enough);
+        }
+        if !self.flow.stores_early(block) {
+            self.hand_over(self.flow.live(block));
+            self.store_words(block);
+        }
         self.save_loops();
         self.save_fuel();
-        let pc = self.b.ins().iconst(I64, i64::from(self.pc));
         if self.input.options.opt == OptLevel::Speed {
             // One way for all would tie what is in registers here to what is there elsewhere.
+            let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
             return self.go_on(enough);
         }
+        self.resume_here(enough);
+    }
+
+    /// Ends a block of those who give up; `enough` is the next one.
+    fn resume_here(&mut self, enough: Block) {
+        let pc = self.b.ins().iconst(I64, i64::from(self.pc));
         let resume = *self.resume.get_or_insert_with(|| {
             let block = self.b.create_block();
             self.b.append_block_param(block, I64);
@@ -108,6 +130,13 @@ impl Translator<'_> {
         if let Some(block) = self.resume {
             self.go_on(block);
             let pc = self.b.block_params(block)[0];
+            self.begin(true);
+            if self.input.baseline() {
+                self.halves = Halves::default();
+                self.hand_over(ALL);
+                let loops = self.use_loops();
+                self.store_cx(loops, field!(loops));
+            }
             self.resume_at(pc);
         }
     }

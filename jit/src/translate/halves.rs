@@ -52,7 +52,7 @@ impl Translator<'_> {
 
     pub(super) fn set(&mut self, reg: Reg, value: Value) {
         self.forget(reg);
-        self.b.def_var(self.regs[reg.index()], value);
+        self.def_reg(reg.index(), value);
     }
 
     /// Sets a register to a low half and zeros.
@@ -82,7 +82,7 @@ impl Translator<'_> {
 
     fn whole(&mut self, reg: usize) -> Value {
         self.settle(1 << reg);
-        self.b.use_var(self.regs[reg])
+        self.use_reg(reg)
     }
 
     /// Makes whole what is owed of these registers: before control goes elsewhere, in one way or another.
@@ -92,14 +92,14 @@ impl Translator<'_> {
         for reg in members(owed) {
             let low = self.halves.low[reg].expect("only a known half is owed for");
             let value = self.b.ins().uextend(I64, low);
-            self.b.def_var(self.regs[reg], value);
+            self.def_reg(reg, value);
         }
         let owed = self.halves.owed_sums & regs;
         self.halves.owed_sums &= !owed;
         for reg in members(owed) {
             let (value, imm) = self.halves.sums[reg].expect("only a noted sum is owed");
             let value = if imm == 0 { value } else { self.plus(value, imm) };
-            self.b.def_var(self.regs[reg], value);
+            self.def_reg(reg, value);
         }
     }
 

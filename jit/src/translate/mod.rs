@@ -11,6 +11,7 @@
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
 
 mod alu;
+mod baseline;
 mod call;
 mod constants;
 mod control;
@@ -24,6 +25,7 @@ mod stack;
 mod summary;
 mod words;
 
+use std::collections::HashMap;
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::immediates::Offset32;
@@ -40,6 +42,7 @@ use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::Insn;
 
 use crate::ahead::Values;
+use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
 use constants::Constants;
 use effects::{ALL, Goes, goes};
@@ -89,6 +92,14 @@ pub(crate) struct Input<'a> {
     pub(crate) listing: bool,
     /// Looks at the limit of the native stack when it is entered ([`crate::frame`]).
     pub(crate) checked: bool,
+    /// [`Strategy::Baseline`] makes baseline code ([`baseline`]); options are then those without the optimiser.
+    pub(crate) strategy: Strategy,
+}
+
+impl Input<'_> {
+    fn baseline(&self) -> bool {
+        self.strategy == Strategy::Baseline
+    }
 }
 
 /// Memory that is used again for the next function.
@@ -100,7 +111,7 @@ pub(crate) struct Scratch {
     variables: Vec<Variable>,
     blocks: Vec<PackedOption<Block>>,
     pending: Vec<u32>,
-    callees: Vec<(u32, FuncRef)>,
+    callees: HashMap<u32, FuncRef>,
     constants: Constants,
 }
 
@@ -157,9 +168,11 @@ struct Translator<'a> {
     blocks: &'a mut Vec<PackedOption<Block>>,
     /// Edges to each block that are not there yet.
     pending: &'a mut Vec<u32>,
-    callees: &'a mut Vec<(u32, FuncRef)>,
+    callees: &'a mut HashMap<u32, FuncRef>,
     regs: [Variable; 10],
     halves: Halves,
+    /// Of baseline code.
+    frame: Option<baseline::Frame>,
     pointers: Pointers,
     constants: &'a mut Constants,
     /// Instructions left, with fuel.
@@ -194,19 +207,8 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         Start::Loop(pc) => pc,
     };
     let Scratch { builder, flow, words, variables, blocks, pending, callees, constants } = scratch;
-    if !flow.build(image, unit.function, entry, input.options.fuel) {
+    if !analyse(input, (unit.function, entry), flow, words) {
         return None;
-    }
-    if input.options.opt == OptLevel::Speed {
-        flow.thread(image);
-    }
-    flow.liveness(image, &input.summary.of(image, input.options));
-    if input.options.fuel {
-        flow.distances(image);
-    }
-    words.clear();
-    if input.options.opt == OptLevel::Speed {
-        words.build(image, flow);
     }
     func.signature = signature();
     let mut b = FunctionBuilder::new(func, builder);
@@ -232,6 +234,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         callees,
         regs,
         halves: Halves::default(),
+        frame: None,
         pointers: Pointers::default(),
         constants,
         fuel,
@@ -258,6 +261,27 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     Some(sites)
 }
 
+/// Finds blocks and what is known of them. False if the function is too entangled.
+fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, words: &mut Words) -> bool {
+    let image = input.image;
+    let longest = if input.baseline() { baseline::BLOCK } else { u32::MAX };
+    if !flow.build(image, function, entry, input.options.fuel, longest) {
+        return false;
+    }
+    if input.options.opt == OptLevel::Speed {
+        flow.thread(image);
+    }
+    flow.liveness(image, &input.summary.of(image, input.options));
+    if input.options.fuel {
+        flow.distances(image);
+    }
+    words.clear();
+    if input.options.opt == OptLevel::Speed {
+        words.build(image, flow);
+    }
+    true
+}
+
 /// A block for each that is reachable, and the edges to it that are to come.
 fn create_blocks(
     b: &mut FunctionBuilder<'_>,
@@ -277,33 +301,35 @@ impl Translator<'_> {
         self.b.set_srcloc(SourceLoc::new(self.pc));
         let entry = self.flow.entry();
         let live = self.flow.live(entry);
+        if self.input.baseline() {
+            self.make_frame();
+        }
         for reg in 0..10 {
             let argument = (1..6).contains(&reg) && start == Start::Entry;
             let value = if argument {
                 self.b.block_params(first)[reg + 1]
             } else if live & 1 << reg != 0 {
                 self.load_cx(I64, trusted(), reg_field(reg))
+            } else if self.input.baseline() {
+                // The interpreter gets all.
+                self.b.ins().iconst(I64, poison(reg))
             } else {
                 continue;
             };
-            self.b.def_var(self.regs[reg], value);
+            self.def_reg(reg, value);
         }
-        if self.flow.loops {
+        if self.flow.loops || self.input.baseline() {
             let loops = match start {
                 Start::Entry => self.b.ins().iconst(I64, i64::from(control::MAX_LOOPS)),
                 Start::Loop(_) => self.load_cx(I64, trusted(), field!(loops)),
             };
-            self.b.def_var(self.loops, loops);
+            self.def_loops(loops);
         }
         if self.input.options.fuel {
             self.reload_fuel();
         }
         if self.input.options.memory != Memory::Trusted {
-            let arena = self.load_cx(I64, constant(), field!(arena_base));
-            self.arena = Some(arena);
-            if self.input.options.memory == Memory::Strict {
-                self.arena_half = Some(self.b.ins().ushr_imm_u(arena, 32));
-            }
+            self.load_arena();
         }
         if self.flow.calls_out_only() {
             self.leave_frame();
@@ -311,21 +337,26 @@ impl Translator<'_> {
         if self.input.checked {
             self.check_stack();
         }
-        if self.flow.calls {
+        if self.flow.calls && !self.input.baseline() {
             for reg in 1..6 {
                 self.poison[reg - 1] = Some(self.b.ins().iconst(I64, poison(reg)));
             }
         }
         self.load_words(entry);
-        let block = self.target(entry);
-        let jump = self.b.ins().jump(block, &[]);
-        self.constants.start(jump);
+        if self.input.baseline() {
+            self.dispatch(entry);
+        } else {
+            let block = self.target(entry);
+            let jump = self.b.ins().jump(block, &[]);
+            self.constants.start(jump);
+        }
         self.linked(entry);
     }
 
     fn block(&mut self, block: u32) {
         let Some(native) = self.blocks[block as usize].expand() else { return };
         self.b.switch_to_block(native);
+        self.begin(true);
         self.block = block;
         self.halves = Halves::default();
         self.pointers.forget();
@@ -403,6 +434,7 @@ impl Translator<'_> {
     fn go_on(&mut self, block: Block) {
         self.b.switch_to_block(block);
         self.b.seal_block(block);
+        self.begin(false);
     }
 
     fn load_cx(&mut self, ty: Type, flags: MemFlagsData, off: impl Into<Offset32>) -> Value {

@@ -30,7 +30,7 @@ impl Translator<'_> {
     /// Leaves the budget of `may_goto` for the interpreter.
     pub(super) fn save_loops(&mut self) {
         let loops = match self.flow.loops {
-            true => self.b.use_var(self.loops),
+            true => self.use_loops(),
             false => self.b.ins().iconst(I64, i64::from(MAX_LOOPS)),
         };
         self.store_cx(loops, field!(loops));

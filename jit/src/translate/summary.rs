@@ -71,7 +71,8 @@ impl Summary {
             // Callees mostly lie behind their callers.
             for index in (0..behind.len()).rev() {
                 let function = self.first + index as u32;
-                let reads = if flow.build(image, function, image.functions()[function as usize].start, false) {
+                let reads = if flow.build(image, function, image.functions()[function as usize].start, false, u32::MAX)
+                {
                     flow.liveness(image, &self.of(image, options));
                     flow.live(flow.entry())
                 } else {

@@ -21,6 +21,7 @@ mod mutate;
 mod near;
 mod parts;
 mod regs;
+pub mod shapes;
 mod tail;
 mod text;
 pub mod world;

@@ -19,7 +19,7 @@ use twinbpf_vm::program::{Binding, Program};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use super::rig::program;
-use crate::{Code, Memory, OptLevel, Options};
+use crate::{Code, CompileLimits, Memory, OptLevel, Options};
 
 /// Which code a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,14 @@ unsafe impl Native for Hot {
     }
 }
 
-pub(super) const OPTIONS: Options =
-    Options { memory: Memory::Sandbox, fuel: false, keep_registers: false, opt: OptLevel::Speed, verify: true };
+pub(super) const OPTIONS: Options = Options {
+    memory: Memory::Sandbox,
+    fuel: false,
+    keep_registers: false,
+    opt: OptLevel::Speed,
+    verify: true,
+    limits: CompileLimits::NONE,
+};
 const FUEL: Options = Options { fuel: true, ..OPTIONS };
 const KEEP: Options = Options { keep_registers: true, ..OPTIONS };
 

@@ -1,0 +1,143 @@
+//! How does the time of compilation grow with the length of a program, for programs that repeat one thing?
+//!
+//! Each shape ([`twinbpf_vm::generate::shapes`]) is compiled at growing lengths, by one thread, at each optimisation level,
+//! with and without an instruction budget, within the default limits and without limits. A column ends where one
+//! compilation takes longer than it may. The exponent is that of the last two lengths.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use twinbpf_benches::clock::thread_cpu_ns;
+use twinbpf_benches::performance;
+use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
+use twinbpf_vm::generate::shapes::{SHAPES, Shape};
+use twinbpf_vm::host::HostFn;
+use twinbpf_vm::image::{Image, Resolve};
+use twinbpf_vm::isa::{Groups, Policy};
+use twinbpf_vm::mem::Arena;
+
+/// Lengths with limits: the last one is what the kernel's verifier takes.
+const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
+/// A column ends behind a compilation that takes so long, with limits.
+const LONGEST_NS: u64 = 10_000_000_000;
+/// Lengths without limits.
+const FREE: [usize; 4] = [500, 1_000, 2_000, 4_000];
+const LONGEST_FREE_NS: u64 = 1_500_000_000;
+
+/// One compilation.
+struct Sample {
+    insns: usize,
+    ns: u64,
+    strategy: Strategy,
+}
+
+fn main() {
+    let mut text = String::from(
+        "| shape | options | 1,000 | 10,000 | 100,000 | 1,000,000 | exponent | no limits: 500 | 1,000 | 2,000 | 4,000 | exponent |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    let mut slowest: Option<(f64, String)> = None;
+    let mut ratios: Vec<(f64, String)> = Vec::new();
+    for shape in SHAPES {
+        for fuel in [false, true] {
+            let column = |opt, limits, lengths: &[usize], longest| {
+                let options = Options { opt, fuel, limits, verify: false, ..Options::default() };
+                samples(shape, options, lengths, longest)
+            };
+            let limits = CompileLimits::default();
+            let [speed, none] = [OptLevel::Speed, OptLevel::None].map(|opt| column(opt, limits, &LENGTHS, LONGEST_NS));
+            for (with, without) in none.iter().zip(&speed) {
+                ratios.push((with.ns as f64 / without.ns as f64, format!("{}, {}", shape.name, with.insns)));
+            }
+            for (level, bounded) in [("speed", speed), ("none", none)] {
+                let opt = if level == "speed" { OptLevel::Speed } else { OptLevel::None };
+                let free = column(opt, CompileLimits::NONE, &FREE, LONGEST_FREE_NS);
+                for sample in &bounded {
+                    let rate = sample.insns as f64 / sample.ns as f64 * 1e9;
+                    let name =
+                        || format!("{}, {level}{}, {}", shape.name, if fuel { "+fuel" } else { "" }, sample.insns);
+                    if slowest.as_ref().is_none_or(|(slowest, _)| rate < *slowest) {
+                        slowest = Some((rate, name()));
+                    }
+                }
+                let options = format!("{level}{}", if fuel { "+fuel" } else { "" });
+                let row = format!("| {} | {options} |{}{}", shape.name, cells(&bounded, 4), cells(&free, 4));
+                println!("{row}");
+                writeln!(text, "{row}").expect("strings take all");
+            }
+        }
+    }
+    let (rate, name) = slowest.expect("shapes");
+    ratios.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let notes = format!(
+        "\nTimes in milliseconds of one thread's CPU, least of three below 50 ms; `b` says that the program's longest function gets \
+         baseline code, `-` that a shorter one took too long (10 s, 1.5 s without limits) or is left to the interpreter. The exponent is that of \
+         the last two lengths.\n\nSlowest with limits: {rate:.0} instructions/s ({name}). `none` / `speed`, worst of those with limits: {}.\n",
+        ratios.iter().take(3).map(|(ratio, name)| format!("{ratio:.2} ({name})")).collect::<Vec<String>>().join(", ")
+    );
+    println!("{notes}");
+    performance::write("shapes", "Compile time by length", &(text + &notes));
+}
+
+fn samples(shape: &Shape, options: Options, lengths: &[usize], longest: u64) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for length in lengths {
+        let Some(sample) = sample(shape, options, *length) else { break };
+        let ns = sample.ns;
+        samples.push(sample);
+        if ns > longest {
+            break;
+        }
+    }
+    samples
+}
+
+fn sample(shape: &Shape, options: Options, length: usize) -> Option<Sample> {
+    let shaped = shape.program(length);
+    let labels: Vec<(usize, usize)> = shaped.labels.iter().map(|pc| (0, *pc)).collect();
+    let policy = Policy { groups: Groups::ALL, ..Policy::default() };
+    let program = shaped.program.validate(&policy, &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
+    let helper = |_| Some(HostFn::typed::<(), _>("next", |a: u64| a.wrapping_add(1)));
+    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &helper, labels: &labels, pointed: &[] };
+    let arena = Arena::new(1 << 26).expect("room");
+    let image = Arc::new(Image::new(&arena, vec![program], resolve).expect("valid"));
+    let mut least = u64::MAX;
+    for _ in 0..3 {
+        let code = Code::new(Arc::clone(&image), options).expect("a compiler").with_threads(Threads::One);
+        let start = thread_cpu_ns();
+        code.compile_all().ok()?;
+        least = least.min(thread_cpu_ns() - start);
+        if least > 50_000_000 {
+            break;
+        }
+    }
+    let code = Code::new(Arc::clone(&image), options).expect("a compiler");
+    let longest = (0..image.functions().len()).max_by_key(|index| {
+        let function = &image.functions()[*index];
+        function.end - function.start
+    });
+    let strategy = code.strategy(longest.expect("a function") as u32);
+    Some(Sample { insns: image.insns().len(), ns: least, strategy })
+}
+
+/// Times, then the exponent.
+fn cells(samples: &[Sample], count: usize) -> String {
+    let mut text = String::new();
+    for at in 0..count {
+        match samples.get(at) {
+            Some(Sample { ns, strategy, .. }) => {
+                let mark = if *strategy == Strategy::Baseline { " b" } else { "" };
+                write!(text, " {:.1}{mark} |", *ns as f64 / 1e6).expect("strings take all");
+            }
+            None => text.push_str(" - |"),
+        }
+    }
+    match samples {
+        [.., one, other] => {
+            let exponent = (other.ns as f64 / one.ns as f64).ln() / (other.insns as f64 / one.insns as f64).ln();
+            write!(text, " {exponent:.1} |").expect("strings take all");
+        }
+        _ => text.push_str(" - |"),
+    }
+    text
+}

@@ -1,0 +1,178 @@
+//! How much work the compiler may have with a function.
+//!
+//! The time that Cranelift's optimiser and register allocator take grows with the square of the blocks, and more where
+//! loops are nested. So the work is estimated before a function is compiled, and where it is too much, the function gets
+//! baseline code, which takes time in proportion to its length.
+
+use std::fmt;
+
+use twinbpf_vm::image::Image;
+use twinbpf_vm::isa::Insn;
+
+use crate::options::{OptLevel, Options};
+
+/// How much work compiling one function may be before it gets [baseline code](Strategy::Baseline).
+///
+/// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. With an
+/// instruction budget calls end blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CompileLimits {
+    /// Work for one function, at most. The default is 2^24: about a second.
+    pub work: u64,
+}
+
+impl CompileLimits {
+    /// No function gets baseline code, however long it takes to compile.
+    pub const NONE: CompileLimits = CompileLimits { work: u64::MAX };
+
+    /// The same with another limit of work; 0 gives all functions baseline code.
+    #[must_use]
+    pub const fn work(self, work: u64) -> CompileLimits {
+        CompileLimits { work }
+    }
+}
+
+impl Default for CompileLimits {
+    fn default() -> CompileLimits {
+        CompileLimits { work: 1 << 24 }
+    }
+}
+
+/// How a function is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Strategy {
+    /// With all optimisations.
+    Optimised,
+    /// Without the optimiser, as [`OptLevel::None`] asks for.
+    Plain,
+    /// Without the optimiser, and with registers in memory between blocks: the function exceeds [`CompileLimits`].
+    Baseline,
+}
+
+impl Strategy {
+    /// The options of a function that is compiled so.
+    pub(crate) fn options(self, options: Options) -> Options {
+        if self == Strategy::Baseline { Options { opt: OptLevel::None, ..options } } else { options }
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Strategy::Optimised => "optimised",
+            Strategy::Plain => "not optimised",
+            Strategy::Baseline => "baseline",
+        })
+    }
+}
+
+/// Functions this short are never too much work at the default limit, whatever is in them.
+const SHORT: usize = 384;
+
+/// A function that exceeds [`CompileLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Excess {
+    work: Work,
+    limit: u64,
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Work { insns, blocks, depth, .. } = self.work;
+        let (work, limit) = (self.work.total(), self.limit);
+        write!(f, "{insns} instructions in {blocks} blocks")?;
+        if depth > 0 {
+            write!(f, ", loops {depth} deep,")?;
+        }
+        write!(
+            f,
+            " are {work} units of work for the compiler, more than the limit of {limit}: compiled as baseline code, without \
+             the optimiser and with registers in memory between blocks"
+        )
+    }
+}
+
+/// How a function of an image is compiled.
+pub(crate) fn strategy(image: &Image, function: u32, options: Options) -> Strategy {
+    let function = &image.functions()[function as usize];
+    let insns = &image.insns()[function.start as usize..function.end as usize];
+    match (excess(insns, options), options.opt) {
+        (Some(_), _) => Strategy::Baseline,
+        (None, OptLevel::Speed) => Strategy::Optimised,
+        (None, OptLevel::None) => Strategy::Plain,
+    }
+}
+
+/// What of a function with these instructions is too much, if something is.
+pub fn excess(insns: &[Insn], options: Options) -> Option<Excess> {
+    let limit = options.limits.work;
+    let short = insns.len() <= SHORT && limit >= CompileLimits::default().work;
+    if limit == u64::MAX || short {
+        return None;
+    }
+    let work = Work::of(insns, options.fuel);
+    (work.total() > limit).then_some(Excess { work, limit })
+}
+
+/// What makes the compiler work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Work {
+    insns: u64,
+    blocks: u64,
+    /// Loops in each other, at most.
+    depth: u64,
+    /// Computed jumps.
+    computed: u64,
+}
+
+impl Work {
+    fn of(insns: &[Insn], fuel: bool) -> Work {
+        let mut starts = vec![false; insns.len() + 1];
+        // Where the last jump back to each instruction is.
+        let mut latches = vec![0; insns.len() + 1];
+        let mut computed = 0;
+        for (pc, insn) in insns.iter().enumerate() {
+            let target = match *insn {
+                Insn::Branch { off, .. } | Insn::MayGoto { off } | Insn::Goto { off } => Some(i64::from(off)),
+                Insn::Gotol { off } => Some(i64::from(off)),
+                _ => None,
+            };
+            let target = target.map(|off| usize::try_from(pc as i64 + 1 + off).unwrap_or(0).min(insns.len()));
+            if let Some(target) = target {
+                starts[target] = true;
+                if target <= pc {
+                    latches[target] = pc + 1;
+                }
+            }
+            computed += u64::from(matches!(insn, Insn::Gotox { .. }));
+            let calls = matches!(insn, Insn::Call { .. } | Insn::Callx { .. });
+            starts[pc + 1] |= target.is_some() || fuel && calls || matches!(insn, Insn::Exit | Insn::Gotox { .. });
+        }
+        starts[0] = true;
+        let blocks = starts[..insns.len()].iter().filter(|start| **start).count() as u64;
+        // By how much the depth of loops changes at each instruction.
+        let mut changes = vec![0_i64; insns.len() + 1];
+        for (header, latch) in latches.into_iter().enumerate().filter(|(_, latch)| *latch > 0) {
+            changes[header] += 1;
+            changes[latch] -= 1;
+        }
+        let (mut now, mut depth) = (0, 0);
+        for change in changes {
+            now += change;
+            depth = depth.max(now);
+        }
+        Work { insns: insns.len() as u64, blocks, depth: depth as u64, computed }
+    }
+
+    fn total(self) -> u64 {
+        let Work { insns, blocks, depth, computed } = self;
+        let jumps = computed.saturating_mul(blocks).saturating_mul(512);
+        (insns.saturating_mul(blocks).saturating_mul(16 + depth) / 16).saturating_add(jumps)
+    }
+}
+
+/// Estimates the work of compiling a function, in the units of [`CompileLimits`].
+pub fn work(insns: &[Insn], fuel: bool) -> u64 {
+    Work::of(insns, fuel).total()
+}

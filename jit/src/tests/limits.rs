@@ -1,0 +1,95 @@
+//! How the work of the compiler grows with the program: counted, not timed.
+
+use std::sync::Arc;
+
+use twinbpf_vm::generate::shapes::{SHAPES, Shape};
+use twinbpf_vm::host::HostFn;
+use twinbpf_vm::image::{Image, Resolve};
+use twinbpf_vm::isa::{Groups, Policy};
+use twinbpf_vm::mem::Arena;
+
+use crate::limits::{Strategy, strategy};
+use crate::{Code, CompileLimits, JitError, OptLevel, Options};
+
+fn image(shape: &Shape, n: usize) -> Arc<Image> {
+    let shaped = shape.program(n);
+    let policy = Policy { groups: Groups::ALL, ..Policy::default() };
+    let program = shaped.program.validate(&policy, &|_| true);
+    let program = program.unwrap_or_else(|error| panic!("{}: {error:#}", shape.name));
+    let labels: Vec<(usize, usize)> = shaped.labels.iter().map(|pc| (0, *pc)).collect();
+    let helper = |_| Some(HostFn::typed::<(), _>("next", |a: u64| a.wrapping_add(1)));
+    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &helper, labels: &labels, pointed: &[] };
+    Arc::new(Image::new(&Arena::new(1 << 26).unwrap(), vec![program], resolve).unwrap())
+}
+
+fn shape(name: &str) -> &'static Shape {
+    SHAPES.iter().find(|shape| shape.name == name).expect("a shape")
+}
+
+/// Bytes of native code for each instruction.
+fn density(shape: &Shape, n: usize, options: Options) -> f64 {
+    let image = image(shape, n);
+    let code = Code::new(Arc::clone(&image), options).unwrap();
+    code.compile_all().unwrap_or_else(|error| panic!("{}: {error}", shape.name));
+    code.bytes() as f64 / image.insns().len() as f64
+}
+
+#[test]
+fn baseline_code_grows_in_proportion() {
+    // As many jumps as labels is a square of its own.
+    for shape in SHAPES.iter().filter(|shape| shape.name != "gotox, many of many") {
+        for fuel in [false, true] {
+            let limits = CompileLimits::NONE.work(0);
+            let options = Options { fuel, limits, ..Options::default() };
+            let (small, large) = (density(shape, 384, options), density(shape, 1536, options));
+            assert!(
+                large < small * 1.3,
+                "{}, fuel {fuel}: {small} bytes for each instruction, then {large}",
+                shape.name
+            );
+        }
+    }
+}
+
+/// What the checks behind calls need was computed again for each of them: the square of the calls.
+#[test]
+fn checks_behind_calls_repeat_no_work() {
+    for name in ["calls", "many calls of one subprogram"] {
+        let options = Options { fuel: true, limits: CompileLimits::NONE, ..Options::default() };
+        let (small, large) = (density(shape(name), 64, options), density(shape(name), 768, options));
+        assert!(large < small * 1.5, "{name}: {small} bytes for each instruction, then {large}");
+    }
+}
+
+fn chosen(name: &str, n: usize, options: Options) -> Strategy {
+    strategy(&image(shape(name), n), 0, options)
+}
+
+#[test]
+fn what_is_too_much_work_gets_baseline_code() {
+    let options = Options::default();
+    let none = Options { opt: OptLevel::None, ..options };
+    for name in
+        ["ladder", "branches to one exit", "back edges", "nested loops", "nested ifs", "switch, chain of compares"]
+    {
+        assert_eq!(chosen(name, 500, options), Strategy::Optimised, "{name}");
+        assert_eq!(chosen(name, 500, none), Strategy::Plain, "{name}");
+        assert_eq!(chosen(name, 40_000, options), Strategy::Baseline, "{name}");
+        assert_eq!(chosen(name, 40_000, none), Strategy::Baseline, "{name}");
+        let unlimited = Options { limits: CompileLimits::NONE, ..options };
+        assert_eq!(chosen(name, 40_000, unlimited), Strategy::Optimised, "{name}");
+    }
+    for name in ["straight", "loads", "stores", "copies", "mixed widths", "one loop, straight"] {
+        assert_eq!(chosen(name, 500_000, options), Strategy::Optimised, "{name}");
+    }
+    assert_eq!(chosen("calls", 40_000, options), Strategy::Optimised);
+    assert_eq!(chosen("calls", 40_000, Options { fuel: true, ..options }), Strategy::Baseline);
+    assert_eq!(chosen("gotox, many of many", 100_000, options), Strategy::Baseline);
+}
+
+#[test]
+fn computed_jumps_to_very_many_labels_stay_in_the_interpreter() {
+    let image = image(shape("gotox, many of many"), 1 << 18);
+    let error = Code::new(image, Options::default()).unwrap().compile_all().unwrap_err();
+    assert!(matches!(error, JitError::Entangled { .. }), "{error}");
+}
