@@ -1,6 +1,6 @@
 //! The modes of native code.
 
-use twinbpf_jit::{Memory, OptLevel};
+use twinbpf_jit::{CompileLimits, Memory, OptLevel, Options, Strategy};
 
 /// A way to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct JitMode {
     /// Addresses.
     pub memory: Memory,
     /// Effort.
-    pub opt: OptLevel,
+    pub strategy: Strategy,
     /// Whether instructions are counted.
     pub fuel: bool,
 }
@@ -21,21 +21,30 @@ impl JitMode {
             Memory::Strict => "strict",
             Memory::Trusted => "trusted",
         };
-        let opt = match self.opt {
-            OptLevel::None => "none",
-            OptLevel::Speed => "speed",
+        let strategy = match self.strategy {
+            Strategy::Optimised => "speed",
+            Strategy::Plain => "none",
+            Strategy::Baseline => "baseline",
         };
-        [memory, opt, if self.fuel { "fuel" } else { "no-fuel" }]
+        [memory, strategy, if self.fuel { "fuel" } else { "no-fuel" }]
+    }
+
+    /// What has all functions compiled so, with Cranelift's verifiers on.
+    pub fn options(self) -> Options {
+        let (opt, limits) = match self.strategy {
+            Strategy::Optimised => (OptLevel::Speed, CompileLimits::NONE),
+            Strategy::Plain => (OptLevel::None, CompileLimits::NONE),
+            Strategy::Baseline => (OptLevel::None, CompileLimits::NONE.work(0)),
+        };
+        Options { memory: self.memory, fuel: self.fuel, opt, limits, keep_registers: false, verify: true }
     }
 }
 
 /// All ways to compile.
 pub fn jit_modes() -> impl Iterator<Item = JitMode> {
     let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
-    let each = |memory| {
-        [OptLevel::None, OptLevel::Speed]
-            .into_iter()
-            .flat_map(move |opt| [false, true].map(|fuel| JitMode { memory, opt, fuel }))
-    };
-    memories.into_iter().flat_map(each)
+    let strategies = [Strategy::Plain, Strategy::Optimised, Strategy::Baseline];
+    let ways = move |memory| strategies.into_iter().map(move |strategy| (memory, strategy));
+    let both = |(memory, strategy)| [false, true].map(|fuel| JitMode { memory, strategy, fuel });
+    memories.into_iter().flat_map(ways).flat_map(both)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use twinbpf_jit::{Code, Memory, Options, loop_headers};
+use twinbpf_jit::{Code, Memory, loop_headers};
 use twinbpf_loader::Object;
 use twinbpf_verify::Statistics;
 use twinbpf_vm::image::Image;
@@ -60,11 +60,9 @@ fn instantiate(object: &Object) -> Result<InstancePre<()>, String> {
 
 /// Compiles all functions of an image and all its loops, and verifies them.
 pub fn image(image: &Arc<Image>, mode: JitMode, verdict: &mut Verdict) {
-    let JitMode { memory, opt, fuel } = mode;
-    let options = Options { memory, opt, fuel, ..Options::default() };
     let proved = Arc::new(Mutex::new(Statistics::default()));
     let sum = Arc::clone(&proved);
-    let code = Code::new(Arc::clone(image), options).map(|code| {
+    let code = Code::new(Arc::clone(image), mode.options()).map(|code| {
         code.with_check(Arc::new(move |emitted| {
             let (statistics, rejected) = crate::verify::check(emitted);
             *sum.lock().unwrap_or_else(PoisonError::into_inner) += statistics;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
+use twinbpf_jit::{Code, JitError, Memory, Threads};
 use twinbpf_vm::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
 };
@@ -350,12 +350,11 @@ impl Vm {
         machine.set_driver(driver);
         machine.set_tracer(self.watch.as_ref().map(|watch| Watch::tracer(watch, &image)));
         let mut compiled = Vec::new();
-        if let Some(JitMode { memory, opt, fuel }) = mode {
-            let options = Options { memory, opt, fuel, verify: true, ..Options::default() };
-            let code = Code::new(Arc::clone(&image), options).map_err(|error| not_compiled(&error))?;
+        if let Some(mode) = mode {
+            let code = Code::new(Arc::clone(&image), mode.options()).map_err(|error| not_compiled(&error))?;
             // There is a process for each processor.
             let mut code = code.with_threads(Threads::One);
-            if memory != Memory::Trusted && cfg!(target_arch = "x86_64") {
+            if mode.memory != Memory::Trusted && cfg!(target_arch = "x86_64") {
                 code = code.with_check(Arc::new(|emitted| crate::verify::check(emitted).1));
             }
             compiled = code.compile_each().map_err(|error| not_compiled(&error))?;
@@ -457,9 +456,9 @@ impl Engine for Vm {
             How::Interp(Driver::Step) => "interp(step)".to_owned(),
             How::Interp(Driver::Threaded) => "interp".to_owned(),
             How::Jit(modes, turn) => {
-                let [memory, opt, _] = modes[*turn].words();
+                let [memory, strategy, _] = modes[*turn].words();
                 let counted = if modes[*turn].fuel { ",fuel" } else { "" };
-                format!("jit({memory},{opt}{counted})")
+                format!("jit({memory},{strategy}{counted})")
             }
         }
     }

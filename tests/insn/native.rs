@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use twinbpf_jit::{Memory, OptLevel};
+use twinbpf::fuzzing::{JitMode, jit_modes};
+use twinbpf_jit::{Memory, Strategy};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::mem::Arena;
@@ -19,7 +20,7 @@ use twinbpf_vm::validate::Valid;
 
 use crate::build::Prologue;
 use crate::case::{Case, Expect, Run};
-use crate::modes::{MODES, Mode};
+use crate::modes;
 use crate::run::{self, Outcome, Reach};
 use crate::support::low_halves;
 use crate::validated;
@@ -54,7 +55,7 @@ pub(crate) fn shared(cases: &[Case], from: Prologue) -> Vec<Shared<'_>> {
 }
 
 /// Runs every case in these modes, either all trusted or none; gives what differs.
-pub(crate) fn check(cases: &[Case], from: Prologue, modes: &[Mode]) -> Vec<String> {
+pub(crate) fn check(cases: &[Case], from: Prologue, modes: &[JitMode]) -> Vec<String> {
     let shared = shared(cases, from);
     assert!(shared.len() > 1000, "{} programs", shared.len());
     let (arena, reach) = match modes.iter().all(|mode| mode.memory == Memory::Trusted) {
@@ -66,7 +67,7 @@ pub(crate) fn check(cases: &[Case], from: Prologue, modes: &[Mode]) -> Vec<Strin
 }
 
 /// `reach` is that of the interpreter that sees what the modes see.
-fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &[Mode]) -> Vec<String> {
+fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &[JitMode]) -> Vec<String> {
     let (externs, helper) = (run::externs(), |id| run::helper(id));
     let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
     let programs = shared.iter().map(|shared| shared.program.clone()).collect();
@@ -75,7 +76,8 @@ fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &
     // So that every other machine has a stack in front of its own.
     let _first = run::machine(arena, &image, Driver::Step, limits, reach);
     let mut peer = run::machine(arena, &image, Driver::Step, limits, reach);
-    let mut machines: Vec<(Mode, Machine)> = modes.iter().map(|mode| (*mode, mode.machine(&image, limits))).collect();
+    let mut machines: Vec<(JitMode, Machine)> =
+        modes.iter().map(|mode| (*mode, modes::machine(*mode, &image, limits))).collect();
     let mut failures = Vec::new();
     for (index, shared) in shared.iter().enumerate() {
         for (case, run) in &shared.runs {
@@ -100,7 +102,7 @@ fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &
 
 /// Compares with the case unless it strays in this mode, and with the interpreter. Only strict code has no peer there
 /// that does the same whatever happens.
-fn compare(mode: Mode, run: &Run, body: &Range<usize>, found: &Outcome, peer: &Outcome) -> Result<(), String> {
+fn compare(mode: JitMode, run: &Run, body: &Range<usize>, found: &Outcome, peer: &Outcome) -> Result<(), String> {
     let strays = match mode.memory {
         Memory::Sandbox => run.strays.sandbox,
         Memory::Strict => run.strays.strict,
@@ -117,7 +119,7 @@ fn compare(mode: Mode, run: &Run, body: &Range<usize>, found: &Outcome, peer: &O
 }
 
 /// Everything that can be seen of a run, as text without addresses that differ between machines.
-fn seen(outcome: &Outcome, mode: Mode) -> String {
+fn seen(outcome: &Outcome, mode: JitMode) -> String {
     let mut text = match &outcome.result {
         Ok(r0) => format!("r0 = {r0:#x}, registers {:x?}", outcome.regs),
         // The processor does not tell an address that no memory can have.
@@ -133,7 +135,7 @@ fn seen(outcome: &Outcome, mode: Mode) -> String {
 }
 
 fn every_case(memory: Memory) {
-    let modes: Vec<Mode> = MODES.iter().copied().filter(|mode| mode.memory == memory).collect();
+    let modes: Vec<JitMode> = jit_modes().filter(|mode| mode.memory == memory).collect();
     report(check(&crate::corpus(), Prologue::Loads, &modes));
 }
 
@@ -155,7 +157,7 @@ fn every_case_in_trusted_code() {
 /// A compiler knows what is in the registers.
 #[test]
 fn every_case_with_constants() {
-    let mode = Mode { memory: Memory::Sandbox, opt: OptLevel::Speed, fuel: false };
+    let mode = JitMode { memory: Memory::Sandbox, strategy: Strategy::Optimised, fuel: false };
     report(check(&crate::corpus(), Prologue::Constants, &[mode]));
 }
 

@@ -20,9 +20,11 @@ use twinbpf_vm::trap::TrapCode;
 use twinbpf_vm::validate::Valid;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use crate::modes::{self, MODES};
+use crate::modes;
 use crate::run::{self, Reach};
 use crate::support::low_halves;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use twinbpf::fuzzing::{JitMode, jit_modes};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use twinbpf_jit::{Code, Memory};
 
@@ -201,15 +203,14 @@ pub(crate) fn check(programs: u64) {
 /// Compares native code of every mode with the interpreter.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(crate) fn check_native(programs: u64) {
-    let (trusted, masked): (Vec<modes::Mode>, Vec<modes::Mode>) =
-        MODES.iter().partition(|mode| mode.memory == Memory::Trusted);
+    let (trusted, masked): (Vec<JitMode>, Vec<JitMode>) = jit_modes().partition(|mode| mode.memory == Memory::Trusted);
     let (arena, low) = (Arena::new(1 << 24), run::trusted_arena(1 << 24));
     let (arena, low) = (arena.expect("address space"), low.expect("address space"));
     for number in 0..programs {
         let program = numbered(number);
         for (arena, reach, modes) in [(&arena, Reach::Arena, &masked), (&low, Reach::Any, &trusted)] {
             let mut bench = Bench::new(arena, reach, &program);
-            let compile = |mode: &modes::Mode| (*mode, Arc::new(mode.compile(&bench.image, 0..1)));
+            let compile = |mode: &JitMode| (*mode, Arc::new(modes::compile(*mode, &bench.image, 0..1)));
             let codes: Vec<_> = modes.iter().map(compile).collect();
             for seed in [number + 1, !number] {
                 bench.compare(&codes, reach, seed).unwrap_or_else(|what| {
@@ -222,7 +223,7 @@ pub(crate) fn check_native(programs: u64) {
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 impl Bench {
-    fn compare(&mut self, codes: &[(modes::Mode, Arc<Code>)], reach: Reach, seed: u64) -> Result<(), String> {
+    fn compare(&mut self, codes: &[(JitMode, Arc<Code>)], reach: Reach, seed: u64) -> Result<(), String> {
         let exact = self.observe(EXACT, Driver::Step, None, seed);
         let strays = matches!(exact.code, Some(TrapCode::OutOfBounds | TrapCode::ReadOnly));
         if strays && reach == Reach::Any {

@@ -59,6 +59,8 @@ pub(crate) enum ModeWord {
     None,
     /// Optimised.
     Speed,
+    /// What functions get that are too much work for the compiler.
+    Baseline,
     /// Instructions are counted.
     Fuel,
     /// They are not.

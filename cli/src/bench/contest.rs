@@ -10,6 +10,7 @@ use anyhow::Result;
 use twinbpf::loader::{Object, ProgramSpec};
 use twinbpf::mem::{Block, MemError};
 use twinbpf::{Engine, Entry, Instance};
+use twinbpf_trace::errln;
 
 use super::kernel::InKernel;
 use super::measure::{self, Subject};
