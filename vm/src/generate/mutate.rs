@@ -46,10 +46,11 @@ fn place(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
     if matches!(insns[at], Insn::LoadImmHi { .. }) { at.saturating_sub(1) } else { at }
 }
 
-/// Whether an instruction is an entry of the table of a `gotox`, before which nothing may come.
-fn is_entry(insns: &[Insn], at: usize) -> bool {
+/// Whether an instruction is an entry of the table of a `gotox` or the one behind them: a `goto` before it would be one more
+/// entry.
+fn follows_entries(insns: &[Insn], at: usize) -> bool {
     let goto = |insn: &&Insn| matches!(insn, Insn::Goto { .. });
-    goto(&&insns[at]) && matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
+    matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
 }
 
 /// A case that must do what this one does, but for the instructions it executes; `None` where the change is not
@@ -58,7 +59,7 @@ pub fn equivalent(case: &Case, meta: Meta, choices: &mut Choices<'_>) -> Option<
     let insns = &case.main;
     let main = match meta {
         Meta::DeadCode => {
-            let at = Some(place(insns, choices)).filter(|at| !is_entry(insns, *at))?;
+            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
             let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[place(insns, choices)]).collect();
             let fits = |insn: &Insn| matches!(insn, Insn::Alu { .. } | Insn::Endian { .. } | Insn::Exit);
             let dead: Vec<Insn> = dead.into_iter().filter(fits).collect();
@@ -66,7 +67,7 @@ pub fn equivalent(case: &Case, meta: Meta, choices: &mut Choices<'_>) -> Option<
             replaced(insns, at, 0, &[&[over], &dead[..]].concat())?
         }
         Meta::SplitBlock => {
-            let at = Some(place(insns, choices)).filter(|at| !is_entry(insns, *at))?;
+            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
             replaced(insns, at, 0, &[Insn::Goto { off: 0 }])?
         }
         Meta::RenamedRegisters => {
