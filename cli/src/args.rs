@@ -17,7 +17,7 @@ use clap_complete::Shell;
 use twinbpf::interp::Driver;
 use twinbpf::isa::{Group, Mode};
 use twinbpf::mem::Bounds;
-use twinbpf::{EngineKind, OptLevel, Perf};
+use twinbpf::{CompileLimits, EngineKind, OptLevel, Perf};
 use twinbpf_trace::KernelFiles;
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
@@ -203,6 +203,10 @@ pub(crate) struct CompileArgs {
     /// How much the compiler does: none or speed.
     #[arg(long, value_name = "LEVEL", value_parser = opt_level)]
     pub(crate) opt_level: Option<OptLevel>,
+    /// How much work a function may be for the compiler before it gets baseline code, which is compiled sooner and runs
+    /// slower: a number, in the units that the warning has, or `none` for no limit.
+    #[arg(long, value_name = "WORK", value_parser = compile_limit)]
+    pub(crate) compile_limit: Option<CompileLimits>,
     /// Verifies native code before it runs, so that the compiler need not be trusted. What fails is not used.
     #[arg(long, conflicts_with = "trust")]
     pub(crate) verify_native: bool,
@@ -328,6 +332,16 @@ fn opt_level(text: &str) -> Result<OptLevel, String> {
         "none" => Ok(OptLevel::None),
         "speed" => Ok(OptLevel::Speed),
         other => Err(format!("'{other}' is neither none nor speed")),
+    }
+}
+
+fn compile_limit(text: &str) -> Result<CompileLimits, String> {
+    match text {
+        "none" => Ok(CompileLimits::NONE),
+        number => match number.parse() {
+            Ok(work) => Ok(CompileLimits::NONE.work(work)),
+            Err(_) => Err(format!("'{number}' is neither a number nor none")),
+        },
     }
 }
 

@@ -92,11 +92,13 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
     policy.groups = load.enable.iter().fold(policy.groups, |groups, group| groups.with(*group));
     policy.groups = load.disable.iter().fold(policy.groups, |groups, group| groups.without(*group));
     let opt_level = compile.opt_level.unwrap_or(default.opt_level);
+    let compile_limits = compile.compile_limit.unwrap_or(default.compile_limits);
     let driver = limits.driver.unwrap_or(default.driver);
     default
         .policy(policy)
         .isolation(if compile.strict { Isolation::Strict } else { Isolation::Sandbox })
         .opt_level(opt_level)
+        .compile_limits(compile_limits)
         .verify_native(compile.verify_native)
         .perf(compile.perf)
         .gdb(compile.gdb)

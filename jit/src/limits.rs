@@ -13,8 +13,8 @@ use crate::options::{OptLevel, Options};
 
 /// How much work compiling one function may be before it gets [baseline code](Strategy::Baseline).
 ///
-/// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. With an
-/// instruction budget calls end blocks.
+/// Work is an estimate: instructions x (blocks + instructions / 1024) x (1 + depth of loops / 16), and 512 x blocks for each
+/// computed jump. With an instruction budget calls end blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileLimits {
@@ -70,6 +70,9 @@ impl fmt::Display for Strategy {
 /// Functions this short are never too much work at the default limit, whatever is in them.
 const SHORT: usize = 384;
 
+/// As many instructions in a row are as much work for each of the others as a block.
+const LONG: u64 = 1024;
+
 /// A function that exceeds [`CompileLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
@@ -88,7 +91,7 @@ impl fmt::Display for Excess {
         write!(
             f,
             " are {work} units of work for the compiler, more than the limit of {limit}: compiled as baseline code, without \
-             the optimiser and with registers in memory between blocks"
+             the optimiser and with registers in memory between blocks (--compile-limit, Config::compile_limits)"
         )
     }
 }
@@ -168,7 +171,8 @@ impl Work {
     fn total(self) -> u64 {
         let Work { insns, blocks, depth, computed } = self;
         let jumps = computed.saturating_mul(blocks).saturating_mul(512);
-        (insns.saturating_mul(blocks).saturating_mul(16 + depth) / 16).saturating_add(jumps)
+        let around = insns.saturating_mul(blocks.saturating_add(insns / LONG));
+        (around.saturating_mul(16 + depth) / 16).saturating_add(jumps)
     }
 }
 
