@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
+use twinbpf_benches::question::wanted;
 use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
 use twinbpf_vm::generate::shapes::{SHAPES, Shape};
 use twinbpf_vm::host::HostFn;
@@ -38,7 +39,7 @@ fn main() {
     );
     let mut slowest: Option<(f64, String)> = None;
     let mut ratios: Vec<(f64, String)> = Vec::new();
-    for shape in SHAPES {
+    for shape in SHAPES.iter().filter(|shape| wanted(shape.name)) {
         for fuel in [false, true] {
             let column = |opt, limits, lengths: &[usize], longest| {
                 let options = Options { opt, fuel, limits, verify: false, ..Options::default() };

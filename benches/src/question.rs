@@ -67,10 +67,14 @@ pub fn asked(word: &str) -> bool {
     std::env::args().skip(1).any(|argument| argument == word)
 }
 
+/// Whether the command line wants this case: it has no name to look for, or a part of this one.
+pub fn wanted(name: &str) -> bool {
+    std::env::args().skip(1).find(|argument| !argument.starts_with('-')).is_none_or(|part| name.contains(&part))
+}
+
 /// Asks every case and prints the table, whose ratios are to the first column; none when this is not `cargo bench`.
 pub fn ask(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>) -> Option<Table> {
-    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    cases.retain(|case| filter.as_ref().is_none_or(|part| case.name.contains(part.as_str())));
+    cases.retain(|case| wanted(&case.name));
     // Criterion knows no `--write`.
     let mut criterion = Criterion::default()
         .without_plots()

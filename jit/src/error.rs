@@ -66,8 +66,8 @@ pub enum JitError {
         /// Address, instruction and reason.
         why: String,
     },
-    /// Nobody needs the code any more.
-    #[error("nobody needs its native code any more")]
+    /// Its compilation was abandoned: no instance uses the code.
+    #[error("its compilation was abandoned, since no instance uses it")]
     Unwanted,
     /// There is no room for the code.
     #[error(transparent)]

@@ -13,8 +13,8 @@ use crate::options::{OptLevel, Options};
 
 /// How much work compiling one function may be before it gets [baseline code](Strategy::Baseline).
 ///
-/// Work is an estimate: instructions x (blocks + instructions / 1024) x (1 + depth of loops / 16), and 512 x blocks for each
-/// computed jump. With an instruction budget calls end blocks.
+/// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. A `callx`
+/// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileLimits {
@@ -70,8 +70,8 @@ impl fmt::Display for Strategy {
 /// Functions this short are never too much work at the default limit, whatever is in them.
 const SHORT: usize = 384;
 
-/// As many instructions in a row are as much work for each of the others as a block.
-const LONG: u64 = 1024;
+/// So many atomic operations, whose registers are fixed, are as much work for the register allocator as a block.
+const ATOMICS: u64 = 64;
 
 /// A function that exceeds [`CompileLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +149,12 @@ impl Work {
                 }
             }
             computed += u64::from(matches!(insn, Insn::Gotox { .. }));
-            let calls = matches!(insn, Insn::Call { .. } | Insn::Callx { .. });
-            starts[pc + 1] |= target.is_some() || fuel && calls || matches!(insn, Insn::Exit | Insn::Gotox { .. });
+            let calls = matches!(insn, Insn::Callx { .. }) || fuel && matches!(insn, Insn::Call { .. });
+            starts[pc + 1] |= target.is_some() || calls || matches!(insn, Insn::Exit | Insn::Gotox { .. });
         }
         starts[0] = true;
-        let blocks = starts[..insns.len()].iter().filter(|start| **start).count() as u64;
+        let atomics = insns.iter().filter(|insn| matches!(insn, Insn::Atomic { .. })).count() as u64;
+        let blocks = atomics / ATOMICS + starts[..insns.len()].iter().filter(|start| **start).count() as u64;
         // By how much the depth of loops changes at each instruction.
         let mut changes = vec![0_i64; insns.len() + 1];
         for (header, latch) in latches.into_iter().enumerate().filter(|(_, latch)| *latch > 0) {
@@ -171,8 +172,7 @@ impl Work {
     fn total(self) -> u64 {
         let Work { insns, blocks, depth, computed } = self;
         let jumps = computed.saturating_mul(blocks).saturating_mul(512);
-        let around = insns.saturating_mul(blocks.saturating_add(insns / LONG));
-        (around.saturating_mul(16 + depth) / 16).saturating_add(jumps)
+        (insns.saturating_mul(blocks).saturating_mul(16 + depth) / 16).saturating_add(jumps)
     }
 }
 
