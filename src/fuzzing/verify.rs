@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use twinbpf_jit::{Code, Memory, loop_headers};
+use twinbpf_jit::{Code, Memory, Options, loop_headers};
 use twinbpf_loader::Object;
 use twinbpf_verify::Statistics;
 use twinbpf_vm::image::Image;
@@ -43,7 +43,7 @@ pub fn object(name: &str, bytes: &[u8], modes: &[JitMode]) -> Result<Verdict, St
     Ok(verdict)
 }
 
-fn instantiate(object: &Object) -> Result<InstancePre<()>, String> {
+pub(super) fn instantiate(object: &Object) -> Result<InstancePre<()>, String> {
     let config = Config { engine: EngineKind::Interp, frame_size: Some(4096), ..Config::default() };
     let engine = Engine::new(config).map_err(|error| error.to_string())?;
     let mut linker = Linker::<()>::new(&engine);
@@ -58,32 +58,41 @@ fn instantiate(object: &Object) -> Result<InstancePre<()>, String> {
     linker.instantiate_programs(object, &[]).map_err(|error| error.to_string())
 }
 
+fn image(image: &Arc<Image>, mode: JitMode, verdict: &mut Verdict) {
+    let words = mode.words().join(",");
+    let found = image_with(image, mode.options());
+    verdict.failures.extend(found.failures.into_iter().map(|failure| format!("{words}: {failure}")));
+    verdict.statistics += found.statistics;
+}
+
 /// Compiles all functions of an image and all its loops, and verifies them.
-pub fn image(image: &Arc<Image>, mode: JitMode, verdict: &mut Verdict) {
+pub fn image_with(image: &Arc<Image>, options: Options) -> Verdict {
     let proved = Arc::new(Mutex::new(Statistics::default()));
     let sum = Arc::clone(&proved);
-    let code = Code::new(Arc::clone(image), mode.options()).map(|code| {
+    let code = Code::new(Arc::clone(image), options).map(|code| {
         code.with_check(Arc::new(move |emitted| {
             let (statistics, rejected) = crate::verify::check(emitted);
             *sum.lock().unwrap_or_else(PoisonError::into_inner) += statistics;
             rejected
         }))
     });
-    let words = mode.words().join(",");
+    let mut verdict = Verdict::default();
     let code = match code {
         Ok(code) => code,
-        Err(error) => return verdict.failures.push(format!("{words}: {error}")),
+        Err(error) => {
+            verdict.failures.push(error.to_string());
+            return verdict;
+        }
     };
     match code.compile_each() {
-        Ok(failures) => {
-            verdict.failures.extend(failures.into_iter().flatten().map(|failure| format!("{words}: {failure}")));
-        }
-        Err(error) => verdict.failures.push(format!("{words}: {error}")),
+        Ok(failures) => verdict.failures.extend(failures.into_iter().flatten().map(|failure| failure.to_string())),
+        Err(error) => verdict.failures.push(error.to_string()),
     }
     for pc in loop_headers(image) {
         if let Err(error) = code.compile_loop(pc) {
-            verdict.failures.push(format!("{words}: loop at {pc}: {error}"));
+            verdict.failures.push(format!("loop at {pc}: {error}"));
         }
     }
-    verdict.statistics += *proved.lock().unwrap_or_else(PoisonError::into_inner);
+    verdict.statistics = *proved.lock().unwrap_or_else(PoisonError::into_inner);
+    verdict
 }

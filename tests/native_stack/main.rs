@@ -13,6 +13,8 @@ use std::thread;
 
 use generate::{Call, Random, Shape};
 use rig::{End, Mode, Rig, SPEED, modes};
+#[cfg(target_arch = "x86_64")]
+use twinbpf_jit::{OptLevel, Options};
 use twinbpf_vm::interp::Limits;
 use twinbpf_vm::trap::TrapCode;
 
@@ -137,6 +139,33 @@ fn a_function_whose_frame_is_too_large_is_compiled_without_the_optimiser() {
         let (mut wanted, mut machine) = (rig.reference(Mode::None), rig.machine(Mode::All(SPEED)));
         assert_eq!(rig::run(&mut machine, 3), rig::run(&mut wanted, 3));
     });
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn frames_up_to_64_kib_are_proved_to_touch_their_stack_in_order() {
+    let options = modes().into_iter().filter_map(|mode| match mode {
+        Mode::All(options) if !mode.is_trusted() => Some(options),
+        Mode::All(_) | Mode::Loops(_) | Mode::None => None,
+    });
+    let options: Vec<_> = options.collect();
+    let shapes = [
+        (128, Call::Direct),
+        (400, Call::Host),
+        (600, Call::C),
+        (1200, Call::Register),
+        (2500, Call::Direct),
+        (5000, Call::HostWith96KiB),
+        (8000, Call::Direct),
+    ];
+    // Of each memory some with the optimiser, which keeps all values.
+    for (index, (values, call)) in shapes.into_iter().enumerate() {
+        let options = Options { opt: OptLevel::Speed, ..options[index % options.len()] };
+        let shape = Shape { values, call, deep: index % 2 == 0, looped: values == 1200 };
+        let verdict = rig(&[shape], false).verify(options);
+        assert!(verdict.failures.is_empty(), "{shape:?}, {options:?}: {:?}", verdict.failures);
+        assert!(verdict.statistics.stack as u64 > values, "{shape:?}, {options:?}: {:?}", verdict.statistics);
+    }
 }
 
 #[test]

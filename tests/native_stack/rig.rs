@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use std::sync::Arc;
 
+#[cfg(target_arch = "x86_64")]
+use twinbpf::fuzzing::verify::{self, Verdict};
 use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, Caller, HostFn, Runtime};
@@ -186,7 +188,13 @@ impl Rig {
         self.machine_with(mode, mode.is_trusted())
     }
 
-    fn machine_with(&self, mode: Mode, trusted: bool) -> Machine {
+    /// What the verifier says of the program's code, functions and loops.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn verify(&self, options: Options) -> Verdict {
+        verify::image_with(&self.image(false).1, options)
+    }
+
+    fn image(&self, trusted: bool) -> (Arc<Arena>, Arc<Image>) {
         let arena = match trusted {
             // SAFETY: the programs of this test access no memory but their stack, and call the functions above.
             true => unsafe { Arena::trusted(1 << 26) },
@@ -198,6 +206,11 @@ impl Rig {
         let (externs, helper) = (hosts(), |_| None);
         let resolve = Resolve { maps: &[], values: &[], externs: &externs, helper: &helper, labels: &[], pointed: &[] };
         let image = Arc::new(Image::new(&arena, vec![program], resolve).unwrap());
+        (arena, image)
+    }
+
+    fn machine_with(&self, mode: Mode, trusted: bool) -> Machine {
+        let (arena, image) = self.image(trusted);
         let maps = Arc::new(Maps::new(&[], &arena, 1, &mut |_| None).unwrap());
         let view = match trusted {
             true => View::trusted(Arc::clone(&arena), arena.new_owner()),

@@ -32,6 +32,8 @@ pub(crate) enum Flags {
         off: i64,
         swapped: bool,
     },
+    /// A compare of two known places in the native frame: whether they are one.
+    Same(bool),
     /// A test of the status of a call.
     Status(u64),
     /// A test of a word that says something.
@@ -52,7 +54,7 @@ impl Flags {
             Flags::Compare { left, right, .. } => left.id == id || right.id == id,
             Flags::Status(site) => *site == id,
             Flags::Bool(index) => bools(*index),
-            Flags::Unknown | Flags::Frame { .. } => false,
+            Flags::Unknown | Flags::Frame { .. } | Flags::Same(_) => false,
         }
     }
 }
@@ -64,6 +66,15 @@ impl Condition {
 
     pub(crate) fn not(self) -> Condition {
         Condition { code: negated(self.code), ..self }
+    }
+
+    /// Whether it holds, if that is known: where the loop ends that probes the stack.
+    pub(crate) fn decided(&self) -> Option<bool> {
+        match (self.flags, self.code) {
+            (Flags::Same(same), ConditionCode::e) => Some(same),
+            (Flags::Same(same), ConditionCode::ne) => Some(!same),
+            _ => None,
+        }
     }
 
     /// What a word is known to be if this holds.
@@ -103,7 +114,7 @@ impl Condition {
     /// Makes a state one in which it holds.
     pub(crate) fn assume(&self, state: &mut State, conditions: &Conditions) {
         match self.flags {
-            Flags::Unknown => {}
+            Flags::Unknown | Flags::Same(_) => {}
             Flags::Compare { left, right, .. } => {
                 let about = |word: &Word| word.id != 0 && (word.id == left.id || word.id == right.id);
                 state.change(about, |word| word.value = self.narrow(*word));
@@ -188,6 +199,11 @@ pub(crate) fn compare(size: usize, left: Word, right: Word) -> Flags {
     match (left.value, right.value) {
         (Value::Pointer { base: Base::Frame, lo, hi }, Value::FrameLimit) if lo == hi && size == 8 => {
             Flags::Frame { off: lo, swapped: false }
+        }
+        (Value::Pointer { base: Base::Stack, lo, hi }, Value::Pointer { base: Base::Stack, lo: other, hi: most })
+            if lo == hi && other == most && size == 8 =>
+        {
+            Flags::Same(lo == other)
         }
         (Value::FrameLimit, Value::Pointer { base: Base::Frame, lo, hi }) if lo == hi && size == 8 => {
             Flags::Frame { off: lo, swapped: true }

@@ -182,3 +182,25 @@ fn what_programs_do_not_need_is_unknown() {
         assert!(matches!(body(code), Err(Reason::Unknown | Reason::Unproved { .. })), "{code:x?}: {:?}", body(code));
     }
 }
+
+#[test]
+fn a_loop_may_probe_the_stack() {
+    // mov r11, rsp; sub r11, 0x5000; again: sub rsp, 0x1000; mov [rsp], rsp; cmp rsp, r11; jne again
+    let probe = [
+        0x49, 0x89, 0xe3, 0x49, 0x81, 0xeb, 0, 0x50, 0, 0, 0x48, 0x81, 0xec, 0, 0x10, 0, 0, 0x48, 0x89, 0x24, 0x24,
+        0x4c, 0x39, 0xdc, 0x75, 0xf0,
+    ];
+    // mov [rsp+0x4ff8], rdx: in the frame once all of it is probed
+    let store = [0x48, 0x89, 0x94, 0x24, 0xf8, 0x4f, 0, 0];
+    assert!(body(&[&probe[..], &store].concat()).is_ok());
+    // jmp instead of jne: it never ends, or goes over the guard
+    let mut endless = probe;
+    endless[24] = 0xeb;
+    assert!(body(&[&endless[..], &store].concat()).is_err());
+    // An end that it jumps over; steps that are larger than the guard.
+    for (at, byte) in [(6, 8), (14, 0x20), (24, 0x74)] {
+        let mut bad = probe;
+        bad[at] = byte;
+        assert!(body(&[&bad[..], &store].concat()).is_err(), "{at}");
+    }
+}

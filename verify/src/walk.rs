@@ -167,6 +167,11 @@ impl Walk<'_, '_> {
             match self.step(&instruction, &mut state).map_err(fail)? {
                 Next::On => {}
                 Next::To(to) => return self.come_to(off, to, state).map_err(fail),
+                Next::Either(to, condition) if condition.decided().is_some() => {
+                    if condition.decided() == Some(true) {
+                        return self.come_to(off, to, state).map_err(fail);
+                    }
+                }
                 Next::Either(to, condition) => {
                     let mut taken = state.clone();
                     condition.assume(&mut taken, &self.conditions);
