@@ -264,3 +264,33 @@ fn one_program_of_several_can_be_compiled() {
     let words = stderr(&exec("wild"));
     assert!(words.contains("has no program wild; it has fine"), "{words}");
 }
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn verified_code_runs_and_changed_code_does_not() {
+    if !common::runs_native() {
+        return;
+    }
+    let object = "scripts/callbacks.bpf.o";
+    let golden = fs::read_to_string(corpus().join("scripts/callbacks.out")).unwrap();
+    for engine in ["jit", "auto"] {
+        let args = ["run", "--verify-native", "--engine", engine, object];
+        assert_eq!(succeed(object, &twinbpf().current_dir(corpus()).args(args).output().unwrap()), golden);
+    }
+    let folder = TempDir::new().unwrap();
+    let library = library(&folder, object, &[]);
+    assert_eq!(succeed(object, &run(object, &["--verify-native"], &library)), golden);
+
+    // `pop rbp; ret 16` as `pop rbp; ret 24`: returns take a word too much from the stack.
+    let mut bytes = fs::read(&library).unwrap();
+    let ret = [0x5d, 0xc2, 0x10, 0x00];
+    let all: Vec<usize> = (0..bytes.len() - ret.len()).filter(|at| bytes[*at..].starts_with(&ret)).collect();
+    assert!(!all.is_empty());
+    all.iter().for_each(|at| bytes[at + 2] = 0x18);
+    let changed = folder.path().join("changed.so");
+    fs::write(&changed, bytes).unwrap();
+    let output = run(object, &["--verify-native"], &changed);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let text = stderr(&output);
+    assert!(text.contains("changed.so") && text.contains("`ret 18h`") && text.contains("stack pointer"), "{text}");
+}
