@@ -14,6 +14,7 @@ mod campaign;
 mod changed;
 pub mod known;
 mod maps;
+pub mod mechanical;
 mod modes;
 mod plugin;
 mod print;

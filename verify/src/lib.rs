@@ -73,3 +73,11 @@ pub fn verify(module: &Module<'_>) -> Result<Statistics, Vec<Rejection>> {
     }
     if rejections.is_empty() { Ok(statistics) } else { Err(rejections) }
 }
+
+/// Checks one function of a module, by index. Gives what was proved.
+///
+/// # Errors
+/// The first thing that cannot be proved.
+pub fn verify_function(module: &Module<'_>, index: usize) -> Result<Statistics, Rejection> {
+    walk::function(module, index).map_err(|rejection| *rejection)
+}
