@@ -8,6 +8,7 @@ mod classes;
 mod facts;
 mod judge;
 mod listing;
+mod numbers;
 mod sites;
 
 use std::collections::BTreeMap;
@@ -95,8 +96,8 @@ pub fn object(name: &str, bytes: &[u8], modes: &[JitMode], changes: &mut Changes
     Ok(())
 }
 
-fn image(image: &Arc<Image>, JitMode { memory, opt, fuel }: JitMode, changes: &mut Changes) -> Result<(), String> {
-    let options = Options { memory, opt, fuel, ..Options::default() };
+fn image(image: &Arc<Image>, mode: JitMode, changes: &mut Changes) -> Result<(), String> {
+    let options = Options { verify: false, ..mode.options() };
     let shared = Arc::new(Mutex::new(std::mem::take(changes)));
     let sum = Arc::clone(&shared);
     let code = Code::new(Arc::clone(image), options).map_err(|error| error.to_string())?;

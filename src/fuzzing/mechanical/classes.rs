@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use iced_x86::{ConditionCode, FlowControl, Register};
+use iced_x86::{ConditionCode, FlowControl, Mnemonic, Register};
 use twinbpf_verify::{Access, Layout, Write};
 
 use super::facts::{Base, Fact, Guard, What};
@@ -15,6 +15,7 @@ const FITS: &str = "what is masked fits already";
 const NO_ADDRESS: &str = "no address, call or jump depends on it";
 const ELSEWHERE: &str = "what depends on it is bounded elsewhere";
 const EQUAL: &str = "both sides are equal where it decides otherwise";
+const INDEX: &str = "the index fits the table without it";
 const SAME: &str = "the other register holds the same";
 const REMOVED: &str = "another compare dominates";
 const HALF: &str = "every address in the arena is masked, whatever its upper half was";
@@ -156,6 +157,21 @@ fn clamps(listing: &Listing<'_>, at: usize) -> bool {
     })
 }
 
+/// Whether what is loaded from the jump table behind a place is in the table, by what the judge knows.
+fn index_fits(subject: &Subject<'_>, listing: &Listing<'_>, at: usize) -> bool {
+    let Some((jump, table, targets)) = listing.tables().find(|(jump, ..)| *jump > at) else { return false };
+    let load = listing.before(jump).take(8).find(|(_, load, _)| load.mnemonic() == Mnemonic::Movsxd);
+    let Some(&(load, ..)) = load else { return false };
+    let (first, end) = (listing.start + table as u64, listing.start + (table + 4 * targets.len()) as u64);
+    let (events, _) = Judge::new(listing, subject.layout, subject.functions, None).events();
+    events.iter().any(|event| match event {
+        Event::Access { at, address, .. } if *at == load => {
+            matches!(address.what, What::Number { lo, hi } if lo >= first && hi + 4 <= end)
+        }
+        _ => false,
+    })
+}
+
 fn guard(
     subject: &Subject<'_>,
     listing: &Listing<'_>,
@@ -173,6 +189,9 @@ fn guard(
         if ids(before).is_some_and(|ids| ids != [0; 2]) && ids(before) == ids(&events) {
             return Ok(SAME);
         }
+    }
+    if change.kind == Kind::Bound && index_fits(subject, listing, change.at) {
+        return Ok(INDEX);
     }
     let of = before.iter().rev().find_map(|event| match event {
         Event::Guard { at, guard, .. } if *at <= change.at => Some((*at, *guard)),

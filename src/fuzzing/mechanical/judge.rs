@@ -12,6 +12,7 @@ use twinbpf_verify::{Access, Layout, Load};
 
 use super::facts::{Base, Compared, Fact, Guard, RSP, SAVED, State, What};
 use super::listing::{Listing, is_high, is_memory, size};
+use super::numbers::numbers;
 use super::sites::Changed;
 
 /// How often a block may get another state before ranges grow by leaps.
@@ -193,6 +194,10 @@ impl<'a> Judge<'a> {
                     what => what,
                 };
                 Fact { what, ..address }
+            }
+            (What::Number { lo, hi }, None) if lo == hi => {
+                let constant = self.listing.constant(lo, bytes).map_or(What::of_size(bytes), What::number);
+                Fact { what: constant, ..address }
             }
             _ => Fact::new(What::of_size(bytes)),
         }
@@ -491,34 +496,5 @@ impl<'a> Judge<'a> {
                 state.regs[index] = Fact { what, id: 0, low: differs || kept, high: (differs || kept) && !narrow };
             }
         }
-    }
-}
-
-/// What becomes of numbers.
-fn numbers(mnemonic: M, a: What, b: What, bytes: usize) -> What {
-    let (Some((lo, hi)), Some((least, most))) = (a.range(), b.range()) else {
-        return match (mnemonic, a.range().or(b.range())) {
-            (M::And, Some((_, hi))) => What::Number { lo: 0, hi },
-            (M::Shr, _) if b.constant().is_some() => {
-                What::Number { lo: 0, hi: u64::MAX >> (b.constant().unwrap_or(0) & 63) }
-            }
-            _ => What::of_size(bytes),
-        };
-    };
-    let filled = u64::MAX.checked_shr((hi | most).leading_zeros()).unwrap_or(0);
-    let by = (lo == hi || least == most).then_some(most & if bytes == 8 { 63 } else { 31 });
-    match (mnemonic, by) {
-        (M::And, _) => What::Number { lo: 0, hi: hi.min(most) },
-        (M::Or | M::Xor, _) => What::Number { lo: 0, hi: filled },
-        (M::Shr, Some(by)) if least == most => What::Number { lo: lo >> by, hi: hi >> by },
-        (M::Shr, _) => What::Number { lo: 0, hi },
-        (M::Shl, Some(by)) if least == most && u64::from(hi.leading_zeros()) > by => {
-            What::Number { lo: lo << by, hi: hi << by }
-        }
-        (M::Imul, _) => match hi.checked_mul(most) {
-            Some(hi) => What::Number { lo: lo * least, hi },
-            None => What::Any,
-        },
-        _ => What::of_size(bytes),
     }
 }

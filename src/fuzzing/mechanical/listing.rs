@@ -127,6 +127,13 @@ impl<'a> Listing<'a> {
         (off < self.code.len() as u64).then_some(off as usize)
     }
 
+    /// A constant of the function itself.
+    pub(super) fn constant(&self, address: u64, bytes: usize) -> Option<u64> {
+        let off = self.offset(address).filter(|_| bytes <= 8)?;
+        let bytes = self.code.get(off..off + bytes)?;
+        Some(bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
     /// The code with a byte inserted into the instruction at an offset, and all that is relative mended. Nothing if
     /// a short branch does not reach any more.
     pub(super) fn inserted(&self, at: usize, byte: u8) -> Option<Vec<u8>> {

@@ -11,7 +11,7 @@ use super::listing::{Listing, is_high, is_memory, size};
 /// The name of a change.
 pub(super) const TAKEN_IN: &str = "limit taken in";
 
-/// Another.
+/// The name of another.
 pub(super) const ANOTHER: &str = "another register compared";
 
 /// Which half of an instruction's result differs after a change.
