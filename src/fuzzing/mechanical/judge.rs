@@ -283,13 +283,10 @@ impl<'a> Judge<'a> {
         }
         let (code, count) = (ins.condition_code(), ins.op_count());
         match ins.mnemonic() {
-            M::Mov => {
+            // What is loaded or moved with fewer bytes has no upper half.
+            M::Mov | M::Movzx => {
                 let fact = self.read(at, ins, state, 1);
                 self.write(at, ins, state, 0, fact);
-            }
-            M::Movzx => {
-                let fact = self.read(at, ins, state, 1);
-                self.write(at, ins, state, 0, Fact { high: false, ..fact });
             }
             M::Lea => {
                 let fact = self.address(ins, state);
