@@ -24,6 +24,7 @@ mod regs;
 pub mod shapes;
 mod tail;
 mod text;
+mod wild;
 pub mod world;
 
 pub use any::any_insns;
@@ -36,6 +37,7 @@ pub use cpu::Cpu;
 pub use mutate::{Meta, equivalent, mutate};
 pub use near::{NearValid, near_valid};
 pub use text::CaseError;
+pub use wild::wild;
 
 #[cfg(test)]
 mod tests;

@@ -48,7 +48,7 @@ fn place(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
 
 /// Whether an instruction is an entry of the table of a `gotox` or the one behind them: a `goto` before it would be one more
 /// entry.
-fn follows_entries(insns: &[Insn], at: usize) -> bool {
+pub(super) fn follows_entries(insns: &[Insn], at: usize) -> bool {
     let goto = |insn: &&Insn| matches!(insn, Insn::Goto { .. });
     matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
 }
