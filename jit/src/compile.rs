@@ -220,7 +220,7 @@ fn compile_here(
         |stage, why: &str| InternalError::new(job.image, first, stage, why),
         |at| {
             Stages { at, each: false, fault }.enter(PLACING);
-            place(isa, pool, loose)
+            place(isa, pool, loose, fault)
         },
     );
     Ok((failures, Some(module?)))
@@ -339,6 +339,7 @@ fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>)
             isa,
             &CodePool::shared(CodePool::home())?,
             vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
+            "",
         )
     })
 }
@@ -392,7 +393,7 @@ fn reloc_of(
 }
 
 /// Puts compiled functions into memory.
-fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Result<Module, JitError> {
+fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _fault: &str) -> Result<Module, JitError> {
     let align = |code: &CompiledCode| alignment(&*isa, code);
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
     let memory = pool.module(bound)?;
@@ -405,8 +406,10 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>) -> Re
     let leads: Vec<usize> = loose.iter().map(|function| function.lead).collect();
     for ((id, function), align) in ids.iter().zip(&mut loose).zip(aligns) {
         function.relocs.iter_mut().for_each(|reloc| shift(reloc, function.lead, &leads));
-        check_relocs(module.declarations(), *id, &function.relocs)?;
         let mut bytes = [&PADDING[..function.lead], function.code.code_buffer()].concat();
+        #[cfg(feature = "faults")]
+        crate::faults::after_emission(_fault, &mut bytes[function.lead..], &mut function.relocs);
+        check_relocs(module.declarations(), *id, &function.relocs)?;
         if lead::aligns(&*isa) {
             // No bytes of who had this memory before lie between functions.
             bytes.resize(bytes.len().next_multiple_of(LINE), PADDING[0]);

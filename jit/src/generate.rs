@@ -50,6 +50,8 @@ impl Generator {
         stages: Stages<'_>,
     ) -> CodegenResult<Box<CompiledCode>> {
         let speed = options.opt == OptLevel::Speed;
+        #[cfg(feature = "faults")]
+        crate::faults::after_translation(stages.fault, &mut context.func);
         stages.leave(&context.func, isa)?;
         if speed {
             self.polish.before(context, isa, options.fuel, stages)?;
@@ -59,6 +61,8 @@ impl Generator {
             self.polish.after(context, isa, sites.len() > CODES, stages)?;
             context.verify_if(isa)?;
         }
+        #[cfg(feature = "faults")]
+        crate::faults::after_passes(stages.fault, context);
         stages.enter(GENERATION);
         (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)
     }

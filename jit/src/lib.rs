@@ -10,6 +10,8 @@ mod compile;
 pub mod debug;
 mod emitted;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod frame;
 mod generate;
 mod lead;
