@@ -23,6 +23,8 @@ pub mod seeded;
 pub mod verify;
 mod vm;
 mod watch;
+#[cfg(all(feature = "faults", target_os = "linux", target_arch = "x86_64"))]
+pub mod wrong;
 
 use std::fmt::Write as _;
 

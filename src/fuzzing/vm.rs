@@ -125,7 +125,7 @@ impl Vm {
 
 /// Memory, maps and context of an engine.
 #[derive(Debug)]
-struct World {
+pub(super) struct World {
     arena: Arc<Arena>,
     maps: Arc<Maps>,
     context: Block,
@@ -139,7 +139,7 @@ impl World {
 
     /// A world with so many bytes in front of it.
     #[expect(unsafe_code, reason = "compares trusted code")]
-    fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
+    pub(super) fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
         let arena = match trusted {
             // SAFETY: `Vm::run` gives trusted modes only cases that stay inside their memory.
             true => unsafe { Arena::trusted(ARENA) }?,
@@ -153,7 +153,7 @@ impl World {
         Ok(World { arena, maps: Arc::new(maps), context, _front: front })
     }
 
-    fn image(&self, programs: Vec<Valid<Program>>, labels: &[(usize, usize)]) -> Result<Arc<Image>, String> {
+    pub(super) fn image(&self, programs: Vec<Valid<Program>>, labels: &[(usize, usize)]) -> Result<Arc<Image>, String> {
         let handles: Vec<u64> = (0..=TABLE).map(|index| self.maps.handle(index)).collect();
         let values: Vec<u64> = (0..=TABLE).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
         let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
@@ -161,7 +161,7 @@ impl World {
         Image::new(&self.arena, programs, resolve).map(Arc::new).map_err(|error| error.to_string())
     }
 
-    fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {
+    pub(super) fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {
         let (arena, owner) = (Arc::clone(&self.arena), self.arena.new_owner());
         let view = match arena.is_trusted() {
             true => View::trusted(arena, owner),
@@ -239,22 +239,22 @@ const LIMITS: Limits = Limits { max_insns: Some(ENOUGH), max_depth: 16, stack_by
 
 /// A case among the programs of a batch.
 #[derive(Clone, Copy)]
-struct Placed {
+pub(super) struct Placed {
     /// Index of its first program.
     first: usize,
     uses: Uses,
 }
 
 /// The programs of cases, one after another, and where those of each are.
-struct Batch {
-    programs: Vec<Valid<Program>>,
-    placed: Vec<Result<Placed, String>>,
+pub(super) struct Batch {
+    pub(super) programs: Vec<Valid<Program>>,
+    pub(super) placed: Vec<Result<Placed, String>>,
     /// Targets of `gotox`, by program.
-    labels: Vec<(usize, usize)>,
+    pub(super) labels: Vec<(usize, usize)>,
 }
 
 /// Validates cases. What is refused is left out.
-fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>, fault: Option<&Arc<str>>) -> Batch {
+pub(super) fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>, fault: Option<&Arc<str>>) -> Batch {
     let (programs, placed) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
     let mut batch = Batch { programs, placed, labels: Vec::new() };
     for case in cases {
@@ -408,7 +408,7 @@ fn watched(watch: Option<&Mutex<Watch>>, begins: bool, doubts: &mut Option<Doubt
 }
 
 /// `around` is called before and after each run.
-fn run_case(
+pub(super) fn run_case(
     world: &World,
     (image, machine): (&Image, &mut Machine),
     case: &Case,
