@@ -5,6 +5,8 @@
 //! and makes findings small. No engine is the truth, a kernel neither: what is known to differ is in a list
 //! ([`known`]). [`seeded`] are bugs put into programs on purpose, to see that a campaign finds them.
 //!
+//! `wrong` measures the verifier of machine code: by compilations with mistakes, run one instruction at a time.
+//!
 //! Engines here are those of this process and external commands. That of the running kernel is made elsewhere, since
 //! this crate knows no kernel.
 

@@ -119,6 +119,9 @@ fn begin(rules: Rules, pages: Vec<Range<u64>>, report: RawFd) {
     // What goes wrong after a mistake is of no interest.
     std::panic::set_hook(Box::new(|_| {}));
     prepare_thread().expect("a thread that can run native code");
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call reads a complete limit. Nobody wants what a child leaves that crashes.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
     let stack = Box::leak(vec![0_u8; HANDLER_STACK].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: HANDLER_STACK };
     // SAFETY: the stack is never freed; all zeroes are valid actions, and the handlers are of the type that they say.
