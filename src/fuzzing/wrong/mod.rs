@@ -29,7 +29,7 @@ const FRONT: u32 = 3 << 20;
 pub struct Stray {
     /// Its address.
     pub at: u64,
-    /// Addresses of the functions that it was called by or jumped to from, the last first, and its own.
+    /// Addresses of the functions that it was called by, the last first, and of those that have run before it.
     pub before: Vec<u64>,
     /// The instruction, in Intel's syntax, and what it was about to do.
     pub what: String,
@@ -58,7 +58,8 @@ pub struct Tried {
 }
 
 impl Tried {
-    /// What the verifier rejects: the function that strayed, or, if that is right, one that has called it.
+    /// What the verifier rejects: the function that strayed, or, if that is right, one that has called it
+    /// or has left it wrong registers.
     pub fn verdict(&self) -> Option<&Refused> {
         let stray = self.stray.as_ref()?;
         let mut places = [stray.at].into_iter().chain(stray.before.iter().copied());

@@ -55,7 +55,7 @@ pub(super) struct Rules {
     arriving: bool,
     /// r10 of the first function, and the greatest there may be.
     frame: (u64, u64),
-    /// Functions that others have taken the frame of.
+    /// Functions that have returned, or that others have taken the frame of.
     gone: Vec<usize>,
     info: InstructionInfoFactory,
 }
@@ -227,6 +227,12 @@ impl Rules {
         }
     }
 
+    fn leave(&mut self, function: usize) {
+        if !self.gone.contains(&function) {
+            self.gone.push(function);
+        }
+    }
+
     fn stray(&self, what: &str, target: u64) -> Checked {
         Err(format!("{what} {}", self.place(target)))
     }
@@ -253,7 +259,7 @@ impl Rules {
                 let function = self.functions.iter().position(|range| range.start == target);
                 if let Some(function) = function.filter(|_| left) {
                     self.frame_of_callee(regs)?;
-                    self.gone.push(self.frames[last].function);
+                    self.leave(self.frames[last].function);
                     (self.frames[last].function, self.arriving) = (function, true);
                 } else if left && self.is_function(target) {
                     self.frames.truncate(last);
@@ -269,6 +275,7 @@ impl Rules {
                 if stack != top.entry || word(stack) != top.back {
                     return self.stray("returns to what is not its return address,", word(stack));
                 }
+                self.leave(top.function);
                 self.frames.pop();
                 Ok(())
             }
