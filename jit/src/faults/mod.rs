@@ -2,7 +2,7 @@
 //! tests of the verifier of machine code. A function that is called `__fault_NAME` is compiled with the mistake of that
 //! name.
 //!
-//! Each changes the function in one of three places ([`Stage`]). What a mistake changes is valid IR or decodable code: no
+//! Each changes the function in one of three places (`Stage`). What a mistake changes is valid IR or decodable code: no
 //! check of Cranelift's notices it.
 
 mod address;

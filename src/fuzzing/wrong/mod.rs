@@ -1,7 +1,7 @@
 //! Wrong compilations, tried: a case is compiled with a mistake, verified, and run instruction by instruction under rules
 //! that say of each whether it may do what it is about to do.
 //!
-//! The rules ([`rules`]) know nothing of the verifier's reasoning. They look at addresses as they are when an instruction
+//! The rules (`rules`) know nothing of the verifier's reasoning. They look at addresses as they are when an instruction
 //! runs; what both share is the table of what may be accessed and called.
 
 mod rules;
