@@ -8,10 +8,10 @@ pub(super) const ALL: &[Mistake] = &[
     emitted("argument_not_popped", "a return leaves the stack argument", |code, _| {
         each(code, |it| it.code() == Code::Retnq_imm16, |bytes, _| bytes[1] = 0)
     }),
-    emitted("register_not_restored", "a register that a caller needs is not restored", |code, _| {
+    emitted("register_not_restored", "a register that was kept in a slot is not loaded back", |code, _| {
         last(code, is_restore, |bytes, _| bytes.fill(NOP))
     }),
-    emitted("other_slot_restored", "a register is restored from the slot above its own", |code, _| {
+    emitted("other_slot_restored", "a register is loaded back from the slot above its own", |code, _| {
         last(code, is_restore, |bytes, it| shift_slot(bytes, it, 8))
     }),
     emitted("frame_too_small", "the frame has no room for what is spilled", |code, _| {
