@@ -12,7 +12,7 @@ use twinbpf_vm::program::{Signature, ValType};
 const PURE: &[(&str, &str)] = &[
     (
         "libc.so.6",
-        "int abs(int); long labs(long); long long llabs(long long); int ffs(int); int ffsl(long); int ffsll(long long);",
+        "int abs(int); long labs(long); long imaxabs(long); long long llabs(long long); int ffs(int); int ffsl(long); int ffsll(long long);",
     ),
     ("libm.so.6", DOUBLES),
     ("libm.so.6", FLOATS),
