@@ -24,5 +24,6 @@ fn every_function_and_loop_of_the_corpus_is_proved_in_every_mode() {
         failures.extend(verdict.failures.into_iter().map(|failure| format!("{path}: {failure}")));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    println!("{proved:?}");
     assert!(proved.functions > 5000 && proved.arena > 300_000 && proved.switches > 200, "{proved:?}");
 }
