@@ -64,6 +64,10 @@ impl Walk<'_, '_> {
             M::Push => return self.push(instruction, state),
             M::Pop => return self.pop(instruction, state),
             M::Ud2 => return Ok(Next::Nowhere),
+            // A register may lead to bits far from the operand in memory.
+            M::Bt if is_memory(instruction, 0) && instruction.op1_kind() == OpKind::Register => {
+                return Err(Reason::Unknown);
+            }
             M::Imul if instruction.op_count() > 1 => self.multiply(instruction, state)?,
             _ if instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64 => {
                 let target = self.target(instruction.near_branch_target())?;
@@ -367,6 +371,7 @@ fn is_plain(mnemonic: M) -> bool {
             | M::Shld
             | M::Shrd
             | M::Bswap
+            | M::Bt
             | M::Movbe
             | M::Bsf
             | M::Bsr

@@ -184,6 +184,17 @@ fn what_programs_do_not_need_is_unknown() {
 }
 
 #[test]
+fn tested_bits_lie_in_their_operand() {
+    // bt rdx, 31; bt rdx, rcx; bt dword [rsi-4], 31; bt dword [rsi-4], ecx
+    assert!(body(&[0x48, 0x0f, 0xba, 0xe2, 0x1f]).is_ok());
+    assert!(body(&[0x48, 0x0f, 0xa3, 0xca]).is_ok());
+    assert_eq!(body(&[0x0f, 0xba, 0x66, 0xfc, 0x1f]).unwrap().frame, 1);
+    assert_eq!(body(&[0x0f, 0xa3, 0x4e, 0xfc]), Err(Reason::Unknown));
+    // bt dword [rsi-3], 31
+    assert!(matches!(body(&[0x0f, 0xba, 0x66, 0xfd, 0x1f]), Err(Reason::Outside { .. })));
+}
+
+#[test]
 fn a_loop_may_probe_the_stack() {
     // mov r11, rsp; sub r11, 0x5000; again: sub rsp, 0x1000; mov [rsp], rsp; cmp rsp, r11; jne again
     let probe = [
