@@ -10,7 +10,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{Block, InstBuilder as _, Value};
+use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
 
 use super::effects::ALL;
 use super::halves::Halves;
@@ -112,24 +112,25 @@ impl Translator<'_> {
         self.resume_here(enough);
     }
 
-    /// Ends a block of those who give up; `enough` is the next one.
+    /// Ends a block of those who give up; `enough` is the next one. The pc goes by the frame: as a parameter it would be one
+    /// live range with a use in each of these blocks, which the register allocator walks through again and again.
     fn resume_here(&mut self, enough: Block) {
         let pc = self.b.ins().iconst(I64, i64::from(self.pc));
-        let resume = *self.resume.get_or_insert_with(|| {
+        let (resume, slot) = *self.resume.get_or_insert_with(|| {
             let block = self.b.create_block();
-            self.b.append_block_param(block, I64);
             self.b.set_cold_block(block);
-            block
+            (block, self.b.create_sized_stack_slot(StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 3)))
         });
-        self.b.ins().jump(resume, &[pc.into()]);
+        self.b.ins().stack_store(I64, pc, slot, 0);
+        self.b.ins().jump(resume, &[]);
         self.go_on(enough);
     }
 
     /// Fills the block that all who give up go to, when there are no more of them.
     pub(super) fn resume(&mut self) {
-        if let Some(block) = self.resume {
+        if let Some((block, slot)) = self.resume {
             self.go_on(block);
-            let pc = self.b.block_params(block)[0];
+            let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
             if self.input.baseline() {
                 self.halves = Halves::default();

@@ -32,7 +32,7 @@ use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
     AbiParam, Block, DebugTag, FuncRef, Function, Inst, InstBuilder as _, MemFlagsData, SigRef, Signature, SourceLoc,
-    TrapCode, Type, Value,
+    StackSlot, TrapCode, Type, Value,
 };
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
@@ -191,8 +191,8 @@ struct Translator<'a> {
     c_signatures: [Option<SigRef>; 8],
     signature: Option<SigRef>,
     sites: Vec<Site>,
-    /// Where the interpreter takes over at the pc that the block is given.
-    resume: Option<Block>,
+    /// Where the interpreter takes over, and the word of the frame that has the pc.
+    resume: Option<(Block, StackSlot)>,
     /// The block in work.
     block: u32,
     /// Flat pc of the instruction in work.
