@@ -106,7 +106,10 @@ fn sample(shape: &Shape, options: Options, length: usize) -> Option<Sample> {
     for _ in 0..3 {
         let code = Code::new(Arc::clone(&image), options).expect("a compiler").with_threads(Threads::One);
         let start = thread_cpu_ns();
-        code.compile_all().ok()?;
+        if let Err(error) = code.compile_all() {
+            println!("{}, {length}: {error}", shape.name);
+            return None;
+        }
         least = least.min(thread_cpu_ns() - start);
         if least > 50_000_000 {
             break;

@@ -14,7 +14,8 @@ use crate::options::{OptLevel, Options};
 /// How much work compiling one function may be before it gets [baseline code](Strategy::Baseline).
 ///
 /// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. A `callx`
-/// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block.
+/// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block. It is at
+/// least the square of the instructions of the longest loop, divided by 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileLimits {
@@ -73,6 +74,10 @@ const SHORT: usize = 384;
 /// So many atomic operations, whose registers are fixed, are as much work for the register allocator as a block.
 const ATOMICS: u64 = 64;
 
+/// By how much the square of a loop's instructions is divided: what is hoisted out of a loop lives through all of it, and each
+/// use is a place where the register allocator may split it.
+const LONG: u64 = 16;
+
 /// A function that exceeds [`CompileLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Excess {
@@ -125,6 +130,8 @@ struct Work {
     blocks: u64,
     /// Loops in each other, at most.
     depth: u64,
+    /// Instructions of the longest loop.
+    longest: u64,
     /// Computed jumps.
     computed: u64,
 }
@@ -157,22 +164,25 @@ impl Work {
         let blocks = atomics / ATOMICS + starts[..insns.len()].iter().filter(|start| **start).count() as u64;
         // By how much the depth of loops changes at each instruction.
         let mut changes = vec![0_i64; insns.len() + 1];
+        let mut longest = 0;
         for (header, latch) in latches.into_iter().enumerate().filter(|(_, latch)| *latch > 0) {
             changes[header] += 1;
             changes[latch] -= 1;
+            longest = longest.max(latch - header);
         }
         let (mut now, mut depth) = (0, 0);
         for change in changes {
             now += change;
             depth = depth.max(now);
         }
-        Work { insns: insns.len() as u64, blocks, depth: depth as u64, computed }
+        Work { insns: insns.len() as u64, blocks, depth: depth as u64, longest: longest as u64, computed }
     }
 
     fn total(self) -> u64 {
-        let Work { insns, blocks, depth, computed } = self;
+        let Work { insns, blocks, depth, longest, computed } = self;
         let jumps = computed.saturating_mul(blocks).saturating_mul(512);
-        (insns.saturating_mul(blocks).saturating_mul(16 + depth) / 16).saturating_add(jumps)
+        let around = longest.saturating_mul(longest) / LONG;
+        (insns.saturating_mul(blocks).saturating_mul(16 + depth) / 16).saturating_add(jumps).max(around)
     }
 }
 
