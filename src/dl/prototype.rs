@@ -14,11 +14,14 @@ const PURE: &[(&str, &str)] = &[
         "libc.so.6",
         "int abs(int); long labs(long); long imaxabs(long); long long llabs(long long); int ffs(int); int ffsl(long); int ffsll(long long);",
     ),
-    ("libm.so.6", DOUBLES),
-    ("libm.so.6", FLOATS),
+    (LIBM, MATH),
+    (LIBM, BESSEL),
 ];
 
-const DOUBLES: &str = "
+const LIBM: &str = "libm.so.6";
+
+/// Each has a variant for `float`, whose name ends with `f`.
+const MATH: &str = "
     double acos(double); double asin(double); double atan(double); double atan2(double, double);
     double cos(double); double sin(double); double tan(double);
     double acosh(double); double asinh(double); double atanh(double); double cosh(double); double sinh(double); double tanh(double);
@@ -31,30 +34,29 @@ const DOUBLES: &str = "
     double fabs(double); double fmod(double, double); double remainder(double, double); double drem(double, double);
     double fmax(double, double); double fmin(double, double); double fdim(double, double); double fma(double, double, double);
     double copysign(double, double); double nextafter(double, double);
-    double ldexp(double, int); double scalbn(double, int); double scalbln(double, long);
-    double j0(double); double j1(double); double jn(int, double); double y0(double); double y1(double); double yn(int, double);";
+    double ldexp(double, int); double scalbn(double, int); double scalbln(double, long);";
 
-const FLOATS: &str = "
-    float acosf(float); float asinf(float); float atanf(float); float atan2f(float, float);
-    float cosf(float); float sinf(float); float tanf(float);
-    float acoshf(float); float asinhf(float); float atanhf(float); float coshf(float); float sinhf(float); float tanhf(float);
-    float expf(float); float exp2f(float); float expm1f(float);
-    float logf(float); float log2f(float); float log10f(float); float log1pf(float); float logbf(float); int ilogbf(float);
-    float powf(float, float); float sqrtf(float); float cbrtf(float); float hypotf(float, float);
-    float erff(float); float erfcf(float); float tgammaf(float);
-    float ceilf(float); float floorf(float); float truncf(float); float roundf(float); float rintf(float); float nearbyintf(float);
-    long lroundf(float); long long llroundf(float); long lrintf(float); long long llrintf(float);
-    float fabsf(float); float fmodf(float, float); float remainderf(float, float);
-    float fmaxf(float, float); float fminf(float, float); float fdimf(float, float); float fmaf(float, float, float);
-    float copysignf(float, float); float nextafterf(float, float);
-    float ldexpf(float, int); float scalbnf(float, int); float scalblnf(float, long);";
+const BESSEL: &str = "
+    double j0(double); double j1(double); double jn(int, double); double y0(double); double y1(double); double yn(int, double);";
 
 /// The prototype of a function that may be called with any arguments.
 pub(super) fn pure_function(library: &str, symbol: &str) -> Option<Signature> {
-    let declarations = PURE.iter().filter(|(name, _)| *name == library).flat_map(|(_, text)| text.split(';'));
-    // A name is found as text first: parsing the whole table for each symbol would be wasted.
-    let mut named = declarations.filter(|text| text.contains(&format!(" {symbol}(")));
-    named.find_map(|text| declaration(text).ok().filter(|(name, _)| name == symbol).map(|(_, signature)| signature))
+    let mut tables = PURE.iter().filter(|(name, _)| *name == library);
+    let found = tables.find_map(|(_, table)| declared(table, symbol).map(|text| text.to_owned()));
+    let text = found.or_else(|| float_variant(library, symbol))?;
+    declaration(&text).ok().map(|(_, signature)| signature)
+}
+
+/// The declaration of a function in a table. It is found as text: parsing the whole table for each symbol would be wasted.
+fn declared<'a>(table: &'a str, symbol: &str) -> Option<&'a str> {
+    table.split(';').find(|text| text.contains(&format!(" {symbol}(")))
+}
+
+/// The declaration of `cosf`, made of that of `cos`.
+fn float_variant(library: &str, symbol: &str) -> Option<String> {
+    let base = symbol.strip_suffix('f').filter(|_| library == LIBM)?;
+    let text = declared(MATH, base)?;
+    Some(text.replace("double", "float").replace(&format!(" {base}("), &format!(" {symbol}(")))
 }
 
 /// Declarations in C: function prototypes with scalar or pointer types, one after another, each with `;` but for the
@@ -272,8 +274,17 @@ mod tests {
                 count += 1;
             }
         }
+        for (name, signature) in parse(MATH).unwrap() {
+            let float = |ty: &ValType| if let ValType::Float { .. } = ty { ValType::Float { size: 4 } } else { *ty };
+            let (params, result) = (signature.params.iter().map(float).collect(), float(&signature.result));
+            let wanted = Signature { params, result, ..signature };
+            assert_eq!(pure_function(LIBM, &format!("{name}f")), Some(wanted), "{name}f");
+            count += 1;
+        }
         assert!(count > 100);
         assert_eq!(pure_function("libm.so.6", "write"), None);
         assert_eq!(pure_function("libc.so.6", "sqrt"), None);
+        assert_eq!(pure_function("libm.so.6", "j0f"), None);
+        assert_eq!(pure_function("libm.so.6", "acosff"), None);
     }
 }
