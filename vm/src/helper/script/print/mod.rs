@@ -12,7 +12,7 @@ use super::map::{GoOn, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
-use crate::map::{Entry, Errno, Field, MapKind, SortBy};
+use crate::map::{Entry, Errno, MapKind, SortBy};
 use crate::trap::Trap;
 use hist::{Scale, histograms};
 use scalar::{Notation, key, value};
@@ -44,26 +44,19 @@ fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
 /// The map cannot be walked, or `go_on`, which is called every now and then, says so.
 pub fn map_text(map: &MapRef, format: OutputFormat, go_on: GoOn<'_>) -> Result<(Vec<u8>, usize), Fail> {
     let mut entries = snapshot(map, SortBy::Value, false, go_on)?;
-    let fields = map.spec().value_fields.clone();
-    let scalar = is_scalar(map);
-    if is_array(map) && !scalar {
+    if is_array(map) && !is_scalar(map) {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
     let text = match format {
-        OutputFormat::Text => map_as_text(map, &entries, &fields, scalar, go_on)?,
-        OutputFormat::Json => map_as_json(map, &entries, &fields, scalar, go_on)?,
+        OutputFormat::Text => map_as_text(map, &entries, go_on)?,
+        OutputFormat::Json => map_as_json(map, &entries, go_on)?,
     };
     Ok((text, entries.len()))
 }
 
-fn map_as_text(
-    map: &MapRef,
-    entries: &[Entry],
-    fields: &[Field],
-    scalar: bool,
-    go_on: GoOn<'_>,
-) -> Result<Vec<u8>, Trap> {
-    let spec = map.spec();
+fn map_as_text(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u8>, Trap> {
+    let (spec, scalar) = (map.spec(), is_scalar(map));
+    let fields = &spec.value_fields;
     let mut text = Vec::new();
     for entry in entries {
         go_on()?;
@@ -80,14 +73,9 @@ fn map_as_text(
     Ok(text)
 }
 
-fn map_as_json(
-    map: &MapRef,
-    entries: &[Entry],
-    fields: &[Field],
-    scalar: bool,
-    go_on: GoOn<'_>,
-) -> Result<Vec<u8>, Trap> {
-    let spec = map.spec();
+fn map_as_json(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u8>, Trap> {
+    let (spec, scalar) = (map.spec(), is_scalar(map));
+    let fields = &spec.value_fields;
     let mut text = opening("map", &spec.name);
     let element = |text: &mut Vec<u8>, entry: &Entry| value(text, fields, &entry.summed(fields), Notation::Json);
     match entries {
