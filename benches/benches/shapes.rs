@@ -12,10 +12,6 @@ use twinbpf_benches::performance;
 use twinbpf_benches::question::wanted;
 use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
 use twinbpf_vm::generate::shapes::{SHAPES, Shape};
-use twinbpf_vm::host::HostFn;
-use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::isa::{Groups, Policy};
-use twinbpf_vm::mem::Arena;
 
 /// Lengths with limits: the last one is what the kernel's verifier takes.
 const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -94,14 +90,7 @@ fn samples(shape: &Shape, options: Options, lengths: &[usize], longest: u64) -> 
 }
 
 fn sample(shape: &Shape, options: Options, length: usize) -> Option<Sample> {
-    let shaped = shape.program(length);
-    let labels: Vec<(usize, usize)> = shaped.labels.iter().map(|pc| (0, *pc)).collect();
-    let policy = Policy { groups: Groups::ALL, ..Policy::default() };
-    let program = shaped.program.validate(&policy, &|_| true).unwrap_or_else(|error| panic!("{error:#}"));
-    let helper = |_| Some(HostFn::typed::<(), _>("next", |a: u64| a.wrapping_add(1)));
-    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &helper, labels: &labels, pointed: &[] };
-    let arena = Arena::new(1 << 26).expect("room");
-    let image = Arc::new(Image::new(&arena, vec![program], resolve).expect("valid"));
+    let image = shape.image(length);
     let mut least = u64::MAX;
     for _ in 0..3 {
         let code = Code::new(Arc::clone(&image), options).expect("a compiler").with_threads(Threads::One);

@@ -3,24 +3,9 @@
 use std::sync::Arc;
 
 use twinbpf_vm::generate::shapes::{SHAPES, Shape};
-use twinbpf_vm::host::HostFn;
-use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::isa::{Groups, Policy};
-use twinbpf_vm::mem::Arena;
 
 use crate::limits::{Strategy, strategy};
 use crate::{Code, CompileLimits, JitError, OptLevel, Options};
-
-fn image(shape: &Shape, n: usize) -> Arc<Image> {
-    let shaped = shape.program(n);
-    let policy = Policy { groups: Groups::ALL, ..Policy::default() };
-    let program = shaped.program.validate(&policy, &|_| true);
-    let program = program.unwrap_or_else(|error| panic!("{}: {error:#}", shape.name));
-    let labels: Vec<(usize, usize)> = shaped.labels.iter().map(|pc| (0, *pc)).collect();
-    let helper = |_| Some(HostFn::typed::<(), _>("next", |a: u64| a.wrapping_add(1)));
-    let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &helper, labels: &labels, pointed: &[] };
-    Arc::new(Image::new(&Arena::new(1 << 26).unwrap(), vec![program], resolve).unwrap())
-}
 
 fn shape(name: &str) -> &'static Shape {
     SHAPES.iter().find(|shape| shape.name == name).expect("a shape")
@@ -28,7 +13,7 @@ fn shape(name: &str) -> &'static Shape {
 
 /// Bytes of native code for each instruction.
 fn density(shape: &Shape, n: usize, options: Options) -> f64 {
-    let image = image(shape, n);
+    let image = shape.image(n);
     let code = Code::new(Arc::clone(&image), options).unwrap();
     code.compile_all().unwrap_or_else(|error| panic!("{}: {error}", shape.name));
     code.bytes() as f64 / image.insns().len() as f64
@@ -62,7 +47,7 @@ fn checks_behind_calls_repeat_no_work() {
 }
 
 fn chosen(name: &str, n: usize, options: Options) -> Strategy {
-    strategy(&image(shape(name), n), 0, options)
+    strategy(&shape(name).image(n), 0, options)
 }
 
 #[test]
@@ -91,7 +76,7 @@ fn what_is_too_much_work_gets_baseline_code() {
 
 #[test]
 fn computed_jumps_to_very_many_labels_stay_in_the_interpreter() {
-    let image = image(shape("gotox, many of many"), 1 << 18);
+    let image = shape("gotox, many of many").image(1 << 18);
     let error = Code::new(image, Options::default()).unwrap().compile_all().unwrap_err();
     assert!(matches!(error, JitError::Entangled { .. }), "{error}");
 }

@@ -3,7 +3,12 @@
 //! A [`Shape`] stresses one part of a compiler: the values that live across calls, the depth of loops, the edges of one
 //! block. Each gives a valid program of about `n` instructions. They are made to be compiled; not all of them end.
 
-use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+use std::sync::Arc;
+
+use crate::host::HostFn;
+use crate::image::{Image, Resolve};
+use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Groups, Insn, Operand, Policy, Reg, Size, Width};
+use crate::mem::Arena;
 use crate::program::{Function, Program};
 
 use Operand::{Imm, Reg as R};
@@ -15,20 +20,29 @@ pub struct Shape {
     build: fn(&mut Asm, usize),
 }
 
-/// A program of a shape, and its instructions whose addresses a data section holds.
-pub struct Shaped {
-    /// Not validated yet.
-    pub program: Program,
-    /// Targets of `gotox`.
-    pub labels: Vec<usize>,
+/// A program of a shape, not validated yet, and its instructions whose addresses a data section holds: targets of `gotox`.
+struct Shaped {
+    program: Program,
+    labels: Vec<usize>,
 }
 
 impl Shape {
-    /// The program of about `n` instructions.
-    pub fn program(&self, n: usize) -> Shaped {
+    /// The program of about `n` instructions, in an arena of its own. Its helper adds one to the first argument.
+    ///
+    /// # Panics
+    /// There is no room for the arena.
+    pub fn image(&self, n: usize) -> Arc<Image> {
         let mut asm = Asm { functions: vec![0], ..Asm::default() };
         (self.build)(&mut asm, n);
-        asm.finish()
+        let Shaped { program, labels } = asm.finish();
+        let policy = Policy { groups: Groups::ALL, ..Policy::default() };
+        let program = program.validate(&policy, &|_| true);
+        let program = program.unwrap_or_else(|error| panic!("{}: {error:#}", self.name));
+        let labels: Vec<(usize, usize)> = labels.iter().map(|pc| (0, *pc)).collect();
+        let helper = |_| Some(HostFn::typed::<(), _>("next", |a: u64| a.wrapping_add(1)));
+        let resolve = Resolve { maps: &[], values: &[], externs: &[], helper: &helper, labels: &labels, pointed: &[] };
+        let arena = Arena::new(1 << 26).expect("room for an arena");
+        Arc::new(Image::new(&arena, vec![program], resolve).expect("a shape is valid"))
     }
 }
 
