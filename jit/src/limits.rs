@@ -141,7 +141,7 @@ impl Work {
         let mut starts = vec![false; insns.len() + 1];
         // Where the last jump back to each instruction is.
         let mut latches = vec![0; insns.len() + 1];
-        let mut computed = 0;
+        let (mut computed, mut atomics) = (0, 0);
         for (pc, insn) in insns.iter().enumerate() {
             let target = match *insn {
                 Insn::Branch { off, .. } | Insn::MayGoto { off } | Insn::Goto { off } => Some(i64::from(off)),
@@ -156,11 +156,11 @@ impl Work {
                 }
             }
             computed += u64::from(matches!(insn, Insn::Gotox { .. }));
+            atomics += u64::from(matches!(insn, Insn::Atomic { .. }));
             let calls = matches!(insn, Insn::Callx { .. }) || fuel && matches!(insn, Insn::Call { .. });
             starts[pc + 1] |= target.is_some() || calls || matches!(insn, Insn::Exit | Insn::Gotox { .. });
         }
         starts[0] = true;
-        let atomics = insns.iter().filter(|insn| matches!(insn, Insn::Atomic { .. })).count() as u64;
         let blocks = atomics / ATOMICS + starts[..insns.len()].iter().filter(|start| **start).count() as u64;
         // By how much the depth of loops changes at each instruction.
         let mut changes = vec![0_i64; insns.len() + 1];
