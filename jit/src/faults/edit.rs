@@ -133,7 +133,7 @@ pub(super) fn accesses(func: &Function) -> Vec<Access> {
     all
 }
 
-/// Gives each access of the arena that is wanted another address, with what `new` makes of it in front of the access.
+/// Replaces the address of each selected arena access with what `new` computes right before the access.
 pub(super) fn each_address(
     func: &mut Function,
     wanted: impl Fn(&Function, &Access) -> bool,

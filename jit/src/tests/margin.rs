@@ -5,7 +5,7 @@ use twinbpf_vm::mem::MARGIN;
 use super::rig::Rig;
 use crate::{OptLevel, Options};
 
-/// Whether this offset is in the instruction that accesses memory, after what is added to the pointer in front of it.
+/// Whether the optimiser folds the pointer arithmetic into the load or store, whose displacement is then `off`.
 fn folds(insns: &str, off: i64) -> bool {
     let rig = Rig::new(&format!("{insns}\nr0 = 0\nexit"));
     let options = Options { opt: OptLevel::Speed, ..Options::default() };

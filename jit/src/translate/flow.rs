@@ -17,8 +17,8 @@ const MAX_PASSES: u32 = 12;
 /// Edges from computed jumps to labels, or for each instruction. Code with more of both stays in the interpreter.
 const MAX_COMPUTED: usize = 1 << 17;
 const MAX_COMPUTED_EACH: usize = 4;
-/// Instructions times returns of calls from which on registers are stored in front of each check of the budget: otherwise
-/// the optimiser computes what they hold again for each.
+/// Functions with more instructions times call returns than this store live registers before each budget check. If only the
+/// cold path stored them, the optimiser would recompute their values in every cold block.
 const EARLY: u64 = 1 << 14;
 
 /// Successors of a block.
@@ -71,7 +71,7 @@ pub(crate) struct Flow {
     pub(crate) calls: bool,
     /// Whether some of them may be of functions of the image.
     nests: bool,
-    /// Whether registers are stored in front of checks of the budget, see [`EARLY`].
+    /// Whether budget checks store live registers first, see [`EARLY`].
     early: bool,
     /// Whether `may_goto` is used.
     pub(crate) loops: bool,
@@ -445,7 +445,7 @@ impl Flow {
         self.header[block as usize]
     }
 
-    /// Whether registers are stored in front of the check of the budget at the start of a header.
+    /// Whether the budget check at a header's start stores live registers first.
     pub(crate) fn stores_early(&self, block: u32) -> bool {
         self.early && !self.looped[block as usize]
     }

@@ -21,7 +21,7 @@ use rules::Rules;
 
 pub use twinbpf_jit::faults::{Mistake, all};
 
-/// Bytes in front of a world's memory: r10 is farther from the arena's ends than a margin.
+/// Bytes reserved at the start of the arena, so that r10 is more than a margin away from its ends.
 const FRONT: u32 = 3 << 20;
 
 /// An instruction that was about to do what it must not.

@@ -78,13 +78,13 @@ pub(super) fn watched(
     if unsafe { libc::pipe(ends.as_mut_ptr()) } != 0 {
         return Err(format!("no pipe: {}", std::io::Error::last_os_error()));
     }
-    // SAFETY: both are open, and nobody else has them.
+    // SAFETY: `pipe` has just opened both descriptors, and no other `File` owns them.
     let (mut report, sender) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
     // SAFETY: the child only runs what its one thread may run; the C library makes its heap usable.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let rules = ManuallyDrop::new(rules);
-        // SAFETY: nobody drops what was moved out here.
+        // SAFETY: `ManuallyDrop` never drops the original, so the value has one owner.
         begin(unsafe { ptr::read(&*rules) }, pages, ends[1]);
         let ended = catch_unwind(AssertUnwindSafe(run)).is_ok();
         // SAFETY: made above, and no handler runs now.
