@@ -48,6 +48,8 @@ features! {
     BtfDeclTag = btf(&blob::declaration_tag());
     /// Tags of types.
     BtfTypeTag = btf(&Blob::new().int().add(18, 0, 1).add(2, 0, 2));
+    /// A tag says which argument of a global function is the context.
+    ContextTag = context_tag();
     /// Enums of 64 bits.
     BtfEnum64 = btf(&Blob::new().add(19, 0, 8));
     /// Arrays in the memory of processes.
@@ -93,11 +95,22 @@ const PROBE_READ_KERNEL: [[u8; 8]; 6] = [
     [0x85, 0, 0, 0, 113, 0, 0, 0],
     [0x95, 0, 0, 0, 0, 0, 0, 0],
 ];
+/// `call +1; exit`, and a function at instruction 2: `call bpf_get_func_ip; exit`, which needs the context.
+const PASS_CONTEXT: [[u8; 8]; 4] = [
+    [0x85, 0x10, 0, 0, 1, 0, 0, 0],
+    [0x95, 0, 0, 0, 0, 0, 0, 0],
+    [0x85, 0, 0, 0, 173, 0, 0, 0],
+    [0x95, 0, 0, 0, 0, 0, 0, 0],
+];
 /// `call bpf_get_attach_cookie; exit`.
 const GET_COOKIE: [[u8; 8]; 2] = [[0x85, 0, 0, 0, 174, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
 
 fn program(kind: ProgType, attach: u32, insns: &[[u8; 8]], name: &str) -> io::Result<OwnedFd> {
-    let mut attr = attr::ProgLoad {
+    bpf::prog_load(&mut program_attr(kind, attach, insns, name))
+}
+
+fn program_attr(kind: ProgType, attach: u32, insns: &[[u8; 8]], name: &str) -> attr::ProgLoad {
+    attr::ProgLoad {
         prog_type: kind as u32,
         insn_cnt: insns.len() as u32,
         insns: insns.as_ptr() as u64,
@@ -106,15 +119,32 @@ fn program(kind: ProgType, attach: u32, insns: &[[u8; 8]], name: &str) -> io::Re
         expected_attach_type: attach,
         kern_version: crate::system::System::get().version(),
         ..attr::ProgLoad::default()
-    };
-    bpf::prog_load(&mut attr)
+    }
 }
 
 fn btf(blob: &Blob) -> bool {
+    btf_object(blob).is_ok()
+}
+
+fn btf_object(blob: &Blob) -> io::Result<OwnedFd> {
     let bytes = blob.to_bytes();
     let mut attr =
         attr::BtfLoad { btf: bytes.as_ptr() as u64, btf_size: bytes.len() as u32, ..attr::BtfLoad::default() };
-    bpf::btf_load(&mut attr).is_ok()
+    bpf::btf_load(&mut attr)
+}
+
+fn context_tag() -> bool {
+    let Ok(types) = btf_object(&blob::context_argument()) else { return false };
+    // First instruction and type of each function.
+    let functions = [[0_u32, 4], [2, 6]];
+    let mut attr = attr::ProgLoad {
+        prog_btf_fd: number(types.as_fd()),
+        func_info_rec_size: 8,
+        func_info: functions.as_ptr() as u64,
+        func_info_cnt: functions.len() as u32,
+        ..program_attr(ProgType::Kprobe, 0, &PASS_CONTEXT, "")
+    };
+    bpf::prog_load(&mut attr).is_ok()
 }
 
 fn array_mmap() -> bool {

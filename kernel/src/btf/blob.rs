@@ -9,6 +9,7 @@ pub(crate) struct Blob {
 
 /// `BTF_KIND_INT`, `PTR`, ...
 const INT: u32 = 1;
+const PTR: u32 = 2;
 const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
 const VAR: u32 = 14;
@@ -20,6 +21,13 @@ impl Blob {
         Blob { words: Vec::new(), strings: b"\0x\0int\0".to_vec() }
     }
 
+    /// Offset of a new string.
+    fn string(&mut self, text: &str) -> u32 {
+        let at = self.strings.len() as u32;
+        self.strings.extend(text.bytes().chain([0]));
+        at
+    }
+
     fn push(mut self, words: &[u32]) -> Blob {
         self.words.extend(words);
         self
@@ -27,7 +35,7 @@ impl Blob {
 
     /// A type without records behind it. It is called `x`, where its kind has a name.
     pub(crate) fn add(self, kind: u32, vlen: u32, size_or_type: u32) -> Blob {
-        let name = u32::from(!matches!(kind, 2 | FUNC_PROTO));
+        let name = u32::from(!matches!(kind, PTR | FUNC_PROTO));
         self.push(&[name, kind << 24 | vlen, size_or_type])
     }
 
@@ -58,12 +66,20 @@ pub(crate) fn function(linkage: u32) -> Blob {
     proto.add(FUNC, linkage, 2)
 }
 
+/// Two functions `int x(void *x)`: types 4 and 6. The argument of the second is tagged as the context.
+pub(crate) fn context_argument() -> Blob {
+    let mut blob = Blob::new().int().add(PTR, 0, 0);
+    for proto in [3, 5] {
+        blob = blob.add(FUNC_PROTO, 1, 1).push(&[1, 2]).add(FUNC, 1, proto);
+    }
+    let at = blob.string("arg:ctx");
+    blob.push(&[at, DECL_TAG << 24, 6, 0])
+}
+
 /// A variable in a section.
 pub(crate) fn section(name: &str) -> Blob {
     let mut blob = Blob::new().int().add(VAR, 0, 1).push(&[0]);
-    let at = blob.strings.len() as u32;
-    blob.strings.extend(name.as_bytes());
-    blob.strings.push(0);
+    let at = blob.string(name);
     blob.push(&[at, DATASEC << 24 | 1, 4]).push(&[2, 0, 4])
 }
 

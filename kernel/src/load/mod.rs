@@ -20,12 +20,13 @@ pub use program::LoadedProgram;
 pub use struct_ops::StructOps;
 
 use twinbpf_loader::Object;
-use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
+use twinbpf_loader::kernel::{ContextTypes, Fixup, KernelLinked, KernelProgram};
 
 use crate::btf::BtfObject;
 use crate::error::Error;
 use crate::link::{Options, Pending, Target, TargetError, usdt};
 use crate::map::{Map, Shared};
+use crate::probe::{Feature, has};
 use crate::prog::Prog;
 
 /// What to do where a map shall be pinned and something is at its path that differs.
@@ -95,6 +96,8 @@ pub struct Loading<'a> {
     options: &'a LoadOptions<'a>,
     /// Types of modules that functions or variables come from, by name.
     modules: BTreeMap<Arc<str>, Result<OwnedFd, Error>>,
+    /// Types of functions on kernels that do not know the tag of context arguments.
+    contexts: Option<ContextTypes>,
     /// Why a map is not there.
     missing: BTreeMap<usize, String>,
     loaded: Loaded,
@@ -113,7 +116,11 @@ impl<'a> Loading<'a> {
             arenas: Vec::new(),
             usdt: None,
         };
-        let types = object.kernel_btf();
+        let contexts = if has(Feature::ContextTag) { None } else { object.context_types(linked) };
+        for mismatch in contexts.iter().flat_map(|contexts| &contexts.mismatches) {
+            log::warn!("{}: {mismatch}", object.name);
+        }
+        let types = contexts.as_ref().map_or_else(|| object.kernel_btf(), |contexts| Some(contexts.btf.clone()));
         match types.map(|types| BtfObject::load(&types, &object.name)).transpose() {
             Ok(btf) => loaded.btf = btf,
             // Without the right to it there is none to anything else either, and that is told.
@@ -122,7 +129,7 @@ impl<'a> Loading<'a> {
             Err(error) => log::warn!("{error:#}"),
         }
         let mut loading =
-            Loading { object, linked, options, modules: BTreeMap::new(), missing: BTreeMap::new(), loaded };
+            Loading { object, linked, options, modules: BTreeMap::new(), contexts, missing: BTreeMap::new(), loaded };
         let fixups = linked.programs.iter().flat_map(|program| program.fixups.values());
         let variables = fixups.filter_map(|fixup| match fixup {
             Fixup::ModuleTypes(module) => Some(module),

@@ -119,7 +119,9 @@ fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgr
     let insns = instructions(loading, program)?;
     let (btf_id, of) = target(loading, program)?;
     let fd_array = modules(loading, program)?;
-    let functions: Vec<[u32; 2]> = program.func_info.iter().map(|info| [info.insn_off, info.type_id.0]).collect();
+    let type_of = |func| loading.contexts.as_ref().map_or(func, |contexts| contexts.func(program, func));
+    let functions: Vec<[u32; 2]> =
+        program.func_info.iter().map(|info| [info.insn_off, type_of(info.type_id).0]).collect();
     let lines: Vec<[u32; 4]> = program
         .line_info
         .iter()

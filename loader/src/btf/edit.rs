@@ -18,6 +18,14 @@ pub(crate) struct Edit<'a> {
 /// An entry of a section: variable or function, offset, bytes.
 pub(crate) type Entry = (TypeId, u32, u32);
 
+/// A function that was added as a copy of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FuncCopy {
+    pub(crate) id: TypeId,
+    /// Where in the words its parameters are.
+    params: usize,
+}
+
 impl Btf {
     /// A copy to be changed. This is no BTF of a module.
     pub(crate) fn edit(&self) -> Edit<'_> {
@@ -69,7 +77,7 @@ impl Edit<'_> {
     /// Adds a variable; gives its id and the offset of its name.
     pub(crate) fn add_var(&mut self, name: &str, type_id: TypeId) -> (TypeId, u32) {
         let name = self.add_str(name);
-        (self.add(name, kind::VAR, type_id.0, Linkage::Global as u32), name)
+        (self.add(name, kind::VAR, type_id.0, &[Linkage::Global as u32]), name)
     }
 
     /// An `int`: one that is there, or a new one.
@@ -79,9 +87,43 @@ impl Edit<'_> {
             Some(id) => id,
             None => {
                 let name = self.add_str("int");
-                self.add(name, kind::INT, 4, 1 << 24 | 32)
+                self.add(name, kind::INT, 4, &[1 << 24 | 32])
             }
         }
+    }
+
+    /// Linkage of a function, as changed so far.
+    pub(crate) fn func_linkage(&self, id: TypeId) -> Option<Linkage> {
+        let at = self.start(id, kind::FUNC)?;
+        Linkage::new(self.words[at + 1] & 0xffff)
+    }
+
+    /// Adds a pointer to a new struct of this name without members.
+    pub(crate) fn add_pointer(&mut self, name: &str) -> TypeId {
+        let name = self.add_str(name);
+        let pointee = self.add(name, kind::STRUCT, 0, &[]);
+        self.add(0, kind::PTR, pointee.0, &[])
+    }
+
+    /// Adds a copy of a function and of its prototype.
+    pub(crate) fn copy_func(&mut self, id: TypeId) -> Option<FuncCopy> {
+        let at = self.start(id, kind::FUNC)?;
+        let [name, info, proto] = *self.words[at..at + TYPE_WORDS].first_chunk()?;
+        let from = self.start(TypeId(proto), kind::FUNC_PROTO)?;
+        let count = (self.words[from + 1] & 0xffff) as usize;
+        let params = self.words.len() + TYPE_WORDS;
+        self.words.extend_from_within(from..from + TYPE_WORDS + 2 * count);
+        let proto = self.last + 1;
+        self.words.extend([name, info, proto]);
+        self.last += 2;
+        Some(FuncCopy { id: TypeId(self.last), params })
+    }
+
+    /// Sets the type of a parameter of a copied function, and tags it.
+    pub(crate) fn tag_parameter(&mut self, func: FuncCopy, index: u32, to: TypeId, tag: &str) {
+        self.words[func.params + 2 * index as usize + 1] = to.0;
+        let name = self.add_str(tag);
+        self.add(name, kind::DECL_TAG, func.id.0, &[index]);
     }
 
     /// The section, in the byte order that it had.
@@ -116,8 +158,9 @@ impl Edit<'_> {
         offset
     }
 
-    fn add(&mut self, name: u32, kind: u32, size_or_type: u32, extra: u32) -> TypeId {
-        self.words.extend([name, kind << 24, size_or_type, extra]);
+    fn add(&mut self, name: u32, kind: u32, size_or_type: u32, extra: &[u32]) -> TypeId {
+        self.words.extend([name, kind << 24, size_or_type]);
+        self.words.extend(extra);
         self.last += 1;
         TypeId(self.last)
     }

@@ -37,7 +37,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use twinbpf_vm::isa::Endian;
 
-pub(crate) use edit::{Edit, Entry};
+pub(crate) use edit::{Edit, Entry, FuncCopy};
 pub use error::{BtfError, MapError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
 pub use format::{format_value, json_value};

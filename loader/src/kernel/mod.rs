@@ -9,6 +9,7 @@
 //! features, or changes what an old kernel would refuse; that is the kernel crate's.
 
 mod attach;
+mod context;
 mod edit;
 mod exception;
 mod externs;
@@ -29,6 +30,7 @@ use twinbpf_vm::isa::Raw;
 use twinbpf_vm::map::MapSpec;
 use twinbpf_vm::program::Line;
 
+pub use context::ContextTypes;
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
 use crate::btf::{CoreKind, FuncInfo, LineInfo, TypeId};

@@ -7,8 +7,8 @@ use twinbpf_vm::isa::{Endian, Insn, Raw, Reg, asm};
 use twinbpf_vm::program::{Binding, ExternKind};
 
 use super::{Fixup, KernelData, KernelLinked, KernelOptions, Module, Reach, kernel_version};
-use crate::btf::TypeId;
 use crate::btf::tests::build::{BOOL, Build, SIGNED};
+use crate::btf::{Btf, FuncInfo, Linkage, Type, TypeId};
 use crate::error::Cause;
 use crate::testing::{ALLOC, GLOBAL, LOCAL, PROGBITS, R64_32, R64_64, SECTION, WEAK, Writer};
 use crate::{LinkOptions, Object};
@@ -399,4 +399,61 @@ fn tags_of_exceptions_that_name_nothing_are_libbpfs_errors() {
         let linked = thrower(tag, handler, linkage);
         assert_eq!(linked.failures[0].error.to_string(), format!("x.o: thrower (section tc): {says}"));
     }
+}
+
+#[test]
+fn tagged_arguments_get_the_type_that_old_kernels_take_for_the_context() {
+    let mut types = Build::new(Endian::Little);
+    let int = types.int("int", 4, SIGNED);
+    let void = types.ptr(0);
+    let md = types.structure("xdp_md", 0, &[]);
+    let (md, int_ptr) = (types.ptr(md), types.ptr(int));
+    let mut func = |name: &str, arg, linkage, tagged: bool| {
+        let proto = types.proto(int, &[("number", int), ("ctx", arg)]);
+        let func = types.func(name, proto, linkage);
+        if tagged {
+            types.add("arg:ctx", 17, 0, false, func, &[1]);
+        }
+        func
+    };
+    let funcs = [
+        func("main", void, 1, false),
+        func("any", void, 1, true),
+        func("named", md, 1, true),
+        func("local", void, 0, true),
+        func("number", int_ptr, 1, true),
+    ];
+    let btf = types.bytes();
+    let mut elf = Writer::new(Endian::Little);
+    let xdp = elf.code("xdp", &code("r0 = 1\nexit"));
+    elf.function("main", GLOBAL, xdp, 0..2);
+    elf.section(".BTF", PROGBITS, 0, &btf);
+    let object = elf.open();
+    let mut linked = link(&object, &kernel(""));
+    let infos = funcs.iter().map(|func| FuncInfo { insn_off: 0, type_id: TypeId(*func) });
+    linked.programs[0].func_info = infos.collect();
+    let found = object.context_types(&linked).expect("types");
+    let program = &linked.programs[0];
+    let copies = funcs.map(|func| found.func(program, TypeId(func)));
+    let [main, any, named, local, number] = funcs.map(TypeId);
+    assert_eq!([copies[0], copies[2], copies[3], copies[4]], [main, named, local, number]);
+    let edited = Btf::parse(&found.btf, Endian::Little).expect("what was written is read");
+    assert!(copies[1] > any && edited.name(copies[1]) == "any");
+    let Some(Type::Func { proto, linkage: Linkage::Global }) = edited.type_by_id(copies[1]) else {
+        panic!("a function")
+    };
+    let Some(Type::FuncProto(proto)) = edited.type_by_id(proto) else { panic!("a prototype") };
+    let params: Vec<_> = proto.params().map(|param| (param.name, edited.type_name(param.type_id))).collect();
+    assert_eq!(params, [("number", "int".to_owned()), ("ctx", "struct xdp_md *".to_owned())]);
+    let is_tag = |id: &TypeId| match edited.type_by_id(*id) {
+        Some(Type::DeclTag { target, component: 1 }) => target == copies[1] && edited.name(*id) == "arg:ctx",
+        _ => false,
+    };
+    assert_eq!(edited.ids().filter(is_tag).count(), 1);
+    let mismatches: Vec<_> = found.mismatches.iter().map(String::as_str).collect();
+    assert_eq!(mismatches, ["prog 'main': subprog 'number' arg#1 is expected to be of `struct xdp_md *` type"]);
+    // What was there keeps its number and its bytes.
+    let own = object.kernel_btf().expect("types");
+    assert_eq!(edited.type_name(TypeId(funcs[1])), "any");
+    assert_eq!(own[24..][..20], found.btf[24..][..20]);
 }

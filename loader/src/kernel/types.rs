@@ -44,6 +44,11 @@ impl Object {
     /// `bpf_object__collect_externs`). Type numbers and string offsets are those of [`Object::btf`]. `None` without
     /// types, or with those of a machine of the other byte order.
     pub fn kernel_btf(&self) -> Option<Vec<u8>> {
+        Some(self.kernel_types()?.to_bytes())
+    }
+
+    /// [`Object::kernel_btf`], not yet written.
+    pub(super) fn kernel_types(&self) -> Option<Edit<'_>> {
         let btf = self.btf.as_deref().filter(|btf| btf.endian() == btf::Endian::Little)?;
         let mut edit = btf.edit();
         for id in btf.ids() {
@@ -59,7 +64,7 @@ impl Object {
                 edit.linkage(id, Linkage::Static);
             }
         }
-        Some(edit.to_bytes())
+        Some(edit)
     }
 
     fn edit_data(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>, name: &str) {

@@ -14,6 +14,13 @@ pub(super) fn kprobes() {
     }
 }
 
+/// Kernels before 6.8 take arguments for the context by their types, not by a tag.
+pub(super) fn context_arguments() {
+    let text = said(&session("probes/context.bpf.o", &WORKLOAD));
+    assert_eq!(words(&text, "raw_tp"), ["raw_tp", "100", "800"], "{text}");
+    assert_eq!(words(&text, "kprobe"), ["kprobe", "100", SUM], "{text}");
+}
+
 pub(super) fn trampolines() {
     let text = said(&session("probes/trampolines.bpf.o", &WORKLOAD));
     for kind in ["fentry", "fexit"] {
