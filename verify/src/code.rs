@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind};
 
 /// No instruction.
 const NONE: u32 = u32::MAX;
@@ -49,29 +49,29 @@ impl<'a> Code<'a> {
             reached: vec![false; len],
             data: Vec::new(),
         };
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let (mut off, mut table) = (0, NONE as usize);
         while off < len {
-            let Some(index) = code.decode(off) else {
+            let Some(instruction) = code.decode_with(&mut decoder, off) else {
                 off += 1;
                 continue;
             };
-            let instruction = &code.instructions[index];
             let next = off + instruction.len();
-            let target = match (instruction.flow_control(), instruction.mnemonic()) {
-                (FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch, _) => {
-                    Some(instruction.near_branch_target())
-                }
-                (_, Mnemonic::Lea) if instruction.memory_base() == Register::RIP => {
+            off = next;
+            match instruction.flow_control() {
+                FlowControl::Next
+                    if instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand() =>
+                {
                     table = instruction.memory_displacement64().wrapping_sub(start) as usize;
-                    None
                 }
-                _ => None,
-            };
-            let is_switch = instruction.flow_control() == FlowControl::IndirectBranch && table == next;
-            if let Some(target) = target.and_then(|target| code.offset(target)) {
-                code.leaders[target] = true;
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                    if let Some(target) = code.offset(instruction.near_branch_target()) {
+                        code.leaders[target] = true;
+                    }
+                }
+                FlowControl::IndirectBranch if table == next => off = code.skip_table(next),
+                _ => {}
             }
-            off = if is_switch { code.skip_table(next) } else { next };
         }
         code
     }
@@ -91,17 +91,26 @@ impl<'a> Code<'a> {
         at
     }
 
+    /// Decodes the instruction at an offset.
+    fn decode_with(&mut self, decoder: &mut Decoder<'a>, off: usize) -> Option<Instruction> {
+        if decoder.position() != off {
+            decoder.set_position(off).ok()?;
+            decoder.set_ip(self.start + off as u64);
+        }
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return None;
+        }
+        self.at[off] = self.instructions.len() as u32;
+        self.instructions.push(instruction);
+        Some(instruction)
+    }
+
     /// The instruction at an offset, decoded once.
     fn decode(&mut self, off: usize) -> Option<usize> {
         if self.at[off] == NONE {
-            let address = self.start + off as u64;
-            let mut decoder = Decoder::with_ip(64, &self.bytes[off..], address, DecoderOptions::NONE);
-            let instruction = decoder.decode();
-            if instruction.is_invalid() {
-                return None;
-            }
-            self.at[off] = self.instructions.len() as u32;
-            self.instructions.push(instruction);
+            let mut decoder = Decoder::with_ip(64, self.bytes, self.start, DecoderOptions::NONE);
+            self.decode_with(&mut decoder, off)?;
         }
         Some(self.at[off] as usize)
     }
