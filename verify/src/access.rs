@@ -50,6 +50,9 @@ pub(crate) fn address(instruction: &Instruction, state: &State) -> Result<Addres
         _ => Err(Reason::Unknown),
     };
     let (base, scale) = (of(base)?, instruction.memory_index_scale());
+    if index == Register::None {
+        return Ok(base.plus(displacement).into());
+    }
     let index = of(index)?.times(scale);
     // In an order in which no sum is lost that the whole is not.
     let (at, rest) = match index {

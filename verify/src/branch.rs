@@ -9,7 +9,7 @@ use crate::value::{Base, Value};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Side {
     /// Number of the word, or zero.
-    pub(crate) id: u64,
+    pub(crate) id: u32,
     /// Range of its low bytes.
     pub(crate) lo: u64,
     pub(crate) hi: u64,
@@ -35,7 +35,7 @@ pub(crate) enum Flags {
     /// A compare of two known places in the native frame: whether they are one.
     Same(bool),
     /// A test of the status of a call.
-    Status(u64),
+    Status(u32),
     /// A test of a word that says something.
     Bool(u32),
 }
@@ -49,7 +49,7 @@ pub(crate) struct Condition {
 
 impl Flags {
     /// Whether they are about the word of this number.
-    pub(crate) fn mentions(&self, id: u64, bools: impl Fn(u32) -> bool) -> bool {
+    pub(crate) fn mentions(&self, id: u32, bools: impl Fn(u32) -> bool) -> bool {
         match self {
             Flags::Compare { left, right, .. } => left.id == id || right.id == id,
             Flags::Status(site) => *site == id,
@@ -60,7 +60,7 @@ impl Flags {
 }
 
 impl Condition {
-    pub(crate) fn mentions(&self, id: u64) -> bool {
+    pub(crate) fn mentions(&self, id: u32) -> bool {
         self.flags.mentions(id, |_| false)
     }
 
@@ -115,6 +115,7 @@ impl Condition {
     pub(crate) fn assume(&self, state: &mut State, conditions: &Conditions) {
         match self.flags {
             Flags::Unknown | Flags::Same(_) => {}
+            Flags::Compare { left, right, .. } if left.id == 0 && right.id == 0 => {}
             Flags::Compare { left, right, .. } => {
                 let about = |word: &Word| word.id != 0 && (word.id == left.id || word.id == right.id);
                 state.change(about, |word| word.value = self.narrow(*word));

@@ -72,7 +72,7 @@ impl Walk<'_, '_> {
     ) -> Result<(), Reason> {
         self.give_stack(state, stack, 8 * i64::from(callee.stack))?;
         if callee.returns == Returns::TailTarget {
-            let id = instruction.ip();
+            let id = self.id(instruction);
             self.fresh(id, state);
             state.regs[RAX] = Word::new(Value::Pending(id));
             state.regs[RDX] = Word::new(Value::Status(id));
@@ -117,10 +117,11 @@ impl Walk<'_, '_> {
         }
         let target = self.read(instruction, state, 0)?.value;
         match target {
-            Value::Target { table, first, last } => {
+            Value::Target { table, first, more } => {
                 self.statistics.switches += usize::from(self.first);
-                let entries = (first..=last).step_by(ENTRY as usize).map(|entry| {
-                    let entry = self.code.offset(entry).and_then(|off| self.code.read(off, ENTRY as usize));
+                let entries = (0..=u64::from(more)).map(|index| {
+                    let entry =
+                        self.code.offset(first + ENTRY * index).and_then(|off| self.code.read(off, ENTRY as usize));
                     let entry = entry.ok_or_else(|| Reason::Jump { to: target.to_string() })?;
                     self.target(table.wrapping_add(entry as i32 as u64))
                 });

@@ -1,10 +1,8 @@
 //! What is known at a point of a function.
 //!
 //! A value that was compared or copied has a number. Words with the same number are equal, so a compare of one of them
-//! bounds all. A number is the address of the instruction that gave it; when that runs again, the number is taken from all
+//! bounds all. A number stands for the instruction that gave it; when that runs again, the number is taken from all
 //! words that still have it. Two numbers that meet where control does become none, so that this comes to an end.
-
-use std::rc::Rc;
 
 use crate::branch::{Condition, Flags};
 use crate::value::{Base, Value};
@@ -25,7 +23,7 @@ pub(crate) const SAVED: [usize; 6] = [RBX, RBP, 12, 13, 14, 15];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word {
     pub(crate) value: Value,
-    pub(crate) id: u64,
+    pub(crate) id: u32,
 }
 
 impl Word {
@@ -51,7 +49,7 @@ pub(crate) struct Slot {
 pub(crate) struct State {
     pub(crate) regs: [Word; 16],
     /// By offset, without overlaps.
-    slots: Rc<Vec<Slot>>,
+    slots: Vec<Slot>,
     pub(crate) flags: Flags,
     /// Lowest offset of the stack that is known to have been accessed.
     pub(crate) touched: i64,
@@ -69,7 +67,7 @@ impl State {
         regs[RSP] = Word::new(Value::at(Base::Stack, 0));
         regs[RDI] = Word::new(Value::at(Base::Context, 0));
         regs[RSI] = Word::new(Value::at(Base::Frame, 0));
-        State { regs, slots: Rc::default(), flags: Flags::Unknown, touched: 0, room: 0 }
+        State { regs, slots: Vec::new(), flags: Flags::Unknown, touched: 0, room: 0 }
     }
 
     /// The stack pointer, from its value at entry.
@@ -87,22 +85,29 @@ impl State {
         found.map_or(Word::new(Value::of_size(size)), |slot| slot.word)
     }
 
+    /// Index of the first slot that does not end before an offset.
+    fn first_slot(&self, off: i64) -> usize {
+        self.slots.partition_point(|slot| i64::from(slot.off) + i64::from(slot.size) <= off)
+    }
+
     /// Stores to the native frame; `word` is kept if it has 4 or 8 bytes and says something.
     pub(crate) fn store(&mut self, off: i64, size: usize, word: Word) {
-        self.forget(off, off + size as i64);
+        let first = self.first_slot(off);
         let says = word.id != 0 || word.value != Value::of_size(size);
-        if let (true, 4 | 8, Ok(off)) = (says, size, i32::try_from(off)) {
-            let slots = Rc::make_mut(&mut self.slots);
-            let index = slots.partition_point(|slot| slot.off < off);
-            slots.insert(index, Slot { off, size: size as u8, word });
+        match (self.slots.get_mut(first), i32::try_from(off)) {
+            (Some(slot), _) if says && (i64::from(slot.off), usize::from(slot.size)) == (off, size) => slot.word = word,
+            (_, Ok(short)) if says && matches!(size, 4 | 8) => {
+                self.forget_from(first, off + size as i64);
+                self.slots.insert(first, Slot { off: short, size: size as u8, word });
+            }
+            _ => self.forget_from(first, off + size as i64),
         }
     }
 
     /// Gives an unknown slot the number of the register that it is loaded into. False if it is part of another.
     pub(crate) fn name_slot(&mut self, off: i64, size: usize, word: Word) -> bool {
         let end = off + size as i64;
-        let first = self.slots.partition_point(|slot| i64::from(slot.off) + i64::from(slot.size) <= off);
-        let free = match self.slots.get(first) {
+        let free = match self.slots.get(self.first_slot(off)) {
             Some(slot) if i64::from(slot.off) < end => (i64::from(slot.off), usize::from(slot.size)) == (off, size),
             _ => true,
         };
@@ -114,29 +119,26 @@ impl State {
 
     /// Takes nothing for granted of these bytes of the native frame.
     pub(crate) fn forget(&mut self, from: i64, to: i64) {
-        let first = self.slots.partition_point(|slot| i64::from(slot.off) + i64::from(slot.size) <= from);
-        let behind = self.slots.partition_point(|slot| i64::from(slot.off) < to);
-        if first < behind {
-            Rc::make_mut(&mut self.slots).drain(first..behind);
-        }
+        self.forget_from(self.first_slot(from), to);
     }
 
-    fn words(&self) -> impl Iterator<Item = &Word> {
-        self.regs.iter().chain(self.slots.iter().map(|slot| &slot.word))
+    /// Takes nothing for granted of a slot, by index, and of those after it that begin before an offset.
+    fn forget_from(&mut self, first: usize, to: i64) {
+        let behind = self.slots[first..].iter().take_while(|slot| i64::from(slot.off) < to).count();
+        if behind > 0 {
+            self.slots.drain(first..first + behind);
+        }
     }
 
     /// Changes words, registers and slots alike.
     pub(crate) fn change(&mut self, applies: impl Fn(&Word) -> bool, change: impl Fn(&mut Word)) {
         self.regs.iter_mut().filter(|word| applies(word)).for_each(&change);
-        if self.slots.iter().any(|slot| applies(&slot.word)) {
-            let slots = Rc::make_mut(&mut self.slots).iter_mut();
-            slots.map(|slot| &mut slot.word).filter(|word| applies(word)).for_each(&change);
-        }
+        self.slots.iter_mut().map(|slot| &mut slot.word).filter(|word| applies(word)).for_each(&change);
     }
 
     /// Takes a number from all that have it, since the instruction that gives it is about to. `mentions` says which
     /// conditions are about it.
-    pub(crate) fn retire(&mut self, id: u64, mentions: impl Fn(u32) -> bool) {
+    pub(crate) fn retire(&mut self, id: u32, mentions: impl Fn(u32) -> bool) {
         let stale = |word: &Word| {
             word.id == id
                 || match word.value {
@@ -145,33 +147,41 @@ impl State {
                     _ => false,
                 }
         };
-        if self.words().any(stale) {
-            self.change(stale, |word| {
-                if word.id == id {
-                    word.id = 0;
-                }
-                word.value = match word.value {
-                    Value::Pending(site) | Value::Status(site) if site == id => Value::Any,
-                    Value::Bool { index, clean } if mentions(index) => {
-                        if clean {
-                            Value::Int { lo: 0, hi: 1 }
-                        } else {
-                            Value::Any
-                        }
+        self.change(stale, |word| {
+            if word.id == id {
+                word.id = 0;
+            }
+            word.value = match word.value {
+                Value::Pending(site) | Value::Status(site) if site == id => Value::Any,
+                Value::Bool { index, clean } if mentions(index) => {
+                    if clean {
+                        Value::Int { lo: 0, hi: 1 }
+                    } else {
+                        Value::Any
                     }
-                    value => value,
-                };
-            });
-        }
+                }
+                value => value,
+            };
+        });
         if self.flags.mentions(id, &mentions) {
             self.flags = Flags::Unknown;
         }
     }
 
-    /// Adds what holds at a point that control comes to another way. True if less is known then.
+    /// Makes it equal to another, in the memory that it has.
+    pub(crate) fn copy_from(&mut self, other: &State) {
+        let State { regs, slots, flags, touched, room } = self;
+        slots.clone_from(&other.slots);
+        (*regs, *flags, *touched, *room) = (other.regs, other.flags, other.touched, other.room);
+    }
+
+    /// Adds what holds at a point that control comes to another way, where no flags are known. True if less is known then.
     pub(crate) fn join(&mut self, other: &State, widen: Option<i64>) -> bool {
         let mut changed = false;
         let mut merge = |word: &mut Word, other: &Word| {
+            if *word == Word::ANY || word == other {
+                return;
+            }
             let value = match widen {
                 Some(margin) => word.value.widen(other.value, margin),
                 None => word.value.join(other.value),
@@ -181,27 +191,20 @@ impl State {
             *word = merged;
         };
         self.regs.iter_mut().zip(&other.regs).for_each(|(word, other)| merge(word, other));
-        if !Rc::ptr_eq(&self.slots, &other.slots) && self.slots != other.slots {
-            let before = self.slots.len();
-            let slots = Rc::make_mut(&mut self.slots);
-            let mut theirs = other.slots.iter().peekable();
-            slots.retain_mut(|slot| {
-                while theirs.next_if(|their| their.off < slot.off).is_some() {}
-                let Some(their) = theirs.peek().filter(|their| (their.off, their.size) == (slot.off, slot.size)) else {
-                    return false;
-                };
-                merge(&mut slot.word, &their.word);
-                slot.word.id != 0 || slot.word.value != Value::of_size(slot.size.into())
-            });
-            changed |= slots.len() != before;
-        }
-        let (flags, touched, room) = (self.flags, self.touched, self.room);
-        if self.flags != other.flags {
-            self.flags = Flags::Unknown;
-        }
-        self.touched = self.touched.max(other.touched);
-        self.room = self.room.min(other.room);
-        changed | (self.flags != flags) | (self.touched != touched) | (self.room != room)
+        let before = self.slots.len();
+        let mut theirs = other.slots.iter().peekable();
+        self.slots.retain_mut(|slot| {
+            while theirs.next_if(|their| their.off < slot.off).is_some() {}
+            let Some(their) = theirs.peek().filter(|their| (their.off, their.size) == (slot.off, slot.size)) else {
+                return false;
+            };
+            merge(&mut slot.word, &their.word);
+            slot.word.id != 0 || slot.word.value != Value::of_size(slot.size.into())
+        });
+        let (touched, room) = (self.touched, self.room);
+        self.touched = touched.max(other.touched);
+        self.room = room.min(other.room);
+        changed | (self.slots.len() != before) | (self.touched != touched) | (self.room != room)
     }
 }
 
@@ -234,7 +237,7 @@ impl Conditions {
     }
 
     /// Whether a condition is about the word of this number.
-    pub(crate) fn mentions(&self, index: u32, id: u64) -> bool {
+    pub(crate) fn mentions(&self, index: u32, id: u32) -> bool {
         let meaning = self.get(index);
         meaning.zero.iter().chain(&meaning.nonzero).any(|condition| condition.mentions(id))
     }

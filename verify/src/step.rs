@@ -36,14 +36,14 @@ fn is_high(reg: Register) -> bool {
 impl Walk<'_, '_> {
     /// Interprets an instruction.
     pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) -> Result<Next, Reason> {
-        if has_odd_prefix(instruction) || instruction.is_string_instruction() {
+        if self.first && (has_odd_prefix(instruction) || instruction.is_string_instruction()) {
             return Err(Reason::Unknown);
         }
-        let flags = state.flags;
-        if instruction.rflags_modified() != 0 {
+        // What depends on a condition leaves the flags as they are.
+        if state.flags != Flags::Unknown && instruction.rflags_modified() != 0 {
             state.flags = Flags::Unknown;
         }
-        let code = instruction.condition_code();
+        let condition = |state: &State| Condition { flags: state.flags, code: instruction.condition_code() };
         match instruction.mnemonic() {
             M::Mov => self.mov(instruction, state)?,
             M::Lea => {
@@ -71,14 +71,14 @@ impl Walk<'_, '_> {
             M::Imul if instruction.op_count() > 1 => self.multiply(instruction, state)?,
             _ if instruction.is_jcc_short_or_near() && instruction.op0_kind() == OpKind::NearBranch64 => {
                 let target = self.target(instruction.near_branch_target())?;
-                return Ok(Next::Either(target, Condition { flags, code }));
+                return Ok(Next::Either(target, condition(state)));
             }
             _ if instruction.flow_control() != FlowControl::Next => return Err(Reason::Unknown),
-            _ if code != ConditionCode::None && instruction.op_count() == 1 => {
-                self.set(instruction, state, Condition { flags, code })?
+            _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 1 => {
+                self.set(instruction, state, condition(state))?
             }
-            _ if code != ConditionCode::None && instruction.op_count() == 2 => {
-                self.choose(instruction, state, Condition { flags, code })?
+            _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
+                self.choose(instruction, state, condition(state))?
             }
             M::Cdq => state.regs[RDX] = Word::new(Value::WORD),
             M::Cqo => state.regs[RDX] = Word::ANY,
@@ -145,7 +145,7 @@ impl Walk<'_, '_> {
     /// Gives a register a number if it has none, for those that will be equal to it or bounded with it.
     fn name(&mut self, instruction: &Instruction, state: &mut State, operand: u32) {
         // No other instruction begins one byte on.
-        let id = instruction.ip() + u64::from(operand);
+        let id = self.id(instruction) + operand;
         if instruction.op_kind(operand) != OpKind::Register {
             return;
         }
@@ -171,7 +171,7 @@ impl Walk<'_, '_> {
             && let Value::Pointer { base: Base::Stack, lo, .. } = address(instruction, state)?.at
         {
             // The slot and the register are equal from here on.
-            let id = instruction.ip();
+            let id = self.id(instruction);
             self.fresh(id, state);
             if state.name_slot(lo, bytes, Word { id, ..word }) {
                 word.id = id;
@@ -224,8 +224,10 @@ impl Walk<'_, '_> {
         let mut value = sign_extended(word.value, bytes);
         if is_memory(instruction, 1) && bytes == 4 {
             let address = address(instruction, state)?;
-            if let (Value::Int { lo, hi }, 4) = (address.at, address.step) {
-                value = Value::Offset { first: lo, last: hi };
+            if let (Value::Int { lo, hi }, 4) = (address.at, address.step)
+                && let Ok(more) = u32::try_from((hi - lo) / 4)
+            {
+                value = Value::Offset { first: lo, more };
             }
         }
         let value = if size(instruction, 0) < 8 { value.low(size(instruction, 0)) } else { value };

@@ -35,16 +35,16 @@ pub(crate) enum Value {
     Saved(u8),
     /// The greatest r10 there may be.
     FrameLimit,
-    /// Of a jump table: one of the entries at these addresses, sign-extended.
-    Offset { first: u64, last: u64 },
+    /// Of a jump table: the entry at this address or one of so many after it, sign-extended.
+    Offset { first: u64, more: u32 },
     /// `table` plus such an entry.
-    Target { table: u64, first: u64, last: u64 },
+    Target { table: u64, first: u64, more: u32 },
     /// Address of a function.
     Function,
     /// Address of a function, if the [`Value::Status`] of the same call is zero.
-    Pending(u64),
-    /// The second result of the call that returned to this address.
-    Status(u64),
+    Pending(u32),
+    /// The second result of the same call, by the number of its instruction.
+    Status(u32),
     /// Its lowest byte is zero or one, and says something, by index in the interned conditions; all of it if `clean`.
     Bool { index: u32, clean: bool },
 }
@@ -119,8 +119,8 @@ impl Value {
             (Value::Pointer { base, lo, hi }, number) | (number, Value::Pointer { base, lo, hi }) => {
                 number.signed().map_or(Value::Any, |(least, most)| shifted(base, lo + least, hi + most))
             }
-            (Value::Offset { first, last }, number) | (number, Value::Offset { first, last }) => {
-                number.constant().map_or(Value::Any, |table| Value::Target { table, first, last })
+            (Value::Offset { first, more }, number) | (number, Value::Offset { first, more }) => {
+                number.constant().map_or(Value::Any, |table| Value::Target { table, first, more })
             }
             (a, b) => match (a.constant(), b.constant()) {
                 (Some(a), Some(b)) => Value::number(a.wrapping_add(b)),

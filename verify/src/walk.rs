@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::AddAssign;
 
-use iced_x86::InstructionInfoFactory;
+use iced_x86::{Instruction, InstructionInfoFactory};
 
 use crate::branch::{Condition, Flags};
 use crate::code::Code;
@@ -14,8 +14,12 @@ use crate::table::{Function, Module};
 
 /// How often an edge may make a state larger before its ranges grow by leaps.
 const PATIENCE: u32 = 3;
-/// How often it may do so at all, and how many stack pointers there may be at a place.
+/// How often an edge may make a state larger at all.
 const LIMIT: u32 = 4096;
+/// How many stack pointers there may be at a place: as many pages as a loop may probe.
+const STACKS: u32 = 256;
+/// Bytes that a function may have: offsets and the numbers of words have 32 bits.
+const LONGEST: usize = i32::MAX as usize;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
@@ -114,6 +118,16 @@ pub(crate) const ARGUMENTS: i64 = 16;
 /// Proves a function.
 pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, Box<Rejection>> {
     let function = &module.functions[index];
+    let reject = |off: usize, reason: Reason| {
+        let bytes = function.code[off.min(function.code.len())..].iter().take(16).copied().collect();
+        Box::new(Rejection::new(Some(index), function.start + off as u64, bytes, reason))
+    };
+    if function.code.is_empty() || function.frame > module.layout.stride {
+        return Err(reject(0, Reason::Leaves));
+    }
+    if function.code.len() > LONGEST {
+        return Err(reject(0, Reason::TooComplex));
+    }
     let mut walk = Walk {
         module,
         function,
@@ -128,13 +142,6 @@ pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, 
         places: vec![NONE; function.code.len()],
         queue: BinaryHeap::new(),
     };
-    let reject = |off: usize, reason: Reason| {
-        let bytes = function.code[off.min(function.code.len())..].iter().take(16).copied().collect();
-        Box::new(Rejection::new(Some(index), function.start + off as u64, bytes, reason))
-    };
-    if function.code.is_empty() || function.frame > module.layout.stride {
-        return Err(reject(0, Reason::Leaves));
-    }
     walk.all().map_err(|(off, reason)| reject(off, reason))?;
     walk.statistics.instructions = walk.code.count();
     Ok(walk.statistics)
@@ -144,12 +151,14 @@ type Failure = (usize, Reason);
 
 impl Walk<'_, '_> {
     fn all(&mut self) -> Result<(), Failure> {
-        self.come_to(0, 0, State::entry()).map_err(|reason| (0, reason))?;
+        let (mut state, mut taken) = (State::entry(), State::entry());
+        self.come_to(0, 0, &state).map_err(|reason| (0, reason))?;
         while let Some(Reverse((_, index))) = self.queue.pop() {
             let entry = &mut self.entries[index as usize];
             entry.queued = false;
-            let (off, state) = (entry.off as usize, entry.state.clone());
-            self.run(off, state)?;
+            state.copy_from(&entry.state);
+            let off = entry.off as usize;
+            self.run(off, &mut state, &mut taken)?;
         }
         if let Some(off) = self.code.overlap() {
             return Err((off, Reason::Overlap));
@@ -157,14 +166,14 @@ impl Walk<'_, '_> {
         self.code.stray().map_or(Ok(()), |off| Err((off, Reason::NotPadding)))
     }
 
-    /// Interprets instructions up to where control may come together.
-    fn run(&mut self, mut off: usize, mut state: State) -> Result<(), Failure> {
+    /// Interprets instructions up to where control may come together. `taken` is memory for a state.
+    fn run(&mut self, mut off: usize, state: &mut State, taken: &mut State) -> Result<(), Failure> {
         loop {
             let fail = |reason| (off, reason);
             let (instruction, first) = self.code.reach(off).ok_or_else(|| fail(Reason::Undecodable))?;
             self.first = first;
             self.statistics.steps += 1;
-            match self.step(&instruction, &mut state).map_err(fail)? {
+            match self.step(&instruction, state).map_err(fail)? {
                 Next::On => {}
                 Next::To(to) => return self.come_to(off, to, state).map_err(fail),
                 Next::Either(to, condition) if condition.decided().is_some() => {
@@ -173,16 +182,13 @@ impl Walk<'_, '_> {
                     }
                 }
                 Next::Either(to, condition) => {
-                    let mut taken = state.clone();
-                    condition.assume(&mut taken, &self.conditions);
+                    taken.copy_from(state);
+                    condition.assume(taken, &self.conditions);
                     self.come_to(off, to, taken).map_err(fail)?;
-                    condition.not().assume(&mut state, &self.conditions);
+                    condition.not().assume(state, &self.conditions);
                 }
                 Next::Any(all) => {
-                    for to in all {
-                        self.come_to(off, to, state.clone()).map_err(fail)?;
-                    }
-                    return Ok(());
+                    return all.into_iter().try_for_each(|to| self.come_to(off, to, state).map_err(fail));
                 }
                 Next::Nowhere => return Ok(()),
             }
@@ -198,9 +204,8 @@ impl Walk<'_, '_> {
     }
 
     /// Control comes from one place to another.
-    fn come_to(&mut self, from: usize, off: usize, mut state: State) -> Result<(), Reason> {
+    fn come_to(&mut self, from: usize, off: usize, state: &State) -> Result<(), Reason> {
         self.code.lead(off);
-        state.flags = Flags::Unknown;
         let stack = state.stack().ok_or(Reason::StackPointer)?;
         let (mut index, mut known) = (self.places[off], 0);
         while index != NONE && self.entries[index as usize].stack != stack {
@@ -208,11 +213,13 @@ impl Walk<'_, '_> {
             known += 1;
         }
         if index == NONE {
-            if known == LIMIT {
+            if known == STACKS {
                 return Err(Reason::TooComplex);
             }
             index = self.entries.len() as u32;
             let next = std::mem::replace(&mut self.places[off], index);
+            let mut state = state.clone();
+            state.flags = Flags::Unknown;
             self.entries.push(Entry { state, stack, off: off as u32, next, queued: true });
             self.queue.push(Reverse((off as u32, index)));
             return Ok(());
@@ -221,7 +228,7 @@ impl Walk<'_, '_> {
         // Each cycle has an edge that leads back, and one that goes on has an edge that does so again and again.
         let grown = if off <= from { self.grown.get(&(index, from as u32)).copied().unwrap_or(0) } else { 0 };
         let widen = (grown >= PATIENCE).then_some(self.module.layout.margin as i64);
-        if entry.state.join(&state, widen) {
+        if entry.state.join(state, widen) {
             if off <= from {
                 self.grown.insert((index, from as u32), grown + 1);
             }
@@ -240,8 +247,13 @@ impl Walk<'_, '_> {
         self.code.offset(address).ok_or(Reason::Leaves)
     }
 
+    /// The number that an instruction gives.
+    pub(crate) fn id(&self, instruction: &Instruction) -> u32 {
+        (instruction.ip() - self.function.start) as u32 + 1
+    }
+
     /// Takes a number from all words that have it, for an instruction that gives it anew.
-    pub(crate) fn fresh(&mut self, id: u64, state: &mut State) {
+    pub(crate) fn fresh(&mut self, id: u32, state: &mut State) {
         if !self.first {
             let conditions = &self.conditions;
             state.retire(id, |index| conditions.mentions(index, id));
