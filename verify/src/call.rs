@@ -10,7 +10,7 @@ use crate::value::{Base, Value};
 use crate::walk::{ARGUMENTS, Next, Walk};
 
 /// Registers of a C function's arguments.
-const C_ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, 1, 8, 9];
+pub(crate) const C_ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, 1, 8, 9];
 /// Bytes of an entry of a jump table.
 const ENTRY: u64 = 4;
 

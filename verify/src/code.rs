@@ -26,7 +26,7 @@ pub(crate) struct Code<'a> {
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
     instructions: Vec<Instruction>,
-    /// Index of the instruction at each offset.
+    /// Index of the instruction at each offset. Those that are decoded from the first byte on come first, in order.
     at: Vec<u32>,
     /// Of each offset whether more than what comes before may lead there.
     leaders: Vec<bool>,
@@ -34,6 +34,8 @@ pub(crate) struct Code<'a> {
     reached: Vec<bool>,
     /// Offsets of tables and constants.
     data: Vec<Range<usize>>,
+    /// Of each jump through a table that was found without its values: offset behind it, and of its targets.
+    switches: Vec<(usize, Vec<usize>)>,
 }
 
 impl<'a> Code<'a> {
@@ -48,6 +50,7 @@ impl<'a> Code<'a> {
             leaders: vec![false; len],
             reached: vec![false; len],
             data: Vec::new(),
+            switches: Vec::new(),
         };
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let (mut off, mut table) = (0, NONE as usize);
@@ -78,16 +81,18 @@ impl<'a> Code<'a> {
 
     /// Guesses where a jump table ends: at the first of its targets behind it. A wrong guess costs time only.
     fn skip_table(&mut self, table: usize) -> usize {
-        let (mut end, mut at) = (self.bytes.len(), table);
+        let (mut end, mut at, mut targets) = (self.bytes.len(), table, Vec::new());
         while at + 4 <= end {
             let target = self.read(at, 4).map(|entry| (table as i64 + i64::from(entry as i32)) as usize);
             let Some(target) = target.filter(|target| *target < self.bytes.len()) else { break };
             self.leaders[target] = true;
+            targets.push(target);
             if target > table {
                 end = end.min(target);
             }
             at += 4;
         }
+        self.switches.push((table, targets));
         at
     }
 
@@ -122,6 +127,16 @@ impl<'a> Code<'a> {
         let index = self.decode(off)?;
         let before = std::mem::replace(&mut self.reached[off], true);
         Some((self.instructions[index], !before))
+    }
+
+    /// Instructions by address, before control comes to any.
+    pub(crate) fn instructions(&self) -> &[Instruction] {
+        &self.instructions
+    }
+
+    /// Offsets that the jump before an offset may lead to through its table.
+    pub(crate) fn switch(&self, off: usize) -> &[usize] {
+        self.switches.binary_search_by_key(&off, |(off, _)| *off).map_or(&[], |index| &self.switches[index].1)
     }
 
     /// Whether more than what comes before may lead to an offset.

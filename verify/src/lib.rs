@@ -6,9 +6,12 @@
 //!
 //! # What it proves
 //!
-//! Each function is interpreted abstractly over its control-flow graph, to a fixpoint, in order of addresses. Registers
+//! Each function is interpreted abstractly over its control-flow graph, to a fixpoint, in reverse postorder. Registers
 //! and stack slots hold ranges of integers and offsets from symbolic bases (`value`), equal values share a number, so
-//! that a compare of one bounds all (`state`). Of each instruction that control can reach it proves:
+//! that a compare of one bounds all (`state`). A first attempt forgets what is not live and what loops are likely to change
+//! (`flow`), so that it visits most blocks once; where too little is known then, a second one forgets only what differs
+//! between the ways to a place. Forgetting is always sound, so that neither liveness nor loops need be right. Of each
+//! instruction that control can reach it proves:
 //!
 //! - it decodes, is one of those that it models, and overlaps no other;
 //! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame; in its own
@@ -40,6 +43,7 @@ mod arith;
 mod branch;
 mod call;
 mod code;
+mod flow;
 mod reject;
 mod state;
 mod step;

@@ -5,7 +5,8 @@
 //! words that still have it. Two numbers that meet where control does become none, so that this comes to an end.
 
 use crate::branch::{Condition, Flags};
-use crate::value::{Base, Value};
+use crate::flow::Set;
+use crate::value::{Base, U32, Value};
 
 /// Registers by number.
 pub(crate) const RAX: usize = 0;
@@ -173,6 +174,34 @@ impl State {
         let State { regs, slots, flags, touched, room } = self;
         slots.clone_from(&other.slots);
         (*regs, *flags, *touched, *room) = (other.regs, other.flags, other.touched, other.room);
+    }
+
+    /// What of it is live, where the stack pointer is `stack`. Flags never are.
+    pub(crate) fn living(&self, live: Set<'_>, stack: i64) -> State {
+        let regs = std::array::from_fn(|index| if live.register(index) { self.regs[index] } else { Word::ANY });
+        let mut slots = Vec::with_capacity(self.slots.len());
+        slots.extend(self.slots.iter().filter(|slot| live.slot(i64::from(slot.off) - stack)));
+        State { regs, slots, flags: Flags::Unknown, touched: self.touched, room: self.room }
+    }
+
+    /// Makes it what is likely to hold whenever a loop begins that writes these words, where the stack pointer is `stack`.
+    /// Of the numbers that the loop changes only those are kept that look like addresses; what else they may be is not known
+    /// but that registers which get 32 bits have no more.
+    pub(crate) fn enter_loop(&mut self, written: Set<'_>, stack: i64) {
+        let changes = |value: Value| value.range().is_some_and(|(lo, hi)| lo != hi || hi <= U32);
+        for (index, word) in self.regs.iter_mut().enumerate().filter(|(index, _)| written.register(*index)) {
+            word.id = 0;
+            if changes(word.value) {
+                word.value = if word.value.fits(4) && !written.wide(index) { Value::WORD } else { Value::Any };
+            }
+        }
+        self.slots.retain_mut(|slot| {
+            if !written.slot(i64::from(slot.off) - stack) {
+                return true;
+            }
+            slot.word.id = 0;
+            slot.word.value != Value::Any && !changes(slot.word.value)
+        });
     }
 
     /// Adds what holds at a point that control comes to another way, where no flags are known. True if less is known then.

@@ -215,3 +215,48 @@ fn a_loop_may_probe_the_stack() {
         assert!(body(&[&bad[..], &store].concat()).is_err(), "{at}");
     }
 }
+
+#[test]
+fn a_loop_over_spilled_words_is_interpreted_once() {
+    // mov r8, [rdi+8]; sub rsp, 16; mov qword [rsp], 0; again: mov rax, [rsp]; mov r9d, eax; mov r10, [r8+r9];
+    // add rax, 8; mov [rsp], rax; cmp rax, rdx; jne again; add rsp, 16
+    let code = [
+        0x4c, 0x8b, 0x47, 0x08, 0x48, 0x83, 0xec, 0x10, 0x48, 0xc7, 0x04, 0x24, 0, 0, 0, 0, 0x48, 0x8b, 0x04, 0x24,
+        0x41, 0x89, 0xc1, 0x4f, 0x8b, 0x14, 0x08, 0x48, 0x83, 0xc0, 0x08, 0x48, 0x89, 0x04, 0x24, 0x48, 0x39, 0xd0,
+        0x75, 0xe8, 0x48, 0x83, 0xc4, 0x10,
+    ];
+    let proved = body(&code).unwrap();
+    assert_eq!((proved.steps, proved.arena), (proved.instructions, 1));
+}
+
+#[test]
+fn what_a_quick_attempt_forgets_a_thorough_one_knows() {
+    // xor ecx, ecx; mov r8, [rdi+8]; again: mov rax, [r8+rcx]; add rcx, 1; cmp rcx, 256; jb again
+    let mut code = [
+        0x31, 0xc9, 0x4c, 0x8b, 0x47, 0x08, 0x49, 0x8b, 0x04, 0x08, 0x48, 0x83, 0xc1, 0x01, 0x48, 0x81, 0xf9, 0, 1, 0,
+        0, 0x72, 0xef,
+    ];
+    let proved = body(&code).unwrap();
+    assert!(proved.steps > proved.instructions);
+    // jae: the index has no bound
+    code[21] = 0x73;
+    assert!(matches!(body(&code), Err(Reason::Unproved { .. })));
+}
+
+#[test]
+fn what_is_taken_to_hold_in_a_loop_is_proved() {
+    // again: mov rax, [r8+rcx]; xchg r9, rcx; test rdx, rdx; jne again
+    let swapped = [0x49, 0x8b, 0x04, 0x08, 0x49, 0x87, 0xc9, 0x48, 0x85, 0xd2, 0x75, 0xf4];
+    assert!(matches!(body(&[&ARENA[..], &swapped].concat()), Err(Reason::Unproved { .. })));
+    // again: mov rax, [r8+rcx]; mov ecx, edx; test rdx, rdx; jne again; with mov rcx, rdx
+    let mut moved = [0x49, 0x8b, 0x04, 0x08, 0x40, 0x89, 0xd1, 0x48, 0x85, 0xd2, 0x75, 0xf4];
+    assert!(body(&[&ARENA[..], &moved].concat()).is_ok());
+    moved[4] = 0x48;
+    assert!(matches!(body(&[&ARENA[..], &moved].concat()), Err(Reason::Unproved { .. })));
+}
+
+#[test]
+fn a_stack_that_grows_for_ever_is_rejected_soon() {
+    // again: push rdx; jmp again
+    assert_eq!(body(&[0x52, 0xeb, 0xfd]), Err(Reason::TooComplex));
+}

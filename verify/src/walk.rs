@@ -6,14 +6,32 @@ use std::ops::AddAssign;
 
 use iced_x86::{Instruction, InstructionInfoFactory};
 
-use crate::branch::{Condition, Flags};
+use crate::branch::Condition;
 use crate::code::Code;
+use crate::flow::{Flow, Set};
 use crate::reject::{Reason, Rejection};
 use crate::state::{Conditions, State};
 use crate::table::{Function, Module};
 
-/// How often an edge may make a state larger before its ranges grow by leaps.
-const PATIENCE: u32 = 3;
+/// How much time an attempt at a proof takes. Both are proofs: states differ in how much they say, never in whether they hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Forgets words that are not live, and what a loop is likely to change, and visits most blocks once.
+    Quick,
+    /// Forgets only what differs.
+    Thorough,
+}
+
+impl Effort {
+    /// How often an edge may make a state larger before its ranges grow by leaps.
+    fn patience(self) -> u32 {
+        match self {
+            Effort::Quick => 0,
+            Effort::Thorough => 3,
+        }
+    }
+}
+
 /// How often an edge may make a state larger at all.
 const LIMIT: u32 = 4096;
 /// How many stack pointers there may be at a place: as many pages as a loop may probe.
@@ -23,7 +41,7 @@ const LONGEST: usize = i32::MAX as usize;
 /// No entry.
 const NONE: u32 = u32::MAX;
 
-/// What was proved.
+/// What was proved. Accesses count as often as their instructions were interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Functions.
@@ -96,6 +114,8 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) module: &'m Module<'a>,
     pub(crate) function: &'m Function<'a>,
     pub(crate) code: Code<'a>,
+    flow: Flow,
+    effort: Effort,
     pub(crate) conditions: Conditions,
     pub(crate) statistics: Statistics,
     pub(crate) info: InstructionInfoFactory,
@@ -108,15 +128,19 @@ pub(crate) struct Walk<'m, 'a> {
     grown: HashMap<(u32, u32), u32>,
     /// First entry of each place.
     places: Vec<u32>,
-    /// Entries in work, by place.
+    /// Entries in work, in reverse postorder.
     queue: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
 /// Bytes of arguments on the stack.
 pub(crate) const ARGUMENTS: i64 = 16;
 
-/// Proves a function.
+/// Proves a function. What a quick attempt cannot prove, a thorough one may.
 pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, Box<Rejection>> {
+    attempt(module, index, Effort::Quick).or_else(|_| attempt(module, index, Effort::Thorough))
+}
+
+fn attempt(module: &Module<'_>, index: usize, effort: Effort) -> Result<Statistics, Box<Rejection>> {
     let function = &module.functions[index];
     let reject = |off: usize, reason: Reason| {
         let bytes = function.code[off.min(function.code.len())..].iter().take(16).copied().collect();
@@ -128,10 +152,13 @@ pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, 
     if function.code.len() > LONGEST {
         return Err(reject(0, Reason::TooComplex));
     }
+    let code = Code::new(function.start, function.code);
     let mut walk = Walk {
         module,
         function,
-        code: Code::new(function.start, function.code),
+        flow: Flow::new(&code),
+        effort,
+        code,
         conditions: Conditions::default(),
         statistics: Statistics { functions: 1, ..Statistics::default() },
         info: InstructionInfoFactory::new(),
@@ -218,16 +245,15 @@ impl Walk<'_, '_> {
             }
             index = self.entries.len() as u32;
             let next = std::mem::replace(&mut self.places[off], index);
-            let mut state = state.clone();
-            state.flags = Flags::Unknown;
+            let state = self.first_state(off, state, stack);
             self.entries.push(Entry { state, stack, off: off as u32, next, queued: true });
-            self.queue.push(Reverse((off as u32, index)));
+            self.queue.push(Reverse((self.flow.order(off), index)));
             return Ok(());
         }
         let entry = &mut self.entries[index as usize];
         // Each cycle has an edge that leads back, and one that goes on has an edge that does so again and again.
         let grown = if off <= from { self.grown.get(&(index, from as u32)).copied().unwrap_or(0) } else { 0 };
-        let widen = (grown >= PATIENCE).then_some(self.module.layout.margin as i64);
+        let widen = (off <= from && grown >= self.effort.patience()).then_some(self.module.layout.margin as i64);
         if entry.state.join(state, widen) {
             if off <= from {
                 self.grown.insert((index, from as u32), grown + 1);
@@ -236,10 +262,24 @@ impl Walk<'_, '_> {
                 return Err(Reason::TooComplex);
             }
             if !std::mem::replace(&mut entry.queued, true) {
-                self.queue.push(Reverse((off as u32, index)));
+                self.queue.push(Reverse((self.flow.order(off), index)));
             }
         }
         Ok(())
+    }
+
+    /// What is taken to hold at a place when control first comes there.
+    fn first_state(&self, off: usize, state: &State, stack: i64) -> State {
+        match self.effort {
+            Effort::Thorough => state.living(Set::ALL, stack),
+            Effort::Quick => {
+                let mut state = state.living(self.flow.live(off), stack);
+                if let Some(written) = self.flow.written(off) {
+                    state.enter_loop(written, stack);
+                }
+                state
+            }
+        }
     }
 
     /// The offset of a jump's target.
