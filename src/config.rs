@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use twinbpf_jit::debug::Perf;
-use twinbpf_jit::{CompileLimits, OptLevel};
+use twinbpf_jit::{CompileLimits, OptLevel, PassSet};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::isa::Policy;
 use twinbpf_vm::mem::Bounds;
@@ -72,6 +72,8 @@ pub struct Config {
     pub driver: Driver,
     /// How much the compiler does for the speed of native code. Default: [`OptLevel::Speed`].
     pub opt_level: OptLevel,
+    /// Passes of the optimiser that run, to find out what one of them does. Default: all.
+    pub passes: PassSet,
     /// How much work the compiler may have with a function before it gets code that is compiled sooner and runs slower.
     /// Warnings name such functions. Default: see [`CompileLimits`].
     pub compile_limits: CompileLimits,
@@ -107,6 +109,7 @@ impl Default for Config {
             interp_bounds: Bounds::Exact,
             driver: Driver::default(),
             opt_level: OptLevel::Speed,
+            passes: PassSet::ALL,
             compile_limits: CompileLimits::default(),
             parallel_compilation: true,
             verify_native: false,
@@ -150,6 +153,7 @@ setters! {
     interp_bounds: Bounds,
     driver: Driver,
     opt_level: OptLevel,
+    passes: PassSet,
     compile_limits: CompileLimits,
     parallel_compilation: bool,
     verify_native: bool,

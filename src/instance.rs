@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf_jit::{Code, JitError};
+use twinbpf_jit::{Code, JitError, Listing};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Packet, PacketKind, Reason, Runtime};
 use twinbpf_vm::ident::ProgramId;
@@ -82,12 +82,12 @@ impl<T: Send + 'static> InstancePre<T> {
         &self.inner.source
     }
 
-    /// The functions of a program as native code would have them, in text: name and listing of each. Compiles
-    /// them for this purpose.
+    /// The native code of a program's functions, in text, with what the optimiser's passes did: name and listing of each.
+    /// Compiles them for this purpose.
     ///
     /// # Errors
     /// There is no compiler for this machine, or it cannot compile them; or the entry is another [`InstancePre`]'s.
-    pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, String)>, JitError> {
+    pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, Listing)>, JitError> {
         let image = &self.inner.image;
         let code = Code::new(Arc::clone(image), native::options(&self.inner.engine))?;
         let program = image.index_of(entry.0).ok_or(JitError::Foreign)?;

@@ -55,7 +55,7 @@ pub use resolution::Resolution;
 
 pub use twinbpf_jit::ahead;
 pub use twinbpf_jit::debug::Perf;
-pub use twinbpf_jit::{CompileLimits, JitError, OptLevel};
+pub use twinbpf_jit::{CompileLimits, JitError, Listing, OptLevel, PassInfo, PassRun, PassSet};
 pub use twinbpf_loader as loader;
 pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, Fail, MapRef, OutputFormat, Packet, PacketKind, Ptr, Redirect, VarArgs};

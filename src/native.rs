@@ -38,6 +38,7 @@ pub(crate) fn options(engine: &Engine) -> Options {
         fuel: config.max_insns.is_some(),
         opt: config.opt_level,
         limits: config.compile_limits,
+        passes: config.passes,
         ..Options::default()
     }
 }

@@ -29,7 +29,7 @@ fn engine(kind: EngineKind) -> Engine {
     Engine::new(Config::new().engine(kind)).expect("address space")
 }
 
-const STAGES: [&str; 4] = ["translation", "hoist", "code_generation", "placing"];
+const STAGES: [&str; 4] = ["translation", "licm", "code_generation", "placing"];
 
 #[test]
 fn native_code_alone_is_an_error_with_object_program_and_stage() {
@@ -51,10 +51,10 @@ fn native_code_alone_is_an_error_with_object_program_and_stage() {
 
 #[test]
 fn an_object_file_fails_the_same_way() {
-    let pre = linked(&engine(EngineKind::Interp), "order").expect("nothing is compiled yet");
+    let pre = linked(&engine(EngineKind::Interp), "increment_sinking").expect("nothing is compiled yet");
     let target = Target::new(None, Cpu::Baseline).expect("this machine");
     let error = pre.object_file(&target, "").expect_err("it cannot be compiled").to_string();
-    assert!(error.contains("internal compiler error in stage order: panic: "), "{error}");
+    assert!(error.contains("internal compiler error in stage increment-sinking: panic: "), "{error}");
 }
 
 /// What was logged.

@@ -17,7 +17,7 @@ use clap_complete::Shell;
 use twinbpf::interp::Driver;
 use twinbpf::isa::{Group, Mode};
 use twinbpf::mem::Bounds;
-use twinbpf::{CompileLimits, EngineKind, OptLevel, Perf};
+use twinbpf::{CompileLimits, EngineKind, OptLevel, PassSet, Perf};
 use twinbpf_trace::KernelFiles;
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
@@ -207,6 +207,12 @@ pub(crate) struct CompileArgs {
     /// slower: a number, in the units that the warning has, or `none` for no limit.
     #[arg(long, value_name = "WORK", value_parser = compile_limit)]
     pub(crate) compile_limit: Option<CompileLimits>,
+    /// Passes of the optimiser that run, as changes to the set of all, in order: -NAME, +NAME, -all, all.
+    #[arg(long, value_name = "LIST", hide = true, allow_hyphen_values = true)]
+    pub(crate) passes: Option<PassSet>,
+    /// Only so many runs of a pass over a function take place, to find the one that makes a difference.
+    #[arg(long, value_name = "COUNT", hide = true)]
+    pub(crate) opt_bisect: Option<u64>,
     /// Verifies native code before it runs, so that the compiler need not be trusted. What fails is not used.
     #[arg(long, conflicts_with = "trust")]
     pub(crate) verify_native: bool,
@@ -291,6 +297,9 @@ pub(crate) struct DisasmArgs {
     /// Print native code as the compiler of `--engine jit` makes it, function by function.
     #[arg(long, conflicts_with = "source")]
     pub(crate) native: bool,
+    /// Print what each pass of the optimiser changed in each function and how long it took, in place of the code.
+    #[arg(long, requires = "native")]
+    pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) compile: CompileArgs,
     #[command(flatten)]

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use twinbpf::EngineKind;
 use twinbpf::helper;
 use twinbpf::isa::{CallKind, Insn, disasm_with};
 use twinbpf::loader::{LinkOptions, Linked, Object};
 use twinbpf::program::{Binding, Program};
+use twinbpf::{EngineKind, PassRun};
 use twinbpf_trace::{errln, terminal};
 
 use crate::args::{DisasmArgs, split_program};
@@ -58,11 +58,28 @@ fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode
     for program in pre.programs().filter(|program| name.is_none_or(|name| name == *program)) {
         writeln!(out, "{}: program {program}", objects[0].name)?;
         let entry = pre.program(program).expect("one of its programs");
-        for (function, text) in pre.listing(entry)? {
-            writeln!(out, "{function}:\n{}", text.trim_end())?;
+        for (function, listing) in pre.listing(entry)? {
+            match args.stats {
+                true => stats(&mut out, &function, &listing.passes)?,
+                false => writeln!(out, "{function}:\n{}", listing.text.trim_end())?,
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each pass over a function.
+fn stats(out: &mut impl Write, function: &str, runs: &[PassRun]) -> Result<()> {
+    writeln!(out, "{function}:")?;
+    if runs.is_empty() {
+        writeln!(out, "  no pass ran")?;
+        return Ok(());
+    }
+    writeln!(out, "  {:<20} {:>8} {:>10}", "pass", "changes", "us")?;
+    for run in runs {
+        writeln!(out, "  {:<20} {:>8} {:>10.1}", run.name, run.changes, run.time.as_secs_f64() * 1e6)?;
+    }
+    Ok(())
 }
 
 fn print(out: &mut impl Write, object: &Object, linked: &Linked, program: &Program, source: bool) -> Result<()> {

@@ -93,12 +93,14 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
     policy.groups = load.disable.iter().fold(policy.groups, |groups, group| groups.without(*group));
     let opt_level = compile.opt_level.unwrap_or(default.opt_level);
     let compile_limits = compile.compile_limit.unwrap_or(default.compile_limits);
+    let passes = compile.passes.unwrap_or(default.passes).bisect(compile.opt_bisect);
     let driver = limits.driver.unwrap_or(default.driver);
     default
         .policy(policy)
         .isolation(if compile.strict { Isolation::Strict } else { Isolation::Sandbox })
         .opt_level(opt_level)
         .compile_limits(compile_limits)
+        .passes(passes)
         .verify_native(compile.verify_native)
         .perf(compile.perf)
         .gdb(compile.gdb)

@@ -153,11 +153,16 @@ fn programs_that_end_a_child_together_are_kept_together() {
 /// A panic of the compiler, or IR that its verifier rejects, ends no process.
 #[test]
 fn a_mistake_of_the_compiler_is_a_finding_that_names_the_stage() {
-    let (text, kept, path, _folder) = deadly(&["--mutant", "panic_narrow", "--modes", "speed", "--programs", "64"]);
-    assert!(text.contains(": internal compiler error in stage narrow: "), "{text}");
-    assert!(kept.contains("narrow fails on purpose") && kept.lines().count() < 12, "{kept}");
-    let again =
-        twinbpf().arg("diff").arg(&path).args(["--mutant", "panic_narrow", "--modes", "speed"]).output().unwrap();
+    let (text, kept, path, _folder) =
+        deadly(&["--mutant", "panic_demanded_bits", "--modes", "speed", "--programs", "64"]);
+    assert!(text.contains(": internal compiler error in stage demanded-bits: "), "{text}");
+    assert!(kept.contains("demanded-bits fails on purpose") && kept.lines().count() < 12, "{kept}");
+    let again = twinbpf()
+        .arg("diff")
+        .arg(&path)
+        .args(["--mutant", "panic_demanded_bits", "--modes", "speed"])
+        .output()
+        .unwrap();
     assert_eq!(again.status.code(), Some(1), "{}", stdout(&again));
 }
 

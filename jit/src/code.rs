@@ -20,6 +20,7 @@ use crate::error::JitError;
 use crate::limits::{self, Strategy};
 use crate::listing;
 use crate::memory::{CodePool, part};
+use crate::opt::PassRun;
 use crate::options::Options;
 use crate::stage::{ANNOUNCING, InternalError, caught};
 use crate::team::Threads;
@@ -315,10 +316,20 @@ impl Code {
     ///
     /// # Errors
     /// As [`Code::compile_program`].
-    pub fn disassemble(&self, function: u32) -> Result<String, JitError> {
-        let text = compile::list(&self.image, function, self.options)?;
-        Ok(listing::annotate(&self.image, function, &text))
+    pub fn disassemble(&self, function: u32) -> Result<Listing, JitError> {
+        let (text, passes) = compile::list(&self.image, function, self.options)?;
+        Ok(Listing { text: listing::annotate(&self.image, function, &text), passes })
     }
+}
+
+/// The native code of a function in text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Instructions, after the BPF instructions that they are made of.
+    pub text: String,
+    /// The runs of the optimiser's passes over the function, in order; nothing without the optimiser.
+    pub passes: Vec<PassRun>,
 }
 
 /// The first failure, if there is one.

@@ -24,6 +24,7 @@ use crate::generate::Generator;
 use crate::lead::{self, LINE, PADDING, lead};
 use crate::limits::{self, Strategy};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
+use crate::opt::PassRun;
 use crate::options::{OptLevel, Options};
 use crate::sites::Sites;
 use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
@@ -79,7 +80,7 @@ fn attempt<T>(
         let wrong = |stage, why: &str| InternalError::new(image, function, stage, why);
         caught(wrong, |at| in_workspace(image, function, |workspace| work(workspace, Stages { at, each, fault })))
     };
-    match once(false) {
+    match once(cfg!(test)) {
         Err(JitError::Internal(first)) => match once(true) {
             Err(JitError::Internal(found)) => Err(JitError::Internal(found)),
             _ => Err(JitError::Internal(first)),
@@ -293,8 +294,8 @@ impl Workspace {
     }
 }
 
-/// Cranelift's text of a function, with marks for [`crate::listing`]. Its program is taken to be compiled as a whole.
-pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<String, JitError> {
+/// Cranelift's text of a function, with marks for [`crate::listing`], and the runs of passes. Its program is taken to be compiled as a whole.
+pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(String, Vec<PassRun>), JitError> {
     let work = || {
         attempt(image, function, |workspace, stages| {
             let Workspace { context, scratch, generator } = workspace;
@@ -311,7 +312,7 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<Str
                 context.clear();
                 loose
             });
-            Ok(loose?.code.vcode.expect("text was asked for"))
+            Ok((loose?.code.vcode.expect("text was asked for"), generator.take_runs()))
         })
     };
     with_stack(STACK, work).map_err(JitError::Stack)?
@@ -358,7 +359,7 @@ fn one(
     let sites = translate::translate(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
-    let code = generator.generate(context, input.isa, input.options, &sites, stages);
+    let code = generator.generate(context, input.isa, input.options, (unit.function, &sites), stages);
     let code = code.map_err(|error| failed(input.image, unit.function, stages, &error))?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();

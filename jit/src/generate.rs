@@ -1,7 +1,7 @@
 //! From Cranelift's IR to machine code of one function, without a place yet.
 //!
-//! `Context::compile` would do it in one go, but [`Polish`] belongs in between: behind the optimiser and in front of the
-//! choice of machine instructions and registers.
+//! `Context::compile` would do it in one go, but our passes ([`Pipeline`]) run in between: before Cranelift's optimiser, and after it
+//! before instruction selection.
 
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::dominator_tree::DominatorTree;
@@ -10,15 +10,16 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenResult, CompiledCode, Context};
 use twinbpf_vm::host::native::Site;
 
+use crate::opt::PassRun;
+use crate::opt::pipeline::{Pipeline, Subject};
 use crate::options::{OptLevel, Options};
-use crate::polish::Polish;
 use crate::stage::{GENERATION, OPTIMISER, Stages};
 use crate::translate::CODES;
 
 /// Memory that is used again for the next function.
 #[derive(Default)]
 pub(crate) struct Generator {
-    polish: Polish,
+    pipeline: Pipeline,
     back_end: BackEnd,
 }
 
@@ -40,30 +41,37 @@ impl Default for BackEnd {
 }
 
 impl Generator {
-    /// Makes code of the function in the context, which has these sites.
+    /// Makes code of the function in the context, which is this one of the image and has these sites.
     pub(crate) fn generate(
         &mut self,
         context: &mut Context,
         isa: &dyn TargetIsa,
         options: Options,
-        sites: &[Site],
+        (function, sites): (u32, &[Site]),
         stages: Stages<'_>,
     ) -> CodegenResult<Box<CompiledCode>> {
         let speed = options.opt == OptLevel::Speed;
+        let (passes, counted, shared) = (options.passes, options.fuel, sites.len() > CODES);
+        let subject = Subject { function, passes, counted, shared, stages };
         #[cfg(feature = "faults")]
         crate::faults::after_translation(stages.fault, &mut context.func);
         stages.leave(&context.func, isa)?;
         if speed {
-            self.polish.before(context, isa, options.fuel, stages)?;
+            self.pipeline.pre(context, isa, subject)?;
         }
         stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;
         if speed {
-            self.polish.after(context, isa, sites.len() > CODES, stages)?;
+            self.pipeline.post(context, isa, subject)?;
             context.verify_if(isa)?;
         }
         #[cfg(feature = "faults")]
         crate::faults::after_passes(stages.fault, context);
         stages.enter(GENERATION);
         (self.back_end.0)(&context.func, &context.domtree, isa, context.want_disasm)
+    }
+
+    /// What the passes did to the last function, if its listing was wanted.
+    pub(crate) fn take_runs(&mut self) -> Vec<PassRun> {
+        self.pipeline.take_runs()
     }
 }

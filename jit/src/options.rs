@@ -1,6 +1,7 @@
 //! How code is to be made.
 
 use crate::limits::CompileLimits;
+use crate::opt::PassSet;
 use twinbpf_vm::image::Image;
 
 /// How an address in a program becomes an address of the machine.
@@ -36,6 +37,8 @@ pub struct Options {
     pub opt: OptLevel,
     /// Above these a function gets baseline code.
     pub limits: CompileLimits,
+    /// Passes of the optimiser that run.
+    pub passes: PassSet,
     /// Has Cranelift check its input and its register allocation: twice the time, for tests.
     pub verify: bool,
 }
@@ -56,6 +59,7 @@ impl Default for Options {
             keep_registers: false,
             opt: OptLevel::Speed,
             limits: CompileLimits::default(),
+            passes: PassSet::ALL,
             verify: cfg!(debug_assertions),
         }
     }

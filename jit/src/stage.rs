@@ -54,7 +54,7 @@ impl Stages<'_> {
     pub(crate) fn enter(&self, name: &'static str) {
         self.at.set(name);
         if let Some(stage) = self.fault.strip_prefix("panic_")
-            && stage == name.replace(' ', "_")
+            && stage == name.replace([' ', '-'], "_")
         {
             panic!("{name} fails on purpose");
         }

@@ -36,7 +36,7 @@ impl JitMode {
             Strategy::Plain => (OptLevel::None, CompileLimits::NONE),
             Strategy::Baseline => (OptLevel::None, CompileLimits::NONE.work(0)),
         };
-        Options { memory: self.memory, fuel: self.fuel, opt, limits, keep_registers: false, verify: true }
+        Options { memory: self.memory, fuel: self.fuel, opt, limits, verify: true, ..Options::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 #[cfg(target_arch = "x86_64")]
 use twinbpf::fuzzing::verify::{self, Verdict};
-use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options};
+use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options, PassSet};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, Caller, HostFn, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
@@ -43,6 +43,7 @@ pub(crate) const SPEED: Options = Options {
     opt: OptLevel::Speed,
     verify: false,
     limits: CompileLimits::NONE,
+    passes: PassSet::ALL,
 };
 
 /// Every kind of native code.

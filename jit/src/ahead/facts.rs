@@ -42,6 +42,7 @@ impl fmt::Display for Difference {
             "memory" => "; give --trust or --strict to both `compile` and the run, or to neither",
             "fuel" => "; a limit of instructions needs `compile --fuel`",
             "stack" => "; give the same --stack-size",
+            "passes" => "; give the same --passes and --opt-bisect",
             _ => "",
         };
         match &self.compiled {
@@ -68,6 +69,7 @@ pub(super) fn identity(image: &Image, options: Options, origin: Origin<'_>, valu
     };
     fact("memory", memory.to_owned());
     fact("fuel", yes_no(options.fuel).to_owned());
+    fact("passes", options.passes.to_string());
     fact("stack", image.frame_stride().to_string());
     for (index, program) in image.programs().iter().enumerate() {
         fact(&format!("program {index}"), program.name.escape_debug().to_string());

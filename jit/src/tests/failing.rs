@@ -7,7 +7,7 @@ use twinbpf_vm::image::Image;
 use super::programs::same;
 use super::rig::{Rig, program};
 use crate::ahead::{self, AheadError, Cpu, Origin, Target};
-use crate::{Code, InternalError, JitError, OptLevel, Options};
+use crate::{Code, InternalError, JitError, OptLevel, Options, PassInfo};
 
 /// A loop that every pass looks at.
 const LOOP: &str = "r0 = 0
@@ -19,10 +19,8 @@ const LOOP: &str = "r0 = 0
     if r2 != 0 goto L
     exit";
 
-/// Stages of any compilation, and those of optimised loops on all machines.
+/// Stages of any compilation.
 const STAGES: [&str; 4] = ["translation", "optimiser", "code generation", "placing"];
-const PASSES: [&str; 11] =
-    ["counters", "table", "select", "narrow", "points", "sequence", "strength", "hoist", "order", "tails", "exits"];
 
 /// The loop, in a function with this name.
 fn named(name: &str) -> Rig {
@@ -33,7 +31,7 @@ fn named(name: &str) -> Rig {
 
 /// The loop, in a function in which a stage panics.
 fn panics_in(stage: &str) -> Rig {
-    named(&format!("__fault_panic_{}", stage.replace(' ', "_")))
+    named(&format!("__fault_panic_{}", stage.replace([' ', '-'], "_")))
 }
 
 fn internal(error: JitError) -> Box<InternalError> {
@@ -49,14 +47,15 @@ fn code(image: &Arc<Image>, opt: OptLevel) -> Code {
 
 #[test]
 fn a_panic_in_any_stage_is_an_error_that_names_it() {
-    let speed = STAGES.into_iter().chain(PASSES).map(|stage| (OptLevel::Speed, stage));
+    let passes = PassInfo::all().iter().map(|pass| pass.name);
+    let speed = STAGES.into_iter().chain(passes).map(|stage| (OptLevel::Speed, stage));
     for (opt, stage) in speed.chain(STAGES.map(|stage| (OptLevel::None, stage))) {
         let rig = panics_in(stage);
         let code = code(&rig.image, opt);
         // Each is as it was before: the same again, whatever was locked or half done.
         for _ in 0..2 {
             let error = internal(code.compile_program(0).unwrap_err());
-            let name = format!("__fault_panic_{}", stage.replace(' ', "_"));
+            let name = format!("__fault_panic_{}", stage.replace([' ', '-'], "_"));
             assert_eq!((&*error.program, &*error.function, error.stage), ("f0", &*name, stage));
             assert!(error.why.ends_with(&format!("panic: {stage} fails on purpose")), "{error}");
             assert!(!code.is_compiled(0));
@@ -69,7 +68,7 @@ fn a_panic_in_any_stage_is_an_error_that_names_it() {
 
 #[test]
 fn a_listing_and_an_object_file_fail_the_same_way() {
-    for stage in ["translation", "hoist", "optimiser", "code generation"] {
+    for stage in ["translation", "licm", "optimiser", "code generation"] {
         let rig = panics_in(stage);
         let code = code(&rig.image, OptLevel::Speed);
         assert_eq!(internal(code.disassemble(0).unwrap_err()).stage, stage);

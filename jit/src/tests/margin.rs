@@ -9,7 +9,7 @@ use crate::{OptLevel, Options};
 fn folds(insns: &str, off: i64) -> bool {
     let rig = Rig::new(&format!("{insns}\nr0 = 0\nexit"));
     let options = Options { opt: OptLevel::Speed, ..Options::default() };
-    let text = rig.compile(options).disassemble(0).unwrap();
+    let text = rig.compile(options).disassemble(0).unwrap().text;
     text.contains(&format!("0x{off:x}("))
         || text.contains(&format!(" {off}("))
         || text.contains(&format!("-0x{:x}(", -off))

@@ -62,7 +62,7 @@ fn a_division_that_is_sure_has_no_guard() {
     let moves = |way: &str| {
         let way = way.replace("{r}", "r4").replace("{far}", &far());
         let rig = Rig::new(&format!("r4 = *(u64 *)(r1 + 0)\n{way}r2 /= r4\nr0 = r2\n{END}"));
-        rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().matches("cmov").count()
+        rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().text.matches("cmov").count()
     };
     assert_eq!(SURE.map(moves), [0; 6]);
     assert!(moves("") > 0 && moves("if w4 == 0 goto zero\n") > 0);

@@ -13,7 +13,15 @@ fn all() -> impl Iterator<Item = Options> {
         let baseline = (OptLevel::None, CompileLimits::NONE.work(0));
         let levels = [OptLevel::None, OptLevel::Speed].map(|opt| (opt, CompileLimits::NONE));
         levels.into_iter().chain([baseline]).flat_map(move |(opt, limits)| {
-            [false, true].map(|fuel| Options { memory, opt, fuel, keep_registers: true, verify: true, limits })
+            [false, true].map(|fuel| Options {
+                memory,
+                opt,
+                fuel,
+                keep_registers: true,
+                limits,
+                verify: true,
+                ..Options::default()
+            })
         })
     })
 }
@@ -242,7 +250,7 @@ fn a_listing_shows_both_kinds_of_instructions() {
          exit\n",
     );
     let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
-    let text = code.disassemble(0).unwrap();
+    let text = code.disassemble(0).unwrap().text;
     let expected = [";     0: r2 = *(u64 *)(r1 + 8)", ";     4: call extern(0) (next)", ";     6: exit"];
     let at: Vec<_> = expected.iter().map(|line| text.find(line)).collect();
     assert!(at.is_sorted() && at[0].is_some(), "{text}");
@@ -273,13 +281,16 @@ fn a_listing_is_of_the_code_that_runs() {
          if r2 != 0 goto L
          exit\n",
     );
-    let text =
-        rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() }).disassemble(0).unwrap();
+    let text = rig
+        .compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() })
+        .disassemble(0)
+        .unwrap()
+        .text;
     assert!(text.contains("addq (%r"), "the sum takes its operand from memory: {text}");
     let cases: String = (0..9).map(|case| format!("if r2 == {case} goto C{case}\n")).collect();
     let bodies: String = (0..9).map(|case| format!("C{case}: r0 = {}\nexit\n", case * case)).collect();
     let rig = Rig::new(&format!("r2 = *(u8 *)(r1 + 0)\n{cases}r0 = 7\nexit\n{bodies}"));
-    let text = rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap();
+    let text = rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().text;
     assert!(text.contains("br_table"), "compares are a table: {text}");
 }
 
@@ -358,7 +369,7 @@ fn what_was_written_long_ago_is_not_known() {
 fn nothing_is_asked_twice() {
     let rig = Rig::new(SEARCH);
     let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
-    let text = code.disassemble(0).unwrap();
+    let text = code.disassemble(0).unwrap().text;
     assert_eq!(text.matches("; j label").count(), 2, "{text}");
 }
 

@@ -19,7 +19,7 @@ use twinbpf_vm::program::{Binding, Program};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use super::rig::program;
-use crate::{Code, CompileLimits, Memory, OptLevel, Options};
+use crate::{Code, CompileLimits, Memory, OptLevel, Options, PassSet};
 
 /// Which code a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +90,7 @@ pub(super) const OPTIONS: Options = Options {
     opt: OptLevel::Speed,
     verify: true,
     limits: CompileLimits::NONE,
+    passes: PassSet::ALL,
 };
 const FUEL: Options = Options { fuel: true, ..OPTIONS };
 const KEEP: Options = Options { keep_registers: true, ..OPTIONS };

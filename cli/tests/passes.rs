@@ -1,0 +1,56 @@
+//! Passes of the optimiser: what each did, and how to switch it off.
+
+mod common;
+
+use common::{corpus, twinbpf};
+
+/// Names and changes of the passes that ran over each function.
+fn runs(options: &[&str]) -> Vec<(String, u32)> {
+    let output = twinbpf().args(["disasm", "--native", "--stats"]).args(options).arg(object()).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stderr}");
+    let words = stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words.filter_map(|words| Some((words.first()?.to_string(), words.get(1)?.parse().ok()?))).collect()
+}
+
+fn object() -> std::path::PathBuf {
+    corpus().join("bench/sha256.bpf.o")
+}
+
+fn names(runs: &[(String, u32)]) -> Vec<&str> {
+    runs.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn statistics_name_each_pass_that_ran_and_what_it_changed() {
+    let all = runs(&[]);
+    for name in ["demanded-bits", "scheduling", "licm", "copy-coalescing"] {
+        assert!(names(&all).contains(&name), "{all:?}");
+    }
+    assert!(all.iter().any(|(name, changes)| name == "demanded-bits" && *changes > 0), "{all:?}");
+    assert_eq!(runs(&["--opt-level", "none"]), []);
+}
+
+#[test]
+fn passes_can_be_switched_off() {
+    let all = runs(&[]);
+    let rest = runs(&["--passes=-licm,-dce"]);
+    assert!(!names(&rest).contains(&"licm") && !names(&rest).contains(&"dce"), "{rest:?}");
+    assert_eq!(
+        names(&rest),
+        names(&all).into_iter().filter(|name| !["licm", "dce"].contains(name)).collect::<Vec<_>>()
+    );
+    assert_eq!(names(&runs(&["--passes=-all,licm"])).into_iter().filter(|name| *name != "licm").count(), 0);
+    let output = twinbpf().args(["disasm", "--native", "--passes=-polish"]).arg(object()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("no pass is called \"polish\"; there are correlated-branches, "), "{stderr}");
+}
+
+#[test]
+fn bisection_runs_the_first_so_many() {
+    let all = runs(&[]);
+    assert_eq!(runs(&["--opt-bisect", "0"]), []);
+    assert_eq!(runs(&["--opt-bisect", "3"]), all[..3]);
+    assert_eq!(runs(&["--opt-bisect", "1000000"]), all);
+}

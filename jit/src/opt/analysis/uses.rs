@@ -1,0 +1,171 @@
+//! Who uses values.
+
+use cranelift_codegen::entity::SecondaryMap;
+use cranelift_codegen::ir::{Function, Inst, Value};
+use cranelift_codegen::packed_option::PackedOption;
+use smallvec::SmallVec;
+
+use super::super::ir::{acts, each_use, maker, resolve};
+
+#[derive(Clone, Copy, Default)]
+struct Use {
+    count: u32,
+    /// Whether one is not as an address.
+    as_value: bool,
+    /// The user that was counted first, unless it is gone.
+    user: PackedOption<Inst>,
+}
+
+/// As counted last.
+#[derive(Default)]
+pub(crate) struct Uses {
+    values: SecondaryMap<Value, Use>,
+    known: bool,
+    /// What may make a value that nothing uses.
+    idle: Vec<Inst>,
+}
+
+impl Uses {
+    /// Forgets what is known.
+    pub(crate) fn clear(&mut self) {
+        self.known = false;
+    }
+
+    /// Counts all uses in a function without aliases, if they are not known.
+    pub(crate) fn know(&mut self, func: &Function) {
+        if std::mem::replace(&mut self.known, true) {
+            return;
+        }
+        self.values.clear();
+        self.values.resize(func.dfg.num_values());
+        for inst in func.layout.blocks().flat_map(|block| func.layout.block_insts(block)) {
+            self.count(func, inst);
+        }
+    }
+
+    /// Counts what an instruction uses. True if an alias is among it.
+    fn count(&mut self, func: &Function, inst: Inst) -> bool {
+        let opcode = func.dfg.insts[inst].opcode();
+        let (loads, stores) = (opcode.can_load(), opcode.can_store());
+        let mut aliased = false;
+        each_use(func, inst, |at, value| {
+            let original = resolve(func, value);
+            aliased |= original != value;
+            let used = &mut self.values[original];
+            used.count += 1;
+            used.as_value |= !(loads && at == 0 || stores && at == 1);
+            if used.count == 1 {
+                used.user = Some(inst).into();
+            }
+        });
+        aliased
+    }
+
+    /// A value that one other instruction used has a new user, or its first one.
+    pub(crate) fn moved(&mut self, value: Value, user: Inst) {
+        let used = &mut self.values[value];
+        *used = Use { count: used.count.max(1), as_value: true, user: Some(user).into() };
+    }
+
+    /// Counts again, puts values in the place of their aliases, and removes what makes values that nothing uses. Returns
+    /// how many instructions are changed or removed.
+    pub(crate) fn renew(&mut self, func: &mut Function) -> usize {
+        let mut changes = 0;
+        self.known = true;
+        self.values.clear();
+        self.values.resize(func.dfg.num_values());
+        // Users first, as a rule: what nothing uses shows sooner.
+        let mut block = func.layout.last_block();
+        while let Some(current) = block {
+            let mut next = func.layout.last_inst(current);
+            while let Some(inst) = next {
+                next = func.layout.prev_inst(inst);
+                if matches!(func.dfg.inst_results(inst), [result] if self.values[*result].count == 0) {
+                    self.idle.push(inst);
+                }
+                if self.count(func, inst) {
+                    // Cranelift does it also in all instructions that are gone by now.
+                    let values = func.dfg.inst_values(inst).map(|value| func.dfg.resolve_aliases(value));
+                    let values: SmallVec<[Value; 8]> = values.collect();
+                    func.dfg.overwrite_inst_values(inst, values.into_iter());
+                    changes += 1;
+                }
+            }
+            block = func.layout.prev_block(current);
+        }
+        changes + sweep(func, self)
+    }
+
+    /// How often a value is used.
+    pub(crate) fn total(&self, value: Value) -> u32 {
+        self.values[value].count
+    }
+
+    /// Whether something uses a value once, and nothing else does.
+    pub(crate) fn once(&self, value: Value) -> bool {
+        self.values[value].count == 1
+    }
+
+    /// The instruction that does, if it is known.
+    pub(crate) fn only(&self, value: Value) -> Option<Inst> {
+        self.values[value].user.expand().filter(|_| self.once(value))
+    }
+
+    /// Whether something uses a value otherwise than as an address.
+    pub(crate) fn as_value(&self, value: Value) -> bool {
+        self.values[value].as_value
+    }
+}
+
+impl Counts for Uses {
+    fn used(&self, value: Value) -> bool {
+        self.values[value].count > 0
+    }
+
+    fn drop_use(&mut self, value: Value, by: Inst) -> bool {
+        let used = &mut self.values[value];
+        used.count -= 1;
+        if used.user == Some(by).into() {
+            used.user = None.into();
+        }
+        used.count == 0
+    }
+
+    fn idle(&mut self) -> &mut Vec<Inst> {
+        &mut self.idle
+    }
+}
+
+/// How often values are used.
+pub(crate) trait Counts {
+    /// Whether something uses a value.
+    fn used(&self, value: Value) -> bool;
+
+    /// An instruction uses a value once less. True if that was the last use.
+    fn drop_use(&mut self, value: Value, by: Inst) -> bool;
+
+    /// What may make a value that nothing uses.
+    fn idle(&mut self) -> &mut Vec<Inst>;
+
+    /// An instruction uses a value once less; what makes it may be idle now.
+    fn less(&mut self, func: &Function, value: Value, by: Inst) {
+        if self.drop_use(value, by) {
+            self.idle().extend(maker(func, value));
+        }
+    }
+}
+
+/// Removes what makes values that nothing uses, of the idle instructions and those that only they used. Returns how many.
+pub(crate) fn sweep(func: &mut Function, counts: &mut impl Counts) -> usize {
+    let mut removed = 0;
+    while let Some(inst) = counts.idle().pop() {
+        let used = func.dfg.inst_results(inst).iter().any(|result| counts.used(*result));
+        if used || func.layout.inst_block(inst).is_none() || acts(func.dfg.insts[inst].opcode()) {
+            continue;
+        }
+        func.layout.remove_inst(inst);
+        removed += 1;
+        each_use(func, inst, |_, value| counts.less(func, resolve(func, value), inst));
+    }
+    removed
+}

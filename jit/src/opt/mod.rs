@@ -1,0 +1,22 @@
+//! The optimisation pipeline over Cranelift's IR, before and after Cranelift's own optimiser.
+//!
+//! clang's bytecode has lost what clang knew: conditional moves are branches over moves, a `switch` is a tree of compares, and a
+//! 32-bit operation is one of 64 bits with an extension. The passes in [`pre`] recover that for the optimiser; those in
+//! [`post`] rewrite its result, where instructions have their final order, mostly in loops. [`pipeline`] has the list.
+//!
+//! Passes only add instructions without side effects, or execute them speculatively. Loads, stores, calls and traps keep their
+//! order and their trap sites, so no pass has to know what a trap site means.
+
+pub(crate) mod analysis;
+mod ir;
+mod pass;
+mod passes;
+pub(crate) mod pipeline;
+mod post;
+mod pre;
+mod target_model;
+#[cfg(test)]
+mod tests;
+
+pub use passes::{PassSet, PassSetError};
+pub use pipeline::{PassInfo, PassRun};

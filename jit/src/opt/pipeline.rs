@@ -1,0 +1,222 @@
+//! The pipeline: its passes in order, and how they run.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use cranelift_codegen::isa::TargetIsa;
+use cranelift_codegen::{CodegenResult, Context};
+
+use super::analysis::{Analyses, Analysis};
+use super::pass::{Input, Pass, Phase};
+use super::passes::PassSet;
+use super::post::{
+    AddressFolding, Commutation, CopyCoalescing, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, LoadFolding,
+    Reassociation, Scheduling, SequencePoints, StrengthReduction, TailDuplication, VectorCopies,
+};
+use super::pre::{CorrelatedBranches, DemandedBits, IfConversion, SwitchRecovery};
+use super::target_model::TargetModel;
+use crate::stage::Stages;
+
+/// What is known of a pass without running it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PassInfo {
+    /// The name in options, statistics and errors.
+    pub name: &'static str,
+    /// What it does, after "it".
+    pub summary: &'static str,
+    /// When it runs.
+    pub phase: Phase,
+    /// Analyses that it needs.
+    pub needs: Analyses,
+    /// Analyses that are up to date after it has changed something.
+    pub keeps: Analyses,
+    /// Whether it is skipped in functions without loops.
+    pub loops_only: bool,
+    /// Why it has its place in the pipeline.
+    pub place: &'static str,
+}
+
+/// A pass in the pipeline.
+pub(crate) struct Row {
+    pub(crate) info: PassInfo,
+    pays: fn(&TargetModel) -> bool,
+    new: fn() -> Box<dyn Run>,
+}
+
+impl Row {
+    /// Runs the pass with fresh memory, whatever analyses it needs being up to date. Returns how many places it changed.
+    #[cfg(test)]
+    pub(crate) fn alone(&self, input: &mut Input<'_>) -> usize {
+        (self.new)().run(input)
+    }
+}
+
+/// A pass as an object.
+trait Run: Send {
+    fn run(&mut self, input: &mut Input<'_>) -> usize;
+}
+
+impl<P: Pass> Run for P {
+    fn run(&mut self, input: &mut Input<'_>) -> usize {
+        Pass::run(self, input)
+    }
+}
+
+const fn row<P: Pass>(place: &'static str) -> Row {
+    let info = PassInfo {
+        name: P::NAME,
+        summary: P::SUMMARY,
+        phase: P::PHASE,
+        needs: P::NEEDS,
+        keeps: P::KEEPS,
+        loops_only: P::LOOPS_ONLY,
+        place,
+    };
+    Row { info, pays: P::pays, new: || Box::<P>::default() }
+}
+
+/// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
+pub(crate) static PASSES: [Row; 19] = [
+    row::<CorrelatedBranches>("first: later passes change the branches that it reads"),
+    row::<SwitchRecovery>("before if-conversion, which would take leaves off the tree of compares"),
+    row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
+    row::<DemandedBits>("last before the optimiser: if-conversion merges blocks and so removes parameters"),
+    row::<SequencePoints>(
+        "first after the optimiser, for which alone the points were: other passes need not skip them",
+    ),
+    row::<Scheduling>(
+        "before passes that rely on the order of a block, and on all blocks: registers run out without loops, too",
+    ),
+    row::<StrengthReduction>("before address folding, which looks for the sums and shifts that it makes"),
+    row::<AddressFolding>("before LICM: what an access has in its offset needs no register across the loop"),
+    row::<Licm>("before passes that look at what is left in a loop"),
+    row::<IncrementSinking>("after LICM, which moves what the increment is made of"),
+    row::<TailDuplication>("before exit splitting: each copy of the latch has exits of its own"),
+    row::<ExitSplitting>("after tail duplication"),
+    row::<IvWidening>("after LICM; the extensions that it makes useless are removed next"),
+    row::<Dce>("before passes that count users"),
+    row::<VectorCopies>("before load folding, which moves loads away from their stores"),
+    row::<Reassociation>("before commutation and load folding, which look at single additions"),
+    row::<Commutation>("after reassociation, which orders operands, too"),
+    row::<LoadFolding>("after all that moves or merges loads and their users"),
+    row::<CopyCoalescing>("last: it is about the values that are live when registers are allocated"),
+];
+
+impl PassInfo {
+    /// All passes, in the order in which they run.
+    pub fn all() -> &'static [PassInfo] {
+        static ALL: LazyLock<Vec<PassInfo>> = LazyLock::new(|| PASSES.iter().map(|row| row.info).collect());
+        &ALL
+    }
+}
+
+/// A run of a pass over a function.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct PassRun {
+    /// Name of the pass.
+    pub name: &'static str,
+    /// Places that it changed.
+    pub changes: usize,
+    /// Time that it took, with the analyses that it needed.
+    pub time: Duration,
+}
+
+/// What the passes are told of a function.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// Index in the image.
+    pub(crate) function: u32,
+    /// Passes that run.
+    pub(crate) passes: PassSet,
+    /// See [`Input::counted`].
+    pub(crate) counted: bool,
+    /// See [`Input::shared`].
+    pub(crate) shared: bool,
+    pub(crate) stages: Stages<'a>,
+}
+
+/// The passes, with memory that is used again for the next function.
+pub(crate) struct Pipeline {
+    passes: Vec<Box<dyn Run>>,
+    analysis: Analysis,
+    /// Runs over the current function, if its listing is wanted.
+    runs: Vec<PassRun>,
+}
+
+impl Default for Pipeline {
+    fn default() -> Pipeline {
+        let passes = PASSES.iter().map(|row| (row.new)()).collect();
+        Pipeline { passes, analysis: Analysis::default(), runs: Vec::new() }
+    }
+}
+
+impl Pipeline {
+    /// Runs the passes before Cranelift's optimiser.
+    ///
+    /// # Errors
+    /// As [`Stages::pass`], and so for [`Pipeline::post`].
+    pub(crate) fn pre(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        subject: Subject<'_>,
+    ) -> CodegenResult<()> {
+        self.runs.clear();
+        self.analysis.reset(Analyses::empty());
+        self.phase(Phase::Pre, context, isa, subject)
+    }
+
+    /// Runs the passes after the optimiser, which has left its analyses in the context. Afterwards control-flow graph and
+    /// dominator tree are up to date, and there are no aliases.
+    pub(crate) fn post(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        subject: Subject<'_>,
+    ) -> CodegenResult<()> {
+        let left = Analyses::CFG | Analyses::DOMINATORS | Analyses::LOOPS | Analyses::RESOLVED;
+        self.analysis.reset(left);
+        self.phase(Phase::Post, context, isa, subject)?;
+        self.analysis.require(Analyses::CFG | Analyses::DOMINATORS | Analyses::RESOLVED, context);
+        Ok(())
+    }
+
+    /// The runs over the last function, if its listing was wanted.
+    pub(crate) fn take_runs(&mut self) -> Vec<PassRun> {
+        std::mem::take(&mut self.runs)
+    }
+
+    fn phase(
+        &mut self,
+        phase: Phase,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        subject: Subject<'_>,
+    ) -> CodegenResult<()> {
+        let target = TargetModel::of(isa);
+        let loops = phase == Phase::Pre || context.loop_analysis.loops().len() > 0;
+        for (at, (row, pass)) in PASSES.iter().zip(&mut self.passes).enumerate() {
+            let skipped = row.info.loops_only && !loops || !(row.pays)(target);
+            if row.info.phase != phase || skipped || !subject.passes.runs(at, subject.function) {
+                continue;
+            }
+            let start = context.want_disasm.then(Instant::now);
+            let Subject { counted, shared, stages, .. } = subject;
+            let analysis = &mut self.analysis;
+            let changes = stages.pass(row.info.name, (context, isa), |context| {
+                analysis.require(row.info.needs, context);
+                let changes = pass.run(&mut Input { context, analysis, target, counted, shared, mutant: stages.fault });
+                if changes > 0 {
+                    analysis.keep(row.info.keeps);
+                }
+                changes
+            })?;
+            if let Some(start) = start {
+                self.runs.push(PassRun { name: row.info.name, changes, time: start.elapsed() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,367 @@
+//! If-conversion: a branch around cheap instructions becomes a select. Merges blocks with their only predecessor, too.
+//!
+//! **Why here.** clang chose conditional moves on purpose, but BPF has none, so it wrote a branch over a move. A branch that
+//! data decides is mispredicted every other time, at the price of a dozen instructions. Cranelift does not convert branches.
+//!
+//! **Before and after.**
+//!
+//! ```text
+//! v2 = icmp ult v0, v1                    v2 = icmp ult v0, v1
+//! brif v2, block1, block2(v0)             v3 = iadd_imm v0, 8
+//! block1: v3 = iadd_imm v0, 8       →     v4 = select v2, v3, v0
+//!         jump block2(v3)
+//! ```
+//!
+//! Where a load decides which address is loaded next ([`chased`]) the branch stays: a prediction lets that load begin early.
+//! With an instruction budget, two selects of charges by one condition become one.
+//!
+//! **Cost.** Linear, with at most [`MOVES`] moves of an instruction on average.
+//!
+//! **Safety.** Only instructions without side effects are executed speculatively, at most [`WORK`] for a branch.
+
+use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
+use cranelift_codegen::ir::condcodes::CondCode as _;
+use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+
+use super::super::analysis::Analyses;
+use super::super::ir::{binary, cheap, constant, is_load, is_point, maker, passed};
+use super::super::pass::{Input, Pass, Phase};
+
+/// Instructions computed in vain, at most.
+const WORK: u32 = 2;
+/// Selects in place of one branch, at most.
+const SELECTS: usize = 2;
+/// How often an instruction is moved on average, at most, when blocks become one: what is behind them is moved with each.
+const MOVES: usize = 32;
+/// Instructions behind a branch that are searched for a load.
+const NEAR: usize = 16;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(in super::super) struct IfConversion;
+
+impl Pass for IfConversion {
+    const NAME: &'static str = "if-conversion";
+    const SUMMARY: &'static str =
+        "turns branches around cheap instructions into selects, and merges blocks with their only predecessor";
+    const PHASE: Phase = Phase::Pre;
+    const NEEDS: Analyses = Analyses::RESOLVED.union(Analyses::EDGES);
+    const KEEPS: Analyses = Analyses::EDGES;
+
+    fn run(&mut self, input: &mut Input<'_>) -> usize {
+        run(&mut input.context.func, &mut input.analysis.edges, input.counted)
+    }
+}
+
+/// Returns how many branches became selects, blocks were merged and selects were joined.
+fn run(func: &mut Function, preds: &mut [u32], counted: bool) -> usize {
+    let mut changes = 0;
+    // A count of instructions is one more sum and one more select.
+    let extra = u32::from(counted);
+    let limits = Limits { work: WORK + extra, selects: SELECTS + extra as usize };
+    let mut moves = func.dfg.num_insts().saturating_mul(MOVES);
+    let mut next = func.layout.last_block();
+    // Inner branches come behind outer ones.
+    while let Some(block) = next {
+        while convert(func, block, preds, limits) || merge(func, block, preds, &mut moves) {
+            changes += 1;
+        }
+        next = func.layout.prev_block(block);
+    }
+    if counted {
+        changes += join_choices(func);
+    }
+    changes
+}
+
+#[derive(Clone, Copy)]
+struct Limits {
+    work: u32,
+    selects: usize,
+}
+
+/// A block that computes little and jumps.
+struct Side {
+    block: Block,
+    /// What its parameters stand for.
+    args: Vec<Value>,
+    /// Where it goes, with what.
+    join: Block,
+    passes: Vec<Value>,
+    work: u32,
+}
+
+/// Both ways of a branch and where they meet.
+struct Diamond {
+    join: Block,
+    sides: Vec<Side>,
+    /// What the join gets if the condition holds, and if not.
+    values: [Vec<Value>; 2],
+}
+
+fn side(func: &Function, block: Block, args: Vec<Value>, work: u32) -> Option<Side> {
+    let mut sum = 0;
+    for inst in func.layout.block_insts(block) {
+        let data = &func.dfg.insts[inst];
+        if let InstructionData::Jump { destination, .. } = *data {
+            let join = destination.block(&func.dfg.value_lists);
+            return Some(Side { block, args, join, passes: passed(func, destination), work: sum });
+        }
+        sum += cheap(data.opcode())?;
+        if sum > work {
+            return None;
+        }
+    }
+    None
+}
+
+fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: Limits) -> Option<Diamond> {
+    let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { return None };
+    let to = blocks.map(|call| call.block(&func.dfg.value_lists));
+    if to[0] == to[1] {
+        return None;
+    }
+    let [then, other] = [0, 1].map(|way| {
+        let alone = preds[to[way].as_u32() as usize] == 1 && to[way] != block;
+        if alone { side(func, to[way], passed(func, blocks[way]), limits.work) } else { None }
+    });
+    let direct = |way: usize| passed(func, blocks[way]);
+    let found = match (then, other) {
+        (Some(then), _) if then.join == to[1] => {
+            Diamond { join: to[1], values: [then.passes.clone(), direct(1)], sides: vec![then] }
+        }
+        (_, Some(other)) if other.join == to[0] => {
+            Diamond { join: to[0], values: [direct(0), other.passes.clone()], sides: vec![other] }
+        }
+        (Some(then), Some(other)) if then.join == other.join && then.work + other.work <= limits.work => {
+            Diamond { join: then.join, values: [then.passes.clone(), other.passes.clone()], sides: vec![then, other] }
+        }
+        _ => return None,
+    };
+    let stands = |value: Value| {
+        let param = |side: &Side| {
+            let at = func.dfg.block_params(side.block).iter().position(|param| *param == value)?;
+            Some(side.args[at])
+        };
+        found.sides.iter().find_map(param).unwrap_or(value)
+    };
+    let pairs = found.values[0].iter().zip(&found.values[1]);
+    let selects = pairs.filter(|(a, b)| stands(**a) != stands(**b)).count();
+    // A loop of nothing else stays one.
+    (selects <= limits.selects && found.join != block).then_some(found)
+}
+
+/// Whether a loaded value decides which address the block behind the branch loads from.
+fn chased(func: &Function, cond: Value, found: &Diamond) -> bool {
+    let decides =
+        maker(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(|value| is_load(func, *value)));
+    if !decides {
+        return false;
+    }
+    let params = func.dfg.block_params(found.join).iter().zip(found.values[0].iter().zip(&found.values[1]));
+    let mut chosen: Vec<Value> = params.filter(|(_, (a, b))| a != b).map(|(param, _)| *param).collect();
+    for inst in func.layout.block_insts(found.join).filter(|inst| !is_point(func, *inst)).take(NEAR) {
+        if func.dfg.inst_args(inst).iter().any(|arg| chosen.contains(&func.dfg.resolve_aliases(*arg))) {
+            if func.dfg.insts[inst].opcode().can_load() {
+                return true;
+            }
+            chosen.extend(func.dfg.inst_results(inst));
+        }
+    }
+    false
+}
+
+/// Replaces the branch at the end of a block. False if it has none that is worth it.
+fn convert(func: &mut Function, block: Block, preds: &mut [u32], limits: Limits) -> bool {
+    let Some(branch) = func.layout.last_inst(block) else { return false };
+    let Some(found) = diamond(func, block, branch, preds, limits) else { return false };
+    let InstructionData::Brif { arg: cond, .. } = func.dfg.insts[branch] else { unreachable!("a diamond has one") };
+    if chased(func, cond, &found) {
+        return false;
+    }
+    for side in &found.sides {
+        absorb(func, block, side.block, &side.args);
+        preds[side.block.as_u32() as usize] = 0;
+    }
+    preds[found.join.as_u32() as usize] -= 1;
+    func.layout.remove_inst(branch);
+    let mut cursor = FuncCursor::new(func).at_bottom(block);
+    cursor.use_srcloc(branch);
+    let [then, other] = found.values;
+    let args: Vec<BlockArg> = then.iter().zip(&other).map(|(a, b)| choose(&mut cursor, cond, *a, *b).into()).collect();
+    cursor.ins().jump(found.join, &args);
+    true
+}
+
+fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -> Value {
+    let [then, other] = [then, other].map(|value| cursor.func.dfg.resolve_aliases(value));
+    if then == other {
+        return then;
+    }
+    // A condition is 0 or 1 if a compare made it.
+    let compared = maker(cursor.func, cond).is_some_and(|inst| cursor.func.dfg.insts[inst].opcode() == Opcode::Icmp);
+    let ty = cursor.func.dfg.value_type(then);
+    match (compared, known(cursor.func, then), known(cursor.func, other)) {
+        (true, Some(1), Some(0)) => cursor.ins().uextend(ty, cond),
+        (true, Some(0), Some(1)) => {
+            let not = cursor.ins().bxor_imm_u(cond, 1);
+            cursor.ins().uextend(ty, not)
+        }
+        _ => match (sum(cursor.func, then), sum(cursor.func, other)) {
+            // A counter waits for one sum, not for the condition.
+            ((x, a), (y, b)) if x == y => {
+                let [a, b] = [a, b].map(|term| cursor.ins().iconst(ty, term));
+                let term = cursor.ins().select(cond, a, b);
+                cursor.ins().iadd(x, term)
+            }
+            _ => cursor.ins().select(cond, then, other),
+        },
+    }
+}
+
+/// A value plus one of two terms.
+struct Choice {
+    base: Value,
+    cond: Value,
+    /// If the condition holds, and if not.
+    terms: [i64; 2],
+}
+
+/// What a value is if it is such a sum, and a constant was added to it: only [`join`]'s look at a sum may be long.
+fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
+    let [base, term] = binary(func, value, Opcode::Iadd)?;
+    match func.dfg.insts[maker(func, term)?] {
+        InstructionData::Ternary { opcode: Opcode::Select, args: [cond, then, other] } => {
+            let terms = [constant(func, then)?.wrapping_add(more), constant(func, other)?.wrapping_add(more)];
+            Some(Choice { base, cond, terms })
+        }
+        _ => None,
+    }
+}
+
+/// Two choices by one condition become one choice. A counter of instructions is full of them: what clang decided once
+/// and used for two registers are two branches in BPF.
+fn join_choices(func: &mut Function) -> usize {
+    let mut joined = 0;
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let mut next = func.layout.first_inst(current);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            let sum = matches!(func.dfg.insts[inst], InstructionData::Binary { opcode: Opcode::Iadd, .. });
+            joined += usize::from(sum && join(func, inst).is_some());
+        }
+        block = func.layout.next_block(current);
+    }
+    joined
+}
+
+fn join(func: &mut Function, inst: Inst) -> Option<()> {
+    let value = func.dfg.first_result(inst);
+    if func.dfg.value_type(value) != I64 {
+        return None;
+    }
+    let second = choice(func, (value, 0))?;
+    let mut first = choice(func, sum(func, second.base))?;
+    if opposite(func, first.cond, second.cond) {
+        first.terms.swap(0, 1);
+    } else if !same(func, first.cond, second.cond) {
+        return None;
+    }
+    let mut cursor = FuncCursor::new(func).at_inst(inst);
+    cursor.use_srcloc(inst);
+    let terms = [0, 1].map(|way| first.terms[way].wrapping_add(second.terms[way]));
+    let [then, other] = terms.map(|term| cursor.ins().iconst(I64, term));
+    let term = cursor.ins().select(second.cond, then, other);
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [first.base, term] };
+    Some(())
+}
+
+/// Whether two values are computed in the same way: conditions are, again and again, before the optimiser has run.
+fn same(func: &Function, a: Value, b: Value) -> bool {
+    let [a, b] = [a, b].map(|value| func.dfg.resolve_aliases(value));
+    if a == b || func.dfg.value_type(a) != func.dfg.value_type(b) {
+        return a == b;
+    }
+    let (Some(a), Some(b)) = (maker(func, a), maker(func, b)) else { return false };
+    match (func.dfg.insts[a], func.dfg.insts[b]) {
+        (InstructionData::UnaryImm { imm: a, .. }, InstructionData::UnaryImm { imm: b, .. }) => a == b,
+        (
+            InstructionData::Unary { opcode: Opcode::Ireduce, arg: a },
+            InstructionData::Unary { opcode: Opcode::Ireduce, arg: b },
+        ) => same(func, a, b),
+        (
+            InstructionData::IntCompare { cond: x, args: a, .. },
+            InstructionData::IntCompare { cond: y, args: b, .. },
+        ) => x == y && same(func, a[0], b[0]) && same(func, a[1], b[1]),
+        _ => false,
+    }
+}
+
+/// Whether one condition holds where the other does not.
+fn opposite(func: &Function, a: Value, b: Value) -> bool {
+    let compare = |value| match func.dfg.insts[maker(func, value)?] {
+        InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
+        _ => None,
+    };
+    let (Some((x, a)), Some((y, b))) = (compare(a), compare(b)) else { return false };
+    x == y.complement() && same(func, a[0], b[0]) && same(func, a[1], b[1])
+}
+
+/// A value as another plus a constant.
+fn sum(func: &Function, value: Value) -> (Value, i64) {
+    let (mut value, mut term) = (func.dfg.resolve_aliases(value), 0_i64);
+    while let Some([base, more]) = binary(func, value, Opcode::Iadd).filter(|_| func.dfg.value_type(value) == I64) {
+        let Some(more) = constant(func, more) else { break };
+        (value, term) = (func.dfg.resolve_aliases(base), term.wrapping_add(more));
+    }
+    (value, term)
+}
+
+/// A constant, also one that was widened.
+fn known(func: &Function, value: Value) -> Option<i64> {
+    match func.dfg.insts[maker(func, value)?] {
+        InstructionData::Unary { opcode: Opcode::Uextend, arg } => constant(func, arg),
+        _ => constant(func, value),
+    }
+}
+
+/// Makes a block that ends in a jump to a block of its own one with it, as long as there are moves left.
+fn merge(func: &mut Function, block: Block, preds: &mut [u32], moves: &mut usize) -> bool {
+    let Some(jump) = func.layout.last_inst(block) else { return false };
+    let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
+    let next = destination.block(&func.dfg.value_lists);
+    if *moves == 0 || next == block || preds[next.as_u32() as usize] != 1 || func.layout.is_cold(next) {
+        return false;
+    }
+    let args = passed(func, destination);
+    let last = func.layout.last_inst(next).expect("blocks end");
+    *moves = moves.saturating_sub(absorb(func, block, next, &args));
+    func.layout.remove_inst(jump);
+    func.layout.append_inst(last, block);
+    preds[next.as_u32() as usize] = 0;
+    true
+}
+
+/// Moves all instructions of a block but the last in front of the last of another. The block is gone then. Tells how
+/// many there were.
+fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) -> usize {
+    let last = func.layout.last_inst(into).expect("blocks end");
+    let params = func.dfg.detach_block_params(block);
+    let params = params.as_slice(&func.dfg.value_lists).to_vec();
+    for (param, arg) in params.into_iter().zip(args) {
+        func.dfg.change_to_alias(param, *arg);
+    }
+    let mut moved = 0;
+    while let Some(inst) = func.layout.first_inst(block) {
+        moved += usize::from(!is_point(func, inst));
+        let end = func.layout.next_inst(inst).is_none();
+        func.layout.remove_inst(inst);
+        if !end {
+            func.layout.insert_inst(inst, last);
+        }
+    }
+    func.layout.remove_block(block);
+    moved
+}

@@ -1,0 +1,250 @@
+//! The order inside loops, and the ways out of them.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I32, I64};
+use cranelift_codegen::ir::{
+    Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, JumpTableData, MemFlagsData, Opcode,
+};
+
+use super::{count, function, optimised, run};
+use cranelift_codegen::verify_function;
+
+use crate::compile::{Registers, isa};
+use crate::opt::ir::maker;
+use crate::opt::post::{LICM_MUTANT, Licm};
+use crate::options::OptLevel;
+
+/// The optimiser folds sums of constants, as a rule.
+#[test]
+fn a_sum_of_constants_leaves_a_loop_with_both() {
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    for (ty, mutant) in [(I32, false), (I64, false), (I32, true)] {
+        let mut context = function(|b, x, _| {
+            let (head, done) = (b.create_block(), b.create_block());
+            let i = b.append_block_param(head, ty);
+            let start = if ty == I32 { b.ins().ireduce(ty, x) } else { x };
+            b.ins().jump(head, &[BlockArg::Value(start)]);
+            b.switch_to_block(head);
+            let [zero, one] = [0, 1].map(|bits| b.ins().iconst(ty, bits));
+            let sum = b.ins().iadd(zero, one);
+            let next = b.ins().isub(i, one);
+            let more = b.ins().icmp(IntCC::UnsignedLessThan, sum, next);
+            b.ins().brif(more, head, &[BlockArg::Value(next)], done, &[]);
+            b.switch_to_block(done);
+            b.ins().return_(&[x]);
+        });
+        run::<Licm>(&mut context, if mutant { LICM_MUTANT } else { "" });
+        assert_eq!(verify_function(&context.func, &*isa).is_err(), mutant, "{}", context.func);
+    }
+}
+
+#[test]
+fn a_counter_steps_behind_its_last_use() {
+    let func = optimised(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        b.append_block_param(head, I64);
+        b.append_block_param(head, I64);
+        let zero = b.ins().iconst(I64, 0);
+        b.ins().jump(head, &[BlockArg::Value(zero), BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let (i, sum) = (b.block_params(head)[0], b.block_params(head)[1]);
+        let next = b.ins().iadd_imm_s(i, 1);
+        let product = b.ins().imul(sum, y);
+        let sum = b.ins().bxor(product, i);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(sum)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[sum]);
+    }));
+    let body = func
+        .layout
+        .blocks()
+        .find(|block| func.dfg.block_params(*block).len() == 2 && *block != func.layout.entry_block().unwrap());
+    let order: Vec<Opcode> = func.layout.block_insts(body.unwrap()).map(|inst| func.dfg.insts[inst].opcode()).collect();
+    let at = |opcode| order.iter().position(|other| *other == opcode).unwrap();
+    assert!(at(Opcode::Bxor) < at(Opcode::Isub) && at(Opcode::Isub) < at(Opcode::Icmp), "{func}");
+}
+
+/// `loop { if *x == y { return x } x = *(x + 8); if x == 0 { return y } }`
+fn search() -> Function {
+    optimised(function(|b, x, y| {
+        let (head, rest, end) = (b.create_block(), b.create_block(), b.create_block());
+        let (at, found) = (b.append_block_param(head, I64), b.append_block_param(end, I64));
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let key = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let other = b.ins().icmp(IntCC::NotEqual, key, y);
+        b.ins().brif(other, rest, &[], end, &[BlockArg::Value(at)]);
+        b.switch_to_block(rest);
+        let next = b.ins().load(I64, MemFlagsData::new(), at, 8);
+        b.ins().brif(next, head, &[BlockArg::Value(next)], end, &[BlockArg::Value(y)]);
+        b.switch_to_block(end);
+        b.ins().return_(&[found]);
+    }))
+}
+
+#[test]
+fn a_loop_goes_on_behind_its_exits() {
+    let func = search();
+    let mut exits = 0;
+    for block in func.layout.blocks() {
+        let branch = func.layout.last_inst(block).unwrap();
+        let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { continue };
+        // The second branch can go back where the loop begins, and does so first.
+        let moves = func.layout.last_inst(blocks[exits].block(&func.dfg.value_lists)).unwrap();
+        assert_eq!(func.dfg.insts[moves].opcode(), Opcode::Jump, "{func}");
+        exits += 1;
+    }
+    assert_eq!(exits, 2, "{func}");
+}
+
+#[test]
+fn the_end_of_a_round_is_in_each_case() {
+    // Four cases, and behind them what counts and goes back.
+    let func = optimised(function(|b, x, y| {
+        let (head, tail, end) = (b.create_block(), b.create_block(), b.create_block());
+        let found = b.append_block_param(end, I64);
+        let (at, left) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        let (from, rest) = (b.append_block_param(tail, I64), b.append_block_param(tail, I64));
+        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
+        b.switch_to_block(head);
+        let index = b.ins().load(I32, MemFlagsData::new(), at, 0);
+        let cases = [(); 4].map(|()| b.create_block());
+        let calls = cases.map(|case| b.func.dfg.block_call(case, &[]));
+        let default = b.func.dfg.block_call(end, &[BlockArg::Value(x)]);
+        let table = b.create_jump_table(JumpTableData::new(default, &calls));
+        b.ins().br_table(index, table);
+        for (case, off) in cases.into_iter().zip(8..) {
+            b.switch_to_block(case);
+            let next = b.ins().load(I64, MemFlagsData::new(), at, off);
+            b.ins().jump(tail, &[BlockArg::Value(next), BlockArg::Value(left)]);
+        }
+        b.switch_to_block(tail);
+        let last = b.ins().icmp_imm_u(IntCC::Equal, rest, 1);
+        let rest = b.ins().iadd_imm_s(rest, -1);
+        let none = b.ins().iconst(I64, -1);
+        b.ins().brif(last, end, &[BlockArg::Value(none)], head, &[BlockArg::Value(from), BlockArg::Value(rest)]);
+        b.switch_to_block(end);
+        b.ins().return_(&[found]);
+    }));
+    assert_eq!(count(&func, Opcode::Brif), 4, "{func}");
+    // Each goes back first, tests what it passes, and leaves by the one block that makes the result.
+    let ends: Vec<Inst> = func.layout.blocks().map(|block| func.layout.last_inst(block).unwrap()).collect();
+    let ends = ends.iter().filter_map(|inst| match func.dfg.insts[*inst] {
+        InstructionData::Brif { arg, blocks, .. } => Some((arg, blocks)),
+        _ => None,
+    });
+    let ways: Vec<Block> = ends
+        .map(|(arg, [back, out])| {
+            let tested = func.dfg.inst_args(maker(&func, arg).unwrap())[0];
+            let passed = back.args(&func.dfg.value_lists).nth(1).unwrap().as_value().unwrap();
+            assert_eq!(func.dfg.resolve_aliases(tested), func.dfg.resolve_aliases(passed), "{func}");
+            out.block(&func.dfg.value_lists)
+        })
+        .collect();
+    let first = func.layout.first_inst(ways[0]).unwrap();
+    assert_eq!(func.dfg.insts[first].opcode(), Opcode::Iconst, "{func}");
+    assert!(ways.iter().all(|way| *way == ways[0]), "{func}");
+}
+
+#[test]
+fn a_search_that_ended_early_has_not_come_to_its_end() {
+    for (asked, expected) in [(6, 2), (5, 3)] {
+        let func = optimised(function(|b, x, y| {
+            let (head, rest, out, last, end) =
+                (b.create_block(), b.create_block(), b.create_block(), b.create_block(), b.create_block());
+            let i = b.append_block_param(head, I64);
+            let zero = b.ins().iconst(I64, 0);
+            b.ins().jump(head, &[BlockArg::Value(zero)]);
+            b.switch_to_block(head);
+            let at = b.ins().iadd(x, i);
+            let found = b.ins().load(I64, MemFlagsData::new(), at, 0);
+            let found = b.ins().icmp(IntCC::Equal, found, y);
+            b.ins().brif(found, out, &[], rest, &[]);
+            b.switch_to_block(rest);
+            let next = b.ins().iadd_imm_s(i, 1);
+            let done = b.ins().icmp_imm_u(IntCC::Equal, next, 6);
+            b.ins().brif(done, end, &[], head, &[BlockArg::Value(next)]);
+            b.switch_to_block(out);
+            let asked = b.ins().icmp_imm_u(IntCC::Equal, i, asked);
+            b.ins().brif(asked, last, &[], end, &[]);
+            b.switch_to_block(last);
+            b.ins().store(MemFlagsData::new(), y, x, 0);
+            b.ins().jump(end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[x]);
+        }));
+        assert_eq!(count(&func, Opcode::Brif), expected, "{func}");
+    }
+}
+
+/// `last = y; at = x; loop { *(at + 8) = last; next = *at; (last, at) = (at, next) }`, while there is a next one; returns
+/// `last` as it is then, or as it was in the last round.
+fn walk(old: bool) -> Function {
+    optimised(function(|b, x, y| {
+        let (head, end) = (b.create_block(), b.create_block());
+        let (last, at) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        b.ins().jump(head, &[BlockArg::Value(y), BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        b.ins().store(MemFlagsData::new(), last, at, 8);
+        let next = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        b.ins().brif(next, head, &[BlockArg::Value(at), BlockArg::Value(next)], end, &[]);
+        b.switch_to_block(end);
+        b.ins().return_(&[if old { last } else { at }]);
+    }))
+}
+
+#[test]
+fn what_is_handed_on_is_where_it_belongs_before_the_next_is_made() {
+    let func = walk(false);
+    let blocks: Vec<Block> = func.layout.blocks().collect();
+    // The entry, the rest of a round, its beginning, the end. The allocator sees the rest before the beginning.
+    let [_, rest, head, end] = blocks[..] else { panic!("{func}") };
+    let [at] = *func.dfg.block_params(rest) else { panic!("{func}") };
+    let last = func.layout.last_inst(rest).unwrap();
+    let InstructionData::Brif { blocks: [back, _], .. } = func.dfg.insts[last] else { panic!("{func}") };
+    assert_eq!(back.block(&func.dfg.value_lists), head, "{func}");
+    assert_eq!(back.args(&func.dfg.value_lists).next(), Some(BlockArg::Value(at)), "{func}");
+    let load = func.layout.first_inst(rest).unwrap();
+    assert_eq!(func.dfg.inst_args(load), [at], "{func}");
+    // The way out has the value under its new name, too, or both would be needed.
+    assert_eq!(func.dfg.inst_args(func.layout.last_inst(end).unwrap()), [at], "{func}");
+}
+
+#[test]
+fn what_is_needed_later_keeps_its_place() {
+    let func = walk(true);
+    assert_eq!(func.layout.blocks().count(), 3, "{func}");
+}
+
+#[test]
+fn what_does_not_change_is_added_up_in_front_of_the_loop() {
+    for term in [0, 5] {
+        let func = optimised(function(|b, x, y| {
+            let (head, end) = (b.create_block(), b.create_block());
+            let i = b.append_block_param(head, I32);
+            let (base, at, zero) = (b.ins().ireduce(I32, x), b.ins().ireduce(I32, y), b.ins().iconst(I32, 0));
+            b.ins().jump(head, &[BlockArg::Value(zero)]);
+            b.switch_to_block(head);
+            let here = b.ins().iadd(base, i);
+            let here = b.ins().iadd(here, at);
+            let here = b.ins().iadd_imm_u(here, term);
+            let here = b.ins().uextend(I64, here);
+            let here = b.ins().iadd(y, here);
+            let found = b.ins().load(I32, MemFlagsData::new(), here, 0);
+            let next = b.ins().bxor(i, found);
+            b.ins().brif(found, head, &[BlockArg::Value(next)], end, &[]);
+            b.switch_to_block(end);
+            b.ins().return_(&[x]);
+        }));
+        let blocks: Vec<Block> = func.layout.blocks().collect();
+        let sums = |block| {
+            let narrow = |inst: &Inst| {
+                matches!(func.dfg.insts[*inst].opcode(), Opcode::Iadd | Opcode::Isub)
+                    && func.dfg.value_type(func.dfg.first_result(*inst)) == I32
+            };
+            func.layout.block_insts(block).filter(narrow).count()
+        };
+        assert_eq!([sums(blocks[0]), sums(blocks[1])], [if term == 0 { 1 } else { 2 }, 1], "{func}");
+    }
+}

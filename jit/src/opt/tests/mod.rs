@@ -1,0 +1,456 @@
+//! What became of branches, in Cranelift's IR. That the results are the same, `crate::tests` shows.
+
+use cranelift_codegen::Context;
+use cranelift_codegen::control::ControlPlane;
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::types::{I16, I32, I64};
+use cranelift_codegen::ir::{
+    AbiParam, BlockArg, Function, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Type, Value,
+};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+
+use super::analysis::Analysis;
+use super::pass::{Input, Pass};
+use super::passes::PassSet;
+use super::pipeline::{Pipeline, Subject};
+use super::post::StrengthReduction;
+use super::target_model::TargetModel;
+use crate::OptLevel;
+use crate::compile::{Registers, isa};
+use crate::stage::{At, Stages};
+use crate::translate::field;
+
+mod docs;
+mod files;
+mod halves;
+mod loops;
+mod places;
+
+/// A function of two words whose body `build` adds to the entry block.
+fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    let mut func = Function::new();
+    func.signature.params.extend([AbiParam::new(I64); 2]);
+    func.signature.returns.push(AbiParam::new(I64));
+    let mut memory = FunctionBuilderContext::new();
+    let mut b = FunctionBuilder::new(&mut func, &mut memory);
+    let entry = b.create_block();
+    b.append_block_params_for_function_params(entry);
+    b.switch_to_block(entry);
+    let (x, y) = (b.block_params(entry)[0], b.block_params(entry)[1]);
+    build(&mut b, x, y);
+    b.seal_all_blocks();
+    b.finalize(isa.frontend_config());
+    Context::for_function(func)
+}
+
+/// Runs one pass. Returns how many places it changed.
+fn run<P: Pass>(context: &mut Context, mutant: &str) -> usize {
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    let mut analysis = Analysis::default();
+    analysis.require(P::NEEDS, context);
+    let (analysis, target) = (&mut analysis, TargetModel::of(&*isa));
+    P::default().run(&mut Input { context, analysis, target, counted: false, shared: false, mutant })
+}
+
+fn optimised(context: Context) -> Function {
+    optimised_for(context, false)
+}
+
+fn optimised_for(mut context: Context, counted: bool) -> Function {
+    let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
+    let mut pipeline = Pipeline::default();
+    let stages = Stages { at: &At::new(""), each: true, fault: "" };
+    let subject = Subject { function: 0, passes: PassSet::ALL, counted, shared: false, stages };
+    pipeline.pre(&mut context, &*isa, subject).unwrap();
+    context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
+    pipeline.post(&mut context, &*isa, subject).unwrap();
+    context.compute_cfg();
+    context.compute_domtree();
+    context.verify(&*isa).unwrap();
+    context.func
+}
+
+fn count(func: &Function, opcode: Opcode) -> usize {
+    let blocks = func.layout.blocks();
+    let insts = blocks.flat_map(|block| func.layout.block_insts(block));
+    insts.filter(|inst| func.dfg.insts[*inst].opcode() == opcode).count()
+}
+
+/// `if x < y`, then `then`, and the value of either way.
+fn branch(b: &mut FunctionBuilder<'_>, x: Value, y: Value, then: impl FnOnce(&mut FunctionBuilder<'_>) -> Value) {
+    let (side, join) = (b.create_block(), b.create_block());
+    b.append_block_param(join, I64);
+    let less = b.ins().icmp(IntCC::UnsignedLessThan, x, y);
+    b.ins().brif(less, side, &[], join, &[BlockArg::Value(x)]);
+    b.switch_to_block(side);
+    let value = then(b);
+    b.ins().jump(join, &[BlockArg::Value(value)]);
+    b.switch_to_block(join);
+    let value = b.block_params(join)[0];
+    b.ins().return_(&[value]);
+}
+
+#[test]
+fn a_branch_around_little_is_a_select() {
+    let func = optimised(function(|b, x, y| branch(b, x, y, |b| b.ins().iadd(x, y))));
+    assert_eq!((count(&func, Opcode::Brif), count(&func, Opcode::Select)), (0, 1), "{func}");
+    assert_eq!(func.layout.blocks().count(), 1, "{func}");
+}
+
+#[test]
+fn a_branch_around_work_or_effects_stays() {
+    let func = optimised(function(|b, x, y| {
+        branch(b, x, y, |b| {
+            let value = b.ins().iadd(x, y);
+            let value = b.ins().bxor(value, y);
+            b.ins().ishl(value, x)
+        });
+    }));
+    assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+    let func = optimised(function(|b, x, y| branch(b, x, y, |b| b.ins().load(I64, MemFlagsData::new(), y, 0))));
+    assert_eq!(count(&func, Opcode::Brif), 1, "{func}");
+}
+
+#[test]
+fn a_branch_that_chooses_the_next_address_stays() {
+    let chase = |load: bool| {
+        optimised(function(|b, x, y| {
+            let (side, join) = (b.create_block(), b.create_block());
+            b.append_block_param(join, I64);
+            let decider = if load { b.ins().load(I64, MemFlagsData::new(), y, 0) } else { y };
+            let less = b.ins().icmp(IntCC::UnsignedLessThan, decider, x);
+            b.ins().brif(less, side, &[], join, &[BlockArg::Value(x)]);
+            b.switch_to_block(side);
+            let next = b.ins().iadd_imm_s(x, 8);
+            b.ins().jump(join, &[BlockArg::Value(next)]);
+            b.switch_to_block(join);
+            let base = b.block_params(join)[0];
+            let at = b.ins().iadd(base, y);
+            let value = b.ins().load(I64, MemFlagsData::new(), at, 0);
+            b.ins().return_(&[value]);
+        }))
+    };
+    assert_eq!((count(&chase(true), Opcode::Brif), count(&chase(true), Opcode::Select)), (1, 0));
+    assert_eq!((count(&chase(false), Opcode::Brif), count(&chase(false), Opcode::Select)), (0, 1));
+}
+
+#[test]
+fn counting_waits_for_a_sum_only() {
+    // Both ways take something from a counter.
+    let func = optimised(function(|b, x, y| {
+        let (side, join) = (b.create_block(), b.create_block());
+        b.append_block_param(join, I64);
+        let less = b.ins().icmp(IntCC::UnsignedLessThan, x, y);
+        let a = b.ins().iadd_imm_s(y, -3);
+        b.ins().brif(less, side, &[], join, &[BlockArg::Value(a)]);
+        b.switch_to_block(side);
+        let a = b.ins().iadd_imm_s(a, -4);
+        b.ins().jump(join, &[BlockArg::Value(a)]);
+        b.switch_to_block(join);
+        let value = b.block_params(join)[0];
+        b.ins().return_(&[value]);
+    }));
+    assert_eq!((count(&func, Opcode::Select), count(&func, Opcode::Iadd)), (1, 1), "{func}");
+}
+
+#[test]
+fn products_become_shifts_that_the_type_has_room_for() {
+    let product = |ty: Type, by: i64| {
+        let mut context = function(|b, x, _| {
+            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
+            let by = b.ins().iconst(ty, by);
+            let value = b.ins().imul(x, by);
+            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
+            b.ins().return_(&[value]);
+        });
+        run::<StrengthReduction>(&mut context, "");
+        [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
+    };
+    for ty in [I32, I64] {
+        for by in [3, 5, 7, 9, 31, 65] {
+            assert_eq!(product(ty, by), [1, 0], "{ty}, {by}");
+        }
+        for by in [0, 1, 2, 6, 11] {
+            assert_eq!(product(ty, by), [0, 1], "{ty}, {by}");
+        }
+    }
+    assert_eq!(product(I32, 0xffff_ffff), [0, 1], "-1 is not 2^32 - 1 here");
+    assert_eq!(product(I64, 0xffff_ffff), [1, 0]);
+    assert_eq!(product(I64, -1), [0, 1]);
+}
+
+#[test]
+fn a_union_with_bits_that_a_shift_left_free_is_a_sum() {
+    let union = |ty: Type, by: i64, bits: i64, twice: bool| {
+        let mut context = function(|b, x, y| {
+            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
+            let (by, bits) = (b.ins().iconst(I64, by), b.ins().iconst(ty, bits));
+            let shifted = b.ins().ishl(x, by);
+            let value = b.ins().bor(shifted, bits);
+            b.ins().store(MemFlagsData::new(), if twice { shifted } else { value }, y, 0);
+            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
+            b.ins().return_(&[value]);
+        });
+        run::<StrengthReduction>(&mut context, "");
+        [Opcode::Bor, Opcode::Ishl, Opcode::Iadd].map(|opcode| count(&context.func, opcode))
+    };
+    for ty in [I32, I64] {
+        assert_eq!(union(ty, 1, 1, false), [0, 1, 1], "{ty}");
+        assert_eq!(union(ty, 1, 1, true), [0, 0, 2], "{ty}");
+        assert_eq!(union(ty, 4, 15, true), [0, 1, 1], "{ty}");
+        for (by, bits) in [(0, 1), (1, 2), (4, 16), (ty.bits().into(), 1)] {
+            assert_eq!(union(ty, by, bits, true), [1, 1, 0], "{ty}, {by}, {bits}");
+        }
+    }
+    assert_eq!(union(I64, 63, -1, true), [1, 1, 0]);
+}
+
+/// Compares of `x` with 0, 1, 2, ... one after the other.
+fn chain(b: &mut FunctionBuilder<'_>, x: Value, y: Value, cases: i64) {
+    let end = b.create_block();
+    b.append_block_param(end, I64);
+    for case in 0..cases {
+        let (hit, next) = (b.create_block(), b.create_block());
+        let equal = b.ins().icmp_imm_u(IntCC::Equal, x, case);
+        b.ins().brif(equal, hit, &[], next, &[]);
+        b.switch_to_block(hit);
+        let value = b.ins().load(I64, MemFlagsData::new(), y, case as i32);
+        b.ins().jump(end, &[BlockArg::Value(value)]);
+        b.switch_to_block(next);
+    }
+    b.ins().jump(end, &[BlockArg::Value(y)]);
+    b.switch_to_block(end);
+    let value = b.block_params(end)[0];
+    b.ins().return_(&[value]);
+}
+
+#[test]
+fn a_tree_of_compares_is_a_table() {
+    let wide = optimised(function(|b, x, y| chain(b, x, y, 8)));
+    assert_eq!(count(&wide, Opcode::BrTable), 1, "{wide}");
+    let narrow = optimised(function(|b, x, y| {
+        let x = b.ins().ireduce(I32, x);
+        chain(b, x, y, 8);
+    }));
+    assert_eq!(count(&narrow, Opcode::BrTable), 1, "{narrow}");
+    let few = optimised(function(|b, x, y| chain(b, x, y, 5)));
+    assert_eq!(count(&few, Opcode::BrTable), 0, "{few}");
+}
+
+/// A loop that copies four words at `x` to `y` plus `off`, over and over, and ends when the first is zero.
+fn copying(off: i32) -> Function {
+    optimised(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        b.append_block_param(head, I64);
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let at = b.block_params(head)[0];
+        let flags = MemFlagsData::new();
+        for word in 0..4 {
+            b.ins().sequence_point();
+            let value = b.ins().load(I64, flags, at, 8 * word);
+            b.ins().sequence_point();
+            b.ins().store(flags, value, y, 8 * word + if word == 3 { off } else { 0 });
+        }
+        let next = b.ins().iadd_imm_s(at, 32);
+        b.ins().brif(next, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[y]);
+    }))
+}
+
+#[test]
+fn words_are_copied_by_two() {
+    let func = copying(0);
+    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (6, 6), "{func}");
+    // Not one behind the other.
+    let func = copying(8);
+    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (4, 4), "{func}");
+}
+
+#[test]
+fn two_charges_by_one_condition_are_one() {
+    for second in [IntCC::UnsignedLessThan, IntCC::UnsignedGreaterThanOrEqual, IntCC::Equal] {
+        let twice = function(|b, x, y| {
+            let mut counter = x;
+            for (cc, more) in [(IntCC::UnsignedLessThan, -4), (second, -9)] {
+                let (side, join) = (b.create_block(), b.create_block());
+                b.append_block_param(join, I64);
+                let holds = b.ins().icmp(cc, y, x);
+                let charged = b.ins().iadd_imm_s(counter, -3);
+                b.ins().brif(holds, side, &[], join, &[BlockArg::Value(charged)]);
+                b.switch_to_block(side);
+                let charged = b.ins().iadd_imm_s(charged, more);
+                b.ins().jump(join, &[BlockArg::Value(charged)]);
+                b.switch_to_block(join);
+                counter = b.block_params(join)[0];
+            }
+            b.ins().return_(&[counter]);
+        });
+        let func = optimised_for(twice, true);
+        let expected = if second == IntCC::Equal { 2 } else { 1 };
+        assert_eq!(count(&func, Opcode::Select), expected, "{func}");
+    }
+}
+
+/// A loop over words at `x` that ends with what `sum` makes of a parameter and each of them.
+fn summing(sum: impl Fn(&mut FunctionBuilder<'_>, Value, Value) -> Value) -> Function {
+    optimised(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let (at, old) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
+        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
+        b.switch_to_block(head);
+        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let new = sum(b, old, word);
+        let next = b.ins().iadd_imm_s(at, 8);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(new)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[new]);
+    }))
+}
+
+#[test]
+fn a_load_is_next_to_the_sum_that_ends_a_block() {
+    let func = summing(|b, old, word| {
+        let turned = b.ins().rotl_imm_u(old, 5);
+        b.ins().iadd(turned, word)
+    });
+    // One jump to the loop, and one to the block that has the sum as its parameter.
+    assert_eq!(count(&func, Opcode::Jump), 2, "{func}");
+    let block = func.layout.blocks().nth(1).unwrap();
+    let order: Vec<Opcode> = func.layout.block_insts(block).map(|inst| func.dfg.insts[inst].opcode()).collect();
+    assert!(order.ends_with(&[Opcode::Load, Opcode::Iadd, Opcode::Jump]), "{func}");
+}
+
+/// The sum of two words at indices behind `y`, from a base that `base` makes.
+fn indexing(base: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
+    optimised(function(|b, x, y| {
+        let base = base(b, x);
+        let index = b.ins().ireduce(I32, y);
+        let words = [1, 2].map(|more| {
+            let index = b.ins().iadd_imm_u(index, more);
+            let scaled = b.ins().ishl_imm_u(index, 3);
+            let start = b.ins().iconst(I32, 0x10040);
+            let low = b.ins().iadd(start, scaled);
+            let wide = b.ins().uextend(I64, low);
+            let addr = b.ins().iadd(base, wide);
+            b.ins().load(I64, MemFlagsData::new(), addr, 0)
+        });
+        let sum = b.ins().iadd(words[0], words[1]);
+        b.ins().return_(&[sum]);
+    }))
+}
+
+#[test]
+fn constants_in_an_index_are_offsets_in_the_arena() {
+    let arena = indexing(|b, cx| {
+        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        b.ins().load(I64, flags, cx, field!(arena_base))
+    });
+    let offsets = |func: &Function| -> Vec<i32> {
+        let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+        let loads = insts.filter_map(|inst| match func.dfg.insts[inst] {
+            InstructionData::Load { offset, .. } => Some(offset.into()),
+            _ => None,
+        });
+        loads.collect()
+    };
+    assert_eq!(offsets(&arena), [field!(arena_base), 8, 16], "{arena}");
+    // Sums of 16 bits wrap around long before the arena's ends.
+    let narrow = optimised(function(|b, x, y| {
+        let flags = MemFlagsData::trusted().with_readonly().with_can_move();
+        let base = b.ins().load(I64, flags, x, field!(arena_base));
+        let index = b.ins().ireduce(I16, y);
+        let start = b.ins().ushr_imm_u(y, 16);
+        let start = b.ins().ireduce(I16, start);
+        let index = b.ins().iadd_imm_u(index, 500);
+        let low = b.ins().iadd(start, index);
+        let wide = b.ins().uextend(I64, low);
+        let addr = b.ins().iadd(base, wide);
+        let word = b.ins().load(I64, MemFlagsData::new(), addr, 0);
+        b.ins().return_(&[word]);
+    }));
+    assert_eq!(offsets(&narrow), [field!(arena_base), 0], "{narrow}");
+    // Elsewhere the sum of 32 bits may wrap around.
+    let elsewhere = indexing(|_, x| x);
+    assert_eq!(offsets(&elsewhere), [0, 0], "{elsewhere}");
+}
+
+#[test]
+fn what_is_late_is_added_last() {
+    let func = summing(|b, old, word| {
+        let turned = b.ins().rotl_imm_u(old, 5);
+        let mixed = b.ins().bxor(turned, old);
+        let sum = b.ins().iadd(mixed, word);
+        let more = b.ins().rotl_imm_u(old, 9);
+        let sum = b.ins().iadd(sum, more);
+        b.ins().iadd(sum, old)
+    });
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let sums: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Iadd).collect();
+    let [.., last] = sums[..] else { panic!("sums: {func}") };
+    let args = func.dfg.inst_args(last);
+    let is_mixed = |value: &Value| {
+        func.dfg.value_def(*value).inst().is_some_and(|inst| func.dfg.insts[inst].opcode() == Opcode::Bxor)
+    };
+    assert_eq!(sums.len(), 3, "{func}");
+    assert!(args.iter().any(is_mixed), "{func}");
+}
+
+#[test]
+fn the_second_operand_of_a_compare_is_in_memory() {
+    let func = optimised(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let at = b.append_block_param(head, I64);
+        b.ins().jump(head, &[BlockArg::Value(x)]);
+        b.switch_to_block(head);
+        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
+        let next = b.ins().iadd_imm_s(at, 8);
+        let more = b.ins().icmp(IntCC::UnsignedLessThan, word, y);
+        b.ins().brif(more, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[next]);
+    }));
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let compares: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Icmp).collect();
+    let [compare] = compares[..] else { panic!("one compare: {func}") };
+    let second = func.dfg.value_def(func.dfg.inst_args(compare)[1]).unwrap_inst();
+    assert_eq!(func.dfg.insts[second].opcode(), Opcode::Load, "{func}");
+}
+
+#[test]
+fn a_load_that_no_sum_can_take_stays() {
+    // Used twice, and shifted.
+    let twice = summing(|b, old, word| {
+        let sum = b.ins().iadd(old, word);
+        b.ins().bxor(sum, word)
+    });
+    let shifted = summing(|b, old, word| b.ins().rotl(old, word));
+    for func in [twice, shifted] {
+        assert_eq!(count(&func, Opcode::Jump), 1, "{func}");
+    }
+}
+
+#[test]
+fn an_offset_of_32_bits_is_extended_where_it_is_made() {
+    let func = optimised(function(|b, x, y| {
+        let (head, done) = (b.create_block(), b.create_block());
+        let at = b.append_block_param(head, I32);
+        let start = b.ins().ireduce(I32, y);
+        b.ins().jump(head, &[BlockArg::Value(start)]);
+        b.switch_to_block(head);
+        let wide = b.ins().uextend(I64, at);
+        let addr = b.ins().iadd(x, wide);
+        let word = b.ins().load(I64, MemFlagsData::new(), addr, 0);
+        let next = b.ins().iadd_imm_u(at, 8);
+        b.ins().brif(word, head, &[BlockArg::Value(next)], done, &[]);
+        b.switch_to_block(done);
+        b.ins().return_(&[word]);
+    }));
+    let head = func.layout.blocks().nth(1).unwrap();
+    assert_eq!(func.dfg.value_type(func.dfg.block_params(head)[0]), I64, "{func}");
+    let step = func.layout.block_insts(head).find(|inst| func.dfg.insts[*inst].opcode() == Opcode::Uextend).unwrap();
+    assert_ne!(func.dfg.inst_args(step)[0], func.dfg.block_params(head)[0], "{func}");
+}
