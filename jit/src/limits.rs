@@ -74,8 +74,9 @@ const SHORT: usize = 384;
 /// So many atomic operations, whose registers are fixed, are as much work for the register allocator as a block.
 const ATOMICS: u64 = 64;
 
-/// By how much the square of a loop's instructions is divided: what is hoisted out of a loop lives through all of it, and each
-/// use is a place where the register allocator may split it.
+/// By how much the square of a loop's instructions is divided. Cranelift's optimiser computes what only the successors of a block
+/// use in each of them, so a chain of sums over loads moves behind the branch at the end of a loop, and all that was loaded is
+/// live there. The register allocator takes the square of these values to spill them.
 const LONG: u64 = 16;
 
 /// A function that exceeds [`CompileLimits`].
