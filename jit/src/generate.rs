@@ -10,11 +10,15 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenResult, CompiledCode, Context};
 use twinbpf_vm::host::native::Site;
 
+use crate::limits::Strategy;
 use crate::opt::PassRun;
 use crate::opt::pipeline::{Pipeline, Subject};
 use crate::options::{OptLevel, Options};
 use crate::stage::{GENERATION, OPTIMISER, Stages};
 use crate::translate::CODES;
+
+/// Blocks of a function, at most, in which if-conversion takes longer than it saves where nothing is optimised.
+const MANY: usize = 256;
 
 /// Memory that is used again for the next function.
 #[derive(Default)]
@@ -46,7 +50,7 @@ impl Generator {
         &mut self,
         context: &mut Context,
         isa: &dyn TargetIsa,
-        options: Options,
+        (options, strategy): (Options, Strategy),
         (function, sites): (u32, &[Site]),
         stages: Stages<'_>,
     ) -> CodegenResult<Box<CompiledCode>> {
@@ -58,6 +62,8 @@ impl Generator {
         stages.leave(&context.func, isa)?;
         if speed {
             self.pipeline.pre(context, isa, subject)?;
+        } else if strategy == Strategy::Plain && context.func.dfg.num_blocks() > MANY {
+            self.pipeline.without_optimiser(context, isa, subject)?;
         }
         stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;
         if speed {

@@ -209,7 +209,8 @@ fn fitting<'a>(
         stages.enter(TRANSLATION);
         let sites = translate::translate(Input { checked, ..input }, unit, scratch, &mut context.func);
         let sites = sites.ok_or_else(|| AheadError::Entangled { function: name() })?;
-        let code = generator.generate(context, input.isa, input.options, (unit.function, &sites), stages);
+        let code =
+            generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &sites), stages);
         let code = code.map_err(|error| match mistake(&error) {
             Some(why) => InternalError::new(input.image, unit.function, stages.at.get(), why).into(),
             None => AheadError::Codegen { function: name(), why: error.to_string() },

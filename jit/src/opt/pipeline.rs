@@ -165,7 +165,23 @@ impl Pipeline {
     ) -> CodegenResult<()> {
         self.runs.clear();
         self.analysis.reset(Analyses::empty());
-        self.phase(Phase::Pre, context, isa, subject)
+        self.phase(|info| info.phase == Phase::Pre, context, isa, subject)
+    }
+
+    /// Runs the pass that makes less work for what comes after it than it takes itself, where nothing is optimised:
+    /// if-conversion, as the register allocator's work grows with the square of the parameters of blocks.
+    ///
+    /// # Errors
+    /// As [`Stages::pass`].
+    pub(crate) fn without_optimiser(
+        &mut self,
+        context: &mut Context,
+        isa: &dyn TargetIsa,
+        subject: Subject<'_>,
+    ) -> CodegenResult<()> {
+        self.runs.clear();
+        self.analysis.reset(Analyses::empty());
+        self.phase(|info| info.name == IfConversion::NAME, context, isa, subject)
     }
 
     /// Runs the passes after the optimiser, which has left its analyses in the context. Afterwards control-flow graph and
@@ -178,7 +194,7 @@ impl Pipeline {
     ) -> CodegenResult<()> {
         let left = Analyses::CFG | Analyses::DOMINATORS | Analyses::LOOPS | Analyses::RESOLVED;
         self.analysis.reset(left);
-        self.phase(Phase::Post, context, isa, subject)?;
+        self.phase(|info| info.phase == Phase::Post, context, isa, subject)?;
         self.analysis.require(Analyses::CFG | Analyses::DOMINATORS | Analyses::RESOLVED, context);
         Ok(())
     }
@@ -188,18 +204,19 @@ impl Pipeline {
         std::mem::take(&mut self.runs)
     }
 
+    /// Runs the passes that `takes` chooses.
     fn phase(
         &mut self,
-        phase: Phase,
+        takes: impl Fn(&PassInfo) -> bool,
         context: &mut Context,
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
     ) -> CodegenResult<()> {
         let target = TargetModel::of(isa);
-        let loops = phase == Phase::Pre || context.loop_analysis.loops().len() > 0;
         for (at, (row, pass)) in PASSES.iter().zip(&mut self.passes).enumerate() {
-            let skipped = row.info.loops_only && !loops || !(row.pays)(target);
-            if row.info.phase != phase || skipped || !subject.passes.runs(at, subject.function) {
+            let loopless = || context.loop_analysis.loops().len() == 0;
+            let skipped = row.info.loops_only && loopless() || !(row.pays)(target);
+            if !takes(&row.info) || skipped || !subject.passes.runs(at, subject.function) {
                 continue;
             }
             let start = context.want_disasm.then(Instant::now);

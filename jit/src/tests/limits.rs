@@ -80,3 +80,31 @@ fn computed_jumps_to_very_many_labels_stay_in_the_interpreter() {
     let error = Code::new(image, Options::default()).unwrap().compile_all().unwrap_err();
     assert!(matches!(error, JitError::Entangled { .. }), "{error}");
 }
+
+/// Without the optimiser the compiler must not make what the optimiser would only have removed.
+#[test]
+fn plain_code_is_not_longer_than_optimised_code_where_programs_repeat_themselves() {
+    let speed = Options { limits: CompileLimits::NONE, ..Options::default() };
+    let none = Options { opt: OptLevel::None, ..speed };
+    for name in ["divisions", "frame words", "many calls of one subprogram"] {
+        let [speed, none] = [speed, none].map(|options| density(shape(name), 1200, options));
+        assert!(none <= speed * 1.1 + 0.1, "{name}: {none} bytes for each instruction, optimised {speed}");
+    }
+}
+
+/// Loads of words that are no variables: the function is too long for them.
+#[test]
+fn loads_of_what_was_just_stored_in_the_frame_make_no_code() {
+    let options = Options { opt: OptLevel::None, ..Options::default() };
+    let (loads, stores) = (density(shape("copies"), 4000, options), density(shape("frame words"), 4000, options));
+    assert!(stores < loads * 0.75, "{stores} bytes for each instruction, {loads} with loads");
+}
+
+#[test]
+fn branches_of_large_functions_become_selects_without_the_optimiser() {
+    let image = shape("selects").image(1200);
+    let code = Code::new(Arc::clone(&image), Options { opt: OptLevel::None, ..Options::default() }).unwrap();
+    code.compile_all().unwrap();
+    let jumps = code.disassemble(0).unwrap().text.matches("; j label").count();
+    assert!(jumps < 10, "{jumps} branches");
+}

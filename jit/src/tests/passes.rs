@@ -128,3 +128,68 @@ fn an_index_of_many_terms() {
          exit\n",
     ));
 }
+
+/// Loads from the frame after stores of other sizes, beside it, through another pointer, and by a callee.
+#[test]
+fn loads_from_the_frame_see_the_last_store() {
+    let others = [
+        "",
+        "*(u8 *)(r10 - 5) = 7\n",
+        "*(u16 *)(r10 - 8) = 7\n",
+        "*(u32 *)(r10 - 4) = 7\n",
+        "*(u32 *)(r10 - 12) = 7\n",
+        "*(u64 *)(r10 - 12) = 7\n",
+        "*(u64 *)(r10 - 16) = 7\n",
+        "r4 = r10\n*(u8 *)(r4 - 3) = 7\n",
+        "r4 = r10\nlock *(u64 *)(r4 - 8) += r2\n",
+        "lock *(u32 *)(r10 - 8) += r2\n",
+        "r3 = 9\nif r3 == 9 goto on\n*(u64 *)(r10 - 8) = r3\non: r3 = 1\n",
+    ];
+    let loads =
+        ["*(u64 *)(r10 - 8)", "*(u32 *)(r10 - 8)", "*(s32 *)(r10 - 8)", "*(u16 *)(r10 - 8)", "*(u32 *)(r10 - 4)"];
+    // With the address of the frame in a register, its words are no variables.
+    for copy in ["", "r5 = r10\n"] {
+        for (other, load) in others.iter().flat_map(|other| loads.iter().map(move |load| (other, load))) {
+            same(&Rig::new(&format!(
+                "r2 = *(u64 *)(r1 + 8)
+                 {copy}*(u64 *)(r10 - 16) = r2
+                 *(u64 *)(r10 - 8) = r2
+                 r0 = *(u64 *)(r10 - 8)
+                 {other}r0 = {load}
+                 *(u64 *)(r10 - 8) = r0
+                 *(u32 *)(r10 - 8) = r0
+                 r3 = {load}
+                 r0 += r3
+                 r5 = 0
+                 r4 = 0
+                 exit\n"
+            )));
+        }
+    }
+}
+
+/// Divisors that change between divisions, as one register or another.
+#[test]
+fn divisions_by_one_divisor_share_its_guard() {
+    for (width, op) in ["/=", "%=", "s/=", "s%="].into_iter().flat_map(|op| [("r", op), ("w", op)]) {
+        for divisor in [0_i64, 1, -1, 7, 1 << 32] {
+            same(&Rig::new(&format!(
+                "r2 = {divisor} ll
+                 r3 = *(u64 *)(r1 + 8)
+                 r4 = 0x8000000080000000 ll
+                 {width}3 {op} {width}2
+                 {width}4 {op} {width}2
+                 r0 = r3
+                 r5 = r2
+                 {width}0 {op} {width}5
+                 r2 += 1
+                 {width}4 {op} {width}2
+                 w3 /= w5
+                 r3 s%= r2
+                 r0 ^= r4
+                 r0 ^= r3
+                 exit\n"
+            )));
+        }
+    }
+}

@@ -16,6 +16,22 @@ pub(super) fn ty(width: Width) -> Type {
     }
 }
 
+/// Guards that are looked at, of the last divisions of a block.
+const GUARDS: usize = 4;
+
+/// What was made of a divisor in the current block.
+#[derive(Clone, Copy)]
+pub(super) struct Guard {
+    /// The divisor as it is.
+    of: Value,
+    signed: bool,
+    is_zero: Value,
+    /// Whether the machine would fault.
+    special: Value,
+    /// The divisor, or 1.
+    divisor: Value,
+}
+
 impl Translator<'_> {
     /// A register at this width.
     pub(super) fn read(&mut self, width: Width, reg: Reg) -> Value {
@@ -30,14 +46,6 @@ impl Translator<'_> {
         match src {
             Operand::Reg(reg) => self.read(width, reg),
             Operand::Imm(imm) => self.imm(width, imm),
-        }
-    }
-
-    fn imm(&mut self, width: Width, imm: i32) -> Value {
-        match (self.input.options.opt, width) {
-            (OptLevel::Speed, _) => self.constants.get(self.b.func, width, imm),
-            (OptLevel::None, Width::W32) => self.b.ins().iconst(I32, i64::from(imm as u32)),
-            (OptLevel::None, Width::W64) => self.b.ins().iconst(I64, i64::from(imm)),
         }
     }
 
@@ -156,23 +164,41 @@ impl Translator<'_> {
     /// Dividing by zero gives 0, or the dividend as remainder; the smallest number divided by -1 wraps. The machine
     /// would fault, so it divides by 1 then, and the result is chosen afterwards.
     fn divide_reg(&mut self, width: Width, op: AluOp, a: Value, b: Value) -> Value {
-        let (zero, one) = (self.imm(width, 0), self.imm(width, 1));
-        let is_zero = self.b.ins().icmp(IntCC::Equal, b, zero);
+        let signed = matches!(op, AluOp::Sdiv | AluOp::Smod);
+        let Guard { is_zero, special, divisor, .. } = self.guard(width, signed, b);
+        let result = self.binary(op, a, divisor);
+        let zero = self.imm(width, 0);
         let remainder = matches!(op, AluOp::Mod | AluOp::Smod);
         let without = if remainder { a } else { zero };
-        if matches!(op, AluOp::Div | AluOp::Mod) {
-            let divisor = self.b.ins().select(is_zero, one, b);
-            let result = self.binary(op, a, divisor);
+        if !signed {
             return self.b.ins().select(is_zero, without, result);
         }
-        // b is 0 or -1 when b + 1 is 0 or 1.
-        let next = self.b.ins().iadd(b, one);
-        let special = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, next, one);
-        let divisor = self.b.ins().select(special, one, b);
-        let result = self.binary(op, a, divisor);
         let minus = if remainder { zero } else { self.b.ins().ineg(a) };
         let rare = self.b.ins().select(is_zero, without, minus);
         self.b.ins().select(special, rare, result)
+    }
+
+    /// What dividing by `b` needs besides the dividend. The divisor of one division is often that of the next.
+    fn guard(&mut self, width: Width, signed: bool, b: Value) -> Guard {
+        let b = self.b.func.dfg.resolve_aliases(b);
+        let mut known = self.guards.iter().rev().take(GUARDS);
+        if let Some(guard) = known.find(|guard| (guard.of, guard.signed) == (b, signed)) {
+            return *guard;
+        }
+        let (zero, one) = (self.imm(width, 0), self.imm(width, 1));
+        let is_zero = self.b.ins().icmp(IntCC::Equal, b, zero);
+        let special = match signed {
+            false => is_zero,
+            // b is 0 or -1 when b + 1 is 0 or 1.
+            true => {
+                let next = self.b.ins().iadd(b, one);
+                self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, next, one)
+            }
+        };
+        let divisor = self.b.ins().select(special, one, b);
+        let guard = Guard { of: b, signed, is_zero, special, divisor };
+        self.guards.push(guard);
+        guard
     }
 
     pub(super) fn endian(&mut self, order: ByteOrder, bits: u8, dst: Reg) {

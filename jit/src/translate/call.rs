@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{
 };
 use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
-use twinbpf_vm::isa::{Reg, Size};
+use twinbpf_vm::isa::{Reg, Size, Width};
 
 use super::effects::{ARGS, Callees as _, REST, bit};
 use super::{Translator, constant, field, poison, signature, trusted};
@@ -136,6 +136,7 @@ impl Translator<'_> {
 
     /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
     pub(super) fn after_call(&mut self) -> bool {
+        self.stored.forget();
         for (reg, value) in ARG_REGS.into_iter().zip(self.poison) {
             // Baseline code makes them where they are.
             let value = value.unwrap_or_else(|| self.b.ins().iconst(I64, poison(reg.index())));
@@ -195,12 +196,24 @@ impl Translator<'_> {
     }
 
     /// r10 of a callee, and whether there is no room for its frame.
-    fn callee_frame(&mut self) -> (Value, Value) {
+    fn room(&mut self) -> (Value, Value) {
         let stride = i64::from(self.input.image.frame_stride());
         let frame = self.b.ins().iadd_imm_s(self.fp, stride);
         let limit = self.load_cx(I64, constant(), field!(frame_limit));
         let over = self.b.ins().icmp(IntCC::UnsignedGreaterThan, frame, limit);
         (frame, over)
+    }
+
+    /// r10 of a callee, for which there is room or the program traps. The frames of all callees begin at the same place, so
+    /// a block looks once.
+    fn checked_frame(&mut self) -> Value {
+        if let Some(frame) = self.callee_frame {
+            return frame;
+        }
+        let (frame, over) = self.room();
+        self.trap_if(over, SiteKind::Frame);
+        self.callee_frame = Some(frame);
+        frame
     }
 
     /// Takes the callee's bytes from the stack's, where that is not the same as counting frames. Gives what was
@@ -236,16 +249,16 @@ impl Translator<'_> {
     fn call_function(&mut self, callee: u32) -> bool {
         let reads = self.input.summary.of(self.input.image, self.input.options).reads(callee);
         self.mark_here();
-        let (frame, over) = self.callee_frame();
-        self.trap_if(over, SiteKind::Frame);
+        let frame = self.checked_frame();
         let used = self.take_stack(callee);
         let local = (self.input.local)(callee);
         self.hand_over(reads & REST);
         let mut args = [self.cx; 7];
         args[1] = frame;
         for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
+            // What the callee does not read is one constant: five would be five values for the register allocator.
             *arg = match reads & bit(*reg) {
-                0 => self.b.ins().iconst(I64, 0),
+                0 => self.imm(Width::W64, 0),
                 _ => self.get(*reg),
             };
         }
@@ -292,7 +305,7 @@ impl Translator<'_> {
             let index = self.slot(addr);
             let count = self.load_cx(I64, constant(), field!(slot_count));
             let outside = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, index, count);
-            let (frame, over) = self.callee_frame();
+            let (frame, over) = self.room();
             let machine = self.b.ins().bor(outside, over);
             let (table, other) = (self.b.create_block(), self.b.create_block());
             self.b.set_cold_block(other);

@@ -1,29 +1,44 @@
-//! Immediate operands of a function that is optimised: each is made once, in the first block, as long as it is remembered.
+//! Immediate operands: each is made once, as long as it is remembered.
 //!
-//! Cranelift's optimiser puts constants where they are used, so it does not matter where they are made. But each costs it
-//! as much as any other instruction, and a quarter of a function's would be these. The rest of the compiler leaves them
-//! where they are: without the optimiser they belong to their users.
+//! With the optimiser that is once for the function, in its first block: Cranelift puts constants where they are used, so it does
+//! not matter where they are made. Without it that is once for each block, where the first user is: a constant stays in its
+//! register as long as it has users. Each costs the compiler as much as any other instruction, and a quarter of a function's
+//! would be these.
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, Value};
+use cranelift_codegen::ir::{Inst, InstBuilder, Value};
 use cranelift_codegen::packed_option::PackedOption;
 use twinbpf_vm::isa::Width;
+
+use super::Translator;
 
 /// Constants that are remembered.
 const PLACES: usize = 128;
 
 /// See the module documentation.
 pub(super) struct Constants {
-    /// The end of the first block.
+    /// The end of the first block, if constants go there.
     end: PackedOption<Inst>,
     /// By [`place`].
-    known: [(Width, i32, PackedOption<Value>); PLACES],
+    known: [Known; PLACES],
+    /// What the current constants belong to: a function or a block of one.
+    scope: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    width: Width,
+    imm: i32,
+    /// Where it can be used.
+    scope: u64,
+    value: PackedOption<Value>,
 }
 
 impl Default for Constants {
     fn default() -> Constants {
-        Constants { end: None.into(), known: [(Width::W64, 0, PackedOption::default()); PLACES] }
+        let none = Known { width: Width::W64, imm: 0, scope: 0, value: None.into() };
+        Constants { end: None.into(), known: [none; PLACES], scope: 0 }
     }
 }
 
@@ -34,23 +49,43 @@ fn place(width: Width, imm: i32) -> usize {
 }
 
 impl Constants {
-    /// Begins with a function whose first block ends with this instruction.
-    pub(super) fn start(&mut self, end: Inst) {
-        *self = Constants { end: end.into(), ..Constants::default() };
+    /// Begins with a function. Constants go in front of the end of its first block, if that is given.
+    pub(super) fn start(&mut self, end: Option<Inst>) {
+        self.end = end.into();
+        self.scope += 1;
     }
 
-    /// An immediate operand of an instruction of this width.
-    pub(super) fn get(&mut self, func: &mut Function, width: Width, imm: i32) -> Value {
-        let known = &mut self.known[place(width, imm)];
-        if let Some(value) = known.2.expand().filter(|_| (known.0, known.1) == (width, imm)) {
+    /// Begins with a block.
+    pub(super) fn start_block(&mut self) {
+        if self.end.is_none() {
+            self.scope += 1;
+        }
+    }
+}
+
+impl Translator<'_> {
+    /// An immediate operand of an instruction of this width. Not to be asked for where control may leave the block's other
+    /// instructions aside.
+    pub(super) fn imm(&mut self, width: Width, imm: i32) -> Value {
+        let known = self.constants.known[place(width, imm)];
+        if let Some(value) = known.value.expand()
+            && (known.width, known.imm, known.scope) == (width, imm, self.constants.scope)
+        {
             return value;
         }
-        let mut cursor = FuncCursor::new(func).at_inst(self.end.expect("the first block comes first"));
-        let value = match width {
-            Width::W32 => cursor.ins().iconst(I32, i64::from(imm as u32)),
-            Width::W64 => cursor.ins().iconst(I64, i64::from(imm)),
+        let value = match self.constants.end.expand() {
+            Some(end) => iconst(FuncCursor::new(self.b.func).at_inst(end).ins(), width, imm),
+            None => iconst(self.b.ins(), width, imm),
         };
-        *known = (width, imm, value.into());
+        self.constants.known[place(width, imm)] =
+            Known { width, imm, scope: self.constants.scope, value: value.into() };
         value
+    }
+}
+
+fn iconst<'f>(ins: impl InstBuilder<'f>, width: Width, imm: i32) -> Value {
+    match width {
+        Width::W32 => ins.iconst(I32, i64::from(imm as u32)),
+        Width::W64 => ins.iconst(I64, i64::from(imm)),
     }
 }

@@ -136,4 +136,23 @@ impl Translator<'_> {
         self.b.ins().return_(&[value]);
         true
     }
+
+    /// Traps if a value is not zero, and says what it was that is refused.
+    pub(super) fn refuse_if(&mut self, value: Value, refused: impl FnOnce(&mut Self) -> Value, kind: SiteKind) {
+        let (bad, good) = (self.b.create_block(), self.b.create_block());
+        self.b.set_cold_block(bad);
+        self.b.ins().brif(value, bad, &[], good, &[]);
+        self.go_on(bad);
+        let refused = refused(self);
+        self.store_cx(refused, field!(refused));
+        let code = self.site(kind);
+        self.b.ins().trap(code);
+        self.go_on(good);
+    }
+
+    /// Traps if a value is not zero.
+    pub(super) fn trap_if(&mut self, value: Value, kind: SiteKind) {
+        let code = self.site(kind);
+        self.b.ins().trapnz(value, code);
+    }
 }

@@ -77,6 +77,10 @@ impl Translator<'_> {
         if base == Reg::FP {
             return Place { addr: self.fp, off: off32, flags: frame() };
         }
+        if write {
+            // Nobody knows where.
+            self.stored.forget();
+        }
         let kind = SiteKind::Access { base, off, size, write };
         let (addr, off32) = match (self.input.options.memory, self.arena) {
             (Memory::Trusted, _) => match self.terms(base) {
@@ -221,6 +225,17 @@ impl Translator<'_> {
             }
             return;
         }
+        if at.0 == Reg::FP
+            && let Some(value) = self.stored.get(at.1, size)
+        {
+            return match (size, signed) {
+                (Size::W, false) => self.set32(dst, value),
+                _ => {
+                    let value = self.widen(size, signed, value);
+                    self.set(dst, value);
+                }
+            };
+        }
         let Place { addr, off, flags } = self.place(at, size, false);
         let ins = self.b.ins();
         let value = match (size, signed) {
@@ -232,6 +247,9 @@ impl Translator<'_> {
             (Size::W, true) => ins.sload32(flags, addr, off),
             (Size::Dw, _) => ins.load(I64, flags, addr, off),
         };
+        if at.0 == Reg::FP && size == Size::Dw {
+            self.stored.note(at.1, size, value);
+        }
         self.set(dst, value);
     }
 
@@ -243,6 +261,9 @@ impl Translator<'_> {
         }
         let value = self.operand(if size == Size::Dw { Width::W64 } else { Width::W32 }, src);
         let Place { addr, off, flags } = self.place(at, size, true);
+        if at.0 == Reg::FP {
+            self.stored.store(at.1, size, value);
+        }
         if self.constant(value).is_none() && matches!(size, Size::B | Size::H) {
             // Narrower arithmetic is longer code.
             let ins = self.b.ins();
@@ -282,6 +303,7 @@ impl Translator<'_> {
             self.refuse_if(rest, |_| addr, SiteKind::Misaligned { size });
         }
         let Place { addr, off, flags } = self.place(at, size, write);
+        self.stored.forget();
         let addr = if off == 0 { addr } else { self.b.ins().iadd_imm_s(addr, i64::from(off)) };
         (addr, flags)
     }

@@ -5,7 +5,7 @@
 //!
 //! BPF registers are SSA variables, see [`halves`]. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
 //! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts, [`stack`]
-//! looks for native stack.
+//! looks for native stack, [`words`] and [`forward`] keep the frame in registers.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
@@ -18,6 +18,7 @@ mod control;
 pub mod effects;
 mod flow;
 mod foreign;
+mod forward;
 mod fuel;
 mod halves;
 mod memory;
@@ -44,6 +45,7 @@ use twinbpf_vm::isa::Insn;
 use crate::ahead::Values;
 use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
+use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Goes, goes};
 use flow::Flow;
@@ -174,6 +176,11 @@ struct Translator<'a> {
     /// Of baseline code.
     frame: Option<baseline::Frame>,
     pointers: Pointers,
+    guards: Vec<Guard>,
+    /// Words of the frame that are no variables.
+    stored: forward::Frame,
+    /// r10 of callees, once the current block has checked that there is room for their frame.
+    callee_frame: Option<Value>,
     constants: &'a mut Constants,
     /// Instructions left, with fuel.
     fuel: Variable,
@@ -236,6 +243,9 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         halves: Halves::default(),
         frame: None,
         pointers: Pointers::default(),
+        guards: Vec::new(),
+        stored: forward::Frame::default(),
+        callee_frame: None,
         constants,
         fuel,
         loops,
@@ -276,8 +286,8 @@ fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, wor
         flow.distances(image);
     }
     words.clear();
-    if input.options.opt == OptLevel::Speed {
-        words.build(image, flow);
+    if !input.baseline() {
+        words.build(image, flow, input.options);
     }
     true
 }
@@ -345,10 +355,11 @@ impl Translator<'_> {
         self.load_words(entry);
         if self.input.baseline() {
             self.dispatch(entry);
+            self.constants.start(None);
         } else {
             let block = self.target(entry);
             let jump = self.b.ins().jump(block, &[]);
-            self.constants.start(jump);
+            self.constants.start((self.input.options.opt == OptLevel::Speed).then_some(jump));
         }
         self.linked(entry);
     }
@@ -360,6 +371,10 @@ impl Translator<'_> {
         self.block = block;
         self.halves = Halves::default();
         self.pointers.forget();
+        self.guards.clear();
+        self.stored.forget();
+        self.callee_frame = None;
+        self.constants.start_block();
         let range = self.flow.range(block);
         self.pc = range.start;
         self.b.set_srcloc(SourceLoc::new(self.pc));
@@ -467,24 +482,5 @@ impl Translator<'_> {
         let code = (self.sites.len() % CODES) as u8 + 1;
         self.sites.push(Site { pc: self.pc, kind });
         TrapCode::unwrap_user(code)
-    }
-
-    /// Traps if a value is not zero, and says what it was that is refused.
-    fn refuse_if(&mut self, value: Value, refused: impl FnOnce(&mut Self) -> Value, kind: SiteKind) {
-        let (bad, good) = (self.b.create_block(), self.b.create_block());
-        self.b.set_cold_block(bad);
-        self.b.ins().brif(value, bad, &[], good, &[]);
-        self.go_on(bad);
-        let refused = refused(self);
-        self.store_cx(refused, field!(refused));
-        let code = self.site(kind);
-        self.b.ins().trap(code);
-        self.go_on(good);
-    }
-
-    /// Traps if a value is not zero.
-    fn trap_if(&mut self, value: Value, kind: SiteKind) {
-        let code = self.site(kind);
-        self.b.ins().trapnz(value, code);
     }
 }

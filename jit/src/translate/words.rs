@@ -17,6 +17,7 @@ use twinbpf_vm::isa::{AluOp, Insn, Operand, Reg, Size};
 use super::Translator;
 use super::flow::Flow;
 use super::memory::{At, size_ty};
+use crate::options::{OptLevel, Options};
 
 /// Words as a bit set.
 type Set = u64;
@@ -27,6 +28,11 @@ const MAX_INSNS: usize = 2048;
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
 const MAX_WORDS: usize = Set::BITS as usize;
+/// Accesses of a word that becomes a variable without the optimiser, at least: the work is to be worth it.
+const MIN_ACCESSES: u32 = 8;
+/// Words that are live at once without the optimiser, at most: with more, the register allocator has more work with them than
+/// with the loads and stores that they replace.
+const MAX_LIVE: u32 = 2;
 /// Passes over the blocks before all words are taken to be live everywhere.
 const MAX_PASSES: u32 = 12;
 
@@ -42,6 +48,8 @@ struct Word {
     end: i32,
     /// Whether it can be a variable.
     alone: bool,
+    /// Instructions that access it.
+    accesses: u32,
 }
 
 /// How an instruction uses the frame.
@@ -59,6 +67,8 @@ enum Use {
 pub(crate) struct Words {
     /// By offset.
     list: Vec<Word>,
+    /// Those that are variables.
+    chosen: Set,
     /// Those that are live at the start of each block.
     live: Vec<Set>,
 }
@@ -70,7 +80,8 @@ impl Words {
         self.live.clear();
     }
 
-    pub(crate) fn build(&mut self, image: &Image, flow: &Flow) {
+    /// Finds words for these options, which have a budget or not.
+    pub(crate) fn build(&mut self, image: &Image, flow: &Flow, options: Options) {
         self.clear();
         let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
         if insns.len() > MAX_INSNS || !self.find(insns) {
@@ -87,9 +98,61 @@ impl Words {
             }
         }
         self.list.retain(|word| word.alone && word.loaded.is_none_or(|size| size.bytes() <= word.stored));
+        if options.opt == OptLevel::None {
+            self.list.retain(|word| word.accesses >= MIN_ACCESSES);
+        }
         self.list.truncate(MAX_WORDS);
+        self.chosen = Set::MAX;
         if !self.list.is_empty() {
             self.liveness(image, flow);
+            if options.opt == OptLevel::None {
+                self.choose(image, flow, options.fuel);
+            }
+        }
+    }
+
+    /// Leaves in memory what would be more work for the compiler as a variable. An access less is an instruction less. But
+    /// where a word is live and edges meet, it is a parameter of the block; and where the budget is checked, it is stored for the
+    /// interpreter.
+    fn choose(&mut self, image: &Image, flow: &Flow, fuel: bool) {
+        let mut costs = [0_u32; MAX_WORDS];
+        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
+            let cost = u32::from(flow.preds(block) > 1) + u32::from(fuel && flow.header(block));
+            let mut left = if cost > 0 { self.live[block as usize] } else { 0 };
+            while left != 0 {
+                costs[left.trailing_zeros() as usize] += cost;
+                left &= left - 1;
+            }
+        }
+        let pays = |(word, cost): (&Word, u32)| word.accesses > cost;
+        let chosen = self.list.iter().zip(costs).map(pays).enumerate();
+        self.chosen = chosen.fold(0, |set, (word, pays)| set | Set::from(pays) << word);
+        if self.most_live(image, flow) > MAX_LIVE {
+            self.chosen = 0;
+        }
+    }
+
+    /// How many variables are live at once, at most.
+    fn most_live(&self, image: &Image, flow: &Flow) -> u32 {
+        let mut most = 0;
+        for block in (0..flow.len()).filter(|block| flow.preds(*block) > 0) {
+            let mut set = 0;
+            flow.for_next(block, |next| set |= self.live[next as usize]);
+            for pc in flow.range(block).rev() {
+                set = self.before(image.insns()[pc as usize], set);
+                most = most.max((set & self.chosen).count_ones());
+            }
+        }
+        most
+    }
+
+    /// Words that are live in front of an instruction.
+    fn before(&self, insn: Insn, live: Set) -> Set {
+        let bit = |off| self.index(off).map_or(0, |word| 1 << word);
+        match frame_use(insn) {
+            Use::Load(off, _) => live | bit(off),
+            Use::Store(off, _) => live & !bit(off),
+            Use::Other(..) | Use::Copy | Use::None => live,
         }
     }
 
@@ -106,11 +169,14 @@ impl Words {
                 Use::None => continue,
             };
             let at = self.list.binary_search_by_key(&off, |word| word.off).unwrap_or_else(|at| {
-                self.list
-                    .insert(at, Word { off, stored: Size::Dw.bytes(), loaded: None, end: off.into(), alone: true });
+                self.list.insert(
+                    at,
+                    Word { off, stored: Size::Dw.bytes(), loaded: None, end: off.into(), alone: true, accesses: 0 },
+                );
                 at
             });
             let word = &mut self.list[at];
+            word.accesses += 1;
             word.end = word.end.max(i32::from(off) + size.bytes() as i32);
             match usage {
                 Use::Load(..) if word.loaded.is_none_or(|old| old.bytes() < size.bytes()) => word.loaded = Some(size),
@@ -133,11 +199,7 @@ impl Words {
                 let mut set = 0;
                 flow.for_next(block, |next| set |= live[next as usize]);
                 for pc in flow.range(block).rev() {
-                    match frame_use(image.insns()[pc as usize]) {
-                        Use::Load(off, _) => set |= self.index(off).map_or(0, |word| 1 << word),
-                        Use::Store(off, _) => set &= !self.index(off).map_or(0, |word| 1 << word),
-                        Use::Other(..) | Use::Copy | Use::None => {}
-                    }
+                    set = self.before(image.insns()[pc as usize], set);
                 }
                 again |= live[block as usize] != set;
                 live[block as usize] = set;
@@ -149,6 +211,11 @@ impl Words {
         self.live = live;
     }
 
+    /// The variable at an offset.
+    fn variable(&self, off: i16) -> Option<usize> {
+        self.index(off).filter(|word| self.chosen & 1 << word != 0)
+    }
+
     /// The word at an offset.
     fn index(&self, off: i16) -> Option<usize> {
         self.list.binary_search_by_key(&off, |word| word.off).ok()
@@ -156,7 +223,7 @@ impl Words {
 
     /// Those that somebody may read from the start of a block on.
     fn live(&self, block: u32) -> impl Iterator<Item = (usize, i16, Size)> {
-        let set = self.live.get(block as usize).copied().unwrap_or(0);
+        let set = self.live.get(block as usize).copied().unwrap_or(0) & self.chosen;
         let words = self.list.iter().enumerate().filter(move |(at, _)| set & 1 << at != 0);
         words.filter_map(|(at, word)| Some((at, word.off, word.loaded?)))
     }
@@ -214,7 +281,7 @@ impl Translator<'_> {
         if base != Reg::FP {
             return None;
         }
-        let word = self.words.index(off)?;
+        let word = self.words.variable(off)?;
         Some((self.variables[word], self.words.list[word].ty()))
     }
 

@@ -1,0 +1,51 @@
+//! Store-to-load forwarding: a load from the frame takes the value that the same block has stored there or loaded from
+//! there.
+//!
+//! This is for words that do not become variables ([`words`](super::words)), because the function is too long or copies
+//! r10. Cranelift's alias analysis does the same with the optimiser, but only for the last store; here the compiler saves the
+//! instruction. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores
+//! stay, so memory is always as the interpreter would have it.
+
+use cranelift_codegen::ir::Value;
+use smallvec::SmallVec;
+use twinbpf_vm::isa::Size;
+
+/// Words that are remembered.
+const WORDS: usize = 8;
+
+/// Contents of the frame that the current block knows: offset, size, value. A value has the type of its size.
+#[derive(Default)]
+pub(super) struct Frame(SmallVec<[(i16, Size, Value); WORDS]>);
+
+impl Frame {
+    /// Others may have written.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// Notes that bytes are written; `value` is what they are then.
+    pub(super) fn store(&mut self, off: i16, size: Size, value: Value) {
+        let range = |off: i16, size: Size| (i32::from(off), i32::from(off) + size.bytes() as i32);
+        let (start, end) = range(off, size);
+        self.0.retain(|(off, size, _)| {
+            let (from, to) = range(*off, *size);
+            to <= start || end <= from
+        });
+        if matches!(size, Size::W | Size::Dw) {
+            self.note(off, size, value);
+        }
+    }
+
+    /// Notes what a load gives.
+    pub(super) fn note(&mut self, off: i16, size: Size, value: Value) {
+        if self.0.len() == WORDS {
+            self.0.remove(0);
+        }
+        self.0.push((off, size, value));
+    }
+
+    /// What is there.
+    pub(super) fn get(&self, off: i16, size: Size) -> Option<Value> {
+        self.0.iter().find(|known| (known.0, known.1) == (off, size)).map(|known| known.2)
+    }
+}
