@@ -16,10 +16,10 @@ pub(super) fn ty(width: Width) -> Type {
     }
 }
 
-/// Guards that are looked at, of the last divisions of a block.
+/// Guards of the last divisions of a block that are searched.
 const GUARDS: usize = 4;
 
-/// What was made of a divisor in the current block.
+/// Values computed from a divisor in the current block.
 #[derive(Clone, Copy)]
 pub(super) struct Guard {
     /// The divisor as it is.

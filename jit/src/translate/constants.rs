@@ -64,8 +64,8 @@ impl Constants {
 }
 
 impl Translator<'_> {
-    /// An immediate operand of an instruction of this width. Not to be asked for where control may leave the block's other
-    /// instructions aside.
+    /// An immediate operand of an instruction of this width. The current block must dominate the rest of the BPF block: later
+    /// instructions of that may use the same value.
     pub(super) fn imm(&mut self, width: Width, imm: i32) -> Value {
         let known = self.constants.known[place(width, imm)];
         if let Some(value) = known.value.expand()

@@ -78,7 +78,7 @@ impl Translator<'_> {
             return Place { addr: self.fp, off: off32, flags: frame() };
         }
         if write {
-            // Nobody knows where.
+            // An unknown address may be in the frame.
             self.stored.forget();
         }
         let kind = SiteKind::Access { base, off, size, write };
