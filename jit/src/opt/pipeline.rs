@@ -192,8 +192,7 @@ impl Pipeline {
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
     ) -> CodegenResult<()> {
-        let left = Analyses::CFG | Analyses::DOMINATORS | Analyses::LOOPS | Analyses::RESOLVED;
-        self.analysis.reset(left);
+        self.analysis.reset(Analyses::FLOW | Analyses::RESOLVED);
         self.phase(|info| info.phase == Phase::Post, context, isa, subject)?;
         self.analysis.require(Analyses::CFG | Analyses::DOMINATORS | Analyses::RESOLVED, context);
         Ok(())

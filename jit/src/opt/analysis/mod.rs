@@ -27,6 +27,11 @@ bitflags! {
     }
 }
 
+impl Analyses {
+    /// Cranelift's analyses of control flow.
+    pub(crate) const FLOW: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS);
+}
+
 /// The analyses of the function in work, those that are Cranelift's apart.
 #[derive(Default)]
 pub(crate) struct Analysis {

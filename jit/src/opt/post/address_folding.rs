@@ -44,7 +44,7 @@ impl Pass for AddressFolding {
     const SUMMARY: &'static str = "moves constants of an index into the offset of the access";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
-    const KEEPS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS).union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         run(&mut input.context.func, &mut input.analysis.uses)

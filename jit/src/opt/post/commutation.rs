@@ -36,11 +36,7 @@ impl Pass for Commutation {
     const SUMMARY: &'static str = "puts the operand first that dies";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::LOOPS.union(Analyses::USES).union(Analyses::RESOLVED);
-    const KEEPS: Analyses = Analyses::CFG
-        .union(Analyses::DOMINATORS)
-        .union(Analyses::LOOPS)
-        .union(Analyses::USES)
-        .union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::USES).union(Analyses::RESOLVED);
     const LOOPS_ONLY: bool = true;
 
     fn pays(target: &TargetModel) -> bool {

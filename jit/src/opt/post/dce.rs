@@ -26,11 +26,7 @@ impl Pass for Dce {
     const SUMMARY: &'static str = "removes dead code and aliases";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
-    const KEEPS: Analyses = Analyses::CFG
-        .union(Analyses::DOMINATORS)
-        .union(Analyses::LOOPS)
-        .union(Analyses::USES)
-        .union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::USES).union(Analyses::RESOLVED);
     const LOOPS_ONLY: bool = true;
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {

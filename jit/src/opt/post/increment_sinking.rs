@@ -40,7 +40,7 @@ impl Pass for IncrementSinking {
     const SUMMARY: &'static str = "moves increments of induction variables after the last use of the old value";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::DOMINATORS.union(Analyses::LOOPS);
-    const KEEPS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS).union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
     const LOOPS_ONLY: bool = true;
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {

@@ -44,7 +44,7 @@ impl Pass for IvWidening {
     const SUMMARY: &'static str = "makes 32-bit block parameters wide that addresses are made of";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::LOOPS;
-    const KEEPS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS);
+    const KEEPS: Analyses = Analyses::FLOW;
     const LOOPS_ONLY: bool = true;
 
     fn pays(target: &TargetModel) -> bool {

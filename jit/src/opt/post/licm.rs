@@ -81,7 +81,7 @@ impl Pass for Licm {
     const SUMMARY: &'static str = "moves loop-invariant code out of innermost loops";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::DOMINATORS.union(Analyses::LOOPS);
-    const KEEPS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS);
+    const KEEPS: Analyses = Analyses::FLOW;
     const LOOPS_ONLY: bool = true;
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {

@@ -53,11 +53,7 @@ impl Pass for Reassociation {
     const SUMMARY: &'static str = "orders chains of additions by the time at which operands are ready";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::LOOPS.union(Analyses::USES).union(Analyses::RESOLVED);
-    const KEEPS: Analyses = Analyses::CFG
-        .union(Analyses::DOMINATORS)
-        .union(Analyses::LOOPS)
-        .union(Analyses::USES)
-        .union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::USES).union(Analyses::RESOLVED);
     const LOOPS_ONLY: bool = true;
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {

@@ -32,7 +32,7 @@ impl Pass for StrengthReduction {
     const SUMMARY: &'static str = "replaces multiplications and unions by shifts and sums";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
-    const KEEPS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS).union(Analyses::RESOLVED);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         run(&mut input.context.func, &mut input.analysis.uses)

@@ -40,7 +40,7 @@ impl Pass for TailDuplication {
     const NAME: &'static str = "tail-duplication";
     const SUMMARY: &'static str = "copies the short latch of a dispatch loop into each case";
     const PHASE: Phase = Phase::Post;
-    const NEEDS: Analyses = Analyses::CFG.union(Analyses::DOMINATORS).union(Analyses::LOOPS);
+    const NEEDS: Analyses = Analyses::FLOW;
     const KEEPS: Analyses = Analyses::LOOPS.union(Analyses::RESOLVED);
     const LOOPS_ONLY: bool = true;
 
