@@ -2,8 +2,8 @@
 //! there.
 //!
 //! This is for words that do not become variables ([`words`](super::words)), because the function is too long or copies
-//! r10. Cranelift's alias analysis does the same with the optimiser, but only for the last store; here the compiler saves the
-//! instruction. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores
+//! r10. With the optimiser it is off: Cranelift's alias analysis does the same for the last store, and values that live longer than that
+//! are spilled as often as not. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores
 //! stay, so memory is always as the interpreter would have it.
 
 use cranelift_codegen::ir::Value;
@@ -14,20 +14,27 @@ use twinbpf_vm::isa::Size;
 const WORDS: usize = 8;
 
 /// Contents of the frame that the current block knows: offset, size, value. A value has the type of its size.
-#[derive(Default)]
-pub(super) struct Frame(SmallVec<[(i16, Size, Value); WORDS]>);
+pub(super) struct Frame {
+    words: SmallVec<[(i16, Size, Value); WORDS]>,
+    /// Whether anything is remembered.
+    on: bool,
+}
 
 impl Frame {
+    pub(super) fn new(on: bool) -> Frame {
+        Frame { words: SmallVec::new(), on }
+    }
+
     /// Others may have written.
     pub(super) fn forget(&mut self) {
-        self.0.clear();
+        self.words.clear();
     }
 
     /// Notes that bytes are written; `value` is what they are then.
     pub(super) fn store(&mut self, off: i16, size: Size, value: Value) {
         let range = |off: i16, size: Size| (i32::from(off), i32::from(off) + size.bytes() as i32);
         let (start, end) = range(off, size);
-        self.0.retain(|(off, size, _)| {
+        self.words.retain(|(off, size, _)| {
             let (from, to) = range(*off, *size);
             to <= start || end <= from
         });
@@ -38,14 +45,17 @@ impl Frame {
 
     /// Notes what a load gives.
     pub(super) fn note(&mut self, off: i16, size: Size, value: Value) {
-        if self.0.len() == WORDS {
-            self.0.remove(0);
+        if !self.on {
+            return;
         }
-        self.0.push((off, size, value));
+        if self.words.len() == WORDS {
+            self.words.remove(0);
+        }
+        self.words.push((off, size, value));
     }
 
     /// What is there.
     pub(super) fn get(&self, off: i16, size: Size) -> Option<Value> {
-        self.0.iter().find(|known| (known.0, known.1) == (off, size)).map(|known| known.2)
+        self.words.iter().find(|known| (known.0, known.1) == (off, size)).map(|known| known.2)
     }
 }

@@ -244,7 +244,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
         frame: None,
         pointers: Pointers::default(),
         guards: Vec::new(),
-        stored: forward::Frame::default(),
+        stored: forward::Frame::new(input.options.opt == OptLevel::None),
         callee_frame: None,
         constants,
         fuel,
