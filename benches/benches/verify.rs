@@ -12,8 +12,8 @@ use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 
-/// Rounds, of which each figure is the median.
-const ROUNDS: usize = 9;
+/// Rounds. Each figure is the median of the differences within a round.
+const ROUNDS: usize = 31;
 
 fn main() {
     let objects = objects();
@@ -62,11 +62,16 @@ fn measured(objects: &[Object], config: &Config) -> (f64, f64) {
             times.push(objects.iter().map(|object| instantiated(object, config)).sum());
         }
     }
-    let [linking, compiling, both] = times.map(|mut times| {
-        times.sort_unstable();
-        times[ROUNDS / 2] as f64
-    });
-    (compiling - linking, both - compiling)
+    let [linking, compiling, both] = times;
+    (difference(&compiling, &linking), difference(&both, &compiling))
+}
+
+/// The median of what the same rounds of one took longer than those of another.
+fn difference(longer: &[u64], shorter: &[u64]) -> f64 {
+    let mut all: Vec<i64> =
+        longer.iter().zip(shorter).map(|(longer, shorter)| *longer as i64 - *shorter as i64).collect();
+    all.sort_unstable();
+    all[ROUNDS / 2] as f64
 }
 
 fn instantiated(object: &Object, config: &Config) -> u64 {
