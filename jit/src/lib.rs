@@ -30,7 +30,7 @@ pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use error::JitError;
 pub use limits::{CompileLimits, Strategy};
 pub use memory::MemoryError;
-pub use opt::{PassInfo, PassRun, PassSet, PassSetError};
+pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
 pub use options::{Memory, OptLevel, Options};
 pub use stage::InternalError;
 pub use team::Threads;

@@ -18,5 +18,7 @@ mod target_model;
 #[cfg(test)]
 mod tests;
 
+pub use analysis::Analyses;
+pub use pass::Phase;
 pub use passes::{PassSet, PassSetError};
 pub use pipeline::{PassInfo, PassRun};

@@ -12,7 +12,7 @@ bitflags! {
     /// A set of analyses.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Analyses: u8 {
-        /// How many edges lead to each block: [`Analysis::edges`].
+        /// How many edges lead to each block.
         const EDGES = 1 << 0;
         /// Cranelift's control-flow graph.
         const CFG = 1 << 1;
@@ -20,7 +20,7 @@ bitflags! {
         const DOMINATORS = 1 << 2;
         /// Cranelift's loop analysis. Blocks that a pass adds are in no loop.
         const LOOPS = 1 << 3;
-        /// Users of values: [`Analysis::uses`].
+        /// Users of values.
         const USES = 1 << 4;
         /// No instruction has an alias as its operand.
         const RESOLVED = 1 << 5;
