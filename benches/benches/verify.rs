@@ -12,7 +12,7 @@ use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 
-/// Rounds. Each figure is the median of the differences within a round.
+/// Rounds. A figure is the median, over all rounds, of the difference between two times of the same round.
 const ROUNDS: usize = 31;
 
 fn main() {

@@ -312,7 +312,7 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(St
                 context.clear();
                 loose
             });
-            Ok((loose?.code.vcode.expect("text was asked for"), generator.take_runs()))
+            Ok((loose?.code.vcode.expect("a listing has text"), generator.take_runs()))
         })
     };
     with_stack(STACK, work).map_err(JitError::Stack)?

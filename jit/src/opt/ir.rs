@@ -77,8 +77,8 @@ pub(super) fn passed(func: &Function, call: BlockCall) -> Vec<Value> {
     values.collect()
 }
 
-/// Passes other values to these parameters at the end of a block: what `convert` makes of each, in front of the last
-/// instruction.
+/// Replaces the arguments that the branch of a block passes to these parameters. `convert` makes the new argument of the old one
+/// and inserts its instructions before the branch.
 pub(super) fn pass(
     func: &mut Function,
     block: Block,
@@ -120,10 +120,10 @@ pub(super) fn is_point(func: &Function, inst: Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::SequencePoint
 }
 
-/// Whether an instruction can run when nobody asked for it, at about the cost of one machine instruction or none.
+/// The cost of executing an instruction speculatively: one machine instruction or none. `None` if it has side effects or costs more.
 pub(super) fn cheap(opcode: Opcode) -> Option<u32> {
     match opcode {
-        // A point in front of an access stands beside what is not cheap. Others are of a listing only.
+        // A sequence point comes before an access, which is not cheap itself. Other points exist in listings only.
         Opcode::SequencePoint | Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend => Some(0),
         Opcode::Iadd
         | Opcode::Isub

@@ -123,7 +123,7 @@ pub struct PassRun {
     pub time: Duration,
 }
 
-/// What the passes are told of a function.
+/// A function that passes run over, and how it is compiled.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     /// Index in the image.

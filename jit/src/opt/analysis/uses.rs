@@ -1,4 +1,4 @@
-//! Who uses values.
+//! Users of values.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
@@ -16,7 +16,7 @@ struct Use {
     user: PackedOption<Inst>,
 }
 
-/// As counted last.
+/// The users of all values of a function.
 #[derive(Default)]
 pub(crate) struct Uses {
     values: SecondaryMap<Value, Use>,

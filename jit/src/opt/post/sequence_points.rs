@@ -1,8 +1,9 @@
 //! Sequence-point clean-up: removes the points that kept the optimiser from merging accesses, and adds those that are needed now.
 //!
 //! **Why here.** Translation puts a point before each access, since accesses with different trap sites must not merge. After the
-//! optimiser only trap codes tell sites apart: two accesses merge if their codes are equal, and a load moves only to its
-//! user, past no other access, where it is told from others with its code by the pc of that instruction.
+//! optimiser only trap codes tell sites apart. Instruction selection merges two accesses if their codes are equal. It sinks a
+//! load only to its user and past no other access; the pc of the user then identifies the trap site among those with the
+//! same code.
 //!
 //! **Before and after.**
 //!
@@ -45,7 +46,7 @@ impl Pass for SequencePoints {
     }
 }
 
-/// `listing` says that points have marks, which then stand right in front of what they are for; `shared` that several
+/// In a listing points carry marks: each moves directly before the instruction that it marks. `shared` says that several trap
 /// sites have the same code. Returns how many points are moved, added or removed.
 fn run(func: &mut Function, listing: bool, shared: bool) -> usize {
     let mut changes = 0;
