@@ -15,7 +15,8 @@
 //! Where a load decides which address is loaded next ([`chased`]) the branch stays: a prediction lets that load begin early.
 //! With an instruction budget, two selects of charges by one condition become one.
 //!
-//! **Cost.** Linear, with at most [`MOVES`] moves of an instruction on average.
+//! **Cost.** Linear: short blocks are merged on the way from the last block to the first, so that sides of outer branches
+//! are single blocks; long ones are merged at the end, each chain from its head, so that an instruction moves once.
 //!
 //! **Safety.** Only instructions without side effects are executed speculatively, at most [`WORK`] for a branch.
 
@@ -32,8 +33,8 @@ use super::super::pass::{Input, Pass, Phase};
 const WORK: u32 = 2;
 /// Selects in place of one branch, at most.
 const SELECTS: usize = 2;
-/// How often an instruction is moved on average, at most, when blocks become one: what is behind them is moved with each.
-const MOVES: usize = 32;
+/// Instructions of a short block. What a side of a branch may have is less.
+const SHORT: usize = 32;
 /// Instructions behind a branch that are searched for a load.
 const NEAR: usize = 16;
 
@@ -60,14 +61,20 @@ fn run(func: &mut Function, preds: &mut [u32], counted: bool) -> usize {
     // A count of instructions is one more sum and one more select.
     let extra = u32::from(counted);
     let limits = Limits { work: WORK + extra, selects: SELECTS + extra as usize };
-    let mut moves = func.dfg.num_insts().saturating_mul(MOVES);
     let mut next = func.layout.last_block();
     // Inner branches come behind outer ones.
     while let Some(block) = next {
-        while convert(func, block, preds, limits) || merge(func, block, preds, &mut moves) {
+        while convert(func, block, preds, limits) || merge(func, block, preds, SHORT) {
             changes += 1;
         }
         next = func.layout.prev_block(block);
+    }
+    next = func.layout.entry_block();
+    while let Some(block) = next {
+        while merge(func, block, preds, usize::MAX) {
+            changes += 1;
+        }
+        next = func.layout.next_block(block);
     }
     if counted {
         changes += join_choices(func);
@@ -327,35 +334,34 @@ fn known(func: &Function, value: Value) -> Option<i64> {
     }
 }
 
-/// Makes a block that ends in a jump to a block of its own one with it, as long as there are moves left.
-fn merge(func: &mut Function, block: Block, preds: &mut [u32], moves: &mut usize) -> bool {
+/// Merges a block that ends in a jump with the jump's target if that has no other predecessor and at most `longest`
+/// instructions.
+fn merge(func: &mut Function, block: Block, preds: &mut [u32], longest: usize) -> bool {
     let Some(jump) = func.layout.last_inst(block) else { return false };
     let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
     let next = destination.block(&func.dfg.value_lists);
-    if *moves == 0 || next == block || preds[next.as_u32() as usize] != 1 || func.layout.is_cold(next) {
+    let alone = next != block && preds[next.as_u32() as usize] == 1 && !func.layout.is_cold(next);
+    if !alone || func.layout.block_insts(next).nth(longest).is_some() {
         return false;
     }
     let args = passed(func, destination);
     let last = func.layout.last_inst(next).expect("blocks end");
-    *moves = moves.saturating_sub(absorb(func, block, next, &args));
+    absorb(func, block, next, &args);
     func.layout.remove_inst(jump);
     func.layout.append_inst(last, block);
     preds[next.as_u32() as usize] = 0;
     true
 }
 
-/// Moves all instructions of a block but the last in front of the last of another. The block is gone then. Tells how
-/// many there were.
-fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) -> usize {
+/// Moves all instructions of a block but the last in front of the last of another, and removes the block.
+fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) {
     let last = func.layout.last_inst(into).expect("blocks end");
     let params = func.dfg.detach_block_params(block);
     let params = params.as_slice(&func.dfg.value_lists).to_vec();
     for (param, arg) in params.into_iter().zip(args) {
         func.dfg.change_to_alias(param, *arg);
     }
-    let mut moved = 0;
     while let Some(inst) = func.layout.first_inst(block) {
-        moved += usize::from(!is_point(func, inst));
         let end = func.layout.next_inst(inst).is_none();
         func.layout.remove_inst(inst);
         if !end {
@@ -363,5 +369,4 @@ fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) -> usi
         }
     }
     func.layout.remove_block(block);
-    moved
 }
