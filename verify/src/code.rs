@@ -39,7 +39,8 @@ pub(crate) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// Decodes from the first byte to the last. What is no instruction that way may still be jumped to.
+    /// Decodes from the first byte to where constants seem to begin, which are no jumps whatever they look like. What is
+    /// no instruction that way may still be jumped to.
     pub(crate) fn new(start: u64, bytes: &'a [u8]) -> Code<'a> {
         let len = bytes.len();
         let mut code = Code {
@@ -53,8 +54,8 @@ impl<'a> Code<'a> {
             switches: Vec::new(),
         };
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
-        let (mut off, mut table) = (0, NONE as usize);
-        while off < len {
+        let (mut off, mut table, mut end) = (0, NONE as usize, len);
+        while off < end {
             let Some(instruction) = code.decode_with(&mut decoder, off) else {
                 off += 1;
                 continue;
@@ -66,6 +67,10 @@ impl<'a> Code<'a> {
                     if instruction.mnemonic() == Mnemonic::Lea && instruction.is_ip_rel_memory_operand() =>
                 {
                     table = instruction.memory_displacement64().wrapping_sub(start) as usize;
+                }
+                FlowControl::Next if instruction.is_ip_rel_memory_operand() => {
+                    let constant = code.offset(instruction.memory_displacement64()).filter(|at| *at >= next);
+                    end = constant.map_or(end, |at| end.min(at));
                 }
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
                     if let Some(target) = code.offset(instruction.near_branch_target()) {

@@ -152,6 +152,23 @@ fn a_call_through_the_table_needs_its_checks() {
 }
 
 #[test]
+fn constants_are_no_jumps() {
+    // mov rax, [rip+45]; lea rcx, [rsi+512]; cmp rcx, [rdi+0x10]; ja out; mov rsi, rcx; sub rsp, 16; call $; out:
+    let code = [
+        0x48, 0x8b, 0x05, 45, 0, 0, 0, 0x48, 0x8d, 0x8e, 0, 2, 0, 0, 0x48, 0x3b, 0x4f, 0x10, 0x77, 0x0c, 0x48, 0x89,
+        0xce, 0x48, 0x83, 0xec, 0x10, 0xe8, 0xdc, 0xff, 0xff, 0xff,
+    ];
+    let enter = [0x55, 0x48, 0x89, 0xe5];
+    let leave = [0x48, 0x89, 0xec, 0x5d, 0xc2, 0x10, 0x00];
+    let nops = [0x90; 56 - 4 - 32 - 7];
+    // As an instruction the constant is `loopne` to the `ja`, and flags are not known where control comes together.
+    for constant in [[0; 8], [0xe0, (22 - 58_i8) as u8, 0, 0, 0, 0, 0, 0]] {
+        let all = [&enter[..], &code, &nops, &leave, &constant].concat();
+        assert_eq!(whole(&all).map(|proved| (proved.calls, proved.constants)), Ok((1, 1)), "{constant:x?}");
+    }
+}
+
+#[test]
 fn jumps_stay_in_the_function() {
     // jmp to itself; to the next function; into an instruction
     assert!(whole(&[0xeb, 0xfe]).is_ok());
