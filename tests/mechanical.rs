@@ -33,6 +33,6 @@ fn what_the_verifier_does_not_notice_does_no_harm() {
     let start = std::time::Instant::now();
     let changes = change(every);
     println!("{:#?}\n{:?} {:?}", changes.rows, changes.sites, start.elapsed());
-    let open: Vec<_> = changes.open.iter().take(50).cloned().collect();
+    let open: Vec<_> = changes.open.iter().take(500).cloned().collect();
     assert!(open.is_empty(), "{} are open:\n{}", changes.open.len(), open.join("\n"));
 }

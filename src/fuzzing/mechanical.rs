@@ -6,6 +6,7 @@
 
 mod classes;
 mod facts;
+mod fixpoint;
 mod judge;
 mod listing;
 mod numbers;
@@ -16,10 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf_jit::{Code, Emitted, Options, loop_headers};
 use twinbpf_loader::Object;
-use twinbpf_verify::{Layout, Module};
+use twinbpf_verify::{Again, Layout, Module, Proof, Rejection, Statistics};
 use twinbpf_vm::image::Image;
 
 use super::JitMode;
+use fixpoint::Known;
 use judge::Judge;
 use listing::Listing;
 use sites::Change;
@@ -76,7 +78,9 @@ impl Changes {
 
 /// A function that is changed.
 struct Subject<'a> {
-    start: u64,
+    listing: &'a Listing<'a>,
+    /// What holds in it.
+    known: &'a Known,
     frame: u32,
     layout: &'a Layout,
     functions: &'a [u64],
@@ -124,9 +128,13 @@ fn module(emitted: &Emitted<'_>, changes: &mut Changes) {
 
 fn function(module: &Module<'_>, index: usize, starts: &[u64], all: &mut Changes) {
     let function = &module.functions[index];
-    let subject = Subject { start: function.start, frame: function.frame, layout: module.layout, functions: starts };
     let listing = Listing::new(function.start, function.code);
-    let (events, _) = Judge::new(&listing, module.layout, starts, None).events();
+    let judge = || Judge::new(&listing, module.layout, starts, None);
+    let (events, _) = judge().events();
+    let known = judge().known();
+    let (frame, layout) = (function.frame, module.layout);
+    let subject = Subject { listing: &listing, known: &known, frame, layout, functions: starts };
+    let mut proof = None;
     all.functions += 1;
     for site in sites::changes(&listing, &events, function.frame) {
         all.seen += 1;
@@ -138,15 +146,24 @@ fn function(module: &Module<'_>, index: usize, starts: &[u64], all: &mut Changes
             let Some(code) = change.apply(&listing) else { continue };
             let row = all.rows.entry((change.kind, change.what)).or_default();
             row.changes += 1;
-            let mut functions = module.functions.clone();
-            functions[index].code = &code;
-            let changed = Module { functions, padding: Vec::new(), layout: module.layout };
-            if twinbpf_verify::verify_function(&changed, index).is_err() {
+            let proof = proof.get_or_insert_with(|| Proof::new(module, index));
+            let again =
+                proof.as_mut().filter(|_| change.stays()).map_or(Again::Unknown, |proof| proof.with(&code, change.at));
+            let holds = match again {
+                Again::Holds => true,
+                Again::Fails => proved(module, index, &code, twinbpf_verify::verify_quickly),
+                Again::Unknown => proved(module, index, &code, twinbpf_verify::verify_function),
+            };
+            if !holds {
                 row.detected += 1;
                 continue;
             }
             match classes::class(&subject, &events, &change, &code) {
                 Ok(class) => *row.harmless.entry(class).or_default() += 1,
+                // What was proved without looking at all of it may not be provable from its first instruction.
+                Err(_) if again == Again::Holds && !proved(module, index, &code, twinbpf_verify::verify_function) => {
+                    row.detected += 1;
+                }
                 Err(why) => {
                     let text = listing.text(change.at);
                     let (Change { kind, what, at, .. }, name) = (&change, &all.name);
@@ -155,4 +172,13 @@ fn function(module: &Module<'_>, index: usize, starts: &[u64], all: &mut Changes
             }
         }
     }
+}
+
+type Verify = fn(&Module<'_>, usize) -> Result<Statistics, Rejection>;
+
+/// Whether a function of a module is proved from its first instruction with other bytes.
+fn proved(module: &Module<'_>, index: usize, code: &[u8], verify: Verify) -> bool {
+    let mut functions = module.functions.clone();
+    functions[index].code = code;
+    verify(&Module { functions, padding: Vec::new(), layout: module.layout }, index).is_ok()
 }

@@ -44,6 +44,8 @@ mod branch;
 mod call;
 mod code;
 mod flow;
+#[cfg(feature = "fuzzing")]
+mod proof;
 mod reject;
 mod state;
 mod step;
@@ -53,6 +55,8 @@ mod tests;
 mod value;
 mod walk;
 
+#[cfg(feature = "fuzzing")]
+pub use proof::{Again, Proof};
 pub use reject::{Reason, Rejection};
 pub use table::{Access, Argument, Callee, Content, Field, Function, Layout, Load, Module, Region, Returns, Write};
 pub use walk::Statistics;
@@ -84,4 +88,13 @@ pub fn verify(module: &Module<'_>) -> Result<Statistics, Vec<Rejection>> {
 /// The first thing that cannot be proved.
 pub fn verify_function(module: &Module<'_>, index: usize) -> Result<Statistics, Rejection> {
     walk::function(module, index).map_err(|rejection| *rejection)
+}
+
+/// The same by the quick attempt alone, which [`verify_function`] begins with.
+///
+/// # Errors
+/// The first thing that it cannot prove.
+#[cfg(feature = "fuzzing")]
+pub fn verify_quickly(module: &Module<'_>, index: usize) -> Result<Statistics, Rejection> {
+    walk::attempt(module, index, walk::Effort::Quick).map_err(|rejection| *rejection)
 }

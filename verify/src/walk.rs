@@ -15,7 +15,7 @@ use crate::table::{Function, Module};
 
 /// How much time an attempt at a proof takes. Both are proofs: states differ in how much they say, never in whether they hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Effort {
+pub(crate) enum Effort {
     /// Forgets words that are not live, and what a loop is likely to change, and visits most blocks once.
     Quick,
     /// Forgets only what differs.
@@ -39,7 +39,7 @@ const STACKS: u32 = 256;
 /// Bytes that a function may have: offsets and the numbers of words have 32 bits.
 const LONGEST: usize = i32::MAX as usize;
 /// No entry.
-const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// What was proved. Accesses count as often as their instructions were interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,13 +100,13 @@ pub(crate) enum Next {
 }
 
 /// What holds at a place whenever the stack pointer is what it is in the state.
-struct Entry {
-    state: State,
-    stack: i64,
-    off: u32,
+pub(crate) struct Entry {
+    pub(crate) state: State,
+    pub(crate) stack: i64,
+    pub(crate) off: u32,
     /// The next entry of the place.
-    next: u32,
-    queued: bool,
+    pub(crate) next: u32,
+    pub(crate) queued: bool,
 }
 
 /// A function being interpreted.
@@ -114,7 +114,7 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) module: &'m Module<'a>,
     pub(crate) function: &'m Function<'a>,
     pub(crate) code: Code<'a>,
-    flow: Flow,
+    pub(crate) flow: Flow,
     effort: Effort,
     pub(crate) conditions: Conditions,
     pub(crate) statistics: Statistics,
@@ -123,13 +123,16 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) arguments: i64,
     /// The instruction in work was never interpreted before.
     pub(crate) first: bool,
-    entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
     /// How often an edge that leads back made an entry's state larger.
     grown: HashMap<(u32, u32), u32>,
     /// First entry of each place.
-    places: Vec<u32>,
+    pub(crate) places: Vec<u32>,
     /// Entries in work, in reverse postorder.
-    queue: BinaryHeap<Reverse<(u32, u32)>>,
+    pub(crate) queue: BinaryHeap<Reverse<(u32, u32)>>,
+    /// What happens at the end of a block once the function is proved.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) trial: crate::proof::Trial,
 }
 
 /// Bytes of arguments on the stack.
@@ -140,7 +143,7 @@ pub(crate) fn function(module: &Module<'_>, index: usize) -> Result<Statistics, 
     attempt(module, index, Effort::Quick).or_else(|_| attempt(module, index, Effort::Thorough))
 }
 
-fn attempt(module: &Module<'_>, index: usize, effort: Effort) -> Result<Statistics, Box<Rejection>> {
+pub(crate) fn attempt(module: &Module<'_>, index: usize, effort: Effort) -> Result<Statistics, Box<Rejection>> {
     let function = &module.functions[index];
     let reject = |off: usize, reason: Reason| {
         let bytes = function.code[off.min(function.code.len())..].iter().take(16).copied().collect();
@@ -152,49 +155,66 @@ fn attempt(module: &Module<'_>, index: usize, effort: Effort) -> Result<Statisti
     if function.code.len() > LONGEST {
         return Err(reject(0, Reason::TooComplex));
     }
-    let code = Code::new(function.start, function.code);
-    let mut walk = Walk {
-        module,
-        function,
-        flow: Flow::new(&code),
-        effort,
-        code,
-        conditions: Conditions::default(),
-        statistics: Statistics { functions: 1, ..Statistics::default() },
-        info: InstructionInfoFactory::new(),
-        arguments: 8 + ARGUMENTS,
-        first: true,
-        entries: Vec::new(),
-        grown: HashMap::new(),
-        places: vec![NONE; function.code.len()],
-        queue: BinaryHeap::new(),
-    };
+    let mut walk = Walk::new(module, index, effort);
     walk.all().map_err(|(off, reason)| reject(off, reason))?;
     walk.statistics.instructions = walk.code.count();
     Ok(walk.statistics)
 }
 
-type Failure = (usize, Reason);
+pub(crate) type Failure = (usize, Reason);
+
+impl<'m, 'a> Walk<'m, 'a> {
+    pub(crate) fn new(module: &'m Module<'a>, index: usize, effort: Effort) -> Walk<'m, 'a> {
+        let function = &module.functions[index];
+        let code = Code::new(function.start, function.code);
+        Walk {
+            module,
+            function,
+            flow: Flow::new(&code),
+            effort,
+            code,
+            conditions: Conditions::default(),
+            statistics: Statistics { functions: 1, ..Statistics::default() },
+            info: InstructionInfoFactory::new(),
+            arguments: 8 + ARGUMENTS,
+            first: true,
+            entries: Vec::new(),
+            grown: HashMap::new(),
+            places: vec![NONE; function.code.len()],
+            queue: BinaryHeap::new(),
+            #[cfg(feature = "fuzzing")]
+            trial: crate::proof::Trial::None,
+        }
+    }
+}
 
 impl Walk<'_, '_> {
-    fn all(&mut self) -> Result<(), Failure> {
+    pub(crate) fn all(&mut self) -> Result<(), Failure> {
         let (mut state, mut taken) = (State::entry(), State::entry());
         self.come_to(0, 0, &state).map_err(|reason| (0, reason))?;
-        while let Some(Reverse((_, index))) = self.queue.pop() {
-            let entry = &mut self.entries[index as usize];
-            entry.queued = false;
-            state.copy_from(&entry.state);
-            let off = entry.off as usize;
-            self.run(off, &mut state, &mut taken)?;
-        }
+        self.drain(&mut state, &mut taken)?;
         if let Some(off) = self.code.overlap() {
             return Err((off, Reason::Overlap));
         }
         self.code.stray().map_or(Ok(()), |off| Err((off, Reason::NotPadding)))
     }
 
+    /// Interprets what is in work, until nothing is. Both states are memory.
+    pub(crate) fn drain(&mut self, state: &mut State, taken: &mut State) -> Result<(), Failure> {
+        while let Some(Reverse((_, index))) = self.queue.pop() {
+            let entry = &mut self.entries[index as usize];
+            entry.queued = false;
+            state.copy_from(&entry.state);
+            let off = entry.off as usize;
+            #[cfg(feature = "fuzzing")]
+            self.trial.visit(index, state);
+            self.run(off, state, taken)?;
+        }
+        Ok(())
+    }
+
     /// Interprets instructions up to where control may come together. `taken` is memory for a state.
-    fn run(&mut self, mut off: usize, state: &mut State, taken: &mut State) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, mut off: usize, state: &mut State, taken: &mut State) -> Result<(), Failure> {
         loop {
             let fail = |reason| (off, reason);
             let (instruction, first) = self.code.reach(off).ok_or_else(|| fail(Reason::Undecodable))?;
@@ -232,8 +252,12 @@ impl Walk<'_, '_> {
 
     /// Control comes from one place to another.
     fn come_to(&mut self, from: usize, off: usize, state: &State) -> Result<(), Reason> {
-        self.code.lead(off);
         let stack = state.stack().ok_or(Reason::StackPointer)?;
+        #[cfg(feature = "fuzzing")]
+        if self.trial.decides() {
+            return self.come_again(from, off, state, stack);
+        }
+        self.code.lead(off);
         let (mut index, mut known) = (self.places[off], 0);
         while index != NONE && self.entries[index as usize].stack != stack {
             index = self.entries[index as usize].next;

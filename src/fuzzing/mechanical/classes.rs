@@ -39,18 +39,39 @@ pub(super) fn class(
     change: &Change,
     mutated: &[u8],
 ) -> Result<&'static str, String> {
-    let listing = Listing::new(subject.start, mutated);
-    match change.kind {
-        Kind::Mask | Kind::Displacement => moved(subject, &listing, change),
-        Kind::Bound | Kind::Guard => guard(subject, &listing, before, change),
+    let moves = matches!(change.kind, Kind::Mask | Kind::Displacement);
+    if moves && change.stays() {
+        // What is known without the change says less than what is found anew, and takes less time.
+        let found = instruction(subject.listing, mutated, change).and_then(|changed| {
+            let judge = Judge::new(subject.listing, subject.layout, subject.functions, Some(changed));
+            moved(subject, subject.listing, change, judge.events_of_change(subject.known))
+        });
+        if found.is_ok() {
+            return found;
+        }
     }
+    let listing = Listing::new(subject.listing.start, mutated);
+    if !moves {
+        return guard(subject, &listing, before, change);
+    }
+    let changed = instruction(&listing, mutated, change)?;
+    let judge = Judge::new(&listing, subject.layout, subject.functions, Some(changed));
+    moved(subject, &listing, change, judge.events())
 }
 
-fn moved(subject: &Subject<'_>, listing: &Listing<'_>, change: &Change) -> Result<&'static str, String> {
-    let instruction = *listing.at(change.at).ok_or("it is no instruction any more")?;
-    let changed = Changed { at: change.at, instruction, moved: change.moved, differs: change.differs };
-    let judge = Judge::new(listing, subject.layout, subject.functions, Some(changed));
-    let (events, fits) = judge.events();
+/// The instruction that was changed, as it is then.
+fn instruction(listing: &Listing<'_>, mutated: &[u8], change: &Change) -> Result<Changed, String> {
+    let found = listing.at(change.at).and_then(|_| listing.decode(mutated, change.at));
+    let instruction = found.ok_or("it is no instruction any more")?;
+    Ok(Changed { at: change.at, instruction, moved: change.moved, differs: change.differs })
+}
+
+fn moved(
+    subject: &Subject<'_>,
+    listing: &Listing<'_>,
+    change: &Change,
+    (events, fits): (Vec<Event>, bool),
+) -> Result<&'static str, String> {
     let mut places = BTreeSet::new();
     for event in events {
         match event {

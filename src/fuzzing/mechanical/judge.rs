@@ -4,8 +4,6 @@
 //! It is no second verifier. It asks only what a change may do that the verifier has not noticed, and has nothing in
 //! common with it but the decoder.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic as M, OpAccess, OpKind};
 use iced_x86::{Register, UsedMemory};
 use twinbpf_verify::{Access, Layout, Load};
@@ -15,8 +13,6 @@ use super::listing::{Listing, is_high, is_memory, size};
 use super::numbers::numbers;
 use super::sites::Changed;
 
-/// How often a block may get another state before ranges grow by leaps.
-const PATIENCE: u32 = 3;
 /// Identities of what was compared begin here; others are offsets.
 const COMPARED: usize = 1 << 40;
 
@@ -41,8 +37,8 @@ pub(super) struct Judge<'a> {
     /// The instruction that was changed, and how.
     pub(super) changed: Option<Changed>,
     info: InstructionInfoFactory,
-    events: Option<Vec<Event>>,
-    fits: bool,
+    pub(super) events: Option<Vec<Event>>,
+    pub(super) fits: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -55,34 +51,6 @@ impl<'a> Judge<'a> {
         Judge { listing, layout, functions, changed, info: InstructionInfoFactory::new(), events: None, fits: true }
     }
 
-    /// All events of the function, by place, and whether the result of a mask that was changed is as it was.
-    pub(super) fn events(mut self) -> (Vec<Event>, bool) {
-        let mut entries: BTreeMap<usize, (State, u32)> = BTreeMap::from([(0, (State::entry(), 0))]);
-        let mut queue = BTreeSet::from([0]);
-        while let Some(off) = queue.pop_first() {
-            for (to, state) in self.block(off, entries[&off].0.clone()) {
-                let known = entries.get_mut(&to);
-                let changed = match known {
-                    Some((known, times)) => {
-                        let widen = (to <= off && *times > PATIENCE).then_some(self.layout.margin as i64);
-                        let changed = known.join(&state, widen);
-                        *times += u32::from(changed && to <= off);
-                        changed
-                    }
-                    None => entries.insert(to, (state, 0)).is_none(),
-                };
-                if changed {
-                    queue.insert(to);
-                }
-            }
-        }
-        self.events = Some(Vec::new());
-        for (off, (state, _)) in entries {
-            self.block(off, state);
-        }
-        (self.events.unwrap_or_default(), self.fits)
-    }
-
     fn tell(&mut self, event: Event) {
         if let Some(events) = &mut self.events {
             events.push(event);
@@ -90,7 +58,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Runs to the end of a block. Gives where it goes on.
-    fn block(&mut self, mut off: usize, mut state: State) -> Vec<(usize, State)> {
+    pub(super) fn block(&mut self, mut off: usize, mut state: State) -> Vec<(usize, State)> {
         loop {
             let instruction = match self.changed {
                 Some(changed) if changed.at == off => changed.instruction,

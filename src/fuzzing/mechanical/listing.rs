@@ -83,6 +83,12 @@ impl<'a> Listing<'a> {
         self.instructions.get(*self.index.get(off)? as usize)
     }
 
+    /// The instruction at an offset of other code that lies in the same place.
+    pub(super) fn decode(&self, code: &[u8], off: usize) -> Option<Instruction> {
+        let mut decoder = Decoder::with_ip(64, &code[off..], self.start + off as u64, DecoderOptions::NONE);
+        Some(decoder.decode()).filter(|instruction| !instruction.is_invalid())
+    }
+
     /// An instruction in Intel's syntax.
     pub(super) fn text(&self, off: usize) -> String {
         let mut text = String::new();

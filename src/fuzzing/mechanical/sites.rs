@@ -66,6 +66,11 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// Whether all other instructions stay where they are.
+    pub(super) fn stays(&self) -> bool {
+        self.insert.is_none()
+    }
+
     /// The function as it is then. Nothing if it cannot be made so.
     pub(super) fn apply(&self, listing: &Listing<'_>) -> Option<Vec<u8>> {
         let mut code = match self.insert {
