@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_jit::ahead::{self, AheadError, Origin, Target};
+use twinbpf_jit::aot::{self, AotError, Origin, Target};
 use twinbpf_loader::Object;
 use twinbpf_vm::map::MapSpec;
 
@@ -36,10 +36,10 @@ impl<T: Send + 'static> InstancePre<T> {
     /// given to [`Linker::compiled`](crate::Linker::compiled). Settings are those of the engine.
     ///
     /// # Errors
-    /// See [`AheadError`].
-    pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, AheadError> {
+    /// See [`AotError`].
+    pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, AotError> {
         let options = native::options(self.engine());
-        ahead::object(self.image(), options, target, self.source().origin(), prefix)
+        aot::object(self.image(), options, target, self.source().origin(), prefix)
     }
 }
 
@@ -53,7 +53,7 @@ mod library {
     use std::path::{Path, PathBuf};
 
     use twinbpf_jit::Options;
-    use twinbpf_jit::ahead::{Kept, KeptError, SYMBOL};
+    use twinbpf_jit::aot::{Artifact, ArtifactError, SYMBOL};
     use twinbpf_vm::host::native::Native;
     use twinbpf_vm::image::Image;
 
@@ -64,7 +64,7 @@ mod library {
     #[derive(Clone)]
     pub struct Compiled {
         path: Arc<Path>,
-        kept: Arc<Kept>,
+        kept: Arc<Artifact>,
     }
 
     /// Why compiled programs cannot be used.
@@ -80,11 +80,11 @@ mod library {
         },
         /// It is not what it should be.
         #[error("cannot use {}: {why}", path.display())]
-        Kept {
+        Artifact {
             /// The file.
             path: PathBuf,
             /// Why.
-            why: KeptError,
+            why: ArtifactError,
         },
         /// It was made of another object, or for other settings.
         #[error("{} does not fit {object}: {why}", path.display())]
@@ -94,7 +94,7 @@ mod library {
             /// Object file.
             object: Arc<str>,
             /// What is different.
-            why: KeptError,
+            why: ArtifactError,
         },
         /// It was made of another object.
         #[error("{} was not made of these bytes of {object} but of {made_of}; compile it again", path.display())]
@@ -132,7 +132,7 @@ mod library {
         /// Loads a shared library.
         ///
         /// # Errors
-        /// [`CompiledError::Load`], [`CompiledError::Kept`].
+        /// [`CompiledError::Load`], [`CompiledError::Artifact`].
         ///
         /// # Safety
         /// Loading runs the library's initialisers, and programs run as the code in it, which nothing checks. It must
@@ -149,14 +149,14 @@ mod library {
             let Ok(symbol) = symbol.map(|symbol| *symbol) else {
                 return Err(load(format!("it has no symbol {SYMBOL}")));
             };
-            let kept = |why| CompiledError::Kept { path: path.to_owned(), why };
+            let kept = |why| CompiledError::Artifact { path: path.to_owned(), why };
             // SAFETY: the symbol is data of at least this size in every library that defines it, and is loaded.
-            let head = unsafe { std::slice::from_raw_parts(symbol, Kept::HEAD) };
-            let len = Kept::len(head).map_err(kept)?;
+            let head = unsafe { std::slice::from_raw_parts(symbol, Artifact::HEAD) };
+            let len = Artifact::len(head).map_err(kept)?;
             // SAFETY: the compiler that wrote this head wrote as many bytes as it says.
             let bytes = unsafe { std::slice::from_raw_parts(symbol, len) }.to_vec();
             // SAFETY: the caller answers for the library, which goes with the description.
-            let kept = unsafe { Kept::new(bytes, Box::new(library)) }.map_err(kept)?;
+            let kept = unsafe { Artifact::new(bytes, Box::new(library)) }.map_err(kept)?;
             Ok(Compiled { path: path.into(), kept })
         }
 

@@ -53,7 +53,7 @@ pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
-pub use twinbpf_jit::ahead;
+pub use twinbpf_jit::aot;
 pub use twinbpf_jit::debug::Perf;
 pub use twinbpf_jit::{CompileLimits, JitError, Listing, OptLevel, PassInfo, PassRun, PassSet};
 pub use twinbpf_loader as loader;

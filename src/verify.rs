@@ -3,7 +3,7 @@
 use std::mem::{offset_of, size_of};
 
 #[cfg(feature = "dl")]
-use twinbpf_jit::ahead;
+use twinbpf_jit::aot;
 use twinbpf_jit::{Emitted, JitError, Rejected};
 use twinbpf_verify::{
     Access, Argument, Callee, Content, Field, Function, Layout, Load, Module, Region, Returns, Statistics, Write,
@@ -47,7 +47,7 @@ pub(crate) fn available() -> Result<(), JitError> {
 /// first that fails, and why.
 #[cfg(feature = "dl")]
 pub(crate) fn check_loaded(image: &Image, functions: &[(u32, u64, &[u8])]) -> Result<(), (u32, String)> {
-    let layout = layout(image, ahead::values(image));
+    let layout = layout(image, aot::values(image));
     let mut all = Vec::with_capacity(functions.len());
     for (index, start, code) in functions {
         all.push(Function { start: *start, code, frame: image.functions()[*index as usize].stack_size });

@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use twinbpf::ahead::{Cpu, Target};
+use twinbpf::aot::{Cpu, Target};
 use twinbpf::isa::{Endian, asm};
 use twinbpf::{Config, Engine, EngineKind, InstancePre, LinkError, Linker, Object};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use twinbpf::EngineKind;
-use twinbpf::ahead::Target;
+use twinbpf::aot::Target;
 use twinbpf::program::{Signature, ValType};
 use twinbpf_trace::errln;
 

@@ -15,8 +15,8 @@ use twinbpf_vm::host::native::{Context, Services, Site, SiteKind};
 use crate::compile::{self, Module, Registers};
 use crate::debug::{Symbol, Tools};
 use crate::error::JitError;
+use crate::lower;
 use crate::options::OptLevel;
-use crate::translate;
 
 /// Stands for the pc of the bridge, which is no instruction's.
 const NO_PC: u32 = u32::MAX >> 1;
@@ -51,7 +51,7 @@ pub(crate) fn site(address: u64) -> Option<Site> {
 
 /// `r0 = interpret(cx, cx->target)`, with arguments in the context.
 fn build(func: &mut Function, isa: &dyn TargetIsa) -> Vec<Site> {
-    func.signature = translate::signature();
+    func.signature = lower::signature();
     let mut builder = FunctionBuilderContext::new();
     let mut b = FunctionBuilder::new(func, &mut builder);
     let block = b.create_block();

@@ -19,12 +19,12 @@ use crate::emitted::{Check, Checker};
 use crate::error::JitError;
 use crate::limits::{self, Strategy};
 use crate::listing;
+use crate::lower::{Start, Unit};
 use crate::memory::{CodePool, part};
 use crate::opt::PassRun;
 use crate::options::Options;
+use crate::parallel::Threads;
 use crate::stage::{ANNOUNCING, InternalError, caught};
-use crate::team::Threads;
-use crate::translate::{Start, Unit};
 
 /// Programs that lie within so many instructions share a module, whose size is limited.
 const WINDOW: u32 = 1 << 19;

@@ -17,19 +17,19 @@ use twinbpf_vm::host::native::Site;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::recover::with_stack;
 
+use crate::alignment::{self, LINE, PADDING, lead};
 use crate::debug::Announced;
 use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
-use crate::lead::{self, LINE, PADDING, lead};
 use crate::limits::{self, Strategy};
+use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::opt::PassRun;
 use crate::options::{OptLevel, Options};
-use crate::sites::Sites;
+use crate::parallel::{Threads, share};
 use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
-use crate::team::{Threads, share};
-use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
+use crate::trap_sites::TrapSites;
 
 /// One compiled function.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Compiled {
     pub(crate) unit: Unit,
     /// Address of its first instruction.
     pub(crate) start: u64,
-    pub(crate) sites: Sites,
+    pub(crate) sites: TrapSites,
     /// It reads registers besides its arguments.
     pub(crate) reads_rest: bool,
     /// How to leave its frame.
@@ -241,12 +241,12 @@ fn append(all: &mut Vec<Loose>, mut program: Vec<Loose>) {
 /// Compiles programs, each given by all its functions in order, or a single loop.
 fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitError>> {
     let Job { image, options, threads, wanted } = job;
-    let summaries: Vec<OnceLock<Summary>> = programs.iter().map(|_| OnceLock::new()).collect();
+    let summaries: Vec<OnceLock<RegisterLiveness>> = programs.iter().map(|_| OnceLock::new()).collect();
     let units = programs
         .iter()
         .zip(&summaries)
         .flat_map(|(units, summary)| units.iter().map(move |unit| (*units, summary, *unit)));
-    let units: Vec<(&[Unit], &OnceLock<Summary>, Unit)> = units.collect();
+    let units: Vec<(&[Unit], &OnceLock<RegisterLiveness>, Unit)> = units.collect();
     let sizes: Vec<usize> = units.iter().map(|(_, _, unit)| insns(image, unit.function) as usize).collect();
     let done = share(&sizes, threads, |item| {
         let (program, summary, unit) = units[item];
@@ -269,14 +269,14 @@ impl Workspace {
     fn compile(
         &mut self,
         image: &Image,
-        (units, summary): (&[Unit], &OnceLock<Summary>),
+        (units, summary): (&[Unit], &OnceLock<RegisterLiveness>),
         unit: Unit,
         options: Options,
         stages: Stages<'_>,
     ) -> Result<Loose, JitError> {
         let Workspace { context, scratch, generator } = self;
         let program = image.functions()[unit.function as usize].program;
-        let summary = summary.get_or_init(|| Summary::new(image, options, scratch.flow(), program));
+        let summary = summary.get_or_init(|| RegisterLiveness::new(image, options, scratch.flow(), program));
         let context = context.get_or_insert_with(cranelift_codegen::Context::new);
         let index = |function: u32| {
             let index = function.wrapping_sub(units[0].function) as usize;
@@ -300,7 +300,7 @@ pub(crate) fn list(image: &Image, function: u32, options: Options) -> Result<(St
         attempt(image, function, |workspace, stages| {
             let Workspace { context, scratch, generator } = workspace;
             let program = image.functions()[function as usize].program;
-            let summary = &Summary::new(image, options, scratch.flow(), program);
+            let summary = &RegisterLiveness::new(image, options, scratch.flow(), program);
             let context = context.get_or_insert_with(cranelift_codegen::Context::new);
             let unit = Unit { function, start: Start::Entry };
             let index = |function| Some(function as usize);
@@ -356,7 +356,7 @@ fn one(
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
     context.set_disasm(input.listing);
     stages.enter(TRANSLATION);
-    let sites = translate::translate(input, unit, scratch, &mut context.func);
+    let sites = lower::lower(input, unit, scratch, &mut context.func);
     let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
     let code = generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &sites), stages);
@@ -402,7 +402,7 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _faul
     let mut builder = JITBuilder::with_isa(isa.clone(), cranelift_module::default_libcall_names());
     builder.memory_provider(memory.provider());
     let mut module = JITModule::new(builder);
-    let signature = translate::signature();
+    let signature = lower::signature();
     let ids = declare(&mut module, &signature, loose.len())?;
     let leads: Vec<usize> = loose.iter().map(|function| function.lead).collect();
     for ((id, function), align) in ids.iter().zip(&mut loose).zip(aligns) {
@@ -411,7 +411,7 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _faul
         #[cfg(feature = "faults")]
         crate::faults::after_emission(_fault, &mut bytes[function.lead..], &mut function.relocs);
         check_relocs(module.declarations(), *id, &function.relocs)?;
-        if lead::aligns(&*isa) {
+        if alignment::aligns(&*isa) {
             // No bytes of who had this memory before lie between functions.
             bytes.resize(bytes.len().next_multiple_of(LINE), PADDING[0]);
         }
@@ -424,7 +424,7 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _faul
         unit: function.unit,
         unwind: function.code.create_unwind_info(&*isa).ok().flatten(),
         start: memory.address_of(written) + function.lead as u64,
-        sites: Sites::new(&function.code, function.sites),
+        sites: TrapSites::new(&function.code, function.sites),
         reads_rest: function.reads_rest,
     });
     let mut functions: Vec<Compiled> = functions.collect();
@@ -442,7 +442,7 @@ fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
 
 fn alignment(isa: &dyn TargetIsa, code: &CompiledCode) -> u64 {
     let least = u64::from(code.buffer.alignment.max(isa.function_alignment().minimum)).max(isa.symbol_alignment());
-    if lead::aligns(isa) { least.max(LINE as u64) } else { least }
+    if alignment::aligns(isa) { least.max(LINE as u64) } else { least }
 }
 
 fn declare(module: &mut JITModule, signature: &Signature, count: usize) -> Result<Vec<FuncId>, JitError> {

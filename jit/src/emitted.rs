@@ -7,9 +7,9 @@ use std::sync::Arc;
 use twinbpf_vm::image::Image;
 
 use crate::compile::Module;
+use crate::lower::Start;
+use crate::lower::effects::{Goes, goes};
 use crate::options::Options;
-use crate::translate::Start;
-use crate::translate::effects::{Goes, goes};
 
 /// A module as placed in memory, after relocation.
 #[derive(Debug)]

@@ -11,11 +11,11 @@ use cranelift_codegen::{CodegenResult, CompiledCode, Context};
 use twinbpf_vm::host::native::Site;
 
 use crate::limits::Strategy;
+use crate::lower::CODES;
 use crate::opt::PassRun;
 use crate::opt::pipeline::{Pipeline, Subject};
 use crate::options::{OptLevel, Options};
 use crate::stage::{GENERATION, OPTIMISER, Stages};
-use crate::translate::CODES;
 
 /// Blocks of a function, at most, in which if-conversion takes longer than it saves where nothing is optimised.
 const MANY: usize = 256;

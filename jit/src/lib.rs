@@ -3,7 +3,8 @@
 //! Knows nothing of ELF or of the kernel: an [`Image`](twinbpf_vm::image::Image) comes in, code that the
 //! [`Machine`](twinbpf_vm::interp::Machine) can enter comes out ([`Code`]).
 
-pub mod ahead;
+mod alignment;
+pub mod aot;
 mod bridge;
 mod code;
 mod compile;
@@ -14,27 +15,26 @@ mod error;
 pub mod faults;
 mod frame;
 mod generate;
-mod lead;
 pub mod limits;
 mod listing;
+mod lower;
 mod memory;
 mod opt;
 mod options;
-mod sites;
+mod parallel;
 mod stage;
-mod team;
-mod translate;
+mod trap_sites;
 
 pub use code::{Code, Listing};
 pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use error::JitError;
 pub use limits::{CompileLimits, Strategy};
+pub use lower::effects;
 pub use memory::MemoryError;
 pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
 pub use options::{Memory, OptLevel, Options};
+pub use parallel::Threads;
 pub use stage::InternalError;
-pub use team::Threads;
-pub use translate::effects;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use twinbpf_jit::ahead::{self, AheadError, Cpu, Origin, Target, TargetError};
+use twinbpf_jit::aot::{self, AotError, Cpu, Origin, Target, TargetError};
 use twinbpf_jit::{Memory, Options};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::isa::Insn;
@@ -158,9 +158,9 @@ fn check(shared: &[Shared<'_>], (target, cc, emulator): (&str, &str, &str), memo
     let options = Options { memory, verify: false, ..Options::default() };
     let origin = Origin { object: "cases", digest: 0, maps: &[], externs: &[] };
     let compiler = Target::new(Some(target), Cpu::Baseline).expect("a target");
-    let object = match ahead::object(&image, options, &compiler, origin, "") {
+    let object = match aot::object(&image, options, &compiler, origin, "") {
         Ok(object) => object,
-        Err(AheadError::Target(TargetError::Disabled { .. })) => return false,
+        Err(AotError::Target(TargetError::Disabled { .. })) => return false,
         Err(error) => panic!("{target}: {error}"),
     };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("abroad-{target}-{memory:?}"));

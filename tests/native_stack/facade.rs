@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use twinbpf::ahead::Target;
+use twinbpf::aot::Target;
 use twinbpf::interp::Driver;
 use twinbpf::isa::asm;
 use twinbpf::{Compiled, Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel, TrapCode};

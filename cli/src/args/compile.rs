@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use twinbpf::ahead::Cpu;
+use twinbpf::aot::Cpu;
 
 use super::{CompileArgs, LoadArgs};
 

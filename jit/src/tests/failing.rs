@@ -6,7 +6,7 @@ use twinbpf_vm::image::Image;
 
 use super::programs::same;
 use super::rig::{Rig, program};
-use crate::ahead::{self, AheadError, Cpu, Origin, Target};
+use crate::aot::{self, AotError, Cpu, Origin, Target};
 use crate::{Code, InternalError, JitError, OptLevel, Options, PassInfo};
 
 /// A loop that every pass looks at.
@@ -74,8 +74,8 @@ fn a_listing_and_an_object_file_fail_the_same_way() {
         assert_eq!(internal(code.disassemble(0).unwrap_err()).stage, stage);
         let origin = Origin { object: "t.bpf.o", digest: 1, maps: &[], externs: &[] };
         let target = Target::new(None, Cpu::default()).unwrap();
-        match ahead::object(&rig.image, code.options(), &target, origin, "") {
-            Err(AheadError::Internal(error)) => assert_eq!(error.stage, stage),
+        match aot::object(&rig.image, code.options(), &target, origin, "") {
+            Err(AotError::Internal(error)) => assert_eq!(error.stage, stage),
             other => panic!("{other:?}"),
         }
     }

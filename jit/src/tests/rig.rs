@@ -188,7 +188,7 @@ fn trampoline() -> Enter {
         for (index, word) in words.iter_mut().enumerate().skip(1) {
             *word = b.ins().load(I64, MemFlagsData::trusted(), args, index as i32 * 8);
         }
-        let signature = b.import_signature(crate::translate::signature());
+        let signature = b.import_signature(crate::lower::signature());
         let call = b.ins().call_indirect(signature, code, &words);
         let value = b.inst_results(call)[0];
         b.ins().return_(&[value]);

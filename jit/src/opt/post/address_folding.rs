@@ -27,7 +27,7 @@ use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
 use super::super::ir::{binary, constant, maker};
 use super::super::pass::{Input, Pass, Phase};
-use crate::translate::{field, reaches};
+use crate::lower::{field, reaches};
 
 /// Addresses of a block that are searched for one that can be used again.
 const REMEMBERED: usize = 8;

@@ -17,14 +17,14 @@ use super::post::StrengthReduction;
 use super::target_model::TargetModel;
 use crate::OptLevel;
 use crate::compile::{Registers, isa};
+use crate::lower::field;
 use crate::stage::{At, Stages};
-use crate::translate::field;
 
 mod docs;
 mod files;
-mod halves;
 mod loops;
 mod places;
+mod subregisters;
 
 /// A function of two words whose body `build` adds to the entry block.
 fn function(build: impl FnOnce(&mut FunctionBuilder<'_>, Value, Value)) -> Context {

@@ -1,11 +1,11 @@
-//! Jump threading. Where the way to a block decides the branch at its end, that way gets a copy of the block which goes
-//! on as the branch would.
+//! Jump threading: an edge that decides the branch at the end of its target leads to a copy of the target that ends in a
+//! jump.
 //!
-//! BPF has no instruction for "1 if equal", so clang writes `r0 = 1; if r1 == 0 goto +1; r0 = 0` and asks for `r0`
-//! later, often behind another `if r1 == 0`. As long as a test of a test remains, a machine has two jumps to predict
-//! where one matters.
+//! BPF has no instruction for "1 if equal", so clang emits `r0 = 1; if r1 == 0 goto +1; r0 = 0` and tests `r0` later,
+//! often after another `if r1 == 0`. While a test of a test remains, the processor has two branches to predict where one
+//! matters.
 //!
-//! The way to a division often says, too, that it is none by zero.
+//! The facts of an edge often show, too, that a divisor is not zero.
 
 use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::{Insn, Reg, Width};

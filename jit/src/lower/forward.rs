@@ -1,7 +1,7 @@
 //! Store-to-load forwarding: a load from the frame takes the value that the same block has stored there or loaded from
 //! there.
 //!
-//! This is for words that do not become variables ([`words`](super::words)), because the function is too long or copies
+//! This is for words that do not become variables ([`stack_slots`](super::stack_slots)), because the function is too long or copies
 //! r10. With the optimiser it is off: Cranelift's alias analysis does the same for the last store, and values that live longer than that
 //! are spilled as often as not. A store to any other memory may be one to the frame, and so may a call: both forget all words. The stores
 //! stay, so memory is always as the interpreter would have it.

@@ -1,14 +1,14 @@
-//! From an address in generated code back to the instruction.
+//! Trap sites: from an address in emitted code to the BPF instruction.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::SourceLoc;
 use twinbpf_vm::host::native::{Site, SiteKind};
 
-use crate::translate::CODES;
+use crate::lower::CODES;
 
 /// Of one function. Offsets count from its first byte.
 #[derive(Debug)]
-pub(crate) struct Sites {
+pub(crate) struct TrapSites {
     /// Bytes of the function.
     pub(crate) len: u32,
     pub(crate) sites: Box<[Site]>,
@@ -18,8 +18,8 @@ pub(crate) struct Sites {
     pub(crate) pcs: Box<[(u32, u32)]>,
 }
 
-impl Sites {
-    pub(crate) fn new(code: &CompiledCode, sites: Vec<Site>) -> Sites {
+impl TrapSites {
+    pub(crate) fn new(code: &CompiledCode, sites: Vec<Site>) -> TrapSites {
         let traps = code.buffer.traps().iter();
         let mut traps: Box<[(u32, u8)]> = traps.map(|trap| (trap.offset, trap.code.as_raw().get() - 1)).collect();
         if !traps.is_sorted() {
@@ -27,7 +27,7 @@ impl Sites {
         }
         let known = code.buffer.get_srclocs_sorted().iter().filter(|range| range.loc != SourceLoc::default());
         let pcs = known.map(|range| (range.start, range.loc.bits())).collect();
-        Sites { len: code.code_buffer().len() as u32, sites: sites.into(), traps, pcs }
+        TrapSites { len: code.code_buffer().len() as u32, sites: sites.into(), traps, pcs }
     }
 
     /// What can trap at an offset. An instruction that Cranelift joined from several may have lost its pc, so

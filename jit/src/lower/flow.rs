@@ -3,7 +3,7 @@
 //! or gives up in favour of an answer that is always right.
 
 mod facts;
-mod thread;
+mod jump_threading;
 
 use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::isa::Insn;

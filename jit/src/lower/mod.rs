@@ -1,30 +1,31 @@
-//! From instructions to Cranelift's IR: one function of an image at a time.
+//! Lowering of BPF instructions to Cranelift's IR (CLIF), one function of an image at a time.
 //!
-//! This is the second statement of what instructions mean; the first is the interpreter's. It is written apart from it
-//! on purpose, so that one misreading shows.
+//! This is the second statement of what instructions mean; the first is the interpreter. The two share no code, so that a
+//! misreading in one shows as a difference.
 //!
-//! BPF registers are SSA variables, see [`halves`]. [`flow`] finds the blocks, [`effects`] says what instructions read and write.
-//! The other modules each hold one kind of instruction: [`alu`], [`memory`], [`control`], [`call`], [`foreign`]; [`fuel`] counts, [`stack`]
-//! looks for native stack, [`words`] and [`forward`] keep the frame in registers.
+//! [`flow`] finds basic blocks and threads jumps, [`effects`] gives the registers that instructions read and write,
+//! [`register_liveness`] those that functions read. BPF registers are SSA variables ([`subregisters`]); [`stack_slots`]
+//! and [`forward`] keep words of the frame in registers. [`alu`], [`memory`], [`control`], [`call`] and [`c_calls`] each
+//! lower one class of instructions; [`fuel`] counts instructions, [`stack`] checks for native stack.
 //!
 //! Generated code traps by faulting or by executing a trapping instruction; each place where it can is a *site*. Sites
 //! are numbered in the order of emission, and carry their number modulo [`CODES`] as trap code.
 
 mod alu;
 mod baseline;
+mod c_calls;
 mod call;
 mod constants;
 mod control;
 pub mod effects;
 mod flow;
-mod foreign;
 mod forward;
 mod fuel;
-mod halves;
 mod memory;
+mod register_liveness;
 mod stack;
-mod summary;
-mod words;
+mod stack_slots;
+mod subregisters;
 
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -42,17 +43,17 @@ use twinbpf_vm::host::native::{Context, Site, SiteKind};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::isa::Insn;
 
-use crate::ahead::Values;
+use crate::aot::Values;
 use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
 use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Goes, goes};
 use flow::Flow;
-use halves::Halves;
 use memory::Pointers;
-pub(crate) use summary::Summary;
-use words::Words;
+pub(crate) use register_liveness::RegisterLiveness;
+use stack_slots::StackSlots;
+use subregisters::Subregisters;
 
 /// Different trap codes; sites that share one are told apart by where they are.
 pub(crate) const CODES: usize = 250;
@@ -84,7 +85,7 @@ pub(crate) struct Unit {
 pub(crate) struct Input<'a> {
     pub(crate) image: &'a Image,
     pub(crate) options: Options,
-    pub(crate) summary: &'a Summary,
+    pub(crate) summary: &'a RegisterLiveness,
     /// Whether a function of the image, by index, is in the same module and can be called by name.
     pub(crate) local: &'a dyn Fn(u32) -> bool,
     pub(crate) isa: &'a dyn TargetIsa,
@@ -109,7 +110,7 @@ impl Input<'_> {
 pub(crate) struct Scratch {
     builder: FunctionBuilderContext,
     flow: Flow,
-    words: Words,
+    slots: StackSlots,
     variables: Vec<Variable>,
     blocks: Vec<PackedOption<Block>>,
     pending: Vec<u32>,
@@ -164,7 +165,7 @@ struct Translator<'a> {
     input: Input<'a>,
     b: FunctionBuilder<'a>,
     flow: &'a Flow,
-    words: &'a Words,
+    slots: &'a StackSlots,
     /// One for each word.
     variables: &'a mut Vec<Variable>,
     blocks: &'a mut Vec<PackedOption<Block>>,
@@ -172,7 +173,7 @@ struct Translator<'a> {
     pending: &'a mut Vec<u32>,
     callees: &'a mut HashMap<u32, FuncRef>,
     regs: [Variable; 10],
-    halves: Halves,
+    halves: Subregisters,
     /// Of baseline code.
     frame: Option<baseline::Frame>,
     pointers: Pointers,
@@ -207,14 +208,14 @@ struct Translator<'a> {
 }
 
 /// Translates a function into `func`, which is empty. Gives its sites, or nothing if it is too entangled.
-pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &mut Function) -> Option<Vec<Site>> {
+pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &mut Function) -> Option<Vec<Site>> {
     let image = input.image;
     let entry = match unit.start {
         Start::Entry => image.functions()[unit.function as usize].start,
         Start::Loop(pc) => pc,
     };
-    let Scratch { builder, flow, words, variables, blocks, pending, callees, constants } = scratch;
-    if !analyse(input, (unit.function, entry), flow, words) {
+    let Scratch { builder, flow, slots, variables, blocks, pending, callees, constants } = scratch;
+    if !analyse(input, (unit.function, entry), flow, slots) {
         return None;
     }
     func.signature = signature();
@@ -228,19 +229,19 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
     let regs = std::array::from_fn(|_| b.declare_var(I64));
     let (fuel, loops) = (b.declare_var(I64), b.declare_var(I64));
     variables.clear();
-    variables.extend(words.types().map(|ty| b.declare_var(ty)));
+    variables.extend(slots.types().map(|ty| b.declare_var(ty)));
     let (cx, fp) = (b.block_params(first)[0], b.block_params(first)[1]);
     let mut t = Translator {
         input,
         b,
         flow,
-        words,
+        slots,
         variables,
         blocks,
         pending,
         callees,
         regs,
-        halves: Halves::default(),
+        halves: Subregisters::default(),
         frame: None,
         pointers: Pointers::default(),
         guards: Vec::new(),
@@ -272,7 +273,7 @@ pub(crate) fn translate(input: Input<'_>, unit: Unit, scratch: &mut Scratch, fun
 }
 
 /// Finds blocks and what is known of them. False if the function is too entangled.
-fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, words: &mut Words) -> bool {
+fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, slots: &mut StackSlots) -> bool {
     let image = input.image;
     let longest = if input.baseline() { baseline::BLOCK } else { u32::MAX };
     if !flow.build(image, function, entry, input.options.fuel, longest) {
@@ -285,9 +286,9 @@ fn analyse(input: Input<'_>, (function, entry): (u32, u32), flow: &mut Flow, wor
     if input.options.fuel {
         flow.distances(image);
     }
-    words.clear();
+    slots.clear();
     if !input.baseline() {
-        words.build(image, flow, input.options);
+        slots.build(image, flow, input.options);
     }
     true
 }
@@ -369,7 +370,7 @@ impl Translator<'_> {
         self.b.switch_to_block(native);
         self.begin(true);
         self.block = block;
-        self.halves = Halves::default();
+        self.halves = Subregisters::default();
         self.pointers.forget();
         self.guards.clear();
         self.stored.forget();

@@ -16,19 +16,19 @@ use twinbpf_vm::image::Image;
 use twinbpf_vm::recover::with_stack;
 
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
+use crate::alignment::{self, LINE, PADDING};
 use crate::compile::STACK;
 use crate::frame::{self, Verdict};
 use crate::generate::Generator;
-use crate::lead::{self, LINE, PADDING};
 use crate::limits::{self, Strategy};
+use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::options::{OptLevel, Options};
-use crate::sites::Sites;
 use crate::stage::{At, GENERATION, InternalError, Stages, TRANSLATION, caught, fault, mistake};
-use crate::translate::{self, Input, Scratch, Start, Summary, Unit};
+use crate::trap_sites::TrapSites;
 
 /// Why there is no object file.
 #[derive(Debug, thiserror::Error)]
-pub enum AheadError {
+pub enum AotError {
     /// No compiler for the target.
     #[error(transparent)]
     Target(#[from] TargetError),
@@ -81,9 +81,9 @@ pub enum AheadError {
     Write(String),
 }
 
-impl From<ModuleError> for AheadError {
-    fn from(error: ModuleError) -> AheadError {
-        AheadError::Write(error.to_string())
+impl From<ModuleError> for AotError {
+    fn from(error: ModuleError) -> AotError {
+        AotError::Write(error.to_string())
     }
 }
 
@@ -91,15 +91,15 @@ impl From<ModuleError> for AheadError {
 /// `prefix` in front.
 ///
 /// # Errors
-/// See [`AheadError`].
+/// See [`AotError`].
 pub fn object(
     image: &Image,
     options: Options,
     target: &Target,
     origin: Origin<'_>,
     prefix: &str,
-) -> Result<Vec<u8>, AheadError> {
-    with_stack(STACK, || object_here(image, options, target, origin, prefix)).map_err(AheadError::Stack)?
+) -> Result<Vec<u8>, AotError> {
+    with_stack(STACK, || object_here(image, options, target, origin, prefix)).map_err(AotError::Stack)?
 }
 
 /// What [`object`] does, with enough native stack.
@@ -109,7 +109,7 @@ fn object_here(
     target: &Target,
     origin: Origin<'_>,
     prefix: &str,
-) -> Result<Vec<u8>, AheadError> {
+) -> Result<Vec<u8>, AotError> {
     let isa = target.isa(options.opt, options.verify)?;
     let names = names(image, prefix)?;
     let libcalls = cranelift_module::default_libcall_names();
@@ -129,23 +129,23 @@ fn object_here(
                 at.set(GENERATION);
                 entry(&mut module, image, program, name, &*isa)?;
             }
-            Ok::<_, AheadError>(sites)
+            Ok::<_, AotError>(sites)
         },
     )?;
     let mut known = facts::identity(image, options, origin, &values);
     known.extend(facts::remarks(options, origin, &target.triple(), &target::features(&*isa)));
     describe(&mut module, &facts::to_text(&known), &sites)?;
-    module.finish().emit().map_err(|error| AheadError::Write(error.to_string()))
+    module.finish().emit().map_err(|error| AotError::Write(error.to_string()))
 }
 
 /// Names of the C functions.
-fn names(image: &Image, prefix: &str) -> Result<Vec<String>, AheadError> {
+fn names(image: &Image, prefix: &str) -> Result<Vec<String>, AotError> {
     let mut names: Vec<String> = Vec::new();
     for program in image.programs() {
         let name = format!("{prefix}{}", program.name);
         let good = name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
         if !good || name.starts_with(|first: char| first.is_ascii_digit()) || names.contains(&name) || name == SYMBOL {
-            return Err(AheadError::Name { name });
+            return Err(AotError::Name { name });
         }
         names.push(name);
     }
@@ -159,8 +159,8 @@ fn functions(
     options: Options,
     (isa, plain, values): (&dyn TargetIsa, &dyn TargetIsa, &Values),
     (at, at_function): (&At, &Cell<u32>),
-) -> Result<Vec<Sites>, AheadError> {
-    let signature = translate::signature();
+) -> Result<Vec<TrapSites>, AotError> {
+    let signature = lower::signature();
     for (index, function) in image.functions().iter().enumerate() {
         let id = module.declare_function(&format!("{}.{index}", function.name), Linkage::Local, &signature)?;
         assert_eq!(id.as_u32() as usize, index, "functions call each other by index");
@@ -168,12 +168,12 @@ fn functions(
     let (mut scratch, mut context) = (Scratch::default(), Context::new());
     let mut generator = Generator::default();
     let mut sites = Vec::with_capacity(image.functions().len());
-    let mut summary = Summary::new(image, options, scratch.flow(), 0);
+    let mut summary = RegisterLiveness::new(image, options, scratch.flow(), 0);
     let mut program = 0;
     for (index, function) in image.functions().iter().enumerate() {
         if program != function.program {
             program = function.program;
-            summary = Summary::new(image, options, scratch.flow(), program);
+            summary = RegisterLiveness::new(image, options, scratch.flow(), program);
         }
         at_function.set(index as u32);
         let (summary, local, values) = (&summary, &|_| true, Some(values));
@@ -185,9 +185,9 @@ fn functions(
         let (code, own) = fitting(input, unit, plain, (&mut scratch, &mut context, &mut generator), stages)?;
         define(module, FuncId::from_u32(index as u32), &code, &context.func, isa)?;
         if let Some(symbol) = foreign(&code) {
-            return Err(AheadError::Undefined { function: function.name.to_string(), symbol });
+            return Err(AotError::Undefined { function: function.name.to_string(), symbol });
         }
-        sites.push(Sites::new(&code, own));
+        sites.push(TrapSites::new(&code, own));
         module.clear_context(&mut context);
     }
     Ok(sites)
@@ -201,19 +201,19 @@ fn fitting<'a>(
     plain: &'a dyn TargetIsa,
     (scratch, context, generator): (&mut Scratch, &mut Context, &mut Generator),
     stages: Stages<'_>,
-) -> Result<(Box<CompiledCode>, Vec<Site>), AheadError> {
+) -> Result<(Box<CompiledCode>, Vec<Site>), AotError> {
     let function = &input.image.functions()[unit.function as usize];
     let name = || function.name.to_string();
     let mut checked = frame::checks_at_once(function.end - function.start);
     loop {
         stages.enter(TRANSLATION);
-        let sites = translate::translate(Input { checked, ..input }, unit, scratch, &mut context.func);
-        let sites = sites.ok_or_else(|| AheadError::Entangled { function: name() })?;
+        let sites = lower::lower(Input { checked, ..input }, unit, scratch, &mut context.func);
+        let sites = sites.ok_or_else(|| AotError::Entangled { function: name() })?;
         let code =
             generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &sites), stages);
         let code = code.map_err(|error| match mistake(&error) {
             Some(why) => InternalError::new(input.image, unit.function, stages.at.get(), why).into(),
-            None => AheadError::Codegen { function: name(), why: error.to_string() },
+            None => AotError::Codegen { function: name(), why: error.to_string() },
         })?;
         match frame::judge(&code, checked) {
             Verdict::Fits => return Ok((code, sites)),
@@ -221,7 +221,7 @@ fn fitting<'a>(
             Verdict::TooLarge(_) if input.options.opt == OptLevel::Speed => {
                 (input.options.opt, input.isa) = (OptLevel::None, plain);
             }
-            Verdict::TooLarge(bytes) => return Err(AheadError::Frame { function: name(), bytes }),
+            Verdict::TooLarge(bytes) => return Err(AotError::Frame { function: name(), bytes }),
         }
         context.clear();
     }
@@ -234,10 +234,10 @@ fn define(
     code: &CompiledCode,
     func: &Function,
     isa: &dyn TargetIsa,
-) -> Result<(), AheadError> {
-    if lead::aligns(isa) {
+) -> Result<(), AotError> {
+    if alignment::aligns(isa) {
         let padding = module.declare_anonymous_function(&func.signature)?;
-        module.define_function_bytes(padding, LINE as u64, &PADDING[..lead::lead(isa, code)], &[])?;
+        module.define_function_bytes(padding, LINE as u64, &PADDING[..alignment::lead(isa, code)], &[])?;
     }
     let relocs = code.buffer.relocs().iter();
     let relocs: Vec<ModuleReloc> = relocs.map(|reloc| ModuleReloc::from_mach_reloc(reloc, func, id)).collect();
@@ -259,7 +259,7 @@ fn entry(
     program: usize,
     name: &str,
     isa: &dyn TargetIsa,
-) -> Result<(), AheadError> {
+) -> Result<(), AotError> {
     let mut signature = Signature::new(isa.default_call_conv());
     signature.params.push(AbiParam::new(I64));
     signature.returns.push(AbiParam::new(I64));
@@ -273,11 +273,11 @@ fn entry(
     b.switch_to_block(block);
     b.seal_block(block);
     let cx = b.block_params(block)[0];
-    let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, translate::reg_field(reg));
+    let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, lower::reg_field(reg));
     let args = [cx, load(10), load(1), load(2), load(3), load(4), load(5)];
     let index = image.function_at(image.entry(program)) as u32;
     let name = b.func.declare_imported_user_function(UserExternalName { namespace: 0, index });
-    let signature = b.import_signature(translate::signature());
+    let signature = b.import_signature(lower::signature());
     let data = ExtFuncData { name: ExternalName::user(name), signature, colocated: true, patchable: false };
     let function = b.import_function(data);
     let call = b.ins().call(function, &args);
@@ -288,7 +288,7 @@ fn entry(
 }
 
 /// The symbol that tells what is in the file.
-fn describe(module: &mut ObjectModule, text: &str, sites: &[Sites]) -> Result<(), AheadError> {
+fn describe(module: &mut ObjectModule, text: &str, sites: &[TrapSites]) -> Result<(), AotError> {
     // Weak: of several such objects in one C program, any may have it.
     let id = module.declare_data(SYMBOL, Linkage::Preemptible, false, false)?;
     let mut data = DataDescription::new();

@@ -9,7 +9,7 @@
 use twinbpf_vm::host::native::{Site, SiteKind};
 use twinbpf_vm::isa::{Reg, Size};
 
-use crate::sites::Sites;
+use crate::trap_sites::TrapSites;
 
 pub(super) const MAGIC: [u8; 8] = *b"twinbpf\0";
 pub(super) const VERSION: u32 = 2;
@@ -19,7 +19,7 @@ pub(super) const HEAD: usize = 24;
 pub(super) const RECORD: usize = 16;
 
 /// Puts the blob together; addresses of functions are left out.
-pub(super) fn write(text: &str, functions: &[Sites]) -> Vec<u8> {
+pub(super) fn write(text: &str, functions: &[TrapSites]) -> Vec<u8> {
     let tables: Vec<Vec<u8>> = functions.iter().map(table).collect();
     let mut at = HEAD + RECORD * functions.len() + text.len();
     let total = at + tables.iter().map(Vec::len).sum::<usize>();
@@ -111,7 +111,7 @@ fn size_bits(size: Size) -> u8 {
     size.bytes().trailing_zeros() as u8
 }
 
-fn table(sites: &Sites) -> Vec<u8> {
+fn table(sites: &TrapSites) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.number(sites.sites.len() as u32);
     let mut last = 0;
@@ -193,7 +193,7 @@ impl Reader<'_> {
 }
 
 /// The table of a function of this size, from its start on.
-pub(super) fn read_table(bytes: &[u8], len: u32) -> Option<Sites> {
+pub(super) fn read_table(bytes: &[u8], len: u32) -> Option<TrapSites> {
     let mut reader = Reader(bytes);
     let mut last = 0_u32;
     let sites = reader.list(|reader| {
@@ -210,5 +210,5 @@ pub(super) fn read_table(bytes: &[u8], len: u32) -> Option<Sites> {
         last = (last.0.wrapping_add(reader.number()?), last.1.wrapping_add(reader.signed()? as u32));
         Some(last)
     })?;
-    Some(Sites { len, sites, traps, pcs })
+    Some(TrapSites { len, sites, traps, pcs })
 }

@@ -8,10 +8,10 @@ use twinbpf_vm::isa::{Reg, Size};
 
 use super::blob;
 use super::facts::{self, Difference};
-use super::{Cpu, Kept, KeptError, Target, TargetError};
-use crate::sites::Sites;
+use super::{Artifact, ArtifactError, Cpu, Target, TargetError};
+use crate::trap_sites::TrapSites;
 
-fn sites() -> Sites {
+fn sites() -> TrapSites {
     let access = |off, size, write| SiteKind::Access { base: Reg::R5, off, size, write };
     let kinds = [
         access(-32768, Size::B, false),
@@ -27,7 +27,7 @@ fn sites() -> Sites {
     ];
     let pcs = [5, 3, 70_000, 0, u32::MAX, 1, 2, 3, 4, 5];
     let sites = pcs.into_iter().zip(kinds).map(|(pc, kind)| Site { pc, kind });
-    Sites {
+    TrapSites {
         len: 1000,
         sites: sites.collect(),
         traps: [(3, 0), (3, 249), (999, 7)].into(),
@@ -50,9 +50,9 @@ fn tables_are_read_as_written() {
 }
 
 /// Reads a description. No code of it is run.
-fn kept(bytes: &[u8]) -> Result<Arc<Kept>, KeptError> {
+fn kept(bytes: &[u8]) -> Result<Arc<Artifact>, ArtifactError> {
     // SAFETY: nothing is done with what was read.
-    unsafe { Kept::new(bytes.to_vec(), Box::new(())) }
+    unsafe { Artifact::new(bytes.to_vec(), Box::new(())) }
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn damage_is_no_panic() {
             read(&damaged);
         }
     }
-    assert!(matches!(kept(&[0; 64]), Err(KeptError::Foreign)));
-    assert!(matches!(kept(&bytes[..30]), Err(KeptError::Damaged)));
+    assert!(matches!(kept(&[0; 64]), Err(ArtifactError::Foreign)));
+    assert!(matches!(kept(&bytes[..30]), Err(ArtifactError::Damaged)));
 }
 
 #[test]

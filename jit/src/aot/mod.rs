@@ -1,24 +1,24 @@
-//! Code that is compiled ahead of time, to be kept: an object file for the C linker, and the way back from it.
+//! Ahead-of-time (AOT) compilation: an object file for the C linker, and the cached artifact that a library made of it holds.
 //!
 //! [`object`] makes a relocatable ELF file with one C function per program, `uint64_t NAME(struct twinbpf_context *)`,
 //! for this machine or another. It refers to no symbol: what is different in each process (addresses of maps, data
 //! and functions) comes from the context, whose layout `include/twinbpf/context.h` tells C programs.
 //!
 //! The file says what it was made of and for, in the data symbol [`SYMBOL`]: a text with a line per fact, and tables
-//! that lead from addresses back to instructions. From a shared library made of it a machine gets [`Kept`] code, if
+//! that lead from addresses back to instructions. From a shared library made of it a machine gets [`Artifact`] code, if
 //! all facts are the same as in the process that loads it. Loading libraries is the embedder's work.
 
+mod artifact;
 mod blob;
 mod code;
 mod emit;
 mod facts;
-mod kept;
 mod target;
 mod values;
 
-pub use emit::{AheadError, object};
+pub use artifact::{Artifact, ArtifactError};
+pub use emit::{AotError, object};
 pub use facts::{Difference, Origin};
-pub use kept::{Kept, KeptError};
 pub use target::{Cpu, Target, TargetError};
 pub(crate) use values::Values;
 

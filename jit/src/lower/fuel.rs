@@ -13,7 +13,7 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, InstBuilder as _, StackSlotData, StackSlotKind, Value};
 
 use super::effects::ALL;
-use super::halves::Halves;
+use super::subregisters::Subregisters;
 use super::{Translator, field, trusted};
 use crate::options::OptLevel;
 
@@ -133,7 +133,7 @@ impl Translator<'_> {
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
             if self.input.baseline() {
-                self.halves = Halves::default();
+                self.halves = Subregisters::default();
                 self.hand_over(ALL);
                 let loops = self.use_loops();
                 self.store_cx(loops, field!(loops));

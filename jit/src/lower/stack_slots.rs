@@ -1,12 +1,12 @@
-//! Words of the frame that are variables: what clang spilt because BPF has ten registers is left to the allocator of a
-//! machine that has more.
+//! Promotion of stack slots to SSA variables (mem2reg): clang spills because BPF has ten registers, and the register
+//! allocator of a machine with more can keep what was spilled.
 //!
-//! A word is one if the function uses r10 for nothing but accesses, so that nobody else can have the frame's address;
-//! if it is accessed by plain loads and stores that all begin at its first byte; and if no load takes more bytes than
-//! each store leaves. It is in memory only where others need it: code that begins in a loop, or where a word may be read
-//! before it is written, loads it; before the interpreter takes over, it is stored. What a frame leaves behind when
-//! it is gone, or when the run ends in a trap, is therefore not what the interpreter would leave. A program can see it
-//! only by reading a frame of its own that it has not written.
+//! A word of the frame is promoted if r10 does not escape, that is, the function uses it for nothing but accesses; if plain
+//! loads and stores that begin at the word's first byte are its only accesses; and if no load is wider than a store. It
+//! is in memory only where other code needs it: an OSR entry, and a path on which the word may be read before it is
+//! written, load it; a transition to the interpreter stores it. What a frame leaves in memory when the function returns or
+//! traps is therefore not what the interpreter leaves. A program sees that only by reading a frame of its own that it has
+//! not written.
 
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, MemFlagsData, Type};
@@ -64,7 +64,7 @@ enum Use {
 
 /// Reused from function to function.
 #[derive(Debug, Default)]
-pub(crate) struct Words {
+pub(crate) struct StackSlots {
     /// By offset.
     list: Vec<Word>,
     /// Those that are variables.
@@ -73,7 +73,7 @@ pub(crate) struct Words {
     live: Vec<Set>,
 }
 
-impl Words {
+impl StackSlots {
     /// There are none.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
@@ -281,14 +281,14 @@ impl Translator<'_> {
         if base != Reg::FP {
             return None;
         }
-        let word = self.words.variable(off)?;
-        Some((self.variables[word], self.words.list[word].ty()))
+        let word = self.slots.variable(off)?;
+        Some((self.variables[word], self.slots.list[word].ty()))
     }
 
     /// Takes words from memory that code from here on may read.
     pub(super) fn load_words(&mut self, block: u32) {
-        let words = self.words;
-        for (at, off, size) in words.live(block) {
+        let slots = self.slots;
+        for (at, off, size) in slots.live(block) {
             let value = self.b.ins().load(size_ty(size), frame(), self.fp, i32::from(off));
             let value = if size.bytes() < 4 { self.b.ins().uextend(I32, value) } else { value };
             self.b.def_var(self.variables[at], value);
@@ -297,8 +297,8 @@ impl Translator<'_> {
 
     /// Puts them where the interpreter finds them.
     pub(super) fn store_words(&mut self, block: u32) {
-        let words = self.words;
-        for (at, off, size) in words.live(block) {
+        let slots = self.slots;
+        for (at, off, size) in slots.live(block) {
             let value = self.b.use_var(self.variables[at]);
             let value = if size.bytes() < 4 { self.b.ins().ireduce(size_ty(size), value) } else { value };
             self.b.ins().store(frame(), value, self.fp, i32::from(off));
@@ -306,7 +306,7 @@ impl Translator<'_> {
     }
 }
 
-/// Flags of accesses to the frame: it is nobody else's, and validation has checked the offset.
+/// Flags of accesses to the frame, which exists as long as the function runs; validation has checked the offset.
 pub(super) fn frame() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }

@@ -1,4 +1,4 @@
-//! Compiled code that somebody has loaded, as a machine uses it.
+//! Cached artifacts: code that was compiled ahead of time and is loaded, as a machine uses it.
 
 use std::any::Any;
 use std::fmt;
@@ -14,11 +14,11 @@ use super::blob::Record;
 use super::facts::{self, Difference, Fact, Origin};
 use super::{TargetError, Values, blob, target};
 use crate::options::Options;
-use crate::sites::Sites;
+use crate::trap_sites::TrapSites;
 
 /// Why loaded code cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum KeptError {
+pub enum ArtifactError {
     /// What is behind the symbol is something else.
     #[error("its symbol {symbol} is none of twinbpf's", symbol = super::SYMBOL)]
     Foreign,
@@ -49,7 +49,7 @@ pub enum KeptError {
 }
 
 /// The description of compiled code, read but not yet compared with anything.
-pub struct Kept {
+pub struct Artifact {
     facts: Vec<Fact>,
     functions: Vec<Function>,
     bytes: Vec<u8>,
@@ -59,37 +59,37 @@ pub struct Kept {
 
 struct Function {
     record: Record,
-    sites: OnceLock<Option<Sites>>,
+    sites: OnceLock<Option<TrapSites>>,
 }
 
-impl Kept {
+impl Artifact {
     /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library`
     /// is dropped when nobody uses the code any more.
     ///
     /// # Errors
-    /// [`KeptError::Foreign`], [`KeptError::Version`], [`KeptError::Damaged`].
+    /// [`ArtifactError::Foreign`], [`ArtifactError::Version`], [`ArtifactError::Damaged`].
     ///
     /// # Safety
     /// The addresses in the bytes, if they are a description, are those of the functions that it describes, and stay so
     /// until `library` is dropped: a library that this crate's object file was linked into, unchanged.
     #[expect(unsafe_code, reason = "says where code is that a library brought")]
-    pub unsafe fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Kept>, KeptError> {
-        Kept::len(&bytes)?;
-        let (text, records) = blob::read(&bytes).ok_or(KeptError::Damaged)?;
+    pub unsafe fn new(bytes: Vec<u8>, library: Box<dyn Any + Send + Sync>) -> Result<Arc<Artifact>, ArtifactError> {
+        Artifact::len(&bytes)?;
+        let (text, records) = blob::read(&bytes).ok_or(ArtifactError::Damaged)?;
         let facts = facts::from_text(text);
         let functions = records.into_iter().map(|record| Function { record, sites: OnceLock::new() }).collect();
-        Ok(Arc::new(Kept { facts, functions, bytes, _library: library }))
+        Ok(Arc::new(Artifact { facts, functions, bytes, _library: library }))
     }
 
-    /// Number of bytes behind the symbol, from the first [`Kept::HEAD`] of them.
+    /// Number of bytes behind the symbol, from the first [`Artifact::HEAD`] of them.
     ///
     /// # Errors
-    /// [`KeptError::Foreign`], [`KeptError::Version`].
-    pub fn len(head: &[u8]) -> Result<usize, KeptError> {
+    /// [`ArtifactError::Foreign`], [`ArtifactError::Version`].
+    pub fn len(head: &[u8]) -> Result<usize, ArtifactError> {
         match blob::head(head) {
             Some((blob::VERSION, len)) => Ok(len),
-            Some((version, _)) => Err(KeptError::Version { version }),
-            None => Err(KeptError::Foreign),
+            Some((version, _)) => Err(ArtifactError::Version { version }),
+            None => Err(ArtifactError::Foreign),
         }
     }
 
@@ -121,26 +121,26 @@ impl Kept {
     /// The code of an image, if it was made of the same and for the same.
     ///
     /// # Errors
-    /// [`KeptError::Different`], [`KeptError::Cpu`], [`KeptError::Untrusted`].
+    /// [`ArtifactError::Different`], [`ArtifactError::Cpu`], [`ArtifactError::Untrusted`].
     #[expect(unsafe_code, reason = "says where code is that a library brought")]
     pub fn code(
-        self: &Arc<Kept>,
+        self: &Arc<Artifact>,
         image: &Image,
         options: Options,
         origin: Origin<'_>,
-    ) -> Result<Arc<dyn Native>, KeptError> {
+    ) -> Result<Arc<dyn Native>, ArtifactError> {
         if !options.suit(image) {
-            return Err(KeptError::Untrusted);
+            return Err(ArtifactError::Untrusted);
         }
         let values = Values::new(image);
         let here = facts::identity(image, options, origin, &values);
-        facts::compare(&self.facts, &here).map_err(KeptError::Different)?;
+        facts::compare(&self.facts, &here).map_err(ArtifactError::Different)?;
         let features = target::missing(facts::find(&self.facts, "cpu").unwrap_or(""))?;
         if !features.is_empty() {
-            return Err(KeptError::Cpu { features });
+            return Err(ArtifactError::Cpu { features });
         }
         if self.functions.len() != image.functions().len() {
-            return Err(KeptError::Damaged);
+            return Err(ArtifactError::Damaged);
         }
         let start = self.functions.iter().map(|function| function.record.address).min().unwrap_or(0);
         let end = self
@@ -165,22 +165,22 @@ impl Kept {
         }))
     }
 
-    fn sites<'a>(&self, function: &'a Function) -> Option<&'a Sites> {
+    fn sites<'a>(&self, function: &'a Function) -> Option<&'a TrapSites> {
         let read = || blob::read_table(self.bytes.get(function.record.table as usize..)?, function.record.len);
         function.sites.get_or_init(read).as_ref()
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for Artifact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("Artifact").field("facts", &self.facts).finish_non_exhaustive()
     }
 }
 
-/// Kept code in use, as the code of an image.
+/// Artifact code in use, as the code of an image.
 #[derive(Debug)]
 struct Placed {
-    kept: Arc<Kept>,
+    kept: Arc<Artifact>,
     /// What it is the code of.
     image: ImageId,
     /// Of functions, by index.

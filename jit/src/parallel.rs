@@ -1,4 +1,4 @@
-//! Work that several threads do together.
+//! Parallel code generation: work that is divided among threads.
 
 use std::cmp::Reverse;
 use std::panic::resume_unwind;

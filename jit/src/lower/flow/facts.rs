@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use twinbpf_vm::isa::{AluOp, Cond, Insn, Operand, Reg, Width};
 
-use crate::translate::effects::{bit, defs};
+use crate::lower::effects::{bit, defs};
 
 /// Comparisons that are remembered.
 const MOST: usize = 4;

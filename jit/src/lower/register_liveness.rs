@@ -1,8 +1,8 @@
-//! Which registers functions read before they write them, across calls.
+//! Interprocedural register liveness: which registers a function reads before it writes them, callees included.
 //!
 //! A local call passes r1 to r5 as arguments; in the interpreter the callee sees the caller's r0 and r6 to r9 too. Compilers
 //! make no use of that, but a program may, and a function without a result returns whatever is in r0. Callers
-//! hand over only what the callee reads.
+//! pass only what the callee reads.
 
 use twinbpf_vm::image::{Image, Link};
 
@@ -15,7 +15,7 @@ const MAX_PASSES: u32 = 6;
 
 /// What is known of an image's functions.
 #[derive(Debug)]
-pub(crate) struct Summary {
+pub(crate) struct RegisterLiveness {
     /// Index of the first function that is known; of others everything is assumed.
     first: u32,
     reads: Vec<Regs>,
@@ -23,7 +23,7 @@ pub(crate) struct Summary {
 
 /// A summary together with what it is about.
 pub(crate) struct Known<'a> {
-    summary: &'a Summary,
+    summary: &'a RegisterLiveness,
     image: &'a Image,
     exit: Regs,
 }
@@ -43,17 +43,17 @@ impl Callees for Known<'_> {
     }
 }
 
-impl Summary {
+impl RegisterLiveness {
     pub(crate) fn of<'a>(&'a self, image: &'a Image, options: Options) -> Known<'a> {
         Known { summary: self, image, exit: if options.keep_registers { ALL } else { 1 } }
     }
 
     /// Looks at the functions of one program. The entry is among them, even if nothing calls it.
-    pub(crate) fn new(image: &Image, options: Options, flow: &mut Flow, program: u32) -> Summary {
+    pub(crate) fn new(image: &Image, options: Options, flow: &mut Flow, program: u32) -> RegisterLiveness {
         let functions = image.functions();
         let first = functions.partition_point(|function| function.program < program) as u32;
         let count = functions[first as usize..].iter().take_while(|function| function.program == program).count();
-        let mut summary = Summary { first, reads: Vec::new() };
+        let mut summary = RegisterLiveness { first, reads: Vec::new() };
         if let Some(behind) = called(image, first, count) {
             summary.reads.resize(count, 0);
             summary.settle(image, options, flow, &behind);

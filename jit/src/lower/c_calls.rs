@@ -1,4 +1,4 @@
-//! C functions, called as C calls them: each argument in the register of its class, extended to what its type says.
+//! Calls by the C ABI: each argument in the register of its class, extended as its type requires.
 //!
 //! The prototype is the program's, [`HostFn::signature`](twinbpf_vm::host::HostFn::signature). While such a function
 //! runs, [`Context::in_c`](twinbpf_vm::host::native::Context::in_c) says which, so that a fault in there is told apart;

@@ -1,4 +1,4 @@
-//! Where a function begins, so that its loops lie well.
+//! Function alignment: the offset from a cache line at which a function's loops are fetched best.
 //!
 //! x86-64 processors fetch code and predict jumps by lines of 64 bytes, one or two a cycle, and keep decoded instructions
 //! by such lines, too, or by windows of 32. A loop runs faster the fewer of them it touches: a loop of four instructions

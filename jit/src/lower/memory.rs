@@ -11,7 +11,7 @@ use twinbpf_vm::mem::MARGIN;
 
 use super::Translator;
 use super::alu::ty;
-use super::words::frame;
+use super::stack_slots::frame;
 use crate::options::{Memory, OptLevel};
 
 /// Whether an access of so many bytes may lie this far from an address in the arena: all of it is in the arena then or in

@@ -1,9 +1,10 @@
-//! BPF registers while a block is translated: whole ones are variables, low halves are remembered beside them.
+//! BPF registers and their 32-bit subregisters while a block is lowered: 64-bit registers are variables, subregisters are
+//! values remembered beside them.
 //!
-//! A 32-bit operation clears the upper half of its result, and mostly another 32-bit operation takes it. So the whole
-//! register is made from the half only when somebody asks for it, or at the end of the block, and a half that is known is
-//! not taken from the whole again. Likewise a constant that is added to a register is only noted: accesses have it in their
-//! offset, and mostly that is all the sum is for. Cranelift's optimiser finds the same, but at a multiple of the price.
+//! A 32-bit operation zero-extends its result, and mostly another 32-bit operation is its only user. So the extension is
+//! deferred until a 64-bit use or the end of the block, and a known subregister is not truncated from its register again.
+//! Likewise the addition of a constant is deferred: loads and stores have it in their offset, and are mostly its only
+//! users. Cranelift's mid-end finds the same, but at a multiple of the price.
 
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Value};
@@ -14,7 +15,7 @@ use super::{Translator, reg_field};
 
 /// What is known of registers in the current block. At its start that is nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct Subregisters {
     /// Low halves.
     low: [Option<Value>; 10],
     /// Registers whose variable is out of date: they are their low half, extended.
