@@ -19,7 +19,7 @@ pub mod os;
 
 pub mod process;
 
-pub mod sum;
+pub mod digest;
 
 pub mod recover;
 

@@ -2,14 +2,14 @@
 
 use std::hash::{Hash as _, Hasher as _};
 
+use twinbpf_vm::digest::Digest;
 use twinbpf_vm::image::{Image, Link};
-use twinbpf_vm::sum::Sum;
 
 use super::Values;
 
 /// Instructions, what they refer to, and how functions lie; not the addresses of this process.
 pub(super) fn sum(image: &Image, values: &Values) -> u128 {
-    let mut sum = Sum::default();
+    let mut sum = Digest::default();
     image.insns().hash(&mut sum);
     for (pc, link) in image.links().iter().enumerate() {
         let (kind, number) = match *link {

@@ -14,7 +14,7 @@ use crate::options::{Memory, OptLevel, Options};
 pub struct Origin<'a> {
     /// File name of the object, for people.
     pub object: &'a str,
-    /// [`Sum`](twinbpf_vm::sum::Sum) of its bytes.
+    /// [`Digest`](twinbpf_vm::digest::Digest) of its bytes.
     pub digest: u128,
     /// Names of its maps, by index.
     pub maps: &'a [Arc<str>],

@@ -27,10 +27,10 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use twinbpf_vm::digest::Digest;
 use twinbpf_vm::isa::Endian;
 use twinbpf_vm::map::{MapSpec, Slot};
 use twinbpf_vm::program::Extern;
-use twinbpf_vm::sum::Sum;
 
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use struct_ops::StructOps;
@@ -55,7 +55,7 @@ use types::{Records, Types};
 pub struct Object {
     /// File name, for messages.
     pub name: Arc<str>,
-    /// [`Sum`] of the bytes it was opened from, whatever was edited since.
+    /// [`Digest`] of the bytes it was opened from, whatever was edited since.
     pub digest: u128,
     /// Byte order it was compiled for.
     pub endian: Endian,
@@ -129,7 +129,7 @@ impl Object {
             Err(error) => (None, Some(error)),
         };
         Ok(Object {
-            digest: Sum::of(bytes),
+            digest: Digest::of(bytes),
             endian: elf.endian,
             programs: functions.specs,
             maps: maps.specs,

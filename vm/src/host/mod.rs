@@ -25,9 +25,9 @@ mod caller;
 mod func;
 mod interrupt;
 pub mod native;
-mod packet;
 #[expect(unsafe_code, reason = "runs generated code")]
-pub(crate) mod resident;
+pub(crate) mod native_runtime;
+mod packet;
 mod ret;
 mod runtime;
 #[expect(unsafe_code, reason = "called by generated code")]

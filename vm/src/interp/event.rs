@@ -193,11 +193,11 @@ impl Machine {
 
     /// Runs a host function. A panic in it ends as a trap, and the machine can be used again.
     pub(super) fn guarded(&mut self, host: &HostFn, args: &[u64; 5]) -> Result<u64, Trap> {
-        let mark = self.mark();
+        let checkpoint = self.checkpoint();
         let result = catch_unwind(AssertUnwindSafe(|| host.call(self, args)));
         self.s.runtime.view.sync();
         result.unwrap_or_else(|payload| {
-            self.restore(mark);
+            self.restore(checkpoint);
             Err(panicked(host, payload.as_ref()))
         })
     }

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 
 use super::event::{NO_SITE, bad_jump, no_return, panicked};
 use super::machine::Machine;
-use super::native::Segment;
+use super::native_tier::NativeActivation;
 use super::state::misaligned;
 use crate::host::native::{Failure, Site, SiteKind};
 use crate::image::{Image, Link};
@@ -14,11 +14,11 @@ use crate::recover::{self, Abort, Signal};
 use crate::trap::{Trap, TrapCode};
 
 impl Machine {
-    /// The trap that ended the current segment. A panic of the machine's own goes on here.
+    /// The trap that ended the current activation. A panic of the machine's own goes on here.
     #[cold]
     pub(super) fn trap_of(&mut self, image: &Image, abort: Abort) -> Trap {
-        let home = self.native.as_mut().expect("generated code has a home");
-        let context = home.resident.context();
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        let context = tier.native.context();
         let (exit_pc, exit_fp, failure) = (context.exit_pc, context.exit_fp, context.failure.take());
         let (trap, pc, fp) = match abort {
             Abort::Trap(trap) => (trap, exit_pc, exit_fp),
@@ -35,8 +35,8 @@ impl Machine {
         if trap.place().is_some() {
             return trap;
         }
-        let home = self.native.as_mut().expect("generated code has a home");
-        home.waiting.push(Segment { base: home.current, fp });
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        tier.waiting.push(NativeActivation { base: tier.current, fp });
         let backtrace = self.backtrace(image);
         self.native.as_mut().expect("as before").waiting.pop();
         trap.at(image.place(pc as usize), backtrace)
@@ -44,28 +44,28 @@ impl Machine {
 
     /// The site of a fault. Not every address is one: then it is where the function was called.
     fn site_of(&self, fault: &recover::Fault) -> Site {
-        let home = self.native.as_ref().expect("generated code has a home");
+        let tier = self.native.as_ref().expect("generated code has a tier");
         let insns = self.image.insns().len();
         let known = |site: &Site| (site.pc as usize) < insns;
-        let mut site = home.resident.code().site(fault.pc);
+        let mut site = tier.native.code().site(fault.pc);
         if site.is_none_or(|site| !known(&site)) {
             let kind = site.map_or(SiteKind::Call, |site| site.kind);
-            let caller = home.resident.callers(fault.frame).into_iter().find(known);
-            let entry = if home.current.site < insns { home.current.site as u32 } else { 0 };
+            let caller = tier.native.callers(fault.frame).into_iter().find(known);
+            let entry = if tier.current.site < insns { tier.current.site as u32 } else { 0 };
             site = Some(Site { pc: caller.map_or(entry, |site| site.pc), kind });
         }
         site.expect("one of them")
     }
 
     fn trap_at(&mut self, image: &Image, fault: &recover::Fault, site: Site, failure: Option<Failure>) -> Trap {
-        let home = self.native.as_mut().expect("generated code has a home");
+        let tier = self.native.as_mut().expect("generated code has a tier");
         if fault.signal == Signal::Urg {
             return self.s.interruption();
         }
-        if home.resident.is_overflow(fault.address) {
+        if tier.native.is_overflow(fault.address) {
             return Trap::new(TrapCode::StackOverflow, "the native stack is used up");
         }
-        let refused = home.resident.context().refused;
+        let refused = tier.native.context().refused;
         let pc = site.pc as usize;
         match site.kind {
             SiteKind::Access { size, write, .. } => {
@@ -120,10 +120,10 @@ impl Machine {
             (Insn::Call { .. }, Link::Function(callee)) => callee as usize,
             (insn, link) => unreachable!("{insn:?} of {link:?} needs no frame"),
         };
-        let home = self.native.as_mut().expect("generated code has a home");
-        let calls = home.resident.callers(fp).iter().filter(|site| (site.pc as usize) < image.insns().len()).count();
-        let depth = home.current.depth + calls as u32 + 1;
-        let used = home.resident.context().stack_used;
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        let calls = tier.native.callers(fp).iter().filter(|site| (site.pc as usize) < image.insns().len()).count();
+        let depth = tier.current.depth + calls as u32 + 1;
+        let used = tier.native.context().stack_used;
         self.depth = depth;
         self.stack_used = image.frame_sizes().same().map_or(used, |size| depth * size);
         self.room(&image.functions()[callee]).expect_err("generated code has found no room")
@@ -134,11 +134,11 @@ impl Machine {
         let mut sites = Vec::new();
         let mut end = self.frames.len();
         let insns = self.image.insns().len();
-        if let Some(home) = &self.native {
-            for segment in home.waiting.iter().rev() {
-                let base = segment.base;
+        if let Some(tier) = &self.native {
+            for activation in tier.waiting.iter().rev() {
+                let base = activation.base;
                 sites.extend(self.frames[base.frames..end].iter().rev().map(super::event::Frame::site));
-                sites.extend(home.resident.callers(segment.fp).iter().map(|site| site.pc as usize));
+                sites.extend(tier.native.callers(activation.fp).iter().map(|site| site.pc as usize));
                 sites.push(base.site);
                 end = base.frames;
             }

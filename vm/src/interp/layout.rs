@@ -2,7 +2,7 @@
 //!
 //! Two kinds of joining. *Folding* makes one operation of several instructions, where the first only copies or
 //! prepares: `r1 = r2; r1 += 3` is one addition with three operands, a pair of shifts by 32 a zero extension.
-//! *Pairing* puts two operations into one handler and leaves both slots in place ([`pairs`](super::pairs)).
+//! *Pairing* puts two operations into one handler and leaves both slots in place ([superinstructions](super::superinstructions)).
 //! Neither reaches over an instruction that something jumps to.
 
 use std::sync::LazyLock;
@@ -12,8 +12,8 @@ use hashbrown::HashMap;
 use super::code::Step;
 use super::kind::Kind;
 use super::ops::{Goto, MayGoto, Op, Operands, Pick, R};
-use super::pairs;
 use super::rows;
+use super::superinstructions;
 use super::threaded::{Handler, Slot, Threaded, rotate, single};
 use crate::image::Image;
 use crate::isa::{AluOp, Insn, Width};
@@ -207,7 +207,8 @@ pub(super) fn jumps(kind: Kind) -> bool {
 
 /// Gives slots handlers that do the next slot's work too, from the left.
 fn join(units: &[Unit], slots: &mut [Slot]) {
-    static PAIRS: LazyLock<HashMap<(Kind, Kind, bool), [Handler; 2]>> = LazyLock::new(|| pairs::all().collect());
+    static PAIRS: LazyLock<HashMap<(Kind, Kind, bool), [Handler; 2]>> =
+        LazyLock::new(|| superinstructions::all().collect());
     let pairs = &*PAIRS;
     let mut at = 0;
     while at + 1 < units.len() {

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
-use super::native::{Home, Ready, Shortcut};
+use super::native_tier::{FastPath, NativeTier, PreparedRun};
 use super::room::Spare;
 use super::state::{MAX_LOOPS, State};
 use super::threaded::takes_no_stack;
@@ -112,13 +112,13 @@ pub struct Machine {
     /// Run state is not as [`Machine::reset`] leaves it.
     pub(super) dirty: bool,
     /// None while it is dirty.
-    pub(super) ready: Option<Ready>,
+    pub(super) prepared: Option<PreparedRun>,
     /// The arena's, to be asked without a way there.
     poisoned: Arc<AtomicBool>,
     pub(super) running: Running,
     /// Of programs that are compiled.
-    pub(super) shortcuts: Vec<Option<Shortcut>>,
-    pub(super) native: Option<Box<Home>>,
+    pub(super) fast_paths: Vec<Option<FastPath>>,
+    pub(super) native: Option<Box<NativeTier>>,
     pub(super) image: Arc<Image>,
     driver: Driver,
     pub(super) budget: i64,
@@ -159,10 +159,10 @@ impl Machine {
             tail_calls: 0,
             site: 0,
             dirty: true,
-            ready: None,
+            prepared: None,
             poisoned,
             running: Running::No,
-            shortcuts: Vec::new(),
+            fast_paths: Vec::new(),
             native: None,
             image,
             driver: Driver::Step,
@@ -197,7 +197,7 @@ impl Machine {
     pub fn set_limits(&mut self, limits: Limits) {
         let max_depth = limits.max_depth.min(self.s.stack.region().spec.count);
         self.limits = Limits { max_depth, ..limits };
-        self.settle();
+        self.reconfigure();
     }
 
     /// Chooses the driver of later runs. A tracer always has the step driver, and so has a build in which
@@ -213,7 +213,7 @@ impl Machine {
     /// Has `tracer` called before every instruction of later runs.
     pub fn set_tracer(&mut self, tracer: Option<Tracer>) {
         self.tracer = tracer;
-        self.settle();
+        self.reconfigure();
     }
 
     /// r0 to r10 as the last run left them. Compiled code tells them only if it was made for that
@@ -246,11 +246,11 @@ impl Machine {
     pub fn run_program(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
         // Asked first, as it is by way of a call, over which nothing else need be kept then.
         if let Some(idle) = recover::idle()
-            && let Some(ready) = self.ready
-            && ready.program == program
-            && ready.way.knows(self)
+            && let Some(prepared) = self.prepared
+            && prepared.program == program
+            && prepared.way.knows(self)
         {
-            return self.run_compiled(idle, ready.way, &args);
+            return self.run_compiled(idle, prepared.way, &args);
         }
         self.run_args(program, args)
     }
@@ -263,18 +263,18 @@ impl Machine {
     pub fn run_limited(&mut self, program: ProgramId, args: [u64; 5], max_insns: u64) -> Result<u64, Trap> {
         let own = self.limits.max_insns;
         self.limits.max_insns = Some(own.map_or(max_insns, |own| own.min(max_insns)));
-        self.soil();
+        self.invalidate();
         let result = self.run_args(program, args);
         self.limits.max_insns = own;
-        self.soil();
+        self.invalidate();
         result
     }
 
     #[inline(never)]
     fn run_args(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
         let program = self.image.index_of(program).ok_or_else(foreign_program)?;
-        if let Some(Some(shortcut)) = self.shortcuts.get(program) {
-            return self.prepare_and_run(program, *shortcut, &args);
+        if let Some(Some(fast_path)) = self.fast_paths.get(program) {
+            return self.prepare_and_run(program, *fast_path, &args);
         }
         let mut registers = POISON;
         registers[1..6].copy_from_slice(&args);
@@ -286,7 +286,7 @@ impl Machine {
         match self.running {
             Running::No => false,
             Running::Yes => true,
-            Running::Inside => self.native.as_ref().is_some_and(|home| home.resident.is_entered()),
+            Running::Inside => self.native.as_ref().is_some_and(|tier| tier.native.is_entered()),
         }
     }
 
@@ -297,7 +297,7 @@ impl Machine {
     pub fn run_with(&mut self, program: usize, registers: [u64; 11]) -> Result<u64, Trap> {
         assert!(program < self.image.programs().len(), "program {program} of the image");
         let callee = self.image.function_at(self.image.entry(program));
-        self.find_shortcut(program, callee);
+        self.find_fast_path(program, callee);
         self.reset();
         self.with_room(|machine| machine.start(callee, registers))
     }
@@ -310,9 +310,9 @@ impl Machine {
         let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
         self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
         self.remaining = self.budget;
-        if let Some(home) = &mut self.native {
-            home.reset();
-            home.put_off(self.remaining);
+        if let Some(tier) = &mut self.native {
+            tier.reset();
+            tier.defer_sample(self.remaining);
         }
         self.s.trap = None;
         self.s.runtime.view.sync();
@@ -324,7 +324,7 @@ impl Machine {
         if !Arc::ptr_eq(self.s.runtime.view.arena(), self.image.arena()) {
             return Err(Trap::new(TrapCode::BadCall, "the instance has the runtime of an instance of another engine"));
         }
-        self.soil();
+        self.invalidate();
         self.s.r[..11].copy_from_slice(&registers);
         let _unblocked = recover::unblock();
         let result = self.enter_and_run(callee, self.site);

@@ -23,13 +23,13 @@ mod fault;
 mod kind;
 mod layout;
 mod machine;
-mod native;
+mod native_tier;
 mod ops;
-mod pairs;
 mod room;
 mod rows;
 mod state;
 mod step;
+mod superinstructions;
 mod threaded;
 mod trace;
 

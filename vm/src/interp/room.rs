@@ -48,8 +48,8 @@ impl Machine {
 
     #[inline]
     fn native_room(&self) -> Room {
-        if let Some(home) = &self.native
-            && let Some(enough) = home.resident.has_room()
+        if let Some(tier) = &self.native
+            && let Some(enough) = tier.native.has_room()
         {
             return if enough { Room::Here } else { Room::Nowhere };
         }

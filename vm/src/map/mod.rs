@@ -20,9 +20,9 @@ mod ops;
 mod order;
 mod prog;
 mod queue;
+mod redirect;
 mod registry;
 mod ring;
-mod sink;
 mod slab;
 mod spec;
 mod store;
@@ -62,12 +62,12 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
             Arc::new(of_maps::OfMaps::new(spec, template))
         }
         MapKind::Ringbuf | MapKind::UserRingbuf => Arc::new(ring::RingBuffer::new(spec, arena).map_err(memory)?),
-        MapKind::PerfEventArray => Arc::new(sink::PerfEvents::new(spec)),
+        MapKind::PerfEventArray => Arc::new(redirect::PerfEvents::new(spec)),
         MapKind::Devmap | MapKind::Cpumap | MapKind::Xskmap => {
-            Arc::new(sink::Targets::new(spec, arena).map_err(memory)?)
+            Arc::new(redirect::Targets::new(spec, arena).map_err(memory)?)
         }
         MapKind::Arena => Arc::new(arena::ArenaMap::new(spec, arena).map_err(memory)?),
-        MapKind::DevmapHash => Arc::new(sink::TargetHash::new(spec, arena)),
+        MapKind::DevmapHash => Arc::new(redirect::TargetHash::new(spec, arena)),
         MapKind::StackTrace
         | MapKind::CgroupArray
         | MapKind::Sockmap

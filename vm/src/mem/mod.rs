@@ -21,19 +21,19 @@
 //! one machine access, and the bytes are outside all Rust objects.
 
 mod arena;
-mod beyond;
 mod block;
-mod copies;
+mod checked_copy;
 mod fault;
 mod free;
 mod handle;
+mod out_of_arena;
 mod sys;
 mod view;
 
 pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
-pub use copies::Text;
-pub(crate) use copies::Words;
+pub use checked_copy::Text;
+pub(crate) use checked_copy::Words;
 pub use fault::{Access, Fault, FaultReason, MemError, Near};
 pub use free::FreeList;
 pub use handle::{HandleRange, HandleTable};

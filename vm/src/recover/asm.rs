@@ -1,8 +1,8 @@
-//! The instructions that Rust cannot write: two trampolines with one landing, raw accesses, and what C code runs
+//! The instructions that Rust cannot write: two trampolines with one recovery_point, raw accesses, and what C code runs
 //! into when it calls a function of a program.
 //!
 //! Both trampolines keep where they are in r12 while other code runs, which that preserves as it does the other
-//! registers that C functions must; a landing gets them from the anchor. So the way in and out touches little memory,
+//! registers that C functions must; a recovery_point gets them from the record. So the way in and out touches little memory,
 //! and its callers lose what a call of C loses: calls of programs that do little are as fast as calls. It is r12 and
 //! not rbp, as every function saves that: what comes after a call would have to wait until rbp is back from memory,
 //! from a stack of which the address comes from memory. Unwinders can pass, whatever stack rsp is on, and so can who
@@ -12,7 +12,7 @@
 use std::arch::global_asm;
 use std::num::NonZeroU64;
 
-/// Fills in the [`Landing`] that r10 points to, behind a `push r12`.
+/// Fills in the [`RecoveryPoint`] that r10 points to, behind a `push r12`.
 macro_rules! save {
     () => {
         "mov [r10], rsp
@@ -24,7 +24,7 @@ macro_rules! save {
     };
 }
 
-// r10: anchor, which begins with a `Landing` and goes on with where rsp is to be; r11: code; rdi: cx; rsi: r10 of the
+// r10: record, which begins with a `RecoveryPoint` and goes on with where rsp is to be; r11: code; rdi: cx; rsi: r10 of the
 // program; rdx, rcx, r8, r9, rax: its r1 to r5. Generated code pops its one stack argument, which takes 16 bytes.
 // Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` goes on on the stack it is called on.
 global_asm!(
@@ -58,7 +58,7 @@ global_asm!(
     "mov rsp, r12",
     ".cfi_def_cfa_register rsp",
     "xor edx, edx",
-    // Where both end early: with the registers of the landing, and rdx 1.
+    // Where both end early: with the registers of the recovery_point, and rdx 1.
     ".globl twinbpf_landing",
     ".hidden twinbpf_landing",
     "twinbpf_landing:",
@@ -71,7 +71,7 @@ global_asm!(
     ".popsection",
 );
 
-// r10: anchor; r11: function; rdx: six integers; rcx: eight doubles. A variadic function finds in al how many vector
+// r10: record; r11: function; rdx: six integers; rcx: eight doubles. A variadic function finds in al how many vector
 // registers to save. Result: rax and xmm0 as the function left them, and rdx 0; or rdx is 1.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
@@ -174,7 +174,7 @@ raw! {
 }
 
 // What a function slot jumps to, with the slot's address in rax and the arguments of a C call. Collects the integer
-// arguments and calls `serve(slot, args)`, which gives rax and in rdx 0, or a `Landing`.
+// arguments and calls `serve(slot, args)`, which gives rax and in rdx 0, or a `RecoveryPoint`.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
     ".balign 32",
@@ -217,7 +217,7 @@ global_asm!(
     ".cfi_endproc",
     ".size twinbpf_call_back, . - twinbpf_call_back",
     ".popsection",
-    serve = sym super::anchor::serve,
+    serve = sym super::activation::serve,
 );
 
 // rdi: data; rsi: a function of it that does not unwind; rdx: the top of another stack, on which that function runs.
@@ -257,7 +257,7 @@ pub(super) unsafe fn switch_stack(data: *mut (), work: extern "C" fn(*mut ()), t
 
 /// What the caller of a trampoline gets back when that ends early. The trampolines fill it in.
 #[repr(C)]
-pub(super) struct Landing {
+pub(super) struct RecoveryPoint {
     /// Points to r12, above which the address to return to is.
     pub(super) sp: u64,
     /// rbx, rbp, r13, r14, r15.

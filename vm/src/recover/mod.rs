@@ -1,7 +1,7 @@
 //! Ways out of native code that faults: a program's bad pointer, an endless loop that must stop, a fault inside a C
 //! function become values, and the process goes on.
 //!
-//! - [`enter`] calls generated code through a [`Gate`]. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
+//! - [`enter`] calls generated code through a [`EntryGate`]. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
 //!   C function that generated code has called ends the call with an [`Abort`].
 //! - [`call_c`] calls a C function from Rust in the same way.
 //! - [`load`], [`store`] and [`compare_exchange`] access any address and give a [`Fault`] where nothing is.
@@ -12,7 +12,7 @@
 //! handlers that the host has installed since when a thread is prepared ([`prepare_thread`]). What is not ours goes to the
 //! handler that was there before, with everything it can tell. A thread that blocks these signals unblocks them while it
 //! runs programs. Only frames of generated code and of C functions are ever skipped, never one of Rust: calls of Rust
-//! functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of anchors.
+//! functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of records.
 //! Nor is a frame of a signal handler that runs on the alternate stack.
 //!
 //! There is no recovery from a fault in Rust code. After `fork`, the child can do all of this at once: nothing here takes
@@ -25,11 +25,9 @@ use std::sync::Arc;
 use crate::trap::{Trap, TrapCode};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-mod anchor;
+mod activation;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod asm;
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-mod elsewhere;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod prepare;
 mod range;
@@ -40,20 +38,17 @@ mod room;
 mod signal;
 mod stack;
 mod thread;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+mod unsupported;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use anchor::gate_stack;
+use activation::gate_stack;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use anchor::{Ended, Gate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic};
+pub use activation::{
+    Ended, EntryGate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic,
+};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use asm::switch_stack;
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-pub use elsewhere::{
-    Ended, Gate, Idle, Unblocked, call_back, call_c, check_thread, compare_exchange, enter, enter_again, enter_first,
-    idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
-};
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
-use elsewhere::{gate_stack, switch_stack};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use prepare::{Unblocked, check_thread, keep_loaded, prepare_thread, unblock};
 pub use range::CodeRange;
@@ -62,6 +57,13 @@ pub use raw::{compare_exchange, load, store};
 pub use room::{here, on_stack, stack_left, with_stack};
 pub use stack::NativeStack;
 pub use thread::{Thread, leave_signals_to_others};
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+pub use unsupported::{
+    Ended, EntryGate, Idle, Unblocked, call_back, call_c, check_thread, compare_exchange, enter, enter_again,
+    enter_first, idle, is_inside, keep_loaded, load, prepare_thread, store, unblock, variadic,
+};
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+use unsupported::{gate_stack, switch_stack};
 
 /// Whether generated code can be entered on this target.
 pub const AVAILABLE: bool = cfg!(all(target_arch = "x86_64", target_os = "linux"));

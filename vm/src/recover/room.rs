@@ -31,7 +31,7 @@ fn bytes_to(low: u64, high: u64, sp: u64) -> Option<usize> {
 }
 
 /// Bytes of native stack below the caller's frame. `None` if the stack is not one that this module knows: neither the
-/// thread's own, nor one of [`on_stack`] or of a [`Gate`](super::Gate).
+/// thread's own, nor one of [`on_stack`] or of a [`EntryGate`](super::EntryGate).
 #[inline]
 pub fn stack_left() -> Option<usize> {
     let sp = here();

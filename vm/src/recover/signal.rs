@@ -1,7 +1,7 @@
-//! Signal handlers: what is a fault of ours goes to a landing, everything else to whoever was there before.
+//! Signal handlers: what is a fault of ours goes to a recovery_point, everything else to whoever was there before.
 //!
 //! Everything here that runs in a handler is async-signal-safe: it reads atomics and the thread's own chain of
-//! anchors, writes the registers that the signal returns to, and allocates nothing.
+//! records, writes the registers that the signal returns to, and allocates nothing.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::naked_asm;
@@ -11,7 +11,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::anchor::{Anchor, Kind, current};
+use super::activation::{ActivationRecord, Kind, current};
 use super::asm::{twinbpf_landing, twinbpf_raw_begin, twinbpf_raw_end};
 use super::range::is_code;
 use super::{Abort, Fault, IN_C, Signal, Unprepared};
@@ -191,16 +191,16 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     if signal == Signal::Urg && !is_code(pc) {
         return false;
     }
-    let Some(anchor) = current() else { return false };
-    // SAFETY: anchors on this thread's chain live, and this thread is inside the call of the innermost.
-    let anchor = unsafe { anchor.as_ref() };
+    let Some(record) = current() else { return false };
+    // SAFETY: records on this thread's chain live, and this thread is inside the call of the innermost.
+    let record = unsafe { record.as_ref() };
     // SAFETY: likewise its owner, and what the owner points to.
-    let Some(in_c) = (unsafe { place(signal, anchor, pc) }) else { return false };
+    let Some(in_c) = (unsafe { place(signal, record, pc) }) else { return false };
     // SAFETY: the trampoline filled it in before it called what was interrupted here.
-    let landing = unsafe { (*anchor.landing.get()).assume_init_ref() };
+    let recovery_point = unsafe { (*record.recovery_point.get()).assume_init_ref() };
     // A handler of the host that has interrupted a C function is none of its frames.
     let rsp = registers[libc::REG_RSP as usize] as u64;
-    if in_c != 0 && is_on(&context.uc_stack, rsp) && !is_on(&context.uc_stack, landing.sp) {
+    if in_c != 0 && is_on(&context.uc_stack, rsp) && !is_on(&context.uc_stack, recovery_point.sp) {
         return false;
     }
     let frame = registers[libc::REG_RBP as usize] as u64;
@@ -208,12 +208,12 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let address = unsafe { info.si_addr() } as u64;
     // The kernel tells no address for a general protection fault.
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
-    // SAFETY: the call of the anchor ends here, and nobody else writes this.
-    unsafe { (*anchor.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
+    // SAFETY: the call of the record ends here, and nobody else writes this.
+    unsafe { (*record.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
     registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
-    registers[libc::REG_RSP as usize] = landing.sp as i64;
+    registers[libc::REG_RSP as usize] = recovery_point.sp as i64;
     let others = [libc::REG_RBX, libc::REG_RBP, libc::REG_R13, libc::REG_R14, libc::REG_R15];
-    for (register, value) in others.into_iter().zip(landing.others) {
+    for (register, value) in others.into_iter().zip(recovery_point.others) {
         registers[register as usize] = value as i64;
     }
     registers[libc::REG_RDX as usize] = 1;
@@ -227,16 +227,16 @@ fn is_on(stack: &libc::stack_t, address: u64) -> bool {
     stack.ss_flags & libc::SS_DISABLE == 0 && address.wrapping_sub(stack.ss_sp as u64) < stack.ss_size as u64
 }
 
-/// Whether the call of `anchor` may end at `pc`, and if so, [`Fault::in_c`].
+/// Whether the call of `record` may end at `pc`, and if so, [`Fault::in_c`].
 ///
 /// # Safety
-/// The anchor is the innermost of this thread.
-unsafe fn place(signal: Signal, anchor: &Anchor, pc: u64) -> Option<u32> {
-    if anchor.kind == Kind::Barrier {
+/// The record is the innermost of this thread.
+unsafe fn place(signal: Signal, record: &ActivationRecord, pc: u64) -> Option<u32> {
+    if record.kind == Kind::Barrier {
         return None;
     }
-    let owner = &anchor.owner;
-    if anchor.kind == Kind::Code && is_code(pc) {
+    let owner = &record.owner;
+    if record.kind == Kind::Code && is_code(pc) {
         // SAFETY: the owner's pointers are valid during the call; another thread writes this one, a byte.
         let over = || !owner.interrupt.is_null() && unsafe { owner.interrupt.read_volatile() } != 0;
         return (signal != Signal::Urg || over()).then_some(0);
@@ -244,7 +244,7 @@ unsafe fn place(signal: Signal, anchor: &Anchor, pc: u64) -> Option<u32> {
     if signal == Signal::Urg {
         return None;
     }
-    match anchor.kind {
+    match record.kind {
         Kind::C => Some(IN_C),
         // SAFETY: as above; written by code of this thread.
         Kind::Code if !owner.in_c.is_null() => Some(unsafe { owner.in_c.read_volatile() }).filter(|in_c| *in_c != 0),

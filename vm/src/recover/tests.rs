@@ -66,7 +66,7 @@ impl Rig {
         // SAFETY: test code follows the convention, and its page is a registered range.
         let result = unsafe {
             match stack {
-                Some(stack) => enter(&Gate::new(owner, stack), page.at, cx.cast(), 0x1000, &args),
+                Some(stack) => enter(&EntryGate::new(owner, stack), page.at, cx.cast(), 0x1000, &args),
                 None => enter_again(&owner, page.at, cx.cast(), 0x1000, &args),
             }
         };

@@ -13,7 +13,7 @@ fn arguments_arrive_and_the_result_comes_back() {
     for stack in [None, Some(&stack)] {
         assert_eq!(rig.enter(&page, [1, 20, 300, 4000, 50000], stack).unwrap(), 0x1000 + 54321);
     }
-    assert!(anchor::current().is_none());
+    assert!(activation::current().is_none());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_fault_in_code_says_where_and_what() {
     }
     let word = 77u64;
     assert_eq!(rig.enter(&page, [&raw const word as u64, 0, 0, 0, 0], None).unwrap(), 77);
-    assert!(anchor::current().is_none());
+    assert!(activation::current().is_none());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_fault_in_a_c_function_is_a_value() {
             other => panic!("a fault, not {other:?}"),
         }
     }
-    assert!(anchor::current().is_none());
+    assert!(activation::current().is_none());
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_trap_in_a_callback_leaves_the_c_function() {
             other => panic!("a trap, not {other:?}"),
         }
         assert_eq!(served.calls, 6);
-        assert!(anchor::current().is_none());
+        assert!(activation::current().is_none());
     }
 }
 
@@ -306,7 +306,7 @@ fn generated_code_that_calls_c_that_calls_back() {
         let args = [words.as_mut_ptr() as u64, 4, slot(), libc::qsort as *const () as u64, 0];
         let cx = &raw mut *rig;
         // SAFETY: as in `Rig::enter`.
-        let result = unsafe { enter(&Gate::new(owner, &stack), page.at, cx.cast(), 0, &args) };
+        let result = unsafe { enter(&EntryGate::new(owner, &stack), page.at, cx.cast(), 0, &args) };
         assert_eq!(result.as_ref().is_err_and(|abort| matches!(**abort, Abort::Trap(_))), ends, "{result:?}");
         assert_eq!(rig.in_c, u32::from(!ends));
         if !ends {
@@ -362,7 +362,7 @@ fn below_the_trampoline(c: bool, found: &mut usize) {
         let code = twinbpf_test_calls_r1 as *const () as u64;
         let args = [count_frames as *const () as u64, data as u64, 0, 0, 0];
         // SAFETY: the code follows the convention and does not fault.
-        unsafe { enter(&Gate::new(Rig::new().owner(), &stack), code, data, 0, &args) }.unwrap();
+        unsafe { enter(&EntryGate::new(Rig::new().owner(), &stack), code, data, 0, &args) }.unwrap();
     }
 }
 

@@ -1,5 +1,4 @@
-//! What trusted programs reach outside the arena, and where the arena has no region: any address, by accesses that
-//! a fault does not end the process of.
+//! Out-of-arena accesses of trusted programs: any address, by accesses whose faults are recovered.
 //!
 //! An operation of the interpreter works on a copy in the view itself: [`View::lend`] points the window of its base
 //! register there, [`View::take_back`] writes the copy to where it came from.
@@ -7,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::copies::Text;
+use super::checked_copy::Text;
 use super::fault::{Access, Fault, FaultReason};
 use super::view::View;
 use crate::isa::{Size, Width};

@@ -1,7 +1,8 @@
-//! Which operations share a handler: the pairs that compute kernels execute most, by profile.
+//! Superinstructions: pairs of operations that one handler executes, chosen by a profile of the workloads of
+//! `corpus/bench`.
 //!
-//! Measured over the kernels of `corpus/bench`. `=>`: the second operation reads the result of the first as its left
-//! operand or base, and gets it in a host register. More pairs are more code and little speed.
+//! `=>`: the second operation reads the result of the first as its left operand or base, and gets it in a host register.
+//! More pairs are more code and little speed.
 
 use super::kind::Kind;
 use super::ops::{Alu, Branch, Byte, Double, Goto, Half, Load, LoadImm, Op, Store, Word};

@@ -1,8 +1,8 @@
-//! Where the machine runs compiled code instead of interpreting, and where that comes back to it.
+//! The native tier: transitions between the interpreter and compiled code, in both directions.
 //!
-//! A *segment* is a stretch of the call stack that is generated code, entered by the machine. Its functions have
-//! no [`Frame`](super::event::Frame); how many they are is known from r10 when the code calls out, and where they are
-//! from the native stack. Functions that the interpreter runs for generated code lie on top of its segment.
+//! A *native activation* is a contiguous part of the call stack that is compiled code, entered by the machine. Its
+//! functions have no [`Frame`](super::event::Frame): r10 at a call out of the code gives their number, and the native
+//! stack their return addresses. Functions that the interpreter runs for compiled code are on top of its activation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,14 @@ use std::sync::Arc;
 use super::event::{NO_SITE, Next, bad_call};
 use super::machine::{Context, Limits, Machine, POISON, Running};
 use crate::host::native::{Bridge, Native, TailCall};
-use crate::host::resident::{Code, Resident, Setup, Way, enter, enter_again, enter_first};
+use crate::host::native_runtime::{Code, EntryPoint, NativeRuntime, Setup, enter, enter_again, enter_first};
 use crate::ident::ProgramId;
 use crate::image::{Callee, Function, Image};
 use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
 
-/// Segments inside each other, beyond which functions are interpreted: each takes native stack, unlike calls inside
-/// one engine.
-const MAX_SEGMENTS: usize = 64;
+/// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
+const MAX_ACTIVATIONS: usize = 64;
 /// Instructions of the interpreter between two samples of where it loops.
 const SAMPLE_INSNS: i64 = 1 << 14;
 /// Calls between two samples of what it calls; odd, so that a pattern of calls does not hide some.
@@ -26,9 +25,9 @@ const SAMPLE_CALLS: u32 = 61;
 /// No sample is ever due.
 const NEVER: i64 = i64::MIN / 4;
 
-/// Compiled code of a machine's image, and the segments of it that have not returned.
-pub(super) struct Home {
-    pub(super) resident: Resident,
+/// Compiled code of a machine's image, and its activations that have not returned.
+pub(super) struct NativeTier {
+    pub(super) native: NativeRuntime,
     /// Nothing but the machine's limits says what a run of compiled code may do.
     plain: bool,
     /// It counts instructions.
@@ -37,31 +36,31 @@ pub(super) struct Home {
     usable: bool,
     /// Interpreted code is not to enter compiled code: it finishes what that has given up.
     finishing: bool,
-    /// Where the innermost segment begins.
+    /// Base of the innermost activation.
     pub(super) current: Base,
-    /// Segments that have called the machine and wait for it.
-    pub(super) waiting: Vec<Segment>,
+    /// Activations that have called the machine and wait for it.
+    pub(super) waiting: Vec<NativeActivation>,
     calls_to_sample: u32,
     /// A sample is due when so many instructions are left.
     pub(super) next_sample: i64,
 }
 
-/// The way into an entry function that can be run with nothing to prepare.
+/// Entry of a program that needs no preparation but a reset of registers and budget.
 #[derive(Clone, Copy)]
-pub(super) struct Shortcut {
-    way: Way,
+pub(super) struct FastPath {
+    way: EntryPoint,
     /// It reads registers besides its arguments.
     reads_rest: bool,
 }
 
-/// A program whose next run needs nothing but its way in.
+/// A program whose next run needs no preparation at all.
 #[derive(Clone, Copy)]
-pub(super) struct Ready {
+pub(super) struct PreparedRun {
     pub(super) program: ProgramId,
-    pub(super) way: Way,
+    pub(super) way: EntryPoint,
 }
 
-/// What is below a segment.
+/// What is below a activation.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Base {
     /// Frames of the interpreter.
@@ -72,27 +71,27 @@ pub(super) struct Base {
     pub(super) site: usize,
 }
 
-/// A segment that waits for the machine.
+/// A activation that waits for the machine.
 #[derive(Clone, Copy)]
-pub(super) struct Segment {
+pub(super) struct NativeActivation {
     pub(super) base: Base,
     /// Frame pointer of the native function that called.
     pub(super) fp: u64,
 }
 
-/// What a panic must not change.
+/// State of the machine's stack, to be restored after a nested run, also after a panic.
 #[derive(Clone, Copy)]
-pub(super) struct Mark {
+pub(super) struct Checkpoint {
     frames: usize,
     depth: u32,
     stack_used: u32,
     reentry: u32,
     running: Running,
-    home: Option<(bool, Base, usize)>,
+    tier: Option<(bool, Base, usize)>,
 }
 
-impl Home {
-    fn new(code: Arc<dyn Native>, image: &Image, max_depth: u32) -> std::io::Result<Home> {
+impl NativeTier {
+    fn new(code: Arc<dyn Native>, image: &Image, max_depth: u32) -> std::io::Result<NativeTier> {
         let setup = Setup {
             arena_base: image.arena().base(),
             hosts: image.hosts().iter().map(|host| host.native().0).collect(),
@@ -100,9 +99,9 @@ impl Home {
             slot_count: image.functions().len() as u64,
             max_depth,
         };
-        let resident = Resident::new(code, setup)?;
-        Ok(Home {
-            resident,
+        let native = NativeRuntime::new(code, setup)?;
+        Ok(NativeTier {
+            native,
             plain: false,
             counts: false,
             usable: false,
@@ -120,15 +119,15 @@ impl Home {
         self.waiting.clear();
     }
 
-    /// The next sample is due in a while.
-    pub(super) fn put_off(&mut self, remaining: i64) {
+    /// The next sample is due [`SAMPLE_INSNS`] later.
+    pub(super) fn defer_sample(&mut self, remaining: i64) {
         self.next_sample = if self.usable { remaining - SAMPLE_INSNS } else { NEVER };
     }
 }
 
-impl fmt::Debug for Home {
+impl fmt::Debug for NativeTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.resident.fmt(f)
+        self.native.fmt(f)
     }
 }
 
@@ -147,30 +146,30 @@ impl Machine {
             return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, why));
         }
         let max_depth = self.s.stack.region().spec.count;
-        let home = match code {
-            Some(code) if recover::AVAILABLE => Some(Home::new(code, &self.image, max_depth)?),
+        let tier = match code {
+            Some(code) if recover::AVAILABLE => Some(NativeTier::new(code, &self.image, max_depth)?),
             Some(_) | None => None,
         };
-        self.native = home.map(Box::new);
-        self.settle();
+        self.native = tier.map(Box::new);
+        self.reconfigure();
         Ok(())
     }
 
-    /// Prepares what is the same for all runs, after a change.
-    pub(super) fn settle(&mut self) {
-        self.soil();
-        self.shortcuts.clear();
-        let Some(home) = &mut self.native else { return };
+    /// Recomputes what is the same for all runs, after a change of code, limits or tracer.
+    pub(super) fn reconfigure(&mut self) {
+        self.invalidate();
+        self.fast_paths.clear();
+        let Some(tier) = &mut self.native else { return };
         let Limits { max_insns, max_depth, stack_bytes } = self.limits;
         let same = self.image.frame_sizes().same();
         let bytes = same.and_then(|size| stack_bytes.checked_div(size)).unwrap_or(u32::MAX);
         let frames = max_depth.min(self.s.stack.region().spec.count).min(bytes);
-        let code = home.resident.code();
-        home.counts = code.counts();
-        home.usable = self.tracer.is_none() && (max_insns.is_none() || home.counts);
-        home.plain = home.usable && !code.keeps_registers() && same.is_some() && frames > 0;
-        self.shortcuts.resize(self.image.programs().len(), None);
-        let context = home.resident.context();
+        let code = tier.native.code();
+        tier.counts = code.counts();
+        tier.usable = self.tracer.is_none() && (max_insns.is_none() || tier.counts);
+        tier.plain = tier.usable && !code.keeps_registers() && same.is_some() && frames > 0;
+        self.fast_paths.resize(self.image.programs().len(), None);
+        let context = tier.native.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
         context.stack_limit = stack_bytes;
     }
@@ -178,9 +177,9 @@ impl Machine {
     /// A run that needs nothing prepared. Everything else that may happen is for other functions, so that this one keeps
     /// nothing for them.
     #[inline(always)]
-    pub(super) fn run_compiled(&mut self, idle: Idle, way: Way, args: &[u64; 5]) -> Result<u64, Trap> {
+    pub(super) fn run_compiled(&mut self, idle: Idle, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Trap> {
         match enter_first(self, idle, way, args) {
-            Ok(value) if self.s.runtime.holds() => Ok(self.let_go(value)),
+            Ok(value) if self.s.runtime.holds() => Ok(self.release(value)),
             Ok(value) => Ok(value),
             Err(ended) => Err(self.end_early(ended)),
         }
@@ -189,26 +188,31 @@ impl Machine {
     #[cold]
     #[inline(never)]
     fn end_early(&mut self, ended: Ended) -> Trap {
-        let abort = self.native.as_ref().expect("code has a home").resident.why(ended);
+        let abort = self.native.as_ref().expect("code has a tier").native.why(ended);
         self.end(*abort)
     }
 
     /// A run that is to be prepared, and maybe prepares the next.
-    pub(super) fn prepare_and_run(&mut self, program: usize, shortcut: Shortcut, args: &[u64; 5]) -> Result<u64, Trap> {
-        let Shortcut { way, reads_rest } = shortcut;
+    pub(super) fn prepare_and_run(
+        &mut self,
+        program: usize,
+        fast_path: FastPath,
+        args: &[u64; 5],
+    ) -> Result<u64, Trap> {
+        let FastPath { way, reads_rest } = fast_path;
         let counts = self.prepare();
         let program = self.image.program_id(program);
-        self.ready = (!reads_rest && !counts).then_some(Ready { program, way });
+        self.prepared = (!reads_rest && !counts).then_some(PreparedRun { program, way });
         self.running = Running::Yes;
         let result = enter(self, way, args);
-        self.running = if self.ready.is_some() { Running::Inside } else { Running::No };
+        self.running = if self.prepared.is_some() { Running::Inside } else { Running::No };
         self.take_remaining();
-        result.map(|value| self.let_go(value)).map_err(|abort| self.end(*abort))
+        result.map(|value| self.release(value)).map_err(|abort| self.end(*abort))
     }
 
     #[cold]
     #[inline(never)]
-    fn let_go(&mut self, value: u64) -> u64 {
+    fn release(&mut self, value: u64) -> u64 {
         self.s.runtime.abandon();
         value
     }
@@ -218,60 +222,60 @@ impl Machine {
         if self.dirty {
             self.reset();
         }
-        let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(self.s.runtime.interrupt());
-        let context = home.resident.context();
+        let tier = self.native.as_mut().expect("code has a tier");
+        tier.native.watch(self.s.runtime.interrupt());
+        let context = tier.native.context();
         context.regs = POISON;
         context.remaining = self.budget;
-        home.counts
+        tier.counts
     }
 
     /// After a run of compiled code: how many instructions it has left.
     fn take_remaining(&mut self) {
-        let home = self.native.as_mut().expect("nobody takes it away in a run");
-        if home.counts {
-            self.remaining = home.resident.context().remaining;
+        let tier = self.native.as_mut().expect("nobody takes it away in a run");
+        if tier.counts {
+            self.remaining = tier.native.context().remaining;
         }
     }
 
-    /// Later runs have to be prepared.
-    pub(super) fn soil(&mut self) {
-        (self.dirty, self.ready) = (true, None);
+    /// Invalidates what the last run has prepared.
+    pub(super) fn invalidate(&mut self) {
+        (self.dirty, self.prepared) = (true, None);
     }
 
     fn end(&mut self, abort: Abort) -> Trap {
-        self.soil();
+        self.invalidate();
         let image = Arc::clone(&self.image);
         let trap = self.trap_of(&image, abort);
         self.s.runtime.abandon();
         trap
     }
 
-    /// Finds out whether later runs of a program have a shortcut.
-    pub(super) fn find_shortcut(&mut self, program: usize, callee: usize) {
+    /// Caches the fast path of a program if it has one.
+    pub(super) fn find_fast_path(&mut self, program: usize, callee: usize) {
         let fp = self.s.frame_pointer(0);
-        if let Some(home) = &mut self.native
-            && home.plain
-            && let Some(code) = home.resident.entry(callee as u32)
+        if let Some(tier) = &mut self.native
+            && tier.plain
+            && let Some(code) = tier.native.entry(callee as u32)
         {
-            let reads_rest = home.resident.code().reads_rest(callee as u32);
-            self.shortcuts[program] = Some(Shortcut { way: home.resident.way(code, fp), reads_rest });
+            let reads_rest = tier.native.code().reads_rest(callee as u32);
+            self.fast_paths[program] = Some(FastPath { way: tier.native.way(code, fp), reads_rest });
         }
     }
 
     /// Code of a function, if it is to be used now.
     pub(super) fn compiled(&mut self, function: u32) -> Option<Code> {
-        let home = self.native.as_mut()?;
-        if !home.usable || home.finishing || home.waiting.len() >= MAX_SEGMENTS {
+        let tier = self.native.as_mut()?;
+        if !tier.usable || tier.finishing || tier.waiting.len() >= MAX_ACTIVATIONS {
             return None;
         }
-        if let Some(code) = home.resident.entry(function) {
+        if let Some(code) = tier.native.entry(function) {
             return Some(code);
         }
-        home.calls_to_sample -= 1;
-        if home.calls_to_sample == 0 {
-            home.calls_to_sample = SAMPLE_CALLS;
-            home.resident.code().heat(self.image.functions()[function as usize].start);
+        tier.calls_to_sample -= 1;
+        if tier.calls_to_sample == 0 {
+            tier.calls_to_sample = SAMPLE_CALLS;
+            tier.native.code().heat(self.image.functions()[function as usize].start);
         }
         None
     }
@@ -281,31 +285,31 @@ impl Machine {
         let function = &self.image.functions()[callee];
         self.room(function)?;
         let base = Base { frames: self.frames.len(), depth: self.depth, site };
-        self.segment(code, base, self.stack_used + function.stack_size)
+        self.activation(code, base, self.stack_used + function.stack_size)
     }
 
     /// After the entry function of a run has returned from compiled code: its registers.
     pub(super) fn take_registers(&mut self) {
-        if let Some(home) = &mut self.native
-            && home.resident.code().keeps_registers()
+        if let Some(tier) = &mut self.native
+            && tier.native.code().keeps_registers()
         {
-            self.s.r[..10].copy_from_slice(&home.resident.context().regs[..10]);
+            self.s.r[..10].copy_from_slice(&tier.native.context().regs[..10]);
         }
     }
 
     /// Runs generated code on top of `base` until it returns.
-    fn segment(&mut self, code: Code, base: Base, stack_used: u32) -> Result<u64, Trap> {
-        self.soil();
-        let (mark, loops, site) = (self.mark(), self.s.loops, self.site);
+    fn activation(&mut self, code: Code, base: Base, stack_used: u32) -> Result<u64, Trap> {
+        self.invalidate();
+        let (checkpoint, loops, site) = (self.checkpoint(), self.s.loops, self.site);
         let fp = self.s.frame_pointer(base.depth);
-        let home = self.native.as_mut().expect("code has a home");
-        home.resident.watch(self.s.runtime.interrupt());
-        let context = home.resident.context();
+        let tier = self.native.as_mut().expect("code has a tier");
+        tier.native.watch(self.s.runtime.interrupt());
+        let context = tier.native.context();
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
-        home.current = base;
-        let (way, nested) = (home.resident.way(code, fp), !home.waiting.is_empty());
+        tier.current = base;
+        let (way, nested) = (tier.native.way(code, fp), !tier.waiting.is_empty());
         self.running = Running::Yes;
         let result = match nested {
             true => enter_again(self, way, &args),
@@ -315,7 +319,7 @@ impl Machine {
             let image = Arc::clone(&self.image);
             self.trap_of(&image, *abort)
         });
-        self.restore(mark);
+        self.restore(checkpoint);
         (self.s.loops, self.site) = (loops, site);
         self.take_remaining();
         match self.depth {
@@ -329,27 +333,27 @@ impl Machine {
     /// The interpreter is at a loop header with `remaining` below the next sample: tells so, and if there is code
     /// from there on, has that finish the function.
     pub(super) fn sample(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Option<Next>, Trap> {
-        let Some(home) = &mut self.native else { return Ok(None) };
-        home.put_off(self.remaining);
-        if !home.usable || home.finishing || home.waiting.len() >= MAX_SEGMENTS {
+        let Some(tier) = &mut self.native else { return Ok(None) };
+        tier.defer_sample(self.remaining);
+        if !tier.usable || tier.finishing || tier.waiting.len() >= MAX_ACTIVATIONS {
             return Ok(None);
         }
-        let code = match home.resident.loop_entry(pc as u32) {
+        let code = match tier.native.loop_entry(pc as u32) {
             Some(code) => code,
             None => {
-                home.resident.code().heat(pc as u32);
+                tier.native.code().heat(pc as u32);
                 return Ok(None);
             }
         };
         let below = Base { frames: self.frames.len(), depth: self.depth - 1, site: NO_SITE };
-        self.s.r[0] = self.segment(code, below, self.stack_used)?;
+        self.s.r[0] = self.activation(code, below, self.stack_used)?;
         self.take_registers();
         self.leave(cx, base).map(Some)
     }
 
-    /// [`Home::next_sample`], if there is one.
+    /// [`NativeTier::next_sample`], if there is one.
     pub(super) fn next_sample(&self) -> i64 {
-        self.native.as_ref().map_or(NEVER, |home| home.next_sample)
+        self.native.as_ref().map_or(NEVER, |tier| tier.next_sample)
     }
 }
 
@@ -357,14 +361,14 @@ impl Machine {
 impl Machine {
     /// Does some work for generated code that has called the machine, as if the interpreter were where it is.
     pub(super) fn for_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
-        self.soil();
+        self.invalidate();
         let registers = self.s.r;
-        let mark = self.mark();
+        let checkpoint = self.checkpoint();
         let stride = u64::from(self.s.stack.region().spec.stride);
         let (first, site, same) = (self.s.frame_pointer(0), self.site, self.image.frame_sizes().same());
-        let home = self.native.as_mut().expect("generated code has a home");
-        let (base, counts) = (home.current, home.counts);
-        let context = home.resident.context();
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        let (base, counts) = (tier.current, tier.counts);
+        let context = tier.native.context();
         let (fp, frame, pc) = (context.exit_fp, context.exit_frame, context.exit_pc);
         self.depth = ((frame - first) / stride) as u32 + 1;
         self.stack_used = same.map_or(context.stack_used, |size| self.depth * size);
@@ -372,14 +376,14 @@ impl Machine {
         if counts {
             self.remaining = context.remaining;
         }
-        home.waiting.push(Segment { base, fp });
+        tier.waiting.push(NativeActivation { base, fp });
         self.running = Running::No;
         self.s.runtime.view.sync();
         let result = work(self);
-        self.restore(mark);
+        self.restore(checkpoint);
         self.s.r = registers;
         self.site = site;
-        let context = self.native.as_mut().expect("nobody takes it away in a run").resident.context();
+        let context = self.native.as_mut().expect("nobody takes it away in a run").native.context();
         context.remaining = self.remaining;
         // Who has called may do so again, or fault.
         (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);
@@ -398,31 +402,31 @@ impl Machine {
             self.s.loops = loops;
         }
         let value = self.drive(&image, pc, base)?;
-        let home = self.native.as_mut().expect("generated code has a home");
-        home.resident.context().regs[..10].copy_from_slice(&self.s.r[..10]);
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        tier.native.context().regs[..10].copy_from_slice(&self.s.r[..10]);
         Ok(value)
     }
 
     fn load_registers(&mut self) {
-        let home = self.native.as_mut().expect("generated code has a home");
-        self.s.r[..10].copy_from_slice(&home.resident.context().regs[..10]);
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        self.s.r[..10].copy_from_slice(&tier.native.context().regs[..10]);
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        let home = self.native.as_ref();
-        let home = home.map(|home| (home.finishing, home.current, home.waiting.len()));
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        let tier = self.native.as_ref();
+        let tier = tier.map(|tier| (tier.finishing, tier.current, tier.waiting.len()));
         let (frames, depth, stack_used, reentry) = (self.frames.len(), self.depth, self.stack_used, self.reentry);
-        Mark { frames, depth, stack_used, reentry, running: self.running, home }
+        Checkpoint { frames, depth, stack_used, reentry, running: self.running, tier }
     }
 
-    /// Takes away what has come on the stack since.
-    pub(super) fn restore(&mut self, mark: Mark) {
-        self.unwind(mark.frames);
-        (self.depth, self.stack_used, self.reentry) = (mark.depth, mark.stack_used, mark.reentry);
-        self.running = mark.running;
-        if let (Some(home), Some((finishing, current, waiting))) = (&mut self.native, mark.home) {
-            (home.finishing, home.current) = (finishing, current);
-            home.waiting.truncate(waiting);
+    /// Pops what was pushed since.
+    pub(super) fn restore(&mut self, checkpoint: Checkpoint) {
+        self.unwind(checkpoint.frames);
+        (self.depth, self.stack_used, self.reentry) = (checkpoint.depth, checkpoint.stack_used, checkpoint.reentry);
+        self.running = checkpoint.running;
+        if let (Some(tier), Some((finishing, current, waiting))) = (&mut self.native, checkpoint.tier) {
+            (tier.finishing, tier.current) = (finishing, current);
+            tier.waiting.truncate(waiting);
         }
     }
 
@@ -433,15 +437,15 @@ impl Machine {
 
 impl Bridge for Machine {
     fn tail_call(&mut self, map: u64, index: u32) -> Result<TailCall, Trap> {
-        self.soil();
+        self.invalidate();
         self.check_interrupt()?;
         let callee = match self.tail_target(map, index) {
             Ok(callee) => callee,
             Err(errno) => return Ok(TailCall::Failed(errno.to_r0())),
         };
         let new = &self.image.functions()[callee];
-        let home = self.native.as_mut().expect("generated code has a home");
-        let context = home.resident.context();
+        let tier = self.native.as_mut().expect("generated code has a tier");
+        let context = tier.native.context();
         let old = &self.image.functions()[self.image.function_at(context.exit_pc as usize)];
         let below = context.stack_used.saturating_sub(old.stack_size);
         let used = below.saturating_add(new.stack_size);
@@ -453,7 +457,7 @@ impl Bridge for Machine {
         context.stack_used = used;
         context.regs = POISON;
         context.target = callee as u32;
-        Ok(TailCall::Code(home.resident.address(callee as u32)))
+        Ok(TailCall::Code(tier.native.address(callee as u32)))
     }
 
     fn call_address(&mut self, address: u64) -> Result<u64, Trap> {
@@ -489,9 +493,9 @@ impl Bridge for Machine {
         let image = Arc::clone(&self.image);
         let function = &image.functions()[image.function_at(pc as usize)];
         self.for_compiled(|machine| {
-            let home = machine.native.as_mut().expect("generated code has a home");
-            home.finishing = true;
-            let loops = home.resident.context().loops as u32;
+            let tier = machine.native.as_mut().expect("generated code has a tier");
+            tier.finishing = true;
+            let loops = tier.native.context().loops as u32;
             machine.interpret_frame(function, pc as usize, Some(loops))
         })
     }

@@ -1,4 +1,4 @@
-//! Maps through which programs send things out: perf event arrays, and the targets of `bpf_redirect_map`
+//! Event and redirect maps, through which programs send data out: perf event arrays, and the targets of `bpf_redirect_map`
 //! (devmap, devmap_hash, cpumap, xskmap). There is no device or CPU behind a slot here: what is sent is
 //! recorded, for the host to look at.
 //!

@@ -1,4 +1,4 @@
-//! Calls of native code that can end early, and the thread's chain of those that have not ended.
+//! Activation records of native calls that can end early, and the thread's chain of those that have not returned.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::asm;
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use super::asm::{
-    Landing, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
+    RecoveryPoint, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
 };
 use super::{Abort, Callback, Form, NativeStack, Owner, prepare};
 use crate::trap::{Trap, TrapCode};
@@ -25,11 +25,11 @@ pub(super) enum Kind {
     Barrier,
 }
 
-/// A call of native code that has not returned; lives in the frame that made it, or in a [`Gate`].
+/// A call of native code that has not returned; lives in the frame that made it, or in a [`EntryGate`].
 #[repr(C)]
-pub(super) struct Anchor {
+pub(super) struct ActivationRecord {
     /// Filled in by the trampoline, which gets the address of this, offset 0. A barrier has none.
-    pub(super) landing: UnsafeCell<MaybeUninit<Landing>>,
+    pub(super) recovery_point: UnsafeCell<MaybeUninit<RecoveryPoint>>,
     /// Where rsp is when generated code is called, 16 bytes from the top. The trampoline knows it that goes on where
     /// it is, and writes it here.
     stack: UnsafeCell<u64>,
@@ -37,9 +37,9 @@ pub(super) struct Anchor {
     pub(super) kind: Kind,
     /// Why the trampoline's result says that it ended early.
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
-    /// The call around it; none around one through an idle thread's [`Gate`], and outside of calls.
-    previous: Cell<*const Anchor>,
-    /// The stack that generated code runs on, lowest address and the one behind it, where the anchor has one of its own.
+    /// The call around it; none around one through an idle thread's [`EntryGate`], and outside of calls.
+    previous: Cell<*const ActivationRecord>,
+    /// The stack that generated code runs on, lowest address and the one behind it, where the record has one of its own.
     range: (u64, u64),
 }
 
@@ -58,11 +58,11 @@ pub(super) enum Mark {
 /// The bits of a [`Mark`].
 const MARK: usize = 3;
 
-const _: () = assert!(align_of::<Anchor>() > MARK, "an address leaves room for a mark");
+const _: () = assert!(align_of::<ActivationRecord>() > MARK, "an address leaves room for a mark");
 
 thread_local! {
     /// The innermost call that has not returned, and a mark. Read by signal handlers.
-    static CURRENT: Cell<*const Anchor> = const { Cell::new(ptr::without_provenance(Mark::Unprepared as usize)) };
+    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(Mark::Unprepared as usize)) };
 }
 
 /// What this thread is marked with.
@@ -83,44 +83,48 @@ pub(super) fn mark(mark: Mark) {
 /// Whether this thread is in a call of native code of the owner with this [data](Owner::data), however many others are
 /// inside that.
 pub fn is_inside(data: *mut ()) -> bool {
-    // SAFETY: anchors on the chain live until their call ends, and each call ends before the one around it.
-    let around =
-        |anchor: &ptr::NonNull<Anchor>| ptr::NonNull::new(unsafe { anchor.as_ref() }.previous.get().cast_mut());
+    // SAFETY: records on the chain live until their call ends, and each call ends before the one around it.
+    let around = |record: &ptr::NonNull<ActivationRecord>| {
+        ptr::NonNull::new(unsafe { record.as_ref() }.previous.get().cast_mut())
+    };
     // SAFETY: as above.
-    std::iter::successors(current(), around).any(|anchor| unsafe { anchor.as_ref() }.owner.data == data)
+    std::iter::successors(current(), around).any(|record| unsafe { record.as_ref() }.owner.data == data)
 }
 
-fn unmarked(anchor: *const Anchor) -> *const Anchor {
-    anchor.map_addr(|address| address & !MARK)
+fn unmarked(record: *const ActivationRecord) -> *const ActivationRecord {
+    record.map_addr(|address| address & !MARK)
 }
 
 /// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
 /// behind it.
 pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
     // SAFETY: as in `is_inside`.
-    let around =
-        |anchor: &ptr::NonNull<Anchor>| ptr::NonNull::new(unsafe { anchor.as_ref() }.previous.get().cast_mut());
+    let around = |record: &ptr::NonNull<ActivationRecord>| {
+        ptr::NonNull::new(unsafe { record.as_ref() }.previous.get().cast_mut())
+    };
     // SAFETY: as above.
-    let mut ranges = std::iter::successors(current(), around).map(|anchor| unsafe { anchor.as_ref() }.range);
+    let mut ranges = std::iter::successors(current(), around).map(|record| unsafe { record.as_ref() }.range);
     ranges.find(|(low, top)| (*low..*top).contains(&address))
 }
 
 /// The innermost call of native code on this thread, if there is any.
-pub(super) fn current() -> Option<ptr::NonNull<Anchor>> {
+pub(super) fn current() -> Option<ptr::NonNull<ActivationRecord>> {
     ptr::NonNull::new(unmarked(CURRENT.get()).cast_mut())
 }
 
 /// The way into generated code for one machine, and what the way back needs to know. Calls on it touch little of it.
-pub struct Gate(Anchor);
+pub struct EntryGate(ActivationRecord);
 
-const _: () =
-    assert!(offset_of!(Anchor, landing) == 0 && offset_of!(Anchor, stack) == 48, "as the trampolines have it");
+const _: () = assert!(
+    offset_of!(ActivationRecord, recovery_point) == 0 && offset_of!(ActivationRecord, stack) == 48,
+    "as the trampolines have it"
+);
 
-impl Gate {
+impl EntryGate {
     /// A gate of code that runs on this stack.
-    pub fn new(owner: Owner, stack: &NativeStack) -> Gate {
+    pub fn new(owner: Owner, stack: &NativeStack) -> EntryGate {
         let (low, top) = (stack.range().0, stack.top().get());
-        Gate(Anchor { range: (low, top), ..Anchor::new(owner, Kind::Code, top) })
+        EntryGate(ActivationRecord { range: (low, top), ..ActivationRecord::new(owner, Kind::Code, top) })
     }
 
     /// Why a call ended early.
@@ -143,18 +147,18 @@ impl Gate {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for EntryGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Gate").field(&self.0.owner).finish()
+        f.debug_tuple("EntryGate").field(&self.0.owner).finish()
     }
 }
 
-impl Anchor {
+impl ActivationRecord {
     #[inline(always)]
-    fn new(owner: Owner, kind: Kind, top: u64) -> Anchor {
-        let (landing, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
-        Anchor {
-            landing,
+    fn new(owner: Owner, kind: Kind, top: u64) -> ActivationRecord {
+        let (recovery_point, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
+        ActivationRecord {
+            recovery_point,
             stack: UnsafeCell::new(top.wrapping_sub(16)),
             owner,
             kind,
@@ -190,22 +194,22 @@ impl Anchor {
             // SAFETY: an owner's counter is valid as long as the owner is used; only this thread writes it.
             unsafe { self.owner.in_c.write(0) };
         }
-        // SAFETY: whoever redirects to the landing, a signal handler or `serve`, writes this first.
+        // SAFETY: whoever redirects to the recovery_point, a signal handler or `serve`, writes this first.
         Box::new(unsafe { (*self.abort.get()).assume_init_read() })
     }
 }
 
-/// Calls generated code by a trampoline, for an anchor that is on the chain; not zero is second when it ended early.
+/// Calls generated code by a trampoline, for an record that is on the chain; not zero is second when it ended early.
 macro_rules! jump {
-    ($trampoline:ident, $anchor:expr, $code:expr, $cx:expr, $fp:expr, $args:expr) => {{
+    ($trampoline:ident, $record:expr, $code:expr, $cx:expr, $fp:expr, $args:expr) => {{
         let (value, status): (u64, u64);
         // The trampoline calls what the caller of this function vouches for, which keeps the registers that C
-        // functions keep, as a landing does; all others are declared lost. It keeps rsp, and the stack is aligned
+        // functions keep, as a recovery_point does; all others are declared lost. It keeps rsp, and the stack is aligned
         // here, as a call needs it.
         asm!(
             "call {trampoline}",
             trampoline = sym $trampoline,
-            inlateout("r10") &raw const *$anchor => _,
+            inlateout("r10") &raw const *$record => _,
             inlateout("r11") $code => _,
             inlateout("rdi") $cx => _,
             inlateout("rsi") $fp => _,
@@ -232,19 +236,19 @@ macro_rules! jump {
 /// while `in_c` of the gate's owner is not zero or the code itself faults: generated code and C functions. The owner
 /// must tell the truth; its pointers must be valid during the call. The stack must be memory that nobody else uses,
 /// so no other call through this gate must be running.
-pub unsafe fn enter(gate: &Gate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
-    let anchor = &gate.0;
+pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+    let record = &gate.0;
     // SAFETY: passed on to the caller.
-    let (value, status) = anchor.during(|| unsafe { jump!(twinbpf_enter, anchor, code, cx, fp, args) });
+    let (value, status) = record.during(|| unsafe { jump!(twinbpf_enter, record, code, cx, fp, args) });
     // SAFETY: it did end early.
-    if status == 0 { Ok(value) } else { Err(unsafe { anchor.abort() }) }
+    if status == 0 { Ok(value) } else { Err(unsafe { record.abort() }) }
 }
 
 /// Says that no call of native code is running on this thread, that its signals are prepared and that it blocks none.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Of this thread, which this value cannot leave.
-    current: *const Cell<*const Anchor>,
+    current: *const Cell<*const ActivationRecord>,
 }
 
 /// Whether that is so.
@@ -253,7 +257,7 @@ pub fn idle() -> Option<Idle> {
     CURRENT.with(|current| current.get().is_null().then_some(Idle { current }))
 }
 
-/// A call through a gate has ended early; [`Gate::why`] says why.
+/// A call through a gate has ended early; [`EntryGate::why`] says why.
 #[derive(Debug)]
 pub struct Ended(());
 
@@ -268,7 +272,7 @@ pub struct Ended(());
 #[inline(always)]
 pub unsafe fn enter_first(
     idle: Idle,
-    gate: &Gate,
+    gate: &EntryGate,
     code: u64,
     (cx, known): (*mut (), *mut ()),
     fp: u64,
@@ -276,12 +280,12 @@ pub unsafe fn enter_first(
 ) -> Result<u64, Ended> {
     // SAFETY: does nothing, but what it gets may change from here on.
     unsafe { asm!("/* {0} */", in(reg) known, options(nostack, preserves_flags)) };
-    let anchor = &gate.0;
+    let record = &gate.0;
     // SAFETY: this thread has it, and lives.
     let current = unsafe { &*idle.current };
-    current.set(anchor);
+    current.set(record);
     // SAFETY: passed on to the caller.
-    let (value, status) = unsafe { jump!(twinbpf_enter, anchor, code, cx, fp, args) };
+    let (value, status) = unsafe { jump!(twinbpf_enter, record, code, cx, fp, args) };
     current.set(ptr::null());
     if status == 0 { Ok(value) } else { Err(Ended(())) }
 }
@@ -294,11 +298,11 @@ pub unsafe fn enter_first(
 /// # Safety
 /// As for [`enter`]; there must be room on the stack.
 pub unsafe fn enter_again(owner: &Owner, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
-    let anchor = &Anchor::new(*owner, Kind::Code, 0);
+    let record = &ActivationRecord::new(*owner, Kind::Code, 0);
     // SAFETY: passed on to the caller.
-    let (value, status) = anchor.during(|| unsafe { jump!(twinbpf_enter_again, anchor, code, cx, fp, args) });
+    let (value, status) = record.during(|| unsafe { jump!(twinbpf_enter_again, record, code, cx, fp, args) });
     // SAFETY: it did end early.
-    if status == 0 { Ok(value) } else { Err(unsafe { anchor.abort() }) }
+    if status == 0 { Ok(value) } else { Err(unsafe { record.abort() }) }
 }
 
 /// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
@@ -319,15 +323,15 @@ pub unsafe fn call_c(
     callback: Callback,
 ) -> Result<u64, Box<Abort>> {
     let owner = Owner { in_c: ptr::null_mut(), interrupt: ptr::null(), data, call: callback };
-    let anchor = Anchor::new(owner, Kind::C, 0);
+    let record = ActivationRecord::new(owner, Kind::C, 0);
     // SAFETY: as with `jump`. Whether the function is variadic makes no difference: others do not look at al.
-    let (value, float, status) = anchor.during(|| unsafe {
+    let (value, float, status) = record.during(|| unsafe {
         let (value, status): (u64, u64);
         let float: f64;
         asm!(
             "call {call}",
             call = sym twinbpf_call_c,
-            inlateout("r10") &raw const anchor => _,
+            inlateout("r10") &raw const record => _,
             inlateout("r11") target => _,
             inlateout("rdx") ints.as_ptr() => status,
             inlateout("rcx") floats.as_ptr() => _,
@@ -340,7 +344,7 @@ pub unsafe fn call_c(
     match status {
         0 => Ok(if form.float { float.to_bits() } else { value }),
         // SAFETY: it did end early.
-        _ => Err(unsafe { anchor.abort() }),
+        _ => Err(unsafe { record.abort() }),
     }
 }
 
@@ -358,14 +362,14 @@ pub fn call_back() -> usize {
 
 /// A callback from C code: runs the function behind `slot`, and gives r0; or where to land.
 pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
-    let Some(anchor) = current() else {
+    let Some(record) = current() else {
         log::error!("C code has called the function at {slot:#x} of a program that is not running on this thread");
         return Two { value: 0, status: 0 };
     };
-    // SAFETY: anchors on the chain live until their call ends, and this runs inside it.
-    let anchor = unsafe { anchor.as_ref() };
-    let owner = anchor.owner;
-    let barrier = Anchor::new(owner, Kind::Barrier, 0);
+    // SAFETY: records on the chain live until their call ends, and this runs inside it.
+    let record = unsafe { record.as_ref() };
+    let owner = record.owner;
+    let barrier = ActivationRecord::new(owner, Kind::Barrier, 0);
     // SAFETY: where there is a counter, it is this thread's own.
     let in_c = (!owner.in_c.is_null()).then(|| unsafe { owner.in_c.replace(0) });
     // SAFETY: the owner has promised that this pair belongs together; the five words are in the frame of our caller.
@@ -378,15 +382,15 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
     let result = result.unwrap_or_else(|_| Err(Trap::new(TrapCode::Panic, "a callback panicked")));
     match result {
         Ok(value) => Two { value, status: 0 },
-        // Between the anchor and here is a host function in Rust, which C code has called back.
-        Err(trap) if !(anchor.kind == Kind::C || in_c.is_some_and(|in_c| in_c != 0)) => {
+        // Between the record and here is a host function in Rust, which C code has called back.
+        Err(trap) if !(record.kind == Kind::C || in_c.is_some_and(|in_c| in_c != 0)) => {
             log::error!("a callback of a program ended with a trap, and its caller cannot be told: {trap}");
             Two { value: 0, status: 0 }
         }
         Err(trap) => {
-            // SAFETY: the call of the anchor ends here, so nobody else writes this.
-            unsafe { (*anchor.abort.get()).write(Abort::Trap(trap)) };
-            Two { value: 0, status: anchor.landing.get() as u64 }
+            // SAFETY: the call of the record ends here, so nobody else writes this.
+            unsafe { (*record.abort.get()).write(Abort::Trap(trap)) };
+            Two { value: 0, status: record.recovery_point.get() as u64 }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Generated code at home in a machine: the context it works on, the stack it runs on, and the way in.
+//! The native runtime of a machine: VM context, native stack and entry gate of its compiled code.
 //!
 //! The context has a place of its own in memory: generated code and thunks know its address while the machine is
 //! lent to host functions.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::native::{Bridge, CALL_FRAME, Context, HOST_STACK, HostCode, MAX_FRAME, Native, SERVICES, Site, TailCall};
 use super::{Activation, Interrupt, Runtime};
-use crate::recover::{self, Abort, Ended, Gate, Idle, NativeStack, Owner};
+use crate::recover::{self, Abort, Ended, EntryGate, Idle, NativeStack, Owner};
 use crate::trap::Trap;
 
 /// The lowest part of the stack: for one large frame that begins right above [`Context::native_limit`], for what takes the
@@ -23,7 +23,7 @@ const SHARED: usize = 4 << 20;
 /// Stands for the machine of a context that has none yet.
 enum Nobody {}
 
-/// Address of generated code that fits a [`Resident`].
+/// Address of generated code that fits a [`NativeRuntime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(NonZeroU64);
 
@@ -42,9 +42,9 @@ pub(crate) struct Setup {
 }
 
 /// See the module documentation.
-pub(crate) struct Resident {
+pub(crate) struct NativeRuntime {
     cx: NonNull<Context>,
-    gate: NonNull<Gate>,
+    gate: NonNull<EntryGate>,
     stack: NativeStack,
     /// See [`Context::native_limit`].
     native_limit: u64,
@@ -58,24 +58,25 @@ pub(crate) struct Resident {
 // SAFETY: both pointers are to memory that this value owns, as boxes would. What they point to refers to the code, the
 // host functions and the flag, which it keeps alive and which may be used from any thread; `bridge` is only followed
 // while the machine runs, on the thread that runs it.
-unsafe impl Send for Resident {}
+unsafe impl Send for NativeRuntime {}
 
-/// What an entry needs of a [`Resident`], by itself, so that the machine can be lent out meanwhile.
+/// An entry point of compiled code with what calling it needs of a [`NativeRuntime`], so that the machine can be borrowed
+/// meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct EntryPoint {
     cx: NonNull<Context>,
-    gate: NonNull<Gate>,
+    gate: NonNull<EntryGate>,
     /// Where the code is.
     code: Code,
     /// r10 of its frame.
     fp: u64,
 }
 
-// SAFETY: pointers to what a `Resident` owns, which may be sent; only `enter` follows them, for the machine that owns
+// SAFETY: pointers to what a `NativeRuntime` owns, which may be sent; only `enter` follows them, for the machine that owns
 // that, on the thread that has the machine.
-unsafe impl Send for Way {}
+unsafe impl Send for EntryPoint {}
 
-impl Way {
+impl EntryPoint {
     /// Whether the machine is where it was when this way was last gone by [`enter`], so that the code finds it.
     #[inline(always)]
     pub(crate) fn knows<B: Bridge>(&self, machine: &B) -> bool {
@@ -84,10 +85,10 @@ impl Way {
     }
 }
 
-impl Resident {
+impl NativeRuntime {
     /// # Errors
     /// The system has no memory for a stack.
-    pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<Resident> {
+    pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<NativeRuntime> {
         let below = FLOOR + setup.max_depth as usize * CALL_FRAME as usize;
         let stack = NativeStack::new(below + SHARED)?;
         let native_limit = stack.range().0 + below as u64;
@@ -111,8 +112,8 @@ impl Resident {
             data: cx.as_ptr().cast(),
             call: call_back,
         };
-        let gate = NonNull::from(Box::leak(Box::new(Gate::new(owner, &stack))));
-        Ok(Resident { cx, gate, stack, native_limit, code, _hosts: hosts, interrupt })
+        let gate = NonNull::from(Box::leak(Box::new(EntryGate::new(owner, &stack))));
+        Ok(NativeRuntime { cx, gate, stack, native_limit, code, _hosts: hosts, interrupt })
     }
 
     /// The code.
@@ -163,8 +164,8 @@ impl Resident {
 
     /// For [`enter`]: the way into `code`, a function in the frame with this r10.
     #[inline]
-    pub(crate) fn way(&self, code: Code, fp: u64) -> Way {
-        Way { cx: self.cx, gate: self.gate, code, fp }
+    pub(crate) fn way(&self, code: Code, fp: u64) -> EntryPoint {
+        EntryPoint { cx: self.cx, gate: self.gate, code, fp }
     }
 
     /// Why the last call ended early.
@@ -205,7 +206,7 @@ impl Resident {
     }
 }
 
-impl Drop for Resident {
+impl Drop for NativeRuntime {
     fn drop(&mut self) {
         // SAFETY: both were leaked by `new`, and nobody else frees them.
         unsafe {
@@ -215,9 +216,9 @@ impl Drop for Resident {
     }
 }
 
-impl fmt::Debug for Resident {
+impl fmt::Debug for NativeRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Resident").field(&self.code).finish()
+        f.debug_tuple("NativeRuntime").field(&self.code).finish()
     }
 }
 
@@ -225,7 +226,7 @@ impl fmt::Debug for Resident {
 ///
 /// # Errors
 /// The code ended early.
-pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
     // SAFETY: context and gate are those of `machine`, which keeps them as long as it lives, and which nobody
     // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
@@ -238,15 +239,15 @@ pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64;
 }
 
 /// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the way
-/// [knows](Way::knows).
+/// [knows](EntryPoint::knows).
 ///
 /// # Errors
-/// The code ended early; [`Resident::why`] tells.
+/// The code ended early; [`NativeRuntime::why`] tells.
 #[inline(always)]
 pub(crate) fn enter_first<B: Bridge + 'static>(
     machine: &mut B,
     idle: Idle,
-    way: Way,
+    way: EntryPoint,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     let cx = (way.cx.as_ptr().cast(), (&raw mut *machine).cast());
@@ -258,7 +259,11 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
 ///
 /// # Errors
 /// The code ended early.
-pub(crate) fn enter_again<B: Bridge + 'static>(machine: &mut B, way: Way, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub(crate) fn enter_again<B: Bridge + 'static>(
+    machine: &mut B,
+    way: EntryPoint,
+    args: &[u64; 5],
+) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
     // SAFETY: as in `enter`. The stack is in use, so the code goes on where it is. The code below finds the bridge
     // that it had.

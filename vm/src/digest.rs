@@ -1,18 +1,18 @@
-//! A checksum, to notice that something is not what it was. Quick, the same in every process, and no match for
-//! somebody who wants two things to have the same.
+//! A digest that detects accidental changes. It is fast and the same in every process; it is not cryptographic, so that
+//! collisions can be made on purpose.
 
 use std::hash::Hasher;
 
 /// FNV-1a, 128 bits wide, eight bytes at a time.
 #[derive(Clone, Copy, Debug)]
-pub struct Sum(u128);
+pub struct Digest(u128);
 
-impl Sum {
+impl Digest {
     /// Of some bytes.
     pub fn of(bytes: &[u8]) -> u128 {
-        let mut sum = Sum::default();
-        sum.write(bytes);
-        sum.value()
+        let mut digest = Digest::default();
+        digest.write(bytes);
+        digest.value()
     }
 
     /// Of what was written so far.
@@ -25,13 +25,13 @@ impl Sum {
     }
 }
 
-impl Default for Sum {
-    fn default() -> Sum {
-        Sum(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
     }
 }
 
-impl Hasher for Sum {
+impl Hasher for Digest {
     fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.word(u64::from_le_bytes(*word)));
@@ -53,15 +53,15 @@ mod tests {
     #[test]
     fn every_byte_counts() {
         let bytes: Vec<u8> = (0..100).collect();
-        let sum = Sum::of(&bytes);
+        let digest = Digest::of(&bytes);
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut other = bytes.clone();
                 other[at] ^= 1 << bit;
-                assert_ne!(Sum::of(&other), sum, "byte {at}, bit {bit}");
+                assert_ne!(Digest::of(&other), digest, "byte {at}, bit {bit}");
             }
-            assert_ne!(Sum::of(&bytes[..at]), sum);
+            assert_ne!(Digest::of(&bytes[..at]), digest);
         }
-        assert_ne!(Sum::of(&[0]), Sum::of(&[0, 0]));
+        assert_ne!(Digest::of(&[0]), Digest::of(&[0, 0]));
     }
 }

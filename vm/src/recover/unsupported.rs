@@ -1,4 +1,4 @@
-//! Targets without recovery: C functions are called, and a fault in one ends the process; nothing else is there.
+//! Unsupported targets, which have no recovery from faults: C functions are called, and a fault in one ends the process; nothing else is there.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::mem::transmute;
@@ -14,12 +14,12 @@ type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
 
 /// There is no generated code here.
 #[derive(Debug)]
-pub struct Gate(Owner);
+pub struct EntryGate(Owner);
 
-impl Gate {
+impl EntryGate {
     /// Leads nowhere.
-    pub fn new(owner: Owner, _: &NativeStack) -> Gate {
-        Gate(owner)
+    pub fn new(owner: Owner, _: &NativeStack) -> EntryGate {
+        EntryGate(owner)
     }
 
     /// Nothing has ended.
@@ -69,7 +69,7 @@ pub fn is_inside(_: *mut ()) -> bool {
 ///
 /// # Safety
 /// Needs nothing.
-pub unsafe fn enter(_: &Gate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub unsafe fn enter(_: &EntryGate, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -> Result<u64, Box<Abort>> {
     unreachable!("see `recover::AVAILABLE`")
 }
 
@@ -99,7 +99,7 @@ pub unsafe fn enter_again(_: &Owner, _: u64, _: *mut (), _: u64, _: &[u64; 5]) -
 /// Needs nothing.
 pub unsafe fn enter_first(
     _: Idle,
-    _: &Gate,
+    _: &EntryGate,
     _: u64,
     _: (*mut (), *mut ()),
     _: u64,

@@ -1,4 +1,4 @@
-//! What the host reads and writes of a program's memory: checked, then copied.
+//! Checked copy-in and copy-out: how the host reads and writes a program's memory.
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::ffi::CStr;
