@@ -17,6 +17,11 @@ const MARKER: &str = "; ^-- debug @ ";
 /// What Cranelift shows and makes no code of.
 const SILENT: [&str; 3] = ["sequence_point", "unwind ", "uninit "];
 
+/// Whether a line of Cranelift's listing makes no code.
+pub(crate) fn is_silent(line: &str) -> bool {
+    SILENT.iter().any(|word| line.trim_start().starts_with(word))
+}
+
 /// The flat pc of a marker.
 fn marker(line: &str) -> Option<usize> {
     let rest = &line[line.find(MARKER)? + MARKER.len()..];
@@ -42,8 +47,7 @@ pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
             let end = marks.get(index + 1).copied().unwrap_or(function.end as usize);
             group(image, marks[index]..end, &mut out);
         }
-        let silent = SILENT.iter().any(|word| line.trim_start().starts_with(word));
-        if marker(line).is_none() && !silent {
+        if marker(line).is_none() && !is_silent(line) {
             let _ = writeln!(out, "{line}");
         }
     }

@@ -133,7 +133,7 @@ impl Translator<'_> {
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
             if self.input.baseline() {
-                self.halves = Subregisters::default();
+                self.subregs = Subregisters::default();
                 self.hand_over(ALL);
                 let loops = self.use_loops();
                 self.store_cx(loops, field!(loops));

@@ -173,7 +173,7 @@ struct Translator<'a> {
     pending: &'a mut Vec<u32>,
     callees: &'a mut HashMap<u32, FuncRef>,
     regs: [Variable; 10],
-    halves: Subregisters,
+    subregs: Subregisters,
     /// Of baseline code.
     frame: Option<baseline::Frame>,
     pointers: Pointers,
@@ -241,7 +241,7 @@ pub(crate) fn lower(input: Input<'_>, unit: Unit, scratch: &mut Scratch, func: &
         pending,
         callees,
         regs,
-        halves: Subregisters::default(),
+        subregs: Subregisters::default(),
         frame: None,
         pointers: Pointers::default(),
         guards: Vec::new(),
@@ -370,7 +370,7 @@ impl Translator<'_> {
         self.b.switch_to_block(native);
         self.begin(true);
         self.block = block;
-        self.halves = Subregisters::default();
+        self.subregs = Subregisters::default();
         self.pointers.forget();
         self.guards.clear();
         self.stored.forget();

@@ -32,12 +32,12 @@ impl Translator<'_> {
     }
 
     pub(super) fn get32(&mut self, reg: Reg) -> Value {
-        if let Some(Some(low)) = self.halves.low.get(reg.index()) {
+        if let Some(Some(low)) = self.subregs.low.get(reg.index()) {
             return *low;
         }
         let value = self.get(reg);
         let low = self.b.ins().ireduce(I32, value);
-        if let Some(known) = self.halves.low.get_mut(reg.index()) {
+        if let Some(known) = self.subregs.low.get_mut(reg.index()) {
             *known = Some(low);
         }
         low
@@ -46,9 +46,9 @@ impl Translator<'_> {
     /// A register is about to get a new value.
     fn forget(&mut self, reg: Reg) {
         debug_assert!(bit(reg) != 0, "validated: r10 is never written");
-        self.halves.owed &= !bit(reg);
-        self.halves.owed_sums &= !bit(reg);
-        self.halves.low[reg.index()] = None;
+        self.subregs.owed &= !bit(reg);
+        self.subregs.owed_sums &= !bit(reg);
+        self.subregs.low[reg.index()] = None;
     }
 
     pub(super) fn set(&mut self, reg: Reg, value: Value) {
@@ -59,14 +59,14 @@ impl Translator<'_> {
     /// Sets a register to a low half and zeros.
     pub(super) fn set32(&mut self, reg: Reg, low: Value) {
         self.forget(reg);
-        self.halves.owed |= bit(reg);
-        self.halves.low[reg.index()] = Some(low);
+        self.subregs.owed |= bit(reg);
+        self.subregs.low[reg.index()] = Some(low);
     }
 
     /// What a register is the sum of.
     pub(super) fn terms(&mut self, reg: Reg) -> (Value, i32) {
-        match self.halves.sums.get(reg.index()) {
-            Some(Some(terms)) if self.halves.owed_sums & bit(reg) != 0 => *terms,
+        match self.subregs.sums.get(reg.index()) {
+            Some(Some(terms)) if self.subregs.owed_sums & bit(reg) != 0 => *terms,
             _ => (self.get(reg), 0),
         }
     }
@@ -76,8 +76,8 @@ impl Translator<'_> {
         let (value, term) = self.terms(src);
         let Some(sum) = term.checked_add(imm) else { return false };
         self.forget(dst);
-        self.halves.sums[dst.index()] = Some((value, sum));
-        self.halves.owed_sums |= bit(dst);
+        self.subregs.sums[dst.index()] = Some((value, sum));
+        self.subregs.owed_sums |= bit(dst);
         true
     }
 
@@ -88,17 +88,17 @@ impl Translator<'_> {
 
     /// Makes whole what is owed of these registers: before control goes elsewhere, in one way or another.
     pub(super) fn settle(&mut self, regs: Regs) {
-        let owed = self.halves.owed & regs;
-        self.halves.owed &= !owed;
+        let owed = self.subregs.owed & regs;
+        self.subregs.owed &= !owed;
         for reg in members(owed) {
-            let low = self.halves.low[reg].expect("only a known half is owed for");
+            let low = self.subregs.low[reg].expect("only a known half is owed for");
             let value = self.b.ins().uextend(I64, low);
             self.def_reg(reg, value);
         }
-        let owed = self.halves.owed_sums & regs;
-        self.halves.owed_sums &= !owed;
+        let owed = self.subregs.owed_sums & regs;
+        self.subregs.owed_sums &= !owed;
         for reg in members(owed) {
-            let (value, imm) = self.halves.sums[reg].expect("only a noted sum is owed");
+            let (value, imm) = self.subregs.sums[reg].expect("only a noted sum is owed");
             let value = if imm == 0 { value } else { self.plus(value, imm) };
             self.def_reg(reg, value);
         }
@@ -106,7 +106,7 @@ impl Translator<'_> {
 
     /// The same for what is live behind the current block.
     pub(super) fn settle_live(&mut self) {
-        if self.halves.owed | self.halves.owed_sums != 0 {
+        if self.subregs.owed | self.subregs.owed_sums != 0 {
             let mut live = 0;
             self.flow.for_next(self.block, |next| live |= self.flow.live(next));
             self.settle(live);

@@ -1,6 +1,7 @@
 //! Generated code against the interpreter, with a machine that has no services.
 
 mod failing;
+mod filetests;
 mod limits;
 mod machine;
 mod margin;
