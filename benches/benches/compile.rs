@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use twinbpf::Object;
 use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm};
-use twinbpf_benches::kernel::{BLOCK, Dialect};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
+use twinbpf_benches::workload::{BLOCK, Dialect};
 use twinbpf_jit::{Memory, OptLevel, Options};
 use twinbpf_vm::program::Program;
 
@@ -29,7 +29,7 @@ const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, PLAIN, RBPF_CRANELIFT, "rbpf jit", 
 const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm. `none` is \
      trusted code without the optimiser (`--opt-level none`).\n";
 
-/// Work of every kernel inside the large program.
+/// Work of every workload inside the large program.
 const LEN: u64 = 64;
 
 fn main() {

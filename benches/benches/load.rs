@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use twinbpf_benches::kernel::{Dialect, KERNELS, code, corpus};
 use twinbpf_benches::peers::{Make, Runner, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::question::{Case, Machine, ask};
+use twinbpf_benches::workload::{Dialect, WORKLOADS, code, corpus};
 use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::isa::Policy;
 
@@ -16,13 +16,13 @@ const FOLDERS: &[&str] = &["scripts", "maps", "packets", "kernel", "bench"];
 
 fn main() {
     let mut cases: Vec<Case> = FOLDERS.iter().map(|folder| objects_in(folder)).collect();
-    cases.extend(KERNELS.iter().map(|kernel| {
-        let object = vec![read(&corpus().join(format!("bench/{}.bpf.o", kernel.name)))];
-        let v3: &'static [u8] = code(kernel.name, Dialect::V3).leak();
-        let v2 = code(kernel.name, Dialect::V2);
+    cases.extend(WORKLOADS.iter().map(|workload| {
+        let object = vec![read(&corpus().join(format!("bench/{}.bpf.o", workload.name)))];
+        let v3: &'static [u8] = code(workload.name, Dialect::V3).leak();
+        let v2 = code(workload.name, Dialect::V2);
         let expected = load(&object);
         Case {
-            name: kernel.name.to_owned(),
+            name: workload.name.to_owned(),
             operations: 1,
             expected,
             machines: vec![

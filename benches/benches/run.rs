@@ -1,16 +1,16 @@
-//! How long does a compute kernel run: native, in our engines, in those of the peers, in the kernel?
+//! How long does a workload run: native, in our engines, in those of the peers, in the kernel?
 //!
 //! The same C everywhere; for the peers and us as the same bytecode, except solana-sbpf, which knows no 32-bit jumps.
 //! A machine is compared with those that check as much: interpreters that check every access; native code that checks
 //! accesses and counts instructions; that checks accesses; that checks nothing. The kernel proves what it can before.
 //! The end of the output says whether our engines keep their promises.
 
-use twinbpf_benches::kernel::{KERNELS, Kernel};
 use twinbpf_benches::peers::{Make, Runner, linux, native, rbpf, sbpf, twinbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
+use twinbpf_benches::workload::{WORKLOADS, Workload};
 
 const NATIVE: &str = "native";
 const INTERPRETER: &str = "interp";
@@ -38,7 +38,7 @@ const MACHINES: &[&str] = &[
     LINUX,
 ];
 
-/// Ours, and the peers that check as much: with them it must keep up on each kernel.
+/// Ours, and the peers that check as much: with them it must keep up on each workload.
 const CLASSES: &[(&str, &[&str])] = &[
     (TRUSTED, &["rbpf jit", "sbpf raw"]),
     (SANDBOX, &["rbpf cranelift", "sbpf unmetered"]),
@@ -55,7 +55,8 @@ fn main() {
         println!("no {}: the column of native code is left out, and nothing is compared with it", native::clang());
     }
     let columns: Vec<_> = with_native.then_some(NATIVE).into_iter().chain(MACHINES.iter().copied()).collect();
-    let Some(table) = ask("kernel", &columns, KERNELS.iter().map(|kernel| case(kernel, with_native)).collect()) else {
+    let Some(table) = ask("workload", &columns, WORKLOADS.iter().map(|workload| case(workload, with_native)).collect())
+    else {
         return;
     };
     let promises = promises(&table);
@@ -81,15 +82,15 @@ const LEGEND: &str = "\
   `unmetered` without counting, hidden constants and no-ops, `raw` without address translation too
 - kernel: the kernel's JIT by `BPF_PROG_TEST_RUN`, with the kernel's own clock";
 
-/// Makes a machine ready for a kernel.
-type MakeFor = Box<dyn Fn(&Kernel) -> Result<Runner, String>>;
+/// Makes a machine ready for a workload.
+type MakeFor = Box<dyn Fn(&Workload) -> Result<Runner, String>>;
 
-fn case(kernel: &'static Kernel, with_native: bool) -> Case {
-    let make = |make: MakeFor| Box::new(move || make(kernel)) as Make;
-    let own = |name, mode| Machine::ours(name, make(Box::new(move |kernel| twinbpf::kernel(kernel, mode))));
-    let rbpf = |name, engine| Machine::peer(name, make(Box::new(move |kernel| rbpf::kernel(kernel, engine))));
-    let sbpf = |name, engine| Machine::peer(name, make(Box::new(move |kernel| sbpf::kernel(kernel, engine))));
-    let native = with_native.then(|| Machine::ours(NATIVE, make(Box::new(native::kernel))));
+fn case(workload: &'static Workload, with_native: bool) -> Case {
+    let make = |make: MakeFor| Box::new(move || make(workload)) as Make;
+    let own = |name, mode| Machine::ours(name, make(Box::new(move |workload| twinbpf::workload(workload, mode))));
+    let rbpf = |name, engine| Machine::peer(name, make(Box::new(move |workload| rbpf::workload(workload, engine))));
+    let sbpf = |name, engine| Machine::peer(name, make(Box::new(move |workload| sbpf::workload(workload, engine))));
+    let native = with_native.then(|| Machine::ours(NATIVE, make(Box::new(native::workload))));
     let machines = [
         own(TRUSTED, twinbpf::Mode::Trusted),
         own(SANDBOX, twinbpf::Mode::Sandbox),
@@ -103,12 +104,12 @@ fn case(kernel: &'static Kernel, with_native: bool) -> Case {
         sbpf("sbpf jit", sbpf::Engine::Jit),
         rbpf("rbpf interp", rbpf::Engine::Interpreter),
         sbpf(SBPF_INTERPRETER, sbpf::Engine::Interpreter),
-        Machine::ours(LINUX, make(Box::new(linux::kernel))),
+        Machine::ours(LINUX, make(Box::new(linux::workload))),
     ];
     Case {
-        name: kernel.name.to_owned(),
+        name: workload.name.to_owned(),
         operations: 1,
-        expected: kernel.expected(),
+        expected: workload.expected(),
         machines: native.into_iter().chain(machines).collect(),
     }
 }
@@ -123,22 +124,22 @@ fn promises(table: &Table) -> Promises {
     let worst = column(TRUSTED)
         .zip(column(NATIVE))
         .and_then(|(own, native)| table.ratios(own, native).into_iter().max_by(|a, b| a.1.total_cmp(&b.1)));
-    let what = worst.map_or(String::new(), |(kernel, _)| format!(" ({kernel})"));
-    promises.at_most(&format!("worst kernel, trusted / native{what}"), worst.map(|(_, ratio)| ratio), 1.25, "");
+    let what = worst.map_or(String::new(), |(workload, _)| format!(" ({workload})"));
+    promises.at_most(&format!("worst workload, trusted / native{what}"), worst.map(|(_, ratio)| ratio), 1.25, "");
     promises.at_least("solana-sbpf's interpreter / ours, geometric mean", mean(SBPF_INTERPRETER, INTERPRETER), 3.5, "");
     let mut slower = Vec::new();
     for (own, peers) in CLASSES {
         for peer in *peers {
             let (Some(at), Some(base)) = (column(peer), column(own)) else { continue };
             let faster = table.ratios(at, base).into_iter().filter(|(_, ratio)| *ratio < 1.0 - LEVEL);
-            slower.extend(faster.map(|(kernel, ratio)| format!("{peer} on {kernel} ({ratio:.2} of {own})")));
+            slower.extend(faster.map(|(workload, ratio)| format!("{peer} on {workload} ({ratio:.2} of {own})")));
         }
     }
-    promises.nowhere("kernels on which a peer of the same class is faster by more than 2 %", &slower);
+    promises.nowhere("workloads on which a peer of the same class is faster by more than 2 %", &slower);
     promises
 }
 
-/// How each kernel got past the verifier, and where the kernel's code is faster than ours.
+/// How each workload got past the verifier, and where the kernel's code is faster than ours.
 fn forms(table: &Table) -> String {
     let mut lines: Vec<String> = linux::Form::ALL
         .into_iter()
@@ -155,7 +156,7 @@ fn forms(table: &Table) -> String {
     for own in [TRUSTED, SANDBOX] {
         let (Some(at), Some(base)) = (table.column(LINUX), table.column(own)) else { continue };
         let faster = table.ratios(at, base).into_iter().filter(|(_, ratio)| *ratio < 1.0);
-        let names: Vec<_> = faster.map(|(kernel, ratio)| format!("{kernel} ({ratio:.2})")).collect();
+        let names: Vec<_> = faster.map(|(workload, ratio)| format!("{workload} ({ratio:.2})")).collect();
         if !names.is_empty() {
             lines.push(format!("The kernel's code is faster than `{own}` on {}.", names.join(", ")));
         }

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::Instant;
 
-use twinbpf_benches::kernel::corpus;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::asked;
 use twinbpf_benches::rounds::Figure;
 use twinbpf_benches::session::{Rig, Sums, Took};
+use twinbpf_benches::workload::corpus;
 use twinbpf_kernel::system::System;
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::KernelOptions;

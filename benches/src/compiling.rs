@@ -11,18 +11,18 @@ use twinbpf_vm::mem::Arena;
 use twinbpf_vm::program::Program;
 
 use crate::clock::wall_ns;
-use crate::kernel::{Dialect, corpus, program};
 use crate::peers::native::clang;
 use crate::peers::{Run, Runner, rbpf, sbpf};
+use crate::workload::{Dialect, corpus, program};
 
-/// A kernel of exactly 64 instructions.
+/// A workload of exactly 64 instructions.
 ///
 /// # Panics
 ///
 /// When it has become another number.
 pub fn small(dialect: Dialect) -> Program {
     let program = program("memcpy64", dialect);
-    assert_eq!(program.insns.len(), 64, "the kernel's instructions");
+    assert_eq!(program.insns.len(), 64, "the workload's instructions");
     program
 }
 

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::kernel::corpus;
 use crate::peers::native::clang;
+use crate::workload::corpus;
 
 /// Bytes of the ring in which a million events have room.
 const LARGE_RING: &str = "-DRING=67108864";

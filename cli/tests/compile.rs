@@ -1,10 +1,10 @@
 //! `twinbpf compile`: what comes out runs on each machine, and in `run` and `exec` only where it fits.
 
 mod common;
-#[path = "../../benches/src/kernel/mod.rs"]
+#[path = "../../benches/src/workload/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "peers of the benches use the rest")]
 #[allow(missing_docs, unreachable_pub, reason = "a module of another package")]
-mod kernel;
+mod workload;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use common::{cases, corpus, installed, skip, stderr, twinbpf};
-use kernel::KERNELS;
 use tempfile::TempDir;
+use workload::WORKLOADS;
 
 /// Target, C compiler, and what runs its programs.
 const MACHINES: [(&str, &str, Option<&str>); 3] = [
@@ -42,51 +42,51 @@ fn library(folder: &TempDir, object: &str, args: &[&str]) -> PathBuf {
     library
 }
 
-/// A C program that runs every kernel over its block, read from a file, and prints the results.
+/// A C program that runs every workload over its block, read from a file, and prints the results.
 fn host() -> String {
-    let declarations: String = KERNELS.iter().map(|it| format!("TWINBPF_PROGRAM({}_prog);\n", it.name)).collect();
-    let table: String = KERNELS.iter().map(|it| format!("\t{{ \"{0}\", {0}_prog }},\n", it.name)).collect();
+    let declarations: String = WORKLOADS.iter().map(|it| format!("TWINBPF_PROGRAM({}_prog);\n", it.name)).collect();
+    let table: String = WORKLOADS.iter().map(|it| format!("\t{{ \"{0}\", {0}_prog }},\n", it.name)).collect();
     format!(
         r#"#include <stdio.h>
 #include <twinbpf/context.h>
 {declarations}
-static const struct {{ const char *name; uint64_t (*run)(struct twinbpf_context *); }} kernels[] = {{
+static const struct {{ const char *name; uint64_t (*run)(struct twinbpf_context *); }} workloads[] = {{
 {table}}};
 static _Alignas(16) unsigned char stack[65536], block[{block}];
 
 int main(int argc, char **argv)
 {{
-	for (size_t i = 0; argc == 2 && i < sizeof(kernels) / sizeof(*kernels); i++) {{
+	for (size_t i = 0; argc == 2 && i < sizeof(workloads) / sizeof(*workloads); i++) {{
 		struct twinbpf_context cx;
 		char path[4096];
-		snprintf(path, sizeof(path), "%s/%s.block", argv[1], kernels[i].name);
+		snprintf(path, sizeof(path), "%s/%s.block", argv[1], workloads[i].name);
 		FILE *file = fopen(path, "rb");
 		if (!file || fread(block, 1, sizeof(block), file) != sizeof(block))
 			return 1;
 		fclose(file);
 		twinbpf_init(&cx, stack, sizeof(stack), TWINBPF_FRAME);
 		cx.regs[1] = (uintptr_t)block;
-		printf("%s %llu\n", kernels[i].name, (unsigned long long)kernels[i].run(&cx));
+		printf("%s %llu\n", workloads[i].name, (unsigned long long)workloads[i].run(&cx));
 	}}
 	return 0;
 }}
 "#,
-        block = kernel::BLOCK
+        block = workload::BLOCK
     )
 }
 
-/// All kernels for a machine, linked into one static program and run there.
-fn kernels(target: &str, cc: &str, emulator: Option<&str>, memory: Option<&str>) {
+/// All workloads for a machine, linked into one static program and run there.
+fn workloads(target: &str, cc: &str, emulator: Option<&str>, memory: Option<&str>) {
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut objects = Vec::new();
-    for kernel in KERNELS {
-        fs::write(path(&format!("{}.block", kernel.name)), kernel.block()).unwrap();
-        let object = path(&format!("{}.o", kernel.name));
-        let prefix = format!("{}_", kernel.name);
+    for workload in WORKLOADS {
+        fs::write(path(&format!("{}.block", workload.name)), workload.block()).unwrap();
+        let object = path(&format!("{}.o", workload.name));
+        let prefix = format!("{}_", workload.name);
         let args = ["--target", target, "--prefix", &prefix].into_iter().chain(memory);
-        let output = compile(&format!("bench/{}.bpf.o", kernel.name), &object, &args.collect::<Vec<_>>());
-        succeed(kernel.name, &output);
+        let output = compile(&format!("bench/{}.bpf.o", workload.name), &object, &args.collect::<Vec<_>>());
+        succeed(workload.name, &output);
         objects.push(object);
     }
     fs::write(path("main.c"), host()).unwrap();
@@ -99,12 +99,12 @@ fn kernels(target: &str, cc: &str, emulator: Option<&str>, memory: Option<&str>)
         None => Command::new("env"),
     };
     let output = run.arg(path("main")).arg(folder.path()).output().unwrap();
-    let wanted: String = KERNELS.iter().map(|it| format!("{} {}\n", it.name, it.expected())).collect();
+    let wanted: String = WORKLOADS.iter().map(|it| format!("{} {}\n", it.name, it.expected())).collect();
     assert_eq!(succeed(target, &output), wanted, "{target}, {memory:?}");
 }
 
 #[test]
-fn kernels_run_on_every_machine() {
+fn workloads_run_on_every_machine() {
     for (target, cc, emulator) in MACHINES {
         let native = emulator.is_none();
         if native && !cfg!(target_arch = "x86_64") {
@@ -115,7 +115,7 @@ fn kernels_run_on_every_machine() {
             continue;
         }
         for memory in [None, Some("--trust"), Some("--strict")] {
-            kernels(target, cc, emulator, memory);
+            workloads(target, cc, emulator, memory);
         }
     }
 }

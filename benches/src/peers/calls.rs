@@ -1,7 +1,7 @@
 //! The programs of `corpus/bench/call.bpf.c` on each machine that can call.
 
 use super::{Runner, rbpf, sbpf, twinbpf};
-use crate::kernel::{Calls, code_with, link};
+use crate::workload::{Calls, code_with, link};
 
 /// Where the programs are.
 const OBJECT: &str = "bench/call.bpf.o";

@@ -6,7 +6,7 @@
 #![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
 
 use super::Runner;
-use crate::kernel::{Block, Dialect, Kernel, code};
+use crate::workload::{Block, Dialect, Workload, code};
 
 /// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub enum Engine {
     Cranelift,
 }
 
-/// A kernel.
-pub fn kernel(kernel: &Kernel, engine: Engine) -> Result<Runner, String> {
+/// A workload.
+pub fn workload(workload: &Workload, engine: Engine) -> Result<Runner, String> {
     // The machine borrows its code. Both live as long as the process, which measures a few dozen programs.
-    program(code(kernel.name, Dialect::V3).leak(), &kernel.block(), engine)
+    program(code(workload.name, Dialect::V3).leak(), &workload.block(), engine)
 }
 
 /// Number of the helper that adds two numbers.

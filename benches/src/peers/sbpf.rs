@@ -16,7 +16,7 @@ use solana_sbpf::verifier::RequisiteVerifier;
 use solana_sbpf::vm::{CallFrame, Config, ContextObject, EbpfVm, ExecutionMode};
 
 use super::Runner;
-use crate::kernel::{Block, Dialect, Kernel, code};
+use crate::workload::{Block, Dialect, Workload, code};
 
 /// More instructions than any run needs; the meter counts down from here.
 const METER: u64 = 1 << 60;
@@ -93,9 +93,9 @@ impl Engine {
     }
 }
 
-/// A kernel whose block is the machine's input region.
-pub fn kernel(kernel: &Kernel, engine: Engine) -> Result<Runner, String> {
-    program(&code(kernel.name, Dialect::V2), &kernel.block(), &[], engine)
+/// A workload whose block is the machine's input region.
+pub fn workload(workload: &Workload, engine: Engine) -> Result<Runner, String> {
+    program(&code(workload.name, Dialect::V2), &workload.block(), &[], engine)
 }
 
 /// Any bytecode over any block of memory. A call whose immediate is one of `starts` goes to the function at that pc.

@@ -5,7 +5,7 @@ use twinbpf::mem::MemError;
 use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, OptLevel};
 
 use super::Runner;
-use crate::kernel::{Kernel, corpus};
+use crate::workload::{Workload, corpus};
 
 /// What runs the program, and what it checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl Mode {
     }
 }
 
-/// A kernel, its block as the context.
-pub fn kernel(kernel: &Kernel, mode: Mode) -> Result<Runner, String> {
-    let (mut instance, entry) = instance(&format!("bench/{}.bpf.o", kernel.name), "prog", mode)?;
-    let block = instance.context(&kernel.block()).map_err(|error| error.to_string())?;
+/// A workload, its block as the context.
+pub fn workload(workload: &Workload, mode: Mode) -> Result<Runner, String> {
+    let (mut instance, entry) = instance(&format!("bench/{}.bpf.o", workload.name), "prog", mode)?;
+    let block = instance.context(&workload.block()).map_err(|error| error.to_string())?;
     Ok(Box::new(move || instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())))
 }
 
@@ -82,13 +82,13 @@ pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::KERNELS;
+    use crate::workload::WORKLOADS;
 
     #[test]
-    fn every_kernel_returns_what_its_reference_does() {
+    fn every_workload_returns_what_its_reference_does() {
         for mode in [Mode::Interpreter, Mode::Fuel, Mode::Sandbox, Mode::Trusted, Mode::Plain, Mode::Auto] {
-            for subject in KERNELS {
-                let mut run = kernel(subject, mode).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
+            for subject in WORKLOADS {
+                let mut run = workload(subject, mode).unwrap_or_else(|error| panic!("{}: {error}", subject.name));
                 for _ in 0..2 {
                     assert_eq!(run.run().as_ref(), Ok(&subject.expected()), "{} {mode:?}", subject.name);
                 }

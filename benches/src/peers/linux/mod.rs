@@ -1,6 +1,6 @@
 //! The kernel's JIT, through `BPF_PROG_TEST_RUN`, on the same bytecode in forms that the verifier may take.
 //!
-//! A kernel wants its block as an argument, and loops that somebody can bound. So the program becomes a function that
+//! The verifier takes a block that a map holds, and loops that it can bound. So the program becomes a function that
 //! a small XDP program calls with the block, and its forms are tried from the one that costs least: the block as the
 //! value of an array map, the verifier walking the loops; the same with a `may_goto` at each loop header; the block
 //! in an arena, where nothing is proved of an address, with `may_goto` too. In the first two the verifier knows how
@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use twinbpf_kernel::{Map, MapCreate, MapKind, Prog, ProgLoad, ProgType, Shared, TestRun};
 
 use super::{Run, Runner};
-use crate::kernel::{BLOCK, Dialect, Kernel, program};
+use crate::workload::{BLOCK, Dialect, Workload, program};
 
 mod wrap;
 
 use wrap::{Place, wrap};
 
-/// How a kernel got past the verifier.
+/// How a workload got past the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As it is, every access proved.
@@ -44,25 +44,25 @@ impl Form {
     }
 }
 
-/// Forms found so far, by kernel: the verifier takes seconds to refuse some.
+/// Forms found so far, by workload: the verifier takes seconds to refuse some.
 static FORMS: Mutex<BTreeMap<&str, Result<Form, String>>> = Mutex::new(BTreeMap::new());
 
-/// A kernel in the first form that the verifier takes; the error has its reason for each.
-pub fn kernel(kernel: &Kernel) -> Result<Runner, String> {
+/// A workload in the first form that the verifier takes; the error has its reason for each.
+pub fn workload(workload: &Workload) -> Result<Runner, String> {
     let mut forms = FORMS.lock().unwrap_or_else(PoisonError::into_inner);
-    let form = forms.entry(kernel.name).or_insert_with(|| first_form(kernel)).clone()?;
-    Ok(Box::new(load(kernel, form).map_err(|error| error.to_string())?))
+    let form = forms.entry(workload.name).or_insert_with(|| first_form(workload)).clone()?;
+    Ok(Box::new(load(workload, form).map_err(|error| error.to_string())?))
 }
 
-/// The form that [`kernel`] found.
+/// The form that [`workload`] found.
 pub fn known_form(name: &str) -> Option<Form> {
     FORMS.lock().unwrap_or_else(PoisonError::into_inner).get(name)?.as_ref().ok().copied()
 }
 
-fn first_form(kernel: &Kernel) -> Result<Form, String> {
+fn first_form(workload: &Workload) -> Result<Form, String> {
     let mut refused = Vec::new();
     for form in Form::ALL {
-        match load(kernel, form) {
+        match load(workload, form) {
             Ok(_) => return Ok(form),
             Err(error) => {
                 let why = error.reason().map_or_else(|| error.to_string(), str::to_owned);
@@ -73,7 +73,7 @@ fn first_form(kernel: &Kernel) -> Result<Form, String> {
     Err(refused.join("; "))
 }
 
-/// Where a program leaves its result: behind the length, in a word of the block that no kernel uses.
+/// Where a program leaves its result: behind the length, in a word of the block that no workload uses.
 const RESULT: usize = 8;
 /// Size of a page of an arena.
 const PAGE: usize = 4096;
@@ -87,20 +87,20 @@ struct Loaded {
     memory: Shared,
 }
 
-fn load(kernel: &Kernel, form: Form) -> Result<Loaded, twinbpf_kernel::Error> {
+fn load(workload: &Workload, form: Form) -> Result<Loaded, twinbpf_kernel::Error> {
     let arena = form == Form::Arena;
     let pages = BLOCK.div_ceil(PAGE);
     let sizes = if arena { [0, 0, pages as u32] } else { [4, BLOCK as u32, 1] };
     let kind = if arena { MapKind::Arena } else { MapKind::Array };
     let [key, value, entries] = sizes;
-    let map = Map::create(&MapCreate { flags: MMAPABLE, ..MapCreate::new(kernel.name, kind, key, value, entries) })?;
+    let map = Map::create(&MapCreate { flags: MMAPABLE, ..MapCreate::new(workload.name, kind, key, value, entries) })?;
     let mut memory = map.share(0, pages * PAGE)?;
-    memory.write(0, &kernel.block());
+    memory.write(0, &workload.block());
     let fd = map.as_fd().as_raw_fd();
     let place = if arena { Place::Arena(fd, memory.addr() as u64) } else { Place::Value(fd) };
-    let len = (!arena).then_some(kernel.len as i32);
-    let insns = wrap(&program(kernel.name, Dialect::V3).insns, place, len, form != Form::Proved);
-    let spec = ProgLoad::new(kernel.name, ProgType::Xdp, &insns, "GPL");
+    let len = (!arena).then_some(workload.len as i32);
+    let insns = wrap(&program(workload.name, Dialect::V3).insns, place, len, form != Form::Proved);
+    let spec = ProgLoad::new(workload.name, ProgType::Xdp, &insns, "GPL");
     let loaded = Loaded { prog: Prog::load(&spec)?, _map: map, memory };
     Ok(loaded)
 }

@@ -1,4 +1,4 @@
-//! A kernel's bytecode as a function of an XDP program.
+//! A workload's bytecode as a function of an XDP program.
 
 use std::collections::BTreeSet;
 
@@ -23,11 +23,11 @@ const TO_KERNEL: i32 = 1;
 /// `XDP_PASS`.
 const PASS: i32 = 2;
 
-/// The program that calls the kernel and keeps its result, then the kernel itself. `len` takes the place of loads from
+/// The program that calls the workload and keeps its result, then the workload itself. `len` takes the place of loads from
 /// the start of the block; `guarded` puts a `may_goto` at each loop header.
-pub(super) fn wrap(kernel: &[Insn], place: Place, len: Option<i32>, guarded: bool) -> Vec<u8> {
-    let kernel = len.map_or_else(|| kernel.to_vec(), |len| with_constant(kernel, len));
-    let body = if guarded { with_guards(&kernel) } else { kernel };
+pub(super) fn wrap(workload: &[Insn], place: Place, len: Option<i32>, guarded: bool) -> Vec<u8> {
+    let workload = len.map_or_else(|| workload.to_vec(), |len| with_constant(workload, len));
+    let body = if guarded { with_guards(&workload) } else { workload };
     let address = block_address(place);
     let result = Insn::Store { size: Size::Dw, base: Reg::R1, off: RESULT as i16, src: Operand::Reg(Reg::R0) };
     let tail = [result, constant(Reg::R0, PASS), Insn::Exit];
@@ -64,12 +64,12 @@ fn target(pc: usize, insn: &Insn) -> Option<usize> {
 }
 
 /// Replaces loads of the first word of the block, in the straight code at the start, by the number that is there.
-fn with_constant(kernel: &[Insn], len: i32) -> Vec<Insn> {
-    let joined: BTreeSet<usize> = kernel.iter().enumerate().filter_map(|(pc, insn)| target(pc, insn)).collect();
-    let end = joined.first().copied().unwrap_or(kernel.len());
+fn with_constant(workload: &[Insn], len: i32) -> Vec<Insn> {
+    let joined: BTreeSet<usize> = workload.iter().enumerate().filter_map(|(pc, insn)| target(pc, insn)).collect();
+    let end = joined.first().copied().unwrap_or(workload.len());
     // Registers that hold the address of the block.
     let mut holders = BTreeSet::from([Reg::R1]);
-    let mut insns = kernel.to_vec();
+    let mut insns = workload.to_vec();
     for insn in &mut insns[..end] {
         match *insn {
             Insn::Load { size: Size::Dw | Size::W, signed: false, dst, base, off: 0 } if holders.contains(&base) => {
@@ -89,13 +89,13 @@ fn with_constant(kernel: &[Insn], len: i32) -> Vec<Insn> {
 }
 
 /// Puts a `may_goto` before each target of a jump back; where its budget ends, so does the function, with 0.
-fn with_guards(kernel: &[Insn]) -> Vec<Insn> {
-    let jumps = kernel.iter().enumerate().filter_map(|(pc, insn)| Some((pc, target(pc, insn)?)));
+fn with_guards(workload: &[Insn]) -> Vec<Insn> {
+    let jumps = workload.iter().enumerate().filter_map(|(pc, insn)| Some((pc, target(pc, insn)?)));
     let headers: BTreeSet<usize> = jumps.filter(|&(pc, to)| to <= pc).map(|(_, to)| to).collect();
     let moved = |pc: usize| pc + headers.range(..pc).count();
-    let end = moved(kernel.len());
+    let end = moved(workload.len());
     let mut insns = Vec::with_capacity(end + 2);
-    for (pc, insn) in kernel.iter().enumerate() {
+    for (pc, insn) in workload.iter().enumerate() {
         if headers.contains(&pc) {
             insns.push(Insn::MayGoto { off: (end - insns.len() - 1) as i16 });
         }

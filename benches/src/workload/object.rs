@@ -32,21 +32,21 @@ pub fn link(path: &str) -> Linked {
     object.and_then(|object| object.link(&LinkOptions::default())).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The program of a kernel.
+/// The program of a workload.
 ///
 /// # Panics
 ///
 /// As [`link`].
-pub fn program(kernel: &str, dialect: Dialect) -> Program {
+pub fn program(workload: &str, dialect: Dialect) -> Program {
     let linked = match dialect {
-        Dialect::V3 => link(&format!("bench/{kernel}.bpf.o")),
-        Dialect::V2 => link(&format!("bench/v2/{kernel}.bpf.o")),
+        Dialect::V3 => link(&format!("bench/{workload}.bpf.o")),
+        Dialect::V2 => link(&format!("bench/v2/{workload}.bpf.o")),
     };
-    let index = linked.program("prog").unwrap_or_else(|| panic!("{kernel}: no program `prog`"));
+    let index = linked.program("prog").unwrap_or_else(|| panic!("{workload}: no program `prog`"));
     linked.programs[index].clone()
 }
 
 /// The same as bytes.
-pub fn code(kernel: &str, dialect: Dialect) -> Vec<u8> {
-    encode_all(&program(kernel, dialect).insns, Endian::Little)
+pub fn code(workload: &str, dialect: Dialect) -> Vec<u8> {
+    encode_all(&program(workload, dialect).insns, Endian::Little)
 }

@@ -3,7 +3,7 @@
 use super::dice::Dice;
 use super::reference::fold;
 
-/// Bytes of text; the kernel's `len`.
+/// Bytes of text; the workload's `len`.
 pub(super) const TEXT: usize = 16384;
 
 /// Words of ASCII, Greek, Han and emoji, now and then a byte or a sequence that is wrong.

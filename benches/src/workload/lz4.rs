@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::dice::Dice;
 use super::reference::{fold, u64_of};
 
-/// Bytes of text; the kernel's `len`.
+/// Bytes of text; the workload's `len`.
 pub(super) const TEXT: usize = 32768;
 
 /// The size of the block in 32 bits, then the block.

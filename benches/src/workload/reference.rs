@@ -1,4 +1,4 @@
-//! The kernels a second time, in Rust. `input` is the input area, `len` the work; see the C sources for what they do.
+//! The workloads a second time, in Rust. `input` is the input area, `len` the work; see the C sources for what they do.
 
 fn u16_at(input: &[u8], at: usize) -> u32 {
     u32::from(u16::from_le_bytes([input[at], input[at + 1]]))
@@ -12,7 +12,7 @@ pub(super) fn u64_of(input: &[u8], index: usize) -> u64 {
     u64::from_le_bytes(input[8 * index..8 * index + 8].try_into().expect("eight bytes"))
 }
 
-/// `hash * 31 + next`, what most kernels fold their results with.
+/// `hash * 31 + next`, what most workloads fold their results with.
 pub(super) fn fold(hash: u64, next: u64) -> u64 {
     hash.wrapping_mul(31).wrapping_add(next)
 }

@@ -1,7 +1,7 @@
-//! The compute kernels of `corpus/bench`: what they get as input and what they must return.
+//! The workloads of `corpus/bench`: what they get as input and what they must return.
 //!
 //! The layout of the block is `corpus/bench/block.h`'s. The expected result comes from a second implementation of
-//! each kernel, in Rust, so that a machine that computes the wrong thing is never timed.
+//! each workload, in Rust, so that a machine that computes the wrong thing is never timed.
 
 mod balancer;
 mod block;
@@ -25,42 +25,42 @@ pub const INPUT: usize = 64;
 /// Bytes of the whole block.
 pub const BLOCK: usize = INPUT + 2 * AREA;
 
-/// One compute kernel.
-pub struct Kernel {
+/// One workload.
+pub struct Workload {
     /// File name in `corpus/bench`, without extension.
     pub name: &'static str,
-    /// Work of one run, in the kernel's own unit.
+    /// Work of one run, in the workload's own unit.
     pub len: u64,
     shape: fn(&mut [u8]),
     reference: fn(&[u8], u64) -> u64,
 }
 
-/// Every kernel, in the order of the tables.
-pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "alu64", len: 8000, shape: as_it_is, reference: reference::alu64 },
-    Kernel { name: "alu32", len: 8000, shape: as_it_is, reference: reference::alu32 },
-    Kernel { name: "sieve", len: 16384, shape: as_it_is, reference: reference::sieve },
-    Kernel { name: "heapsort", len: 512, shape: as_it_is, reference: reference::heapsort },
-    Kernel { name: "fnv1a", len: 16384, shape: as_it_is, reference: reference::fnv1a },
-    Kernel { name: "siphash", len: 16384, shape: as_it_is, reference: reference::siphash },
-    Kernel { name: "sha256", len: 4096, shape: round_constants, reference: reference::sha256 },
-    Kernel { name: "strsearch", len: 16384, shape: four_letters, reference: reference::strsearch },
-    Kernel { name: "matmul", len: 24, shape: as_it_is, reference: reference::matmul },
-    Kernel { name: "div64", len: 2000, shape: as_it_is, reference: reference::div64 },
-    Kernel { name: "switchvm", len: 10000, shape: as_it_is, reference: reference::switchvm },
-    Kernel { name: "pktparse", len: 512, shape: packets, reference: reference::pktparse },
-    Kernel { name: "hashtable", len: 1024, shape: as_it_is, reference: reference::hashtable },
-    Kernel { name: "memcpy64", len: 65536, shape: as_it_is, reference: reference::memcpy64 },
-    Kernel { name: "chacha20", len: 4096, shape: as_it_is, reference: reference::chacha20 },
-    Kernel { name: "json", len: 16384, shape: json::shape, reference: json::reference },
-    Kernel { name: "balancer", len: 384, shape: balancer::shape, reference: balancer::reference },
-    Kernel { name: "lz4", len: lz4::TEXT as u64, shape: lz4::shape, reference: lz4::reference },
-    Kernel { name: "stackvm", len: 60, shape: stackvm::shape, reference: stackvm::reference },
-    Kernel { name: "btree", len: 1024, shape: as_it_is, reference: reference::btree },
-    Kernel { name: "utf8", len: utf8::TEXT as u64, shape: utf8::shape, reference: utf8::reference },
+/// Every workload, in the order of the tables.
+pub const WORKLOADS: &[Workload] = &[
+    Workload { name: "alu64", len: 8000, shape: as_it_is, reference: reference::alu64 },
+    Workload { name: "alu32", len: 8000, shape: as_it_is, reference: reference::alu32 },
+    Workload { name: "sieve", len: 16384, shape: as_it_is, reference: reference::sieve },
+    Workload { name: "heapsort", len: 512, shape: as_it_is, reference: reference::heapsort },
+    Workload { name: "fnv1a", len: 16384, shape: as_it_is, reference: reference::fnv1a },
+    Workload { name: "siphash", len: 16384, shape: as_it_is, reference: reference::siphash },
+    Workload { name: "sha256", len: 4096, shape: round_constants, reference: reference::sha256 },
+    Workload { name: "strsearch", len: 16384, shape: four_letters, reference: reference::strsearch },
+    Workload { name: "matmul", len: 24, shape: as_it_is, reference: reference::matmul },
+    Workload { name: "div64", len: 2000, shape: as_it_is, reference: reference::div64 },
+    Workload { name: "switchvm", len: 10000, shape: as_it_is, reference: reference::switchvm },
+    Workload { name: "pktparse", len: 512, shape: packets, reference: reference::pktparse },
+    Workload { name: "hashtable", len: 1024, shape: as_it_is, reference: reference::hashtable },
+    Workload { name: "memcpy64", len: 65536, shape: as_it_is, reference: reference::memcpy64 },
+    Workload { name: "chacha20", len: 4096, shape: as_it_is, reference: reference::chacha20 },
+    Workload { name: "json", len: 16384, shape: json::shape, reference: json::reference },
+    Workload { name: "balancer", len: 384, shape: balancer::shape, reference: balancer::reference },
+    Workload { name: "lz4", len: lz4::TEXT as u64, shape: lz4::shape, reference: lz4::reference },
+    Workload { name: "stackvm", len: 60, shape: stackvm::shape, reference: stackvm::reference },
+    Workload { name: "btree", len: 1024, shape: as_it_is, reference: reference::btree },
+    Workload { name: "utf8", len: utf8::TEXT as u64, shape: utf8::shape, reference: utf8::reference },
 ];
 
-impl Kernel {
+impl Workload {
     /// The block as every machine gets it: the same bytes on every run and machine.
     pub fn block(&self) -> Vec<u8> {
         let mut block = vec![0; BLOCK];

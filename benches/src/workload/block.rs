@@ -1,4 +1,4 @@
-//! The memory of a kernel for machines that take any address.
+//! The memory of a workload for machines that take any address.
 #![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
 
 /// A cache line, so that the block begins at one on every machine.
