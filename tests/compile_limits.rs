@@ -13,7 +13,7 @@ use twinbpf_jit::{CompileLimits, Options};
 use twinbpf_vm::map::{MapError, Maps};
 use twinbpf_vm::mem::Arena;
 
-const ALL: [&str; 7] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "probes"];
+const ALL: [&str; 8] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "outside", "probes"];
 
 /// A function, and how much work it is with an instruction budget, which is more than without.
 struct Found {

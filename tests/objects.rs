@@ -7,7 +7,7 @@ use twinbpf_loader::{LinkOptions, Linked, Object};
 use twinbpf_vm::isa::{Groups, Policy};
 use twinbpf_vm::map::{FieldKind, MapKind, MapSpec, Pointer, Slot};
 
-const ALL: [&str; 6] = ["scripts", "maps", "kernel", "packets", "faults", "bench"];
+const ALL: [&str; 7] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "outside"];
 
 fn open(path: &str) -> Object {
     let bytes = std::fs::read(corpus().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -19,6 +19,8 @@ fn link(path: &str) -> Linked {
     let stack_size = match path {
         "scripts/bigstack.bpf.o" => Some(4096),
         "faults/deep_frames.bpf.o" => Some(65536),
+        // Ordinary C, which knows nothing of small frames.
+        path if path.starts_with("outside/") => Some(4096),
         _ => None,
     };
     let linked =
