@@ -4,8 +4,10 @@
 //! share: the workloads with their expected results, the machines that can run them, and the alternating
 //! measurement that the printed tables come from. It is no part of the product, nothing depends on it.
 
+pub mod ablation;
 pub mod clock;
 pub mod compiling;
+pub mod outside;
 pub mod peers;
 pub mod performance;
 pub mod probe;
@@ -13,5 +15,6 @@ pub mod promise;
 pub mod question;
 pub mod rounds;
 pub mod session;
+pub mod sets;
 pub mod table;
 pub mod workload;

@@ -45,10 +45,18 @@ impl Mode {
     /// # Errors
     /// There is no room for its arena.
     pub fn engine(self) -> Result<Engine, MemError> {
+        self.engine_with(self.config())
+    }
+
+    /// The same with another configuration, which is as trusted as the mode.
+    ///
+    /// # Errors
+    /// There is no room for its arena.
+    pub fn engine_with(self, config: Config) -> Result<Engine, MemError> {
         match self {
             // SAFETY: the programs are those of the corpus and the benches, which access their own memory.
-            Mode::Trusted | Mode::Plain => unsafe { Engine::new_trusted(self.config()) },
-            Mode::Interpreter | Mode::Fuel | Mode::Sandbox | Mode::Auto => Engine::new(self.config()),
+            Mode::Trusted | Mode::Plain => unsafe { Engine::new_trusted(config) },
+            Mode::Interpreter | Mode::Fuel | Mode::Sandbox | Mode::Auto => Engine::new(config),
         }
     }
 }
@@ -71,8 +79,12 @@ pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>
 
 /// The same of any object, all of its programs, in an engine of its own.
 pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, String> {
-    let engine = mode.engine().map_err(|error| error.to_string())?;
-    let mut linker = Linker::<()>::new(&engine);
+    instantiate_in(object, &mode.engine().map_err(|error| error.to_string())?)
+}
+
+/// The same in this engine.
+pub fn instantiate_in(object: &Object, engine: &Engine) -> Result<InstancePre<()>, String> {
+    let mut linker = Linker::<()>::new(engine);
     linker.func("bench_add", u64::wrapping_add);
     // SAFETY: the programs of the benches call functions of it by their prototypes.
     unsafe { linker.library("libc.so.6") }.map_err(|error| error.to_string())?;

@@ -1,24 +1,24 @@
 //! Choices for the shapes of inputs: the same on every run, taken from the random bytes that a shape replaces.
 
 /// A supply of random 32-bit words.
-pub(super) struct Dice {
+pub struct Dice {
     words: std::iter::Cycle<std::vec::IntoIter<u32>>,
 }
 
 impl Dice {
     /// Takes them from the words of `bytes`; after the last comes the first again.
-    pub(super) fn new(bytes: &[u8]) -> Self {
+    pub fn new(bytes: &[u8]) -> Self {
         let words = bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
         Self { words: words.collect::<Vec<_>>().into_iter().cycle() }
     }
 
     /// Any word.
-    pub(super) fn word(&mut self) -> u32 {
+    pub fn word(&mut self) -> u32 {
         self.words.next().expect("the input is not empty")
     }
 
     /// One below `bound`.
-    pub(super) fn below(&mut self, bound: u32) -> u32 {
+    pub fn below(&mut self, bound: u32) -> u32 {
         ((u64::from(self.word()) * u64::from(bound)) >> 32) as u32
     }
 }

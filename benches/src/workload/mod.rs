@@ -16,6 +16,7 @@ mod utf8;
 
 pub use block::Block;
 pub use calls::{Calls, code_with};
+pub use dice::Dice;
 pub use object::{Dialect, code, corpus, link, program};
 
 /// Bytes of the input and of the scratch area.
@@ -63,23 +64,28 @@ pub const WORKLOADS: &[Workload] = &[
 impl Workload {
     /// The block as every machine gets it: the same bytes on every run and machine.
     pub fn block(&self) -> Vec<u8> {
-        let mut block = vec![0; BLOCK];
-        block[..8].copy_from_slice(&self.len.to_le_bytes());
-        let input = &mut block[INPUT..INPUT + AREA];
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        for word in input.chunks_exact_mut(8) {
-            state ^= state << 7;
-            state ^= state >> 9;
-            word.copy_from_slice(&state.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-        }
-        (self.shape)(input);
-        block
+        block_of(self.len, self.shape)
     }
 
     /// What a run over [`block`](Self::block) must return.
     pub fn expected(&self) -> u64 {
         (self.reference)(&self.block()[INPUT..INPUT + AREA], self.len)
     }
+}
+
+/// A block with this length, random bytes as its input, which are the same each time, and what the shape makes of them.
+pub fn block_of(len: u64, shape: fn(&mut [u8])) -> Vec<u8> {
+    let mut block = vec![0; BLOCK];
+    block[..8].copy_from_slice(&len.to_le_bytes());
+    let input = &mut block[INPUT..INPUT + AREA];
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for word in input.chunks_exact_mut(8) {
+        state ^= state << 7;
+        state ^= state >> 9;
+        word.copy_from_slice(&state.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    shape(input);
+    block
 }
 
 fn as_it_is(_input: &mut [u8]) {}

@@ -1,0 +1,76 @@
+//! How long do workloads from outside run, those by which nothing is chosen? Next to the same C as native code: the scalar
+//! baseline of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library.
+
+use twinbpf::PassSet;
+use twinbpf_benches::outside::Outside;
+use twinbpf_benches::peers::twinbpf::Mode;
+use twinbpf_benches::peers::{Make, native};
+use twinbpf_benches::performance;
+use twinbpf_benches::question::{Case, Machine, ask};
+use twinbpf_benches::sets::{dropped, reported};
+use twinbpf_benches::table::Table;
+
+const NATIVE: &str = "native";
+const UNBOUND: &str = "clang -O2";
+/// Ours, in the order of the columns.
+const OURS: &[(&str, Mode)] =
+    &[("trusted", Mode::Trusted), ("jit", Mode::Sandbox), ("jit+fuel", Mode::Fuel), ("none", Mode::Plain)];
+
+/// What the columns mean, for the documentation.
+const LEGEND: &str = "\
+- native: the same C by `clang-19 -O2 -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-builtin -ffreestanding`
+- clang -O2: the same by `clang-19 -O2` alone
+- trusted, jit, jit+fuel, none: twinbpf without checks, in the sandbox, in the sandbox with an instruction budget, without checks
+  and without the optimiser (`--opt-level none`)";
+
+fn main() {
+    let with_native = native::available();
+    if !with_native {
+        println!("no {}: the columns of native code are left out", native::clang());
+    }
+    let natives = if with_native { &[NATIVE, UNBOUND][..] } else { &[] };
+    let columns: Vec<_> = natives.iter().copied().chain(OURS.iter().map(|(name, _)| *name)).collect();
+    let mut cases = Vec::new();
+    for subject in reported() {
+        match subject.object() {
+            Ok(_) => cases.push(case(subject, with_native && subject.is_plain_c())),
+            Err(why) => println!("{} left out: {why}", subject.name),
+        }
+    }
+    dropped().iter().for_each(|(name, reason)| println!("{name} dropped: {reason}"));
+    let Some(table) = ask("outside", &columns, cases) else { return };
+    let means = means(&table);
+    println!("\n{means}");
+    let base = columns[0];
+    let body = format!(
+        "Workloads by which nothing was chosen (the report set of `benches/sets.toml`). Times of {base} in nanoseconds, all \
+         others as multiples of it.\n\n{}\n\n{LEGEND}\n\n{means}\n",
+        table.markdown().trim_end()
+    );
+    performance::write("outside", "Workloads from outside", &body);
+}
+
+fn case(subject: Outside, with_native: bool) -> Case {
+    let native = |name, flags| Machine::ours(name, Box::new(move || subject.native(flags)) as Make);
+    let natives = [native(NATIVE, native::FLAGS), native(UNBOUND, native::UNBOUND)];
+    let ours = OURS
+        .iter()
+        .map(|&(name, mode)| Machine::ours(name, Box::new(move || subject.run_in(mode, PassSet::ALL)) as Make));
+    let natives = natives.into_iter().filter(|_| with_native);
+    Case {
+        name: subject.name.to_owned(),
+        operations: 1,
+        expected: subject.expected(),
+        machines: natives.chain(ours).collect(),
+    }
+}
+
+/// Geometric means of our columns over both native ones.
+fn means(table: &Table) -> String {
+    let mean = |name: &str, base: &str| table.mean_ratio(table.column(name)?, table.column(base)?);
+    let lines = OURS.iter().filter_map(|(name, _)| {
+        let (scalar, unbound) = (mean(name, NATIVE)?, mean(name, UNBOUND)?);
+        Some(format!("- {name}: {scalar:.2} times {NATIVE}, {unbound:.2} times {UNBOUND}, geometric means"))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

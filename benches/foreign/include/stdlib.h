@@ -1,0 +1,1 @@
+/* Foreign code includes it; see foreign.h. */

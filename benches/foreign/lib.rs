@@ -1,0 +1,1 @@
+//! Nothing: this package names others whose C the benches compile.

@@ -1,0 +1,264 @@
+//! What the workloads get as input: made of the same random bytes each time.
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
+
+use crate::workload::{AREA, Dice, INPUT, block_of};
+
+/// As many bytes as the shape makes, zeros at their end not counted.
+pub(super) const WHOLE: u64 = 0;
+
+/// The block with this much work, or [`WHOLE`], and input of this shape.
+pub(super) fn block(len: u64, shape: fn(&mut [u8])) -> Vec<u8> {
+    let mut block = block_of(len, shape);
+    if len == WHOLE {
+        let input = &block[INPUT..INPUT + AREA];
+        let len = input.len() - input.iter().rev().take_while(|byte| **byte == 0).count();
+        block[..8].copy_from_slice(&(len as u64).to_le_bytes());
+    }
+    block
+}
+
+const WORDS: &[&str] = &[
+    "the", "that", "then", "of", "and", "to", "in", "is", "a", "for", "with", "on", "as", "by", "colour", "color",
+    "morning", "running", "Berlin", "London", "packet", "Kernel", "memory", "3.14", "42", "1999.5", "cook", "book",
+    "dog", "does", "house", "horse", "outer", "ocean", "letter", "enter", "area", "error", "string", "nothing",
+    "reading", "Paris", "summer", "winter", "paper", "table", "where", "there", "other", "because", "system",
+    "program", "number", "people", "water", "during",
+];
+
+/// Random bytes.
+pub(super) fn noise(_input: &mut [u8]) {}
+
+/// Words in lines, as much as there is room.
+pub(super) fn text(input: &mut [u8]) {
+    let text = prose(input, input.len());
+    input.copy_from_slice(&text);
+}
+
+fn prose(noise: &[u8], len: usize) -> Vec<u8> {
+    let mut dice = Dice::new(noise);
+    let mut text = String::with_capacity(len + 32);
+    let mut column = 0;
+    while text.len() < len {
+        // Some words are frequent.
+        let bound = if dice.below(2) == 0 { 14 } else { WORDS.len() as u32 };
+        let word = WORDS[dice.below(bound) as usize];
+        let end = match dice.below(12) {
+            0 => ", ",
+            1 => ". ",
+            _ => " ",
+        };
+        text += word;
+        column += word.len();
+        let full = column > 60;
+        text += if full { "\n" } else { end };
+        column = if full { 0 } else { column + 1 };
+    }
+    text.truncate(len);
+    text.into_bytes()
+}
+
+/// Bytes of text that [`deflated`] compresses.
+const INFLATED: usize = 16384;
+
+/// A DEFLATE stream.
+pub(super) fn deflated(input: &mut [u8]) {
+    let text = prose(input, INFLATED);
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&text).expect("memory takes all");
+    put(input, &encoder.finish().expect("memory takes all"));
+}
+
+/// Puts bytes at the start, zeros after them.
+fn put(input: &mut [u8], bytes: &[u8]) {
+    input.fill(0);
+    input[..bytes.len()].copy_from_slice(bytes);
+}
+
+/// An image of slopes, flat places, noise, and some transparency.
+pub(super) fn pixels(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    let (mut pixel, mut kind) = ([128_u8, 100, 50, 255], 0);
+    for slot in input.chunks_exact_mut(4) {
+        if dice.below(24) == 0 {
+            kind = dice.below(5);
+        }
+        let near = |value: u8, step: u32| value.wrapping_add(step as u8);
+        match kind {
+            0 | 1 => {}
+            2 => pixel = [near(pixel[0], 1), near(pixel[1], 1), near(pixel[2], dice.below(2)), pixel[3]],
+            3 => {
+                pixel = [near(pixel[0], dice.below(9)), near(pixel[1], 4 + dice.below(3)), near(pixel[2], 3), pixel[3]]
+            }
+            _ => {
+                let word = dice.word().to_le_bytes();
+                pixel = [word[0], word[1], word[2], if word[3] < 16 { 128 } else { 255 }];
+            }
+        }
+        slot.copy_from_slice(&pixel);
+    }
+}
+
+/// Lines of numbers, plain and quoted text.
+pub(super) fn csv(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    let mut text = String::from("id,name,amount,\"quoted, with \"\"quotes\"\"\",note\r\n");
+    let mut id = 0;
+    while text.len() < input.len() - 200 {
+        let mut word = || WORDS[dice.below(WORDS.len() as u32) as usize];
+        let (first, second, third) = (word(), word(), word());
+        let amount = dice.below(1_000_000);
+        text += &match dice.below(4) {
+            0 => format!("{id},{first},{amount},\"{second}, \"\"{third}\"\"\",\r\n"),
+            1 => format!("{id},\"{first}\",{amount},{second} {third},\"two\nlines\"\r\n"),
+            _ => format!("{id},{first} {second},{amount},{third},x\r\n"),
+        };
+        id += 1;
+    }
+    put(input, text.as_bytes());
+}
+
+/// Requests with the fields of browsers, some with a body.
+pub(super) fn http(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    let mut text = String::new();
+    while text.len() < 16000 {
+        let mut word = || WORDS[dice.below(WORDS.len() as u32) as usize];
+        let (first, second, third) = (word(), word(), word());
+        let body = if dice.below(4) == 0 { dice.below(100) as usize } else { 0 };
+        let method = if body > 0 { "POST" } else { "GET" };
+        text += &format!(
+            "{method} /{first}/{second}.html?q={third}&n={} HTTP/1.{}\r\nHost: www.{second}.example\r\n\
+             User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+             Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\nAccept-Language: en,de;q=0.5\r\n",
+            dice.below(1000),
+            dice.below(2)
+        );
+        if dice.below(2) == 0 {
+            text += &format!("Cookie: session={:08x}; theme={first}\r\n", dice.word());
+        }
+        if dice.below(3) == 0 {
+            text += if dice.below(2) == 0 { "Connection: close\r\n" } else { "connection:  keep-alive \r\n" };
+        }
+        if body > 0 {
+            text += &format!("Content-Length: {body}\r\n");
+        }
+        text += "\r\n";
+        text.extend(std::iter::repeat_n('b', body));
+    }
+    put(input, text.as_bytes());
+}
+
+/// Queries and answers, each in 256 bytes after its length.
+pub(super) fn dns(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    for slot in input.chunks_exact_mut(256) {
+        let answers = dice.below(4) as u8;
+        let mut message = dice.word().to_be_bytes()[..2].to_vec();
+        message.extend([if answers > 0 { 0x81 } else { 0x01 }, 0, 0, 1, 0, answers, 0, 0, 0, 0]);
+        for _ in 0..1 + dice.below(3) {
+            let label = WORDS[dice.below(WORDS.len() as u32) as usize];
+            message.push(label.len() as u8);
+            message.extend(label.bytes());
+        }
+        message.extend(b"\x07Example\x03org\x00\x00\x01\x00\x01");
+        for _ in 0..answers {
+            // The name of the question, by its place.
+            message.extend([0xc0, 12]);
+            let data = match dice.below(3) {
+                0 => (1_u8, dice.word().to_be_bytes().to_vec()),
+                1 => (28, (0..4).flat_map(|_| dice.word().to_be_bytes()).collect()),
+                _ => (5, b"\x03www\xc0\x0c".to_vec()),
+            };
+            message.extend([0, data.0, 0, 1, 0, 0, 14, 16, 0, data.1.len() as u8]);
+            message.extend(data.1);
+        }
+        slot[0] = message.len() as u8;
+        // Some are cut short.
+        if dice.below(16) == 0 {
+            slot[0] /= 2;
+        }
+        slot[1..=message.len()].copy_from_slice(&message);
+    }
+}
+
+/// A formula a line.
+pub(super) fn formulas(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    let mut text = String::new();
+    while text.len() < 8000 {
+        formula(&mut text, &mut dice, 4);
+        text.push('\n');
+    }
+    put(input, text.as_bytes());
+}
+
+fn formula(text: &mut String, dice: &mut Dice, depth: u32) {
+    if depth == 0 || dice.below(4) == 0 {
+        *text += &dice.below(100_000).to_string();
+        return;
+    }
+    let group = dice.below(3) == 0;
+    *text += if group { if dice.below(2) == 0 { "-(" } else { "(" } } else { "" };
+    formula(text, dice, depth - 1);
+    *text += [" + ", " - ", "*", " / ", "%"][dice.below(5) as usize];
+    formula(text, dice, depth - 1);
+    *text += if group { ")" } else { "" };
+}
+
+/// A program that prints words again and again, each letter by a product, the way such programs are written.
+pub(super) fn brainfuck(input: &mut [u8]) {
+    let mut code = "+".repeat(12) + "[";
+    for byte in WORDS[..10].join(" ").bytes() {
+        let (tens, ones) = (usize::from(byte / 10), usize::from(byte % 10));
+        code += &format!(">{}[>{}<-]>{}.[-]<<", "+".repeat(10), "+".repeat(tens), "+".repeat(ones));
+    }
+    put(input, (code + "-]").as_bytes());
+}
+
+/// Words that end with a zero, each made of the one before or new.
+pub(super) fn words(input: &mut [u8]) {
+    let mut dice = Dice::new(input);
+    let mut all = Vec::new();
+    let mut word: Vec<u8> = b"begin".to_vec();
+    for _ in 0..256 {
+        if dice.below(4) == 0 {
+            word = (0..2).flat_map(|_| WORDS[dice.below(WORDS.len() as u32) as usize].bytes()).collect();
+        }
+        let at = dice.below(word.len() as u32) as usize;
+        match dice.below(3) {
+            0 => word[at] = b'a' + dice.below(26) as u8,
+            1 => word.insert(at, b'a' + dice.below(26) as u8),
+            _ if word.len() > 2 => drop(word.remove(at)),
+            _ => {}
+        }
+        all.extend(&word);
+        all.push(0);
+    }
+    put(input, &all);
+}
+
+/// Ethernet frames in slots of 128 bytes, most of IPv4 with TCP or UDP to well-known ports.
+pub(super) fn frames(input: &mut [u8]) {
+    for frame in input.chunks_exact_mut(128) {
+        let dice = frame[100];
+        let tagged = dice & 7 == 0;
+        let ip = if tagged { 18 } else { 14 };
+        if tagged {
+            frame[12..14].copy_from_slice(&[0x81, 0x00]);
+        }
+        frame[ip - 2..ip].copy_from_slice(if dice > 245 { &[0x86, 0xdd] } else { &[0x08, 0x00] });
+        frame[ip] = 0x45 + u8::from(frame[101] > 240);
+        frame[ip + 2..ip + 4].copy_from_slice(&[0, 100]);
+        frame[ip + 9] = [6, 6, 6, 17, 17, 1][usize::from(frame[103] % 6)];
+        let port = ip + usize::from(frame[ip] & 15) * 4 + 2;
+        let ports = [22_u16, 53, 80, 443, 8080, 40000];
+        if let Some(to) = ports.get(usize::from(frame[104] % 8)) {
+            frame[port..port + 2].copy_from_slice(&to.to_be_bytes());
+        }
+        frame[port + 11] = [0x02, 0x12, 0x10, 0x18, 0x11][usize::from(frame[105] % 5)];
+    }
+}
