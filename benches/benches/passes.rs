@@ -2,25 +2,27 @@
 //! together, in turns: how long the workloads run, how long compiling takes, and what the pass changed.
 //!
 //! A pass that costs compile time stays if, without it, the set loses 0.5 % in geometric mean or some workload 5 %, and more than
-//! two builds with all passes differ by. `-- NAME` takes only passes and groups with this in their name, `-- --trusted` measures
+//! builds with all passes differ by. `-- NAME` takes only passes and groups with this in their name, `-- --trusted` measures
 //! trusted code in place of sandboxed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassSet};
-use twinbpf_benches::ablation::{Build, Loss, builds};
+use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassInfo, PassSet};
+use twinbpf_benches::ablation::{Build, EQUAL, Loss, Spread, builds};
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::outside::{FRAME, Outside, engine};
-use twinbpf_benches::peers::Subject;
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate_in};
+use twinbpf_benches::peers::{Run, Runner, Subject};
 use twinbpf_benches::performance;
 use twinbpf_benches::question::{asked, wanted};
 use twinbpf_benches::rounds::{Figure, measure};
 use twinbpf_benches::sets::selection;
 
-/// Rounds of running; figures are medians.
-const ROUNDS: usize = 21;
+/// How often the machines are made anew: where memory and code lie is luck, which all rounds of a machine share.
+const PLACEMENTS: usize = 9;
+/// Rounds of running of each; figures are medians over all.
+const ROUNDS: usize = 3;
 /// Rounds of compiling.
 const COMPILATIONS: usize = 11;
 
@@ -30,28 +32,30 @@ fn main() {
     let subjects = available();
     let names: Vec<&'static str> = subjects.iter().map(|(it, _)| it.name).collect();
     // Without `cargo bench`, the check is all.
-    let rounds = if asked("--bench") { ROUNDS } else { 1 };
-    let times: Vec<Vec<Figure>> = subjects.iter().map(|(it, _)| running(it, mode, &builds, rounds)).collect();
     if !asked("--bench") {
+        subjects.iter().for_each(|(it, _)| drop(machines(it, mode, &builds, 0)));
         return;
     }
+    let times: Vec<Vec<Figure>> = subjects.iter().map(|(it, _)| running(it, mode, &builds)).collect();
     let objects: Vec<&Object> = subjects.iter().map(|(_, object)| object).collect();
     let compiling = compiling(&objects, &builds);
     let changes = changes(&objects, mode);
     let of_build = |at: usize| times.iter().map(|figures| figures[at].clone()).collect::<Vec<_>>();
     let losses: Vec<Loss> = (0..builds.len()).map(|at| Loss::of(&names, &of_build(at), &of_build(0))).collect();
-    let table = table(&builds, &losses, &compiling, &changes);
-    let (mean, worst) = losses[1].spread();
+    let spread = Spread::of(&losses[1..EQUAL]);
+    let slack = compiling[1..EQUAL].iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
+    let rows: Vec<_> = builds.iter().zip(losses).zip(compiling).skip(EQUAL).collect();
+    let table = table(&rows, &changes, spread, slack);
     let body = format!(
         "{mode:?}, {} workloads of the selection set: {}. Without the pass, how much longer the workloads run (geometric mean, and \
-         the one that loses most) and how long compiling takes. Two builds with all passes differ by {:.2} % in the mean, by \
-         {:.2} % on one workload, and by {:.1} % in the time of compiling. A pass that costs compile time stays if the mean loses \
-         0.5 % or a workload 5 %, and more than that.\n\n{table}",
+         the one that loses most) and how long compiling takes. Builds with all passes differ by up to {:.2} % in the mean, {:.2} % \
+         on one workload, and {:.1} % in the time of compiling ({EQUAL} of them in the same rounds). A pass that costs compile \
+         time stays if the mean loses 0.5 % or a workload 5 %, and more than that.\n\n{table}",
         names.len(),
         names.join(", "),
-        mean * 100.0,
-        worst * 100.0,
-        (compiling[1] - 1.0).abs() * 100.0,
+        spread.mean * 100.0,
+        spread.worst * 100.0,
+        slack * 100.0,
     );
     println!("\n{body}");
     performance::write("passes", "Passes", &body);
@@ -70,7 +74,22 @@ fn available() -> Vec<(Outside, Object)> {
 }
 
 /// The workload in each build, in turns.
-fn running(subject: &Outside, mode: Mode, builds: &[Build], rounds: usize) -> Vec<Figure> {
+fn running(subject: &Outside, mode: Mode, builds: &[Build]) -> Vec<Figure> {
+    let mut figures: Vec<Figure> = builds.iter().map(|_| Figure::new(Vec::new())).collect();
+    for placement in 0..PLACEMENTS {
+        // Not always the same is made first.
+        let first = placement * builds.len() / PLACEMENTS;
+        let mut machines = machines(subject, mode, builds, first);
+        for (at, figure) in measure(&mut machines, 1, ROUNDS).into_iter().enumerate() {
+            figures[(first + at) % builds.len()].extend(figure);
+        }
+    }
+    println!("{}: {:.1} us", subject.name, figures[0].ns() / 1000.0);
+    figures
+}
+
+/// A machine for each build, beginning with one of them.
+fn machines(subject: &Outside, mode: Mode, builds: &[Build], first: usize) -> Vec<Subject> {
     let fail = |what: &str| -> ! { panic!("{}, {what}", subject.name) };
     let ready = |build: &Build| {
         let mut machine = subject.run_in(mode, build.passes).unwrap_or_else(|error| fail(&error));
@@ -79,27 +98,43 @@ fn running(subject: &Outside, mode: Mode, builds: &[Build], rounds: usize) -> Ve
                 fail(&format!("without {}: wrong result", build.name));
             }
         }
-        Subject { name: build.name, machine }
+        Subject { name: build.name, machine: Box::new(Settled(machine)) }
     };
-    let mut machines: Vec<Subject> = builds.iter().map(ready).collect();
-    let figures = measure(&mut machines, 1, rounds);
-    println!("{}: {:.1} us", subject.name, figures[0].ns() / 1000.0);
-    figures
+    builds.iter().cycle().skip(first).take(builds.len()).map(ready).collect()
 }
 
-/// Time of compiling all objects in each build, as a multiple of the first, what linking takes not counted.
+/// A machine whose samples begin after a run that nobody measures, so that it finds its own data in the caches.
+struct Settled(Runner);
+
+impl Run for Settled {
+    fn run(&mut self) -> Result<u64, String> {
+        self.0.run()
+    }
+
+    fn time(&mut self, runs: u64) -> Result<u64, String> {
+        self.0.run()?;
+        self.0.time(runs)
+    }
+}
+
+/// Time of compiling all objects in each build, as a multiple of the first, what linking takes not counted. By the least time of
+/// each object: compiling does the same each time, and all else adds to it.
 fn compiling(objects: &[&Object], builds: &[Build]) -> Vec<f64> {
-    let config = |passes: PassSet| Config::new().frame_size(FRAME).parallel_compilation(false).passes(passes);
-    let mut rounds = vec![Vec::with_capacity(COMPILATIONS); builds.len()];
+    let config =
+        |engine, passes| Config::new().frame_size(FRAME).parallel_compilation(false).engine(engine).passes(passes);
+    let linking = config(EngineKind::Interp, PassSet::ALL);
+    let configs = builds.iter().map(|build| config(EngineKind::Jit, build.passes));
+    let configs: Vec<Config> = [linking].into_iter().chain(configs).collect();
+    let mut least = vec![vec![u64::MAX; objects.len()]; configs.len()];
     for _ in 0..COMPILATIONS {
-        let total = |config: &Config| objects.iter().map(|object| instantiated(object, config)).sum::<u64>() as f64;
-        let linking = total(&config(PassSet::ALL).engine(EngineKind::Interp));
-        for (build, rounds) in builds.iter().zip(&mut rounds) {
-            rounds.push(total(&config(build.passes).engine(EngineKind::Jit)) - linking);
+        for (config, least) in configs.iter().zip(&mut least) {
+            for (object, least) in objects.iter().zip(least) {
+                *least = instantiated(object, config).min(*least);
+            }
         }
     }
-    let figures: Vec<Figure> = rounds.into_iter().map(Figure::new).collect();
-    figures.iter().map(|figure| figure.ratio_to(&figures[0])).collect()
+    let totals: Vec<f64> = least.iter().map(|times| times.iter().sum::<u64>() as f64).collect();
+    totals[1..].iter().map(|total| (total - totals[0]) / (totals[1] - totals[0])).collect()
 }
 
 fn instantiated(object: &Object, config: &Config) -> u64 {
@@ -133,35 +168,38 @@ fn changes(objects: &[&Object], mode: Mode) -> BTreeMap<&'static str, (usize, us
     all
 }
 
+/// A line for each build that lacks something: what it loses, and the time of compiling.
 fn table(
-    builds: &[Build],
-    losses: &[Loss],
-    compiling: &[f64],
+    rows: &[((&Build, Loss), f64)],
     changes: &BTreeMap<&'static str, (usize, usize)>,
+    spread: Spread,
+    slack: f64,
 ) -> String {
     let mut text = "| without | mean | worst | gains most | compiling | changes | in workloads | |\n\
                     |---|---:|---:|---:|---:|---:|---:|---|\n"
         .to_owned();
     let percent = |loss: f64| format!("{:+.2} %", loss * 100.0);
-    let spread = (compiling[1] - 1.0).abs();
-    for (at, build) in builds.iter().enumerate().skip(1) {
-        let (loss, compiling) = (&losses[at], compiling[at]);
+    for ((build, loss), compiling) in rows {
+        let found = changes.get(build.name).copied();
+        let alone = PassInfo::all().iter().any(|pass| pass.name == build.name);
         let verdict = match () {
-            () if at == 1 => "the spread",
-            () if loss.justifies(&losses[1]) => "stays",
-            () if 1.0 - compiling <= spread => "costs nothing",
+            () if alone && found.is_none() => "changes nothing",
+            () if loss.justifies(spread) => "stays",
+            () if 1.0 - compiling <= slack => "costs nothing",
             () => "not worth its cost",
         };
-        let (changes, workloads) = changes.get(build.name).copied().unwrap_or_default();
+        let found =
+            found.map_or(["", ""].map(str::to_owned), |(places, workloads)| [places, workloads].map(|n| n.to_string()));
         writeln!(
             text,
-            "| {} | {} | {} ({}) | {} ({}) | {compiling:.3} | {changes} | {workloads} | {verdict} |",
+            "| {} | {} | {} ({}) | {} ({}) | {compiling:.3} | {} | {verdict} |",
             build.name,
             percent(loss.mean),
             percent(loss.worst.1),
             loss.worst.0,
             percent(loss.best.1),
             loss.best.0,
+            found.join(" | "),
         )
         .expect("strings take all");
     }

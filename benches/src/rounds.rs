@@ -21,6 +21,11 @@ impl Figure {
         Figure { rounds }
     }
 
+    /// Adds the rounds of another measurement of the same.
+    pub fn extend(&mut self, more: Figure) {
+        self.rounds.extend(more.rounds);
+    }
+
     /// Median of the rounds.
     pub fn ns(&self) -> f64 {
         median(self.rounds.clone())
