@@ -5,11 +5,10 @@
 //! builds with all passes differ by. `-- NAME` takes only passes and groups with this in their name, `-- --trusted` measures
 //! trusted code in place of sandboxed.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassInfo, PassSet};
-use twinbpf_benches::ablation::{Build, EQUAL, Loss, Spread, builds};
+use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassSet};
+use twinbpf_benches::ablation::{Build, Changes, EQUAL, Loss, Spread, builds};
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::outside::{FRAME, Outside, engine};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate_in};
@@ -39,9 +38,15 @@ fn main() {
     let times: Vec<Vec<Figure>> = subjects.iter().map(|(it, _)| running(it, mode, &builds)).collect();
     let objects: Vec<&Object> = subjects.iter().map(|(_, object)| object).collect();
     let compiling = compiling(&objects, &builds);
-    let changes = changes(&objects, mode);
-    let of_build = |at: usize| times.iter().map(|figures| figures[at].clone()).collect::<Vec<_>>();
-    let losses: Vec<Loss> = (0..builds.len()).map(|at| Loss::of(&names, &of_build(at), &of_build(0))).collect();
+    let changes: Vec<Changes> = objects.iter().map(|object| changes(object, mode)).collect();
+    let loss = |at: usize| {
+        let ratio = |workload: usize| {
+            let concerned = builds[at].concerns(&changes[workload]);
+            concerned.then(|| times[workload][at].ratio_to(&times[workload][0]))
+        };
+        Loss::of(&names.iter().enumerate().map(|(workload, name)| (*name, ratio(workload))).collect::<Vec<_>>())
+    };
+    let losses: Vec<Loss> = (0..builds.len()).map(loss).collect();
     let spread = Spread::of(&losses[1..EQUAL]);
     let slack = compiling[1..EQUAL].iter().map(|ratio| (ratio - 1.0).abs()).fold(0.0, f64::max);
     let rows: Vec<_> = builds.iter().zip(losses).zip(compiling).skip(EQUAL).collect();
@@ -50,7 +55,8 @@ fn main() {
         "{mode:?}, {} workloads of the selection set: {}. Without the pass, how much longer the workloads run (geometric mean, and \
          the one that loses most) and how long compiling takes. Builds with all passes differ by up to {:.2} % in the mean, {:.2} % \
          on one workload, and {:.1} % in the time of compiling ({EQUAL} of them in the same rounds). A pass that costs compile \
-         time stays if the mean loses 0.5 % or a workload 5 %, and more than that.\n\n{table}",
+         time stays if the mean loses 0.5 % or a workload 5 %, and more than that. A workload in which it changes nothing is the same code, \
+         and loses nothing.\n\n{table}",
         names.len(),
         names.join(", "),
         spread.mean * 100.0,
@@ -147,59 +153,45 @@ fn instantiated(object: &Object, config: &Config) -> u64 {
     time
 }
 
-/// Places that each pass changed, and objects where it did.
-fn changes(objects: &[&Object], mode: Mode) -> BTreeMap<&'static str, (usize, usize)> {
-    let mut all = BTreeMap::new();
-    for object in objects {
-        let engine = engine(mode, PassSet::ALL).unwrap_or_else(|error| panic!("{error}"));
-        let pre = instantiate_in(object, &engine).unwrap_or_else(|error| panic!("{error}"));
-        let names: Vec<String> = pre.programs().map(str::to_owned).collect();
-        let mut here = BTreeMap::new();
-        for entry in names.iter().filter_map(|name| pre.program(name)) {
-            for (_, listing) in pre.listing(entry).unwrap_or_else(|error| panic!("{error}")) {
-                listing.passes.iter().for_each(|run| *here.entry(run.name).or_insert(0) += run.changes);
-            }
-        }
-        for (name, changes) in here.into_iter().filter(|(_, changes)| *changes > 0) {
-            let total = all.entry(name).or_insert((0, 0));
-            *total = (total.0 + changes, total.1 + 1);
+/// Places that each pass changes in an object.
+fn changes(object: &Object, mode: Mode) -> Changes {
+    let engine = engine(mode, PassSet::ALL).unwrap_or_else(|error| panic!("{error}"));
+    let pre = instantiate_in(object, &engine).unwrap_or_else(|error| panic!("{error}"));
+    let mut all = Changes::new();
+    for entry in pre.programs().filter_map(|name| pre.program(name)) {
+        for (_, listing) in pre.listing(entry).unwrap_or_else(|error| panic!("{error}")) {
+            listing.passes.iter().for_each(|run| *all.entry(run.name).or_insert(0) += run.changes);
         }
     }
     all
 }
 
 /// A line for each build that lacks something: what it loses, and the time of compiling.
-fn table(
-    rows: &[((&Build, Loss), f64)],
-    changes: &BTreeMap<&'static str, (usize, usize)>,
-    spread: Spread,
-    slack: f64,
-) -> String {
+fn table(rows: &[((&Build, Loss), f64)], changes: &[Changes], spread: Spread, slack: f64) -> String {
     let mut text = "| without | mean | worst | gains most | compiling | changes | in workloads | |\n\
                     |---|---:|---:|---:|---:|---:|---:|---|\n"
         .to_owned();
     let percent = |loss: f64| format!("{:+.2} %", loss * 100.0);
+    let named =
+        |(name, loss): (&str, f64)| if loss == 0.0 { "-".to_owned() } else { format!("{} ({name})", percent(loss)) };
     for ((build, loss), compiling) in rows {
-        let found = changes.get(build.name).copied();
-        let alone = PassInfo::all().iter().any(|pass| pass.name == build.name);
+        let places: Vec<usize> =
+            changes.iter().map(|changes| build.misses(changes)).filter(|places| *places > 0).collect();
         let verdict = match () {
-            () if alone && found.is_none() => "changes nothing",
+            () if places.is_empty() => "changes nothing",
             () if loss.justifies(spread) => "stays",
             () if 1.0 - compiling <= slack => "costs nothing",
             () => "not worth its cost",
         };
-        let found =
-            found.map_or(["", ""].map(str::to_owned), |(places, workloads)| [places, workloads].map(|n| n.to_string()));
         writeln!(
             text,
-            "| {} | {} | {} ({}) | {} ({}) | {compiling:.3} | {} | {verdict} |",
+            "| {} | {} | {} | {} | {compiling:.3} | {} | {} | {verdict} |",
             build.name,
             percent(loss.mean),
-            percent(loss.worst.1),
-            loss.worst.0,
-            percent(loss.best.1),
-            loss.best.0,
-            found.join(" | "),
+            named(loss.worst),
+            named(loss.best),
+            places.iter().sum::<usize>(),
+            places.len(),
         )
         .expect("strings take all");
     }

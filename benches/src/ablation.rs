@@ -1,8 +1,8 @@
 //! What a pass is worth: the same workloads with it and without, next to builds that are the same.
 
-use twinbpf::{PassInfo, PassSet};
+use std::collections::BTreeMap;
 
-use crate::rounds::Figure;
+use twinbpf::{PassInfo, PassSet};
 
 /// A pass stays if the geometric mean loses so much without it.
 pub const MEAN_LOSS: f64 = 0.005;
@@ -23,6 +23,8 @@ pub const GROUPS: &[(&str, &[&str])] = &[
 pub struct Build {
     /// The pass or group that it lacks.
     pub name: &'static str,
+    /// The passes, or `all`.
+    lacks: &'static [&'static str],
     /// What it has.
     pub passes: PassSet,
 }
@@ -30,16 +32,33 @@ pub struct Build {
 /// How many builds with all passes there are; the first is what the others are compared with.
 pub const EQUAL: usize = 4;
 
+/// Places that each pass changed in a workload.
+pub type Changes = BTreeMap<&'static str, usize>;
+
+impl Build {
+    /// Places in a workload that what it lacks would change.
+    pub fn misses(&self, changes: &Changes) -> usize {
+        let lacks = |name: &&str| self.lacks.contains(name) || self.lacks == ["all"];
+        changes.iter().filter(|(name, _)| lacks(name)).map(|(_, places)| places).sum()
+    }
+
+    /// Whether a workload can be different code: it has all passes, and is there to show by how much equal code differs, or what it
+    /// lacks would change something.
+    pub fn concerns(&self, changes: &Changes) -> bool {
+        self.lacks.is_empty() || self.misses(changes) > 0
+    }
+}
+
 /// [`EQUAL`] builds with all passes, then one without each pass and each group that is wanted.
 pub fn builds(wanted: impl Fn(&str) -> bool) -> Vec<Build> {
-    let without = |name: &'static str, passes: &[&str]| {
-        let text: Vec<String> = passes.iter().map(|pass| format!("-{pass}")).collect();
+    let without = |name: &'static str, lacks: &'static [&'static str]| {
+        let text: Vec<String> = lacks.iter().map(|pass| format!("-{pass}")).collect();
         let passes = text.join(",").parse().unwrap_or_else(|error| panic!("{name}: {error}"));
-        Build { name, passes }
+        Build { name, lacks, passes }
     };
-    let alone = PassInfo::all().iter().map(|pass| without(pass.name, &[pass.name]));
+    let alone = PassInfo::all().iter().map(|pass| without(pass.name, std::slice::from_ref(&pass.name)));
     let groups = GROUPS.iter().map(|(name, passes)| without(name, passes));
-    let full = std::iter::repeat_n(Build { name: "nothing", passes: PassSet::ALL }, EQUAL);
+    let full = std::iter::repeat_n(Build { name: "nothing", lacks: &[], passes: PassSet::ALL }, EQUAL);
     full.chain(alone.chain(groups).filter(|build| wanted(build.name))).collect()
 }
 
@@ -55,22 +74,14 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Of times by workload: in the build, and in the one with all passes.
-    ///
-    /// # Panics
-    ///
-    /// Without workloads.
-    pub fn of(names: &[&'static str], times: &[Figure], full: &[Figure]) -> Loss {
-        let ratios: Vec<f64> = times.iter().zip(full).map(|(time, full)| time.ratio_to(full)).collect();
-        Loss::of_ratios(names, &ratios)
-    }
-
-    fn of_ratios(names: &[&'static str], ratios: &[f64]) -> Loss {
-        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp() - 1.0;
-        let losses = || names.iter().copied().zip(ratios.iter().map(|ratio| ratio - 1.0));
-        let most = losses().max_by(|a, b| a.1.total_cmp(&b.1)).expect("workloads");
-        let least = losses().min_by(|a, b| a.1.total_cmp(&b.1)).expect("workloads");
-        Loss { mean, worst: most, best: least }
+    /// Of how many times as long each workload takes as in the build with all passes; at least one. Where both are the same code
+    /// there is no ratio, for that it would be noise.
+    pub fn of(ratios: &[(&'static str, Option<f64>)]) -> Loss {
+        let mean = ratios.iter().map(|(_, ratio)| ratio.unwrap_or(1.0).ln()).sum::<f64>() / ratios.len() as f64;
+        let losses = || ratios.iter().map(|(name, ratio)| (*name, ratio.unwrap_or(1.0) - 1.0));
+        let most = losses().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("", 0.0));
+        let least = losses().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("", 0.0));
+        Loss { mean: mean.exp() - 1.0, worst: most, best: least }
     }
 
     /// Whether the pass stays: what it loses is enough, and more than builds that are the same are apart.
@@ -98,12 +109,18 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
+    use twinbpf::Object;
+
     use super::*;
+    use crate::outside::engine;
+    use crate::peers::twinbpf::{Mode, instantiate_in};
+    use crate::sets::selection;
 
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
     fn loss(ratios: [f64; 4]) -> Loss {
-        Loss::of_ratios(&NAMES, &ratios)
+        let ratios: Vec<_> = NAMES.into_iter().zip(ratios.map(Some)).collect();
+        Loss::of(&ratios)
     }
 
     #[test]
@@ -122,6 +139,46 @@ mod tests {
         assert!(!loss([1.07, 0.99, 1.0, 1.0]).justifies(same));
         assert!(!loss([1.01, 1.01, 1.01, 1.01]).justifies(same));
         assert!(loss([1.09, 0.99, 1.0, 1.0]).justifies(same));
+    }
+
+    #[test]
+    fn equal_code_neither_loses_nor_hides_a_loss() {
+        let changes = Changes::from([("licm", 0), ("dce", 3)]);
+        let concerns = |name: &str| builds(|it| it == name).last().is_some_and(|build| build.concerns(&changes));
+        assert!(concerns("dce") && concerns("all passes") && concerns("no such pass"));
+        assert!(!concerns("licm") && !concerns("operands"));
+        let loss = Loss::of(&[("a", None), ("b", Some(1.0302)), ("c", None)]);
+        assert!((loss.mean - 0.00997).abs() < 1e-4 && loss.worst.0 == "b", "{loss:?}");
+    }
+
+    /// Names, code and changes of an object's programs, without addresses.
+    fn listings(object: &Object, passes: PassSet) -> (String, Changes) {
+        let engine = engine(Mode::Sandbox, passes).expect("an engine");
+        let pre = instantiate_in(object, &engine).expect("it links");
+        let (mut code, mut changes) = (String::new(), Changes::new());
+        for (_, listing) in
+            pre.programs().flat_map(|name| pre.listing(pre.program(name).expect("a program")).expect("code"))
+        {
+            let words = listing.text.split_whitespace().filter(|word| !word.contains("0x") && word.len() < 9);
+            code.extend(words.flat_map(|word| [word, " "]));
+            listing.passes.iter().for_each(|run| *changes.entry(run.name).or_insert(0) += run.changes);
+        }
+        (code, changes)
+    }
+
+    #[test]
+    fn a_pass_that_changes_nothing_leaves_the_code_as_it_is() {
+        let mut equal = 0;
+        for subject in selection().into_iter().take(8) {
+            let object = subject.object().expect("an object of the corpus");
+            let (code, changes) = listings(&object, PassSet::ALL);
+            assert!(code.len() > 1000, "{code}");
+            for build in builds(|_| true).iter().filter(|build| !build.concerns(&changes)) {
+                assert!(listings(&object, build.passes).0 == code, "{} without {}", subject.name, build.name);
+                equal += 1;
+            }
+        }
+        assert!(equal > 20, "{equal}");
     }
 
     #[test]
