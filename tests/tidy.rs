@@ -175,3 +175,28 @@ fn architecture_fits_on_a_few_pages() {
         words.filter(gone).map(str::to_owned).collect(),
     );
 }
+
+/// FNV-1a, 64 bits.
+fn fnv1a(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[test]
+fn workloads_from_outside_are_divided_by_their_names() {
+    let text = fs::read_to_string(root().join("benches/sets.toml")).unwrap();
+    let names = |array: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| *line != format!("{array} = [")).skip(1);
+        lines.take_while(|line| *line != "]").map(|line| line.trim_matches([' ', '"', ',']).to_owned()).collect()
+    };
+    let (selection, report) = (names("selection"), names("report"));
+    assert!(selection.len() > 10 && selection.len() + report.len() > 36, "{selection:?} {report:?}");
+    let wrong = |names: &[String], selects: bool| -> Vec<String> {
+        names.iter().filter(|name| fnv1a(name).is_multiple_of(3) != selects).cloned().collect()
+    };
+    self::report("in the wrong set of benches/sets.toml", [wrong(&selection, true), wrong(&report, false)].concat());
+    // What chooses must not see what only reports.
+    let users = sources().into_iter().filter(|(path, text)| path.starts_with("benches/") && text.contains("reported"));
+    let mut users: Vec<String> = users.map(|(path, _)| path).collect();
+    users.sort();
+    assert_eq!(users, ["benches/benches/outside.rs", "benches/src/sets.rs"], "only these see the report set");
+}

@@ -28,24 +28,28 @@ fn main() {
     if !with_native {
         println!("no {}: the columns of native code are left out", native::clang());
     }
+    let ours = OURS.iter().map(|(name, _)| *name);
     let natives = if with_native { &[NATIVE, UNBOUND][..] } else { &[] };
-    let columns: Vec<_> = natives.iter().copied().chain(OURS.iter().map(|(name, _)| *name)).collect();
-    let mut cases = Vec::new();
+    let columns: Vec<_> = natives.iter().copied().chain(ours.clone()).collect();
+    let (mut plain, mut real) = (Vec::new(), Vec::new());
     for subject in reported() {
         match subject.object() {
-            Ok(_) => cases.push(case(subject, with_native && subject.is_plain_c())),
-            Err(why) => println!("{} left out: {why}", subject.name),
+            Err(why) => println!("{} left out: {}", subject.name, why.trim()),
+            Ok(_) if subject.is_plain_c() => plain.push(case(subject, with_native)),
+            Ok(_) => real.push(case(subject, false)),
         }
     }
     dropped().iter().for_each(|(name, reason)| println!("{name} dropped: {reason}"));
-    let Some(table) = ask("outside", &columns, cases) else { return };
-    let means = means(&table);
+    let tables = [ask("outside", &columns, plain), ask("with packets", &ours.collect::<Vec<_>>(), real)];
+    let [Some(plain), Some(real)] = tables else { return };
+    let means = means(&plain);
     println!("\n{means}");
     let base = columns[0];
     let body = format!(
         "Workloads by which nothing was chosen (the report set of `benches/sets.toml`). Times of {base} in nanoseconds, all \
-         others as multiples of it.\n\n{}\n\n{LEGEND}\n\n{means}\n",
-        table.markdown().trim_end()
+         others as multiples of it.\n\n{}\n\n{LEGEND}\n\n{means}\n\nReal programs with packets:\n\n{}",
+        plain.markdown().trim_end(),
+        real.markdown()
     );
     performance::write("outside", "Workloads from outside", &body);
 }

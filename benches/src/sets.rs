@@ -2,7 +2,7 @@
 //!
 //! A workload is in the selection if FNV-1a of its name, 64 bits, is a multiple of three, so that nobody chooses after
 //! measuring. Constants, superinstructions and passes are chosen by [`selection`] alone. [`reported`] is for the one bench
-//! that reports; a test refuses it in any other.
+//! that reports; `tests/tidy.rs` refuses it in any other.
 
 use crate::outside::{Outside, all};
 
@@ -47,22 +47,10 @@ fn unquoted(text: &str) -> String {
     text.trim().trim_matches('"').to_owned()
 }
 
-/// FNV-1a, 64 bits.
-pub const fn fnv1a(bytes: &[u8]) -> u64 {
-    let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325, 0);
-    while at < bytes.len() {
-        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x100_0000_01b3);
-        at += 1;
-    }
-    hash
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::Path;
-
     use super::*;
+    use crate::workload::fnv1a;
 
     #[test]
     fn sets_are_divided_by_the_hash_of_names() {
@@ -82,24 +70,5 @@ mod tests {
             assert!(all().iter().any(|it| it.name == name), "{name} is no workload");
             assert!(reason.split_whitespace().count() > 2, "{name}: {reason:?} is no reason");
         }
-    }
-
-    #[test]
-    fn one_bench_reports_and_no_other_sees_its_set() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut users = Vec::new();
-        for part in ["benches", "src", "src/outside", "src/peers"] {
-            for entry in
-                fs::read_dir(folder.join(part)).expect("a folder of the package").map(|entry| entry.expect("an entry"))
-            {
-                let name = entry.file_name().to_string_lossy().into_owned();
-                let text = fs::read_to_string(entry.path()).unwrap_or_default();
-                if name.ends_with(".rs") && (text.contains("reported") || text.contains("outside::all")) {
-                    users.push(format!("{part}/{name}"));
-                }
-            }
-        }
-        users.sort();
-        assert_eq!(users, ["benches/outside.rs", "src/sets.rs"]);
     }
 }

@@ -11,6 +11,7 @@ use crate::peers::{Runner, native};
 mod foreign;
 mod inputs;
 mod real;
+mod selftests;
 mod written;
 
 use foreign::Foreign;
@@ -37,6 +38,7 @@ enum Source {
     Written(&'static Written),
     Foreign(&'static Foreign),
     Real(&'static Real),
+    Selftest,
 }
 
 /// All of them, whatever set they are in.
@@ -44,7 +46,8 @@ pub(crate) fn all() -> Vec<Outside> {
     let written = written::WRITTEN.iter().map(|it| Outside { name: it.name, source: Source::Written(it) });
     let foreign = foreign::FOREIGN.iter().map(|it| Outside { name: it.name, source: Source::Foreign(it) });
     let real = real::REAL.iter().map(|it| Outside { name: it.name, source: Source::Real(it) });
-    written.chain(foreign).chain(real).collect()
+    let selftest = Outside { name: selftests::NAME, source: Source::Selftest };
+    written.chain(foreign).chain(real).chain([selftest]).collect()
 }
 
 impl Outside {
@@ -54,6 +57,7 @@ impl Outside {
             Source::Written(it) => it.expected,
             Source::Foreign(it) => it.expected,
             Source::Real(it) => it.expected(),
+            Source::Selftest => selftests::expected(),
         }
     }
 
@@ -63,6 +67,7 @@ impl Outside {
             Source::Written(it) => it.object(),
             Source::Foreign(it) => it.object(),
             Source::Real(it) => it.object(),
+            Source::Selftest => selftests::object(),
         }
     }
 
@@ -73,12 +78,13 @@ impl Outside {
             Source::Written(it) => over(&object, &engine, &it.block()),
             Source::Foreign(it) => over(&object, &engine, &it.block()),
             Source::Real(it) => it.run_in(&object, &engine),
+            Source::Selftest => selftests::run_in(&object, &engine),
         }
     }
 
     /// Whether it can be native code, too.
     pub fn is_plain_c(&self) -> bool {
-        !matches!(self.source, Source::Real(_))
+        !matches!(self.source, Source::Real(_) | Source::Selftest)
     }
 
     /// The same C as native code, compiled with these flags.
@@ -86,7 +92,7 @@ impl Outside {
         match self.source {
             Source::Written(it) => native::over(&it.source(), flags, &it.block()),
             Source::Foreign(it) => it.native(flags),
-            Source::Real(_) => Err("it needs maps and packets".to_owned()),
+            Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) const REAL: &[Real] = &[
 ];
 
 /// How often a run gives a packet to its program.
-const REPEATED: usize = 32;
+pub(super) const REPEATED: usize = 32;
 
 /// A packet of the corpus.
 struct Case {
@@ -83,7 +83,8 @@ impl Real {
     }
 }
 
-fn folded(verdicts: impl Iterator<Item = u64>) -> u64 {
+/// Verdicts as one number.
+pub(super) fn folded(verdicts: impl Iterator<Item = u64>) -> u64 {
     verdicts.fold(0, |all: u64, verdict| all.wrapping_mul(31).wrapping_add(verdict))
 }
 

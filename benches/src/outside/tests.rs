@@ -41,13 +41,3 @@ fn expected_results_are_those_of_native_code() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
-
-#[test]
-fn written_workloads_return_what_their_specifications_say() {
-    for vector in written::VECTORS {
-        let subject = written::WRITTEN.iter().find(|it| it.name == vector.name).expect("a workload");
-        let engine = engine(Mode::Sandbox, PassSet::ALL).expect("an engine");
-        let mut run = over(&subject.object().expect("an object"), &engine, &vector.block()).expect("a program");
-        assert_eq!(run.run(), Ok(vector.result), "{} of {:?}", vector.name, vector.input);
-    }
-}

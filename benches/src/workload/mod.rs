@@ -88,6 +88,16 @@ pub fn block_of(len: u64, shape: fn(&mut [u8])) -> Vec<u8> {
     block
 }
 
+/// FNV-1a, 64 bits: what long results are folded with, and what divides workloads from outside.
+pub const fn fnv1a(bytes: &[u8]) -> u64 {
+    let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325, 0);
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
 fn as_it_is(_input: &mut [u8]) {}
 
 fn four_letters(input: &mut [u8]) {
