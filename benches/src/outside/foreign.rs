@@ -104,7 +104,8 @@ fn folders() -> Result<BTreeMap<String, PathBuf>, String> {
     command.args(["metadata", "--locked", "--format-version=1", "--manifest-path"]).arg(home().join("Cargo.toml"));
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cargo cannot fetch it: {}", said.lines().next().unwrap_or_default()));
     }
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
