@@ -278,8 +278,8 @@ impl Image {
         self.frame_sizes
     }
 
-    /// Bytes from the frame of a function to that of the one it calls: the largest frame, and a gap that belongs
-    /// to nobody, so that running over its end is noticed.
+    /// Bytes from the frame of a function to that of the one it calls: the largest frame and an unused gap, so that an
+    /// overrun of its end is detected.
     pub fn frame_stride(&self) -> u32 {
         self.frame_sizes.largest.max(1).saturating_add(FRAME_GAP)
     }

@@ -82,7 +82,7 @@ impl<T: Default + Send + Sync> PerProcess<T> {
         let current = match self.current.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => new,
             Err(current) => {
-                // SAFETY: made above, and nobody else has seen it.
+                // SAFETY: made above, and never shared.
                 drop(unsafe { Box::from_raw(new) });
                 current
             }
@@ -103,7 +103,7 @@ impl<T> Drop for PerProcess<T> {
         let current = *self.current.get_mut();
         // SAFETY: null, or from `make`.
         if unsafe { current.as_ref() }.is_some_and(|current| current.number == generation()) {
-            // SAFETY: the same, and nobody borrows it any more.
+            // SAFETY: the same, and `&mut self` excludes borrows.
             drop(unsafe { Box::from_raw(current) });
         }
     }

@@ -65,7 +65,7 @@ struct TrapInner {
 pub struct Backtrace {
     /// Where they were called.
     pub sites: Vec<CallSite>,
-    /// How many calls are left out in front of the last site.
+    /// Number of calls that are left out before the last site.
     pub omitted: u32,
 }
 

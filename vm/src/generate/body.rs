@@ -1,9 +1,9 @@
 //! Programs that are valid by construction: the generator knows what each register holds, and writes only what every
 //! checker can follow.
 //!
-//! What a program computes with comes from a map, so that nobody can fold it. Control is structured: branches skip
-//! blocks, loops have a counter that nothing else writes, functions call only later ones. Where ways meet, a register
-//! holds what it holds on all of them. Every path ends, with a bound that the kernel's verifier finds.
+//! What a program computes with comes from a map, so that no backend or verifier can fold it. Control is structured:
+//! branches skip blocks, loops have a counter that nothing else writes, functions call only later ones. Where paths
+//! join, a register holds what it holds on all of them. Every path ends, with a bound that the kernel's verifier finds.
 
 use super::case::{Case, Input};
 use super::regs::{Kind, Regs, Set};
@@ -263,7 +263,7 @@ impl Generator<'_, '_> {
         self.emit(Insn::Exit);
     }
 
-    /// The next function, unless somebody calls it already: no kernel takes one that nobody calls.
+    /// Calls the next function unless it has a caller already: the kernel refuses a function without a caller.
     fn call_next(&mut self) {
         let next = self.function + 1;
         if next < self.functions && !self.calls.iter().any(|(_, function)| *function == next) {

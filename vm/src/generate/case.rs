@@ -88,7 +88,7 @@ impl Case {
         std::iter::once(&self.main).chain(&self.tails).map(|insns| program_of(insns.clone()))
     }
 
-    /// The same, with instructions in the memory of others that nobody needs any more.
+    /// The same, reusing the memory of the vectors in `spare`.
     pub fn programs_in<'a>(&'a self, spare: &'a mut Vec<Vec<Insn>>) -> impl Iterator<Item = Program> + 'a {
         std::iter::once(&self.main).chain(&self.tails).map(|insns| {
             let mut copy = spare.pop().unwrap_or_default();

@@ -105,7 +105,7 @@ impl<'a> Choices<'a> {
         let [kind, edge, other, shift] = self.below_each([5, COUNT, COUNT, 64]);
         let (edge, other) = (EDGES[edge], EDGES[other]);
         let random = if kind == 4 { self.word() >> shift } else { 0 };
-        // The fourth: a different edge in each half. By index, since nobody can foresee a branch here.
+        // The fourth: a different edge in each half. By index, since a branch here is unpredictable.
         [edge, edge.wrapping_neg(), edge.wrapping_sub(1), edge << 32 ^ other, random][kind]
     }
 

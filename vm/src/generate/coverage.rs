@@ -41,7 +41,7 @@ pub enum Edge {
 }
 
 impl Edge {
-    /// Choices between two values each, since nobody can foresee a branch here.
+    /// Selects between two values each, since a branch here is unpredictable.
     #[inline(always)]
     fn of(imm: i32) -> Edge {
         let either = |is: bool, edge, other| if is { edge } else { other };

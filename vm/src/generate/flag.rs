@@ -4,8 +4,9 @@ use super::body::{Generator, mov};
 use crate::isa::{AluOp, Cond, Insn, Operand, Width};
 
 impl Generator<'_, '_> {
-    /// A register is one constant or another, and is asked for it soon or later: as clang writes a comparison that is
-    /// needed as a number. Ways with and without the second constant meet first, or do not.
+    /// Sets a register to one of two constants and compares it some instructions later, as clang writes a comparison
+    /// whose result is needed as a number. The paths with and without the second constant join before the comparison or
+    /// after it.
     pub(super) fn flag(&mut self) {
         self.branches -= 3;
         let dst = self.number();

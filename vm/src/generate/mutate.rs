@@ -126,14 +126,14 @@ fn in_register(insns: &[Insn], choices: &mut Choices<'_>) -> Option<Vec<Insn>> {
             _ => continue,
         };
         let constant = Insn::Alu { width: Width::W64, op: AluOp::Mov, dst: free, src: Operand::Imm(imm) };
-        // Whoever jumps to the instruction comes by the constant.
+        // A jump to the instruction executes the constant first.
         return replaced(insns, at, 1, &[constant, insn]);
     }
     None
 }
 
 /// Changes a case at random, in a way that fits its form: instructions deleted, doubled, exchanged, their fields
-/// changed, inputs changed. What it does then nobody knows; the result is one that validation takes, or `None`.
+/// changed, inputs changed. The result may behave differently; it is one that validation takes, or `None`.
 pub fn mutate(case: &Case, choices: &mut Choices<'_>) -> Option<Case> {
     let mut case = case.clone();
     for _ in 0..1 + choices.below(4) {

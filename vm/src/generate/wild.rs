@@ -34,7 +34,7 @@ fn indirect(insns: &[Insn], choices: &mut Choices<'_>) -> Option<usize> {
     (!all.is_empty()).then(|| choices.pick(&all))
 }
 
-/// What is put in front of an instruction, if anything can be.
+/// What is inserted before an instruction, if anything can be.
 fn part(insns: &[Insn], at: usize, choices: &mut Choices<'_>) -> Option<Vec<Insn>> {
     if follows_entries(insns, at) {
         return None;
@@ -120,7 +120,7 @@ fn near_end(choices: &mut Choices<'_>) -> Vec<Insn> {
     let first = if far > 0 { -1 - choices.below(3) as i32 } else { choices.below(3) as i32 };
     let off = choices.pick(&[0, 0, 8, -8]);
     let op = alu(Width::W64, AluOp::Add, base, Operand::Imm(far - i32::from(off)));
-    // Nobody knows what this gives.
+    // The result is not known statically.
     let hidden = match choices.below(2) {
         0 => Insn::Atomic { width: Width::W64, op: AtomicOp::Xchg, base: Reg::FP, off: -504, src: base },
         _ => Insn::Load { size: Size::Dw, signed: false, dst: base, base: Reg::FP, off: -504 },

@@ -50,7 +50,7 @@ pub const LABELS: usize = 32;
 
 /// Blueprints of the maps, by index.
 pub fn maps() -> [MapSpec; 5] {
-    /// `BPF_F_MMAPABLE`: whoever runs it in a kernel need not ask for each value.
+    /// `BPF_F_MMAPABLE`: spares a backend in a kernel the lookup of each value.
     const MMAPABLE: u32 = 1 << 10;
     let mut state = MapSpec::new("state", MapKind::Array, 4, STATE_SIZE as u32, 1);
     state.flags = MMAPABLE;

@@ -58,7 +58,7 @@ pub struct Context {
     pub exit_pc: u32,
     /// While a C function runs that generated code called: index of the host function plus 1.
     pub in_c: u32,
-    /// Function for the code that enters the interpreter. Whoever calls through `functions` sets it.
+    /// Function for the code that enters the interpreter. A caller through `functions` sets it.
     pub target: u32,
     /// Bytes of all frames down to the innermost, kept only where functions differ in their stack size.
     pub stack_used: u32,
@@ -247,7 +247,7 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
         ptr::null()
     }
 
-    /// Whether a compiled function takes r0 or r6 to r9 from [`Context::regs`]. True where nobody knows.
+    /// Whether a compiled function takes r0 or r6 to r9 from [`Context::regs`]. True if that is unknown.
     fn reads_rest(&self, _function: u32) -> bool {
         true
     }

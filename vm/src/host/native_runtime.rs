@@ -77,10 +77,10 @@ pub(crate) struct EntryPoint {
 unsafe impl Send for EntryPoint {}
 
 impl EntryPoint {
-    /// Whether the machine is where it was when this way was last gone by [`enter`], so that the code finds it.
+    /// Whether the machine has not moved since [`enter`] last used this entry point, so that the code finds it.
     #[inline(always)]
     pub(crate) fn knows<B: Bridge>(&self, machine: &B) -> bool {
-        // SAFETY: the context lives as long as the machine that has this, and nobody changes it meanwhile.
+        // SAFETY: the context lives as long as the machine that has this, and does not change meanwhile.
         ptr::addr_eq(unsafe { (*self.cx.as_ptr()).bridge }, machine)
     }
 }
@@ -123,8 +123,8 @@ impl NativeRuntime {
 
     /// The context. Generated code does not run meanwhile.
     pub(crate) fn context(&mut self) -> &mut Context {
-        // SAFETY: made by `new`, and gone with `self`. Generated code and thunks only work on it while they run, and
-        // whoever has `self` has been called by them or by nobody.
+        // SAFETY: made by `new`, and gone with `self`. Generated code and thunks access it only while they run, and the
+        // holder of `self` runs either in a call that they made or while none of them runs.
         unsafe { self.cx.as_mut() }
     }
 
@@ -208,7 +208,7 @@ impl NativeRuntime {
 
 impl Drop for NativeRuntime {
     fn drop(&mut self) {
-        // SAFETY: both were leaked by `new`, and nobody else frees them.
+        // SAFETY: both were leaked by `new`, and this is their only owner.
         unsafe {
             drop(Box::from_raw(self.cx.as_ptr()));
             drop(Box::from_raw(self.gate.as_ptr()));
@@ -222,16 +222,16 @@ impl fmt::Debug for NativeRuntime {
     }
 }
 
-/// Runs generated code for `machine`, whose way it is, at the bottom of its stack.
+/// Runs generated code for `machine`, to which the entry point belongs, at the bottom of its stack.
 ///
 /// # Errors
 /// The code ended early.
 pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
-    // SAFETY: context and gate are those of `machine`, which keeps them as long as it lives, and which nobody
-    // else uses while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
-    // `code` came from the machine's own code, which gives functions of the right convention. Frames of Rust are
-    // skipped by nobody: thunks and services return, and are entered with `in_c` zero.
+    // SAFETY: context and gate are those of `machine`, which keeps them as long as it lives, and nothing else uses them
+    // while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
+    // `code` came from the machine's own code, which gives functions of the right convention. No frame of Rust is
+    // skipped: thunks and services return, and are entered with `in_c` zero.
     unsafe {
         (*way.cx.as_ptr()).bridge = bridge;
         recover::enter(way.gate.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args)
@@ -312,7 +312,7 @@ impl Bridge for Nobody {
 /// A C function that generated code called calls a function of the program.
 ///
 /// # Safety
-/// `data` is the context of a machine that is in the middle of a run, and lent to nobody.
+/// `data` is the context of a machine that is in the middle of a run, and not borrowed.
 unsafe fn call_back(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
     // SAFETY: the caller promises it.
     let bridge = unsafe { &mut *(*data.cast::<Context>()).bridge };

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::map::{Errno, MapOps};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
-/// `XDP_PACKET_HEADROOM`, free bytes in front of a fresh packet.
+/// `XDP_PACKET_HEADROOM`, free bytes before a fresh packet.
 const HEADROOM: usize = 256;
 /// `sizeof(struct xdp_frame)`: what the kernel keeps at the start of the headroom.
 const FRAME_HEADER: usize = 40;
@@ -20,7 +20,7 @@ const FRAME_HEADER: usize = 40;
 const LINEAR: usize = 4096 - HEADROOM - 320;
 /// `ETH_HLEN`.
 pub(crate) const ETH_HEADER: u32 = 14;
-/// Metadata an XDP program may put in front of a packet.
+/// Most bytes of metadata that an XDP program may put before a packet.
 const MAX_META: usize = 255;
 /// `BPF_SKB_MAX_LEN`.
 pub(crate) const MAX_SKB: u32 = (4096 << 2) - 320;
@@ -198,7 +198,7 @@ impl Packet {
         self.region.to_vec(self.meta_len(), self.len() as usize)
     }
 
-    /// The metadata in front of the packet.
+    /// The metadata before the packet.
     pub fn meta(&self) -> Vec<u8> {
         self.region.to_vec(0, self.meta_len() as usize)
     }

@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) arity: u8,
 }
 
-// SAFETY: the address of a function; whoever calls it promises what `run` asks for.
+// SAFETY: the address of a function; its caller promises what `run` requires.
 unsafe impl Send for Entry {}
 // SAFETY: as above.
 unsafe impl Sync for Entry {}

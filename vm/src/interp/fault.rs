@@ -146,7 +146,7 @@ impl Machine {
         sites.extend(self.frames[..end].iter().rev().map(super::event::Frame::site));
         sites.retain(|site| *site < insns);
         debug_assert!(NO_SITE >= insns);
-        // Nobody called the entry function.
+        // The entry function has no caller.
         sites.pop();
         sites
     }

@@ -77,7 +77,7 @@ impl Default for Driver {
 pub(super) enum Running {
     No,
     Yes,
-    /// While the thread is in it: nobody notes when a run begins that needs nothing prepared.
+    /// While the thread is in native code: a prepared run does not set this when it begins.
     Inside,
 }
 

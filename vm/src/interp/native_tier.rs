@@ -385,7 +385,7 @@ impl Machine {
         self.site = site;
         let context = self.native.as_mut().expect("nobody takes it away in a run").native.context();
         context.remaining = self.remaining;
-        // Who has called may do so again, or fault.
+        // The caller may call again, or fault.
         (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);
         result
     }

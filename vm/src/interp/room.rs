@@ -1,7 +1,7 @@
 //! Native stack for the interpreter and for host functions.
 //!
-//! The interpreter runs on the stack of whoever called it, host functions on top of it, and callbacks nest. Before a run
-//! and before each callback the machine looks how much is left. A thread's stack that is too small is left for one of
+//! The interpreter runs on its caller's stack, host functions on top of it, and callbacks nest. Before a run and before
+//! each callback the machine checks how much is left. A thread's stack that is too small is left for one of
 //! the machine's own. Where that one ends, or the one that generated code runs on, the program ends with a trap.
 
 use super::machine::Machine;

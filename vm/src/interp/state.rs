@@ -62,8 +62,8 @@ impl State {
         }
     }
 
-    /// Executes an operation on memory outside the arena: on a copy. An atomic one again and again until nobody has
-    /// changed the original meanwhile.
+    /// Executes an operation on memory outside the arena, on a copy. Repeats an atomic one until the original has not
+    /// changed meanwhile.
     #[cold]
     fn run_beyond(&mut self, addr: u64, mem: Mem, o: &Operands, run: Run) -> Result<Refilled, Trap> {
         let (reg, access) = (o.b as usize, mem.access);

@@ -31,7 +31,7 @@ pub(super) struct Slot {
 const TRAP: u64 = 1 << 61;
 /// The machine must execute the instruction at this slot.
 const EVENT: u64 = 2 << 61;
-/// The budget is low, or somebody wants the run to end.
+/// The budget is low, or the run is interrupted.
 const YIELD: u64 = 3 << 61;
 /// Off the end of the code, which validated code never is. A value and not a panic: a handler that could call a
 /// function which does not return would keep its stack aligned for that on every other way out.

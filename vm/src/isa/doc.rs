@@ -34,8 +34,8 @@ const NOTATION: &str = "
 
 The notation is that of the kernel's verifier and of llvm-objdump, and what the disassembler writes the assembler reads
 back. `w1` is the lower half of `r1`; an operation on it clears the upper half. The assembler also takes labels
-(`loop:`, `goto loop`, `call function`), hexadecimal numbers, comments (`;`, `//`, `#`), a pc in front of an instruction
-and llvm-objdump's `<symbol>` behind a jump. `addr_space_cast` goes from address space 1 (an arena) to 0 or back; any other pair is
+(`loop:`, `goto loop`, `call function`), hexadecimal numbers, comments (`;`, `//`, `#`), a pc before an instruction
+and llvm-objdump's `<symbol>` after a jump. `addr_space_cast` goes from address space 1 (an arena) to 0 or back; any other pair is
 rejected.
 
 ## Two readings

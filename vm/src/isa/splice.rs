@@ -134,7 +134,7 @@ fn relink(raw: Raw, link: Link, pc: usize, now: usize, moved: Moved) -> Result<R
         Link::Off => i64::from(raw.off),
         Link::Imm { .. } => i64::from(raw.imm),
     };
-    // A target outside of the stream is somebody else's to complain about.
+    // A target before the stream is left for validation to refuse.
     let Ok(target) = usize::try_from(pc as i64 + 1 + distance) else { return Ok(raw) };
     let starts = matches!(link, Link::Imm { function: true }) || moved.removed > 0;
     let target = if starts { moved.start(target) } else { moved.insn(target) };

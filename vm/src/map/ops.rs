@@ -1,4 +1,4 @@
-//! What every map can do, whoever holds its memory.
+//! Operations of every map, whichever process or kernel holds its memory.
 
 use std::fmt;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use super::store::Store;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec, Sent};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
-/// Most bytes one map records until somebody takes them.
+/// Most bytes that one map records until the host takes them.
 const LOG_MAX: usize = 16 << 20;
 /// Counted for each thing sent, besides its bytes.
 const SENT_BYTES: usize = 64;
@@ -25,7 +25,7 @@ const SENT_BYTES: usize = 64;
 struct Log(Mutex<(Vec<Sent>, usize)>);
 
 impl Log {
-    /// `ENOSPC` when nobody takes things out, as a perf buffer that is not read.
+    /// `ENOSPC` when the log is full, as for a perf buffer that is not read.
     fn push(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
         let (sent, used) = &mut *self.0.lock().expect("no panic while held");
         let total = used.saturating_add(bytes.len()).saturating_add(SENT_BYTES);

@@ -10,7 +10,7 @@ use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 /// Bytes the first chunk aims at.
 const FIRST_CHUNK: u32 = 4096;
-/// Bytes behind each value that belong to nobody, so that an overflow by one byte faults.
+/// Unused bytes after each value, so that an overflow by one byte faults.
 pub(super) const GAP: u32 = 8;
 
 /// What a slab holds.

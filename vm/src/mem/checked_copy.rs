@@ -125,7 +125,7 @@ impl View {
         self.with_c_str(addr, max, Text::from_slice)
     }
 
-    /// The same, for somebody who only looks at them.
+    /// As [`View::c_str`], but passes the bytes to `with`.
     #[inline]
     pub fn with_c_str<R>(&self, addr: u64, max: u64, with: impl FnOnce(&[u8]) -> R) -> Result<R, Fault> {
         if max == 0 {
@@ -165,7 +165,7 @@ impl View {
             }
         }
         match available < max {
-            // Memory that has grown meanwhile has the bytes, but this string did not end where it was looked for.
+            // Even if the region has grown meanwhile, the part that was searched has no NUL.
             true => match self.find(addr, available + 1, Access::Read) {
                 Err(fault) if self.beyond(&fault) => self.c_str_beyond(addr, max),
                 Err(fault) => Err(fault),

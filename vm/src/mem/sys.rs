@@ -90,14 +90,14 @@ impl Reservation {
     pub(super) fn place_code(&self, offset: usize, len: usize, file: &File) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
         let (protection, flags) = (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_FIXED);
-        // SAFETY: replaces a part of our own mapping, which nobody has access to.
+        // SAFETY: replaces a part of our own mapping, which nothing accesses.
         match unsafe { libc::mmap(self.at(offset).cast(), len, protection, flags, file.as_raw_fd(), 0) } {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     }
 
-    /// Puts the first pages of a file under a range, for reading and writing, shared with whoever else has them.
+    /// Puts the first pages of a file under a range, for reading and writing, shared with other mappings of the file.
     pub(super) fn place_shared(&self, offset: usize, len: usize, file: BorrowedFd<'_>) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
@@ -140,7 +140,7 @@ impl Reservation {
         }
         let alias = Alias(Reservation { base: base.cast(), len });
         let (at, flags) = (self.at(offset).cast(), flags | libc::MAP_FIXED);
-        // SAFETY: replaces a part of our own mapping to which nobody has access yet.
+        // SAFETY: replaces a part of our own mapping, which nothing accesses yet.
         match unsafe { libc::mmap(at, len, libc::PROT_NONE, flags, fd, 0) } {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(alias),
@@ -172,14 +172,14 @@ pub(super) fn memory_file(name: &CStr) -> io::Result<File> {
     // SAFETY: the name is a C string; nothing else is handed over.
     match unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: just opened, and nobody else knows of it.
+        // SAFETY: just opened, and nothing else owns it.
         fd => Ok(unsafe { File::from_raw_fd(fd) }),
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` and nobody else unmaps it.
+        // SAFETY: the mapping was made by `new`, and only this unmaps it.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }

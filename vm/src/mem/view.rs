@@ -146,7 +146,7 @@ macro_rules! atomic_cells {
 atomic_cells!(AtomicU8 u8 1, AtomicU16 u16 2, AtomicU32 u32 4, AtomicU64 u64 8);
 
 impl View {
-    /// A view for `owner`, which sees its own regions and those of nobody in particular.
+    /// A view for `owner`, which sees its own regions and those without an owner.
     pub fn new(arena: Arc<Arena>, owner: u32, bounds: Bounds) -> View {
         let generation = arena.generation();
         View {

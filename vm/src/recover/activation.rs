@@ -186,7 +186,7 @@ impl ActivationRecord {
     /// Why the call ended early.
     ///
     /// # Safety
-    /// The trampoline said that it did, and nobody has asked before.
+    /// The trampoline reported that it did, and this has not been called since.
     #[cold]
     #[inline(never)]
     unsafe fn abort(&self) -> Box<Abort> {
@@ -194,7 +194,7 @@ impl ActivationRecord {
             // SAFETY: an owner's counter is valid as long as the owner is used; only this thread writes it.
             unsafe { self.owner.in_c.write(0) };
         }
-        // SAFETY: whoever redirects to the recovery_point, a signal handler or `serve`, writes this first.
+        // SAFETY: a signal handler or `serve`, which redirect to the recovery point, write this first.
         Box::new(unsafe { (*self.abort.get()).assume_init_read() })
     }
 }
@@ -234,7 +234,7 @@ macro_rules! jump {
 /// `code` must be such a function, in a registered [`CodeRange`](super::CodeRange) that outlives the call, and `cx`
 /// what it works on. Of the frames between it and this call, only such that may be skipped must be on the stack
 /// while `in_c` of the gate's owner is not zero or the code itself faults: generated code and C functions. The owner
-/// must tell the truth; its pointers must be valid during the call. The stack must be memory that nobody else uses,
+/// must tell the truth; its pointers must be valid during the call. The stack must be memory that only this call uses,
 /// so no other call through this gate must be running.
 pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let record = &gate.0;
@@ -388,7 +388,7 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
             Two { value: 0, status: 0 }
         }
         Err(trap) => {
-            // SAFETY: the call of the record ends here, so nobody else writes this.
+            // SAFETY: the call of the record ends here, so there is no other writer.
             unsafe { (*record.abort.get()).write(Abort::Trap(trap)) };
             Two { value: 0, status: record.recovery_point.get() as u64 }
         }

@@ -8,8 +8,8 @@
 //! - [`call_back`] is for C code that calls what it was given as a function's address: a trap in there ends the C
 //!   function that did it, and the call of [`enter`] or [`call_c`] it was running under.
 //!
-//! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed on first use, and again in front of
-//! handlers that the host has installed since when a thread is prepared ([`prepare_thread`]). What is not ours goes to the
+//! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed on first use, and again over handlers
+//! that the host has installed since, when a thread is prepared ([`prepare_thread`]). What is not ours goes to the
 //! handler that was there before, with everything it can tell. A thread that blocks these signals unblocks them while it
 //! runs programs. Only frames of generated code and of C functions are ever skipped, never one of Rust: calls of Rust
 //! functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of records.

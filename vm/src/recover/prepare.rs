@@ -25,9 +25,9 @@ const NESTED: usize = 2;
 /// What an alternate stack of ours has for handlers of the host.
 const ROOM: usize = 64 << 10;
 
-/// Has the calling thread run native code from here on, whatever it ran before: handlers are installed in front of those
-/// that the host has installed since, an alternate signal stack is there that is large enough, and the thread's signal
-/// mask is read. If it blocks one of the signals of [`Signal`], later runs unblock those and block them again at their
+/// Prepares the calling thread for native code, whatever it ran before: installs handlers over those that the host has
+/// installed since, provides an alternate signal stack that is large enough, and reads the thread's signal mask. If it
+/// blocks one of the signals of [`Signal`], later runs unblock those and block them again at their
 /// end.
 ///
 /// This happens by itself before the first native code of a thread. A host that changes masks, handlers or alternate
@@ -54,7 +54,7 @@ pub fn check_thread() {
     activation::mark(if any_blocked() { Mark::Blocked } else { Mark::Ready });
 }
 
-/// Where there is nobody to give an error to.
+/// For callers that cannot return an error.
 fn report(result: Result<(), Unprepared>) {
     if let Err(error) = result {
         log::error!("{error}");

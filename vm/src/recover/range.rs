@@ -41,7 +41,7 @@ impl Piece {
             // SAFETY: leaked, from here on.
             Ok(_) => unsafe { &*new },
             Err(other) => {
-                // SAFETY: the new one was made above and is nobody's; the other one is leaked.
+                // SAFETY: the new one was made above and never shared; the other one is leaked.
                 unsafe {
                     drop(Box::from_raw(new));
                     &*other

@@ -32,7 +32,7 @@ fn result(two: Two, addr: u64) -> Result<u64, Fault> {
 /// Nothing can be loaded from there.
 ///
 /// # Safety
-/// Whatever is at `addr` is told: the caller must be allowed to know it. Registers of devices may do more.
+/// Discloses what is at `addr`: the caller must be allowed to read it. Reads of device registers may have side effects.
 pub unsafe fn load(addr: u64, size: Size) -> Result<u64, Fault> {
     let _unblocked = prepared();
     // SAFETY: a fault of the access ends the routine, with the signal in its status.
@@ -53,7 +53,7 @@ pub unsafe fn load(addr: u64, size: Size) -> Result<u64, Fault> {
 /// Nothing can be stored there.
 ///
 /// # Safety
-/// The bytes must belong to nobody who relies on them, no Rust object among them.
+/// No other code may rely on the bytes, and no Rust object may be among them.
 pub unsafe fn store(addr: u64, size: Size, value: u64) -> Result<(), Fault> {
     let _unblocked = prepared();
     // SAFETY: as in `load`.

@@ -1,7 +1,7 @@
 //! How much native stack is left, and another stack to go on with where that is too little.
 //!
-//! Native code runs on a stack whose size follows from its limits. Rust code runs on the stack of whoever called it: a
-//! thread may have been started with 64 KiB, and host functions that call back into programs nest. Where code is about
+//! Native code runs on a stack whose size follows from its limits. Rust code runs on its caller's stack: a thread may
+//! have been started with 64 KiB, and host functions that call back into programs nest. Where code is about
 //! to need stack it asks [`stack_left`], and goes on by [`on_stack`] or ends with a trap.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
@@ -112,7 +112,7 @@ pub fn on_stack<R>(stack: &mut NativeStack, work: impl FnOnce() -> R) -> R {
 
 fn switch<F: FnOnce() -> R, R>(stack: &mut NativeStack, job: &mut Job<F, R>) {
     extern "C" fn run<F: FnOnce() -> R, R>(job: *mut ()) {
-        // SAFETY: `switch` passes its own argument, which nobody else uses meanwhile.
+        // SAFETY: `switch` passes its own argument, and does not use it meanwhile.
         let job = unsafe { &mut *job.cast::<Job<F, R>>() };
         let work = job.work.take().expect("it runs once");
         job.result = Some(catch_unwind(AssertUnwindSafe(work)));

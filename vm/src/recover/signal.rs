@@ -1,4 +1,4 @@
-//! Signal handlers: what is a fault of ours goes to a recovery_point, everything else to whoever was there before.
+//! Signal handlers: faults of programs go to a recovery point, all other signals to the previously installed handler.
 //!
 //! Everything here that runs in a handler is async-signal-safe: it reads atomics and the thread's own chain of
 //! records, writes the registers that the signal returns to, and allocates nothing.
@@ -123,7 +123,8 @@ fn replace(signal: Signal, level: usize, old: &libc::sigaction) -> libc::sigacti
     let mut new = *old;
     new.sa_sigaction = HANDLERS[level] as *const () as usize;
     // The mask is the previous handler's, and so is what it asked for about masks and interrupted calls: ours needs
-    // nothing of the kind, and returns at once. Blocking calls end when the time is over if nobody had a handler.
+    // nothing of the kind, and returns at once. Without a previous handler `SA_RESTART` is off, so that the time limit
+    // interrupts blocking calls.
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (old.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
     // SAFETY: the handler does only what is allowed in one, and `new` is a complete action.
     unsafe {
@@ -177,7 +178,7 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
 unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     let pc = registers[libc::REG_RIP as usize] as u64;
-    // A signal that somebody sent is no fault, wherever it arrives.
+    // A signal that a process sent (`kill`) is no fault, wherever it arrives.
     if signal != Signal::Urg && info.si_code <= 0 {
         return false;
     }
@@ -208,7 +209,7 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let address = unsafe { info.si_addr() } as u64;
     // The kernel tells no address for a general protection fault.
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
-    // SAFETY: the call of the record ends here, and nobody else writes this.
+    // SAFETY: the call of the record ends here, and there is no other writer.
     unsafe { (*record.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
     registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
     registers[libc::REG_RSP as usize] = recovery_point.sp as i64;

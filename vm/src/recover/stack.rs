@@ -36,7 +36,7 @@ impl NativeStack {
             return Err(refused_addresses("a native stack", len, &io::Error::last_os_error()));
         }
         let stack = NativeStack { low: low.cast(), len };
-        // SAFETY: the first pages of our own mapping, which nobody uses yet.
+        // SAFETY: the first pages of our own mapping, which is not in use yet.
         if unsafe { libc::mprotect(low, Self::GUARD, libc::PROT_NONE) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -65,7 +65,7 @@ impl NativeStack {
 
 impl Drop for NativeStack {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and nobody else unmaps it.
+        // SAFETY: the mapping was made by `new`, and only this unmaps it.
         unsafe { libc::munmap(self.low.cast(), self.len) };
     }
 }

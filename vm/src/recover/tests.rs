@@ -31,7 +31,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and nobody runs it any more.
+        // SAFETY: made by `new`, and no longer executed.
         unsafe { libc::munmap(self.at as *mut libc::c_void, 4096) };
     }
 }

@@ -98,7 +98,7 @@ impl Checker<'_> {
         }
     }
 
-    /// In each arm the variant is known, and with it the answers to most of what is asked.
+    /// In each arm the variant is known, so that most checks are constants.
     #[inline(always)]
     fn insn(&self, pc: usize, insn: Insn, binding: Option<Binding>, span: &Span<'_>) -> Result<(), Reason> {
         match insn {

@@ -96,7 +96,7 @@ struct Function {
     /// A structure that it takes the address of, first.
     pointer: Option<usize>,
     arguments: Vec<Int>,
-    /// It has no loop and calls nobody, so that loops may call it.
+    /// It has no loop and no call, so that loops may call it.
     leaf: bool,
 }
 

@@ -120,7 +120,7 @@ impl Generator<'_, '_> {
         let (of, value) = (ty.name(), self.expr(ty, 1));
         let op = self.choices.pick(&["add", "or", "and", "xor", "xchg", "cas", ""]);
         match op {
-            // Nobody asks for the old value.
+            // The old value is unused.
             "" => return self.line(&format!("__sync_fetch_and_add(&{at}, {value});")),
             "cas" => {
                 let was = if self.choices.once_in(2) { at.clone() } else { self.expr(ty, 1) };

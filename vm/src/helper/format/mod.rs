@@ -32,7 +32,7 @@ impl Sink {
         Sink::within(Vec::with_capacity(limit.min(LINE)), limit)
     }
 
-    /// The same in the room of bytes that nobody needs any more.
+    /// The same, reusing the memory of a vector.
     pub(crate) fn within(mut bytes: Vec<u8>, limit: usize) -> Sink {
         bytes.clear();
         Sink { bytes, limit, total: 0 }

@@ -17,15 +17,15 @@ const LONG: usize = 1024;
 pub(crate) struct Format {
     /// With its NUL.
     text: Box<[u8]>,
-    /// Conversions, each with the text in front of it.
+    /// Conversions, each with the text before it.
     pub(super) pieces: Vec<Piece>,
-    /// What is behind the last.
+    /// The text after the last.
     pub(super) rest: Range<usize>,
     /// Where in the rest a `%` begins no conversion, and why.
     pub(super) wrong: Option<(usize, &'static str)>,
 }
 
-/// A conversion, and the text in front of it.
+/// A conversion, and the text before it.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) before: Range<usize>,

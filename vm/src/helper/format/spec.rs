@@ -62,7 +62,7 @@ pub(crate) struct Spec {
 pub(super) struct Number {
     /// Sign and `0x`.
     pub(super) prefix: Vec<u8>,
-    /// Zeros that the precision asks for, in front of the digits.
+    /// Number of zeros that the precision adds before the digits.
     pub(super) leading: u64,
     /// Digits.
     pub(super) head: Vec<u8>,
@@ -160,7 +160,7 @@ fn shifted<const BITS: u32>(mut value: u64, all: &[u8; 16], room: &mut [u8]) -> 
     }
 }
 
-/// A whole number with nothing but padding in front of its digits.
+/// A whole number with nothing but padding before its digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     radix: Radix,

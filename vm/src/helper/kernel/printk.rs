@@ -106,7 +106,7 @@ fn write(view: &View, format: &[u8], values: &[u64], out: &mut Sink) -> Result<(
     Ok(())
 }
 
-/// Whether a conversion may end in front of this.
+/// Whether a conversion may end before this.
 fn ends(rest: &[u8]) -> bool {
     rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0b || byte.is_ascii_punctuation())
 }

@@ -269,7 +269,7 @@ fn spin_locks() {
     fake.runtime.interrupt().raise(Reason::Timeout);
     let trap = call(&mut fake, "bpf_spin_lock", &[lock]).unwrap_err();
     assert_eq!(trap.to_string(), "time limit reached: in bpf_spin_lock");
-    // Or until nobody can be expected to unlock it.
+    // Or until `lock_wait` is over.
     fake.runtime.interrupt().clear(&[Reason::Timeout]);
     fake.runtime.lock_wait = std::time::Duration::from_millis(1);
     let trap = call(&mut fake, "bpf_spin_lock", &[lock]).unwrap_err();

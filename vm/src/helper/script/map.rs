@@ -36,7 +36,7 @@ fn lookup(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr) -> HelperResu
     permitted(&map, MapFlags::WRONLY)?;
     let cpu = caller.runtime().cpu;
     let key = caller.key(&map, key)?;
-    // A bloom filter is asked for the value that is there.
+    // A bloom filter looks up the value that the buffer holds.
     let mut bytes = caller.value(&map, value)?;
     map.lookup_copy(&key, cpu, &mut bytes)?;
     caller.write(value, &bytes)?;
@@ -69,7 +69,7 @@ fn next_key(mut caller: Host<'_>, map: MapRef, key: Ptr, next: Ptr) -> HelperRes
 }
 
 /// Calls back with key, value and ctx for every entry of a snapshot; gives the number of calls. The value is the
-/// map's own as long as the entry is there, or, where sums are asked for, a read-only sum of the values of all CPUs. A
+/// map's own as long as the entry is there, or, with `SUMMED`, a read-only sum of the values of all CPUs. A
 /// map too large to copy is `ENOMEM`.
 fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, order: u64) -> HelperResult<i64> {
     let by = match order & !(DESCENDING | SUMMED) {

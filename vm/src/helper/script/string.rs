@@ -111,7 +111,7 @@ fn strncpy(mut caller: Host<'_>, to: Ptr, from: Ptr, n: u64) -> Result<Ptr, Trap
     Ok(to)
 }
 
-/// The NUL is part of the string when it is looked for.
+/// A search for NUL finds the terminator.
 fn find(text: &CStr, at: Option<usize>, c: i32) -> Option<Ptr> {
     let at = if c as u8 == 0 { Some(text.len()) } else { at };
     at.map(|at| text.ptr().offset(at as u64))

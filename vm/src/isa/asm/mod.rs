@@ -8,8 +8,8 @@
 //!   exit
 //! ```
 //!
-//! A pc in front of an instruction (`12: exit`) and llvm-objdump's `<symbol>` behind a jump are skipped, so
-//! listings paste. It knows nothing of sections, data or symbols of other objects.
+//! Skips a pc before an instruction (`12: exit`) and llvm-objdump's `<symbol>` after a jump, so that listings paste. It
+//! knows nothing of sections, data or symbols of other objects.
 
 mod lex;
 mod stmt;

@@ -291,7 +291,7 @@ fn a_panic_in_a_callback_is_a_trap() {
 
 #[test]
 fn generated_code_that_calls_c_that_calls_back() {
-    // mov dword [rdi], 1; then qsort(r1, r2, 4, r3); in_c stays 1, which nobody minds here.
+    // mov dword [rdi], 1; then qsort(r1, r2, 4, r3); in_c stays 1, which does not matter here.
     // mov rax, r9; mov r10, rdx; mov rsi, rcx; mov rdi, r10 after the store; mov rcx, r8; mov edx, 4; call rax
     let page = function(&[
         0xc7, 0x07, 1, 0, 0, 0, 0x4c, 0x89, 0xc8, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xce, 0x4c, 0x89, 0xc1, 0xba, 4, 0, 0,

@@ -44,7 +44,7 @@ mod runtime {
         }
         let (before, flags) = &BEFORE[number as usize];
         match (before.load(Ordering::Relaxed), sent) {
-            // Its own use of the signal, whoever has sent it.
+            // Its own use of the signal, whatever the sender.
             (_, true) => {}
             (libc::SIG_DFL | libc::SIG_IGN, false) => {
                 say("nowhere to pass it on\n");
