@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 pub(crate) const LINE: usize = 64;
 /// Bytes of a window.
 const WINDOW: usize = 32;
-/// What is in front of functions: nobody runs it.
+/// Padding before functions (`int3`), which is never executed.
 pub(crate) const PADDING: [u8; LINE] = [0xcc; LINE];
 /// Distances are multiples of this.
 const STEP: usize = 2;
@@ -45,7 +45,7 @@ pub(crate) fn aligns(isa: &dyn TargetIsa) -> bool {
     isa.name() == "x64"
 }
 
-/// Bytes to put in front of a function, fewer than [`LINE`].
+/// Bytes of padding before a function, fewer than [`LINE`].
 pub(crate) fn lead(isa: &dyn TargetIsa, code: &CompiledCode) -> usize {
     if !aligns(isa) {
         return 0;
@@ -107,7 +107,7 @@ impl Jumps {
         Jumps { conditional: is_conditional(end).then_some(end), always }
     }
 
-    /// Where they begin. A compare in front of a conditional one is one with it.
+    /// Where they begin. A compare before a conditional jump is fused with it.
     fn begins(self, block: &[u8]) -> impl Iterator<Item = usize> {
         let conditional = self.conditional.map(|end| end - 6 - compare(&block[..end - 6]));
         conditional.into_iter().chain(self.always.map(|end| end - 5))

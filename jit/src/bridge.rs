@@ -27,7 +27,7 @@ fn module() -> Result<&'static Module, JitError> {
     if let Some(module) = BRIDGE.get() {
         return Ok(module);
     }
-    // Whoever comes second drops his.
+    // A thread that loses the race drops its module.
     let mut module = compile::compile_one(build)?;
     let bridge = &mut module.functions[0];
     let range = bridge.start..bridge.start + u64::from(bridge.sites.len);

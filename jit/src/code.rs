@@ -109,7 +109,7 @@ impl Code {
         self.compile_program_while(program, &|| true)
     }
 
-    /// The same, as long as `wanted` says that somebody needs it: asked before each function.
+    /// The same, but stops as soon as `wanted`, called before each function, returns false.
     ///
     /// # Errors
     /// As [`Code::compile_program`], or [`JitError::Unwanted`].

@@ -180,7 +180,7 @@ pub(crate) struct Loose {
     pub(crate) code: Box<CompiledCode>,
     relocs: Vec<ModuleReloc>,
     sites: Vec<Site>,
-    /// Bytes in front of it.
+    /// Bytes of padding before it.
     lead: usize,
     reads_rest: bool,
 }
@@ -191,12 +191,12 @@ pub(crate) struct Job<'a> {
     pub(crate) image: &'a Image,
     pub(crate) options: Options,
     pub(crate) threads: Threads,
-    /// Whether somebody needs it still: asked before each function.
+    /// Whether the code is still needed: called before each function.
     pub(crate) wanted: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// Compiles programs, given by their functions, or a single loop into one module. Of those that fail it has nothing; what
-/// is wrong with each is told. No module if all failed.
+/// Compiles programs, given by their functions, or a single loop into one module. Leaves out programs that fail, and
+/// returns the error of each. No module if all failed.
 pub(crate) fn compile(
     job: Job<'_>,
     programs: &[&[Unit]],
@@ -265,7 +265,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
 }
 
 impl Workspace {
-    /// Compiles a function of a program, whose summary is made by whoever needs it first.
+    /// Compiles a function of a program; the first of these calls computes the program's summary.
     fn compile(
         &mut self,
         image: &Image,

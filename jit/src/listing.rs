@@ -29,7 +29,7 @@ fn marker(line: &str) -> Option<usize> {
     digits.parse().ok()
 }
 
-/// Puts the instructions of a function, and their C lines, in front of the code they became.
+/// Puts the instructions of a function, and their C lines, before the code they became.
 pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
     let function = &image.functions()[function as usize];
     let mut marks: Vec<usize> = code.lines().filter_map(marker).collect();

@@ -42,7 +42,7 @@ pub(crate) fn share<T: Send>(sizes: &[usize], threads: Threads, work: impl Fn(us
     if threads == 1 { (0..sizes.len()).map(work).collect() } else { spread(sizes, threads, work) }
 }
 
-/// Does it in so many threads. Large items come first: nobody then waits long for the last one.
+/// Does it in so many threads. Large items come first, so that no thread waits long for the last one.
 fn spread<T: Send>(sizes: &[usize], threads: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|item| Reverse(sizes[*item]));

@@ -63,8 +63,8 @@ struct Function {
 }
 
 impl Artifact {
-    /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library`
-    /// is dropped when nobody uses the code any more.
+    /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library` is
+    /// dropped when the code is no longer used.
     ///
     /// # Errors
     /// [`ArtifactError::Foreign`], [`ArtifactError::Version`], [`ArtifactError::Damaged`].
@@ -160,7 +160,7 @@ impl Artifact {
             values: values.resolve(image),
             order,
             counts: facts::find(&self.facts, "fuel") == Some("yes"),
-            // SAFETY: whoever made this says that the functions are generated ones; what lies between them is too.
+            // SAFETY: the caller of `new` promised that the functions are generated; what lies between them is, too.
             _range: unsafe { CodeRange::new(start, end - start) },
         }))
     }
@@ -193,7 +193,7 @@ struct Placed {
     _range: CodeRange,
 }
 
-// SAFETY: whoever made the description promised that its functions are where it says, and stay with `kept`; it was
+// SAFETY: the caller of `new` promised that the functions are where the description says, and stay with `kept`; it was
 // compared with the image, which has as many functions, and all that code depends on is the same.
 #[expect(unsafe_code, reason = "says where code is that a library brought")]
 unsafe impl Native for Placed {

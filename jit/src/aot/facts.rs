@@ -1,5 +1,5 @@
 //! What compiled code was made of and for, as text: a line per fact, `key value`, in the object file for people
-//! (`strings`, `readelf -p`) and for whoever loads it.
+//! (`strings`, `readelf -p`) and for the loader.
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! | Tool | Means | Switched on by |
 //! |---|---|---|
 //! | `perf report` | `/tmp/perf-PID.map`, a line per function | [`Perf::Map`] |
-//! | `perf inject --jit` | `jit-PID.dump` with code, C lines and times, so that reused addresses are told apart | [`Perf::Dump`] |
+//! | `perf inject --jit` | `jit-PID.dump` with code, C lines and times, which distinguish reused addresses | [`Perf::Dump`] |
 //! | gdb, lldb | the GDB JIT interface: an ELF image in memory with symbols, frames and C lines | [`Tools::gdb`] |
 //! | `backtrace`, exceptions, panics | `.eh_frame`, registered with the unwinder of the C library | [`Tools::unwind`] |
 //!
@@ -90,7 +90,7 @@ pub struct PerfError {
     source: io::Error,
 }
 
-/// Which tools are told of generated code.
+/// The tools to which generated code is announced.
 #[derive(Clone, Debug)]
 pub struct Tools {
     perf: PerfFile,
@@ -122,7 +122,7 @@ pub(crate) struct Announced {
 }
 
 impl Tools {
-    /// Opens the files that are asked for. A process has one of each.
+    /// Opens the requested files. A process has one of each.
     pub fn new(perf: Perf, gdb: bool) -> Result<Tools, PerfError> {
         let perf = match perf {
             Perf::Off => PerfFile::Off,

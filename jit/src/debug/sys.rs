@@ -21,7 +21,7 @@ pub(super) fn thread_id() -> u32 {
 /// Maps the first page of a file for execution and leaves it there: the event by which perf finds the file.
 pub(super) fn map_marker(file: &File) -> io::Result<()> {
     let protection = libc::PROT_READ | libc::PROT_EXEC;
-    // SAFETY: without MAP_FIXED a new mapping touches no existing memory; nobody reads or executes it.
+    // SAFETY: without MAP_FIXED a new mapping touches no existing memory; it is neither read nor executed.
     let base = unsafe { libc::mmap(ptr::null_mut(), 4096, protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0) };
     if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -157,7 +157,7 @@ impl RegisteredImage {
 impl Drop for RegisteredImage {
     fn drop(&mut self) {
         let _lock = LIST.lock().expect("no panic while held");
-        // SAFETY: as in `new`; the entry is in the list, and nobody refers to it once it is out.
+        // SAFETY: as in `new`; the entry is in the list, and nothing refers to it once it is out.
         unsafe {
             let descriptor = &raw mut __jit_debug_descriptor;
             let CodeEntry { next, previous, .. } = *self.entry;

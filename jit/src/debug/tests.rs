@@ -1,4 +1,4 @@
-//! Each tool is asked what it knows of one generated function.
+//! Checks what each tool knows of one generated function.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs;
@@ -17,7 +17,7 @@ use cranelift_module::{Linkage, Module, default_libcall_names};
 use super::{Announced, Perf, Symbol, SymbolLine, Tools, elf};
 use crate::memory::{CodeMemory, CodePool};
 
-/// Code with one function, and what tools are told of it.
+/// Code with one function, and its announcement to the tools.
 struct Generated {
     _announced: Announced,
     code: CodeMemory,

@@ -1,8 +1,8 @@
 //! Calls by the C ABI: each argument in the register of its class, extended as its type requires.
 //!
 //! The prototype is the program's, [`HostFn::signature`](twinbpf_vm::host::HostFn::signature). While such a function
-//! runs, [`Context::in_c`](twinbpf_vm::host::native::Context::in_c) says which, so that a fault in there is told apart;
-//! it looks at no flag, so the time limit is looked at behind it. Code that runs in another process does not know
+//! runs, [`Context::in_c`](twinbpf_vm::host::native::Context::in_c) says which, which identifies a fault in it; it
+//! polls no flag, so the time limit is checked after it. Code that runs in another process does not know
 //! where C functions are and calls them as it calls other host functions.
 
 use cranelift_codegen::ir::types::{F32, F64, I8, I16, I32, I64};

@@ -49,7 +49,7 @@ fn place(width: Width, imm: i32) -> usize {
 }
 
 impl Constants {
-    /// Begins with a function. Constants go in front of the end of its first block, if that is given.
+    /// Begins with a function. Constants go before the end of its first block, if that is given.
     pub(super) fn start(&mut self, end: Option<Inst>) {
         self.end = end.into();
         self.scope += 1;

@@ -41,7 +41,7 @@ pub trait Callees {
     fn reads(&self, function: u32) -> Regs;
     /// Number of arguments that a host function takes.
     fn params(&self, host: u32) -> usize;
-    /// Registers that somebody looks at when a function returns.
+    /// Registers that are live when a function returns.
     fn exit(&self) -> Regs;
 }
 
@@ -76,7 +76,7 @@ pub fn effects(insn: Insn, link: Link, callees: &impl Callees) -> Effects {
             Link::TailCall => (bit(Reg::R1) | bit(Reg::R2) | bit(Reg::R3), CLOBBERED),
             Link::None | Link::Value(_) | Link::Trap(_) => (0, CLOBBERED),
         },
-        // Nobody knows what the callee reads.
+        // What the callee reads is unknown.
         Insn::Callx { dst } => (bit(dst) | ALL, CLOBBERED),
         Insn::AddrSpaceCast { dst, src, .. } => (bit(src), bit(dst)),
         Insn::Exit => (callees.exit(), 0),

@@ -45,7 +45,7 @@ pub(crate) struct Flow {
     next: Vec<Next>,
     /// Edges that lead to each block from reachable ones, the function's entry among them; 0 if none does.
     preds: Vec<u32>,
-    /// The block in front of each that one edge leads to.
+    /// The only predecessor of each block that has just one incoming edge.
     sources: Vec<u32>,
     /// Whether something jumps to the block from behind, or from anywhere.
     looped: Vec<bool>,
@@ -169,7 +169,7 @@ impl Flow {
         }
     }
 
-    /// Gives marked instructions their numbers. The one behind the last belongs to nobody.
+    /// Numbers the marked instructions. The mark past the last begins no block.
     fn number(&mut self) {
         self.starts.clear();
         self.copies.clear();
@@ -344,8 +344,8 @@ impl Flow {
         self.due = due;
     }
 
-    /// Makes headers of blocks that loops begin with: each cycle has one. Gives reachable blocks, those that a block
-    /// leads to in front of it unless they are headers.
+    /// Marks the blocks that loops begin with as headers: each cycle has one. Gives the reachable blocks in post-order:
+    /// successors before a block, unless they are headers.
     fn loops_from(&mut self) -> Vec<u32> {
         #[derive(Clone, Copy, PartialEq)]
         enum State {

@@ -71,7 +71,7 @@ pub(super) fn size_ty(size: Size) -> Type {
 
 impl Translator<'_> {
     /// Where an access goes. Other threads and the kernel may see it, so Cranelift must neither merge it with others nor
-    /// leave it out; the frame is nobody else's, and validation has checked the offset.
+    /// leave it out; the frame is private to the run, and validation has checked the offset.
     fn place(&mut self, (base, off): At, size: Size, write: bool) -> Place {
         let off32 = i32::from(off);
         if base == Reg::FP {

@@ -55,7 +55,7 @@ pub(crate) use register_liveness::RegisterLiveness;
 use stack_slots::StackSlots;
 use subregisters::Subregisters;
 
-/// Different trap codes; sites that share one are told apart by where they are.
+/// Number of different trap codes; sites that share one are distinguished by their position.
 pub(crate) const CODES: usize = 250;
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
@@ -307,7 +307,7 @@ fn create_blocks(
 }
 
 impl Translator<'_> {
-    /// The block in front of the first: registers get their values.
+    /// The entry block, before the first: registers get their values.
     fn enter(&mut self, start: Start, first: Block) {
         self.b.set_srcloc(SourceLoc::new(self.pc));
         let entry = self.flow.entry();

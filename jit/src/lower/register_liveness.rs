@@ -58,7 +58,7 @@ impl RegisterLiveness {
             summary.reads.resize(count, 0);
             summary.settle(image, options, flow, &behind);
         }
-        // Otherwise nobody calls anybody, so nobody asks.
+        // Otherwise no function calls another, so that no summary is read.
         summary
     }
 

@@ -146,7 +146,7 @@ impl StackSlots {
         most
     }
 
-    /// Words that are live in front of an instruction.
+    /// Words that are live before an instruction.
     fn before(&self, insn: Insn, live: Set) -> Set {
         let bit = |off| self.index(off).map_or(0, |word| 1 << word);
         match frame_use(insn) {
@@ -221,7 +221,7 @@ impl StackSlots {
         self.list.binary_search_by_key(&off, |word| word.off).ok()
     }
 
-    /// Those that somebody may read from the start of a block on.
+    /// Those that are live at the start of a block.
     fn live(&self, block: u32) -> impl Iterator<Item = (usize, i16, Size)> {
         let set = self.live.get(block as usize).copied().unwrap_or(0) & self.chosen;
         let words = self.list.iter().enumerate().filter(move |(at, _)| set & 1 << at != 0);

@@ -14,7 +14,7 @@
 //! A module is compiled into [`ModuleMemory`](provider::ModuleMemory), one contiguous piece, because relative calls between its functions are
 //! the only relocations that survive the step from one view to the other: cranelift-jit relocates for the addresses
 //! it writes to. [`check_relocs`] refuses all others before that happens. [`CodeMemory`] owns the piece from then
-//! on and gives it back when dropped; whoever runs code keeps it alive.
+//! on and gives it back when dropped; callers that run code keep it alive.
 //!
 //! After `fork` parent and child share the pages. The child can run what is there, but makes its own code in
 //! a pool of its own, and gives nothing back to this one.

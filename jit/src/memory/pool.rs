@@ -213,7 +213,7 @@ impl Chunk {
         (self.start + used).next_multiple_of(align) - self.start
     }
 
-    /// Makes it `len` bytes long in place, if nobody has the space behind it.
+    /// Makes it `len` bytes long in place, if the space after it is free.
     pub(super) fn grow(&mut self, len: usize) -> io::Result<()> {
         let pool = Arc::clone(&self.pool);
         let exact = len.next_multiple_of(pool.granule);
@@ -263,7 +263,7 @@ impl Drop for Chunk {
         }
         let mut space = pool.space.lock().expect("no panic while held");
         if !pool.region.is_dual() {
-            // Executable pages that nobody owns must not be; they are whole pages, and no other's.
+            // Pages without an owner must not stay executable; they are whole pages of this chunk alone.
             pool.region.discard(self.start, self.len);
         } else {
             space.idle += self.len;
@@ -276,7 +276,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Published code of one module, given back on drop. Whoever executes it must own it, or borrow it from an owner.
+/// Published code of one module, given back on drop. Callers that execute it must own it, or borrow it from an owner.
 #[derive(Debug)]
 pub(crate) struct CodeMemory {
     chunk: Chunk,

@@ -113,7 +113,7 @@ impl Region {
     /// Copies published bytes out.
     pub(super) fn read(&self, off: usize, out: &mut [u8]) {
         self.check(off, out.len());
-        // SAFETY: inside the mapping; the caller's chunk is published, so its pages are readable and nobody writes.
+        // SAFETY: inside the mapping; the caller's chunk is published, so its pages are readable and not written.
         unsafe { ptr::copy_nonoverlapping(self.exec.add(off), out.as_mut_ptr(), out.len()) };
     }
 
@@ -127,7 +127,7 @@ impl Region {
         }
     }
 
-    /// Lets pages be written that nobody uses.
+    /// Makes unused pages writable.
     pub(super) fn open(&self, off: usize, len: usize) -> io::Result<()> {
         if self.is_dual() { Ok(()) } else { self.protect(off, len, libc::PROT_READ | libc::PROT_WRITE) }
     }

@@ -136,7 +136,7 @@ fn a_pool_lies_close_to_what_it_calls() {
         let shared = || CodePool::shared(at).unwrap();
         assert!(Arc::ptr_eq(&shared(), &shared()), "one for all");
     }
-    // Nobody can have these addresses, so it is somewhere else.
+    // No mapping can have these addresses, so it is somewhere else.
     for at in [0, 16, u64::MAX] {
         let pool = CodePool::new(1 << 30, at).unwrap();
         assert_eq!(pool.range().end - pool.range().start, 1 << 30);

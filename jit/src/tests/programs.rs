@@ -313,7 +313,7 @@ fn branches_that_become_selects_or_tables() {
     }
 }
 
-/// A search as clang writes it: what ends it is asked again behind it, by a register that says so.
+/// A search as clang writes it: after the loop, a register that records how it ended is tested.
 const SEARCH: &str = "r6 = *(u64 *)(r1 + 8)
      r7 = 40
      r0 = 0
@@ -419,8 +419,8 @@ fn words_of_the_frame() {
     ));
 }
 
-/// A loop that counts with `w` or `r` registers from `start` by `step`, `goes_on` or ends, ends early when `ends` says so,
-/// and is asked then where it is.
+/// A loop that counts with `w` or `r` registers from `start` by `step`, goes on or ends by `goes_on`, ends early in
+/// iteration `ends`, and then compares the counter with `asked`.
 fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i64, i64)) -> String {
     let mut text = format!("r6 = {ends}\nr0 = 0\nr9 = 0\n{start}\nnext: r9 += 1\nif r9 > 40 goto out\n");
     let _ = write!(text, "if r9 == r6 goto out\n{goes_on}\n{wide}7 += {step}\ngoto next\nout: r0 = r7\nr0 <<= 24\n");
@@ -435,7 +435,7 @@ fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i
 
 #[test]
 fn counters_are_asked_what_they_cannot_be() {
-    // One test in front of the step or none, two, and two ways back with different tests, or steps.
+    // One test before the increment or none, two, and two back edges with different tests, or increments.
     let ways = [
         "if {w}7 == {b} goto out",
         "if {w}7 >= {b} goto out",
@@ -446,7 +446,7 @@ fn counters_are_asked_what_they_cannot_be() {
         "if r9 & 1 goto odd\nif {w}7 == {b} goto out\n{w}7 += {s}\ngoto next\nodd: if {w}7 > 12 goto out",
         "if r9 & 1 goto odd\nif {w}7 >= {b} goto out\n{w}7 += 40\ngoto next\nodd: if {w}7 >= {b} goto out",
     ];
-    // Some begin at two places, of which nobody knows which.
+    // Some have two entry edges with different values; which is taken is not known statically.
     let starts = ["", "{w}7 = {c}\nif r1 & 1 goto next\n", "{w}7 = {c}\nif r1 != 0 goto next\n"];
     let numbers = [(0, 1, 6), (0, 2, 6), (1, 2, 6), (0, 3, 7), (6, 1, 6), (7, 1, 6), (-2, 1, 3), (0, -1, 6)];
     let wides = ["r", "w"].into_iter().flat_map(|wide| starts.map(|start| (wide, format!("{start}{{w}}7 = {{a}}"))));

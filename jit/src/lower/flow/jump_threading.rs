@@ -44,8 +44,8 @@ impl Flow {
         self.find_sources();
     }
 
-    /// Whether it is certain that a register of this width is not zero in front of an instruction of a block. To be asked
-    /// when edges are led where they should.
+    /// Whether a register of this width is certainly not zero before an instruction of a block. Requires that edges
+    /// have been threaded.
     pub(crate) fn nonzero(&self, image: &Image, (block, pc): (u32, u32), (width, reg): (Width, Reg)) -> bool {
         let start = self.range(block).start;
         let source = self.sources[block as usize];
@@ -58,7 +58,7 @@ impl Flow {
         facts.nonzero(width, reg)
     }
 
-    /// Finds the block in front of each that one edge leads to.
+    /// Finds the only predecessor of each block that has just one incoming edge.
     fn find_sources(&mut self) {
         let mut sources = std::mem::take(&mut self.sources);
         sources.clear();
@@ -135,7 +135,7 @@ impl Flow {
         for at in (0..len).rev() {
             let range = self.range(chain[at]);
             if range.len() as u32 > LOOK {
-                // What nobody looks at may write any register.
+                // Instructions that are not examined may write any register.
                 facts = Facts::default();
             }
             let insns = &image.insns()[range.start.max(range.end.saturating_sub(LOOK)) as usize..range.end as usize];

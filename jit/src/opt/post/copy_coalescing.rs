@@ -38,8 +38,7 @@ const LOOKS: usize = 4;
 
 type Values = SmallVec<[Value; 4]>;
 
-/// What is wanted in a block that ends a round: that it ends in front of an instruction, and the rest has a value under
-/// another name.
+/// How a latch is to be split: it ends before an instruction, and the rest has a value under another name.
 struct Turn {
     block: Block,
     at: Inst,
@@ -194,7 +193,7 @@ impl Round<'_> {
     }
 }
 
-/// Ends a block in front of the instruction.
+/// Splits the block before the instruction.
 fn split(func: &mut Function, turn: &Turn) {
     let rest = func.dfg.make_block();
     let ty = func.dfg.value_type(turn.value);

@@ -26,7 +26,7 @@ use super::super::analysis::Analyses;
 use super::super::ir::{constant, destinations, maker, passed};
 use super::super::pass::{Input, Pass, Phase};
 
-/// How many edges back one is looked for that passes the same.
+/// How many earlier edges are compared to find one that passes the same.
 const LAST: usize = 8;
 
 /// See the module documentation.
@@ -88,7 +88,7 @@ fn swap(func: &mut Function, branch: Inst) {
     func.dfg.insts[branch] = InstructionData::Brif { opcode, arg, blocks: [other, then] };
 }
 
-/// What is true in front of a branch where a condition is not.
+/// The negation of a condition, computed before a branch.
 fn not(func: &mut Function, branch: Inst, cond: Value) -> Value {
     let compare = maker(func, cond).map(|inst| func.dfg.insts[inst]);
     let mut cursor = FuncCursor::new(func).at_inst(branch);
@@ -103,7 +103,7 @@ fn not(func: &mut Function, branch: Inst, cond: Value) -> Value {
 type Way = (Block, Block, Vec<Value>);
 
 /// Gives the edge that leaves a loop a block, if the target has other edges and this one moves something. Edges
-/// that pass the same share one. It makes its constants, which nobody needs inside the loop.
+/// that pass the same share one. It defines the constants that it passes, so that the loop does not.
 fn split(
     func: &mut Function,
     cfg: &ControlFlowGraph,

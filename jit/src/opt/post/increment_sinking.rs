@@ -66,7 +66,7 @@ fn run(context: &mut Context) -> usize {
     changes
 }
 
-/// Moves down, in front of the branch: what its condition is made from, then steps, then the condition.
+/// Moves down to the branch: what its condition is computed from, then increments, then the condition.
 fn end_of(func: &mut Function, block: Block, steps: &mut Vec<Value>, last: &mut HashMap<Value, Value>) -> usize {
     let Some(branch) = func.layout.last_inst(block) else { return 0 };
     let mut changes = 0;
@@ -124,7 +124,7 @@ fn test_new(func: &mut Function, block: Block, compare: Inst, steps: &[Value]) -
     None
 }
 
-/// Whether an instruction stands in front of another of the same block.
+/// Whether an instruction comes before another of the same block.
 fn precedes(func: &Function, first: Inst, second: Inst) -> bool {
     std::iter::successors(Some(first), |inst| func.layout.next_inst(*inst)).any(|inst| inst == second)
 }
@@ -152,8 +152,8 @@ fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
     }
 }
 
-/// Moves the instruction that makes a value in front of `before`, which moves along, unless it is used in between.
-/// True if it stands there now.
+/// Moves the definition of a value to just before `before`, and sets `before` to it, unless it is used in between. True
+/// if it is there now.
 fn sink(func: &mut Function, block: Block, value: Value, before: &mut Inst) -> bool {
     let ValueDef::Result(inst, 0) = func.dfg.value_def(value) else { return false };
     if func.layout.inst_block(inst) != Some(block) || !movable(func.dfg.insts[inst].opcode()) {

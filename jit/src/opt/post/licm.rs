@@ -54,7 +54,7 @@ pub(in super::super) struct Licm {
     /// The last loop that a value was counted for.
     counted: SecondaryMap<Value, PackedOption<Loop>>,
     uses: SecondaryMap<Value, Uses>,
-    /// Constants that stand in front of the current loop.
+    /// Constants that are defined before the current loop.
     constants: Vec<Value>,
     /// Values, a constant and their sum, likewise.
     sums: Vec<(Terms, i64, Value)>,
@@ -232,15 +232,15 @@ impl Licm {
         self.move_out(func, inst, place);
     }
 
-    /// An operand of an instruction that moves in front of a loop: a constant of the loop is made again there, also where
-    /// both operands are constants. The optimiser leaves such sums where a parameter became a constant late.
+    /// An operand of an instruction that moves out of a loop: a constant of the loop is rematerialised before it, also
+    /// where both operands are constants. The optimiser leaves such sums where a parameter became a constant late.
     fn in_front(&self, func: &mut Function, arg: Value, place: Place) -> Value {
         let Some(bits) = constant(func, arg).filter(|_| !self.mutant) else { return arg };
         let ty = func.dfg.value_type(arg);
         FuncCursor::new(func).at_inst(place.front).ins().iconst(ty, bits)
     }
 
-    /// The sum of values and a constant in front of the loop, once. The constant is subtracted: Cranelift would add it in
+    /// The sum of values and a constant before the loop, once. The constant is subtracted: Cranelift would add it in
     /// each address again.
     fn sum(&mut self, func: &mut Function, values: &[Value], term: i64, place: Place) -> Value {
         let known = self.sums.iter().find(|known| (&known.0[..], known.1) == (values, term));
@@ -263,8 +263,8 @@ impl Licm {
         sum
     }
 
-    /// A sum of 32 bits, as addresses in the sandbox are before they are extended: what does not change in the loop is
-    /// added up in front of it, if it is more than one value. clang could not do that, since it does not know that bits
+    /// A sum of 32 bits, as addresses in the sandbox are before they are extended: what is invariant in the loop is
+    /// added up before it, if it is more than one value. clang could not do that, since it does not know that bits
     /// above the sum do not count. A sum that is part of another is left to that one.
     fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
         if self.uses[func.dfg.first_result(inst)].summed {

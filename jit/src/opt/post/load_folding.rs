@@ -123,7 +123,7 @@ impl LoadFolding {
             next = func.layout.next_inst(inst);
         }
         self.loads.clear();
-        // The first of the sequence points since the last effect. Loads stay in front of one that belongs to a store.
+        // The first of the sequence points since the last effect. Loads stay before one that belongs to a store.
         let mut point = None;
         for at in 0..self.insts.len() {
             match func.dfg.insts[self.insts[at]] {
@@ -141,7 +141,7 @@ impl LoadFolding {
         }
     }
 
-    /// Moves the noted loads, in front of the instruction of this number at most. They keep their order.
+    /// Moves the noted loads, at most to before the instruction of this number. They keep their order.
     fn sink_to(&mut self, func: &mut Function, uses: &Uses, mut end: usize) {
         while let Some(at) = self.loads.pop() {
             let load = self.insts[at];
@@ -163,7 +163,7 @@ fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
         return None;
     }
     let loaded = func.dfg.first_result(load);
-    // A fault is told from others with its code by where it is in the program.
+    // A fault is distinguished from others with its code by its position in the program.
     let far = |user: Inst| func.srcloc(load).bits().abs_diff(func.srcloc(user).bits()) >= NEAR;
     uses.only(loaded).filter(|user| !far(*user) && takes(func, *user, loaded))
 }

@@ -137,7 +137,7 @@ impl Reassociation {
         self.operands.sort_by_key(key);
         let mut times: Vec<u32> = self.operands.iter().map(|value| times[*value].ready).collect();
         let mut pairs = Vec::with_capacity(MOST);
-        // From the end: what is ready first. A sum goes back to its place among the rest, in front of those of its time.
+        // From the end: what is ready first. A sum goes back to its place among the rest, before those of its time.
         while times.len() > 2 {
             let ready = times[times.len() - 2].max(times[times.len() - 1]) + 1;
             times.truncate(times.len() - 2);

@@ -121,9 +121,9 @@ impl Scheduling {
         sum
     }
 
-    /// Each instruction belongs where it was, behind its operands, and what has effects behind all that had some before.
-    /// The optimiser's own belong behind their operands, or where they are used if those are from elsewhere. Nothing moves
-    /// in front of a call, which leaves no register as it was.
+    /// Each instruction keeps its source position, after its operands; one with effects also comes after all earlier
+    /// ones with effects. The optimiser's own come after their operands, or where they are used if those are from other
+    /// blocks. Nothing moves before a call, which clobbers all registers.
     fn early(&mut self, func: &Function, block: Block) {
         let (mut effect, mut call) = (1, 0);
         for inst in func.layout.block_insts(block) {
@@ -149,7 +149,7 @@ impl Scheduling {
                 call = key;
             }
             key = if key == 0 { LATE } else { key.max(call) };
-            // Points stand in front of what they are for, but not of what has had an effect.
+            // A sequence point comes before what it is for, but not before an earlier effect.
             for (point, _) in self.insts.iter_mut().rev().take_while(|(key, _)| *key == 0) {
                 effect = if key == LATE { effect } else { effect.max(key) };
                 *point = effect;

@@ -115,7 +115,7 @@ fn copies(func: &Function, block: Block) -> Vec<Copy> {
     found
 }
 
-/// Whether an instruction may stand between copies: it will stand in front of them.
+/// Whether an instruction may stand between copies: it will stand before them.
 fn quiet(opcode: Opcode) -> bool {
     opcode == Opcode::SequencePoint || !acts(opcode)
 }

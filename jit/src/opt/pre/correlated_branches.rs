@@ -27,7 +27,7 @@ use super::super::analysis::Analyses;
 use super::super::ir::{constant, destinations, maker, modular_increment_of, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Blocks in a row, each with one way to it, in which a test of the counter is looked for.
+/// Length of the chain of single predecessors that is searched for a test of the induction variable.
 const BACK: usize = 8;
 /// How often a value is cut and extended again on its way to where it is looked at: chains can be long.
 const HALVES: usize = 4;
@@ -198,7 +198,8 @@ fn range(func: &Function, edges: &Edges, head: Block, at: usize) -> Option<Range
     (high < LIMIT - LARGE).then_some((low, high))
 }
 
-/// What a test in front of an edge says of a counter, plus a term: on the way to the edge it compares with a constant so.
+/// The comparison of an induction variable, plus a term, with a constant that holds on an edge: condition, constant,
+/// term.
 fn test(func: &Function, edges: &Edges, mut edge: (Block, usize), param: Value) -> Option<(IntCC, i64, i64)> {
     for _ in 0..BACK {
         let (block, way) = edge;

@@ -35,7 +35,7 @@ use super::super::pass::{Input, Pass, Phase};
 /// Passes before everything stays as wide as it is.
 const MAX_PASSES: u32 = 32;
 
-/// What is asked of a value.
+/// The bits of a value that are demanded.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Asked {
     /// All of its bits.
@@ -50,7 +50,7 @@ struct Asked {
 #[derive(Default)]
 pub(in super::super) struct DemandedBits {
     asked: SecondaryMap<Value, Asked>,
-    /// Values, and what is made from them bit by bit from below: the same is asked of both.
+    /// Values, and results whose low bits depend on no higher bits of them: the same is demanded of both.
     flows: Vec<(Value, Value)>,
     /// Parameters that become narrow.
     params: SecondaryMap<Value, bool>,
@@ -80,7 +80,7 @@ fn run(func: &mut Function, scratch: &mut DemandedBits) -> usize {
     scratch.flows.clear();
     scratch.params.clear();
     scratch.lows.clear();
-    // Users first, as a rule: what is asked of them is known then.
+    // Users first, as a rule, so that what is demanded of them is known.
     let mut block = func.layout.last_block();
     while let Some(current) = block {
         let cold = func.layout.is_cold(current);
@@ -136,7 +136,8 @@ impl DemandedBits {
         }
     }
 
-    /// Asks of a value what is asked of another that it flows to. If that is all, it stays so.
+    /// Demands of a value what is demanded of a result that it flows to. Once all of it is demanded, nothing can be
+    /// added later.
     fn flow(&mut self, func: &Function, from: Value, to: Value) {
         let from = resolve(func, from);
         self.ask(from, self.asked[to].whole, self.asked[to].rarely);
@@ -146,7 +147,7 @@ impl DemandedBits {
         }
     }
 
-    /// Asks this of a value, too. True if it is new.
+    /// Adds a demand to a value. True if it is new.
     fn ask(&mut self, value: Value, whole: bool, rarely: bool) -> bool {
         let asked = &mut self.asked[value];
         let new = whole && !asked.whole || rarely && !asked.rarely;
@@ -155,7 +156,7 @@ impl DemandedBits {
         new
     }
 
-    /// Asks of values what is asked of those that are made from them. False if that takes too long.
+    /// Propagates demands from results to operands. False if that takes too many passes.
     fn spread(&mut self) -> bool {
         for _ in 0..MAX_PASSES {
             let mut again = false;

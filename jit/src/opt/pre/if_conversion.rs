@@ -353,7 +353,7 @@ fn merge(func: &mut Function, block: Block, preds: &mut [u32], longest: usize) -
     true
 }
 
-/// Moves all instructions of a block but the last in front of the last of another, and removes the block.
+/// Moves all instructions of a block but the terminator to before the terminator of another, and removes the block.
 fn absorb(func: &mut Function, into: Block, block: Block, args: &[Value]) {
     let last = func.layout.last_inst(into).expect("blocks end");
     let params = func.dfg.detach_block_params(block);

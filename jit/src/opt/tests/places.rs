@@ -29,7 +29,7 @@ fn quarter(b: &mut FunctionBuilder<'_>, state: &mut [Value; 16], [i, j, k, l]: [
     }
 }
 
-/// Two double rounds of ChaCha20 over words at `x`, stored at `y`; `store` is called in front of each of the stores.
+/// Two double rounds of ChaCha20 over words at `x`, stored at `y`; `store` is called before each of the stores.
 fn rounds(b: &mut FunctionBuilder<'_>, x: Value, y: Value, mut store: impl FnMut(&mut FunctionBuilder<'_>, u32)) {
     let mut loc = 1;
     let flags = MemFlagsData::new();

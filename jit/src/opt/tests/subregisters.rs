@@ -56,7 +56,7 @@ fn what_nothing_uses_is_gone() {
 
 #[test]
 fn what_a_block_above_uses_stays() {
-    // The user lies in front of what it uses, and so is seen last.
+    // The user is laid out before what it uses, and so is visited last.
     let func = before(function(|b, x, y| {
         let (user, maker, nobody) = (b.create_block(), b.create_block(), b.create_block());
         b.ins().brif(x, maker, &[], nobody, &[]);

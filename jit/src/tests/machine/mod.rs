@@ -33,7 +33,7 @@ pub(super) enum Way {
     Hot(Options),
 }
 
-/// Compiles what it is told of.
+/// Compiles each loop and program that the interpreter reports as hot.
 #[derive(Debug)]
 struct Hot {
     code: Code,

@@ -195,7 +195,7 @@ fn each_run_has_the_whole_budget() {
     }
 }
 
-/// Bounds in front of, at and behind each start; a step that is 0 among those in registers.
+/// Bounds before, at and after each start; a step that is 0 among those in registers.
 fn loops(code: &str) {
     let rig = Rig::new(code);
     let mut machines = [rig.machine(Way::Interpreter), rig.machine(Way::Compiled(FUEL))];
