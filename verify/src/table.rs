@@ -1,4 +1,4 @@
-//! What the verifier is told: the embedder's word.
+//! What the verifier takes as given: the embedder's description of a module and the VM.
 
 /// Code to be checked, as it lies in memory.
 #[derive(Clone, Debug)]
