@@ -100,7 +100,7 @@ pub enum Cause {
         /// What does.
         what: String,
     },
-    /// A map definition without BTF that means nothing, or one with a key that nobody knows.
+    /// A map definition without BTF that means nothing, or one with an unknown key.
     #[error("map '{map}': {why}")]
     Map {
         /// Variable.
@@ -186,7 +186,7 @@ pub enum Cause {
         /// The name.
         name: Arc<str>,
     },
-    /// A variable that is asked for by name does not exist.
+    /// There is no variable of the requested name.
     #[error("variable '{name}': {known}")]
     NoVariable {
         /// As the user wrote it.

@@ -1,7 +1,7 @@
 //! `.kconfig`: externs whose values are those of the kernel's configuration, laid out as one read-only map.
 //!
-//! Layout and values are those of libbpf (`bpf_object__collect_externs`, `bpf_object__process_kconfig_line`). A
-//! value that is missing or of the wrong type is the error of whoever uses it, not of the object.
+//! Layout and values are those of libbpf (`bpf_object__collect_externs`, `bpf_object__process_kconfig_line`). A value
+//! that is missing or of the wrong type is an error of the programs that use it, not of the object.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -177,7 +177,7 @@ fn shape(btf: &Btf, id: TypeId) -> Option<(Shape, u32, u32)> {
             Some((Shape::Tristate, of.size, of.size))
         }
         Type::Array(array) if array.len > 0 => match shape(btf, array.elem)? {
-            // Whoever wants a megabyte of configuration does not mean it.
+            // No value of the configuration has more than a megabyte.
             (Shape::Char { .. }, 1, 1) if array.len <= 1 << 20 => Some((Shape::String, array.len, 1)),
             _ => None,
         },

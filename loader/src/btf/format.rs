@@ -70,7 +70,7 @@ impl Printer<'_> {
         });
     }
 
-    /// A name in front of a value.
+    /// A name before a value.
     fn name(&mut self, name: &str, first: &mut bool) {
         match self.notation {
             Notation::C => _ = write!(self.out, "{} .{name} = ", if *first { "" } else { "," }),

@@ -17,7 +17,7 @@ const WALKS: u32 = 24;
 /// Finds types by name.
 #[derive(Debug)]
 pub(super) struct NameIndex {
-    /// With a random key, so that nobody can prepare names whose hashes collide.
+    /// The random key of the hash, so that an attacker cannot prepare names that collide.
     key: [u64; 2],
     /// `heads[bucket]..heads[bucket + 1]` are the entries of a bucket.
     heads: Vec<u32>,

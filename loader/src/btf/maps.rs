@@ -41,7 +41,7 @@ pub struct MapDecl {
     pub inner_types: (Option<TypeId>, Option<TypeId>),
     /// Where `values` lies, if there is one.
     pub slots: Option<Slots>,
-    /// The first key that nobody knows. libbpf refuses such a map (`-ENOTSUP`); so shall whoever links it.
+    /// The first unknown key. libbpf refuses such a map (`-ENOTSUP`); so must a linker.
     pub unknown: Option<UnknownKey>,
 }
 
@@ -65,7 +65,7 @@ pub enum SlotsKind {
     Programs,
 }
 
-/// A key of a definition that nobody knows.
+/// An unknown key of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("map '{map}' has an unknown key '{key}'")]
 pub struct UnknownKey {

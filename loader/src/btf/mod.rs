@@ -1,7 +1,7 @@
 //! BTF: the types of an object, read from untrusted bytes.
 //!
 //! [`Btf`] keeps the two tables of the section (types as words in host order, strings) and the position of each
-//! type; a [`Type`] is decoded when it is asked for and borrows from them. So parsing a kernel's 5 MB of BTF costs
+//! type; a [`Type`] is decoded on each access and borrows from them. So parsing a kernel's 5 MB of BTF costs
 //! one pass and little more memory than the file.
 //!
 //! Everything here is total: ids that lead nowhere, types that contain themselves and sizes that overflow are

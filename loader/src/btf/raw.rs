@@ -41,7 +41,7 @@ impl RawType {
         self.info >> 31 != 0
     }
 
-    /// Words after the record that belong to the type; `None` for a kind nobody defined.
+    /// Words after the record that belong to the type; `None` for an undefined kind.
     pub(super) fn extra_words(self) -> Option<usize> {
         let vlen = self.vlen();
         Some(match self.kind() {

@@ -34,8 +34,8 @@ pub(super) fn fields_are_compatible(((local, local_id), (target, target_id)): Pa
     Err(CoreError::Depth)
 }
 
-/// Whether the target type may stand for the local one (`bpf_core_types_are_compat`). Whoever asks has compared
-/// their names.
+/// Whether the target type may stand for the local one (`bpf_core_types_are_compat`). The caller has compared their
+/// names.
 pub(crate) fn types_are_compatible(pair: Pair<'_>, budget: &mut Budget) -> Result<bool, CoreError> {
     compatible(pair, budget, MAX_LEVEL)
 }

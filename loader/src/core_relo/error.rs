@@ -56,7 +56,7 @@ pub enum Mismatch {
         /// Type in the target.
         target: String,
     },
-    /// A member is looked for in something without members.
+    /// The access names a member of something without members.
     #[error("{within} has no members, so no '{member}'")]
     NoMembers {
         /// The type.
@@ -64,7 +64,7 @@ pub enum Mismatch {
         /// Name.
         member: String,
     },
-    /// An element is looked for in something that is no array.
+    /// The access indexes something that is no array.
     #[error("{found} is no array")]
     NotArray {
         /// The type.
@@ -86,7 +86,7 @@ pub enum Mismatch {
         /// Name.
         name: String,
     },
-    /// A constant is looked for in something that is no enum.
+    /// The relocation names a constant of something that is no enum.
     #[error("{found} is no enum")]
     NotEnum {
         /// The type.

@@ -1,4 +1,4 @@
-//! A local type, field or constant, looked for in a type of the target (`bpf_core_spec_match`).
+//! Finds a local type, field or constant in a type of the target (`bpf_core_spec_match`).
 
 use super::compat::{fields_are_compatible, types_are_compatible};
 use super::error::{CoreError, Mismatch};

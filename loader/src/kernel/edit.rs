@@ -16,8 +16,8 @@ impl KernelProgram {
         Ok(moved)
     }
 
-    /// Takes another stream of instructions, made of this one by somebody else. What both have in common at beginning
-    /// and end keeps all that is said of it; of what is between nothing is known.
+    /// Replaces the instructions by a stream that the caller derived from them. What both have in common at beginning
+    /// and end keeps its relocations and lines; the part between loses them.
     pub fn set_insns(&mut self, insns: Vec<Raw>) {
         let moved = difference(&self.insns, &insns);
         self.insns = insns;

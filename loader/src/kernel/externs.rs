@@ -54,8 +54,8 @@ struct Found<'k> {
     module: Option<usize>,
 }
 
-/// What the symbols are that `used` names; the others are left open, so that nobody reads a kernel's types for the sake
-/// of functions that only scripts call.
+/// What the symbols are that `used` names; the others are left open, so that functions that only scripts call do not
+/// cost reading the kernel's types.
 pub(super) fn resolve(
     object: &Object,
     kernel: &dyn Kernel,

@@ -44,8 +44,8 @@ pub struct KernelOptions {
     /// Indices in [`Object::programs`](crate::Object::programs). `None`: the entries with a program type that do not
     /// say otherwise (`?` before the section's name).
     pub programs: Option<Vec<usize>>,
-    /// Types that CO-RE shall use in place of the kernel's, for kernels without any. The later ones are asked where
-    /// the first has nothing of a name.
+    /// Types that CO-RE shall use in place of the kernel's, for kernels without any. The later ones are searched for
+    /// names that the first does not have.
     pub core: Vec<Module>,
     /// Lines of configuration that go before the kernel's.
     pub config: Option<String>,
@@ -206,7 +206,7 @@ pub struct Poison {
 /// Whether a program gets to an instruction, by what its own instructions tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
-    /// It does not: conditions in front of it are constants that lead elsewhere.
+    /// It does not: conditions before it are constants that lead elsewhere.
     Never,
     /// It may.
     Possible,

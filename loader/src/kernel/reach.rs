@@ -61,7 +61,7 @@ enum Next {
     /// A function's address is taken here; then on.
     Taken(usize),
     End,
-    /// Nobody knows.
+    /// Unknown.
     Anywhere,
 }
 
@@ -172,7 +172,7 @@ impl Code<'_> {
         }
     }
 
-    /// A load of a constant that nobody can change.
+    /// A load from a read-only map is a constant.
     fn load(&self, insn: Raw, from: Known) -> Known {
         let Known::Value { map, off } = from else { return Known::Nothing };
         let size = [4, 2, 1, 8][usize::from(insn.opcode >> 3 & 3)];

@@ -9,8 +9,8 @@ use crate::btf::Btf;
 
 /// A kernel to link for.
 ///
-/// Each question is only put where an object needs the answer, so that whoever implements this may read files as
-/// late as that. The same question always has the same answer.
+/// The linker calls a method only if an object needs its result, so that implementations may read files lazily. The
+/// same call must always return the same.
 pub trait Kernel: fmt::Debug + Send + Sync {
     /// The types of the kernel itself (`/sys/kernel/btf/vmlinux`), if it has any.
     fn btf(&self) -> Option<&Btf>;

@@ -93,7 +93,7 @@ impl<'a> Linker<'a> {
         Ok(())
     }
 
-    /// What CO-RE did not find is a weak symbol that nobody has: to get there is a trap that names it.
+    /// What CO-RE did not find is an undefined weak symbol: reaching it is a trap that names it.
     fn bind_absent(&mut self, program: &mut Program, index: usize, base: usize) {
         let misses = self.functions.get(index).map(|found| found.misses.as_slice()).unwrap_or_default();
         for (pc, miss) in misses {

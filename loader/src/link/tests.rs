@@ -28,7 +28,7 @@ fn functions(program: &Program) -> Vec<(&str, usize)> {
     program.functions.iter().map(|function| (&*function.name, function.start)).collect()
 }
 
-/// `main` calls d and a; a calls b and c; b calls c; nobody calls `unused`; d's address is taken in c.
+/// `main` calls d and a; a calls b and c; b calls c; `unused` has no caller; d's address is taken in c.
 fn family() -> Writer {
     let mut elf = Writer::new(Endian::Little);
     let main = elf.code("xdp", &[&[call(-1), call(-1)][..], &code("exit")].concat());

@@ -72,7 +72,7 @@ pub struct Object {
     pub struct_ops: Vec<StructOps>,
     /// Variables in data sections.
     pub variables: Vec<Variable>,
-    /// `license` section. Absent stays absent: nobody's licence is invented.
+    /// `license` section. Absent stays absent: no licence is invented.
     pub license: Option<Arc<str>>,
     /// `version` section.
     pub version: Option<u32>,

@@ -41,12 +41,12 @@ pub struct ProgramSpec {
     pub fault: Option<Cause>,
 }
 
-/// Whether a function is linked unasked.
+/// Whether a function is linked by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It is.
     Entry,
-    /// Only where another one reaches it, or when it is asked for by name.
+    /// Only where another one reaches it, or when the caller names it.
     Function,
 }
 

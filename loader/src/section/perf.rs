@@ -69,7 +69,7 @@ pub struct PerfArg {
     pub user: bool,
 }
 
-/// `key=value;` in front of a definition.
+/// `key=value;` before a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfOptions {
     /// `exec=PATH`: a uprobe in that file.
@@ -274,7 +274,7 @@ fn probe_point(text: &str) -> Result<ProbePoint, PerfError> {
     if name.is_empty() {
         return Err(bad());
     }
-    // perf's rule: a name with a dot in front of a line, and nothing that belongs to a function.
+    // perf's rule: a name with a dot before a line, and nothing that belongs to a function.
     let is_file = rest.starts_with(':') && name.contains('.') && !text.contains(['+', '%', '@']);
     let mut point = ProbePoint {
         function: (!is_file).then(|| name.into()),
