@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// CPUs that the kernel has room for, whether they are there or not (`/sys/devices/system/cpu/possible`). 1 where
-/// nobody says.
+/// CPUs that the kernel has room for, whether they are there or not (`/sys/devices/system/cpu/possible`). 1 if that is
+/// unknown.
 pub fn possible() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| list("possible").len().max(1))

@@ -99,7 +99,7 @@ mod privilege {
         (!lacking.is_empty()).then(|| format!("this process has no {}: run it as root", lacking.join(" and ")))
     }
 
-    /// A kernel that is locked down refuses what could change it, whoever asks.
+    /// A kernel that is locked down refuses what could change it, also to root.
     pub(super) fn lockdown() -> Option<String> {
         let text = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
         let mode = text.split('[').nth(1)?.split(']').next()?.to_owned();

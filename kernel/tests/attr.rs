@@ -1,5 +1,5 @@
-//! What we ask of the kernel is what libbpf asks, bit by bit, for kinds of attachments that most test machines cannot
-//! run: a library in front of `bpf(2)` writes both down.
+//! Our calls to the kernel equal libbpf's, bit by bit, for kinds of attachments that most test machines cannot run: a
+//! preloaded library records both.
 //!
 //! Needs gcc and libbpf-dev; skips with a reason without them, unless `TWINBPF_CI=1`. Needs no privilege.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
@@ -135,7 +135,7 @@ fn the_same_by_us() {
     attach(tracepoint, &load(ProgType::RawTracepointWritable, none, 0, 0), &plain);
     label("freplace");
     let replaced = File::open("/").unwrap();
-    // SAFETY: 100 is nobody's, and stays open until this process ends.
+    // SAFETY: 100 has no other owner, and stays open until this process ends.
     let of = unsafe {
         assert_eq!(libc::dup2(replaced.as_raw_fd(), 100), 100);
         BorrowedFd::borrow_raw(100)

@@ -32,7 +32,7 @@ pub(super) fn prototype(btf: &Btf, id: TypeId, skip: usize) -> Option<Vec<String
     Some(lines)
 }
 
-/// Names of functions that ftrace can patch; `None` where nobody says.
+/// Names of functions that ftrace can patch; `None` if tracefs does not list them.
 fn patchable() -> Option<Vec<String>> {
     let text = tracefs::read("available_filter_functions").ok().filter(|text| !text.is_empty())?;
     let names = text.lines().filter_map(|line| line.split_whitespace().next());
@@ -105,8 +105,8 @@ pub(super) fn trampolines(catalog: &mut Catalog, pattern: &Pattern, arguments: b
     }
 }
 
-/// Tries whether a program can be attached to a function, one that is called often enough to exist everywhere and seldom
-/// enough to disturb nobody.
+/// Tries whether a program can be attached to a function, one that is called often enough to exist everywhere and
+/// seldom enough not to slow anything down.
 fn trampoline<'a>(btf: &Btf, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     const TRIED: [&str; 3] = ["bpf_fentry_test1", "do_exit", "vfs_mkdir"];
     let known: Vec<&str> = names.filter(|name| TRIED.contains(name)).collect();
@@ -148,7 +148,7 @@ pub(super) fn iterators(catalog: &mut Catalog, pattern: &Pattern, arguments: boo
         btf.ids().filter_map(target).filter(|(name, _)| pattern.wants(&format!("iter/{name}"))).collect();
     let registered = |id| match try_load(ProgType::Tracing, AttachType::TraceIter, id) {
         Ok(_) => true,
-        // The kernel has the type, and no iterator behind it; or nothing can be tried, which is told for all.
+        // The kernel has the type, and no iterator for it; or (EPERM) nothing can be tried, which is reported for all.
         Err(error) => error.errno() == Some(libc::EPERM),
     };
     let (there, absent): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|(_, id)| registered(*id));

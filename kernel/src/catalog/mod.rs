@@ -26,7 +26,7 @@ pub struct Place {
     pub section: String,
     /// What `--attach PROG=` takes besides, where the section alone does not say it.
     pub attach: Option<String>,
-    /// What a program gets there, a line each; empty if that was not asked for or nobody knows.
+    /// What a program gets there, a line each; empty if that was not requested or is unknown.
     pub arguments: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Places in files of user space that a probe may go to: where an instruction begins. The kernel puts a breakpoint
-//! wherever it is told; inside an instruction that changes what the program does.
+//! Places in files of user space that a probe may go to: where an instruction begins. The kernel sets a breakpoint at
+//! any offset that it is given; inside an instruction that changes what the program does.
 
 use std::path::Path;
 

@@ -174,7 +174,7 @@ fn operand_place(text: &str) -> Option<Place> {
     }
 }
 
-/// Nobody has said how other machines write operands.
+/// The operand syntax of other machines is not known here.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn operand_place(text: &str) -> Option<Place> {
     integer(text).map(Place::Constant)

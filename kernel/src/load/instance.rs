@@ -1,5 +1,5 @@
-//! Several copies of one program in the kernel. They are asked for one after the other, each only after the one before is
-//! loaded; the first that fails ends it. Types and lines follow the instructions.
+//! Several instances of one program in the kernel. The next is requested only after the one before is loaded; the first
+//! failure ends it. Types and lines follow the instructions.
 
 use twinbpf_loader::Instances;
 use twinbpf_loader::kernel::KernelProgram;

@@ -123,7 +123,7 @@ impl<'a> Loading<'a> {
         let types = contexts.as_ref().map_or_else(|| object.kernel_btf(), |contexts| Some(contexts.btf.clone()));
         match types.map(|types| BtfObject::load(&types, &object.name)).transpose() {
             Ok(btf) => loaded.btf = btf,
-            // Without the right to it there is none to anything else either, and that is told.
+            // Without the privilege for it nothing else can be loaded either, and that is reported.
             Err(error) if error.errno() == Some(libc::EPERM) => log::debug!("{error:#}"),
             // Programs load without, unless they need it, and then the verifier says so.
             Err(error) => log::warn!("{error:#}"),

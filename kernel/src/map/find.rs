@@ -93,8 +93,8 @@ impl Map {
         }
     }
 
-    /// What every map of the kernel is. One that goes away meanwhile, or is of a kind that nobody knew when this was
-    /// written, is left out.
+    /// What every map of the kernel is. One that goes away meanwhile, or is of a kind that is unknown here, is left
+    /// out.
     ///
     /// # Errors
     /// The kernel's.

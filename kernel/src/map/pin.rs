@@ -93,7 +93,7 @@ impl Map {
     /// What is at a path, compared with what shall be there.
     ///
     /// # Errors
-    /// There is something, but no map, or nobody may open it.
+    /// There is something, but no map, or it cannot be opened.
     pub fn pinned(path: &Path, wanted: &MapInfo) -> Result<Pinned, Error> {
         let map = match Map::open(path) {
             Ok(map) => map,

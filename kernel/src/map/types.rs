@@ -17,7 +17,7 @@ pub struct MapTypes {
 }
 
 impl Map {
-    /// The types that whoever made the map gave the kernel (`BPF_BTF_GET_FD_BY_ID`); `None` where that was none.
+    /// The types that the map's creator gave the kernel (`BPF_BTF_GET_FD_BY_ID`); `None` if it gave none.
     ///
     /// # Errors
     /// The kernel's, or its bytes are no BTF.

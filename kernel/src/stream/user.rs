@@ -50,7 +50,7 @@ impl RingWriter {
         let at = page_size() + (position as usize & (self.size - 1));
         self.producer.write(at, &(bytes.len() as u64).to_ne_bytes());
         self.producer.write(at + HEADER, bytes);
-        // Nobody sees the record before the position moves.
+        // The kernel does not see the record before the position moves.
         self.producer.word64(0).store(position + whole as u64, Ordering::Release);
         true
     }

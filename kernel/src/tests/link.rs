@@ -43,7 +43,7 @@ fn count(map: &Map, index: u32) -> u64 {
     u64::from_ne_bytes(value.try_into().unwrap())
 }
 
-/// A function that nobody else calls.
+/// A function without other callers.
 #[inline(never)]
 #[unsafe(no_mangle)]
 extern "C" fn twinbpf_test_target(value: u64) -> u64 {

@@ -41,7 +41,7 @@ fn a_long_log_is_read_whole() {
     if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
         return;
     }
-    // Thousands of instructions in the log, then one that reads a register nobody wrote.
+    // Thousands of instructions in the log, then one that reads an uninitialised register.
     let text = format!("{}r0 = r3\nexit", "r0 = 1\n".repeat(9000));
     let error = load(ProgType::Xdp, &text).unwrap_err();
     assert_eq!(error.reason(), Some("R3 !read_ok"), "{error}");

@@ -84,7 +84,7 @@ struct Again(*mut libc::c_void);
 impl Again {
     fn new(file: &std::fs::File, offset: u64) -> Again {
         let offset = (offset & !0xfff) as libc::off_t;
-        // SAFETY: a new mapping, which nobody looks at.
+        // SAFETY: a new mapping, which is not accessed.
         let memory = unsafe {
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), offset)
         };

@@ -1,7 +1,7 @@
-//! Reserved fields: for all 256 opcodes, each field at each of its edge values, is an instruction accepted by exactly
-//! those who should? Under the `kernel` policy that is what this kernel does, under `rfc` what RFC 9669 says.
+//! Reserved fields: for all 256 opcodes, each field at each of its edge values, do exactly those accept an instruction
+//! that should? Under the `kernel` policy that is what this kernel does, under `rfc` what RFC 9669 says.
 //!
-//! The grid of `vm/src/isa/tests` asks whether decoding and encoding agree with each other; here others are asked.
+//! The grid of `vm/src/isa/tests` compares decoding and encoding with each other; this one compares them with others.
 
 mod kernel;
 mod probe;
