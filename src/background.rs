@@ -1,7 +1,7 @@
-//! Work that nobody waits for: one thread per engine, which starts with the first job and ends with the engine.
+//! Background jobs: one thread per engine, which starts with the first job and ends with the engine.
 //!
-//! A job that panics is a line in the log; the jobs behind it run all the same. Jobs that have not begun when the
-//! engine goes are forgotten.
+//! A job that panics is a line in the log; the jobs after it run all the same. Jobs that have not begun when the engine
+//! is dropped are discarded.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -32,7 +32,7 @@ impl Source {
 
 impl<T: Send + 'static> InstancePre<T> {
     /// The programs as a relocatable object file for `target`: C functions `uint64_t NAME(struct twinbpf_context *)`
-    /// with `prefix` in front of their names (`twinbpf/context.h` has the context). A shared library made of it can be
+    /// with `prefix` before their names (`twinbpf/context.h` has the context). A shared library made of it can be
     /// given to [`Linker::compiled`](crate::Linker::compiled). Settings are those of the engine.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ mod library {
         /// unchanged, and other initialisers that were linked into it must be fit to be run.
         pub unsafe fn open(path: &Path) -> Result<Compiled, CompiledError> {
             let load = |why: String| CompiledError::Load { path: path.to_owned(), why };
-            // A bare name would be looked for among the system's libraries.
+            // The loader would search for a bare name among the system's libraries.
             let file = path.canonicalize().map_err(|error| load(error.to_string()))?;
             // SAFETY: loading runs the library's initialisers, which the caller answers for.
             let library = unsafe { libloading::Library::new(&file) }.map_err(|error| load(error.to_string()))?;
@@ -175,7 +175,7 @@ mod library {
             CompiledError::OtherBytes { path: self.path.to_path_buf(), object: Arc::clone(object), made_of }
         }
 
-        /// Its programs, those that are asked for among them. All are linked, so that the image becomes the same.
+        /// Its programs, the requested ones among them. All are linked, so that the image becomes the same.
         pub(crate) fn programs_with(&self, names: Option<&[&str]>) -> Result<Vec<&str>, CompiledError> {
             let known = self.programs();
             match names.unwrap_or(&[]).iter().find(|name| !known.contains(name)) {

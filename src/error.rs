@@ -84,10 +84,10 @@ pub struct SymbolError {
 /// What is wrong with a symbol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SymbolFault {
-    /// Nobody has it.
+    /// Undefined.
     #[error("undefined symbol '{0}': neither the object, the host nor a library has it")]
     Unknown(Arc<str>),
-    /// Nobody has it, which a weak symbol may do without; but it is called.
+    /// Undefined, which a weak symbol may be; but it is called.
     #[error("nothing defines the weak symbol '{0}'; a call that is reached traps")]
     Weak(Arc<str>),
     /// The host has it with another number of parameters.

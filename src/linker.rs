@@ -1,8 +1,8 @@
 //! From names to things: which host function, map or value a symbol means.
 //!
-//! A symbol that the object does not define is looked for, in this order, among the functions the embedder gave,
-//! the kernel's helpers and the script functions, and the libraries the user named. For a trusted program these go
-//! before the script functions that only copy what C has, such as `strlen`.
+//! Searches for a symbol that the object does not define, in this order: the functions of the embedder, the kernel's
+//! helpers and the script functions, the libraries that the user named. For a trusted program the libraries go before
+//! the script functions that only copy what C has, such as `strlen`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -300,7 +300,7 @@ impl<T: Send + 'static> Linker<T> {
                 Err(error) if needed(&name) => return Err(error),
                 Err(error) => warnings.push(error.to_string()),
             }
-            // What concerns programs that nobody asked for is only of interest to `check`.
+            // What concerns programs that were not requested is only of interest to `check`.
             if needed(&name) {
                 prepared.warnings.append(&mut warnings);
             } else {

@@ -124,7 +124,7 @@ impl Tiered {
         Arc::new_cyclic(|this| Tiered { code, engine, named: PerProcess::new(), this: Weak::clone(this) })
     }
 
-    /// Has it compiled once it is named often enough, if somebody needs it then.
+    /// Has a unit compiled when its count reaches [`HOT`], unless the code is dropped before.
     fn name(&self, unit: Unit) {
         let mut named = self.named.get().lock().unwrap_or_else(PoisonError::into_inner);
         let times = named.entry(unit).or_default();
@@ -141,7 +141,7 @@ impl Tiered {
         });
     }
 
-    /// Gives up when nobody else is left who could run it.
+    /// Stops compiling a program once this job is the last owner of the code.
     fn compile(self: &Arc<Tiered>, unit: Unit) {
         let result = match unit {
             Unit::Program(program) => self.code.compile_program_while(program, &|| Arc::strong_count(self) > 1),

@@ -1,4 +1,4 @@
-//! What the verifier of machine code is told of a module: the contract between generated code and the VM.
+//! The description of a module for the verifier of machine code: the contract between generated code and the VM.
 
 use std::mem::{offset_of, size_of};
 

@@ -255,7 +255,7 @@ fn call(
     let data = (&raw mut activation).cast();
     // SAFETY: `address` is a function of a library that the caller keeps loaded, and the object declares it with
     // `signature`: at most five parameters, each in the register its class and position give it here. Pointers are
-    // passed by trusted programs only. `data` is what `call_back` expects, and is used by nobody else meanwhile.
+    // passed by trusted programs only. `data` is what `call_back` expects, and nothing else uses it meanwhile.
     let raw = unsafe { recover::call_c(address, form, &i, &f, data, call_back) }?;
     Ok(extend(raw, signature.result))
 }
@@ -263,7 +263,7 @@ fn call(
 /// The C function calls a function of the program.
 ///
 /// # Safety
-/// `data` points to a `&mut dyn Activation` that nobody uses.
+/// `data` points to a `&mut dyn Activation` that is not in use.
 unsafe fn call_back(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
     // SAFETY: the caller promises it.
     let activation = unsafe { &mut *data.cast::<&mut dyn Activation>() };

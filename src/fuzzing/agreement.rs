@@ -3,7 +3,7 @@
 //! Valid programs and nearly valid ones go to a verifier and to our validation. A program that validation refuses for its
 //! fields must be refused there, and the other way round. What both take runs in the interpreter, where each access is
 //! checked and each read watched: one that leaves its memory, or reads a register before it is written, was accepted
-//! wrongly; and where the verifier's engine comes to another result, somebody is wrong.
+//! wrongly; and where the verifier's engine comes to another result, one of them is wrong.
 
 use std::collections::BTreeMap;
 use std::fmt;

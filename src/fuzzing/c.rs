@@ -1,5 +1,5 @@
 //! C as the common language: one source, compiled for every version of the instruction set and for this machine, must
-//! leave the same, whoever runs it.
+//! leave the same, whatever runs it.
 //!
 //! Here compilers are part of what is compared: who is alone with a result may be clang or cc.
 

@@ -275,8 +275,8 @@ impl Conversion {
     }
 }
 
-/// Whether a number has more digits in front of its point once it is rounded: then glibc 2.36 forgets a zero that `#` asks
-/// for, and prints `1.e+02` where C23 7.23.6.1 has `%#.2g` of 99.85 print `1.0e+02`.
+/// Whether a number has more digits before its point once it is rounded: then glibc 2.36 omits a zero that `#`
+/// requires, and prints `1.e+02` where C23 7.23.6.1 has `%#.2g` of 99.85 print `1.0e+02`.
 fn rounds_up(number: f64) -> bool {
     let exponent = |text: String| text.split_once('e').map(|(_, exponent)| exponent.to_owned());
     let exact = exponent(format!("{number:e}"));

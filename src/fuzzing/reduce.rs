@@ -39,7 +39,7 @@ fn tails(small: &mut Finding, attempt: &mut Attempt<'_>) {
     }
 }
 
-/// Whether an instruction may become nothing. A word of the stack that nobody has written holds what nobody knows.
+/// Whether an instruction may become nothing. A store to the stack may not: what an unwritten word holds is undefined.
 fn can_go(insn: &Insn) -> bool {
     let stack = matches!(insn, Insn::Store { base: Reg::FP, .. });
     !stack && !matches!(insn, Insn::Exit | Insn::LoadImmHi { .. }) && *insn != NOTHING

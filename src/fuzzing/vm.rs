@@ -28,7 +28,7 @@ use super::{End, Engine, Outcome, Ran};
 const ENOUGH: u64 = 1 << 16;
 /// Memory that a world may have.
 const ARENA: u64 = 1 << 24;
-/// Bytes in front of the memory of a witness.
+/// Bytes before the memory of a witness.
 const WITNESS: u32 = 0x1_5a30;
 
 /// What runs the programs of a world.
@@ -62,7 +62,7 @@ impl Vm {
         Vm::new(How::Interp(driver), None)
     }
 
-    /// The interpreter, and somebody who watches what programs do ([`Vm::doubts`]).
+    /// The interpreter with a tracer that checks what programs do ([`Vm::doubts`]).
     ///
     /// # Errors
     /// There is no room for its memory.
@@ -137,7 +137,7 @@ impl World {
         World::behind(0, trusted)
     }
 
-    /// A world with so many bytes in front of it.
+    /// A world with so many bytes before it.
     #[expect(unsafe_code, reason = "compares trusted code")]
     pub(super) fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
         let arena = match trusted {
@@ -169,7 +169,7 @@ impl World {
         };
         let mut runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(io::sink()), Box::new(()));
         runtime.trace = Box::new(io::sink());
-        // Nobody else runs here who could unlock one.
+        // No other thread runs here that could unlock one.
         runtime.lock_wait = Duration::ZERO;
         Machine::new(Arc::clone(image), runtime, LIMITS)
     }

@@ -99,7 +99,7 @@ impl Watch {
         let context = *self.context.get_or_insert(step.registers[1]);
         let mut does = effects(insn, link, &Nobody);
         if insn == Insn::Exit && step.depth > 0 {
-            // What a function leaves in r0 may be nothing, as long as nobody reads it.
+            // A function need not write r0, as long as its caller does not read it.
             does = Effects { uses: 0, defs: frame.regs & 1 };
         }
         let is_address = |reg: Reg| step.registers[reg.index()] >> 32 == arena;

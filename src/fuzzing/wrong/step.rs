@@ -98,7 +98,7 @@ pub(super) fn watched(
     let mut text = String::new();
     let read = report.read_to_string(&mut text);
     let mut status = 0;
-    // SAFETY: it is a child of this process, and nobody else waits for it.
+    // SAFETY: it is a child of this process, and only this waits for it.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
     read.map_err(|error| error.to_string())?;
     match libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)) {
@@ -120,7 +120,7 @@ fn begin(rules: Rules, pages: Vec<Range<u64>>, report: RawFd) {
     std::panic::set_hook(Box::new(|_| {}));
     prepare_thread().expect("a thread that can run native code");
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call reads a complete limit. Nobody wants what a child leaves that crashes.
+    // SAFETY: the call reads a complete limit. A child that crashes leaves no core dump.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
     let stack = Box::leak(vec![0_u8; HANDLER_STACK].into_boxed_slice());
     let stack = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: HANDLER_STACK };
