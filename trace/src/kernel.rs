@@ -126,7 +126,7 @@ impl Half {
         for (index, (spec, map)) in linked.maps.iter().map(|map| &map.spec).zip(&loaded.maps).enumerate() {
             let constant = spec.data.as_ref().is_some_and(|data| data.read_only);
             let Some(map) = map.as_ref().filter(|_| !constant) else { continue };
-            // Without a reader the rings are the user's business, pinned perhaps for somebody else.
+            // Without a reader the rings are the user's business, pinned perhaps for another process.
             let rings = matches!(spec.kind, MapKind::Ringbuf | MapKind::PerfEventArray);
             if rings && !wanted(index) {
                 continue;

@@ -1,7 +1,7 @@
 //! Where programs print: standard output or a file, as text or as JSON, in one order, with nothing lost in silence.
 //!
 //! A reader of standard output that went away ends the process as it ends any C program, by SIGPIPE; anything else that
-//! goes wrong is kept until it is asked for, because a script may not look at what `printf` returns.
+//! goes wrong is kept until it is queried, because a script need not check what `printf` returns.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -17,7 +17,7 @@ use twinbpf::OutputFormat;
 use crate::error::Error;
 use crate::terminal::Escaped;
 
-/// Bytes that are kept back where nobody waits for each line.
+/// Bytes that are buffered where lines are not flushed one by one.
 const BUFFER: usize = 64 << 10;
 
 /// A handle of the output; clones share it.

@@ -23,8 +23,7 @@ use crate::sys;
 use crate::tool::{Outcome, Tool};
 use crate::workload::{Child, Held};
 
-/// How long END waits for a workload that was asked to end; and a workload that Ctrl-C may have reached, before it is
-/// asked.
+/// How long a workload that a terminal's Ctrl-C may have reached may take to end before it gets SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Status of a session that a BEGIN ended by returning below 0.

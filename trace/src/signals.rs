@@ -1,7 +1,7 @@
 //! Signals of a session, as descriptors to poll.
 //!
 //! While they are watched, the first of those that end a process ends the session instead; the second time it ends
-//! the process. When nobody waits any more ([`Signals::impatient`]), the first does.
+//! the process. After [`Signals::impatient`], the first does.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

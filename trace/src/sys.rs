@@ -38,8 +38,8 @@ pub(crate) struct Gate<'a> {
     pub(crate) failure: BorrowedFd<'a>,
 }
 
-/// Forks a child that waits at the gate and then executes a command, looked for in PATH. It ends when this thread
-/// does, however that ends: at the gate because nobody opens it, later by SIGKILL.
+/// Forks a child that waits at the gate and then executes a command, searched for in PATH. It ends when this thread
+/// does, however that ends: at the gate because it closes, later by SIGKILL.
 pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid_t> {
     let mut argv: Vec<*const libc::c_char> = command.iter().map(|word| word.as_ptr()).collect();
     argv.push(std::ptr::null());

@@ -1,6 +1,6 @@
 //! The workload of a session: a child that is forked before anything is enabled, held, and let go when all is set.
 //!
-//! It ends with the thread that forked it: held, because nobody opens its gate; running, by SIGKILL.
+//! It ends with the thread that forked it: held, because its gate closes; running, by SIGKILL.
 
 use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::sys;
 
-/// How long a workload may take to end when it is asked to and nobody needs its status.
+/// How long a workload whose status is not needed may take to end by SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A child that does nothing yet.

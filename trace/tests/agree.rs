@@ -321,7 +321,7 @@ fn sent(map: &dyn MapOps) -> Vec<Vec<u8>> {
     map.take_sent().into_iter().map(|sent| pad(sent.bytes)).collect()
 }
 
-/// Values by key; those of several CPUs added up, as nobody says on which the kernel runs a program.
+/// Values by key; those of several CPUs added up, since the kernel runs a program on any of them.
 fn contents(map: &dyn MapOps) -> BTreeMap<Vec<u8>, Vec<u64>> {
     let spec = map.spec();
     let unreadable = [

@@ -96,7 +96,7 @@ fn put_name<T: 'static>(
 
 /// Runs a command with the shell; its status, or 128 and the signal that ended it.
 fn system<T: 'static>(mut caller: Caller<'_, T>, command: CStr) -> i32 {
-    // What the script printed comes first. A write that fails is told at the end.
+    // What the script printed comes first. A write that fails is reported at the end.
     let _ = caller.runtime().output.flush();
     match Command::new("/bin/sh").arg("-c").arg(OsStr::from_bytes(&command)).status() {
         Ok(status) => status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
