@@ -81,7 +81,7 @@ struct Run {
     duration: Duration,
     ctx: Option<Vec<u8>>,
     packet: Option<Vec<u8>>,
-    /// XDP metadata in front of the packet.
+    /// XDP metadata before the packet.
     meta: Option<Vec<u8>>,
     redirects: Vec<String>,
     verdict: Option<&'static str>,

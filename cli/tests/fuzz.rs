@@ -25,7 +25,7 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     all.filter(|path| path.extension().is_some_and(|extension| extension == "case")).collect()
 }
 
-/// A plugin that says 0 whatever it is asked.
+/// A plugin that answers 0 to any program.
 fn liar(folder: &Path) -> String {
     let path = folder.join("liar");
     fs::write(&path, "#!/bin/sh\ncat > /dev/null\necho 0\n").unwrap();

@@ -1,4 +1,4 @@
-//! How a run ends: the workload's status, signals while it runs, output that nobody takes.
+//! How a run ends: the workload's status, signals while it runs, output that is not read.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod common;

@@ -19,7 +19,7 @@ pub(crate) struct EnginesArgs {
     /// six modes, which take less time than the others; `sandbox,strict,speed,no-fuel` is two.
     #[arg(long, value_name = "WORDS", value_delimiter = ',')]
     pub(crate) modes: Vec<ModeWord>,
-    /// Somebody else: `kernel` (this one; as root), `kernel-interp` (its interpreter, where it has one),
+    /// Other engines: `kernel` (this one; as root), `kernel-interp` (its interpreter, where it has one),
     /// `qemu:KERNEL` (both, of a kernel that QEMU boots), `worker:COMMAND` (whatever runs `twinbpf fuzz --worker`), or
     /// `plugin:COMMAND`, a plugin of bpf_conformance.
     #[arg(long, value_name = "PEER", value_parser = peer)]
@@ -67,7 +67,7 @@ pub(crate) enum ModeWord {
     NoFuel,
 }
 
-/// Somebody else.
+/// Other engines to compare with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// The running kernel.

@@ -15,7 +15,7 @@ use super::contest::Effect;
 use super::measure::Subject;
 use crate::input::Input;
 
-/// Bytes of an Ethernet header, which the kernel takes off in front of a socket filter.
+/// Bytes of an Ethernet header, which the kernel strips before a socket filter.
 const ETHERNET: usize = 14;
 /// What `bpf_xdp_adjust_tail` and `bpf_skb_change_tail` may add.
 const HEADROOM: usize = 512;

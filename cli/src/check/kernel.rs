@@ -1,4 +1,4 @@
-//! What a kernel would get of an object: its programs linked for it, or why they cannot be. Asks nobody's permission.
+//! What a kernel would get of an object: its programs linked for it, or why they cannot be. Needs no privilege.
 
 use std::io::Write;
 

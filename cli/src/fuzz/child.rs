@@ -18,7 +18,7 @@ use crate::args::{FuzzArgs, Peer};
 
 /// Programs that share an image.
 pub(super) const BATCH: u64 = 64;
-/// How often figures are told.
+/// How often figures are reported.
 const REPORT: Duration = Duration::from_millis(500);
 /// Findings of the same engines that are made small. There are bugs in every tenth program.
 const MOST: u32 = 24;
@@ -140,14 +140,14 @@ struct Seen {
 }
 
 impl Seen {
-    /// Makes a finding small and tells it, unless there were many like it.
+    /// Reduces a finding and reports it, unless there were many like it.
     fn handle(&mut self, campaign: &mut Campaign, finding: &Finding) -> io::Result<()> {
         let count = self.suspects.entry(finding.suspects.clone()).or_default();
         *count += 1;
         if *count > MOST {
             return tell(&json!({ "again": finding.suspects.join("+") }));
         }
-        // Should it be the last thing that this process does, then at least it is told.
+        // Reported before it is reduced, in case reducing ends this process.
         tell(&json!({ "raw": finding.to_string() }))?;
         let small = campaign.reduce(finding);
         let (bucket, known) = (small.bucket(), small.known.is_some());

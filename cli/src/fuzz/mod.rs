@@ -48,14 +48,14 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     }
     if let [index, first, end] = args.child[..] {
         return child::work(args, index_seed(args), first, end).or_else(|error| {
-            // The parent has gone: nobody listens.
+            // The parent has ended, so that nothing reads the output.
             if crate::is_broken_pipe(&error) { Ok(ExitCode::SUCCESS) } else { Err(error.context(index)) }
         });
     }
     if args.c {
         return c::fuzz(args);
     }
-    // What cannot be had is told before anything is started, but for what takes long to start.
+    // Reports engines that are not available before anything is started, except those that take long to start.
     let names = match args.agreement {
         true => engines::agreement().map(|_| vec!["the verifier and validation".to_owned()])?,
         false => engines::names(&args.engines)?,
@@ -74,12 +74,12 @@ pub(crate) fn fuzz(args: &FuzzArgs) -> Result<ExitCode> {
     Ok(if parent.report.news() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// A seed that nobody asked for.
+/// The seed if the user gives none.
 fn clock() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64)
 }
 
-/// Set once somebody wants an end.
+/// Set by SIGINT or SIGTERM.
 fn stopper() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -166,7 +166,7 @@ impl<'a> Parent<'a> {
         Ok(child)
     }
 
-    /// Until the time is over, enough programs ran, or somebody wants it to end.
+    /// Until the time is over, enough programs ran, or `stop` is set.
     fn listen(&mut self, stop: &AtomicBool) -> Result<()> {
         let begin = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.args.time.is_none_or(|time| begin.elapsed() < time) {
@@ -290,7 +290,7 @@ impl<'a> Parent<'a> {
         }
     }
 
-    /// The first batch that somebody has not finished.
+    /// The first batch that a child has not finished.
     fn next(&self) -> u64 {
         self.children.values().map(|running| running.batch).min().unwrap_or(self.report.first)
     }

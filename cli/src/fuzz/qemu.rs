@@ -39,7 +39,7 @@ pub(super) fn engines(kernel: &str) -> Result<Vec<Box<dyn Engine>>> {
     // The folder lives as long as the closure, which may have to start another machine.
     let connect: Connect = Box::new(move || {
         let qemu = guest::qemu(&image, &folder.path().join("memory"));
-        // It ends with this process, however that ends: it does not mind that nobody is at the other side.
+        // Ends QEMU with this process, however that ends: closed standard streams alone do not.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(qemu.get_program()).args(qemu.get_args());
         command.arg("-serial").arg(format!("file:{}", folder.path().join("console").display()));

@@ -33,7 +33,7 @@ struct Worker {
     line: Option<Line>,
     deaths: u32,
     batches: u64,
-    /// The last batch, and what became of it: its engines are asked one after the other.
+    /// The last batch, and what became of it: [`Remote`]s read their results one after the other.
     last: Option<(Vec<Case>, Answer)>,
 }
 

@@ -66,7 +66,7 @@ impl Figures {
     }
 }
 
-/// A line of progress this often, where nobody is watching.
+/// A line of progress this often, if standard error is no terminal.
 const SELDOM: Duration = Duration::from_secs(30);
 const OFTEN: Duration = Duration::from_secs(1);
 

@@ -85,7 +85,7 @@ fn changes(before: &[u8], after: &[u8]) -> Vec<Value> {
     runs.into_iter().map(|(at, bytes)| json!([at, hex(&bytes)])).collect()
 }
 
-/// What became of a case, as somebody else has written it.
+/// What became of a case, as the peer has written it.
 pub(super) fn read(case: &Case, value: &Value) -> Result<Ran, String> {
     if value.is_null() {
         return Ok(Ran::Skipped);

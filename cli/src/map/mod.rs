@@ -1,4 +1,4 @@
-//! `twinbpf map`: maps of the kernel, whoever made them.
+//! `twinbpf map`: maps of the kernel, whatever their creator.
 
 mod input;
 mod typed;

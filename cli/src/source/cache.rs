@@ -121,7 +121,7 @@ fn publish(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // It may not even be there; what went wrong is told already.
+        // It may not exist; the result says why writing failed.
         let _ = fs::remove_file(&temporary);
     }
     for handler in handlers.into_iter().flatten() {

@@ -16,7 +16,7 @@ use cache::Headers;
 
 /// Overrides the search for clang.
 const CLANG_VARIABLE: &str = "TWINBPF_CLANG";
-/// Versions that are looked for after plain `clang`; 11 is the first whose BPF has all that our header needs.
+/// Versions that are tried after plain `clang`; 11 is the first whose BPF has all that our header needs.
 const VERSIONS: std::ops::RangeInclusive<u32> = 11..=24;
 
 /// Whether a file is a C source, by its name.

@@ -144,7 +144,7 @@ fn a_second_ctrl_c_ends_it_at_once() {
     if !ready() {
         return;
     }
-    // A workload that ignores what it is asked.
+    // A workload that ignores SIGINT and SIGTERM.
     let child =
         start(&["scripts/syscall_counts.bpf.o", "--", "sh", "-c", "trap '' INT TERM; while :; do sleep 1; done"]);
     let held = enabled(&child);

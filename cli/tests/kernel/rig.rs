@@ -1,4 +1,4 @@
-//! Workloads, what bpftrace says of them, and somebody without privilege.
+//! Workloads, what bpftrace reports of them, and commands without privilege.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::fs;
@@ -96,7 +96,7 @@ pub(crate) fn public(object: &str) -> TempDir {
     folder
 }
 
-/// The command as somebody without any privilege; none, said so, where that is not possible.
+/// The command without any privilege; `None`, with a message, where that is not possible.
 pub(crate) fn as_nobody(folder: &Path, args: &[&str]) -> Option<Output> {
     // SAFETY: no arguments, and it always succeeds.
     if !installed("setpriv") || unsafe { libc::geteuid() } != 0 {

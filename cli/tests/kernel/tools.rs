@@ -272,7 +272,7 @@ fn latencies_of_reads_are_a_histogram() {
     if !kernel() {
         return;
     }
-    // 500 reads and one that finds the end, and those of the loader, are dd's; nobody else's are asked for.
+    // 500 reads and one that finds the end, and those of the loader, are dd's; those of other commands are not counted.
     let folder = tempdir().unwrap();
     let file = folder.path().join("data");
     std::fs::write(&file, vec![1; 500]).unwrap();
@@ -320,7 +320,7 @@ fn samples_are_where_the_time_goes() {
     }
     // It may have had to share its CPU, but where it ran it ran there.
     assert!(all >= 20 && inside * 10 >= all * 8, "{inside} of {all} in\n{text}");
-    // It names functions of programs that are still there only, so it is asked for addresses.
+    // bpftrace names functions only of programs that still run, so the script prints addresses.
     let number = |word: &str| u64::from_str_radix(word.trim().trim_start_matches("0x"), 16).unwrap();
     if let Some(theirs) =
         bpftrace("profile:hz:199 /comm == \"twspin\"/ { @[reg(\"ip\")] = count(); }", workload.to_str().unwrap())
