@@ -96,7 +96,7 @@ fn endless_recursion() {
 
 #[test]
 fn panics_of_the_host() {
-    // Nobody wants to read them all.
+    // Suppresses the messages of the expected panics.
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if panic.payload_as_str() != Some("a host function that gives up") {

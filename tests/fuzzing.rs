@@ -69,7 +69,7 @@ fn native_code_agrees() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
-/// Also programs that nobody has planned: changed ones, which may see addresses, and slots at random.
+/// Also programs that are not valid by construction: mutated ones, which may see addresses, and slots at random.
 #[test]
 fn whatever_validation_takes_ends_alike() {
     let mut campaign = Campaign::of_one_memory().expect("memory");

@@ -21,7 +21,7 @@ const NOT_FOR_LIBBPF: [&str; 6] = [
     "scripts/pointers.bpf.o",  // a function without BTF, which clang knows itself
 ];
 
-/// Cases whose result in the kernel is another: nobody has put anything into the maps there.
+/// Cases whose result in the kernel is another: the maps are empty there.
 const OTHERWISE_IN_KERNEL: [&str; 5] = ["event-perf", "target-device", "target-all", "target-cpu", "target-socket"];
 
 /// The C program, or why there is none.

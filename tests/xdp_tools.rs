@@ -1,4 +1,4 @@
-//! Objects that nobody here wrote: those of the packages `xdp-tools` and `libxdp1`, where they are installed.
+//! Third-party objects: those of the packages `xdp-tools` and `libxdp1`, where they are installed.
 
 mod support;
 

@@ -12,7 +12,7 @@ use twinbpf_vm::program::{Binding, Function, Program};
 
 use crate::case::{self, Case, Input, Run, Value};
 
-/// Bytes in front of the memory of a case, where the epilogue puts the registers.
+/// Bytes before the memory of a case, where the epilogue puts the registers.
 pub(crate) const DUMP: usize = 80;
 
 /// The host functions that bodies can `call @name`, in the order of their externs.

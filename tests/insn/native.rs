@@ -73,7 +73,7 @@ fn check_image(arena: &Arc<Arena>, reach: Reach, shared: &[Shared<'_>], modes: &
     let programs = shared.iter().map(|shared| shared.program.clone()).collect();
     let image = Arc::new(Image::new(arena, programs, resolve).expect("an image"));
     let limits = Limits { max_insns: None, max_depth: 64, stack_bytes: 64 * 512 };
-    // So that every other machine has a stack in front of its own.
+    // So that another stack precedes that of every machine below.
     let _first = run::machine(arena, &image, Driver::Step, limits, reach);
     let mut peer = run::machine(arena, &image, Driver::Step, limits, reach);
     let mut machines: Vec<(JitMode, Machine)> =

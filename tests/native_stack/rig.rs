@@ -111,7 +111,7 @@ fn c(name: &str, address: usize, params: usize) -> Target {
 }
 
 /// # Safety
-/// `data` points to a `&mut dyn Activation` that nobody uses.
+/// `data` points to a `&mut dyn Activation` that is not in use.
 unsafe fn call_back(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap> {
     // SAFETY: the caller promises it.
     unsafe { &mut *data.cast::<&mut dyn Activation>() }.call(function, *args)

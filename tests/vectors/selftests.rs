@@ -23,7 +23,7 @@ use crate::{Table, engines};
 pub(crate) const DATA: usize = 64;
 /// Those that go before a socket filter sees it.
 const ETHERNET: usize = 14;
-/// Bytes of a context where nobody says how it looks.
+/// Bytes of a context of unknown layout.
 const CONTEXT: usize = 256;
 
 const OTHER: &str = "another value";

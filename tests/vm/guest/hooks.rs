@@ -76,7 +76,7 @@ pub(super) fn struct_ops() {
     assert!(!after.contains("twinbpf_steady"), "{after}");
 }
 
-/// The object was compiled with types of its own; what it is told is this kernel's.
+/// The object was compiled with types of its own; what it reads is this kernel's.
 pub(super) fn core() {
     let text = said(&session("probes/core.bpf.o", &WORKLOAD));
     assert_eq!(words(&text, "tasks")[1..], words(&text, "workload")[1..3], "{text}");

@@ -1,4 +1,4 @@
-//! However a session ends, nothing of it stays. Nobody else is in this machine, so that all there is can be compared.
+//! However a session ends, nothing of it stays. This machine has no other user, so that all there is can be compared.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use twinbpf_kernel::{Link, Map, Prog};
 
 use super::{said, twinbpf, words};
 
-/// All that somebody could have left behind.
+/// All that a session could have left behind.
 #[derive(Debug, Default, PartialEq)]
 struct There {
     programs: Vec<u32>,
