@@ -155,6 +155,36 @@ fn no_leftovers() {
     report("left open", findings);
 }
 
+/// README.md and the pages in docs/, each with its path relative to the root.
+fn pages() -> Vec<(String, String)> {
+    let docs =
+        fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages = docs.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
+    let paths = pages.chain(["README.md".to_owned()]);
+    let pages: Vec<_> = paths.map(|path| (path.clone(), fs::read_to_string(root().join(path)).unwrap())).collect();
+    assert!(pages.len() > 5, "the walk found the pages");
+    pages
+}
+
+/// Comments and pages name the caller, thread or kernel that acts, and say before and after.
+#[test]
+fn words_of_the_field() {
+    let words = [concat!("no", "body"), concat!("some", "body"), concat!("who", "ever"), concat!("in fro", "nt of")];
+    let words = words.map(|word| format!(" {word} "));
+    let is_left = |path: &str| ["benches/", "fuzz/", "docs/performance.md"].iter().any(|left| path.starts_with(left));
+    let mut findings = Vec::new();
+    for (path, text) in sources().into_iter().chain(pages()).filter(|(path, _)| !is_left(path)) {
+        let is_prose = |line: &str| path.ends_with(".md") || line.trim_start().starts_with("//");
+        for (at, line) in text.lines().enumerate().filter(|(_, line)| is_prose(line)) {
+            let plain = line.to_lowercase().replace(|c: char| !c.is_alphanumeric() && c != '_', " ");
+            if words.iter().any(|word| format!(" {plain} ").contains(word)) {
+                findings.push(format!("{path}:{}: {}", at + 1, line.trim()));
+            }
+        }
+    }
+    report("say who acts, and before or after", findings);
+}
+
 #[test]
 fn every_dependency_says_why() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
