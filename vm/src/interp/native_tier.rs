@@ -60,7 +60,7 @@ pub(super) struct PreparedRun {
     pub(super) way: EntryPoint,
 }
 
-/// What is below a activation.
+/// The stack below an activation.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Base {
     /// Frames of the interpreter.
@@ -71,7 +71,7 @@ pub(super) struct Base {
     pub(super) site: usize,
 }
 
-/// A activation that waits for the machine.
+/// An activation that waits for the machine.
 #[derive(Clone, Copy)]
 pub(super) struct NativeActivation {
     pub(super) base: Base,
@@ -133,8 +133,7 @@ impl fmt::Debug for NativeTier {
 
 /// Entering compiled code.
 impl Machine {
-    /// Has later runs use this code of the image wherever it is compiled. Code that does not count instructions is
-    /// not used while those are limited, and none while there is a tracer.
+    /// Lets later runs use compiled code: under a limit of instructions only code that counts them, with a tracer none.
     ///
     /// # Errors
     /// The system has no memory for a native stack, or the code is of another image.
@@ -174,8 +173,7 @@ impl Machine {
         context.stack_limit = stack_bytes;
     }
 
-    /// A run that needs nothing prepared. Everything else that may happen is for other functions, so that this one keeps
-    /// nothing for them.
+    /// A run that needs no preparation. Other functions handle the rest, so that this one saves no registers for it.
     #[inline(always)]
     pub(super) fn run_compiled(&mut self, idle: Idle, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Trap> {
         match enter_first(self, idle, way, args) {
@@ -330,8 +328,8 @@ impl Machine {
         result
     }
 
-    /// The interpreter is at a loop header with `remaining` below the next sample: tells so, and if there is code
-    /// from there on, has that finish the function.
+    /// The interpreter is at a loop header with `remaining` below the next sample: if the loop has code (OSR entry),
+    /// lets it finish the function, otherwise reports the loop as hot.
     pub(super) fn sample(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Option<Next>, Trap> {
         let Some(tier) = &mut self.native else { return Ok(None) };
         tier.defer_sample(self.remaining);
@@ -357,9 +355,9 @@ impl Machine {
     }
 }
 
-/// Being called by compiled code.
+/// Calls from compiled code.
 impl Machine {
-    /// Does some work for generated code that has called the machine, as if the interpreter were where it is.
+    /// Does work for generated code that has called the machine, as if the interpreter were at its position.
     pub(super) fn for_compiled<R>(&mut self, work: impl FnOnce(&mut Machine) -> R) -> R {
         self.invalidate();
         let registers = self.s.r;
