@@ -54,7 +54,7 @@ pub(crate) fn boot_time_ns() -> u64 {
 }
 
 /// `strftime(3)` of a time in seconds since 1970, in the local time zone; `None` if the text has more than `size` bytes
-/// with its NUL, or the time is out of range. An empty text is not told from one that does not fit.
+/// with its NUL, or the time is out of range. An empty text is not distinguished from one that does not fit.
 pub(crate) fn strftime(format: &[u8], seconds: u64, size: usize) -> Option<Vec<u8>> {
     let format = CString::new(format).ok()?;
     let seconds = libc::time_t::try_from(seconds).ok()?;

@@ -26,7 +26,7 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Source lines, sorted by pc. Empty without `.BTF.ext`.
     pub lines: Vec<Line>,
-    /// Stack bytes of one frame (512 unless the loader was told otherwise).
+    /// Stack bytes of one frame (512 unless the loader is configured otherwise).
     pub stack_size: u32,
 }
 

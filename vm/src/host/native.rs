@@ -25,10 +25,10 @@ pub const HOST_STACK: usize = 256 << 10;
 /// The state that generated code works on. It belongs to a machine and has one address as long as that runs.
 #[repr(C)]
 pub struct Context {
-    /// r0 to r10 where they are handed over: to a loop's own entry, to [`Services::resume`] and
-    /// [`Services::call`], and by callers to functions that read registers other than their arguments.
+    /// r0 to r10 where they are passed in memory: to an OSR entry, to [`Services::resume`] and [`Services::call`], and
+    /// by callers to functions that read registers other than their arguments.
     pub regs: [u64; 11],
-    /// `may_goto` budget of the frame that is handed over.
+    /// `may_goto` budget of the frame that is passed.
     pub loops: u64,
     /// Address of the arena's first byte.
     pub arena_base: u64,

@@ -60,12 +60,12 @@ pub struct RegionSpec {
     pub count: u32,
     /// Whether programs may store to it.
     pub writable: bool,
-    /// The only owner whose views see it; 0 for everybody.
+    /// The only owner whose views see it; 0 if all views do.
     pub owner: u32,
 }
 
 impl RegionSpec {
-    /// One element of `size` bytes, writable, seen by everybody.
+    /// One element of `size` bytes, writable, which all views see.
     pub fn new(label: impl Into<Arc<str>>, kind: RegionKind, size: u32) -> RegionSpec {
         let label = label.into();
         RegionSpec { label, kind, element_size: size, stride: size, count: 1, writable: true, owner: 0 }

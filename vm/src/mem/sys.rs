@@ -169,7 +169,7 @@ impl Reservation {
 
 /// An empty file that is nowhere but in memory.
 pub(super) fn memory_file(name: &CStr) -> io::Result<File> {
-    // SAFETY: the name is a C string; nothing else is handed over.
+    // SAFETY: the name is a C string; no other pointer is passed.
     match unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: just opened, and nothing else owns it.

@@ -204,8 +204,8 @@ macro_rules! jump {
     ($trampoline:ident, $record:expr, $code:expr, $cx:expr, $fp:expr, $args:expr) => {{
         let (value, status): (u64, u64);
         // The trampoline calls what the caller of this function vouches for, which keeps the registers that C
-        // functions keep, as a recovery_point does; all others are declared lost. It keeps rsp, and the stack is aligned
-        // here, as a call needs it.
+        // functions keep, as a recovery point does; all others are declared lost. It keeps rsp, and the stack is
+        // aligned here, as a call needs it.
         asm!(
             "call {trampoline}",
             trampoline = sym $trampoline,

@@ -1,12 +1,12 @@
-//! The instructions that Rust cannot write: two trampolines with one recovery_point, raw accesses, and what C code runs
+//! The instructions that Rust cannot write: two trampolines with one recovery point, raw accesses, and what C code runs
 //! into when it calls a function of a program.
 //!
 //! Both trampolines keep where they are in r12 while other code runs, which that preserves as it does the other
-//! registers that C functions must; a recovery_point gets them from the record. So the way in and out touches little memory,
-//! and its callers lose what a call of C loses: calls of programs that do little are as fast as calls. It is r12 and
-//! not rbp, as every function saves that: what comes after a call would have to wait until rbp is back from memory,
-//! from a stack of which the address comes from memory. Unwinders can pass, whatever stack rsp is on, and so can who
-//! follows frame pointers.
+//! registers that C functions must; a recovery point restores them from the record. So entry and exit touch little
+//! memory, and its callers lose what a call of C loses: calls of programs that do little are as fast as calls. It is
+//! r12 and not rbp, as every function saves that: what comes after a call would have to wait until rbp is back from
+//! memory, from a stack of which the address comes from memory. Unwinders can pass, whatever stack rsp is on, and so
+//! can walks along frame pointers.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::global_asm;
@@ -58,7 +58,7 @@ global_asm!(
     "mov rsp, r12",
     ".cfi_def_cfa_register rsp",
     "xor edx, edx",
-    // Where both end early: with the registers of the recovery_point, and rdx 1.
+    // Where both end early: with the registers of the recovery point, and rdx 1.
     ".globl twinbpf_landing",
     ".hidden twinbpf_landing",
     "twinbpf_landing:",

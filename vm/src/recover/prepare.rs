@@ -158,7 +158,7 @@ fn provide_stack() -> io::Result<()> {
             // SAFETY: the key is ours; the value lives until the key's destructor or the lines below free it.
             let result = unsafe { libc::pthread_setspecific(key, new.cast::<c_void>().cast_const()) };
             if result != 0 {
-                // SAFETY: made above, and no one else's.
+                // SAFETY: made above, and never shared.
                 drop(unsafe { Box::from_raw(new) });
                 return Err(io::Error::from_raw_os_error(result));
             }

@@ -84,7 +84,7 @@ impl Slot {
         self.write(version, 0, 0);
     }
 
-    /// A slot that changes meanwhile does not hold code that anybody runs.
+    /// A slot that changes meanwhile does not hold code that is running.
     fn contains(&self, pc: u64) -> bool {
         let version = self.version.load(Ordering::Acquire);
         let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));

@@ -17,7 +17,7 @@ struct Page {
 impl Page {
     fn new(code: &[u8]) -> Page {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping; it is filled before anybody runs it, and belongs to this value.
+        // SAFETY: a fresh mapping; it is filled before it is executed, and belongs to this value.
         let at = unsafe {
             let at = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0);
             assert_ne!(at, libc::MAP_FAILED);

@@ -58,7 +58,7 @@ fn print(mut caller: Host<'_>, format: &[u8], values: &[u64]) -> HelperResult<i6
     if line.last() != Some(&b'\n') {
         line.push(b'\n');
     }
-    // The kernel's trace buffer may lose lines as well; the program is not told.
+    // The kernel's trace buffer may lose lines as well; the program does not learn of it.
     let _ = caller.runtime().trace.write_all(&line);
     Ok(out.total() as i64)
 }

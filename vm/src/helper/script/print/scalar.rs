@@ -36,7 +36,7 @@ pub(super) fn key(out: &mut Vec<u8>, fields: &[Field], data: &[u8], notation: No
     }
 }
 
-/// A field, and what of its name is left to be told.
+/// A field, and the part of its name that is not printed yet.
 type Named<'a> = (&'a str, &'a Field);
 
 /// Fields under a common name.
