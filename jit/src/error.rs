@@ -72,7 +72,7 @@ pub enum JitError {
     /// There is no room for the code.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// `perf` could not be told of it.
+    /// It could not be announced to `perf`.
     #[error(transparent)]
     Perf(#[from] PerfError),
     /// cranelift-jit could not place it.

@@ -137,12 +137,12 @@ impl Tools {
         if self.gdb { CodePool::breakable(near) } else { CodePool::shared(near) }
     }
 
-    /// Whether anybody reads [`Symbol::name`].
+    /// Whether a tool reads [`Symbol::name`].
     pub(crate) fn wants_names(&self) -> bool {
         self.gdb || !matches!(self.perf, PerfFile::Off)
     }
 
-    /// Whether anybody reads [`Symbol::lines`].
+    /// Whether a tool reads [`Symbol::lines`].
     pub(crate) fn wants_lines(&self) -> bool {
         self.gdb || matches!(self.perf, PerfFile::Dump(_))
     }

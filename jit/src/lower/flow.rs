@@ -1,5 +1,5 @@
-//! The basic blocks of one function, and what is known about them before code is made: who is reachable, which
-//! registers are live, how many instructions lie ahead. Everything here is linear in the number of instructions
+//! The basic blocks of one function, and what is known about them before code is made: which of them are reachable,
+//! which registers are live, how many instructions lie ahead. Everything here is linear in the number of instructions
 //! or gives up in favour of an answer that is always right.
 
 mod facts;

@@ -23,7 +23,7 @@
 //! `/tmp/perf-PID.map`. They name addresses of the writable view, where nothing is ever executed, so no sample falls
 //! on them; the right lines are those of [`crate::debug`].
 //!
-//! Not here: where functions begin, what they are called, who runs them.
+//! Not here: where functions begin, their names, what runs them.
 
 mod pool;
 mod provider;

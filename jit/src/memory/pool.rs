@@ -1,4 +1,4 @@
-//! Who has which bytes of a region.
+//! The allocator of a code region.
 
 use std::io;
 use std::ops::Range;

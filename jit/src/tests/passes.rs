@@ -30,7 +30,7 @@ const UNSURE: [&str; 9] = [
     "if {r} == 0 goto zero\nr4 = r2\n{far}",
 ];
 
-/// More instructions than anybody looks back.
+/// More instructions than any pass looks back.
 fn far() -> String {
     "r3 += 1\n".repeat(40)
 }
