@@ -1,8 +1,9 @@
 //! Finding types by name.
 //!
 //! The first lookups walk over all types: they compare a few bytes each, and a whole kernel takes less than a
-//! millisecond. Who asks more often gets an index, which takes as long as some twenty walks to make. Its entries are keyed by the *essential* name, so that one index answers both "what is called `task_struct`" and
-//! "what might `task_struct___old` be" (CO-RE's flavours).
+//! millisecond. Later lookups build an index, which takes as long as some twenty walks. Its entries are keyed by the
+//! *essential* name, so that one index answers both "what is called `task_struct`" and "what might `task_struct___old`
+//! be" (CO-RE's flavours).
 
 use std::hash::{BuildHasher as _, RandomState};
 

@@ -6,7 +6,7 @@ use super::KernelProgram;
 
 impl KernelProgram {
     /// Replaces `remove` instructions from `at` on, see [`splice`]. Descriptors, functions, types, lines and whatever
-    /// else is said of instructions moves with them; what is inserted belongs to the function and C line of the place.
+    /// else refers to instructions moves with them; what is inserted belongs to the function and C line of the place.
     ///
     /// # Errors
     /// Nothing is changed then.

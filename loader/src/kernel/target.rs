@@ -1,4 +1,4 @@
-//! What the linker must know of a kernel, as bytes and text that someone else has read.
+//! What the linker must know of a kernel, as bytes and text that the caller has read.
 
 use std::fmt;
 use std::sync::Arc;

@@ -92,7 +92,7 @@ struct Printer<'a> {
     shapes: Shapes,
     /// Whether a struct or union was written.
     records: bool,
-    /// Forward declarations whose meaning is known, or that are said already by another.
+    /// Forward declarations whose meaning is known, or that another has declared already.
     forwards: HashMap<TypeId, TypeId>,
 }
 

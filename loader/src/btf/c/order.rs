@@ -182,7 +182,7 @@ impl Printer<'_> {
             Type::Fwd { .. } => return Ok(()),
             Type::Int(int) if !is_c_int(self.btf.name(id)) => self.foreign_int(id, int.size, int.signed)?,
             Type::Int(_) | Type::Float { .. } => (),
-            // One without a name is written by who uses it, and else at the end.
+            // One without a name is written where it is used, and else at the end.
             Type::Enum(_) | Type::Enum64(_) if self.btf.name(id).is_empty() => return Ok(()),
             Type::Enum(_) | Type::Enum64(_) => (),
             Type::Void | Type::Ptr(_) | Type::Array(_) | Type::Volatile(_) | Type::Const(_) | Type::Restrict(_) => (),

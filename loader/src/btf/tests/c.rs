@@ -42,7 +42,7 @@ fn members_come_to_lie_where_they_are() {
 #[test]
 fn what_is_needed_comes_first() {
     let (mut build, int, _) = build();
-    // Types 3 to 9, each told of the ones behind it.
+    // Types 3 to 9, each with references to later ones.
     build.structure("outer", 24, &[("inner", 4, 0), ("next", 5, 64), ("call", 6, 128)]);
     build.structure("inner", 8, &[("self", 9, 0)]);
     build.ptr(3);
