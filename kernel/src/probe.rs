@@ -259,7 +259,7 @@ pub fn map_kind(kind: MapKind) -> io::Result<bool> {
         MapKind::Arena => (0, 0, 1, 1 << 10, 0),
         MapKind::ReuseportSockarray => (4, 8, 1, 0, 0),
         MapKind::InsnArray => (4, 16, 1, 0, 0),
-        // These want BTF, so that refusing the type of the map and refusing that it has none must be told apart.
+        // These want BTF, so that a refusal of the map's type must be distinguished from a refusal for want of BTF.
         MapKind::SkStorage | MapKind::InodeStorage | MapKind::TaskStorage | MapKind::CgrpStorage => (4, 4, 0, 1, 0),
         MapKind::StructOps => (4, 4, 1, 0, 0),
         MapKind::Hash

@@ -123,7 +123,7 @@ pub enum Target {
     Usdt {
         /// The file.
         path: PathBuf,
-        /// Who has it.
+        /// Its provider, the first argument of `DTRACE_PROBE`.
         provider: String,
         /// Its name.
         name: String,

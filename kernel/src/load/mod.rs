@@ -50,7 +50,7 @@ pub struct LoadOptions<'a> {
     pub pinning: Pinning,
     /// Maps that exist, by index, in place of new ones.
     pub given: BTreeMap<usize, &'a Map>,
-    /// Maps that shall not be made, by index: those that the linker was told are absent.
+    /// Maps that shall not be made, by index: those that the linker's options name as absent.
     pub absent: BTreeSet<usize>,
     /// Level of the verifier's log for programs that load, too; 0 for none.
     pub log_level: u32,

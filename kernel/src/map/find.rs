@@ -1,4 +1,4 @@
-//! Maps that others made: by number, name or path, and who holds them.
+//! Maps of other processes: by number, name or path, and their holders.
 
 use std::collections::BTreeMap;
 use std::fmt;

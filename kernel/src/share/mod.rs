@@ -172,7 +172,7 @@ fn values(map: &Map, spec: &MapSpec, arena: &Arc<Arena>) -> Result<Values, Share
     Ok(match spec.kind {
         MapKind::Array if spec.flags().contains(MapFlags::MMAPABLE) && spec.program_writable() => {
             let region = region(spec);
-            // SAFETY: the memory of a map has all its values, page-aligned, as long as anybody maps it.
+            // SAFETY: the memory of a map has all its values, page-aligned, as long as a mapping exists.
             Values::Memory(unsafe { arena.alloc_shared(region, map.as_fd()) }.map_err(memory)?)
         }
         MapKind::Array if spec.data.as_ref().is_some_and(|data| data.read_only) => {

@@ -55,7 +55,7 @@ pub struct PerfReader {
     rings: Vec<Ring>,
     /// Read, but younger than what other CPUs may still have had.
     held: Vec<Sample>,
-    /// What records told of.
+    /// Number of lost samples that records report.
     lost: u64,
 }
 

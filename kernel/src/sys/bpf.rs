@@ -35,7 +35,7 @@ mod command {
     pub(super) const PROG_BIND_MAP: u32 = 35;
 }
 
-/// What has numbers by which anybody can ask for it.
+/// Kinds of kernel objects that can be opened by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     /// Programs.

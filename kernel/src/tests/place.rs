@@ -73,7 +73,7 @@ fn instructions_are_found_from_symbols_and_from_frames() {
     assert!(matches!(whole.boundary(u64::MAX), Boundary::Unknown(_)));
 }
 
-/// What is said of a place by both kinds of attachments.
+/// The results of both kinds of attachments for a place.
 fn refusals(path: &Path, offset: u64, ret: bool, unproven_places: bool) -> Option<[Result<(), String>; 2]> {
     let single = allowed(load(ProgType::Kprobe, RETURN_0))?;
     let insns = super::code(RETURN_0);

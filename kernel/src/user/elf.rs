@@ -67,7 +67,7 @@ pub struct Function {
 /// A static probe: a note that says where it is and where its arguments are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sdt {
-    /// Who has it.
+    /// Its provider, the first argument of `DTRACE_PROBE`.
     pub provider: String,
     /// Its name.
     pub name: String,

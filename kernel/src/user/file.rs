@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Directories of libraries that the dynamic linker knows without being told.
+/// Default directories of the dynamic linker.
 const LIBRARIES: [&str; 11] = [
     "/usr/lib64",
     "/usr/lib",
