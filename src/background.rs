@@ -68,7 +68,7 @@ impl Drop for Background {
         queue.stop = true;
         let forgotten = std::mem::take(&mut queue.jobs);
         shared.wake.notify_one();
-        // What a job holds may be the last of its kind, and go through code of anybody's.
+        // Dropping a job may drop the last reference to a value, and so run code of the embedder: not under the lock.
         drop(queue);
         drop(forgotten);
     }

@@ -103,7 +103,7 @@ pub enum SymbolFault {
     /// A value of the kernel.
     #[error("'{0}' is a value of the kernel's configuration or symbol table, which the virtual machine does not have")]
     Kernel(Arc<str>),
-    /// The host has it, and does not give it to everybody.
+    /// The host has it, but not for this program.
     #[error("'{name}' {why}")]
     Refused {
         /// The symbol.

@@ -75,7 +75,8 @@ fn checked(engine: &Engine, code: Code) -> Result<Code, JitError> {
 /// What the machines of an image get, if they shall run native code.
 ///
 /// # Errors
-/// The engine was told to run native code only, and something cannot be compiled; or `perf` cannot be told of it.
+/// The engine is configured for native code only, and something cannot be compiled; or it cannot be announced to
+/// `perf`.
 pub(crate) fn native(engine: &Engine, image: &Arc<Image>) -> Result<Option<Arc<dyn Native>>, JitError> {
     let config = engine.config();
     let options = options(engine);

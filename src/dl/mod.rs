@@ -220,8 +220,8 @@ impl Library {
             })
         };
         let function = HostFn::new(name, signature.clone(), Arc::new(body));
-        // SAFETY: the body keeps the library loaded. Who has named it, in `Linker::library`, answers for what programs
-        // pass to its functions by the prototypes that objects declare.
+        // SAFETY: the body keeps the library loaded. The caller of `Linker::library`, who named it, answers for what
+        // programs pass to its functions by the prototypes that objects declare.
         unsafe { function.with_c(address as u64) }
     }
 }

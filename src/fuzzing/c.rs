@@ -1,7 +1,7 @@
 //! C as the common language: one source, compiled for every version of the instruction set and for this machine, must
 //! leave the same, whatever runs it.
 //!
-//! Here compilers are part of what is compared: who is alone with a result may be clang or cc.
+//! Here compilers are part of what is compared: the dissenter may be clang or cc.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};

@@ -52,7 +52,7 @@ struct Frame {
     end: Option<u64>,
 }
 
-/// What calls read and write is said by [`Watch::step`].
+/// No callee reads or writes registers here: [`Watch::step`] handles calls.
 struct Nobody;
 
 impl Callees for Nobody {
