@@ -41,7 +41,7 @@ pub struct KernelEngine {
 /// Why the kernel's interpreter cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum InterpreterError {
-    /// It is not there, or who asks may not choose.
+    /// The kernel has none, or the process may not choose it.
     #[error("{JIT} cannot be 0: the kernel has no interpreter (CONFIG_BPF_JIT_ALWAYS_ON), or you are not root")]
     Setting(#[source] io::Error),
     /// As of any engine.

@@ -98,7 +98,7 @@ impl Half {
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| Error::Load(Box::new(failure))));
-        // What was loaded is opened all the same, so that whatever is wrong is said at once.
+        // What was loaded is opened all the same, so that all errors are reported at once.
         let mut half = Half::default();
         wrong.extend(half.open(plan, &loaded, &targets, options));
         if !wrong.is_empty() {

@@ -256,7 +256,7 @@ impl Tool {
         self.after(result)
     }
 
-    /// Output goes out before anybody else prints; what the program asked for and sent is seen to.
+    /// Flushes the output before others print, and handles what the program requested and sent.
     fn after(&mut self, result: Result<u64, Trap>) -> Result<Outcome, Error> {
         if let Err(trap) = result {
             return self.ended(trap);
