@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 /// Help and version, or what is wrong with the command line. Its status is that of our own errors, so that it
 /// cannot be taken for a workload's.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nothing is left to say to someone who does not listen.
+    // If the output is closed, there is nowhere to report it.
     let _ = error.print();
     if error.use_stderr() { ExitCode::from(STATUS_ERROR) } else { ExitCode::SUCCESS }
 }

@@ -9,7 +9,7 @@ use twinbpf::fuzzing::generate::Cpu;
 
 use super::duration;
 
-/// Who is compared.
+/// The engines to compare.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct EnginesArgs {
     /// Engines of twinbpf, with commas between them.

@@ -34,7 +34,7 @@ pub(super) struct InKernel {
 /// # Errors
 /// The kernel's answer.
 pub(super) fn allowed() -> io::Result<()> {
-    // Socket filters may be anybody's.
+    // Unprivileged processes may load socket filters, so that XDP is probed.
     probe::prog_type(ProgType::Xdp).map(drop)
 }
 

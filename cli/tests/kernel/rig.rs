@@ -86,7 +86,7 @@ pub(crate) fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     lines.into_iter().find(|words| words.first() == Some(&first)).unwrap_or_else(|| panic!("no {first} in\n{text}"))
 }
 
-/// The command and an object where anybody may read them.
+/// The command and an object in a folder that every user may read.
 pub(crate) fn public(object: &str) -> TempDir {
     let folder = tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
