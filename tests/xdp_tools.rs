@@ -40,7 +40,7 @@ fn packet(hex: &str) -> Vec<u8> {
     hex.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// Runs a program on a packet; on CPU 0, as instances do unless told otherwise.
+/// Runs a program on a packet; on CPU 0, the default of instances.
 fn verdict(pre: &InstancePre<()>, program: &str, hex: &str) -> u64 {
     let mut instance = pre.instance(()).unwrap();
     let context = instance.set_packet(PacketKind::Xdp, &packet(hex)).unwrap();

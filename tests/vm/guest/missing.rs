@@ -1,4 +1,5 @@
-//! What is said where the kernel or a right is missing something, and that scripts of the same object run all the same.
+//! Messages where a feature of the kernel or a privilege is missing, and that scripts of the same object run all the
+//! same.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
