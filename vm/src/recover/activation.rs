@@ -80,14 +80,17 @@ pub(super) fn mark(mark: Mark) {
     CURRENT.set(CURRENT.get().map_addr(|address| address & !MARK | mark as usize));
 }
 
+/// The call around one on the chain.
+fn around(record: &ptr::NonNull<ActivationRecord>) -> Option<ptr::NonNull<ActivationRecord>> {
+    // SAFETY: records on the chain live until their call ends, and each call ends before the one around it.
+    let previous = unsafe { record.as_ref() }.previous.get();
+    ptr::NonNull::new(previous.cast_mut())
+}
+
 /// Whether this thread is in a call of native code of the owner with this [data](Owner::data), however many others are
 /// inside that.
 pub fn is_inside(data: *mut ()) -> bool {
-    // SAFETY: records on the chain live until their call ends, and each call ends before the one around it.
-    let around = |record: &ptr::NonNull<ActivationRecord>| {
-        ptr::NonNull::new(unsafe { record.as_ref() }.previous.get().cast_mut())
-    };
-    // SAFETY: as above.
+    // SAFETY: as in `around`.
     std::iter::successors(current(), around).any(|record| unsafe { record.as_ref() }.owner.data == data)
 }
 
@@ -98,11 +101,7 @@ fn unmarked(record: *const ActivationRecord) -> *const ActivationRecord {
 /// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
 /// behind it.
 pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
-    // SAFETY: as in `is_inside`.
-    let around = |record: &ptr::NonNull<ActivationRecord>| {
-        ptr::NonNull::new(unsafe { record.as_ref() }.previous.get().cast_mut())
-    };
-    // SAFETY: as above.
+    // SAFETY: as in `around`.
     let mut ranges = std::iter::successors(current(), around).map(|record| unsafe { record.as_ref() }.range);
     ranges.find(|(low, top)| (*low..*top).contains(&address))
 }
