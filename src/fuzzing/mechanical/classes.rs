@@ -201,14 +201,21 @@ fn guard(
 ) -> Result<&'static str, String> {
     if change.what == sites::ANOTHER {
         let (events, _) = Judge::new(listing, subject.layout, subject.functions, None).events();
-        let ids = |events: &[Event]| {
+        let compared = |events: &[Event]| {
             events.iter().find_map(|event| match event {
-                Event::Guard { at, ids, .. } if *at == change.at => Some(*ids),
+                Event::Guard { at, sides, ids, .. } if *at == change.at => Some((*sides, *ids)),
                 _ => None,
             })
         };
-        if ids(before).is_some_and(|ids| ids != [0; 2]) && ids(before) == ids(&events) {
-            return Ok(SAME);
+        if let (Some((sides, ids)), Some((others, their))) = (compared(before), compared(&events)) {
+            let equal = |side: usize| match sides[side] {
+                What::At { lo, hi, .. } if lo == hi => sides[side] == others[side],
+                What::Limit(_) => sides[side] == others[side],
+                _ => ids[side] != 0 && ids[side] == their[side],
+            };
+            if equal(0) && equal(1) {
+                return Ok(SAME);
+            }
         }
     }
     if change.kind == Kind::Bound && index_fits(subject, listing, change.at) {

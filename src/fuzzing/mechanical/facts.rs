@@ -45,8 +45,11 @@ pub(super) enum What {
     Saved(usize),
     /// What a guard compares with.
     Limit(Guard),
-    /// What became of that.
-    Outcome(Guard),
+    /// What became of that, in the lowest byte: zero if the guard holds, else one. All of the word if `whole`.
+    Outcome {
+        of: Guard,
+        whole: bool,
+    },
     /// A function of the table.
     Function,
     /// Of a jump table: an entry, or what it leads to.
@@ -76,6 +79,7 @@ impl What {
         match self {
             What::Number { lo, hi } => Some((lo, hi)),
             What::Limit(Guard::Half) => Some((0, U32)),
+            What::Outcome { whole: true, .. } => Some((0, 1)),
             _ => None,
         }
     }
@@ -87,7 +91,8 @@ impl What {
     /// Its low bytes.
     pub(super) fn low(self, bytes: usize) -> What {
         match (self, What::of_size(bytes)) {
-            (what, What::Any) | (what @ What::Outcome(_), _) => what,
+            (What::Outcome { of, .. }, _) if bytes == 1 => What::Outcome { of, whole: true },
+            (what, What::Any) | (what @ What::Outcome { .. }, _) => what,
             (What::Number { lo, hi }, What::Number { hi: most, .. }) if lo & !most == hi & !most => {
                 What::Number { lo: lo & most, hi: hi & most }
             }

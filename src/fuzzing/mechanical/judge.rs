@@ -22,7 +22,7 @@ pub(super) enum Event {
     /// An access of memory, by address; `stores` it or not.
     Access { at: usize, address: Fact, bytes: usize, stores: Option<Fact>, stack: i64 },
     /// A compare or test that a guard looks at, or what looks at its outcome.
-    Guard { at: usize, guard: Guard, ids: [usize; 2] },
+    Guard { at: usize, guard: Guard, sides: [What; 2], ids: [usize; 2] },
     /// A call of a function.
     Call { at: usize },
     /// A call, jump or return that goes elsewhere than before, or finds something else there.
@@ -73,7 +73,7 @@ impl<'a> Judge<'a> {
             if instruction.op0_kind() == OpKind::Register && reg.is_gpr() && !is_high(reg) {
                 let reg = reg.full_register().number();
                 let fact = state.regs[reg];
-                if fact.id == 0 && matches!(fact.what, What::Any | What::Number { .. }) {
+                if fact.id == 0 && has_identity(fact.what) {
                     // A slot is equal to the register that it is loaded into.
                     let slot = match (instruction.mnemonic(), instruction.op1_kind()) {
                         (M::Mov, OpKind::Memory) => loaded,
@@ -146,8 +146,10 @@ impl<'a> Judge<'a> {
                 if let Some(changed) = self.changed.filter(|changed| changed.at == at) {
                     // What would have been stored is still there, and something else is gone.
                     let before = lo.wrapping_sub(changed.moved);
-                    let kept = state.load(before, bytes).what;
-                    state.store(before, bytes, Fact::other(kept));
+                    let kept = state.load(before, bytes);
+                    if kept.id == 0 || kept.id != fact.id {
+                        state.store(before, bytes, Fact::other(kept.what));
+                    }
                     state.store(lo, bytes, Fact { low: true, high: true, ..fact });
                 } else {
                     state.store(lo, bytes, fact);
@@ -234,9 +236,10 @@ impl<'a> Judge<'a> {
                 Fact { what, id: if what == fact.what { fact.id } else { 0 }, low: fact.low, high: false }
             }
             _ => {
-                let what = match (fact.what, own.what.range()) {
-                    (What::Outcome(_), _) => fact.what,
-                    (_, Some((_, hi))) if hi <= super::facts::U32 => What::WORD,
+                let (_, most) = bounds(own.what, self.layout);
+                let what = match fact.what {
+                    What::Outcome { of, .. } => What::Outcome { of, whole: most <= 0xff },
+                    _ if most <= super::facts::U32 => What::WORD,
                     _ => What::Any,
                 };
                 Fact { what, id: 0, low: own.low || fact.low, high: own.high }
@@ -295,7 +298,8 @@ impl<'a> Judge<'a> {
                     }
                     flags => flags.and_then(|flags| flags.guard),
                 };
-                self.write(at, ins, state, 0, Fact::new(outcome.map_or(What::Number { lo: 0, hi: 1 }, What::Outcome)));
+                let what = outcome.map_or(What::Number { lo: 0, hi: 1 }, |of| What::Outcome { of, whole: true });
+                self.write(at, ins, state, 0, Fact::new(what));
             }
             _ if code != ConditionCode::None && count == 2 => {
                 let (mut if_not, mut if_so) = (state.clone(), state.clone());
@@ -329,44 +333,35 @@ impl<'a> Judge<'a> {
     }
 
     fn compare(&mut self, at: usize, ins: &Instruction, state: &mut State) {
+        let mut words = [0; 2];
         for operand in 0..ins.op_count() {
             let reg = ins.op_register(operand);
             if ins.op_kind(operand) == OpKind::Register && reg.is_gpr() && !is_high(reg) {
                 let fact = state.regs[reg.full_register().number()];
-                if fact.id == 0 && matches!(fact.what, What::Any | What::Number { .. }) {
+                if fact.id == 0 && has_identity(fact.what) {
                     state.name(reg.full_register().number(), COMPARED + 2 * at + operand as usize);
                 }
+                words[operand as usize] = state.regs[reg.full_register().number()].id;
             }
         }
         let (left, right) = (self.read(at, ins, state, 0), self.read(at, ins, state, 1));
-        let itself = ins.mnemonic() == M::Test && left.id != 0 && left.id == right.id;
+        let itself = ins.mnemonic() == M::Test && words[0] != 0 && words[0] == words[1];
         let right = if itself { Fact::new(What::number(0)) } else { right };
         let guard = [left.what, right.what].into_iter().find_map(|what| match what {
-            What::Limit(guard) | What::Outcome(guard) => Some(guard),
+            What::Limit(guard) | What::Outcome { of: guard, .. } => Some(guard),
             _ => None,
         });
         let bytes = size(ins, 0);
         let fits = |what: What| what == what.low(bytes);
         let whole = (itself || ins.mnemonic() == M::Cmp) && (bytes == 8 || fits(left.what) && fits(right.what));
         let ids = if whole { [left.id, right.id] } else { [0; 2] };
-        let bounds = [left.what, right.what].map(|what| match what {
-            What::Limit(Guard::Slot) => (self.slots(), self.slots()),
-            what => what.range().unwrap_or((0, u64::MAX)),
-        });
-        let outcome = matches!(left.what, What::Outcome(Guard::Slot)) && ins.op_kind(0) == OpKind::Register;
+        let bounds = [left.what, right.what].map(|what| bounds(what, self.layout));
+        let slot = matches!(left.what, What::Outcome { of: Guard::Slot, .. });
+        let outcome = slot && right.what.constant() == Some(0);
         state.flags = Some(Compared { guard, outcome, ids, bounds });
         if let Some(guard) = guard {
-            self.tell(Event::Guard { at, guard, ids });
+            self.tell(Event::Guard { at, guard, sides: [left, right].map(|fact| fact.what), ids });
         }
-    }
-
-    /// How many functions there are.
-    fn slots(&self) -> u64 {
-        let count = self.layout.fields.iter().find_map(|field| match field.access {
-            Access::Constant(Load::Number(count)) => Some(count),
-            _ => None,
-        });
-        count.unwrap_or(u64::MAX)
     }
 
     fn arithmetic(&mut self, at: usize, ins: &Instruction, state: &mut State) {
@@ -374,6 +369,7 @@ impl<'a> Judge<'a> {
         let a = self.read(at, ins, state, if count == 3 { 1 } else { 0 });
         let b = self.read(at, ins, state, count - 1);
         let same = ins.op_kind(1) == OpKind::Register && ins.op_register(0) == ins.op_register(1);
+        let whole = [a, b].iter().all(|fact| fact.what.range().is_some_and(|(_, hi)| hi <= 1));
         let mut what = match (ins.mnemonic(), a.what, b.what) {
             (M::Xor | M::Sub, ..) if same => What::number(0),
             (M::Add, a, b) => a.plus(b),
@@ -384,11 +380,11 @@ impl<'a> Judge<'a> {
                 What::at(Base::Arena, 0).plus(number)
             }
             (M::Sub, a, b) => a.minus(b),
-            (M::Or, What::Outcome(Guard::Slot), _) | (M::Or, _, What::Outcome(Guard::Slot)) => {
-                What::Outcome(Guard::Slot)
+            (M::Or, What::Outcome { of: Guard::Slot, .. }, _) | (M::Or, _, What::Outcome { of: Guard::Slot, .. }) => {
+                What::Outcome { of: Guard::Slot, whole }
             }
-            (M::And | M::Or, What::Outcome(guard), _) | (M::And | M::Or, _, What::Outcome(guard)) => {
-                What::Outcome(if guard == Guard::Slot { Guard::Frame } else { guard })
+            (M::And | M::Or, What::Outcome { of, .. }, _) | (M::And | M::Or, _, What::Outcome { of, .. }) => {
+                What::Outcome { of: if of == Guard::Slot { Guard::Frame } else { of }, whole }
             }
             (M::Shr, What::At { base: Base::Arena, lo: 0, hi: 0 }, _) => What::Limit(Guard::Half),
             (mnemonic, a, b) => numbers(mnemonic, a, b, bytes),
@@ -462,4 +458,19 @@ impl<'a> Judge<'a> {
             }
         }
     }
+}
+
+/// Whether words of this kind get an identity, so that it is known which of them are equal.
+fn has_identity(what: What) -> bool {
+    matches!(what, What::Any | What::Number { .. } | What::Outcome { .. })
+}
+
+/// The least and the greatest that a word is.
+fn bounds(what: What, layout: &Layout) -> (u64, u64) {
+    let functions = layout.fields.iter().find_map(|field| match field.access {
+        Access::Constant(Load::Number(count)) => Some((count, count)),
+        _ => None,
+    });
+    let range = if what == What::Limit(Guard::Slot) { functions } else { what.range() };
+    range.unwrap_or((0, u64::MAX))
 }
