@@ -44,7 +44,7 @@ fn passes_can_be_switched_off() {
     let output = twinbpf().args(["disasm", "--native", "--passes=-polish"]).arg(object()).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{stderr}");
-    assert!(stderr.contains("no pass is called \"polish\"; there are correlated-branches, "), "{stderr}");
+    assert!(stderr.contains("no pass is called \"polish\"; there are switch-recovery, "), "{stderr}");
 }
 
 #[test]

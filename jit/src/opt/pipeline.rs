@@ -11,9 +11,9 @@ use super::pass::{Input, Pass, Phase};
 use super::passes::PassSet;
 use super::post::{
     AddressFolding, Commutation, CopyCoalescing, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, LoadFolding,
-    Reassociation, Scheduling, SequencePoints, StrengthReduction, TailDuplication, VectorCopies,
+    Reassociation, Scheduling, SequencePoints, StrengthReduction, TailDuplication,
 };
-use super::pre::{CorrelatedBranches, DemandedBits, IfConversion, SwitchRecovery};
+use super::pre::{DemandedBits, IfConversion, SwitchRecovery};
 use super::target_model::TargetModel;
 use crate::stage::Stages;
 
@@ -77,9 +77,8 @@ const fn row<P: Pass>(place: &'static str) -> Row {
 }
 
 /// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
-pub(crate) static PASSES: [Row; 19] = [
-    row::<CorrelatedBranches>("first: later passes change the branches that it reads"),
-    row::<SwitchRecovery>("before if-conversion, which would take leaves off the tree of compares"),
+pub(crate) static PASSES: [Row; 17] = [
+    row::<SwitchRecovery>("first, before if-conversion, which would take leaves off the tree of compares"),
     row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
     row::<DemandedBits>("last before the optimiser: if-conversion merges blocks and so removes parameters"),
     row::<SequencePoints>(
@@ -96,7 +95,6 @@ pub(crate) static PASSES: [Row; 19] = [
     row::<ExitSplitting>("after tail duplication"),
     row::<IvWidening>("after LICM; the extensions that it makes useless are removed next"),
     row::<Dce>("before passes that count users"),
-    row::<VectorCopies>("before load folding, which moves loads away from their stores"),
     row::<Reassociation>("before commutation and load folding, which look at single additions"),
     row::<Commutation>("after reassociation, which orders operands, too"),
     row::<LoadFolding>("after all that moves or merges loads and their users"),

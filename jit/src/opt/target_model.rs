@@ -15,29 +15,15 @@ pub(crate) struct TargetModel {
     pub(crate) memory_operands: bool,
     /// A 32-bit result has zeros in the upper half of its register.
     pub(crate) zero_extends: bool,
-    /// Vector registers are loaded and stored as cheaply as words.
-    pub(crate) vector_copies: bool,
 }
 
 /// 16 less stack and frame pointer.
-const X86_64: TargetModel = TargetModel {
-    registers: 14,
-    load_latency: 5,
-    multiply_latency: 3,
-    memory_operands: true,
-    zero_extends: true,
-    vector_copies: true,
-};
+const X86_64: TargetModel =
+    TargetModel { registers: 14, load_latency: 5, multiply_latency: 3, memory_operands: true, zero_extends: true };
 
 /// AArch64 and RISC-V have some 24 left of 32, after stack and frame pointer, link, platform and scratch registers.
-const RISC: TargetModel = TargetModel {
-    registers: 24,
-    load_latency: 4,
-    multiply_latency: 3,
-    memory_operands: false,
-    zero_extends: false,
-    vector_copies: false,
-};
+const RISC: TargetModel =
+    TargetModel { registers: 24, load_latency: 4, multiply_latency: 3, memory_operands: false, zero_extends: false };
 
 impl TargetModel {
     /// The model of the machine that code is made for.

@@ -14,7 +14,6 @@ mod scheduling;
 mod sequence_points;
 mod strength_reduction;
 mod tail_duplication;
-mod vector_copies;
 
 pub(super) use address_folding::AddressFolding;
 pub(super) use commutation::Commutation;
@@ -32,4 +31,3 @@ pub(super) use scheduling::Scheduling;
 pub(super) use sequence_points::SequencePoints;
 pub(super) use strength_reduction::StrengthReduction;
 pub(super) use tail_duplication::TailDuplication;
-pub(super) use vector_copies::VectorCopies;

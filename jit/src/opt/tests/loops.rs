@@ -147,37 +147,6 @@ fn the_end_of_a_round_is_in_each_case() {
     assert!(ways.iter().all(|way| *way == ways[0]), "{func}");
 }
 
-#[test]
-fn a_search_that_ended_early_has_not_come_to_its_end() {
-    for (asked, expected) in [(6, 2), (5, 3)] {
-        let func = optimised(function(|b, x, y| {
-            let (head, rest, out, last, end) =
-                (b.create_block(), b.create_block(), b.create_block(), b.create_block(), b.create_block());
-            let i = b.append_block_param(head, I64);
-            let zero = b.ins().iconst(I64, 0);
-            b.ins().jump(head, &[BlockArg::Value(zero)]);
-            b.switch_to_block(head);
-            let at = b.ins().iadd(x, i);
-            let found = b.ins().load(I64, MemFlagsData::new(), at, 0);
-            let found = b.ins().icmp(IntCC::Equal, found, y);
-            b.ins().brif(found, out, &[], rest, &[]);
-            b.switch_to_block(rest);
-            let next = b.ins().iadd_imm_s(i, 1);
-            let done = b.ins().icmp_imm_u(IntCC::Equal, next, 6);
-            b.ins().brif(done, end, &[], head, &[BlockArg::Value(next)]);
-            b.switch_to_block(out);
-            let asked = b.ins().icmp_imm_u(IntCC::Equal, i, asked);
-            b.ins().brif(asked, last, &[], end, &[]);
-            b.switch_to_block(last);
-            b.ins().store(MemFlagsData::new(), y, x, 0);
-            b.ins().jump(end, &[]);
-            b.switch_to_block(end);
-            b.ins().return_(&[x]);
-        }));
-        assert_eq!(count(&func, Opcode::Brif), expected, "{func}");
-    }
-}
-
 /// `last = y; at = x; loop { *(at + 8) = last; next = *at; (last, at) = (at, next) }`, while there is a next one; returns
 /// `last` as it is then, or as it was in the last round.
 fn walk(old: bool) -> Function {

@@ -238,37 +238,6 @@ fn a_tree_of_compares_is_a_table() {
     assert_eq!(count(&few, Opcode::BrTable), 0, "{few}");
 }
 
-/// A loop that copies four words at `x` to `y` plus `off`, over and over, and ends when the first is zero.
-fn copying(off: i32) -> Function {
-    optimised(function(|b, x, y| {
-        let (head, done) = (b.create_block(), b.create_block());
-        b.append_block_param(head, I64);
-        b.ins().jump(head, &[BlockArg::Value(x)]);
-        b.switch_to_block(head);
-        let at = b.block_params(head)[0];
-        let flags = MemFlagsData::new();
-        for word in 0..4 {
-            b.ins().sequence_point();
-            let value = b.ins().load(I64, flags, at, 8 * word);
-            b.ins().sequence_point();
-            b.ins().store(flags, value, y, 8 * word + if word == 3 { off } else { 0 });
-        }
-        let next = b.ins().iadd_imm_s(at, 32);
-        b.ins().brif(next, head, &[BlockArg::Value(next)], done, &[]);
-        b.switch_to_block(done);
-        b.ins().return_(&[y]);
-    }))
-}
-
-#[test]
-fn words_are_copied_by_two() {
-    let func = copying(0);
-    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (6, 6), "{func}");
-    // Not one behind the other.
-    let func = copying(8);
-    assert_eq!((count(&func, Opcode::Load), count(&func, Opcode::Store)), (4, 4), "{func}");
-}
-
 #[test]
 fn two_charges_by_one_condition_are_one() {
     for second in [IntCC::UnsignedLessThan, IntCC::UnsignedGreaterThanOrEqual, IntCC::Equal] {
