@@ -66,6 +66,7 @@ fn kernel_and_machine_agree() {
     if let Err(why) = allowed() {
         return skip(&why);
     }
+    stay_on_this_cpu();
     let packets = packets();
     let (mut lines, mut compared, mut refused) = (String::new(), 0, 0);
     for path in objects(&FOLDERS).into_iter().chain(BENCHES.map(str::to_owned)) {
@@ -101,6 +102,18 @@ fn golden(lines: &str) {
     let before = std::fs::read_to_string(&path).unwrap_or_default();
     let changed: Vec<&str> = lines.lines().filter(|line| !before.lines().any(|old| old == *line)).collect();
     assert_eq!(before, lines, "changed: {changed:#?}");
+}
+
+/// Keeps this thread on its CPU, so that all runs of a program write to the same values of per-CPU maps.
+#[expect(unsafe_code, reason = "sched_setaffinity has no safe form in the dependencies")]
+fn stay_on_this_cpu() {
+    // SAFETY: `cpu_set_t` is an array of integers, and both functions read and write only that.
+    let status = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// Whether programs can be loaded here.
