@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use twinbpf_isa::Policy;
 use twinbpf_jit::debug::Perf;
 use twinbpf_jit::{CompileLimits, OptLevel, PassSet};
 use twinbpf_vm::interp::Driver;
-use twinbpf_vm::isa::Policy;
 use twinbpf_vm::mem::Bounds;
 
 /// What executes programs.

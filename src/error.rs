@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use twinbpf_isa::program::Program;
+use twinbpf_isa::validate::ValidateError;
 use twinbpf_jit::JitError;
 use twinbpf_vm::image::ImageError;
 use twinbpf_vm::map::MapError;
 use twinbpf_vm::mem::MemError;
-use twinbpf_vm::program::Program;
-use twinbpf_vm::validate::ValidateError;
 
 use crate::cpus::InstanceError;
 

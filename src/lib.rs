@@ -53,6 +53,8 @@ pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
+pub use twinbpf_isa as isa;
+pub use twinbpf_isa::program;
 pub use twinbpf_jit::aot;
 pub use twinbpf_jit::debug::Perf;
 pub use twinbpf_jit::{CompileLimits, JitError, Listing, OptLevel, PassInfo, PassRun, PassSet};
@@ -61,4 +63,4 @@ pub use twinbpf_loader::Object;
 pub use twinbpf_vm::host::{CStr, Caller, Fail, MapRef, OutputFormat, Packet, PacketKind, Ptr, Redirect, VarArgs};
 pub use twinbpf_vm::recover::Unprepared;
 pub use twinbpf_vm::trap::{Trap, TrapCode};
-pub use twinbpf_vm::{helper, image, interp, isa, map, mem, os, program};
+pub use twinbpf_vm::{helper, image, interp, map, mem, os};

@@ -7,19 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use twinbpf_isa::Insn;
+use twinbpf_isa::program::{Binding, Extern, ExternKind, Program, Signature};
+use twinbpf_isa::validate::Valid;
 use twinbpf_loader::kernel::Kernel;
 use twinbpf_loader::{LinkOptions, Linked, Object, Role};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
 use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
-use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
 use twinbpf_vm::mem::MemError;
-use twinbpf_vm::program::{Binding, Extern, ExternKind, Program, Signature};
 use twinbpf_vm::recover::with_stack;
 use twinbpf_vm::trap::{Trap, TrapCode};
-use twinbpf_vm::validate::Valid;
 
 use crate::compiled::Source;
 use crate::config::EngineKind;

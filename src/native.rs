@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use twinbpf_isa::program::Program;
 use twinbpf_jit::debug::Tools;
 use twinbpf_jit::limits;
 use twinbpf_jit::{Code, JitError, Memory, Options, Threads};
@@ -15,7 +16,6 @@ use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::process::PerProcess;
-use twinbpf_vm::program::Program;
 
 use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use twinbpf_isa::program::Program;
+use twinbpf_isa::{CallKind, Insn};
 use twinbpf_loader::Object;
 use twinbpf_vm::helper;
-use twinbpf_vm::isa::{CallKind, Insn};
-use twinbpf_vm::program::Program;
 
 use crate::error::LinkError;
 use crate::linker::Linker;

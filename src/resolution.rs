@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use twinbpf_isa::program::Signature;
 use twinbpf_vm::host::HostFn;
 use twinbpf_vm::image::Target;
-use twinbpf_vm::program::Signature;
 
 use crate::error::SymbolFault;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use twinbpf_isa::program::Program;
 use twinbpf_loader::{Instances, Object};
-use twinbpf_vm::program::Program;
 
 use crate::error::LinkError;
 use crate::instance::{Entry, InstancePre};

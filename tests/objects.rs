@@ -3,8 +3,8 @@
 mod support;
 
 use support::{corpus, objects};
+use twinbpf_isa::{Groups, Policy};
 use twinbpf_loader::{LinkOptions, Linked, Object};
-use twinbpf_vm::isa::{Groups, Policy};
 use twinbpf_vm::map::{FieldKind, MapKind, MapSpec, Pointer, Slot};
 
 const ALL: [&str; 7] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "outside"];

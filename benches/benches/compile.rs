@@ -13,8 +13,8 @@ use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
 use twinbpf_benches::workload::{BLOCK, Dialect};
+use twinbpf_isa::program::Program;
 use twinbpf_jit::{Memory, OptLevel, Options};
-use twinbpf_vm::program::Program;
 
 const SMALL: &str = "64 instructions, each time";
 const LARGE: &str = "large program, each instruction";

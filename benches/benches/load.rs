@@ -8,8 +8,8 @@ use twinbpf_benches::peers::{Make, Runner, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::workload::{Dialect, WORKLOADS, code, corpus};
+use twinbpf_isa::Policy;
 use twinbpf_loader::{LinkOptions, Object};
-use twinbpf_vm::isa::Policy;
 
 /// Folders of the corpus whose objects are loaded together.
 const FOLDERS: &[&str] = &["scripts", "maps", "packets", "kernel", "bench"];

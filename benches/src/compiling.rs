@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use twinbpf_isa::program::Program;
+use twinbpf_isa::{Endian, Policy, encode_all};
 use twinbpf_jit::{Code, Options};
 use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::isa::{Endian, Policy, encode_all};
 use twinbpf_vm::mem::Arena;
-use twinbpf_vm::program::Program;
 
 use crate::clock::wall_ns;
 use crate::peers::native::clang;

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Output, Stdio};
 
 use common::{corpus, skip, twinbpf};
-use twinbpf_vm::isa::{Endian, asm, encode_all};
+use twinbpf_isa::{Endian, asm, encode_all};
 
 /// One vector of `corpus/conformance/cases.data`.
 #[derive(Debug, Default)]

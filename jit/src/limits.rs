@@ -6,8 +6,8 @@
 
 use std::fmt;
 
+use twinbpf_isa::Insn;
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::Insn;
 
 use crate::options::{OptLevel, Options};
 

@@ -13,7 +13,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use twinbpf_vm::isa::Endian;
+use twinbpf_isa::Endian;
 
 use crate::error::Cause;
 

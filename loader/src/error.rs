@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::{DecodeError, Endian};
-use twinbpf_vm::program::Line;
+use twinbpf_isa::program::Line;
+use twinbpf_isa::{DecodeError, Endian};
 
 use crate::btf::{BtfError, MapError};
 use crate::core_relo::{CoreError, CoreMiss};

@@ -7,8 +7,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{Data, MapFlags, MapKind, MapSpec};
-use twinbpf_vm::program::ExternKind;
 
 use crate::btf::{Btf, Type, TypeId};
 use crate::error::Cause;

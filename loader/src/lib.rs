@@ -1,7 +1,7 @@
 //! ELF bytes to an editable [`Object`], and from there to linked programs.
 //!
 //! Pure: the same bytes give the same `Object`, and no function here makes a system call. The crate knows the
-//! contract of the machine ([`twinbpf_vm::program`]) and nothing of any backend.
+//! contract of the backends ([`twinbpf_isa::program`]) and nothing of any backend.
 //!
 //! [`Object::open`] keeps everything the file says, [`Object::link`] makes programs for the machine of it and
 //! [`Object::link_kernel`] programs for a kernel. Untrusted bytes end in an [`Error`] value, in bounded time and memory.

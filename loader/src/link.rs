@@ -20,8 +20,8 @@ mod tests;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use twinbpf_isa::program::{Extern, Program};
 use twinbpf_vm::map::{ARENA_PAGE, MapSpec, Pointer};
-use twinbpf_vm::program::{Extern, Program};
 
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use twinbpf_vm::isa::{self, Endian, Insn};
+use twinbpf_isa::{Endian, Insn};
 
 use crate::Object;
 
@@ -73,7 +73,7 @@ impl Writer {
     }
 
     pub(crate) fn code(&mut self, name: &str, insns: &[Insn]) -> u16 {
-        self.section(name, PROGBITS, ALLOC | EXEC, &isa::encode_all(insns, self.endian))
+        self.section(name, PROGBITS, ALLOC | EXEC, &twinbpf_isa::encode_all(insns, self.endian))
     }
 
     /// A symbol with (type, binding), at (section, offset, size).

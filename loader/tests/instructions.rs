@@ -17,14 +17,14 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use support::{cilium, corpus, libbpf_program, objects, selftests, skip, xdp_tools};
+use twinbpf_isa::Insn;
+use twinbpf_isa::program::Binding;
 use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
     AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
 };
 use twinbpf_loader::section::SectionKind;
 use twinbpf_loader::{LinkOptions, Object};
-use twinbpf_vm::isa::Insn;
-use twinbpf_vm::program::Binding;
 
 /// The C program, or why there is none.
 fn program() -> &'static Result<PathBuf, String> {

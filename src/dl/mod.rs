@@ -18,8 +18,8 @@ use std::ffi::{CStr, OsStr};
 use std::path::Path;
 use std::sync::Arc;
 
+use twinbpf_isa::program::{Signature, ValType};
 use twinbpf_vm::host::{Activation, HostFn};
-use twinbpf_vm::program::{Signature, ValType};
 use twinbpf_vm::recover::{self, Abort, Form};
 use twinbpf_vm::trap::Trap;
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use twinbpf_vm::program::{Signature, ValType};
+use twinbpf_isa::program::{Signature, ValType};
 
 /// Functions of glibc that compute a result from their arguments and touch nothing else but `errno` and the state of the
 /// floating-point unit. A library is known by the name of the file that its symbol lies in.

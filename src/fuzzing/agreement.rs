@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use twinbpf_isa::validate::{Reason, ValidateError};
+use twinbpf_isa::{CallKind, Group, Groups, Insn, Mode, Policy, Raw, Reg, Size};
 use twinbpf_vm::generate::{Case, Choices, near_valid, program_of};
 use twinbpf_vm::helper;
-use twinbpf_vm::isa::{CallKind, Group, Groups, Insn, Mode, Policy, Raw, Reg, Size};
 use twinbpf_vm::mem::MemError;
 use twinbpf_vm::trap::TrapCode;
-use twinbpf_vm::validate::{Reason, ValidateError};
 
 use super::{Doubt, End, Engine, Outcome, Ran, Vm};
 

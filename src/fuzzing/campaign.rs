@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
+use twinbpf_isa::asm;
 use twinbpf_vm::generate::{Case, Choices, Coverage, Input};
 use twinbpf_vm::interp::Driver;
-use twinbpf_vm::isa::asm;
 use twinbpf_vm::mem::MemError;
 use twinbpf_vm::trap::TrapCode;
 

@@ -1,6 +1,6 @@
 //! Differences that are known: kernels in which something is wrong or otherwise, so that it is no news.
 
-use twinbpf_vm::isa::text_at;
+use twinbpf_isa::text_at;
 
 use super::Finding;
 

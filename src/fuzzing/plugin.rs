@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use twinbpf_isa::{AluOp, CallKind, Endian, Insn, Operand, Raw, Reg, Size, Width, encode_all, splice};
 use twinbpf_vm::generate::world::{CONTEXT_SIZE, STATE, STATE_SIZE};
 use twinbpf_vm::generate::{Case, Input, program_of};
-use twinbpf_vm::isa::{AluOp, CallKind, Endian, Insn, Operand, Raw, Reg, Size, Width, encode_all, splice};
 
 use super::{DIGEST_FACTOR, End, Engine, Outcome, Ran};
 
@@ -109,13 +109,7 @@ fn digest_code(memory: Insn) -> Vec<Insn> {
         alu(AluOp::Mul, Reg::R0, Operand::Imm(DIGEST_FACTOR)),
         alu(AluOp::Add, Reg::R1, Operand::Imm(8)),
         alu(AluOp::Sub, Reg::R2, Operand::Imm(1)),
-        Insn::Branch {
-            width: Width::W64,
-            cond: twinbpf_vm::isa::Cond::Ne,
-            dst: Reg::R2,
-            src: Operand::Imm(0),
-            off: -6,
-        },
+        Insn::Branch { width: Width::W64, cond: twinbpf_isa::Cond::Ne, dst: Reg::R2, src: Operand::Imm(0), off: -6 },
         Insn::Exit,
     ]
 }

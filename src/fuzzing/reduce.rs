@@ -1,7 +1,7 @@
 //! Findings made small: instructions that are not needed become jumps to the next one and then go, inputs become 0.
 
+use twinbpf_isa::{AluOp, Insn, Operand, Raw, Reg, splice, text_at};
 use twinbpf_vm::generate::Case;
-use twinbpf_vm::isa::{AluOp, Insn, Operand, Raw, Reg, splice, text_at};
 
 use super::Finding;
 

@@ -5,8 +5,8 @@ mod bugs;
 
 pub use bugs::ALL;
 
+use twinbpf_isa::{AluOp, Cond, Insn, Operand, Raw, Reg, Size, Width, splice};
 use twinbpf_vm::generate::Case;
-use twinbpf_vm::isa::{AluOp, Cond, Insn, Operand, Raw, Reg, Size, Width, splice};
 
 use super::{Engine, Ran};
 

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use twinbpf_isa::program::{ExternKind, Signature, ValType};
 use twinbpf_jit::{Code, Memory, Options, loop_headers};
 use twinbpf_loader::Object;
 use twinbpf_verify::Statistics;
 use twinbpf_vm::image::Image;
-use twinbpf_vm::program::{ExternKind, Signature, ValType};
 
 use super::{JitMode, jit_modes};
 use crate::{Config, Engine, EngineKind, InstancePre, Linker};

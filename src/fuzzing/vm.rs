@@ -5,6 +5,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use twinbpf_isa::program::{Binding, Program};
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{Insn, Policy};
 use twinbpf_jit::{Code, JitError, Memory, Threads};
 use twinbpf_vm::generate::world::{
     ARRAY, ARRAY_LEN, CONTEXT_SIZE, HASH, JUMPS, LABELS, SLOTS, STATE, STATE_SIZE, TABLE, TAILS, VALUE, maps,
@@ -14,11 +17,8 @@ use twinbpf_vm::helper;
 use twinbpf_vm::host::Runtime;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{Insn, Policy};
 use twinbpf_vm::map::Maps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::{Binding, Program};
-use twinbpf_vm::validate::Valid;
 
 use super::modes::{JitMode, jit_modes};
 use super::watch::{Doubt, Watch};

@@ -4,11 +4,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use twinbpf_isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 use twinbpf_jit::effects::{Callees, Effects, Regs, effects};
 use twinbpf_vm::generate::world::{CONTEXT_SIZE, VALUE};
 use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::interp::TraceStep;
-use twinbpf_vm::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 /// Bytes of a frame.
 const FRAME: usize = 512;

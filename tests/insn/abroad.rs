@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use twinbpf_isa::Insn;
+use twinbpf_isa::program::Program;
 use twinbpf_jit::aot::{self, AotError, Cpu, Origin, Target, TargetError};
 use twinbpf_jit::{Memory, Options};
 use twinbpf_vm::image::{Image, Resolve};
-use twinbpf_vm::isa::Insn;
 use twinbpf_vm::mem::Arena;
-use twinbpf_vm::program::Program;
 
 use crate::build::{self, DUMP, Prologue};
 use crate::case::{Case, Expect, Run, Value};

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use twinbpf_vm::isa::{CallKind, DecodeError, Endian, Insn, asm, decode_all};
-use twinbpf_vm::program::{Binding, Function, Program};
+use twinbpf_isa::program::{Binding, Function, Program};
+use twinbpf_isa::{CallKind, DecodeError, Endian, Insn, asm, decode_all};
 
 use crate::case::{self, Case, Input, Run, Value};
 

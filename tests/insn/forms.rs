@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use twinbpf_vm::isa::{CallKind, Insn, Operand, Raw, Size, Width};
+use twinbpf_isa::{CallKind, Insn, Operand, Raw, Size, Width};
 
 use crate::build::{Prologue, build};
 use crate::case::{Case, Expect};

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use twinbpf_isa::program::{Function, Program};
+use twinbpf_isa::{AluOp, CallKind, Cond, Groups, Insn, Mode, Operand, Policy, Reg, Width};
 use twinbpf_jit::{Code, Memory, OptLevel, Options};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{AluOp, CallKind, Cond, Groups, Insn, Mode, Operand, Policy, Reg, Width};
 use twinbpf_vm::mem::Arena;
-use twinbpf_vm::program::{Function, Program};
 
 use crate::run::{self, Reach};
 

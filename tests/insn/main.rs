@@ -23,10 +23,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use twinbpf_vm::isa::{Groups, Mode, Policy};
+use twinbpf_isa::program::Program;
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{Groups, Mode, Policy};
 use twinbpf_vm::mem::Arena;
-use twinbpf_vm::program::Program;
-use twinbpf_vm::validate::Valid;
 
 use build::Prologue;
 use case::{Case, Expect, Run};

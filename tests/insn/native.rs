@@ -11,12 +11,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use twinbpf::fuzzing::{JitMode, jit_modes};
+use twinbpf_isa::program::Program;
+use twinbpf_isa::validate::Valid;
 use twinbpf_jit::{Memory, Strategy};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
 use twinbpf_vm::mem::Arena;
-use twinbpf_vm::program::Program;
-use twinbpf_vm::validate::Valid;
 
 use crate::build::Prologue;
 use crate::case::{Case, Expect, Run};

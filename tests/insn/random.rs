@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use twinbpf_isa::program::{Binding, Function, Program};
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Reg, Width, asm, disasm};
 use twinbpf_vm::generate::{Choices, any_insns};
 use twinbpf_vm::host::Packet;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Reg, Width, asm, disasm};
 use twinbpf_vm::mem::{Arena, Block, RegionKind, RegionSpec};
-use twinbpf_vm::program::{Binding, Function, Program};
 use twinbpf_vm::trap::TrapCode;
-use twinbpf_vm::validate::Valid;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::modes;

@@ -5,15 +5,15 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use twinbpf_isa::Insn;
+use twinbpf_isa::program::Program;
+use twinbpf_isa::validate::Valid;
 use twinbpf_vm::host::{HostFn, MapTable, Packet, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::Insn;
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, MemError, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::Program;
 use twinbpf_vm::trap::Trap;
-use twinbpf_vm::validate::Valid;
 
 use crate::build::{self, DUMP, EXTERNS};
 use crate::case::{Expect, Input, Run, State};

@@ -8,7 +8,7 @@ use twinbpf::aot::Target;
 use twinbpf::interp::Driver;
 use twinbpf::isa::asm;
 use twinbpf::{Compiled, Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel, TrapCode};
-use twinbpf_vm::isa::{Endian, encode_all};
+use twinbpf_isa::{Endian, encode_all};
 
 use crate::generate::{self, Call, Random, Shape};
 use crate::support::{installed, skip};

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 #[cfg(target_arch = "x86_64")]
 use twinbpf::fuzzing::verify::{self, Verdict};
+use twinbpf_isa::program::{Binding, Function, Program, Signature, ValType};
+use twinbpf_isa::{CallKind, Groups, Insn, Policy, asm};
 use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options, PassSet};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, Caller, HostFn, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{CallKind, Groups, Insn, Policy, asm};
 use twinbpf_vm::map::Maps;
 use twinbpf_vm::mem::{Arena, Bounds, View};
-use twinbpf_vm::program::{Binding, Function, Program, Signature, ValType};
 use twinbpf_vm::recover::{self, Form};
 use twinbpf_vm::trap::{Trap, TrapCode};
 

@@ -1,7 +1,7 @@
 //! Why a program cannot run or does not end here, in words that many programs share: without names, numbers and places.
 
 use twinbpf::{LinkError, Trap, TrapCode};
-use twinbpf_vm::validate::Reason;
+use twinbpf_isa::validate::Reason;
 
 pub(crate) fn reason(error: &LinkError) -> String {
     match error {

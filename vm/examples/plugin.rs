@@ -1,7 +1,7 @@
 //! A shared library that embeds the machine; `tests/unload.rs` loads it and unloads it.
 #![expect(unsafe_code, reason = "C calls it, and it accesses a wild address")]
 
-use twinbpf_vm::isa::Size;
+use twinbpf_isa::Size;
 use twinbpf_vm::recover;
 
 /// Accesses an address at which nothing is, as a trusted program may; gives whether that ended as a value.

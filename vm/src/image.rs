@@ -16,11 +16,11 @@ use build::Builder;
 
 use crate::host::HostFn;
 use crate::ident::{ImageId, ProgramId};
-use crate::isa::{Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
-use crate::program::{InOrder, Program};
 use crate::trap::{Place, Trap, TrapCode};
-use crate::validate::Valid;
+use twinbpf_isa::program::{InOrder, Program};
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{Insn, text_at};
 
 /// Number of `bpf_tail_call`, which is part of every engine and not a host function.
 pub const TAIL_CALL: u32 = 12;

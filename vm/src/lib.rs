@@ -1,16 +1,12 @@
-//! The machine: instruction set, programs, memory, maps, host functions and the interpreter.
+//! The machine: memory, maps, host functions and the interpreter.
 //!
-//! This crate knows nothing of ELF, of the kernel or of native code. It defines the contract that the
-//! loader produces and every backend consumes: [`program::Program`].
+//! This crate knows nothing of ELF, of the kernel or of native code. What it runs is a
+//! [`Program`](twinbpf_isa::program::Program), which the loader produces.
 //!
 //! Modules may use the ones before them in this list, never the reverse:
-//! `isa`, `program`, `validate` | `trap`, `recover`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
+//! `trap`, `recover`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
 //!
 //! `generate` stands beside them: random programs, for those who compare engines.
-
-pub mod isa;
-pub mod program;
-pub mod validate;
 
 pub mod trap;
 

@@ -1,7 +1,7 @@
 //! Programs that call, rewritten for machines with calling conventions of their own.
 
-use twinbpf_vm::isa::{CallKind, Endian, Insn, encode_all};
-use twinbpf_vm::program::Program;
+use twinbpf_isa::program::Program;
+use twinbpf_isa::{CallKind, Endian, Insn, encode_all};
 
 /// How a machine wants its calls.
 #[derive(Clone, Copy, Debug)]

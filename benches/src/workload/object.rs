@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use twinbpf_isa::program::Program;
+use twinbpf_isa::{Endian, encode_all};
 use twinbpf_loader::{LinkOptions, Linked, Object};
-use twinbpf_vm::isa::{Endian, encode_all};
-use twinbpf_vm::program::Program;
 
 /// Which instructions the code may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //!
 //! Reading does not trust the bytes: damage ends in `None`.
 
+use twinbpf_isa::{Reg, Size};
 use twinbpf_vm::host::native::{Site, SiteKind};
-use twinbpf_vm::isa::{Reg, Size};
 
 use crate::trap_sites::TrapSites;
 

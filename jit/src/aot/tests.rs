@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use twinbpf_isa::{Reg, Size};
 use twinbpf_vm::host::native::{Site, SiteKind};
-use twinbpf_vm::isa::{Reg, Size};
 
 use super::blob;
 use super::facts::{self, Difference};

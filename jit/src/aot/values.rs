@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_isa::program::Binding;
 use twinbpf_vm::image::{Image, Link};
-use twinbpf_vm::program::Binding;
 
 /// The `lddw` instructions of an image that refer to something, and an index for each thing.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Type, Value};
+use twinbpf_isa::{AluOp, ByteOrder, Operand, Reg, Width};
 use twinbpf_vm::image::Link;
-use twinbpf_vm::isa::{AluOp, ByteOrder, Operand, Reg, Width};
 
 use super::{Translator, constant, field};
 use crate::options::OptLevel;

@@ -7,9 +7,9 @@
 
 use cranelift_codegen::ir::types::{F32, F64, I8, I16, I32, I64};
 use cranelift_codegen::ir::{AbiParam, InstBuilder as _, MemFlagsData, Signature, Type, Value};
+use twinbpf_isa::Reg;
+use twinbpf_isa::program::ValType;
 use twinbpf_vm::host::native::SiteKind;
-use twinbpf_vm::isa::Reg;
-use twinbpf_vm::program::ValType;
 use twinbpf_vm::recover;
 
 use super::call::ARG_REGS;

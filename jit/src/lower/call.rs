@@ -11,9 +11,9 @@ use cranelift_codegen::ir::{
     AbiParam, BlockArg, ExtFuncData, ExternalName, FuncRef, Inst, InstBuilder as _, SigRef, Signature,
     UserExternalName, Value,
 };
+use twinbpf_isa::{Reg, Size, Width};
 use twinbpf_vm::host::native::{HostCode, Services, SiteKind};
 use twinbpf_vm::image::Link;
-use twinbpf_vm::isa::{Reg, Size, Width};
 
 use super::effects::{ARGS, Callees as _, REST, bit};
 use super::{Translator, constant, field, poison, signature, trusted};

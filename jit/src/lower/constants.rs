@@ -9,7 +9,7 @@ use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Inst, InstBuilder, Value};
 use cranelift_codegen::packed_option::PackedOption;
-use twinbpf_vm::isa::Width;
+use twinbpf_isa::Width;
 
 use super::Translator;
 

@@ -3,8 +3,8 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{BlockCall, InstBuilder as _, JumpTableData, Value};
+use twinbpf_isa::{Cond, Operand, Reg, Width};
 use twinbpf_vm::host::native::SiteKind;
-use twinbpf_vm::isa::{Cond, Operand, Reg, Width};
 
 use super::effects::ALL;
 use super::{Translator, constant, field, reg_field};

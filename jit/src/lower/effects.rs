@@ -1,7 +1,7 @@
 //! Which registers an instruction reads and writes, and where control goes on behind it.
 
+use twinbpf_isa::{AtomicOp, Insn, Operand, Reg};
 use twinbpf_vm::image::Link;
-use twinbpf_vm::isa::{AtomicOp, Insn, Operand, Reg};
 
 /// Registers as a bit set: bit n is rn. r10 is never in one.
 pub type Regs = u16;

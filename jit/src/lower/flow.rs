@@ -5,8 +5,8 @@
 mod facts;
 mod jump_threading;
 
+use twinbpf_isa::Insn;
 use twinbpf_vm::image::{Image, Link};
-use twinbpf_vm::isa::Insn;
 
 use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
 

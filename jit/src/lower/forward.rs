@@ -8,7 +8,7 @@
 
 use cranelift_codegen::ir::Value;
 use smallvec::SmallVec;
-use twinbpf_vm::isa::Size;
+use twinbpf_isa::Size;
 
 /// Words that are remembered.
 const WORDS: usize = 8;

@@ -5,8 +5,8 @@ use cranelift_codegen::ir::types::{F32, I8, I16, I32, I64};
 use cranelift_codegen::ir::{
     AtomicRmwOp, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Type, Value, ValueDef,
 };
+use twinbpf_isa::{AtomicOp, Operand, Reg, Size, Width};
 use twinbpf_vm::host::native::SiteKind;
-use twinbpf_vm::isa::{AtomicOp, Operand, Reg, Size, Width};
 use twinbpf_vm::mem::MARGIN;
 
 use super::Translator;

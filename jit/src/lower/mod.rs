@@ -39,9 +39,9 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
+use twinbpf_isa::Insn;
 use twinbpf_vm::host::native::{Context, Site, SiteKind};
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::Insn;
 
 use crate::aot::Values;
 use crate::limits::Strategy;

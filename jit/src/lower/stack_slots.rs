@@ -11,8 +11,8 @@
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, MemFlagsData, Type};
 use cranelift_frontend::Variable;
+use twinbpf_isa::{AluOp, Insn, Operand, Reg, Size};
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::{AluOp, Insn, Operand, Reg, Size};
 
 use super::Translator;
 use super::flow::Flow;

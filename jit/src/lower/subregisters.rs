@@ -8,7 +8,7 @@
 
 use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{InstBuilder as _, Value};
-use twinbpf_vm::isa::Reg;
+use twinbpf_isa::Reg;
 
 use super::effects::{Regs, bit};
 use super::{Translator, reg_field};

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{AbiParam, InstBuilder as _, MemFlagsData, Signature};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use twinbpf_isa::program::{Binding, Function, Program};
+use twinbpf_isa::{CallKind, Groups, Insn, Policy, asm};
 use twinbpf_vm::host::native::{Bridge, Context, Native as _, SERVICES, TailCall};
 use twinbpf_vm::host::{Activation, HostFn, MapTable, Runtime};
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Limits, Machine};
-use twinbpf_vm::isa::{CallKind, Groups, Insn, Policy, asm};
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::{Binding, Function, Program};
 use twinbpf_vm::trap::Trap;
 
 use crate::{Code, Memory, Options, compile};

@@ -55,7 +55,7 @@ pub enum Why {
 
 impl Failure {
     /// Reads the log of a refused program: what its last instruction is in C, what unknown calls mean.
-    pub(super) fn explain(&mut self, lines: &[twinbpf_vm::program::Line], notes: &[Note]) {
+    pub(super) fn explain(&mut self, lines: &[twinbpf_isa::program::Line], notes: &[Note]) {
         let Why::Kernel(error) = &self.why else { return };
         let sources: Vec<Source<'_>> =
             lines.iter().map(|line| Source { pc: line.pc, place: (&line.file, line.line), text: &line.text }).collect();
@@ -66,7 +66,7 @@ impl Failure {
     }
 
     /// The C line of an instruction.
-    pub(super) fn at(&mut self, lines: &[twinbpf_vm::program::Line], pc: Option<usize>) {
+    pub(super) fn at(&mut self, lines: &[twinbpf_isa::program::Line], pc: Option<usize>) {
         let line = pc.and_then(|pc| lines.iter().rfind(|line| line.pc <= pc));
         self.line = line.map(|line| (line.file.clone(), line.line, line.text.clone()));
     }

@@ -4,9 +4,9 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
+use twinbpf_isa::{Endian, Raw};
 use twinbpf_loader::kernel::{AttachPlace, Fixup, KernelProgram};
 use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind};
-use twinbpf_vm::isa::{Endian, Raw};
 use twinbpf_vm::map::MapKind;
 
 use super::Loading;

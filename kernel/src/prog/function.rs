@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use twinbpf_vm::isa::{AluOp, CallKind, Endian, Insn, Operand, Reg, Size, Width, encode_all};
+use twinbpf_isa::{AluOp, CallKind, Endian, Insn, Operand, Reg, Size, Width, encode_all};
 
 use super::{Prog, ProgLoad, ProgType, TestRun};
 use crate::error::Error;

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
+use twinbpf_isa::{Raw, asm};
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_loader::{NoInstance, Object};
-use twinbpf_vm::isa::{Raw, asm};
 
 use super::load::{corpus, may_load, open};
 use crate::link::UprobePlace;

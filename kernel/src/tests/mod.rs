@@ -11,7 +11,7 @@ mod stream;
 #[cfg(target_arch = "x86_64")]
 mod usdt;
 
-use twinbpf_vm::isa::{Endian, asm, encode_all};
+use twinbpf_isa::{Endian, asm, encode_all};
 
 use crate::{Error, Prog, ProgLoad, ProgType};
 

@@ -1,7 +1,7 @@
 //! Reserved fields: for all 256 opcodes, each field at each of its edge values, do exactly those accept an instruction
 //! that should? Under the `kernel` policy that is what this kernel does, under `rfc` what RFC 9669 says.
 //!
-//! The grid of `vm/src/isa/tests` compares decoding and encoding with each other; this one compares them with others.
+//! The grid of `isa/src/tests` compares decoding and encoding with each other; this one compares them with others.
 
 mod kernel;
 mod probe;
@@ -10,7 +10,7 @@ mod rfc;
 use std::collections::BTreeMap;
 
 use probe::{EXIT, LDDW, Probe, TYPE_ID, probes};
-use twinbpf_vm::isa::{Group, Groups, Mode, Policy};
+use twinbpf_isa::{Group, Groups, Mode, Policy};
 
 #[test]
 fn the_kernel_policy_is_the_kernel() {

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use twinbpf_vm::isa::{Endian, Insn, Policy, Raw, encode_all};
-use twinbpf_vm::program::{Binding, Function, Program};
+use twinbpf_isa::program::{Binding, Function, Program};
+use twinbpf_isa::{Endian, Insn, Policy, Raw, encode_all};
 
 const REGS: [u8; 8] = [0, 1, 2, 6, 9, 10, 11, 15];
 const OFFS: [i16; 18] = [0, 1, 2, 3, 7, 8, 16, 24, 32, 64, -1, -2, -8, -16, 127, -128, i16::MAX, i16::MIN];

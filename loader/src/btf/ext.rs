@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::program::Line;
+use twinbpf_isa::program::Line;
 
 use super::parse::{check_start, part};
 use super::raw::{self, EXT_HEADER_CORE_LEN, EXT_HEADER_LEN};

@@ -35,7 +35,7 @@ pub(crate) mod tests;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
-pub use twinbpf_vm::isa::Endian;
+pub use twinbpf_isa::Endian;
 
 pub(crate) use edit::{Edit, Entry, FuncCopy};
 pub use error::{BtfError, MapError, SetError};

@@ -1,6 +1,6 @@
 //! Numbers of up to 16 bytes in an object's byte order.
 
-use twinbpf_vm::isa::Endian;
+use twinbpf_isa::Endian;
 
 /// Reading and writing by [`Endian`].
 pub(super) trait Order {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use twinbpf_vm::program::{Signature, ValType};
+use twinbpf_isa::program::{Signature, ValType};
 
 use super::raw::{self, RawType, kind};
 use super::types::{Array, Composite, Datasec, Enum, FuncProto, Int, Linkage, RawEnums, Type, TypeId, VarInfo};

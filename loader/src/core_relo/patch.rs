@@ -1,6 +1,6 @@
 //! The instruction that a relocation changes (`bpf_core_patch_insn`).
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use super::error::CoreError;
 use super::value::Change;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use super::{CoreError, CoreMiss, Mismatch, Resolver, Sources, patch};
 use crate::btf::tests::build::{Build, SIGNED};

@@ -1,4 +1,4 @@
-use twinbpf_vm::isa::{Endian, Insn, asm};
+use twinbpf_isa::{Endian, Insn, asm};
 
 use crate::testing::{FUNC, GLOBAL, Writer, corpus};
 use crate::{Cause, Object};

@@ -1,6 +1,6 @@
 //! Changing a linked program: variants of one program, each with its own instructions in front.
 
-use twinbpf_vm::isa::{Moved, Raw, SpliceError, difference, splice};
+use twinbpf_isa::{Moved, Raw, SpliceError, difference, splice};
 
 use super::KernelProgram;
 

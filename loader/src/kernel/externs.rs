@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use twinbpf_vm::program::ExternKind;
+use twinbpf_isa::program::ExternKind;
 
 use super::{Kernel, Module};
 use crate::btf::{Btf, Type, TypeId, essential_name};

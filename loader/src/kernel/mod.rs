@@ -26,9 +26,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
+use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
-use twinbpf_vm::program::Line;
 
 pub use context::ContextTypes;
 pub use target::{Kernel, KernelData, Module, kernel_version};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use super::{KernelMap, KernelProgram, Reach};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use super::externs::{Symbol, Symbols};
 use super::{AttachTarget, Fixup, KernelProgram, Poison, Reach};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Endian;
+use twinbpf_isa::Endian;
 
 use crate::btf::Btf;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::{Endian, Insn, Raw, Reg, asm};
-use twinbpf_vm::program::{Binding, ExternKind};
+use twinbpf_isa::program::{Binding, ExternKind};
+use twinbpf_isa::{Endian, Insn, Raw, Reg, asm};
 
 use super::{Fixup, KernelData, KernelLinked, KernelOptions, Module, Reach, kernel_version};
 use crate::btf::tests::build::{BOOL, Build, SIGNED};
@@ -26,7 +26,7 @@ fn code(text: &str) -> Vec<Insn> {
 /// A program that loads each of some externs: (name, binding, is a function).
 fn object(types: Build, externs: &[(&str, u8, bool)]) -> Object {
     let mut elf = Writer::new(Endian::Little);
-    let call = Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm: -1 };
+    let call = Insn::Call { kind: twinbpf_isa::CallKind::Local, off: 0, imm: -1 };
     let mut insns = Vec::new();
     let mut places = Vec::new();
     for (_, _, is_function) in externs {
@@ -281,7 +281,7 @@ fn types_for_the_kernel_have_places_and_no_undefined_symbols() {
 /// `sub` returns 1, and 2 where a call leads to its third instruction.
 fn calls_the_middle(imm: i32, symbol: bool) -> Object {
     let mut elf = Writer::new(Endian::Little);
-    let call = Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm };
+    let call = Insn::Call { kind: twinbpf_isa::CallKind::Local, off: 0, imm };
     let body = code("exit\nr0 = 1\nexit\nr0 = 2\ncall pc+0\nexit");
     let text = elf.code("xdp", &[&[call][..], &body].concat());
     elf.function("prog", GLOBAL, text, 0..2);
@@ -326,7 +326,7 @@ fn for_a_kernel_a_call_into_the_middle_of_a_symbol_is_an_error() {
 #[test]
 fn functions_inside_functions_take_no_more_memory_than_the_file_allows() {
     let mut elf = Writer::new(Endian::Little);
-    let call = |imm| Insn::Call { kind: twinbpf_vm::isa::CallKind::Local, off: 0, imm };
+    let call = |imm| Insn::Call { kind: twinbpf_isa::CallKind::Local, off: 0, imm };
     // Each call leads to the instruction behind it.
     let insns: Vec<Insn> = (0..20_000).map(|_| call(0)).chain(code("exit")).collect();
     let text = elf.code("xdp", &insns);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::program::Line;
+use twinbpf_isa::program::Line;
 
 use super::{FUNCTION_WEIGHT, MAX_INSNS, MAX_TOTAL_INSNS};
 use crate::btf::{LineInfo, LineResolver};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use crate::btf::{Btf, CoreKind};
 use crate::core_relo::{self, CoreMiss, Resolver, Sources};

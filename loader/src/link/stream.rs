@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use twinbpf_vm::isa::{CallKind, Endian, Insn, Raw};
-use twinbpf_vm::program::{Binding, Extern, ExternKind, Function, Program};
+use twinbpf_isa::program::{Binding, Extern, ExternKind, Function, Program};
+use twinbpf_isa::{CallKind, Endian, Insn, Raw};
 
 use super::layout::{Layout, Planner};
 use super::relocated::Functions;

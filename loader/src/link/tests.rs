@@ -1,6 +1,6 @@
-use twinbpf_vm::isa::{CallKind, Endian, Insn, Reg, asm};
+use twinbpf_isa::program::{Binding, Program};
+use twinbpf_isa::{CallKind, Endian, Insn, Reg, asm};
 use twinbpf_vm::map::Pointer;
-use twinbpf_vm::program::{Binding, Program};
 
 use super::{LinkOptions, Linked, MAX_INSNS, Origin};
 use crate::Object;

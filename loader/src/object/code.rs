@@ -3,7 +3,7 @@
 //! The shapes are those of libbpf's `bpf_program__record_reloc`: the opcode and the symbol decide, the type of
 //! the relocation does not. A relocation that means nothing is kept as an error and fails its program.
 
-use twinbpf_vm::isa::Raw;
+use twinbpf_isa::Raw;
 
 use std::collections::HashSet;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use twinbpf_vm::program::{Extern, ExternKind};
+use twinbpf_isa::program::{Extern, ExternKind};
 
 use super::functions::is_code;
 use super::types::Types;

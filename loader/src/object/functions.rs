@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use twinbpf_vm::isa::{Endian, Raw};
+use twinbpf_isa::{Endian, Raw};
 
 use super::spec::{Notes, ProgramSpec, Role};
 use crate::elf::{Bind, Elf, Section, SectionType, Symbol, SymbolKind};

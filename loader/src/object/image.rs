@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use twinbpf_vm::isa::{Endian, Raw};
+use twinbpf_isa::{Endian, Raw};
 
 use super::code::{CALL, LDDW, PSEUDO_CALL, PSEUDO_FUNC};
 use crate::elf::{Bind, Elf, Home, Section, SectionType, Symbol, SymbolKind};

@@ -27,10 +27,10 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use twinbpf_isa::Endian;
+use twinbpf_isa::program::Extern;
 use twinbpf_vm::digest::Digest;
-use twinbpf_vm::isa::Endian;
 use twinbpf_vm::map::{MapSpec, Slot};
-use twinbpf_vm::program::Extern;
 
 pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use struct_ops::StructOps;

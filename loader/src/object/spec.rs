@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Raw;
-use twinbpf_vm::program::Signature;
+use twinbpf_isa::Raw;
+use twinbpf_isa::program::Signature;
 
 use crate::error::Cause;
 use crate::section::Attach;

@@ -1,6 +1,6 @@
-use twinbpf_vm::isa::{CallKind, Endian, Insn, Reg, asm, encode_all};
+use twinbpf_isa::program::{Binding, ExternKind, ValType};
+use twinbpf_isa::{CallKind, Endian, Insn, Reg, asm, encode_all};
 use twinbpf_vm::map::{MapKind, Slot};
-use twinbpf_vm::program::{Binding, ExternKind, ValType};
 
 use super::{NoteKind, Object, Reference, Role};
 use crate::section::{ProgType, Script, SectionKind};

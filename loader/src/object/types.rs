@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::program::Signature;
+use twinbpf_isa::program::Signature;
 
 use super::spec::Notes;
 use crate::btf::{Btf, BtfError, BtfExt, CoreRelo, ExtSection, LineInfo, TypeId};

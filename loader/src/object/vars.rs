@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use twinbpf_vm::isa::Endian;
+use twinbpf_isa::Endian;
 
 use super::Object;
 use super::maps::Maps;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use twinbpf_isa::{Policy, decode_all};
 use twinbpf_vm::generate::{Choices, Config, case};
 use twinbpf_vm::host::{MapTable, Runtime};
 use twinbpf_vm::image::{Image, Resolve};
 use twinbpf_vm::interp::{Driver, Limits, Machine};
-use twinbpf_vm::isa::{Policy, decode_all};
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
 

@@ -1,6 +1,6 @@
 //! The list.
 
-use twinbpf_vm::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 use super::{Bug, NOTHING, alu, another, back, branch, constant, distance, spare, unless, upper_stays};
 

@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 
+use twinbpf_isa::{Endian, asm, encode_all};
 use twinbpf_kernel::link::{self, Functions, Netfilter, Return};
 use twinbpf_kernel::prog::LoadTarget;
 use twinbpf_kernel::system::System;
@@ -16,7 +17,6 @@ use twinbpf_kernel::{Link, LoadOptions, Map, MapCreate, MapKind, Options, Prog, 
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::KernelOptions;
 use twinbpf_loader::section::{Attach, SectionKind};
-use twinbpf_vm::isa::{Endian, asm, encode_all};
 
 use super::has_symbol;
 

@@ -2,7 +2,7 @@
 //! program is for validation to say.
 
 use super::Choices;
-use crate::isa::{Insn, Raw};
+use twinbpf_isa::{Insn, Raw};
 
 /// Offsets and immediates that mean something to many instructions.
 const OFFS: [i16; 6] = [1, 8, 16, 32, -1, -8];

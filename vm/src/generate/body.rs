@@ -9,7 +9,7 @@ use super::case::{Case, Input};
 use super::regs::{Kind, Regs, Set};
 use super::world::{CONTEXT_SIZE, MEMORY, MEMORY_SIZE, REGS_IN, REGS_OUT, STACK_OUT, STATE, TAILS};
 use super::{Choices, Cpu, tail};
-use crate::isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+use twinbpf_isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 /// Who shall be able to run it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::world::{CONTEXT_SIZE, HASH, JUMPS, MEMORY, MEMORY_SIZE, REGS_IN, STATE_SIZE};
 use super::{Choices, world};
-use crate::isa::{CallKind, Insn};
-use crate::program::{Binding, Function, Program};
+use twinbpf_isa::program::{Binding, Function, Program};
+use twinbpf_isa::{CallKind, Insn};
 
 /// See [the module](super).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

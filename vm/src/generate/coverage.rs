@@ -1,6 +1,6 @@
 //! What programs have exercised: operation, kind of operands, and whether an operand was at an edge.
 
-use crate::isa::{CallKind, Insn, Operand, Reg, Size, Width};
+use twinbpf_isa::{CallKind, Insn, Operand, Reg, Size, Width};
 
 /// How the operands of an instruction relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

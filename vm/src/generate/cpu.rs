@@ -1,7 +1,7 @@
 //! Programs for kernels that do not know all instructions.
 
 use super::Case;
-use crate::isa::{AluOp, ByteOrder, Insn, Operand};
+use twinbpf_isa::{AluOp, ByteOrder, Insn, Operand};
 
 /// Which instructions there may be, as clang's `-mcpu` names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Numbers that say which way control came.
 
 use super::body::{Generator, mov};
-use crate::isa::{AluOp, Cond, Insn, Operand, Width};
+use twinbpf_isa::{AluOp, Cond, Insn, Operand, Width};
 
 impl Generator<'_, '_> {
     /// Sets a register to one of two constants and compares it some instructions later, as clang writes a comparison

@@ -3,7 +3,7 @@
 use super::body::{Dialect, Generator, NESTING, load, value_address};
 use super::regs::Kind;
 use super::world::{LABELS, TABLE};
-use crate::isa::{AluOp, Cond, Insn, Operand, Reg, Width};
+use twinbpf_isa::{AluOp, Cond, Insn, Operand, Reg, Width};
 
 /// The kind of an `lddw` with the address of a function.
 const ADDRESS: u8 = 4;

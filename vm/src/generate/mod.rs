@@ -3,7 +3,7 @@
 //! A [`Case`] is a program with its inputs in a fixed little world ([`world`]): a state map from which it loads its
 //! registers and where it leaves them, two maps to work on, a table of tail calls, a context. Nothing in it names an
 //! engine, so that the same case runs in the machine, as native code and in a kernel, and all that it leaves behind
-//! can be compared. What instructions there are comes from the tables of [`crate::isa`].
+//! can be compared. What instructions there are comes from the tables of [`twinbpf_isa`].
 //!
 //! Everything follows from [`Choices`]: the same seed, or the same bytes, give the same case. This module runs nothing.
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 
 use super::case::{Case, Input};
 use super::{Choices, program_of};
-use crate::isa::{AluOp, Insn, Operand, Raw, Reg, Width, splice};
+use twinbpf_isa::{AluOp, Insn, Operand, Raw, Reg, Width, splice};
 
 /// A change of a program that leaves every result as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,6 +166,6 @@ pub fn mutate(case: &Case, choices: &mut Choices<'_>) -> Option<Case> {
             }
         }
     }
-    let policy = crate::isa::Policy::default();
+    let policy = twinbpf_isa::Policy::default();
     program_of(case.main.clone()).validate(&policy, &|_| true).ok().map(|_| case)
 }

@@ -1,7 +1,7 @@
 //! Programs that are nearly valid: one field of one slot is off.
 
 use super::{Case, Choices};
-use crate::isa::{Insn, Raw};
+use twinbpf_isa::{Insn, Raw};
 
 /// A valid program with one slot changed. What it is then is for a validator to say.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
 use super::regs::Kind;
 use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, SLOTS, STATE, VALUE};
-use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
 
 /// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_tail_call`.
 const LOOKUP: i32 = 1;

@@ -2,7 +2,7 @@
 
 use std::ops::Index;
 
-use crate::isa::Reg;
+use twinbpf_isa::Reg;
 
 /// What a register holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

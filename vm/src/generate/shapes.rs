@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::host::HostFn;
 use crate::image::{Image, Resolve};
-use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Groups, Insn, Operand, Policy, Reg, Size, Width};
 use crate::mem::Arena;
-use crate::program::{Function, Program};
+use twinbpf_isa::program::{Function, Program};
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Groups, Insn, Operand, Policy, Reg, Size, Width};
 
 use Operand::{Imm, Reg as R};
 

@@ -3,7 +3,7 @@
 use super::Choices;
 use super::body::{load, mov, reg, store, value_address};
 use super::world::{COUNTER, JUMPS, SLOTS, STATE, TAIL_OUT};
-use crate::isa::{AluOp, CallKind, Insn, Operand, Reg, Shape, Width};
+use twinbpf_isa::{AluOp, CallKind, Insn, Operand, Reg, Shape, Width};
 
 const TAIL_CALL: i32 = 12;
 /// Slots that one has at most.

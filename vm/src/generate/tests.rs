@@ -1,7 +1,7 @@
 //! What generators promise.
 
 use super::*;
-use crate::isa::{Groups, Mode, Policy, asm, disasm, text_at};
+use twinbpf_isa::{Groups, Mode, Policy, asm, disasm, text_at};
 
 fn valid(case: &Case, mode: Mode) {
     let policy = Policy { groups: Groups::default(), mode };
@@ -69,7 +69,7 @@ fn text_that_is_no_case_says_where() {
 /// All operations of the tables occur, and in all their forms.
 #[test]
 fn coverage_is_complete() {
-    use crate::isa::{AluOp, AtomicOp, Cond};
+    use twinbpf_isa::{AluOp, AtomicOp, Cond};
     let mut coverage = Coverage::default();
     (0..3000).for_each(|seed| {
         let case = case(&mut Choices::from_seed(seed), &config(seed));

@@ -16,7 +16,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::{Case, Input};
 use crate::generate::world::{CONTEXT_SIZE, MEMORY_SIZE};
-use crate::isa::{asm, disasm};
+use twinbpf_isa::{asm, disasm};
 
 /// Text that is not a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

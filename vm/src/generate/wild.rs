@@ -3,8 +3,8 @@
 
 use super::mutate::{follows_entries, replaced};
 use super::{Case, Choices};
-use crate::isa::{AluOp, AtomicOp, CallKind, Insn, Operand, Reg, Size, Width};
 use crate::mem::MARGIN;
+use twinbpf_isa::{AluOp, AtomicOp, CallKind, Insn, Operand, Reg, Size, Width};
 
 /// The kind of an `lddw` with the address of a function.
 const ADDRESS: u8 = 4;

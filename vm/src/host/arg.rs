@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Activation, Runtime};
 use crate::map::MapOps;
 use crate::mem::Text;
-use crate::program::ValType;
 use crate::trap::{Trap, TrapCode};
+use twinbpf_isa::program::ValType;
 
 /// The five argument registers of one call, taken from left to right.
 pub struct Args<'a> {

@@ -8,7 +8,7 @@ use super::caller::Caller;
 use super::ret::HostRet;
 use super::thunk::{self, Callable, Entry};
 use super::{Activation, HostFn};
-use crate::program::Signature;
+use twinbpf_isa::program::Signature;
 
 /// A closure or function that can become a [`HostFn`]: up to five [`HostArg`]s, a [`HostRet`], and optionally
 /// a [`Caller`] in front. `Params` only tells the implementations apart.
@@ -31,7 +31,7 @@ const fn variadic(params: &[bool]) -> bool {
     index > 0 && params[index - 1]
 }
 
-fn signature<R: HostRet>(params: &[(crate::program::ValType, bool)], variadic: bool) -> Signature {
+fn signature<R: HostRet>(params: &[(twinbpf_isa::program::ValType, bool)], variadic: bool) -> Signature {
     let params = params.iter().filter(|param| !param.1).map(|param| param.0).collect();
     Signature { params, variadic, result: R::TYPE }
 }

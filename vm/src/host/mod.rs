@@ -50,8 +50,8 @@ pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 use native::HostCode;
 use thunk::Entry;
 
-use crate::program::Signature;
 use crate::trap::Trap;
+use twinbpf_isa::program::Signature;
 
 /// An engine in the middle of a run, as a host function sees it.
 pub trait Activation {

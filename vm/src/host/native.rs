@@ -11,8 +11,8 @@ use std::ptr;
 use super::Activation;
 pub use super::services::SERVICES;
 use crate::ident::ImageId;
-use crate::isa::{Reg, Size};
 use crate::trap::Trap;
+use twinbpf_isa::{Reg, Size};
 
 /// Bytes of native stack that the frame of a function may take which looks at no limit: there is as much for each call up
 /// to the limit of depth. Return address, saved frame pointer and stack arguments count.

@@ -2,8 +2,8 @@
 
 use super::arg::Ptr;
 use crate::map::Errno;
-use crate::program::ValType;
 use crate::trap::Trap;
+use twinbpf_isa::program::ValType;
 
 /// A result that fits r0.
 pub trait HostRet {

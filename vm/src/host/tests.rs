@@ -3,8 +3,8 @@ use std::io::Write;
 use super::fake::Fake;
 use super::*;
 use crate::map::Errno;
-use crate::program::ValType;
 use crate::trap::TrapCode;
+use twinbpf_isa::program::ValType;
 
 fn typed<Params>(name: &str, function: impl IntoHostFn<u32, Params>) -> HostFn {
     HostFn::typed::<u32, _>(name, function)

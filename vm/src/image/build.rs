@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::{Function, ImageError, Link, MAX_SLOTS, Resolve, TAIL_CALL, Target, address};
 use crate::helper;
 use crate::host::HostFn;
-use crate::isa::{CallKind, Insn};
 use crate::mem::HandleRange;
-use crate::program::{Binding, Program};
 use crate::trap::TrapCode;
-use crate::validate::Valid;
+use twinbpf_isa::program::{Binding, Program};
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{CallKind, Insn};
 
 /// An image without addresses.
 #[derive(Default)]

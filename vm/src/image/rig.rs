@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::{Image, Resolve, Target};
 use crate::host::{HostFn, MapTable, Runtime, fake};
-use crate::isa::{CallKind, Groups, Insn, Policy, asm};
 use crate::map::MapOps;
 use crate::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
-use crate::program::{Binding, Function, Line, Program};
-use crate::validate::Valid;
+use twinbpf_isa::program::{Binding, Function, Line, Program};
+use twinbpf_isa::validate::Valid;
+use twinbpf_isa::{CallKind, Groups, Insn, Policy, asm};
 
 pub(crate) struct Rig {
     pub(crate) arena: Arc<Arena>,

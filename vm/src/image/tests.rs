@@ -74,14 +74,14 @@ fn addresses_are_checked_by_subtraction() {
 
 #[test]
 fn a_binding_without_a_target_is_an_error() {
-    let program = crate::isa::asm::parse("r1 = map_fd(0) ll\nexit").unwrap();
+    let program = twinbpf_isa::asm::parse("r1 = map_fd(0) ll\nexit").unwrap();
     let program = Program {
         object: "t.bpf.o".into(),
         name: "main".into(),
         section: "test".into(),
         insns: program,
-        bindings: [(0, crate::program::Binding::Map(7))].into(),
-        functions: vec![crate::program::Function { name: "main".into(), start: 0, signature: None }],
+        bindings: [(0, twinbpf_isa::program::Binding::Map(7))].into(),
+        functions: vec![twinbpf_isa::program::Function { name: "main".into(), start: 0, signature: None }],
         lines: Vec::new(),
         stack_size: 512,
     };

@@ -9,7 +9,7 @@ use super::ops::{Mem, Op, Operands, Pick, R};
 use super::state::Run;
 use super::threaded::Threaded;
 use crate::image::{Image, Link};
-use crate::isa::{Insn, Operand, Reg};
+use twinbpf_isa::{Insn, Operand, Reg};
 
 /// One slot for the step driver.
 pub(super) struct Step {

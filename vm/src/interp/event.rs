@@ -9,9 +9,9 @@ use super::machine::{Context, Machine, POISON};
 use super::state::MAX_LOOPS;
 use crate::host::{ETH_HEADER, HostFn};
 use crate::image::{Callee, Function, Link};
-use crate::isa::{Insn, Reg, Size};
 use crate::map::Errno;
 use crate::trap::{Trap, TrapCode, panic_words};
+use twinbpf_isa::{Insn, Reg, Size};
 
 /// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
 const MAX_TAIL_CALLS: u32 = 33;

@@ -8,10 +8,10 @@ use super::native_tier::NativeActivation;
 use super::state::misaligned;
 use crate::host::native::{Failure, Site, SiteKind};
 use crate::image::{Image, Link};
-use crate::isa::{Insn, Size};
 use crate::mem::{Access, Fault, FaultReason, NULL_GUARD};
 use crate::recover::{self, Abort, Signal};
 use crate::trap::{Trap, TrapCode};
+use twinbpf_isa::{Insn, Size};
 
 impl Machine {
     /// The trap that ended the current activation. A panic of the machine's own goes on here.

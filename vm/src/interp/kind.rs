@@ -5,7 +5,7 @@ use super::ops::{
     ToBe, ToLe, Unit, Word,
 };
 use super::rows;
-use crate::isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Size, Width};
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Size, Width};
 
 /// Identity of an operation: an instruction without its operand values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,7 +16,7 @@ use super::rows;
 use super::superinstructions;
 use super::threaded::{Handler, Slot, Threaded, rotate, single};
 use crate::image::Image;
-use crate::isa::{AluOp, Insn, Width};
+use twinbpf_isa::{AluOp, Insn, Width};
 
 /// One operation of the layout.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use super::kind::{Bits, Kind};
 use super::rows::{Binary, Compare, Old, Rmw};
 use super::state::State;
-use crate::isa::{ByteOrder, Reg, Size, Width};
 use crate::mem::{Access, View};
+use twinbpf_isa::{ByteOrder, Reg, Size, Width};
 
 /// A register number whose type says that it is below 16: indexing the register file needs no check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::ops::{Alu, Atomic, Branch, Pick};
-use crate::isa::{AluOp, AtomicOp, Cond, Width};
+use twinbpf_isa::{AluOp, AtomicOp, Cond, Width};
 
 /// Arithmetic of one operation at both widths.
 pub(super) trait Binary {

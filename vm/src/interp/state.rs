@@ -2,9 +2,9 @@
 
 use super::ops::{Flow, Mem, Operands};
 use crate::host::Runtime;
-use crate::isa::Size;
 use crate::mem::{Access, Block, Bounds, Fault, FaultReason};
 use crate::trap::{Trap, TrapCode};
+use twinbpf_isa::Size;
 
 /// How often a frame's `may_goto` falls through: `BPF_MAX_LOOPS` of the kernel.
 pub(super) const MAX_LOOPS: u32 = 8 << 20;

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use super::checked_copy::Text;
 use super::fault::{Access, Fault, FaultReason};
 use super::view::View;
-use crate::isa::{Size, Width};
 use crate::recover;
+use twinbpf_isa::{Size, Width};
 
 /// Bytes copied at a time before more memory is taken for them.
 const CHUNK: u64 = 64 << 10;

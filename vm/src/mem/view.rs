@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fen
 use super::arena::{Arena, Found, Grid};
 use super::block::Block;
 use super::fault::{Access, Fault, FaultReason};
-use crate::isa::Size;
+use twinbpf_isa::Size;
 
 /// Which accesses a view permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -8,7 +8,7 @@ use super::asm::{
 };
 use super::prepare::{Unblocked, ready};
 use super::{Fault, Signal};
-use crate::isa::{Size, Width};
+use twinbpf_isa::{Size, Width};
 
 /// Sees that a fault reaches our handler until the result is dropped.
 #[inline(always)]

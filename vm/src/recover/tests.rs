@@ -1,6 +1,6 @@
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 use super::*;
-use crate::isa::{Size, Width};
+use twinbpf_isa::{Size, Width};
 
 mod calls;
 mod chain;

@@ -5,7 +5,7 @@ use std::mem::transmute;
 use std::num::NonZeroU64;
 
 use super::{Abort, Callback, Fault, Form, NativeStack, Owner, Signal, Unprepared};
-use crate::isa::{Size, Width};
+use twinbpf_isa::{Size, Width};
 
 type Ints = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> u64;
 type Floats = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> f64;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use twinbpf_vm::isa::{AluOp, CallKind, Endian, Insn, Operand, Reg, Size, Width, encode_all};
+use twinbpf_isa::{AluOp, CallKind, Endian, Insn, Operand, Reg, Size, Width, encode_all};
 
 use super::RESULT;
 

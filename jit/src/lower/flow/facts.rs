@@ -2,7 +2,7 @@
 //! compare.
 
 use smallvec::SmallVec;
-use twinbpf_vm::isa::{AluOp, Cond, Insn, Operand, Reg, Width};
+use twinbpf_isa::{AluOp, Cond, Insn, Operand, Reg, Width};
 
 use crate::lower::effects::{bit, defs};
 

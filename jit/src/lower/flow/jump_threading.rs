@@ -7,8 +7,8 @@
 //!
 //! The facts of an edge often show, too, that a divisor is not zero.
 
+use twinbpf_isa::{Insn, Reg, Width};
 use twinbpf_vm::image::Image;
-use twinbpf_vm::isa::{Insn, Reg, Width};
 
 use super::facts::{Facts, branch};
 use super::{Flow, NONE, Next};

@@ -7,15 +7,15 @@ mod traps;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use twinbpf_isa::program::{Binding, Program};
+use twinbpf_isa::{Groups, Policy};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::host::{Caller, HostFn, Reason, Runtime};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::interp::{Limits, Machine};
-use twinbpf_vm::isa::{Groups, Policy};
 use twinbpf_vm::map::{MapKind, MapSpec, Maps};
 use twinbpf_vm::mem::{Arena, Block, Bounds, RegionKind, RegionSpec, View};
-use twinbpf_vm::program::{Binding, Program};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use super::rig::program;
@@ -150,7 +150,7 @@ impl Rig {
             .into_iter()
             .map(|mut program| {
                 for (pc, insn) in program.insns.iter_mut().enumerate() {
-                    if let twinbpf_vm::isa::Insn::LoadImm { kind: 1, imm, .. } = insn {
+                    if let twinbpf_isa::Insn::LoadImm { kind: 1, imm, .. } = insn {
                         program.bindings.insert(pc, Binding::Map(std::mem::take(imm) as usize));
                     }
                 }

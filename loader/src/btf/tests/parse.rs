@@ -1,4 +1,4 @@
-use twinbpf_vm::program::{Signature, ValType};
+use twinbpf_isa::program::{Signature, ValType};
 
 use super::build::{BOOL, Build, SIGNED, both};
 use crate::btf::raw::kind;

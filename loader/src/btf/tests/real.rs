@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use twinbpf_isa::program::ValType;
 use twinbpf_vm::map::{FieldKind, MapKind};
-use twinbpf_vm::program::ValType;
 
 use crate::btf::order::Order;
 use crate::btf::raw::word;

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::host::{Caller, HostFn};
-use crate::isa::asm::parse;
-use crate::program::Program;
 use crate::trap::TrapCode;
+use twinbpf_isa::asm::parse;
+use twinbpf_isa::program::Program;
 
 /// Runs with every budget from nothing to plenty; both drivers must stop at the same pc with the same registers.
 fn exact(rig: &Rig, args: [u64; 5]) -> u64 {

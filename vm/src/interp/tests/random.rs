@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::generate::Choices;
-use crate::isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Reg, Size, Width};
-use crate::program::Program;
+use twinbpf_isa::program::Program;
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Reg, Size, Width};
 
 /// Bytes of memory at r8 that programs use.
 const MEMORY: usize = 64;
@@ -42,7 +42,7 @@ fn insn(choices: &mut Choices<'_>, left: usize) -> Insn {
         6 => Insn::Alu { width, op: AluOp::Mov, dst, src },
         _ => {
             let row = choices.pick(&AluOp::TABLE.iter().collect::<Vec<_>>());
-            let unary = row.shape == crate::isa::Shape::Unary;
+            let unary = row.shape == twinbpf_isa::Shape::Unary;
             let only_reg = matches!(row.op, AluOp::Movsx8 | AluOp::Movsx16 | AluOp::Movsx32);
             let width = if row.op == AluOp::Movsx32 { Width::W64 } else { width };
             let src = if unary {
@@ -247,7 +247,7 @@ fn both_drivers_agree_with_an_independent_evaluator() {
                 machine.set_driver(driver);
                 rig.memory.write(0, &memory);
                 let r0 = machine.run_with(0, registers).unwrap();
-                let context = || format!("{driver:?}, round {round}\n{}", crate::isa::disasm(&insns));
+                let context = || format!("{driver:?}, round {round}\n{}", twinbpf_isa::disasm(&insns));
                 assert_eq!(r0, expected[0], "{}", context());
                 assert_eq!(machine.registers()[..10], expected[..10], "{}", context());
                 assert_eq!(rig.memory.to_vec(0, MEMORY), bytes, "{}", context());

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::{Reason, ValidateError};
-use crate::isa::{Group, Groups, Insn, Mode, Policy, asm};
 use crate::program::{Binding, Function, Line, Program};
+use crate::{Group, Groups, Insn, Mode, Policy, asm};
 
 /// A program of the functions that `name:` labels mark; other labels start with a dot.
 fn program(text: &str) -> Program {
@@ -245,7 +245,7 @@ fn groups_are_switched() {
 /// Instructions that no bytes stand for, which only code can make.
 #[test]
 fn what_has_no_encoding_is_rejected() {
-    use crate::isa::{AluOp, ByteOrder, CallKind, Operand, Reg, Size, Width};
+    use crate::{AluOp, ByteOrder, CallKind, Operand, Reg, Size, Width};
     let (dst, src, off) = (Reg::R1, Operand::Imm(1), 0);
     let bad = [
         Insn::Alu { width: Width::W64, op: AluOp::Movsx8, dst, src },

@@ -25,7 +25,7 @@ pub fn markdown() -> String {
 const INTRO: &str = "\
 # Instruction set
 
-Generated from the tables in `vm/src/isa` (`BLESS=1 cargo test -p twinbpf-vm isa` rewrites it). All of RFC 9669 and the
+Generated from the tables in `isa/src` (`BLESS=1 cargo test -p twinbpf-isa` rewrites it). All of RFC 9669 and the
 kernel's extensions. Opcodes are hexadecimal; a field that an instruction does not name is reserved and must be zero.
 ";
 

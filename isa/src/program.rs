@@ -1,13 +1,12 @@
 //! A linked program: instructions whose references to the world are still names.
 //!
 //! The loader makes it, every backend consumes it. Nothing here exists yet at run time: a map is an index
-//! into the list of [`MapSpec`](crate::map::MapSpec)s, a host function an index into the list of [`Extern`]s.
-#![forbid(unsafe_code)]
+//! into a list of specifications, a host function an index into the list of [`Extern`]s.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
-use crate::isa::{Insn, Moved, Raw, SpliceError, splice};
+use crate::{Insn, Moved, Raw, SpliceError, splice};
 
 /// Instructions of one entry function and of every function it reaches, in one stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,29 +82,30 @@ impl Binding {
     }
 }
 
-/// Bindings of a program, asked for in ascending order.
-pub(crate) struct InOrder<'a> {
+/// A cursor over the bindings of a program, which are read in ascending order of pc.
+pub struct InOrder<'a> {
     /// The next one and its pc, which is one that no instruction has if there is none.
     next: (usize, Option<Binding>),
     rest: btree_map::Iter<'a, usize, Binding>,
 }
 
 impl<'a> InOrder<'a> {
-    pub(crate) fn new(bindings: &'a BTreeMap<usize, Binding>) -> InOrder<'a> {
+    /// At the first of them.
+    pub fn new(bindings: &'a BTreeMap<usize, Binding>) -> InOrder<'a> {
         let mut bindings = InOrder { next: (0, None), rest: bindings.iter() };
-        bindings.next();
+        bindings.take();
         bindings
     }
 
     /// The next one, wherever it is.
-    pub(crate) fn next(&mut self) -> Option<Binding> {
+    pub(crate) fn take(&mut self) -> Option<Binding> {
         let next = self.rest.next().map_or((usize::MAX, None), |(pc, binding)| (*pc, Some(*binding)));
         std::mem::replace(&mut self.next, next).1
     }
 
     /// The one at `pc`.
-    pub(crate) fn at(&mut self, pc: usize) -> Option<Binding> {
-        if self.next.0 == pc { self.next() } else { None }
+    pub fn at(&mut self, pc: usize) -> Option<Binding> {
+        if self.next.0 == pc { self.take() } else { None }
     }
 }
 

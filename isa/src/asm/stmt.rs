@@ -4,7 +4,7 @@ mod value;
 
 use super::Fault;
 use super::lex::{Tok, Token};
-use crate::isa::{AtomicOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+use crate::{AtomicOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 /// What a line holds: labels, at most one instruction (two slots for `lddw`), and the label it jumps to.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! A line of text as tokens. The operators are those of the tables.
 
 use super::Fault;
-use crate::isa::{AluOp, Cond, Shape};
+use crate::{AluOp, Cond, Shape};
 
 /// A token and its column, from 1.
 #[derive(Clone, Copy, Debug)]

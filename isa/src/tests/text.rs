@@ -1,5 +1,5 @@
 use super::wire::grid;
-use crate::isa::{Insn, asm, disasm, disasm_with, text_at};
+use crate::{Insn, asm, disasm, disasm_with, text_at};
 
 fn one(text: &str) -> Insn {
     match asm::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))[..] {
@@ -74,7 +74,7 @@ fn notation() {
         (0x0d01_0000_0000_0000, "gotox r1"),
     ];
     for &(bytes, text) in cases {
-        let insn = crate::isa::decode_all(&bytes.to_be_bytes(), crate::isa::Endian::Little).unwrap()[0];
+        let insn = crate::decode_all(&bytes.to_be_bytes(), crate::Endian::Little).unwrap()[0];
         assert_eq!(insn.to_string(), text);
         assert_eq!(one(text), insn);
     }

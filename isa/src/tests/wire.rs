@@ -1,4 +1,4 @@
-use crate::isa::{DecodeError, Endian, Field, Groups, Insn, Raw, decode_all, encode_all};
+use crate::{DecodeError, Endian, Field, Groups, Insn, Raw, decode_all, encode_all};
 
 const REGS: [u8; 7] = [0x00, 0x10, 0x01, 0xa9, 0x9a, 0x0b, 0xf3];
 const OFFS: [i16; 12] = [0, 1, 2, 8, 16, 32, 64, -1, -8, 127, i16::MAX, i16::MIN];
@@ -181,9 +181,9 @@ fn conformance_groups() {
     assert_eq!(group(0x79, 0, 0, 0), "base64");
     assert_eq!(group(0x28, 0, 0, 0), "packet");
     assert_eq!(group(0x8d, 0, 0, 0), "callx");
-    for group in crate::isa::Group::ALL {
-        assert_eq!(crate::isa::Group::from_name(group.name()), Some(*group));
+    for group in crate::Group::ALL {
+        assert_eq!(crate::Group::from_name(group.name()), Some(*group));
         assert!(Groups::ALL.contains(*group) && !Groups::ALL.without(*group).contains(*group));
     }
-    assert!(!Groups::default().contains(crate::isa::Group::Packet));
+    assert!(!Groups::default().contains(crate::Group::Packet));
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::isa::{DecodeError, text_at};
 use crate::program::{Binding, Line, Program};
+use crate::{DecodeError, text_at};
 
 /// A rule that an instruction breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-use crate::isa::{Endian, Moved, Raw, SpliceError, asm, decode_all, difference, disasm, encode_all, splice};
+use crate::{Endian, Moved, Raw, SpliceError, asm, decode_all, difference, disasm, encode_all, splice};
 
 fn raws(text: &str) -> Vec<Raw> {
     asm::parse(text).unwrap().into_iter().map(|insn| insn.encode()).collect()

@@ -1,4 +1,4 @@
-use crate::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
+use crate::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
 /// Every choice that an `Insn` offers and a slot might not.
 fn all() -> Vec<Insn> {

@@ -1,10 +1,10 @@
 //! Everything that starts with a register: arithmetic, loads, and the operations that are spelled as a function.
 
 use super::{Parser, register};
-use crate::isa::asm::Fault;
-use crate::isa::asm::lex::Tok;
-use crate::isa::text::{LDDW_NAMES, exchange_suffix};
-use crate::isa::{AluOp, AtomicOp, ByteOrder, Insn, Operand, Reg, Shape, Size, Width};
+use crate::asm::Fault;
+use crate::asm::lex::Tok;
+use crate::text::{LDDW_NAMES, exchange_suffix};
+use crate::{AluOp, AtomicOp, ByteOrder, Insn, Operand, Reg, Shape, Size, Width};
 
 impl Parser<'_> {
     /// Everything that starts with a register.

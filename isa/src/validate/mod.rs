@@ -3,14 +3,13 @@
 //! Validated code can only run or trap: control stays inside the functions and on instruction boundaries, r10 is
 //! never written, the frame is not left through r10, and every reference is bound. It says nothing of types or
 //! values: that a pointer is good is checked when it is used, and the kernel's verifier is not modelled.
-#![forbid(unsafe_code)]
 
 mod error;
 
 use std::ops::Deref;
 
-use crate::isa::{AluOp, AtomicOp, CallKind, Insn, Mode, Operand, Policy, Reg, Size, Width};
 use crate::program::{Binding, Function, InOrder, Program};
+use crate::{AluOp, AtomicOp, CallKind, Insn, Mode, Operand, Policy, Reg, Size, Width};
 
 pub use error::{Reason, ValidateError};
 
@@ -74,7 +73,7 @@ impl Checker<'_> {
                 return Err((end - 1, Reason::FallsOff));
             }
         }
-        match bindings.next() {
+        match bindings.take() {
             None => Ok(()),
             binding => Err((insns.len() - 1, Reason::Binding { binding })),
         }

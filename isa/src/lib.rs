@@ -1,4 +1,7 @@
-//! The instruction set, declared once: RFC 9669 and the kernel's extensions.
+//! The instruction set, declared once: RFC 9669 and the kernel's extensions; linked programs and their validation.
+//!
+//! [`program::Program`] is the contract that the loader produces and every backend consumes, and
+//! [`validate::Valid`] says that it has been checked.
 //!
 //! Three tables of one shape ([`AluOp`], [`Cond`], [`AtomicOp`]) and the [`Insn`] enum over them. One 8-byte
 //! slot is one `Insn` (the second half of `lddw` is its own variant), so a pc is an index. Everything else
@@ -10,10 +13,12 @@ mod code;
 pub mod doc;
 mod insn;
 mod policy;
+pub mod program;
 mod raw;
 mod splice;
 mod table;
 mod text;
+pub mod validate;
 
 pub use code::{DecodeError, Field, decode_all, encode_all};
 pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size, Width};
