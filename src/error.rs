@@ -100,6 +100,9 @@ pub enum SymbolFault {
         /// In the host.
         host: usize,
     },
+    /// A map of a kind that exists only in the kernel.
+    #[error("{0}; a call that takes it traps")]
+    KernelMap(String),
     /// A value of the kernel.
     #[error("'{0}' is a value of the kernel's configuration or symbol table, which the virtual machine does not have")]
     Kernel(Arc<str>),
@@ -130,7 +133,7 @@ impl SymbolFault {
             ),
             SymbolFault::Weak(_) => Some("name a library that has it with --lib (Linker::library)"),
             SymbolFault::Parameters { .. } => Some("declare it as include/twinbpf/script.h does"),
-            SymbolFault::Kernel(_) => Some("run the program in the kernel"),
+            SymbolFault::Kernel(_) | SymbolFault::KernelMap(_) => Some("run the program in the kernel"),
             SymbolFault::Refused { .. } => None,
             #[cfg(feature = "dl")]
             SymbolFault::Library { .. } => None,

@@ -37,7 +37,7 @@ const STACK: usize = 1 << 20;
 pub struct Linker<T> {
     engine: Engine,
     functions: BTreeMap<Arc<str>, HostFn>,
-    maps: BTreeMap<String, Arc<dyn MapOps>>,
+    pub(crate) maps: BTreeMap<String, Arc<dyn MapOps>>,
     values: BTreeMap<Arc<str>, u64>,
     kernel: Option<Arc<dyn Kernel>>,
     refused: BTreeMap<Arc<str>, Arc<str>>,
@@ -291,7 +291,7 @@ impl<T: Send + 'static> Linker<T> {
         let resolved: Vec<Resolved> = linked.externs.iter().map(|symbol| self.resolve(symbol)).collect();
         for (index, program) in linked.programs.into_iter().enumerate() {
             let name = Arc::clone(&program.name);
-            let mut warnings = Vec::new();
+            let mut warnings = self.absent_maps(&program, &prepared.specs);
             match self.prepare(program, &linked.externs, &resolved, &mut warnings) {
                 Ok(program) => {
                     prepared.positions.insert(index, prepared.programs.len());

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use twinbpf_isa::program::Program;
+use twinbpf_isa::program::{Binding, Program};
 use twinbpf_isa::{CallKind, Insn};
 use twinbpf_loader::Object;
 use twinbpf_vm::helper;
+use twinbpf_vm::map::{MapSpec, kernel_only, only_in_kernel};
 
-use crate::error::LinkError;
+use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::linker::Linker;
 use crate::resolution::Resolution;
 
@@ -55,6 +56,7 @@ impl<T: Send + 'static> Linker<T> {
         for (program, info) in linked.programs.into_iter().zip(&linked.infos) {
             let (insns, functions) = (program.insns.len(), program.functions.len());
             helpers.extend(called_helpers(&program));
+            warnings.extend(self.absent_maps(&program, &linked.maps));
             let problem = self.prepare(program, &linked.externs, &resolved, &mut warnings).err();
             programs.push(PlannedProgram { spec: info.spec, insns, functions, problem });
         }
@@ -66,6 +68,23 @@ impl<T: Send + 'static> Linker<T> {
             helpers,
             warnings,
         })
+    }
+}
+
+impl<T> Linker<T> {
+    /// Says of each map that a program uses and whose kind exists only in the kernel where it is used first.
+    pub(crate) fn absent_maps(&self, program: &Program, maps: &[MapSpec]) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let used = program.bindings.iter().filter_map(|(pc, binding)| match binding {
+            Binding::Map(map) => Some((*pc, maps.get(*map).filter(|_| seen.insert(*map))?)),
+            _ => None,
+        });
+        let absent = used.filter_map(|(pc, spec)| {
+            let reason = only_in_kernel(spec.kind).filter(|_| !self.maps.contains_key(&*spec.name))?;
+            let why = SymbolFault::KernelMap(kernel_only(spec, reason));
+            Some(SymbolError::new(program, pc, &spec.name, why).to_string())
+        });
+        absent.collect()
     }
 }
 

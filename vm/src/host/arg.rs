@@ -218,7 +218,10 @@ impl MapRef {
     }
 
     pub(super) fn find(runtime: &Runtime, function: &str, handle: Ptr) -> Result<MapRef, Trap> {
-        let why = || format!("{:#x} is not a map; pass the address of a map of this object", handle.addr);
+        let why = || match runtime.maps.absent(handle.addr) {
+            Some(absent) => format!("{absent}; run the program in the kernel"),
+            None => format!("{:#x} is not a map; pass the address of a map of this object", handle.addr),
+        };
         let map = runtime.maps.get(handle.addr);
         map.map(MapRef).ok_or_else(|| bad_argument(function, handle.position, why()))
     }

@@ -15,11 +15,20 @@ use crate::mem::View;
 pub trait MapTable: Send + Sync {
     /// The map with this handle, inner maps included.
     fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>>;
+
+    /// Why the map with this handle cannot be used, if there is one: a sentence that names it.
+    fn absent(&self, _handle: u64) -> Option<&str> {
+        None
+    }
 }
 
 impl MapTable for Maps {
     fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>> {
         Maps::get(self, handle).cloned()
+    }
+
+    fn absent(&self, handle: u64) -> Option<&str> {
+        Maps::absent(self, handle)
     }
 }
 

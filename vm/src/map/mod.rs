@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod absent;
 mod arena;
 mod array;
 mod bloom;
@@ -38,6 +39,11 @@ pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages,
 pub use order::{Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
+
+/// Says that the virtual machine has no maps of a map's kind. `reason` is what in the kernel they are tied to.
+pub fn kernel_only(spec: &MapSpec, reason: &str) -> String {
+    format!("map {}: maps of type {} exist only in the kernel ({reason})", spec.name, spec.kind.name())
+}
 
 /// Makes a map in an arena, as `BPF_MAP_CREATE` after libbpf's adjustments. Per-CPU maps have values for
 /// `cpus` CPUs. Initial slots are filled by [`Maps`].

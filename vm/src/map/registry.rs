@@ -4,9 +4,11 @@
 //! while programs run (inner maps of a map of maps) are added behind the object's own; nothing is ever
 //! removed, so [`Maps::get`] takes no lock.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create};
+use super::absent::Absent;
+use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create, kernel_only, only_in_kernel};
 use crate::mem::{Arena, HandleRange, MemError};
 
 /// Slots of the first chunk of added maps; each further one has twice as many.
@@ -36,6 +38,8 @@ pub struct Maps {
     arena: Arc<Arena>,
     cpus: u32,
     own: Vec<Arc<dyn MapOps>>,
+    /// Why the kind of one of them does not exist here, by index.
+    absent: BTreeMap<usize, String>,
     handles: HandleRange,
     chunks: [OnceLock<Chunk>; CHUNKS],
     /// Number of added maps.
@@ -44,7 +48,8 @@ pub struct Maps {
 
 impl Maps {
     /// Makes the maps of an object and fills their initial slots. `program` gives the index of a program in
-    /// the image by name.
+    /// the image by name. A map of a kind that exists only in the kernel is one on which every operation fails; see
+    /// [`Maps::absent`].
     pub fn new(
         specs: &[MapSpec],
         arena: &Arc<Arena>,
@@ -67,18 +72,24 @@ impl Maps {
         let name = specs.first().map_or_else(|| Arc::from(""), |spec| Arc::clone(&spec.name));
         let handles = arena.maps().reserve(count).map_err(|source| MapError::Memory { map: name, source })?;
         let mut own = Vec::with_capacity(specs.len());
-        let mut fill = Vec::new();
+        let (mut fill, mut absent) = (Vec::new(), BTreeMap::new());
         for (index, spec) in specs.iter().enumerate() {
             match given(index, spec) {
                 Some(map) => own.push(map),
-                None => {
-                    own.push(create(spec.clone(), arena, cpus)?);
-                    fill.push(index);
-                }
+                None => match only_in_kernel(spec.kind) {
+                    Some(reason) => {
+                        absent.insert(index, kernel_only(spec, reason));
+                        own.push(Arc::new(Absent::new(spec.clone())));
+                    }
+                    None => {
+                        own.push(create(spec.clone(), arena, cpus)?);
+                        fill.push(index);
+                    }
+                },
             }
         }
         let chunks = std::array::from_fn(|_| OnceLock::new());
-        let maps = Maps { arena: Arc::clone(arena), cpus, own, handles, chunks, added: Mutex::new(0) };
+        let maps = Maps { arena: Arc::clone(arena), cpus, own, absent, handles, chunks, added: Mutex::new(0) };
         for index in fill {
             maps.fill_slots(index, &specs[index], program)?;
         }
@@ -136,10 +147,17 @@ impl Maps {
         self.handles.addr(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The map a handle means.
+    /// Why programs cannot use the map that a handle means: its kind exists only in the kernel.
+    pub fn absent(&self, handle: u64) -> Option<&str> {
+        let index = self.handles.index(handle)?;
+        self.absent.get(&(index as usize)).map(String::as_str)
+    }
+
+    /// The map a handle means, if programs can use it.
     pub fn get(&self, handle: u64) -> Option<&Arc<dyn MapOps>> {
         if let Some(index) = self.handles.index(handle) {
-            return self.own.get(index as usize);
+            let index = index as usize;
+            return self.own.get(index).filter(|_| self.absent.is_empty() || !self.absent.contains_key(&index));
         }
         let mut chunks = self.chunks.iter().map_while(OnceLock::get);
         let (chunk, index) = chunks.find_map(|chunk| Some((chunk, chunk.handles.index(handle)?)))?;

@@ -55,6 +55,18 @@ fn a_given_map_is_taken_instead_of_a_new_one() {
 }
 
 #[test]
+fn programs_cannot_use_maps_that_exist_only_in_the_kernel() {
+    let specs = [spec(MapKind::Sockmap, 4, 8, 1), spec(MapKind::Hash, 4, 4, 1)];
+    let maps = Maps::new(&specs, &arena(), 1, &mut no_program).unwrap();
+    assert!(maps.get(maps.handle(0)).is_none() && maps.get(maps.handle(1)).is_some());
+    let why = "map counts: maps of type sockmap exist only in the kernel (it belongs to sockets)";
+    assert_eq!((maps.absent(maps.handle(0)), maps.absent(maps.handle(1))), (Some(why), None));
+    let map = &maps.own()[0];
+    assert_eq!((map.spec().kind, map.len(), map.lookup(&key(0), 0)), (MapKind::Sockmap, 0, None));
+    assert_eq!(map.update(&key(0), &[0; 8], 0, 0), Err(Errno::EOPNOTSUPP));
+}
+
+#[test]
 fn pointers_in_data_are_written() {
     let arena = arena();
     let pointers = vec![
