@@ -65,7 +65,7 @@ impl KernelFiles {
         self.types.is_some() || self.config.is_some()
     }
 
-    /// The kernel that programs are to believe in.
+    /// The kernel whose types and configuration programs see.
     pub fn kernel(&self) -> Arc<dyn Kernel> {
         match self.are_given() {
             false => System::shared(),
@@ -133,13 +133,13 @@ impl Kernel for Described {
         Kernel::kallsyms(&*self.system)
     }
 
-    /// A configuration says whose it is: `# Linux/x86 6.1.0 Kernel Configuration`.
+    /// Version of a configuration, by its first line: `# Linux/x86 6.1.0 Kernel Configuration`.
     fn version(&self) -> u32 {
-        let told = self.files.config.as_deref().and_then(|text| {
+        let configured = self.files.config.as_deref().and_then(|text| {
             let line = text.lines().find_map(|line| line.strip_prefix("# Linux/"))?;
             kernel_version(line.split_once(' ')?.1)
         });
-        told.unwrap_or_else(|| Kernel::version(&*self.system))
+        configured.unwrap_or_else(|| Kernel::version(&*self.system))
     }
 
     fn has_bpf_cookie(&self) -> bool {
