@@ -157,7 +157,7 @@ impl Outcome {
         for (at, (one, two)) in self.state.chunks_exact(8).zip(other.state.chunks_exact(8)).enumerate() {
             if one != two {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-                let _ = writeln!(text, "{} {:#x} | {:#x}", place(at * 8), word(one), word(two));
+                let _ = writeln!(text, "{} {:#x} | {:#x}", location(at * 8), word(one), word(two));
             }
         }
         for (name, one, two) in
@@ -175,7 +175,7 @@ impl Outcome {
 }
 
 /// What a word of the state is.
-fn place(at: usize) -> String {
+fn location(at: usize) -> String {
     match at {
         REGS_OUT..STACK_OUT => format!("r{}", (at - REGS_OUT) / 8),
         STACK_OUT..224 => format!("stack word {}", (at - STACK_OUT) / 8),

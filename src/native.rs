@@ -156,8 +156,8 @@ impl Tiered {
             Unit::Program(program) => self.code.image().entry(program),
             Unit::Loop(pc) => pc as usize,
         };
-        let place = self.code.image().place(pc);
-        log::warn!("{}: program {} stays in the interpreter: {error}", place.object, place.program);
+        let location = self.code.image().location(pc);
+        log::warn!("{}: program {} stays in the interpreter: {error}", location.object, location.program);
     }
 }
 

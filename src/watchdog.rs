@@ -225,7 +225,7 @@ impl Armed {
     }
 
     /// Does what is due.
-    fn look(&mut self, now: Instant) {
+    fn check(&mut self, now: Instant) {
         if self.since.is_some() {
             self.thread.interrupt();
             self.due = Some(now + REPEAT);
@@ -237,8 +237,8 @@ impl Armed {
             if left.is_zero() {
                 self.end(Reason::CpuTime, now);
             } else {
-                let look = now.checked_add(left.max(LOOK));
-                self.due = [look, self.deadline].into_iter().flatten().min();
+                let check = now.checked_add(left.max(LOOK));
+                self.due = [check, self.deadline].into_iter().flatten().min();
             }
         }
     }
@@ -275,7 +275,7 @@ impl Shared {
         while ENGINES.load(Ordering::Relaxed) > 0 || !state.armed.is_empty() {
             let now = Instant::now();
             for armed in state.armed.iter_mut().filter(|armed| armed.due.is_some_and(|due| due <= now)) {
-                armed.look(now);
+                armed.check(now);
             }
             let stuck: Vec<Thread> =
                 state.armed.iter_mut().filter_map(|armed| armed.is_stuck(now).then_some(armed.thread)).collect();
@@ -309,7 +309,7 @@ fn log_stuck(thread: Thread) {
         ),
         Some(false) | None => log::info!(
             "a call in thread {id} has not ended {ms} ms after it was to end: it is in a host function that does not \
-             return and does not look at Caller::check_interrupt"
+             return and does not check at Caller::check_interrupt"
         ),
     }
 }

@@ -58,7 +58,7 @@ fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
             let which = turn % args.len();
             let trap = instance.call(bad, &[args[which]]).expect_err("it goes wrong");
             assert_eq!(trap.code(), code, "{kind:?}, {name}, turn {turn}: {trap:#}");
-            assert_eq!(trap.place().map(|place| &*place.program), Some(name), "{trap:#}");
+            assert_eq!(trap.location().map(|location| &*location.program), Some(name), "{trap:#}");
             // The interpreter tells a wild pointer as the program has it, native code as the sandbox has it.
             if *kind != EngineKind::Auto && code != TrapCode::Timeout {
                 let words = words[which].get_or_insert_with(|| format!("{trap:#}"));

@@ -113,7 +113,7 @@ fn an_entry_of_another_object_runs_nothing() {
 }
 
 #[test]
-fn machines_that_have_changed_places_run_their_own_programs_only() {
+fn swapped_machines_run_their_own_programs_only() {
     for kind in ENGINES {
         let (mut one, mut two) = (instance(*kind, "endure"), instance(*kind, "double"));
         let (fine, double) = (entry(&one, "fine"), entry(&two, "double_all"));

@@ -251,7 +251,7 @@ fn other_kernels_take_part() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = fuzz(folder.path(), &["--against", "moon"]);
     assert_eq!(output.status.code(), Some(125));
@@ -288,7 +288,7 @@ fn the_verifier_agrees() {
     let output =
         fuzz(folder.path(), &["--agreement", "--programs", "128", "--inputs", "2", "--insns", "12", "--seed", "3"]);
     let (text, errors) = (stdout(&output), stderr(&output));
-    if errors.contains("--agreement asks the running kernel: ") {
+    if errors.contains("--agreement needs the running kernel: ") {
         return skip(&errors);
     }
     assert_eq!(output.status.code(), Some(0), "{text}{errors}");

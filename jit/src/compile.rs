@@ -221,7 +221,7 @@ fn compile_here(
         |stage, why: &str| InternalError::new(job.image, first, stage, why),
         |at| {
             Stages { at, each: false, fault }.enter(PLACING);
-            place(isa, pool, loose, fault)
+            emit_module(isa, pool, loose, fault)
         },
     );
     Ok((failures, Some(module?)))
@@ -336,7 +336,7 @@ fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>)
         let code = Box::new(context.take_compiled_code().expect("just compiled"));
         let unit = Unit { function: u32::MAX, start: Start::Entry };
         at.set(PLACING);
-        place(
+        emit_module(
             isa,
             &CodePool::shared(CodePool::home())?,
             vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
@@ -394,7 +394,12 @@ fn reloc_of(
 }
 
 /// Puts compiled functions into memory.
-fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _fault: &str) -> Result<Module, JitError> {
+fn emit_module(
+    isa: OwnedTargetIsa,
+    pool: &Arc<CodePool>,
+    mut loose: Vec<Loose>,
+    _fault: &str,
+) -> Result<Module, JitError> {
     let align = |code: &CompiledCode| alignment(&*isa, code);
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
     let memory = pool.module(bound)?;

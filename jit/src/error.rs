@@ -77,5 +77,5 @@ pub enum JitError {
     Perf(#[from] PerfError),
     /// cranelift-jit could not place it.
     #[error("placing code: {0}")]
-    Place(#[from] Box<ModuleError>),
+    Link(#[from] Box<ModuleError>),
 }

@@ -158,7 +158,7 @@ pub(crate) struct Elf<'a> {
     /// Target section to positions in `relocs`.
     by_target: HashMap<usize, Vec<usize>>,
     /// Section to positions in `symbols`.
-    by_home: HashMap<usize, Vec<usize>>,
+    by_section: HashMap<usize, Vec<usize>>,
 }
 
 impl<'a> Elf<'a> {
@@ -191,13 +191,13 @@ impl<'a> Elf<'a> {
         for (index, table) in relocs.iter().enumerate() {
             by_target.entry(table.target).or_default().push(index);
         }
-        let mut by_home: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut by_section: HashMap<usize, Vec<usize>> = HashMap::new();
         for (index, symbol) in symbols.iter().enumerate() {
             if let Home::Section(home) = symbol.home {
-                by_home.entry(home).or_default().push(index);
+                by_section.entry(home).or_default().push(index);
             }
         }
-        Elf { endian, sections, symbols, relocs, by_target, by_home }
+        Elf { endian, sections, symbols, relocs, by_target, by_section }
     }
 
     /// The section with exactly this name.
@@ -207,7 +207,7 @@ impl<'a> Elf<'a> {
 
     /// The symbols that are defined in a section.
     pub(crate) fn symbols_in(&self, section: usize) -> impl Iterator<Item = &Symbol> {
-        self.by_home.get(&section).into_iter().flatten().filter_map(|index| self.symbols.get(*index))
+        self.by_section.get(&section).into_iter().flatten().filter_map(|index| self.symbols.get(*index))
     }
 
     /// The relocations that apply to a section.

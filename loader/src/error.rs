@@ -165,7 +165,7 @@ pub enum Cause {
         /// Size of the section.
         size: u64,
     },
-    /// Someone changed an instruction that refers to something into one that cannot.
+    /// An edit replaced an instruction that has a reference by one that cannot hold it.
     #[error("the instruction has a reference and is no call or 64-bit load that could hold it")]
     Edited,
     /// A program with everything it calls is longer than any engine takes.

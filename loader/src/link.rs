@@ -176,7 +176,7 @@ impl Object {
             let target = match pointer.target {
                 Ok(Reference::Map(map)) => Some(Pointer::Map(map)),
                 Ok(Reference::MapValue { map, off }) => {
-                    ArenaData::place(arena, map, off).ok().map(|off| Pointer::MapValue { map, off })
+                    ArenaData::offset(arena, map, off).ok().map(|off| Pointer::MapValue { map, off })
                 }
                 Ok(Reference::Extern(index)) => Some(Pointer::Extern(index)),
                 Ok(Reference::Call(function) | Reference::Address(function)) => {

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use support::{cilium, corpus, libbpf_program, objects, selftests, skip, xdp_tools};
 use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
-    AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
+    AttachBtf, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
 };
 use twinbpf_loader::section::SectionKind;
 use twinbpf_loader::{LinkOptions, Object};
@@ -159,9 +159,9 @@ fn ours(program: &KernelProgram) -> Load {
         .line_info
         .iter()
         .flat_map(|record| [record.insn_off, record.file_off, record.text_off, record.line << 10 | record.column]);
-    let attach_btf_id = match program.target.as_ref().map(|target| &target.place) {
-        Some(AttachPlace::Kernel(id) | AttachPlace::Module { id, .. }) => id.0,
-        Some(AttachPlace::Program) | None => 0,
+    let attach_btf_id = match program.target.as_ref().map(|target| &target.btf) {
+        Some(AttachBtf::Kernel(id) | AttachBtf::Module { id, .. }) => id.0,
+        Some(AttachBtf::Program) | None => 0,
     };
     let attach_type = match (&program.attach.kind, program.member) {
         (_, Some(member)) => member,

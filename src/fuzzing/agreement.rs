@@ -140,7 +140,7 @@ impl Agreement {
                 None
             }
             (Err(_), Ok(())) if changed.is_some_and(|pc| is_lax(slots[pc])) => {
-                self.count(format!("{kind}: refused by validation: the kernel does not look at the offset of exit"));
+                self.count(format!("{kind}: refused by validation: the kernel does not check the offset of exit"));
                 None
             }
             (Err(_), Ok(())) if changed.is_some_and(|pc| self.is_dead(slots, pc)) => {
@@ -249,7 +249,7 @@ fn validated(case: &Case) -> Result<(), ValidateError> {
     program_of(case.main.clone()).validate(&policy, &helper::exists).map(drop)
 }
 
-/// `do_check` in kernel/bpf/verifier.c does not look at the offset of an `exit`. Here it must be 0, as the RFC has it.
+/// `do_check` in kernel/bpf/verifier.c does not check the offset of an `exit`. Here it must be 0, as the RFC has it.
 fn is_lax(slot: Raw) -> bool {
     slot.opcode == Insn::Exit.encode().opcode && slot.regs == 0 && slot.imm == 0
 }

@@ -25,7 +25,7 @@ pub const VERSION: u32 = 3;
 /// All.
 pub const ALL: &[Known] = &[
     Known {
-        what: "the result of a 32-bit cmpxchg is not zero-extended where the verifier thinks nobody reads the upper half",
+        what: "the result of a 32-bit cmpxchg is not zero-extended where the verifier finds its upper half dead",
         kernels: "6.18 to 7.2",
         gone: None,
         marks: &["cmpxchg32_32", "= cmpxchg((u32"],

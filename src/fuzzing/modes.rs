@@ -44,7 +44,7 @@ impl JitMode {
 pub fn jit_modes() -> impl Iterator<Item = JitMode> {
     let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
     let strategies = [Strategy::Plain, Strategy::Optimised, Strategy::Baseline];
-    let ways = move |memory| strategies.into_iter().map(move |strategy| (memory, strategy));
+    let strategies_of = move |memory| strategies.into_iter().map(move |strategy| (memory, strategy));
     let both = |(memory, strategy)| [false, true].map(|fuel| JitMode { memory, strategy, fuel });
-    memories.into_iter().flat_map(ways).flat_map(both)
+    memories.into_iter().flat_map(strategies_of).flat_map(both)
 }

@@ -31,7 +31,7 @@ impl Plugin {
         Plugin { command: words.next().unwrap_or_default(), args: words.collect() }
     }
 
-    fn ask(&self, program: &str, memory: &str) -> Result<u64, String> {
+    fn request(&self, program: &str, memory: &str) -> Result<u64, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.command);
         let mut command = Command::new(&self.command);
         command.arg(memory).args(&self.args);
@@ -137,7 +137,7 @@ impl Engine for Plugin {
                 if input.limit.is_some() {
                     return Ok(None);
                 }
-                let digest = Some(self.ask(&program, &memory(input))?);
+                let digest = Some(self.request(&program, &memory(input))?);
                 let end = End::Returned(0);
                 let (state, context) = (input.state(), input.context);
                 let (array, hash, executed) = ([0; _], Vec::new(), None);

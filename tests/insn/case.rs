@@ -164,7 +164,7 @@ fn strays(text: &str) -> Result<(&str, Strays), String> {
     let modes: Vec<&str> = modes.trim_start_matches('=').split(',').collect();
     let known = ["sandbox", "strict", "trusted"];
     match modes.iter().find(|mode| !known.contains(mode)) {
-        Some(mode) => Err(format!("`{mode}` is no way to access memory")),
+        Some(mode) => Err(format!("`{mode}` is no access mode")),
         None => {
             let [sandbox, strict, trusted] = known.map(|mode| modes.contains(&mode));
             Ok((before, Strays { sandbox, strict, trusted }))

@@ -123,7 +123,7 @@ fn seen(outcome: &Outcome, mode: JitMode) -> String {
     let mut text = match &outcome.result {
         Ok(r0) => format!("r0 = {r0:#x}, registers {:x?}", outcome.regs),
         // The processor does not tell an address that no memory can have.
-        Err(trap) if mode.memory == Memory::Trusted => format!("{:?} at {:?}", trap.code(), trap.place()),
+        Err(trap) if mode.memory == Memory::Trusted => format!("{:?} at {:?}", trap.code(), trap.location()),
         Err(trap) => low_halves(&format!("{:?}: {trap:#}", trap.code())),
     };
     let _ = write!(text, "\nmemory {:02x?}", outcome.mem);

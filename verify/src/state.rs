@@ -125,9 +125,9 @@ impl State {
 
     /// Takes nothing for granted of a slot, by index, and of those after it that begin before an offset.
     fn forget_from(&mut self, first: usize, to: i64) {
-        let behind = self.slots[first..].iter().take_while(|slot| i64::from(slot.off) < to).count();
-        if behind > 0 {
-            self.slots.drain(first..first + behind);
+        let after = self.slots[first..].iter().take_while(|slot| i64::from(slot.off) < to).count();
+        if after > 0 {
+            self.slots.drain(first..first + after);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::ident::{ImageId, ProgramId};
 use crate::isa::{Insn, text_at};
 use crate::mem::{Arena, HandleRange, MemError};
 use crate::program::{InOrder, Program};
-use crate::trap::{Place, Trap, TrapCode};
+use crate::trap::{Location, Trap, TrapCode};
 use crate::validate::Valid;
 
 /// Number of `bpf_tail_call`, which is part of every engine and not a host function.
@@ -358,11 +358,11 @@ impl Image {
     }
 
     /// Program, function, instruction and C line of a flat pc.
-    pub fn place(&self, pc: usize) -> Place {
+    pub fn location(&self, pc: usize) -> Location {
         let (index, local) = self.locate(pc);
         let program = &self.programs[index];
         let line = program.line_at(local).map(|line| format!("{}:{}: {}", line.file, line.line, line.text.trim()));
-        Place {
+        Location {
             object: Arc::clone(&program.object),
             program: Arc::clone(&program.name),
             function: Arc::clone(&self.functions[self.function_at(pc)].name),

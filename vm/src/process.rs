@@ -1,6 +1,6 @@
 //! The process: which limits it has, and what a child process must not take over from the process that forked it: locks
 //! that threads of the parent hold, and threads that do not exist there.
-#![expect(unsafe_code, reason = "runs at fork, and keeps values of the process behind pointers")]
+#![expect(unsafe_code, reason = "runs at fork, and keeps values of the process in raw pointers")]
 
 use std::fmt;
 use std::io;

@@ -56,7 +56,7 @@ struct TrapInner {
     detail: String,
     /// `exit(status)`, for [`TrapCode::Exit`].
     status: i32,
-    place: Option<Place>,
+    location: Option<Location>,
     backtrace: Backtrace,
 }
 
@@ -73,14 +73,14 @@ pub struct Backtrace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// How often in a row.
     pub times: u32,
 }
 
 /// A place in a program: instruction and C line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Object file.
     pub object: Arc<str>,
     /// Entry function of the program.
@@ -102,7 +102,7 @@ impl Trap {
             code,
             detail: detail.into(),
             status: 0,
-            place: None,
+            location: None,
             backtrace: Backtrace::default(),
         }))
     }
@@ -130,8 +130,8 @@ impl Trap {
     }
 
     /// Where, once an engine has filled it in.
-    pub fn place(&self) -> Option<&Place> {
-        self.0.place.as_ref()
+    pub fn location(&self) -> Option<&Location> {
+        self.0.location.as_ref()
     }
 
     /// Callers of the faulting function.
@@ -147,16 +147,16 @@ impl Trap {
     }
 
     /// Records where it happened. The innermost place is kept if there is one already.
-    pub fn at(mut self, place: Place, backtrace: Backtrace) -> Trap {
-        if self.0.place.is_none() {
-            self.0.place = Some(place);
+    pub fn at(mut self, location: Location, backtrace: Backtrace) -> Trap {
+        if self.0.location.is_none() {
+            self.0.location = Some(location);
             self.0.backtrace = backtrace;
         }
         self
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: program {}", self.object, self.program)?;
         if self.function != self.program {
@@ -176,7 +176,7 @@ impl fmt::Display for Backtrace {
             if self.omitted > 0 && index + 1 == self.sites.len() {
                 write!(f, "\n  and {} more calls, down to", self.omitted)?;
             }
-            write!(f, "\n  called from {}", site.place)?;
+            write!(f, "\n  called from {}", site.location)?;
             match site.times {
                 1 => {}
                 2 => write!(f, "\n    and once more from there")?,
@@ -195,8 +195,8 @@ impl fmt::Display for Trap {
             write!(f, ": {}", self.0.detail)?;
         }
         if f.alternate() {
-            if let Some(place) = &self.0.place {
-                write!(f, "\n  at {place}")?;
+            if let Some(location) = &self.0.location {
+                write!(f, "\n  at {location}")?;
             }
             self.0.backtrace.fmt(f)?;
         }

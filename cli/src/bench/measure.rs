@@ -37,17 +37,17 @@ pub(super) struct Figures {
 pub(super) fn alternate(subjects: &mut [&mut dyn Subject], time: Duration) -> Result<Vec<Figures>> {
     let sample = SAMPLE.min(time / (MIN_ROUNDS * subjects.len().max(1) as u32));
     let mut runs = Vec::with_capacity(subjects.len());
-    let mut round = Duration::ZERO;
+    let mut first = Duration::ZERO;
     for subject in subjects.iter_mut() {
         let (count, took) = calibrate(&mut **subject, sample)?;
         runs.push(count);
-        round += took;
+        first += took;
     }
-    let rounds = (time.as_nanos() / round.as_nanos().max(1)).clamp(MIN_ROUNDS.into(), MAX_ROUNDS.into());
-    let mut samples = vec![Vec::with_capacity(rounds as usize); subjects.len()];
-    for round in 0..rounds {
+    let repeats = (time.as_nanos() / first.as_nanos().max(1)).clamp(MIN_ROUNDS.into(), MAX_ROUNDS.into());
+    let mut samples = vec![Vec::with_capacity(repeats as usize); subjects.len()];
+    for first in 0..repeats {
         for turn in 0..subjects.len() {
-            let index = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
+            let index = if first % 2 == 0 { turn } else { subjects.len() - 1 - turn };
             let took = subjects[index].sample(runs[index])?;
             samples[index].push(took.as_nanos() as f64 / runs[index] as f64);
         }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_named_by_its_place() {
+    fn a_panic_is_named_by_its_location() {
         let stderr = "noise\n\nthread 'main' (12) panicked at vm/src/map.rs:3:5:\nno room\n";
         assert_eq!(panicked(stderr), Some("panicked at vm/src/map.rs:3:5"));
         assert_eq!(panicked("killed"), None);

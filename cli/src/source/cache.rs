@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_id_is_found_behind_other_notes() {
+    fn a_build_id_is_found_after_other_notes() {
         let note = |name: &[u8], kind: u32, text: &[u8]| {
             let mut note: Vec<u8> = [name.len() as u32, text.len() as u32, kind].map(u32::to_ne_bytes).concat();
             for part in [name, text] {

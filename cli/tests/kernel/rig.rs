@@ -97,10 +97,10 @@ pub(crate) fn public(object: &str) -> TempDir {
 }
 
 /// The command without any privilege; `None`, with a message, where that is not possible.
-pub(crate) fn as_nobody(folder: &Path, args: &[&str]) -> Option<Output> {
+pub(crate) fn as_unprivileged(folder: &Path, args: &[&str]) -> Option<Output> {
     // SAFETY: no arguments, and it always succeeds.
     if !installed("setpriv") || unsafe { libc::geteuid() } != 0 {
-        skip("setpriv is not installed, or this is not root, who can become somebody else");
+        skip("setpriv is not installed, or this is not root, which may change its user");
         return None;
     }
     let mut command = Command::new("setpriv");

@@ -69,7 +69,7 @@ pub enum AotError {
     #[error("compiling: {0}")]
     Stack(std::io::Error),
     /// The code needs something that neither it nor the context has.
-    #[error("function {function} refers to {symbol}, which nobody defines")]
+    #[error("function {function} refers to the undefined symbol {symbol}")]
     Undefined {
         /// The function.
         function: String,

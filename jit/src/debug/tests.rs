@@ -149,7 +149,7 @@ fn a_panic_crosses_generated_frames() {
 }
 
 #[test]
-fn a_backtrace_goes_on_behind_generated_frames() {
+fn a_backtrace_continues_above_generated_frames() {
     let known = Generated::new(&Tools::default(), "f", backtrace);
     let unknown = Generated::new(&Tools { unwind: false, ..Tools::default() }, "f", backtrace);
     let (known, unknown) = (known.call(0), unknown.call(0));
@@ -295,7 +295,7 @@ fn gdb_shows_names_and_lines() {
     }
     let frame = text.lines().find(|line| line.starts_with("#1")).unwrap_or_else(|| panic!("no frame in {text}"));
     assert!(frame.contains("bpf_prog_count") && frame.contains("count.bpf.c:41"), "{text}");
-    assert!(text.contains("child_for_gdb"), "frames behind the generated one: {text}");
+    assert!(text.contains("child_for_gdb"), "frames of the callers: {text}");
     assert!(!text.contains("bpf_prog_gone"), "what was dropped is forgotten: {text}");
 }
 

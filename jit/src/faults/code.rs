@@ -64,7 +64,7 @@ pub(super) const ALL: &[Mistake] = &[
     emitted("branch_too_far", "a branch leads out of the function", |code, _| {
         each(code, |it| it.is_jcc_near() && it.len() == 6, |bytes, _| bytes[4] ^= 0x40)
     }),
-    emitted("call_relocation", "a call leads behind the start of its callee", |_, relocs| {
+    emitted("call_relocation", "a call leads past the start of its callee", |_, relocs| {
         relocs.iter_mut().for_each(|reloc| reloc.addend += 4);
         !relocs.is_empty()
     }),

@@ -34,10 +34,10 @@ impl Translator<'_> {
         };
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
-        let (then, otherwise) = (self.way(to), self.way(on));
+        let (then, otherwise) = (self.edge(to), self.edge(on));
         self.b.ins().brif(taken, then, &[], otherwise, &[]);
-        self.pay_way(then, to);
-        self.pay_way(otherwise, on);
+        self.pay_edge(then, to);
+        self.pay_edge(otherwise, on);
         true
     }
 
@@ -61,15 +61,15 @@ impl Translator<'_> {
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self) -> bool {
         let (on, to) = self.next(0).zip(self.next(1)).expect("two ways");
-        let (taken, left, next) = (self.way(to), self.b.create_block(), self.way(on));
+        let (taken, left, next) = (self.edge(to), self.b.create_block(), self.edge(on));
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
-        self.pay_way(taken, to);
+        self.pay_edge(taken, to);
         self.go_on(left);
         let less = self.b.ins().iadd_imm_s(budget, -1);
         self.def_loops(less);
         self.b.ins().jump(next, &[]);
-        self.pay_way(next, on);
+        self.pay_edge(next, on);
         true
     }
 

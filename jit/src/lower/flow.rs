@@ -193,9 +193,9 @@ impl Flow {
         for block in 0..self.starts.len() as u32 {
             let pc = self.end_of(block) - 1;
             let insn = image.insns()[pc as usize];
-            let way = goes(insn, image.links()[pc as usize], pc);
+            let flow = goes(insn, image.links()[pc as usize], pc);
             let on = if pc + 1 < self.end { self.block_at(pc + 1) } else { NONE };
-            let next = match way {
+            let next = match flow {
                 Goes::On => Next::One(on),
                 // The call at the end of a function does not return.
                 Goes::Call if on == NONE => Next::None,

@@ -58,15 +58,15 @@ impl Translator<'_> {
     }
 
     /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
-    pub(super) fn way(&mut self, to: u32) -> Block {
+    pub(super) fn edge(&mut self, to: u32) -> Block {
         if self.toll(to) > 0 { self.b.create_block() } else { self.target(to) }
     }
 
-    /// Fills a block that [`Translator::way`] made, behind the branch.
-    pub(super) fn pay_way(&mut self, way: Block, to: u32) {
+    /// Fills a block that [`Translator::edge`] made, behind the branch.
+    pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
         let toll = self.toll(to);
         if toll > 0 {
-            self.go_on(way);
+            self.go_on(edge);
             self.pay(toll);
             let target = self.target(to);
             self.b.ins().jump(target, &[]);

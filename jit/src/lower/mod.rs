@@ -387,22 +387,22 @@ impl Translator<'_> {
             self.pc = pc;
             self.b.set_srcloc(SourceLoc::new(pc));
             let insn = self.input.image.insns()[pc as usize];
-            self.settle_for(insn);
+            self.materialize_for(insn);
             if self.insn(insn) {
                 return;
             }
         }
-        self.settle_live();
+        self.materialize_live();
         self.goto();
     }
 
     /// Before blocks begin that only some ways lead to.
-    fn settle_for(&mut self, insn: Insn) {
+    fn materialize_for(&mut self, insn: Insn) {
         match goes(insn, self.input.image.links()[self.pc as usize], self.pc) {
             Goes::On if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
             Goes::Call => self.settle(ALL),
             Goes::On | Goes::Nowhere => {}
-            Goes::Either(_) | Goes::To(_) | Goes::Anywhere => self.settle_live(),
+            Goes::Either(_) | Goes::To(_) | Goes::Anywhere => self.materialize_live(),
         }
     }
 

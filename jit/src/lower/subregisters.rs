@@ -105,7 +105,7 @@ impl Translator<'_> {
     }
 
     /// The same for what is live behind the current block.
-    pub(super) fn settle_live(&mut self) {
+    pub(super) fn materialize_live(&mut self) {
         if self.subregs.owed | self.subregs.owed_sums != 0 {
             let mut live = 0;
             self.flow.for_next(self.block, |next| live |= self.flow.live(next));

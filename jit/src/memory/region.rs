@@ -144,12 +144,12 @@ impl Region {
         // SAFETY: the range lies inside our own mapping and no chunk overlaps it.
         let result = unsafe { libc::madvise(self.write.add(off).cast(), len, advice) };
         if result != 0 {
-            log::debug!("code pool keeps {len} bytes that nobody uses: {}", io::Error::last_os_error());
+            log::debug!("code pool keeps {len} free bytes: {}", io::Error::last_os_error());
         }
         if !self.is_dual()
             && let Err(error) = self.protect(off, len, libc::PROT_NONE)
         {
-            log::debug!("code pool leaves {len} bytes executable that nobody uses: {error}");
+            log::debug!("code pool leaves {len} free bytes executable: {error}");
         }
     }
 }

@@ -67,7 +67,7 @@ fn a_panic_in_any_stage_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_listing_and_an_object_file_fail_the_same_way() {
+fn a_listing_and_an_object_file_fail_alike() {
     for stage in ["translation", "licm", "optimiser", "code generation"] {
         let rig = panics_in(stage);
         let code = code(&rig.image, OptLevel::Speed);

@@ -258,7 +258,7 @@ fn a_listing_shows_both_kinds_of_instructions() {
 }
 
 #[test]
-fn what_nobody_wants_is_not_compiled() {
+fn cancelled_compilation_compiles_nothing() {
     let rig = Rig::new("call f\nr0 += 1\nexit\nf: r0 = 7\nexit");
     let code = Code::new(Arc::clone(&rig.image), Options::default()).unwrap();
     let asked = AtomicU32::new(0);
@@ -335,7 +335,7 @@ const SEARCH: &str = "r6 = *(u64 *)(r1 + 8)
      exit\n";
 
 #[test]
-fn branches_that_the_way_to_them_decides() {
+fn branches_that_their_path_decides() {
     for key in [0, 1, 40, 41, 255] {
         same(&Rig::new(&SEARCH.replace("*(u64 *)(r1 + 8)", &key.to_string())));
     }
@@ -366,7 +366,7 @@ fn what_was_written_long_ago_is_not_known() {
 }
 
 #[test]
-fn nothing_is_asked_twice() {
+fn nothing_is_queried_twice() {
     let rig = Rig::new(SEARCH);
     let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
     let text = code.disassemble(0).unwrap().text;
@@ -434,9 +434,9 @@ fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i
 }
 
 #[test]
-fn counters_are_asked_what_they_cannot_be() {
+fn induction_variable_ranges_decide_branches() {
     // One test before the increment or none, two, and two back edges with different tests, or increments.
-    let ways = [
+    let guards = [
         "if {w}7 == {b} goto out",
         "if {w}7 >= {b} goto out",
         "if {w}7 s> {b} goto out",
@@ -450,20 +450,20 @@ fn counters_are_asked_what_they_cannot_be() {
     let starts = ["", "{w}7 = {c}\nif r1 & 1 goto next\n", "{w}7 = {c}\nif r1 != 0 goto next\n"];
     let numbers = [(0, 1, 6), (0, 2, 6), (1, 2, 6), (0, 3, 7), (6, 1, 6), (7, 1, 6), (-2, 1, 3), (0, -1, 6)];
     let wides = ["r", "w"].into_iter().flat_map(|wide| starts.map(|start| (wide, format!("{start}{{w}}7 = {{a}}"))));
-    for ((wide, start), way) in wides.flat_map(|first| ways.map(|way| (first.clone(), way))) {
+    for ((wide, start), guard) in wides.flat_map(|first| guards.map(|guard| (first.clone(), guard))) {
         for (from, step, bound) in numbers {
-            let [start, way] = [&*start, way].map(|text| {
+            let [start, guard] = [&*start, guard].map(|text| {
                 let text = text.replace("{w}", wide).replace("{b}", &bound.to_string());
                 text.replace("{s}", &step.to_string())
                     .replace("{a}", &from.to_string())
                     .replace("{c}", &(from + 1).to_string())
             });
             for last in [(3, bound), (50, bound + step), (50, bound - step), (1, 0), (50, 12), (50, 13)] {
-                let rig = Rig::new(&counting(wide, &start, step, &way, last));
+                let rig = Rig::new(&counting(wide, &start, step, &guard, last));
                 let expected = rig.interpret().r0;
                 for memory in [Memory::Sandbox, Memory::Trusted] {
                     let options = Options { memory, ..Options::default() };
-                    assert_eq!(rig.run(options).r0, expected, "{start}, {way}, by {step}, end and question {last:?}");
+                    assert_eq!(rig.run(options).r0, expected, "{start}, {guard}, by {step}, end and question {last:?}");
                 }
             }
         }

@@ -10,7 +10,7 @@ mod multi;
 mod net;
 mod netlink;
 mod perf;
-mod place;
+mod probe_site;
 mod target;
 pub mod usdt;
 
@@ -22,7 +22,7 @@ pub(crate) use multi::matches;
 pub use net::{Interface, interface};
 pub use perf::{Clock, EVENTS, Rate, Sampling};
 pub(crate) use perf::{can_sample, has_unit as perf_unit};
-pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobePlace};
+pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobeSite};
 
 use crate::error::Error;
 use crate::map::Map;
@@ -247,7 +247,7 @@ impl Target {
         match self {
             Target::Tracepoint { category, name } => perf::tracepoint(what, category, name, prog, options),
             Target::Kprobe { function, offset, ret } => perf::kprobe(what, function, *offset, *ret, prog, options),
-            Target::Uprobe { path, place, ret } => perf::uprobe(what, path, *place, *ret, prog, options),
+            Target::Uprobe { path, site, ret } => perf::uprobe(what, path, *site, *ret, prog, options),
             Target::Sampling(sampling) => perf::sampling(what, sampling, prog, options),
             Target::RawTracepoint { name } => hook::raw_tracepoint(what, name, prog, options),
             Target::Btf => hook::btf(format!("program {}'s target", prog.name()), prog, options),

@@ -43,12 +43,12 @@ pub fn interface(name: &str) -> Result<Interface, Error> {
 pub(super) struct Filter {
     interface: Interface,
     egress: bool,
-    place: netlink::Place,
+    id: netlink::FilterId,
 }
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        if let Err(error) = netlink::remove_filter(self.interface.index, self.egress, self.place) {
+        if let Err(error) = netlink::remove_filter(self.interface.index, self.egress, self.id) {
             log::warn!("a tc filter of {} stays: {error}", self.interface);
         }
     }
@@ -87,14 +87,14 @@ impl OnInterface {
 
     fn filter(&self, egress: bool) -> Result<Link, Error> {
         let fd = number(self.prog.as_fd());
-        let place = netlink::add_filter(self.interface.index, egress, fd, &self.name).map_err(|refused| {
+        let id = netlink::add_filter(self.interface.index, egress, fd, &self.name).map_err(|refused| {
             let error = Error::new("RTM_NEWTFILTER", &format!("program {} to {}", self.name, self.what), refused.cause);
             match refused.text {
                 Some(text) => error.with_detail(text),
                 None => error,
             }
         })?;
-        let filter = Filter { interface: self.interface.clone(), egress, place };
+        let filter = Filter { interface: self.interface.clone(), egress, id };
         Ok(Link { what: self.what.clone(), held: Held::Filter { _kept: filter } })
     }
 }

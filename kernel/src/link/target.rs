@@ -28,12 +28,12 @@ pub enum Functions {
     /// These, each with its cookie.
     Names(Vec<(String, u64)>),
     /// In a file of user space: these places.
-    Places(Vec<UprobePlace>),
+    Sites(Vec<UprobeSite>),
 }
 
 /// A place in a file of user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UprobePlace {
+pub struct UprobeSite {
     /// Bytes from the start of the file.
     pub offset: u64,
     /// Where the counter of users is in the file; 0 for none.
@@ -106,7 +106,7 @@ pub enum Target {
         /// The file.
         path: PathBuf,
         /// Where.
-        place: UprobePlace,
+        site: UprobeSite,
         /// When the function there returns.
         ret: bool,
     },
@@ -179,8 +179,8 @@ impl fmt::Display for Target {
                 write!(f, "{} {function}+{offset:#x}", kind(*ret, "kprobe", "kretprobe"))
             }
             Target::KprobeMulti { functions, .. } => write!(f, "kernel functions {functions}"),
-            Target::Uprobe { path, place, ret } => {
-                write!(f, "{} {}:{:#x}", kind(*ret, "uprobe", "uretprobe"), path.display(), place.offset)
+            Target::Uprobe { path, site, ret } => {
+                write!(f, "{} {}:{:#x}", kind(*ret, "uprobe", "uretprobe"), path.display(), site.offset)
             }
             Target::UprobeMulti { path, functions, .. } => write!(f, "functions {functions} of {}", path.display()),
             Target::Usdt { path, provider, name } => write!(f, "usdt {}:{provider}:{name}", path.display()),
@@ -201,7 +201,7 @@ impl fmt::Display for Functions {
         match self {
             Functions::Glob(glob) => f.write_str(glob),
             Functions::Names(names) => write!(f, "({} named)", names.len()),
-            Functions::Places(places) => write!(f, "({} places)", places.len()),
+            Functions::Sites(sites) => write!(f, "({} sites)", sites.len()),
         }
     }
 }
@@ -299,7 +299,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
         (AutoAttach::Iter, _) => Target::Iter(Iter::default()),
         (_, None) => return Ok(None),
         (AutoAttach::Kprobe, Some(text)) => {
-            let (function, offset) = place(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
+            let (function, offset) = site(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
             let plain = function.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
             if !plain || function.is_empty() || (ret && offset != 0) {
                 return Err(bad(if ret { "FUNCTION, without an offset" } else { "FUNCTION[+OFFSET]" }));
@@ -326,7 +326,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
             let path = file(path)?;
             let offset = uprobe_offset(&path, rest).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
             let offset = offset.map_err(|error| TargetError::Binary { path: path.display().to_string(), error })?;
-            Target::Uprobe { path, place: UprobePlace { offset, ..UprobePlace::default() }, ret }
+            Target::Uprobe { path, site: UprobeSite { offset, ..UprobeSite::default() }, ret }
         }
         (AutoAttach::UprobeMulti, Some(text)) => {
             let (path, glob) = binary(text).ok_or_else(|| bad("BINARY:PATTERN"))?;
@@ -348,7 +348,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
 }
 
 /// `NAME[+NUMBER]`.
-fn place(text: &str) -> Option<(&str, u64)> {
+fn site(text: &str) -> Option<(&str, u64)> {
     match text.split_once('+') {
         None => Some((text, 0)),
         Some((name, number)) => Some((name, integer(number)?)),
@@ -377,7 +377,7 @@ fn uprobe_offset(path: &std::path::Path, text: &str) -> Option<Result<u64, user:
     if let Some(offset) = integer(text) {
         return Some(Ok(offset));
     }
-    let (name, offset) = place(text)?;
+    let (name, offset) = site(text)?;
     let found = user::Binary::read(path).and_then(|binary| binary.function(name));
     Some(found.map(|start| start.wrapping_add(offset)))
 }

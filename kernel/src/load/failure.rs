@@ -57,8 +57,10 @@ impl Failure {
     /// Reads the log of a refused program: what its last instruction is in C, what unknown calls mean.
     pub(super) fn explain(&mut self, lines: &[twinbpf_vm::program::Line], notes: &[Note]) {
         let Why::Kernel(error) = &self.why else { return };
-        let sources: Vec<Source<'_>> =
-            lines.iter().map(|line| Source { pc: line.pc, place: (&line.file, line.line), text: &line.text }).collect();
+        let sources: Vec<Source<'_>> = lines
+            .iter()
+            .map(|line| Source { pc: line.pc, location: (&line.file, line.line), text: &line.text })
+            .collect();
         self.view = view(&error.log, SHOWN, &sources, notes);
         // What was refused before the verifier began was refused as a whole.
         let pc = last_pc(&error.log).or(error.log.is_empty().then_some(0));

@@ -18,7 +18,7 @@ pub struct Source<'a> {
     /// The first instruction.
     pub pc: usize,
     /// File and line.
-    pub place: (&'a str, u32),
+    pub location: (&'a str, u32),
     /// Its text.
     pub text: &'a str,
 }
@@ -57,7 +57,7 @@ pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> 
         let pc = pc_of(line);
         let source = pc.and_then(|pc| sources.iter().find(|source| source.pc == pc));
         if let Some(source) = source.filter(|_| !kernel_has_lines) {
-            let _ = writeln!(text, "; {} @ {}:{}", source.text, source.place.0, source.place.1);
+            let _ = writeln!(text, "; {} @ {}:{}", source.text, source.location.0, source.location.1);
         }
         let _ = writeln!(text, "{line}");
         for note in notes.iter().filter(|note| Some(note.pc) == pc) {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_view_has_our_lines_and_explanations() {
-        let sources = [Source { pc: 1, place: ("a.c", 7), text: "x = y->z;" }];
+        let sources = [Source { pc: 1, location: ("a.c", 7), text: "x = y->z;" }];
         let notes = [Note { pc: 1, text: "y has no z".into() }];
         let text = view(LOG, 3, &sources, &notes);
         assert_eq!(

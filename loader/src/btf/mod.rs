@@ -48,7 +48,7 @@ pub use maps::{MapDecl, Slots, SlotsKind, UnknownKey, map_specs};
 pub use types::{
     Array, Composite, Datasec, Enum, Enumerator, FuncProto, Int, Linkage, Member, Param, Type, TypeId, VarInfo,
 };
-pub use value::{Place, encode_value, locate, set_value};
+pub use value::{MemberLocation, encode_value, locate, set_value};
 
 /// The types of an object, or of a kernel.
 #[derive(Debug)]
@@ -69,5 +69,5 @@ pub struct Btf {
     /// Made once enough lookups were answered without it.
     names: OnceLock<index::NameIndex>,
     /// How many were.
-    asked: AtomicU32,
+    queries: AtomicU32,
 }

@@ -60,7 +60,7 @@ impl Btf {
             starts,
             strings,
             names: OnceLock::new(),
-            asked: AtomicU32::new(0),
+            queries: AtomicU32::new(0),
         };
         btf.validate()?;
         Ok(btf)

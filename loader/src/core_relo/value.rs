@@ -47,7 +47,7 @@ impl Change {
 
 /// Compares the answers for both sides. Without a target there may still be one (0 for "does it exist").
 pub(super) fn change(local: &Spec<'_>, target: Option<&Spec<'_>>) -> Result<Change, CoreError> {
-    let missing = |_| CoreError::Access { access: String::new(), type_id: local.root, why: "it asks for nothing" };
+    let missing = |_| CoreError::Access { access: String::new(), type_id: local.root, why: "its kind has no value" };
     let old = answer(local)?.ok_or(()).map_err(missing)?;
     let new = match target {
         Some(spec) => answer(spec)?,

@@ -156,12 +156,12 @@ pub struct AttachTarget {
     /// Name, without a module's.
     pub name: Arc<str>,
     /// What it is.
-    pub place: AttachPlace,
+    pub btf: AttachBtf,
 }
 
 /// Where the target of a program is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttachPlace {
+pub enum AttachBtf {
     /// A type of the kernel: `attach_btf_id`.
     Kernel(TypeId),
     /// A type of a module, whose descriptor is `attach_btf_obj_fd`.

@@ -105,7 +105,7 @@ fn configuration_values_lie_by_alignment_size_and_name() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_or_without_weak_fails_who_reads_it() {
+fn a_value_of_the_wrong_type_or_without_weak_fails_its_readers() {
     for (name, says) in [("CONFIG_WRONG", "is a number, its type is not"), ("CONFIG_ABSENT", "does not set it")] {
         let linked = link(&object(config_types(), &[(name, GLOBAL, false)]), &kernel(CONFIG));
         let [failure] = &linked.failures[..] else { panic!("{name}") };

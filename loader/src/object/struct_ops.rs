@@ -68,8 +68,8 @@ pub(super) fn collect(elf: &Elf, types: &Types, functions: &Functions, targets: 
                 let Home::Section(home) = symbol.home else { continue };
                 let inline = bytes.get(off as usize..).and_then(|rest| rest.first_chunk());
                 let inline = inline.map_or(0, |bytes| i64::from_le_bytes(*bytes));
-                let place = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(inline));
-                if let Ok(Reference::Address(function)) = address(functions, targets, home, place) {
+                let target = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(inline));
+                if let Ok(Reference::Address(function)) = address(functions, targets, home, target) {
                     value.functions.push((off, function));
                     value.bytes[off as usize..off as usize + 8].fill(0);
                 }

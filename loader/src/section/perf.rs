@@ -156,8 +156,8 @@ pub enum PerfError {
         /// Its value.
         value: Arc<str>,
     },
-    /// Nothing behind the options.
-    #[error("no event behind the options: write group:event or name=function")]
+    /// Nothing follows the options.
+    #[error("no event after the options: write group:event or name=function")]
     Empty,
     /// A probe definition without a name for the event.
     #[error("no event name: write name={0}")]

@@ -97,7 +97,7 @@ impl Trial {
     /// # Errors
     /// There is no room for its memory.
     pub fn new() -> Result<Trial, MemError> {
-        Ok(Trial { world: World::behind(FRONT, false)? })
+        Ok(Trial { world: World::after_block(FRONT, false)? })
     }
 
     /// Compiles a case with a mistake, or none, and runs it if the mistake was made.
@@ -108,7 +108,7 @@ impl Trial {
         let fault: Option<Arc<str>> = mistake.map(|name| format!("__fault_{name}").into());
         let cases = std::slice::from_ref(case);
         let mut batch = batch(cases, &mut Vec::new(), fault.as_ref());
-        let placed = batch.placed.remove(0)?;
+        let batched = batch.batched.remove(0)?;
         let image = self.world.image(batch.programs, &batch.labels)?;
         let mut machine = self.world.machine(&image).map_err(|error| error.to_string())?;
         let record = Arc::new(Mutex::new(Record::default()));
@@ -130,7 +130,7 @@ impl Trial {
         machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
         let rules = Rules::new(crate::verify::layout(&image, 0), image.arena().base(), functions);
         let (steps, stray) = step::watched(rules, &modules, || {
-            run_case(&self.world, (&image, &mut machine), case, placed, mode.fuel, &mut |_| {});
+            run_case(&self.world, (&image, &mut machine), case, batched, mode.fuel, &mut |_| {});
         })?;
         Ok(Tried { made: true, steps, refused, stray })
     }

@@ -41,7 +41,7 @@ pub(super) fn replaced(insns: &[Insn], at: usize, remove: usize, insert: &[Insn]
 }
 
 /// A place to change: not the second half of an `lddw`.
-fn place(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
+fn position(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
     let at = choices.below(insns.len());
     if matches!(insns[at], Insn::LoadImmHi { .. }) { at.saturating_sub(1) } else { at }
 }
@@ -59,15 +59,15 @@ pub fn equivalent(case: &Case, meta: Meta, choices: &mut Choices<'_>) -> Option<
     let insns = &case.main;
     let main = match meta {
         Meta::DeadCode => {
-            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
-            let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[place(insns, choices)]).collect();
+            let at = Some(position(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
+            let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[position(insns, choices)]).collect();
             let fits = |insn: &Insn| matches!(insn, Insn::Alu { .. } | Insn::Endian { .. } | Insn::Exit);
             let dead: Vec<Insn> = dead.into_iter().filter(fits).collect();
             let over = Insn::Goto { off: dead.len() as i16 };
             replaced(insns, at, 0, &[&[over], &dead[..]].concat())?
         }
         Meta::SplitBlock => {
-            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
+            let at = Some(position(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
             replaced(insns, at, 0, &[Insn::Goto { off: 0 }])?
         }
         Meta::RenamedRegisters => {
@@ -137,12 +137,12 @@ fn in_register(insns: &[Insn], choices: &mut Choices<'_>) -> Option<Vec<Insn>> {
 pub fn mutate(case: &Case, choices: &mut Choices<'_>) -> Option<Case> {
     let mut case = case.clone();
     for _ in 0..1 + choices.below(4) {
-        let at = place(&case.main, choices);
+        let at = position(&case.main, choices);
         let wide = usize::from(matches!(case.main[at], Insn::LoadImm { .. })) + 1;
         match choices.below(6) {
             0 => case.main = replaced(&case.main, at, wide, &[])?,
             1 => {
-                let from = place(&case.main, choices);
+                let from = position(&case.main, choices);
                 let insn = case.main[from];
                 if !matches!(insn, Insn::LoadImm { .. }) {
                     case.main = replaced(&case.main, at, 0, &[insn])?;

@@ -173,7 +173,7 @@ impl Machine {
     fn after_call(&mut self, cx: Context<'_>, site: usize) -> Result<Next, Trap> {
         self.s.r[1..6].copy_from_slice(&POISON[1..6]);
         if cx.code.steps[site].is_last() {
-            return Err(no_return().at(cx.image.place(site), self.backtrace(cx.image)));
+            return Err(no_return().at(cx.image.location(site), self.backtrace(cx.image)));
         }
         Ok(Next::Goto(site + 1))
     }

@@ -248,9 +248,9 @@ impl Machine {
         if let Some(idle) = recover::idle()
             && let Some(prepared) = self.prepared
             && prepared.program == program
-            && prepared.way.knows(self)
+            && prepared.entry_point.knows(self)
         {
-            return self.run_compiled(idle, prepared.way, &args);
+            return self.run_compiled(idle, prepared.entry_point, &args);
         }
         self.run_args(program, args)
     }
@@ -356,9 +356,9 @@ impl Machine {
         match result {
             Ok(()) => Ok(self.s.r[0]),
             Err((pc, trap)) => {
-                let trap = match trap.place() {
+                let trap = match trap.location() {
                     Some(_) => trap,
-                    None => trap.at(image.place(pc), self.backtrace(image)),
+                    None => trap.at(image.location(pc), self.backtrace(image)),
                 };
                 self.unwind(base);
                 Err(trap)
@@ -386,7 +386,7 @@ impl Machine {
             true => runs.drain(MAX_BACKTRACE - 1..runs.len() - 1).map(|(_, times)| times).sum(),
             false => 0,
         };
-        let sites = runs.into_iter().map(|(site, times)| CallSite { place: image.place(site), times }).collect();
+        let sites = runs.into_iter().map(|(site, times)| CallSite { location: image.location(site), times }).collect();
         Backtrace { sites, omitted }
     }
 

@@ -80,12 +80,12 @@ impl Elements for Records {
         let state = self.lock();
         let first = state.consumer / self.size;
         // What is unread spans at most two rounds of the ring.
-        let last_in = |round: u64| {
+        let last_in = |lap: u64| {
             let before = |record: &Record| {
-                record.pos < (round + 1) * self.size && record.pos + HEADER <= round * self.size + u64::from(off)
+                record.pos < (lap + 1) * self.size && record.pos + HEADER <= lap * self.size + u64::from(off)
             };
             let record = &state.records[state.records.partition_point(before).checked_sub(1)?];
-            let open = record.status == Status::Busy && record.pos >= round * self.size;
+            let open = record.status == Status::Busy && record.pos >= lap * self.size;
             open.then(|| (self.off(record), record.size))
         };
         [first, first + 1].into_iter().filter_map(last_in).max()
@@ -120,9 +120,9 @@ impl RingBuffer {
 
     fn commit_at(&self, off: u32, status: Status) -> Result<(), Errno> {
         let mut state = self.records.lock();
-        let round = state.consumer / self.records.size;
-        let found = [round, round + 1].into_iter().find_map(|round| {
-            let pos = (round * self.records.size + u64::from(off)).checked_sub(HEADER)?;
+        let lap = state.consumer / self.records.size;
+        let found = [lap, lap + 1].into_iter().find_map(|lap| {
+            let pos = (lap * self.records.size + u64::from(off)).checked_sub(HEADER)?;
             state.records.binary_search_by_key(&pos, |record| record.pos).ok()
         });
         let record = found.map(|index| &mut state.records[index]).ok_or(Errno::EINVAL)?;

@@ -67,7 +67,7 @@ pub struct Near {
     pub size: u32,
     /// How far away it is.
     pub distance: u64,
-    /// The access is below it, not behind its end.
+    /// The access is below its start, not past its end.
     pub below: bool,
 }
 
@@ -77,14 +77,14 @@ struct Nearest<'a>(&'a Option<Near>);
 impl fmt::Display for Nearest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(near) = self.0 else { return Ok(()) };
-        let side = if near.below { "below" } else { "behind" };
+        let side = if near.below { "below it" } else { "past its end" };
         write!(f, "; nearest is {} (", near.label)?;
         if near.count != 1 {
             write!(f, "{} x ", near.count)?;
         }
         match near.distance {
-            0 => write!(f, "{} bytes), right {side} it", near.size),
-            distance => write!(f, "{} bytes), {distance} bytes {side} it", near.size),
+            0 => write!(f, "{} bytes), right {side}", near.size),
+            distance => write!(f, "{} bytes), {distance} bytes {side}", near.size),
         }
     }
 }

@@ -383,7 +383,7 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
         Ok(value) => Two { value, status: 0 },
         // Between the record and here is a host function in Rust, which C code has called back.
         Err(trap) if !(record.kind == Kind::C || in_c.is_some_and(|in_c| in_c != 0)) => {
-            log::error!("a callback of a program ended with a trap, and its caller cannot be told: {trap}");
+            log::error!("a callback of a program ended with a trap, which its caller cannot receive: {trap}");
             Two { value: 0, status: 0 }
         }
         Err(trap) => {

@@ -196,7 +196,7 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     // SAFETY: records on this thread's chain live, and this thread is inside the call of the innermost.
     let record = unsafe { record.as_ref() };
     // SAFETY: likewise its owner, and what the owner points to.
-    let Some(in_c) = (unsafe { place(signal, record, pc) }) else { return false };
+    let Some(in_c) = (unsafe { trap_site(signal, record, pc) }) else { return false };
     // SAFETY: the trampoline filled it in before it called what was interrupted here.
     let recovery_point = unsafe { (*record.recovery_point.get()).assume_init_ref() };
     // A handler of the host that has interrupted a C function is none of its frames.
@@ -232,7 +232,7 @@ fn is_on(stack: &libc::stack_t, address: u64) -> bool {
 ///
 /// # Safety
 /// The record is the innermost of this thread.
-unsafe fn place(signal: Signal, record: &ActivationRecord, pc: u64) -> Option<u32> {
+unsafe fn trap_site(signal: Signal, record: &ActivationRecord, pc: u64) -> Option<u32> {
     if record.kind == Kind::Barrier {
         return None;
     }

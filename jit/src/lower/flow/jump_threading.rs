@@ -94,12 +94,12 @@ impl Flow {
         rest.iter().for_each(|insn| facts.apply(*insn));
         let Some(outcome) = facts.decide(branch) else { return false };
         let next = if outcome { taken } else { on };
-        let way = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
-        self.next[way as usize] = Next::One(next);
-        if way != to {
+        let threaded = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
+        self.next[threaded as usize] = Next::One(next);
+        if threaded != to {
             self.preds[next as usize] += 1;
             self.looped[next as usize] = true;
-            self.redirect(block, nth, way);
+            self.redirect(block, nth, threaded);
         }
         true
     }

@@ -53,14 +53,14 @@ fn a_fault_in_code_says_where_and_what() {
 }
 
 #[test]
-fn an_address_no_memory_can_have_is_not_told() {
+fn an_impossible_address_is_not_reported() {
     let page = function(&[0x48, 0x8b, 0x02]);
     let fault = Rig::new().fault(&page, [0xdead_dead_dead_de01, 0, 0, 0, 0]);
     assert_eq!((fault.signal, fault.address), (Signal::Segv, None));
 }
 
 #[test]
-fn illegal_instructions_and_divisions_end_the_same_way() {
+fn illegal_instructions_and_divisions_end_alike() {
     let mut rig = Rig::new();
     // ud2
     let fault = rig.fault(&function(&[0x0f, 0x0b]), [0; 5]);
@@ -98,7 +98,7 @@ fn an_overflow_of_the_stack_hits_the_guard() {
 }
 
 #[test]
-fn a_fault_in_a_c_function_under_generated_code_is_told_apart() {
+fn a_fault_in_a_c_function_under_generated_code_is_distinguished() {
     // mov dword [rdi], 7 (in_c); mov rdi, rdx; mov rax, rcx; call rax; xor ecx, ecx is not reached
     let page = function(&[0xc7, 0x07, 7, 0, 0, 0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xc8, 0xff, 0xd0]);
     let mut rig = Rig::new();
