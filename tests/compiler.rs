@@ -1,4 +1,5 @@
-//! A mistake of the compiler ends as an error, or leaves the program in the interpreter: with every way to have code made.
+//! A bug of the compiler ends as an error, or leaves the program in the interpreter: through every entry point of the
+//! compiler.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -42,7 +43,7 @@ fn native_code_alone_is_an_error_with_object_program_and_stage() {
         assert!(error.starts_with(&begin), "{error}");
         assert!(error.contains(&format!(" in stage {}: panic: ", stage.replace('_', " "))), "{error}");
     }
-    // The engine goes on.
+    // The engine continues.
     let pre = linked(&engine, "no_stage_of_this_name").expect("it is compiled");
     let mut instance = pre.instance(()).expect("room for a stack");
     let entry = pre.program("__fault_panic_no_stage_of_this_name").expect("its only one");

@@ -85,7 +85,7 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole chain of an error; from the first cause on that tells its own story, that story.
+/// The whole chain of an error; from the first cause on that formats its own chain, that chain.
 fn story(error: &anyhow::Error) -> String {
     let report = error.chain().enumerate().find_map(|(depth, cause)| Some((depth, full(cause)?)));
     let Some((depth, full)) = report else { return format!("{error:#}") };

@@ -44,7 +44,7 @@ fn engines_agree_and_a_campaign_goes_on() {
     for part in ["of a processor: ", " by interp\n", " by jit(", "coverage: ", "0 findings that are not"] {
         assert!(text.contains(part), "no '{part}' in {text}");
     }
-    // One child, whose last whole batch is behind the first.
+    // One child, whose last whole batch is after the first.
     let output = fuzz(folder.path(), &["--programs", "320", "--engines", "interp"]);
     assert!(stdout(&output).starts_with("seed 5, from batch "), "{}", stdout(&output));
     let output = fuzz(folder.path(), &["--programs", "64", "--engines", "interp"]);

@@ -259,7 +259,7 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         attempt(image, unit.function, compile)
     });
     let mut done = done.into_iter();
-    // All of a program's are taken, also behind one that failed.
+    // All of a program's are taken, also after one that failed.
     let of = |units: &&[Unit]| done.by_ref().take(units.len()).collect::<Vec<Result<Loose, JitError>>>();
     programs.iter().map(of).map(|functions| functions.into_iter().collect()).collect()
 }
@@ -437,7 +437,7 @@ fn emit_module(
     Ok(Module { announced: Announced::default(), functions, memory })
 }
 
-/// Moves a relocation behind the padding, and what it refers to likewise.
+/// Moves a relocation after the padding, and what it refers to likewise.
 fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
     reloc.offset += lead as u32;
     if let ModuleRelocTarget::User { namespace: 0, index } = reloc.name {

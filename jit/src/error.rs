@@ -1,4 +1,4 @@
-//! What can be wrong with making native code.
+//! Errors of compiling to native code.
 
 use std::sync::Arc;
 

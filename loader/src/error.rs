@@ -72,7 +72,7 @@ pub enum Cause {
     /// The ELF structure contradicts itself.
     #[error("malformed ELF: {what}")]
     Malformed {
-        /// How.
+        /// Description of the malformation.
         what: String,
     },
     /// No symbol table.
@@ -81,9 +81,9 @@ pub enum Cause {
     /// More than this crate is willing to hold.
     #[error("{what} takes {size} bytes, the limit is {limit}")]
     TooLarge {
-        /// What does.
+        /// What needs the memory, for the message.
         what: String,
-        /// Bytes asked for.
+        /// Number of bytes needed.
         size: u64,
         /// Bytes allowed.
         limit: u64,
@@ -97,7 +97,7 @@ pub enum Cause {
     /// Something needs type data and there is none.
     #[error("{what} needs BTF and the object has none")]
     NoBtf {
-        /// What does.
+        /// What needs BTF, for the message.
         what: String,
     },
     /// A map definition without BTF that means nothing, or one with an unknown key.
@@ -128,7 +128,7 @@ pub enum Cause {
     Decode {
         /// The slot, little-endian.
         bytes: [u8; 8],
-        /// Why not.
+        /// Error of the instruction decoder.
         error: DecodeError,
     },
     /// A local call or function address that leads nowhere.
@@ -180,10 +180,10 @@ pub enum Cause {
         /// Instructions allowed.
         limit: usize,
     },
-    /// A function asked for by name does not exist.
+    /// The object has no function of the requested name.
     #[error("there is no function '{name}'")]
     NoProgram {
-        /// The name.
+        /// Function name that was requested.
         name: Arc<str>,
     },
     /// There is no variable of the requested name.
@@ -203,7 +203,7 @@ pub enum Cause {
     /// Something needs the types of the target, which has none.
     #[error("{what} need the types (BTF) of the target, and it has none")]
     NoTypes {
-        /// What does.
+        /// What needs the types, for the message.
         what: String,
     },
     /// A configuration value that a program reads and that has no value.
@@ -211,7 +211,7 @@ pub enum Cause {
     Kconfig {
         /// The extern.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// A function or variable of the kernel that is not there.
@@ -219,7 +219,7 @@ pub enum Cause {
     Ksym {
         /// The extern.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// What a program attaches to is not there.
@@ -227,13 +227,13 @@ pub enum Cause {
     AttachTarget {
         /// As the section or the options name it; empty if neither does.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// A program uses a map that is not to be created.
     #[error("map '{map}' is used, and will not be created")]
     AbsentMap {
-        /// The map.
+        /// Name of the map.
         map: Arc<str>,
     },
     /// A variable cannot be set.
@@ -241,7 +241,7 @@ pub enum Cause {
     Variable {
         /// As the user wrote it.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
 }
@@ -282,7 +282,7 @@ pub enum RelocFault {
         section: Arc<str>,
         /// Byte offset.
         offset: i64,
-        /// Its size.
+        /// Size of the section in bytes.
         size: u64,
     },
     /// An address inside a function.
@@ -293,7 +293,7 @@ pub enum RelocFault {
         /// Byte offset.
         offset: i64,
     },
-    /// Not supported.
+    /// A relocation that is not supported, with its description.
     #[error("{0} are not supported")]
     Unsupported(&'static str),
 }

@@ -16,7 +16,7 @@ pub enum NoInstance {
     /// There are fewer.
     #[error("there is no instance {number}: the program has {count}")]
     Beyond {
-        /// The number.
+        /// The requested number.
         number: usize,
         /// How many there are.
         count: usize,

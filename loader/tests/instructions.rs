@@ -334,7 +334,7 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
     let legacy = "libbpf fails: libbpf: elf: legacy map definitions";
     let fixed = "libbpf fails: libbpf: sec 'static': program 'static_fn' is static";
     let known = [
-        // It asks for the program to be replaced before it loads.
+        // It needs the program to be replaced before it loads.
         ("freplace-el.elf", "replacement", "only libbpf fails (freplace): "),
         ("fwd_decl-el.elf", "", "libbpf fails: libbpf: failed to find BTF for extern 'fwd'"),
         ("invalid_map-el.elf", "", legacy),

@@ -22,7 +22,7 @@ pub struct Known {
 /// Version of the list.
 pub const VERSION: u32 = 3;
 
-/// All.
+/// All known differences, the list that a campaign consults.
 pub const ALL: &[Known] = &[
     Known {
         what: "the result of a 32-bit cmpxchg is not zero-extended where the verifier finds its upper half dead",

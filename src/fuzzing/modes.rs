@@ -1,13 +1,13 @@
-//! The modes of native code.
+//! Compilation modes of native code that the fuzzer compares.
 
 use twinbpf_jit::{CompileLimits, Memory, OptLevel, Options, Strategy};
 
-/// A way to compile.
+/// How a program is executed: strategy, memory mode and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitMode {
-    /// Addresses.
+    /// How out-of-arena addresses are handled.
     pub memory: Memory,
-    /// Effort.
+    /// Optimised, plain or baseline compilation.
     pub strategy: Strategy,
     /// Whether instructions are counted.
     pub fuel: bool,
@@ -40,7 +40,7 @@ impl JitMode {
     }
 }
 
-/// All ways to compile.
+/// All execution modes.
 pub fn jit_modes() -> impl Iterator<Item = JitMode> {
     let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
     let strategies = [Strategy::Plain, Strategy::Optimised, Strategy::Baseline];

@@ -25,7 +25,7 @@ pub struct Plugin {
 const SLOT: i16 = -112;
 
 impl Plugin {
-    /// A command, with arguments behind it that go after the memory.
+    /// A command, and the arguments that follow the memory.
     pub fn new(command: &str) -> Plugin {
         let mut words = command.split_whitespace().map(str::to_owned);
         Plugin { command: words.next().unwrap_or_default(), args: words.collect() }

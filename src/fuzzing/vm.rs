@@ -396,7 +396,7 @@ fn not_compiled(error: &JitError) -> Ran {
     }
 }
 
-/// Tells who watches that a run begins, or asks what was seen in it.
+/// Tells the watcher that a run begins, or gets what it found.
 fn watched(watch: Option<&Mutex<Watch>>, begins: bool, doubts: &mut Option<Doubt>) {
     let Some(watch) = watch else { return };
     let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);

@@ -70,7 +70,7 @@ impl Callees for NoRegisters {
 }
 
 impl Watch {
-    /// A tracer that tells it what an image does.
+    /// A tracer that passes each step of an image to the watch.
     pub(super) fn tracer(watch: &Arc<Mutex<Watch>>, image: &Arc<Image>) -> twinbpf_vm::interp::Tracer {
         let (watch, image) = (Arc::clone(watch), Arc::clone(image));
         Box::new(move |step| {

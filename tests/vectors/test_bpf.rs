@@ -25,8 +25,9 @@ const CONTEXT: usize = 256;
 /// What is longer takes seconds to compile, and its checks in a debug build too.
 const SHORT: usize = 4200;
 
-/// The test goes round the verifier, and so has programs that no kernel would take from elsewhere: the last instruction is
-/// one that nothing reaches and that is no exit, or an instruction bears the mark that the verifier leaves in its own.
+/// The test bypasses the verifier, and so has programs that no kernel would take from elsewhere: the last instruction
+/// is one that nothing reaches and that is no exit, or an instruction bears the mark that the verifier leaves in its
+/// own.
 const REFUSED: [&str; 2] =
     ["refused: control runs past the end of the function", "refused: opcode 0xbc does not use imm"];
 

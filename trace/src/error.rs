@@ -26,7 +26,7 @@ pub enum Error {
         object: Arc<str>,
         /// Name of the program.
         program: Arc<str>,
-        /// Its section.
+        /// Section name of the program.
         section: Arc<str>,
         /// The reason.
         why: String,
@@ -36,7 +36,7 @@ pub enum Error {
     NoProgram {
         /// The option.
         option: &'static str,
-        /// The name.
+        /// Program name that the option gives.
         name: String,
     },
     /// The object cannot be linked.
@@ -65,7 +65,7 @@ pub enum Error {
     Workload {
         /// The command.
         name: String,
-        /// Why.
+        /// Error of fork, pipe or `execve`.
         cause: io::Error,
     },
     /// The output cannot be written.
@@ -73,7 +73,7 @@ pub enum Error {
     Output {
         /// Standard output, or a file.
         what: String,
-        /// Why.
+        /// Error of the write.
         cause: io::Error,
     },
     /// Anything else that the system refuses.

@@ -1,4 +1,4 @@
-//! A kernel's types and configuration from files, in place of those of the running one.
+//! Kernel BTF and configuration from files, in place of those of the running kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum FilesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the read.
         cause: std::io::Error,
     },
     /// It is no BTF, alone or on top of the first one.
@@ -33,7 +33,7 @@ pub enum FilesError {
     Types {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the ELF or BTF parser.
         why: String,
     },
 }
@@ -95,7 +95,7 @@ fn parse(bytes: Vec<u8>, base: Option<&Arc<Btf>>) -> Result<Btf, String> {
         }
     };
     let alone = Btf::parse(&bytes, Endian::Little);
-    // A module's types go on where the kernel's end.
+    // A module's types continue where the kernel's end.
     match (alone, base) {
         (Ok(btf), _) => Ok(btf),
         (Err(error), None) => Err(error.to_string()),

@@ -60,7 +60,7 @@ pub enum Trigger {
     },
     /// In userspace, on a signal.
     Signal {
-        /// Its number.
+        /// Signal number, as in signal(7).
         number: i32,
     },
     /// In the kernel, where it is attached.

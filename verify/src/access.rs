@@ -1,4 +1,4 @@
-//! Where an instruction accesses memory, and whether it may.
+//! Memory accesses of an instruction: their abstract addresses, and the check of their bounds.
 
 use iced_x86::{Instruction, Register};
 

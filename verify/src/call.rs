@@ -1,4 +1,4 @@
-//! Calls, returns, and jumps through tables.
+//! Transfer functions of calls, returns, and jumps through tables.
 
 use iced_x86::{Code, Instruction, OpKind};
 

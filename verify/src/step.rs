@@ -1,4 +1,4 @@
-//! What an instruction does to what is known.
+//! Transfer function: effect of one machine instruction on the abstract state.
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic as M, OpAccess, OpKind, Register};
 

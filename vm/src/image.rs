@@ -47,7 +47,7 @@ pub struct Resolve<'a> {
     pub values: &'a [u64],
     /// Each extern.
     pub externs: &'a [Target],
-    /// Kernel helpers by number. [`TAIL_CALL`] is never asked for.
+    /// Kernel helpers by number. [`TAIL_CALL`] is never requested.
     pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
     /// Instructions, by program and pc, whose addresses data sections hold, as targets of `gotox`.
     pub labels: &'a [(usize, usize)],
@@ -90,7 +90,7 @@ pub struct Function {
     pub program: u32,
     /// Flat pc of its first instruction.
     pub start: u32,
-    /// Flat pc behind its last instruction.
+    /// Flat pc after its last instruction.
     pub end: u32,
     /// Stack bytes of a frame.
     pub stack_size: u32,
@@ -134,7 +134,7 @@ pub enum ImageError {
     Dangling {
         /// Object file.
         object: Arc<str>,
-        /// Program.
+        /// Name of the program's entry function.
         program: Arc<str>,
         /// pc in the program.
         pc: usize,
@@ -170,7 +170,7 @@ pub struct Image {
 /// Most slots an image can have: pcs and their distances fit into an `i32`.
 const MAX_SLOTS: usize = 1 << 28;
 
-/// Bytes behind a frame.
+/// Bytes after a frame.
 const FRAME_GAP: u32 = 64;
 
 impl Image {

@@ -1,4 +1,5 @@
-//! A program faulted. A trap is not an error of the runtime: it is how validated code ends when it cannot go on.
+//! Traps: faults and limits that end a program. A trap is no error of the runtime: it is how validated code ends when
+//! it cannot continue.
 
 use std::any::Any;
 use std::fmt;
@@ -45,7 +46,7 @@ trap_codes! {
     LimitUnavailable = 19 "the limit of the call cannot be enforced";
 }
 
-/// The end of a program that could not go on: why, where, and what was known about it.
+/// The end of a program that could not continue: code, location, backtrace and particulars.
 #[derive(Clone, Debug)]
 pub struct Trap(Box<TrapInner>);
 
@@ -72,7 +73,7 @@ pub struct Backtrace {
 /// A call, or as many calls in a row from the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
-    /// Where.
+    /// Location of the call instruction.
     pub location: Location,
     /// How often in a row.
     pub times: u32,
@@ -114,7 +115,7 @@ impl Trap {
         trap
     }
 
-    /// Why.
+    /// The kind of the trap.
     pub fn code(&self) -> TrapCode {
         self.0.code
     }

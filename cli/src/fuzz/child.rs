@@ -1,4 +1,4 @@
-//! A child process of `twinbpf fuzz`: generates, runs, compares, and tells its parent in lines of JSON.
+//! A child process of `twinbpf fuzz`: generates, runs, compares, and reports to its parent in lines of JSON.
 //!
 //! It says which batch it begins, so that the parent knows which one it was if it dies.
 

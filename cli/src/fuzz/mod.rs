@@ -34,7 +34,7 @@ pub(crate) use c::diff as diff_c;
 pub(crate) use corpus::cases;
 pub(crate) use engines::campaign;
 
-/// How often the parent looks up.
+/// How often the parent polls its children.
 const TICK: Duration = Duration::from_millis(200);
 /// Children in a row that may die without having finished a batch.
 const DEATHS: u32 = 3;
@@ -97,7 +97,7 @@ struct Parent<'a> {
     args: &'a FuzzArgs,
     corpus: Corpus,
     seed: u64,
-    /// The batch behind the last one.
+    /// The batch after the last one.
     end: u64,
     children: BTreeMap<u64, Running>,
     messages: (Sender<Message>, Receiver<Message>),
@@ -227,7 +227,7 @@ impl<'a> Parent<'a> {
         Ok(())
     }
 
-    /// Finds out what a child died of, and goes on behind it.
+    /// Finds out what a child died of, and continues after it.
     fn died(&mut self, index: u64, stop: &AtomicBool) -> Result<()> {
         let running = self.children.get_mut(&index).expect("a child that was started");
         let status = running.child.wait().context("a child process")?;

@@ -1,6 +1,6 @@
 //! `twinbpf map watch`: what changes in a map.
 //!
-//! Looks at it from time to time, so what came and went between two looks is not seen.
+//! Reads it periodically, so what came and went between two reads is not seen.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -70,7 +70,7 @@ fn folder() -> Result<PathBuf> {
     Ok(base.context("compiling C needs a place for headers; set XDG_CACHE_HOME or HOME")?.join("twinbpf"))
 }
 
-/// What tells this kernel's types from those of others: its build id, else the bytes themselves.
+/// What distinguishes this kernel's types from those of others: its build id, else the bytes themselves.
 fn identity() -> Option<String> {
     let types = fs::metadata(KERNEL).ok()?;
     if let Some(id) = fs::read("/sys/kernel/notes").ok().and_then(|notes| build_id(&notes)) {

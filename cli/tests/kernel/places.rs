@@ -1,4 +1,4 @@
-//! `twinbpf list`.
+//! `twinbpf list`: attach points of the running kernel and of files, against their sources.
 
 use std::collections::BTreeSet;
 use std::process::Command;

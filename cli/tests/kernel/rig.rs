@@ -71,7 +71,7 @@ pub(crate) fn bpftrace(program: &str, workload: &str) -> Option<String> {
         skip("bpftrace is not installed, so that there is nothing to compare with");
         return None;
     }
-    // It looks for tracepoints in debugfs, which is mounted for it alone where it is not.
+    // It reads tracepoints from debugfs, which is mounted for it alone where it is not.
     let script = "[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; \
         exec bpftrace -e \"$1\" -c \"$2\"";
     let args = ["--mount", "sh", "-c", script, "sh", program, workload];

@@ -19,7 +19,7 @@ use crate::trap_sites::TrapSites;
 /// Why loaded code cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// What is behind the symbol is something else.
+    /// The symbol's contents are no artifact of this version.
     #[error("its symbol {symbol} is none of twinbpf's", symbol = super::SYMBOL)]
     Foreign,
     /// Made by another version.
@@ -63,7 +63,7 @@ struct Function {
 }
 
 impl Artifact {
-    /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library` is
+    /// Reads the bytes at [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library` is
     /// dropped when the code is no longer used.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Artifact {
         Ok(Arc::new(Artifact { facts, functions, bytes, _library: library }))
     }
 
-    /// Number of bytes behind the symbol, from the first [`Artifact::HEAD`] of them.
+    /// Number of bytes at the symbol, from the first [`Artifact::HEAD`] of them.
     ///
     /// # Errors
     /// [`ArtifactError::Foreign`], [`ArtifactError::Version`].

@@ -264,7 +264,7 @@ fn other_tools_read_the_image_for_debuggers() {
     }
 }
 
-/// Runs one of the ignored tests below in a process of its own, behind the words of a command.
+/// Runs one of the ignored tests below in a process of its own, after the words of a command.
 fn run_child(command: &[&str], test: &str) -> Option<std::process::Output> {
     let mut all = Command::new(command[0]);
     all.args(&command[1..]).arg(std::env::current_exe().unwrap());
@@ -312,7 +312,7 @@ fn child_for_perf() {
     }
 }
 
-/// What `perf report` prints of a run of `child_for_perf`, with `perf inject --jit` before it if asked for.
+/// What `perf report` prints of a run of `child_for_perf`, with `perf inject --jit` before it on request.
 fn perf_report(kind: &str, folder: &Path, inject: bool) -> Option<String> {
     let data = folder.join("perf.data").display().to_string();
     let variables = [format!("TWINBPF_TEST_PERF={kind}"), format!("JITDUMPDIR={}", folder.display())];

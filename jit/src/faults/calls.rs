@@ -172,7 +172,7 @@ fn each_compare(func: &mut Function, field: usize, change: impl Fn(&mut Function
     changed
 }
 
-/// Compares the index into the table of functions in another way.
+/// Compares the index into the table of functions with another condition.
 fn compares_with(func: &mut Function, other: IntCC) -> bool {
     each_compare(func, offset_of!(Context, slot_count), |func, inst, _, [a, b]| {
         func.replace(inst).icmp(other, a, b);
@@ -226,7 +226,7 @@ fn each_argument(
     changed
 }
 
-/// Whether one way of a branch is a block that ends with a tail call.
+/// Whether one successor of a branch is a block that ends with a tail call.
 fn leads_to_tail_call(func: &Function, inst: Inst) -> bool {
     let calls = func.dfg.insts[inst].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
     calls.iter().any(|call| {

@@ -134,7 +134,7 @@ impl Translator<'_> {
         self.b.ins().return_(&[value]);
     }
 
-    /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
+    /// After a call r1 to r5 hold nothing useful. True if there is no instruction after it.
     pub(super) fn after_call(&mut self) -> bool {
         self.stored.forget();
         for (reg, value) in ARG_REGS.into_iter().zip(self.poison) {
@@ -205,7 +205,7 @@ impl Translator<'_> {
     }
 
     /// r10 of a callee, for which there is room or the program traps. The frames of all callees begin at the same place, so
-    /// a block looks once.
+    /// a block checks once.
     fn checked_frame(&mut self) -> Value {
         if let Some(frame) = self.callee_frame {
             return frame;

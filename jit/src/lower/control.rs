@@ -18,7 +18,7 @@ impl Translator<'_> {
         self.flow.nth_next(self.block, nth)
     }
 
-    /// Goes on with the only block behind the current one.
+    /// Continues in the only successor of the current block.
     pub(super) fn goto(&mut self) -> bool {
         let to = self.next(0).expect("control goes on");
         let block = self.target(to);
@@ -29,7 +29,7 @@ impl Translator<'_> {
 
     pub(super) fn branch(&mut self, (width, cond): (Width, Cond), dst: Reg, src: Operand) -> bool {
         let Some((on, to)) = self.next(0).zip(self.next(1)) else {
-            // The way to here decides it.
+            // The path to this block decides it.
             return self.goto();
         };
         let (a, b) = (self.read(width, dst), self.operand(width, src));

@@ -1,4 +1,4 @@
-//! Which registers an instruction reads and writes, and where control goes on behind it.
+//! Which registers an instruction reads and writes, and where control continues after it.
 
 use twinbpf_vm::image::Link;
 use twinbpf_vm::isa::{AtomicOp, Insn, Operand, Reg};

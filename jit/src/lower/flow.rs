@@ -31,14 +31,14 @@ enum Next {
     Labels,
 }
 
-/// Blocks are numbered in the order of their instructions, copies of them behind. Reused from function to function.
+/// Blocks are numbered in the order of their instructions, copies of them after. Reused from function to function.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     start: u32,
     end: u32,
     /// Flat pc of each block's first instruction.
     starts: Vec<u32>,
-    /// Blocks that those behind are copies of.
+    /// The original block of each copy.
     copies: Vec<u32>,
     /// Block that starts at each instruction of the function, if one does.
     at: Vec<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct Flow {
     preds: Vec<u32>,
     /// The only predecessor of each block that has just one incoming edge.
     sources: Vec<u32>,
-    /// Whether something jumps to the block from behind, or from anywhere.
+    /// Whether a later block or an indirect jump leads to the block.
     looped: Vec<bool>,
     /// Whether the budget is checked there: where loops begin, the entry, labels, and where calls return to.
     header: Vec<bool>,
@@ -63,7 +63,7 @@ pub(crate) struct Flow {
     most: Vec<u32>,
     /// At least.
     least: Vec<u32>,
-    /// At least, behind the block.
+    /// At least, after the block.
     after: Vec<u32>,
     /// For blocks that one edge leads to: what is certain there and was not before.
     due: Vec<u32>,
@@ -279,7 +279,7 @@ impl Flow {
                 regs = regs & !defs | uses;
                 if live[block as usize] != regs {
                     live[block as usize] = regs;
-                    // Only blocks behind it have used what was known before.
+                    // Only blocks after it have used what was known before.
                     again |= self.looped[block as usize];
                 }
             }
@@ -377,7 +377,7 @@ impl Flow {
         done
     }
 
-    /// Number of instructions behind a flat pc in a block, and of those behind the block that are certain.
+    /// Number of instructions after a flat pc in a block, and of those after the block that are certain.
     pub(crate) fn rest(&self, image: &Image, block: u32, pc: u32) -> u32 {
         count(image, pc + 1..self.range(block).end) + self.after[block as usize]
     }
@@ -425,7 +425,7 @@ impl Flow {
         self.start
     }
 
-    /// Flat pc behind the function.
+    /// Flat pc after the function.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }

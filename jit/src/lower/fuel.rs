@@ -1,12 +1,13 @@
-//! The instruction budget, exact to the instruction.
+//! Lowering of the instruction budget (fuel), exact to the instruction.
 //!
 //! The counter is an SSA variable; it is in [`Context::remaining`](twinbpf_vm::host::native::Context::remaining)
 //! whenever other code runs. Headers (the function's start, those of loops, labels, returns of calls) first look
-//! whether the counter is enough for any way to the next header. If not, the interpreter goes on from there and finds
-//! the instruction at which the budget ends. Code from header to header is finite, so the counter never goes below zero.
+//! whether the counter is enough for any path to the next header. If not, the interpreter continues from there and
+//! finds the instruction at which the budget ends. Code from header to header is finite, so the counter never goes
+//! below zero.
 //!
-//! A header takes from the counter what the shortest way to the next one executes, and each edge that leads to a longer
-//! way takes the difference. So the shortest way pays once, and calls and returns find the exact count.
+//! A header takes from the counter what the shortest path to the next one executes, and each edge that leads to a
+//! longer path takes the difference. So the shortest path pays once, and calls and returns find the exact count.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -32,7 +33,7 @@ impl Translator<'_> {
         }
     }
 
-    /// At the start of a block: a header pays for the shortest way to the next one.
+    /// At the start of a block: a header pays for the shortest path to the next one.
     pub(super) fn charge(&mut self, block: u32) {
         if !self.flow.header(block) {
             let due = self.flow.more_at(block);
@@ -62,7 +63,7 @@ impl Translator<'_> {
         if self.toll(to) > 0 { self.b.create_block() } else { self.target(to) }
     }
 
-    /// Fills a block that [`Translator::edge`] made, behind the branch.
+    /// Fills a block that [`Translator::edge`] made, after the branch.
     pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
         let toll = self.toll(to);
         if toll > 0 {
@@ -87,7 +88,7 @@ impl Translator<'_> {
         }
     }
 
-    /// If `low` is set, the interpreter goes on at the start of this block.
+    /// If `low` is set, the interpreter continues at the start of this block.
     fn give_up(&mut self, low: Value, block: u32) {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
@@ -104,7 +105,7 @@ impl Translator<'_> {
         self.save_loops();
         self.save_fuel();
         if self.input.options.opt == OptLevel::Speed {
-            // One way for all would tie what is in registers here to what is there elsewhere.
+            // A common path for all would tie what is in registers here to what is there elsewhere.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
             return self.go_on(enough);

@@ -44,7 +44,7 @@ pub(super) struct Pointers {
     checked: Vec<Value>,
 }
 
-/// How many of the last are looked at.
+/// Number of most recent entries that are searched.
 const REMEMBERED: usize = 8;
 
 impl Pointers {

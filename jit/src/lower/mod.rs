@@ -93,7 +93,7 @@ pub(crate) struct Input<'a> {
     pub(crate) values: Option<&'a Values>,
     /// Marks code with the pcs it is of ([`crate::listing`]).
     pub(crate) listing: bool,
-    /// Looks at the limit of the native stack when it is entered ([`crate::frame`]).
+    /// Compares the stack pointer with the limit of the native stack when it is entered ([`crate::frame`]).
     pub(crate) checked: bool,
     /// [`Strategy::Baseline`] makes baseline code ([`baseline`]); options are then those without the optimiser.
     pub(crate) strategy: Strategy,
@@ -396,7 +396,7 @@ impl Translator<'_> {
         self.goto();
     }
 
-    /// Before blocks begin that only some ways lead to.
+    /// Materializes pending values before the instruction's successors, which other paths may also reach.
     fn materialize_for(&mut self, insn: Insn) {
         match goes(insn, self.input.image.links()[self.pc as usize], self.pc) {
             Goes::On if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
@@ -406,7 +406,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Translates an instruction. True if control does not go on behind it in this block.
+    /// Translates an instruction. True if it ends the block.
     fn insn(&mut self, insn: Insn) -> bool {
         match insn {
             Insn::Alu { width, op, dst, src } => self.alu(width, op, dst, src),
@@ -446,7 +446,7 @@ impl Translator<'_> {
         }
     }
 
-    /// A block of our own behind the current one, with all its predecessors in place.
+    /// A block without a BPF block of its own after the current one, with all its predecessors in place.
     fn go_on(&mut self, block: Block) {
         self.b.switch_to_block(block);
         self.b.seal_block(block);

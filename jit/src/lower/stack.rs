@@ -1,4 +1,4 @@
-//! Native stack: functions with a large frame look whether there is enough of it when they are entered.
+//! Native stack: functions with a large frame check on entry that enough of it is left.
 
 use cranelift_codegen::ir::InstBuilder as _;
 use cranelift_codegen::ir::condcodes::IntCC;

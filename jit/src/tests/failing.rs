@@ -9,7 +9,7 @@ use super::rig::{Rig, program};
 use crate::aot::{self, AotError, Cpu, Origin, Target};
 use crate::{Code, InternalError, JitError, OptLevel, Options, PassInfo};
 
-/// A loop that every pass looks at.
+/// A loop that every pass examines.
 const LOOP: &str = "r0 = 0
     r2 = 64
     L: r3 = *(u64 *)(r1 + 0)

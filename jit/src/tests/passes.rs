@@ -30,7 +30,7 @@ const UNSURE: [&str; 9] = [
     "if {r} == 0 goto zero\nr4 = r2\n{far}",
 ];
 
-/// More instructions than any pass looks back.
+/// More instructions than any pass searches backwards.
 fn far() -> String {
     "r3 += 1\n".repeat(40)
 }
@@ -69,7 +69,7 @@ fn a_division_that_is_sure_has_no_guard() {
     assert!(moves("") > 0 && moves("if w4 == 0 goto zero\n") > 0);
 }
 
-/// The end of a round of the outer loop is where the inner one begins, and has a table behind it.
+/// The latch of the outer loop is where the inner one begins, and has a table after it.
 #[test]
 fn an_iteration_that_ends_where_another_begins() {
     let cases: String = (1..10).map(|case| format!("if r4 == {case} goto c{}\n", (case - 1) % 7 + 1)).collect();
@@ -102,7 +102,7 @@ fn an_iteration_that_ends_where_another_begins() {
     )));
 }
 
-/// An index of several terms, of which some change from round to round.
+/// An index of several terms, of which some change in each iteration.
 #[test]
 fn an_index_of_many_terms() {
     same(&Rig::new(

@@ -1,4 +1,4 @@
-//! Programs that end well.
+//! Compiled programs that return, against the interpreter.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ fn sums_are_what_their_terms_were() {
 
 #[test]
 fn a_sum_that_nothing_uses() {
-    // It is of a register whose low half came in two ways.
+    // It is of a register whose low half has two definitions.
     same(&Rig::new(
         "r3 = *(u32 *)(r1 + 0)
          r2 = *(u32 *)(r1 + 4)
@@ -147,7 +147,7 @@ fn a_sum_that_nothing_uses() {
 
 #[test]
 fn control_flow() {
-    // Two ways into a loop, and code that nothing reaches.
+    // Two entries into a loop, and code that nothing reaches.
     same(&Rig::new(
         "r0 = 0
          r2 = 10
@@ -339,7 +339,7 @@ fn branches_that_their_path_decides() {
     for key in [0, 1, 40, 41, 255] {
         same(&Rig::new(&SEARCH.replace("*(u64 *)(r1 + 8)", &key.to_string())));
     }
-    // All that is compared before, and then in each other way, with both widths.
+    // All that is compared before, and then with each other condition, with both widths.
     let conds = ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"];
     let mut text = String::from("r6 = 1\nr0 = 0\nr9 = 0\nround:\nr7 = r9\nr7 -= 2\nr7 <<= 31\n");
     let mut label = 0;
@@ -419,15 +419,15 @@ fn words_of_the_frame() {
     ));
 }
 
-/// A loop that counts with `w` or `r` registers from `start` by `step`, goes on or ends by `goes_on`, ends early in
-/// iteration `ends`, and then compares the counter with `asked`.
-fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i64, i64)) -> String {
+/// A loop that counts with `w` or `r` registers from `start` by `step`, continues or ends by `goes_on`, ends early in
+/// iteration `ends`, and then compares the counter with `bound`.
+fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, bound): (i64, i64)) -> String {
     let mut text = format!("r6 = {ends}\nr0 = 0\nr9 = 0\n{start}\nnext: r9 += 1\nif r9 > 40 goto out\n");
     let _ = write!(text, "if r9 == r6 goto out\n{goes_on}\n{wide}7 += {step}\ngoto next\nout: r0 = r7\nr0 <<= 24\n");
     for (bit, cond) in ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<="].into_iter().enumerate() {
         for (nth, wide) in ["r", "w"].into_iter().enumerate() {
             let label = format!("no{bit}{nth}");
-            let _ = write!(text, "if {wide}7 {cond} {asked} goto {label}\nr0 ^= {}\n{label}:\n", 1 << (2 * bit + nth));
+            let _ = write!(text, "if {wide}7 {cond} {bound} goto {label}\nr0 ^= {}\n{label}:\n", 1 << (2 * bit + nth));
         }
     }
     text + "exit\n"

@@ -1,4 +1,4 @@
-//! Tracepoints, events that are sampled, interfaces.
+//! Attach points by event: tracepoints, perf events, network interfaces.
 
 use twinbpf_loader::btf::{Btf, Type};
 use twinbpf_loader::kernel::Kernel;

@@ -1,4 +1,4 @@
-//! What programs can be attached to on this kernel, as names of sections.
+//! Catalog of the attach points of this kernel, as section names.
 //!
 //! Names come from the kernel's types, its tracing file system and files; whether a kind works at all is tried. What
 //! exists by name and cannot be had is left out, and says why.
@@ -43,7 +43,7 @@ pub struct LeftOut {
     pub kind: &'static str,
     /// How many; 0 where even that cannot be seen.
     pub count: usize,
-    /// Why.
+    /// Reason, for messages.
     pub why: String,
 }
 

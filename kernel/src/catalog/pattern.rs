@@ -1,4 +1,4 @@
-//! What a user asks for: a pattern over names of sections, or one in bpftrace's notation.
+//! Filter of attach points: a pattern over names of sections, or one in bpftrace's notation.
 
 use crate::link::matches;
 
@@ -39,7 +39,7 @@ fn kind(name: &str) -> Option<&'static str> {
 }
 
 impl Pattern {
-    /// Everything.
+    /// The pattern that matches every section.
     pub fn all() -> Pattern {
         Pattern { glob: "*".to_owned() }
     }

@@ -58,7 +58,7 @@ enum Held {
     Bpf(OwnedFd),
     /// A perf event, and the link on it where the kernel has such.
     Event { event: OwnedFd, link: Option<OwnedFd>, _probe: Option<perf::TextProbe> },
-    /// Several.
+    /// Several links that form one attachment.
     Many(Vec<Link>),
     /// A filter of a network interface.
     Filter { _kept: net::Filter },
@@ -162,7 +162,7 @@ impl Link {
         bpf::ids(bpf::ObjectKind::Link).map_err(|cause| Error::new("LINK_GET_NEXT_ID", "all links", cause))
     }
 
-    /// The perf events behind it. Their descriptors can be polled and counted.
+    /// The perf events of the link. Their descriptors can be polled and counted.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
         match &self.held {
             Held::Event { event, .. } => vec![event.as_fd()],
@@ -233,7 +233,7 @@ impl Target {
     /// Makes all that can fail, and starts nothing.
     ///
     /// # Errors
-    /// The kernel's, or what was asked for is impossible for this kind.
+    /// The kernel's, or the request is impossible for this kind.
     pub fn open(&self, prog: &Prog, options: &Options<'_>) -> Result<Pending, Error> {
         let what = self.to_string();
         if let Some(pid) = options.pid.filter(|_| !self.in_processes()) {

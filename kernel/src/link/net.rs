@@ -15,9 +15,9 @@ use crate::sys::{attr, bpf, net, number};
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Interface name, as in `ip link`.
     pub name: String,
-    /// Its number.
+    /// Interface index (`ifindex`).
     pub index: u32,
 }
 

@@ -114,7 +114,7 @@ fn next(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// `NLMSGERR_ATTR_MSG` behind the copy of the request.
+/// `NLMSGERR_ATTR_MSG` after the copy of the request.
 fn extended(body: &[u8]) -> Option<String> {
     const MESSAGE: u16 = 1;
     let copied = u32::from_ne_bytes(*body.get(4..)?.first_chunk()?) as usize;

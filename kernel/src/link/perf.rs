@@ -35,7 +35,7 @@ pub enum Clock {
     Event {
         /// `PERF_TYPE_*`, or a number of `/sys/bus/event_source/devices`.
         kind: u32,
-        /// Which.
+        /// `perf_event_attr.config` of the event.
         config: u64,
     },
 }
@@ -78,7 +78,7 @@ pub const EVENTS: &[(&str, Clock)] = &[
 /// Samples at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// Of what.
+    /// Event whose occurrences are sampled.
     pub clock: Clock,
     /// A sample each time this much has passed (nanoseconds for clocks), or this often a second.
     pub rate: Rate,
@@ -88,7 +88,7 @@ pub struct Sampling {
     pub cpus: Vec<u32>,
 }
 
-/// How often.
+/// Sampling rate, by frequency or by period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Every so many events.

@@ -1,4 +1,4 @@
-//! Where programs can be attached, and what section names say of it.
+//! Attach targets of programs, and their derivation from section names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ pub enum Target {
     Btf,
     /// A function of the kernel.
     Kprobe {
-        /// Its symbol.
+        /// Symbol name of the kernel function.
         function: String,
         /// Bytes from its beginning.
         offset: u64,
@@ -96,16 +96,16 @@ pub enum Target {
     },
     /// Many functions of the kernel.
     KprobeMulti {
-        /// Which.
+        /// Functions that the probe is attached to.
         functions: Functions,
-        /// When.
+        /// Entry, return, or both.
         ret: Return,
     },
     /// A place in a file of user space.
     Uprobe {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Offset in the file, with semaphore and cookie.
         site: UprobeSite,
         /// When the function there returns.
         ret: bool,
@@ -116,7 +116,7 @@ pub enum Target {
         path: PathBuf,
         /// Which functions.
         functions: Functions,
-        /// When.
+        /// Entry, return, or both.
         ret: Return,
     },
     /// A static probe of user space.
@@ -125,7 +125,7 @@ pub enum Target {
         path: PathBuf,
         /// Its provider, the first argument of `DTRACE_PROBE`.
         provider: String,
-        /// Its name.
+        /// Name of the probe.
         name: String,
     },
     /// Samples at a rate, on every CPU or in a process.
@@ -209,12 +209,12 @@ impl fmt::Display for Functions {
 /// Why a section name gives no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The part behind the `/` is not as it must be.
+    /// The part after the `/` is malformed.
     #[error("'{text}' is no target of {kind}: {expected}")]
     Malformed {
         /// What the section begins with.
         kind: &'static str,
-        /// What follows.
+        /// The text after the section's prefix.
         text: String,
         /// How it is written.
         expected: &'static str,
@@ -235,7 +235,7 @@ pub enum TargetError {
     Binary {
         /// The file.
         path: String,
-        /// Why.
+        /// Error of reading the ELF file.
         error: user::ElfError,
     },
 }

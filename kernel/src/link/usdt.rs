@@ -68,7 +68,7 @@ pub struct Argument {
     pub size: u8,
     /// Sign-extended.
     pub signed: bool,
-    /// Where.
+    /// Operand that holds the value.
     pub operand: Operand,
 }
 

@@ -27,11 +27,11 @@ const PROBE_READ_STR: i32 = 45;
 /// A program in the kernel.
 #[derive(Debug)]
 pub struct LoadedProgram {
-    /// It.
+    /// The program in the kernel, by its descriptor.
     pub prog: Prog,
     /// Index in [`twinbpf_loader::Object::programs`].
     pub spec: usize,
-    /// Its section.
+    /// ELF section name of the program.
     pub section: Arc<str>,
     /// What that says.
     pub attach: Attach,
@@ -191,7 +191,7 @@ fn module_fd(loading: &Loading<'_>, name: &str) -> Result<i32, Why> {
     }
 }
 
-/// BTF descriptors by the `off` of calls; the first is vmlinux's, which is never looked at.
+/// BTF descriptors by the `off` of calls; the first is vmlinux's, which is never read.
 fn modules(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<u32>, Why> {
     const KERNEL_FUNCTION: u8 = 2;
     let calls = program.insns.iter().filter(|raw| raw.opcode == CALL && raw.src() == KERNEL_FUNCTION);

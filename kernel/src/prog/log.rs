@@ -19,7 +19,7 @@ pub struct Source<'a> {
     pub pc: usize,
     /// File and line.
     pub location: (&'a str, u32),
-    /// Its text.
+    /// Text of the C line.
     pub text: &'a str,
 }
 
@@ -44,7 +44,7 @@ fn pc_of(line: &str) -> Option<usize> {
 }
 
 /// The last `lines` lines of the log, each instruction that begins a source line with that line before it (where the
-/// kernel does not print lines itself), and each instruction that `notes` explain with the explanation behind it.
+/// kernel does not print lines itself), and each instruction that `notes` explain, followed by the explanation.
 pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> String {
     let all: Vec<&str> = log.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let first = all.len().saturating_sub(lines.max(1));
@@ -67,7 +67,7 @@ pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> 
     text
 }
 
-/// The last instruction that the verifier looked at.
+/// The last instruction that the verifier visited.
 pub fn last_pc(log: &str) -> Option<usize> {
     log.lines().rev().find_map(|line| pc_of(line.trim_start()))
 }

@@ -1,4 +1,4 @@
-//! Loading and running.
+//! Loading of programs, their verifier logs, and test runs.
 
 use super::{RETURN_0, allowed, code, load};
 use crate::prog::{LoadTarget, log};

@@ -31,7 +31,7 @@ pub enum ElfError {
     /// There is no such function.
     #[error("no function {name}{hint}")]
     NoFunction {
-        /// The name.
+        /// Symbol name that was searched.
         name: String,
         /// Whether the file has symbols at all.
         hint: String,
@@ -39,7 +39,7 @@ pub enum ElfError {
     /// There are several.
     #[error("function {name} is there more than once, at {offsets:#x?}: say which by BINARY:OFFSET")]
     Ambiguous {
-        /// The name.
+        /// Symbol name that was searched.
         name: String,
         /// Where in the file.
         offsets: Vec<u64>,
@@ -69,7 +69,7 @@ pub struct Function {
 pub struct Sdt {
     /// Its provider, the first argument of `DTRACE_PROBE`.
     pub provider: String,
-    /// Its name.
+    /// Name of the probe, without its provider.
     pub name: String,
     /// Where it is, in bytes from the start of the file.
     pub offset: u64,

@@ -8,7 +8,8 @@
 //! errors or `None`, all walks are bounded in depth and in work, and what is returned is bounded by a small
 //! multiple of the input. Strings longer than 511 bytes are cut.
 //!
-//! A module's BTF goes on where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from there.
+//! A module's BTF continues where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from
+//! there.
 //!
 //! Not here: deduplicating BTF, comparing types with those of a kernel (that is CO-RE's), and anything of ELF;
 //! sections come in as bytes.
@@ -54,7 +55,7 @@ pub use value::{MemberLocation, encode_value, locate, set_value};
 #[derive(Debug)]
 pub struct Btf {
     endian: Endian,
-    /// The types that this one goes on from.
+    /// The types that this one continues from.
     base: Option<Arc<Btf>>,
     /// Id of the first type in `starts`: 1, or the one after the last of `base`.
     first_id: u32,

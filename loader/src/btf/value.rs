@@ -17,7 +17,7 @@ const MAX_LISTED: usize = 16;
 pub struct MemberLocation {
     /// Byte offset; for a bitfield, of its first bit's byte.
     pub off: u32,
-    /// Its type.
+    /// Type of the member.
     pub type_id: TypeId,
     /// For a bitfield: first bit, counted inside the byte at `off` as BTF does, and number of bits.
     pub bits: Option<(u32, u32)>,

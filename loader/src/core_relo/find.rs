@@ -10,7 +10,7 @@ use crate::btf::{Btf, CoreKind, Type, TypeId, essential_name};
 /// The place in the target, or why there is none.
 type Found<T> = Result<Result<T, Mismatch>, CoreError>;
 
-/// What `local` asks about, in the type `id` of the target.
+/// Finds what the local access `local` refers to in the type `id` of the target.
 pub(super) fn find<'t>(local: &Spec<'_>, target: &'t Btf, id: TypeId, budget: &mut Budget) -> Found<Spec<'t>> {
     let mut spec = Spec::new(target, local.kind, id);
     budget.spend(1)?;
@@ -115,7 +115,7 @@ enum Search {
 }
 
 impl Wanted<'_> {
-    /// Looks through all members of a type, and those of its anonymous members (`bpf_core_match_member`).
+    /// Searches all members of a type, and those of its anonymous members (`bpf_core_match_member`).
     fn search(&self, spec: &mut Spec<'_>, id: TypeId, budget: &mut Budget, level: u32) -> Result<Search, CoreError> {
         let btf = spec.btf;
         let level = level.checked_sub(1).ok_or(CoreError::Depth)?;

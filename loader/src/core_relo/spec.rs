@@ -30,7 +30,7 @@ pub(super) struct Step<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// What a kind of relocation asks about.
+/// What a kind of relocation refers to: a field, a type or an enumerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     Field,

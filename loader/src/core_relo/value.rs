@@ -1,10 +1,10 @@
-//! What a relocation asks, answered for one set of types (`bpf_core_calc_relo`).
+//! Evaluation of a CO-RE relocation for one set of types (`bpf_core_calc_relo`).
 
 use super::error::CoreError;
 use super::spec::{About, Spec, about};
 use crate::btf::{CoreKind, Member, Type, TypeId};
 
-/// An answer.
+/// Value of a relocation for one set of types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) value: u64,

@@ -55,7 +55,7 @@ enum Naming {
     Typedef,
 }
 
-/// What the kernel calls the types behind a kind of attachment.
+/// Prefix of the kernel's BTF types for a kind of attachment (`bpf_lsm_`, `btf_trace_`, ...).
 fn naming(row: &Row) -> (&'static str, Naming) {
     match row.attach {
         Some(AttachType::TraceRawTp) => ("btf_trace_", Naming::Typedef),

@@ -43,7 +43,7 @@ struct Wanted {
     name: Arc<str>,
     weak: bool,
     rank: usize,
-    /// Type behind typedefs and qualifiers; `void` for an address without a type.
+    /// Type without typedefs and qualifiers; `void` for an address without a type.
     type_id: TypeId,
 }
 

@@ -1,4 +1,4 @@
-//! What instructions refer to: relocations of code, and calls that need none.
+//! References of instructions: relocations of code sections, and calls that need none.
 //!
 //! The shapes are those of libbpf's `bpf_program__record_reloc`: the opcode and the symbol decide, the type of
 //! the relocation does not. A relocation that means nothing is kept as an error and fails its program.

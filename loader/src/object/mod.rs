@@ -1,6 +1,6 @@
 //! An opened object: everything its ELF file says, as plain data that may be edited before it is linked.
 //!
-//! Opening is pure and nearly total: only a file that is no BPF object at all, or asks for absurd amounts of
+//! Opening is pure and nearly total: only a file that is no BPF object at all, or needs absurd amounts of
 //! memory, is refused. An unknown section, a broken relocation, an instruction that does not decode, a map
 //! without a type fail the program that uses them, at [`Object::link`]. What libbpf would refuse or ignore is
 //! listed in [`Object::report`].
@@ -96,7 +96,7 @@ impl Object {
     }
 
     /// An object of nothing but instructions, as other machines and their test suites take them: one program,
-    /// `main`, and a function wherever a local call goes. Bytes behind the last whole instruction do not count.
+    /// `main`, and a function wherever a local call goes. Bytes after the last whole instruction do not count.
     ///
     /// # Errors
     /// There are too many of them.

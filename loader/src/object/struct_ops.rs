@@ -18,7 +18,7 @@ pub struct StructOps {
     pub section: Arc<str>,
     /// Its struct, for example `tcp_congestion_ops`.
     pub type_id: TypeId,
-    /// Made unasked: the section's name has no `?` in front.
+    /// Created by default: the section's name does not begin with `?`.
     pub autocreate: bool,
     /// Registered by a link (`.struct_ops.link`), not by writing the map.
     pub link: bool,

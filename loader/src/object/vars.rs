@@ -22,11 +22,11 @@ pub struct Variable {
     /// Byte offset inside the section: the map's value, but in an arena, where [`Data::start`](twinbpf_vm::map::Data) says
     /// where the section is.
     pub off: u32,
-    /// Bytes.
+    /// Size of the variable in bytes.
     pub size: u32,
     /// Visible outside its file.
     pub global: bool,
-    /// Type, where BTF tells.
+    /// BTF type, where the object has BTF for it.
     pub type_id: Option<TypeId>,
 }
 

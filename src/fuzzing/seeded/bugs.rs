@@ -1,4 +1,4 @@
-//! The list.
+//! The seeded bugs (mutants): each a rewrite of one kind of instruction.
 
 use twinbpf_vm::isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 

@@ -1,7 +1,7 @@
 //! Wrong compilations, tried: a case is compiled with a mistake, verified, and run instruction by instruction under rules
 //! that say of each whether it may do what it is about to do.
 //!
-//! The rules (`rules`) know nothing of the verifier's reasoning. They look at addresses as they are when an instruction
+//! The rules (`rules`) know nothing of the verifier's reasoning. They check addresses as they are when an instruction
 //! runs; what both share is the table of what may be accessed and called.
 
 mod rules;
@@ -27,7 +27,7 @@ const FRONT: u32 = 3 << 20;
 /// An instruction that was about to do what it must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
-    /// Its address.
+    /// Address of the machine instruction.
     pub at: u64,
     /// Addresses of the functions that it was called by, the last first, and of those that have run before it.
     pub before: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Stray {
 pub struct Refused {
     /// Where the function is.
     pub range: Range<u64>,
-    /// Why.
+    /// The verifier's reason for the rejection.
     pub why: String,
 }
 
@@ -49,7 +49,7 @@ pub struct Refused {
 pub struct Tried {
     /// The mistake was made. Otherwise the case has not run.
     pub made: bool,
-    /// Instructions of generated code that were looked at, if it did nothing that it must not.
+    /// Instructions of generated code that were checked, if it did nothing that it must not.
     pub steps: u64,
     /// What the verifier rejects.
     pub refused: Vec<Refused>,

@@ -1,4 +1,4 @@
-//! What each instruction may do, by the registers with which it is about to run.
+//! Rules for each machine instruction, by the registers with which it is about to run.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Cases made of cases: changed at random for coverage-guided fuzzers, and changed in ways that must not matter.
+//! Cases made of cases: changed at random for coverage-guided fuzzers, and changed without changing their result.
 
 use super::case::{Case, Input};
 use super::{Choices, program_of};
@@ -18,7 +18,7 @@ pub enum Meta {
 }
 
 impl Meta {
-    /// All.
+    /// All semantics-preserving changes.
     pub const ALL: [Meta; 4] = [Meta::DeadCode, Meta::SplitBlock, Meta::RenamedRegisters, Meta::ImmediateInRegister];
 
     /// Its name, in reports.
@@ -46,8 +46,8 @@ fn position(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
     if matches!(insns[at], Insn::LoadImmHi { .. }) { at.saturating_sub(1) } else { at }
 }
 
-/// Whether an instruction is an entry of the table of a `gotox` or the one behind them: a `goto` before it would be one more
-/// entry.
+/// Whether an instruction is an entry of the table of a `gotox` or the one after them: a `goto` before it would be one
+/// more entry.
 pub(super) fn follows_entries(insns: &[Insn], at: usize) -> bool {
     let goto = |insn: &&Insn| matches!(insn, Insn::Goto { .. });
     matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
@@ -132,7 +132,7 @@ fn in_register(insns: &[Insn], choices: &mut Choices<'_>) -> Option<Vec<Insn>> {
     None
 }
 
-/// Changes a case at random, in a way that fits its form: instructions deleted, doubled, exchanged, their fields
+/// Changes a case at random, keeping its form: instructions deleted, doubled, exchanged, their fields
 /// changed, inputs changed. The result may behave differently; it is one that validation takes, or `None`.
 pub fn mutate(case: &Case, choices: &mut Choices<'_>) -> Option<Case> {
     let mut case = case.clone();

@@ -1,4 +1,4 @@
-//! What bodies are made of, but for control: arithmetic, memory, calls.
+//! Generation of straight-line code: arithmetic, memory accesses, calls.
 
 use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
 use super::regs::Kind;

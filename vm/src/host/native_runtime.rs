@@ -162,7 +162,7 @@ impl NativeRuntime {
         }
     }
 
-    /// For [`enter`]: the way into `code`, a function in the frame with this r10.
+    /// For [`enter`]: the entry point of `code`, for the frame with this r10.
     #[inline]
     pub(crate) fn entry_point(&self, code: Code, fp: u64) -> EntryPoint {
         EntryPoint { cx: self.cx, gate: self.gate, code, fp }
@@ -170,7 +170,7 @@ impl NativeRuntime {
 
     /// Why the last call ended early.
     pub(crate) fn why(&self, ended: Ended) -> Box<Abort> {
-        // SAFETY: there has been no other since; a machine that has one of these asks at once.
+        // SAFETY: there has been no other since; a machine that has one of these calls this at once.
         unsafe { self.gate.as_ref().why(ended) }
     }
 
@@ -248,11 +248,11 @@ pub(crate) fn enter<B: Bridge + 'static>(
     }
 }
 
-/// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the way
+/// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the entry point
 /// [knows](EntryPoint::knows).
 ///
 /// # Errors
-/// The code ended early; [`NativeRuntime::why`] tells.
+/// The code ended early; [`NativeRuntime::why`] returns the cause.
 #[inline(always)]
 pub(crate) fn enter_first<B: Bridge + 'static>(
     machine: &mut B,
@@ -261,7 +261,7 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     let cx = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
-    // SAFETY: as in `enter`. The caller has asked whether the machine is where the code finds it, by `bridge`.
+    // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
     unsafe { recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, entry_point.fp, args) }
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn enter_again<B: Bridge + 'static>(
     args: &[u64; 5],
 ) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
-    // SAFETY: as in `enter`. The stack is in use, so the code goes on where it is. The code below finds the bridge
+    // SAFETY: as in `enter`. The stack is in use, so the code continues where it is. The code below finds the bridge
     // that it had.
     unsafe {
         let outer = (*entry_point.cx.as_ptr()).bridge;

@@ -1,4 +1,4 @@
-//! Why generated code ended early, in the words and with the places that the interpreter has for it.
+//! Traps of generated code: the same texts and locations as those of the interpreter.
 
 use std::panic::resume_unwind;
 
@@ -14,7 +14,7 @@ use crate::recover::{self, Abort, Signal};
 use crate::trap::{Trap, TrapCode};
 
 impl Machine {
-    /// The trap that ended the current activation. A panic of the machine's own goes on here.
+    /// The trap that ended the current activation. A panic of the machine's own continues here.
     #[cold]
     pub(super) fn trap_of(&mut self, image: &Image, abort: Abort) -> Trap {
         let tier = self.native.as_mut().expect("generated code has a tier");

@@ -66,7 +66,7 @@ impl MapOps for Bloom {
         None
     }
 
-    /// As in bpf(2): asks for the value that is in the buffer.
+    /// As in bpf(2): queries the value that is in the buffer.
     fn lookup_copy(&self, _key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         self.peek(value)
     }

@@ -3,7 +3,7 @@
 //! Space is counted as the kernel counts it: 8 bytes of header before each sample, multiples of 8, positions that
 //! only grow. The headers themselves are kept outside the arena, where no program can break them. The kernel
 //! maps its pages twice, so that a sample that wraps around is contiguous; here the block has twice the size,
-//! and a sample that starts before the end of the ring runs on behind it.
+//! and a sample that starts before the end of the ring continues after it.
 //!
 //! The open samples are the only elements of the region: an access past a sample, between samples or to one
 //! that was submitted faults. (A submitted sample that a program still points to faults after its next call.)
@@ -79,7 +79,7 @@ impl Elements for Records {
     fn element(&self, off: u32) -> Option<(u32, u32)> {
         let state = self.lock();
         let first = state.consumer / self.size;
-        // What is unread spans at most two rounds of the ring.
+        // What is unread spans at most two laps of the ring.
         let last_in = |lap: u64| {
             let before = |record: &Record| {
                 record.pos < (lap + 1) * self.size && record.pos + HEADER <= lap * self.size + u64::from(off)

@@ -19,7 +19,7 @@ pub type Text = SmallVec<[u8; SHORT]>;
 /// 64-bit words that were read from a program's memory, few of them without an allocation.
 pub(crate) type Words = SmallVec<[u64; 8]>;
 
-/// Where the first NUL is; behind the bytes if there is none.
+/// Where the first NUL is; the length if there is none.
 fn nul(bytes: &[u8; SHORT]) -> usize {
     let (words, _) = bytes.as_chunks();
     let at = words.iter().enumerate().find_map(|(at, word)| {
@@ -109,7 +109,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// Remembers the region at an address, which the host is about to look at again and again.
+    /// Remembers the region at an address, which the host is about to read repeatedly.
     pub fn note(&mut self, addr: u64) {
         if self.recent(addr, 1, Access::Read).is_none() {
             let generation = self.arena().generation();
@@ -151,7 +151,7 @@ impl View {
         self.c_str_after(Text::from_slice(&first[..step]), addr, available, max).map(|text| with(&text))
     }
 
-    /// Goes on behind the first bytes of a C string, none of them NUL; `available` are in its region.
+    /// Continues after the first bytes of a C string, none of them NUL; `available` are in its region.
     fn c_str_after(&self, mut bytes: Text, addr: u64, available: u64, max: u64) -> Result<Text, Fault> {
         let limit = available.min(max) as usize;
         while bytes.len() < limit {

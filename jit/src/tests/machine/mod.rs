@@ -1,4 +1,5 @@
-//! Generated code inside a machine against the interpreter: calls both ways, traps and their words, limits, panics.
+//! Generated code inside a machine against the interpreter: calls in both directions, traps and their words, limits,
+//! panics.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod calls;
@@ -212,7 +213,7 @@ impl Rig {
         first
     }
 
-    /// All ways must agree; gives the text.
+    /// Runs all backends, which must agree; returns the text.
     #[track_caller]
     fn agree(&self, argument: u64) -> String {
         let expected = self.run(Backend::Interpreter, argument);

@@ -20,7 +20,7 @@ pub(super) enum Space {
 /// Names that were given out.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
-    /// Name -> how often it was asked for.
+    /// Number of requests, by name.
     tags: HashMap<&'a str, u32>,
     ordinary: HashMap<&'a str, u32>,
     /// Made-up names.

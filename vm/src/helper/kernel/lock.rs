@@ -7,7 +7,7 @@ use super::Host;
 use crate::host::{HostFn, Ptr};
 use crate::trap::{Trap, TrapCode};
 
-/// Attempts between two looks at the time limit.
+/// Attempts between two checks of the time limit.
 const PATIENCE: u32 = 256;
 
 pub(super) fn functions() -> Vec<HostFn> {

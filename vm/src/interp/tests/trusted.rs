@@ -1,4 +1,4 @@
-//! Programs that work with raw pointers.
+//! Trusted memory in the interpreter: programs that access memory of the process by raw pointers.
 
 use super::*;
 use crate::host::{Caller, HostFn, Ptr};

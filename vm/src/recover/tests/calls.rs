@@ -23,7 +23,7 @@ fn code_runs_on_the_stack_it_is_given() {
     let rsp = Rig::new().enter(&page, [0; 5], Some(&stack)).unwrap();
     let top = stack.top().get();
     assert!(rsp < top && rsp >= top - 64, "{rsp:#x} near {top:#x}");
-    // Frames are aligned as C wants it: `rsp` here is behind a return address and rbp.
+    // Frames are aligned as C wants it: `rsp` here is after a return address and rbp.
     assert!(rsp.is_multiple_of(16));
     let other = Rig::new().enter(&page, [0; 5], None).unwrap();
     assert!(other.abs_diff(top) > 1 << 20 && other.is_multiple_of(16));
@@ -156,7 +156,7 @@ fn a_thread_without_a_signal_stack_gets_one() {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
         let page = function(&[0x48, 0x8b, 0x02]);
         let fault = Rig::new().fault(&page, [24, 0, 0, 0, 0]);
-        // SAFETY: asks for the stack only.
+        // SAFETY: uses the stack only.
         let flags = unsafe {
             let mut stack: libc::stack_t = std::mem::zeroed();
             libc::sigaltstack(std::ptr::null(), &raw mut stack);
@@ -245,7 +245,7 @@ pub(super) fn slot() -> u64 {
     })
 }
 
-/// `qsort` by way of `call_c` and the slot.
+/// `qsort` through `call_c` and the slot.
 fn sort(words: &mut [u32], served: &mut Served) -> Result<u64, Abort> {
     let ints = [words.as_mut_ptr() as u64, words.len() as u64, 4, slot(), 0, 0];
     let form = Form { variadic: false, float: false };
