@@ -13,7 +13,7 @@ use cranelift_codegen::isa::TargetIsa;
 use twinbpf_vm::host::native::{CALL_FRAME, MAX_FRAME};
 use twinbpf_vm::image::Image;
 
-use crate::compile::{Loose, Registers, insns, isa};
+use crate::compile::{Registers, UnplacedFunction, insns, isa};
 use crate::error::JitError;
 use crate::limits::Strategy;
 use crate::options::{OptLevel, Options};
@@ -60,8 +60,8 @@ pub(crate) fn fitting(
     image: &Image,
     function: u32,
     (strategy, options): (Strategy, Options),
-    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<Loose, JitError>,
-) -> Result<Loose, JitError> {
+    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<UnplacedFunction, JitError>,
+) -> Result<UnplacedFunction, JitError> {
     let mut options = strategy.options(options);
     let mut registers = Registers::of(image, function, strategy);
     let mut checked = checks_at_once(insns(image, function));

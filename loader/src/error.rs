@@ -263,7 +263,7 @@ pub enum RelocFault {
     CallToData,
     /// `-fcommon`, or no section at all.
     #[error("the symbol has no place in a section; was a global variable left uninitialised under -fcommon?")]
-    NoHome,
+    NoSection,
     /// A section that holds neither code, data nor maps.
     #[error("section '{0}' holds neither functions, maps nor data")]
     Section(Arc<str>),
@@ -353,7 +353,7 @@ impl Cause {
             Cause::Stripped => Some("keep the symbols; `llvm-strip -g` removes only debug data"),
             Cause::NoBtf { .. } => Some("compile with -g, and strip only with `llvm-strip -g`"),
             Cause::Btf(_) => Some("compile again with -g"),
-            Cause::Reloc { why: RelocFault::NoHome, .. } => {
+            Cause::Reloc { why: RelocFault::NoSection, .. } => {
                 Some("initialise the variable, or compile with -fno-common")
             }
             Cause::Reloc { why: RelocFault::Section(_), .. } => {

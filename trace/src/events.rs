@@ -13,9 +13,9 @@ use crate::sys;
 use crate::user_side::{Outcome, UserSide};
 use crate::workload::Child;
 
-/// Why the event loop ended.
+/// Cause of the end of the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum SessionEnd {
     /// The workload or the process that was watched has ended.
     Ended,
     /// SIGTERM.
@@ -54,13 +54,13 @@ pub(crate) struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    pub(crate) fn run(mut self) -> Result<Over, Error> {
+    pub(crate) fn run(mut self) -> Result<SessionEnd, Error> {
         loop {
-            let Some(ready) = self.wait()? else { return Ok(Over::Idle) };
+            let Some(ready) = self.wait()? else { return Ok(SessionEnd::Idle) };
             // Records first: they are older than what else woke us.
             let records = self.read(&ready)?;
             if let Outcome::Exit(status) = records {
-                return Ok(Over::Exit(status));
+                return Ok(SessionEnd::Exit(status));
             }
             for token in ready {
                 match self.handle(token)? {
@@ -117,17 +117,17 @@ impl Loop<'_> {
         Ok(outcome)
     }
 
-    fn handle(&mut self, token: Token) -> Result<Option<Over>, Error> {
+    fn handle(&mut self, token: Token) -> Result<Option<SessionEnd>, Error> {
         let outcome = match token {
-            Token::Ended => return Ok(Some(Over::Ended)),
-            Token::Terminate => return Ok(Some(Over::Terminated)),
-            Token::Interrupt => return Ok(Some(Over::Interrupted)),
+            Token::Ended => return Ok(Some(SessionEnd::Ended)),
+            Token::Terminate => return Ok(Some(SessionEnd::Terminated)),
+            Token::Interrupt => return Ok(Some(SessionEnd::Interrupted)),
             Token::Records { .. } => return Ok(None),
             Token::Timer { user_side, timer } => self.user_sides[user_side].on_timer(timer)?,
             Token::Signal(index) => self.signal(index)?,
         };
         Ok(match outcome {
-            Outcome::Exit(status) => Some(Over::Exit(status)),
+            Outcome::Exit(status) => Some(SessionEnd::Exit(status)),
             Outcome::Done | Outcome::Aborted => None,
         })
     }

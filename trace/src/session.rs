@@ -13,7 +13,7 @@ use twinbpf::{LinkError, Linker};
 
 use crate::control::{self, Control};
 use crate::error::Error;
-use crate::events::{Loop, Over};
+use crate::events::{Loop, SessionEnd};
 use crate::kernel_side::KernelSide;
 use crate::options::Options;
 use crate::output::Output;
@@ -146,14 +146,14 @@ impl Session {
         let drained = self.drain(&over)?;
         let status = end_child(child.as_mut(), &over)?;
         Ok(match (over, drained) {
-            (Over::Exit(requested), _) | (_, Outcome::Exit(requested)) => requested,
-            (Over::Ended | Over::Terminated | Over::Interrupted | Over::Idle, _) => status,
+            (SessionEnd::Exit(requested), _) | (_, Outcome::Exit(requested)) => requested,
+            (SessionEnd::Ended | SessionEnd::Terminated | SessionEnd::Interrupted | SessionEnd::Idle, _) => status,
         })
     }
 
     /// Reads the records that programs sent before they were detached.
-    fn drain(&mut self, over: &Over) -> Result<Outcome, Error> {
-        if matches!(over, Over::Exit(_)) {
+    fn drain(&mut self, over: &SessionEnd) -> Result<Outcome, Error> {
+        if matches!(over, SessionEnd::Exit(_)) {
             return Ok(Outcome::Done);
         }
         for (user_side, kernel_side) in self.user_sides.iter_mut().zip(&mut self.kernel_sides) {
@@ -169,7 +169,7 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<Over, Error> {
+    fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<SessionEnd, Error> {
         let target = match self.options.pid.or(self.options.tid) {
             Some(pid) if child.is_none() => Some(
                 sys::pidfd(pid as i32)
@@ -219,13 +219,13 @@ fn needs_kernel_types(plan: &ObjectPlan) -> bool {
 }
 
 /// Ends the workload, unless it ended by itself, and returns its exit status.
-fn end_child(child: Option<&mut Child>, over: &Over) -> Result<u8, Error> {
+fn end_child(child: Option<&mut Child>, over: &SessionEnd) -> Result<u8, Error> {
     let Some(child) = child else { return Ok(0) };
     match over {
-        Over::Ended | Over::Idle => {}
+        SessionEnd::Ended | SessionEnd::Idle => {}
         // A terminal's Ctrl-C reaches the workload too.
-        Over::Interrupted if child.ends_within(PATIENCE) => {}
-        Over::Interrupted | Over::Terminated | Over::Exit(_) => child.terminate(),
+        SessionEnd::Interrupted if child.ends_within(PATIENCE) => {}
+        SessionEnd::Interrupted | SessionEnd::Terminated | SessionEnd::Exit(_) => child.terminate(),
     }
     child.wait()
 }

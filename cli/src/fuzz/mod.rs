@@ -256,8 +256,8 @@ impl<'a> Parent<'a> {
         let mut cases = Vec::new();
         child::batch(self.args, self.seed, batch, &mut cases);
         let arguments = self.repeat(batch);
-        let deadly = blame::Retry { corpus: &self.corpus, arguments: &arguments }.deadly(&cases)?;
-        for found in &deadly {
+        let crashing = blame::Retry { corpus: &self.corpus, arguments: &arguments }.crashing(&cases)?;
+        for found in &crashing {
             let (bucket, note) = match found.cases.len() {
                 1 => (found.how.clone(), String::new()),
                 count => {
@@ -266,7 +266,7 @@ impl<'a> Parent<'a> {
             };
             self.keep((&bucket, batch), &format!("# {}\n{note}{}", found.how, corpus::text(&found.cases)), false)?;
         }
-        if deadly.is_empty() {
+        if crashing.is_empty() {
             errln!("twinbpf: a child {how} in batch {batch}, which alone does not do that: all of it is kept");
             let text = format!("# a child {how}; the batch alone does not do that\n{}", corpus::text(&cases));
             self.keep((&format!("{how} in batch {batch}"), batch), &text, false)?;

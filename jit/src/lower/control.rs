@@ -65,7 +65,7 @@ impl Translator<'_> {
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
         self.pay_edge(taken, to);
-        self.go_on(left);
+        self.continue_in(left);
         let less = self.b.ins().iadd_imm_s(budget, -1);
         self.def_loops(less);
         self.b.ins().jump(next, &[]);
@@ -93,14 +93,14 @@ impl Translator<'_> {
             let index = self.b.ins().iadd_imm_s(slot, -i64::from(flow.first_label));
             let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, count as i64);
             self.b.ins().brif(inside, table, &[], other, &[]);
-            self.go_on(table);
+            self.continue_in(table);
             let index = self.b.ins().ireduce(I32, index);
             self.jump_table(index);
             flow.labels().iter().for_each(|label| self.linked(*label));
         } else {
             self.b.ins().jump(other, &[]);
         }
-        self.go_on(other);
+        self.continue_in(other);
         let own = self.input.image.function_at(self.pc as usize);
         let bad = self.b.ins().icmp_imm_u(IntCC::NotEqual, slot, own as i64);
         self.refuse_if(bad, |_| addr, SiteKind::BadJump);
@@ -142,12 +142,12 @@ impl Translator<'_> {
         let (bad, good) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(bad);
         self.b.ins().brif(value, bad, &[], good, &[]);
-        self.go_on(bad);
+        self.continue_in(bad);
         let refused = refused(self);
         self.store_cx(refused, field!(refused));
         let code = self.site(kind);
         self.b.ins().trap(code);
-        self.go_on(good);
+        self.continue_in(good);
     }
 
     /// Traps if a value is not zero.

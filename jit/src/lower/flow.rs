@@ -8,7 +8,7 @@ mod jump_threading;
 use twinbpf_vm::image::{Image, Link};
 use twinbpf_vm::isa::Insn;
 
-use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
+use super::effects::{ALL, Callees, Effects, Regs, Successors, effects, successors};
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -127,29 +127,29 @@ impl Flow {
         let mut computed = 0;
         for pc in self.start..self.end {
             let insn = image.insns()[pc as usize];
-            match goes(insn, image.links()[pc as usize], pc) {
-                Goes::On => {}
-                Goes::Call => {
+            match successors(insn, image.links()[pc as usize], pc) {
+                Successors::FallThrough => {}
+                Successors::Call => {
                     self.calls = true;
                     self.nests |= !matches!(image.links()[pc as usize], Link::Host(_) | Link::TailCall);
                     if calls_end {
                         self.mark(pc + 1);
                     }
                 }
-                Goes::Either(target) => {
+                Successors::Branch(target) => {
                     self.loops |= matches!(insn, Insn::MayGoto { .. });
                     self.mark(target);
                     self.mark(pc + 1);
                 }
-                Goes::To(target) => {
+                Successors::Jump(target) => {
                     self.mark(target);
                     self.mark(pc + 1);
                 }
-                Goes::Anywhere => {
+                Successors::Computed => {
                     computed += 1;
                     self.mark(pc + 1);
                 }
-                Goes::Nowhere => self.mark(pc + 1),
+                Successors::Exit => self.mark(pc + 1),
             }
             self.calls |= matches!(insn, Insn::LoadPacket { .. });
         }
@@ -193,20 +193,20 @@ impl Flow {
         for block in 0..self.starts.len() as u32 {
             let pc = self.end_of(block) - 1;
             let insn = image.insns()[pc as usize];
-            let flow = goes(insn, image.links()[pc as usize], pc);
+            let flow = successors(insn, image.links()[pc as usize], pc);
             let on = if pc + 1 < self.end { self.block_at(pc + 1) } else { NONE };
             let next = match flow {
-                Goes::On => Next::One(on),
+                Successors::FallThrough => Next::One(on),
                 // The call at the end of a function does not return.
-                Goes::Call if on == NONE => Next::None,
-                Goes::Call => {
+                Successors::Call if on == NONE => Next::None,
+                Successors::Call => {
                     self.header[on as usize] |= fuel;
                     Next::One(on)
                 }
-                Goes::Either(target) => Next::Two(on, self.target(pc, target)),
-                Goes::To(target) => Next::One(self.target(pc, target)),
-                Goes::Anywhere => Next::Labels,
-                Goes::Nowhere => Next::None,
+                Successors::Branch(target) => Next::Two(on, self.target(pc, target)),
+                Successors::Jump(target) => Next::One(self.target(pc, target)),
+                Successors::Computed => Next::Labels,
+                Successors::Exit => Next::None,
             };
             self.next.push(next);
         }

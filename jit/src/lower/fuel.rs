@@ -67,7 +67,7 @@ impl Translator<'_> {
     pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
         let toll = self.toll(to);
         if toll > 0 {
-            self.go_on(edge);
+            self.continue_in(edge);
             self.pay(toll);
             let target = self.target(to);
             self.b.ins().jump(target, &[]);
@@ -93,7 +93,7 @@ impl Translator<'_> {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
-        self.go_on(cold);
+        self.continue_in(cold);
         if self.input.baseline() {
             // All that the interpreter needs is in memory.
             return self.resume_here(enough);
@@ -108,7 +108,7 @@ impl Translator<'_> {
             // A common path for all would tie what is in registers here to what is there elsewhere.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
-            return self.go_on(enough);
+            return self.continue_in(enough);
         }
         self.resume_here(enough);
     }
@@ -124,13 +124,13 @@ impl Translator<'_> {
         });
         self.b.ins().stack_store(I64, pc, slot, 0);
         self.b.ins().jump(resume, &[]);
-        self.go_on(enough);
+        self.continue_in(enough);
     }
 
     /// Fills the block that all who give up go to, when there are no more of them.
     pub(super) fn resume(&mut self) {
         if let Some((block, slot)) = self.resume {
-            self.go_on(block);
+            self.continue_in(block);
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
             if self.input.baseline() {

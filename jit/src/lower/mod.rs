@@ -48,7 +48,7 @@ use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
 use alu::Guard;
 use constants::Constants;
-use effects::{ALL, Goes, goes};
+use effects::{ALL, Successors, successors};
 use flow::Flow;
 use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
@@ -398,11 +398,11 @@ impl Translator<'_> {
 
     /// Materializes pending values before the instruction's successors, which other paths may also reach.
     fn materialize_for(&mut self, insn: Insn) {
-        match goes(insn, self.input.image.links()[self.pc as usize], self.pc) {
-            Goes::On if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
-            Goes::Call => self.settle(ALL),
-            Goes::On | Goes::Nowhere => {}
-            Goes::Either(_) | Goes::To(_) | Goes::Anywhere => self.materialize_live(),
+        match successors(insn, self.input.image.links()[self.pc as usize], self.pc) {
+            Successors::FallThrough if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
+            Successors::Call => self.settle(ALL),
+            Successors::FallThrough | Successors::Exit => {}
+            Successors::Branch(_) | Successors::Jump(_) | Successors::Computed => self.materialize_live(),
         }
     }
 
@@ -447,7 +447,7 @@ impl Translator<'_> {
     }
 
     /// A block without a BPF block of its own after the current one, with all its predecessors in place.
-    fn go_on(&mut self, block: Block) {
+    fn continue_in(&mut self, block: Block) {
         self.b.switch_to_block(block);
         self.b.seal_block(block);
         self.begin(false);

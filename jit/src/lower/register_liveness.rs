@@ -62,7 +62,7 @@ impl RegisterLiveness {
         summary
     }
 
-    /// Goes over the functions until nothing changes. `called_later` says which are called by themselves or by a later
+    /// Iterates over the functions until nothing changes. `called_later` says which are called by themselves or by a later
     /// function.
     fn settle(&mut self, image: &Image, options: Options, flow: &mut Flow, called_later: &[bool]) {
         let mut again = true;

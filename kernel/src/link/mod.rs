@@ -48,12 +48,12 @@ pub struct Options<'a> {
 pub struct Link {
     /// What it is attached to, for people.
     what: String,
-    held: Held,
+    attachment: Attachment,
 }
 
-/// What keeps it attached.
+/// Resources that keep the program attached.
 #[derive(Debug)]
-enum Held {
+enum Attachment {
     /// A BPF link.
     Bpf(OwnedFd),
     /// A perf event, and the link on it where the kernel has such.
@@ -118,7 +118,7 @@ impl Pending {
             State::Later(deferred) => deferred.make(),
             State::Many(parts) => {
                 let links = parts.into_iter().map(Pending::enable).collect::<Result<Vec<Link>, Error>>()?;
-                Ok(Link { what: self.what, held: Held::Many(links) })
+                Ok(Link { what: self.what, attachment: Attachment::Many(links) })
             }
         }
     }
@@ -126,7 +126,7 @@ impl Pending {
 
 impl Link {
     fn bpf(what: String, fd: OwnedFd) -> Link {
-        Link { what, held: Held::Bpf(fd) }
+        Link { what, attachment: Attachment::Bpf(fd) }
     }
 
     /// What the program is attached to, for people.
@@ -136,10 +136,10 @@ impl Link {
 
     /// The BPF link, where it is one; several have none.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.held {
-            Held::Bpf(fd) | Held::Event { link: Some(fd), .. } => Some(fd.as_fd()),
-            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter { .. } => None,
-            Held::Registered(_) | Held::Old { .. } => None,
+        match &self.attachment {
+            Attachment::Bpf(fd) | Attachment::Event { link: Some(fd), .. } => Some(fd.as_fd()),
+            Attachment::Event { link: None, .. } | Attachment::Many(_) | Attachment::Filter { .. } => None,
+            Attachment::Registered(_) | Attachment::Old { .. } => None,
         }
     }
 
@@ -164,10 +164,12 @@ impl Link {
 
     /// The perf events of the link. Their descriptors can be polled and counted.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
-        match &self.held {
-            Held::Event { event, .. } => vec![event.as_fd()],
-            Held::Many(links) => links.iter().flat_map(Link::events).collect(),
-            Held::Bpf(_) | Held::Filter { .. } | Held::Registered(_) | Held::Old { .. } => Vec::new(),
+        match &self.attachment {
+            Attachment::Event { event, .. } => vec![event.as_fd()],
+            Attachment::Many(links) => links.iter().flat_map(Link::events).collect(),
+            Attachment::Bpf(_) | Attachment::Filter { .. } | Attachment::Registered(_) | Attachment::Old { .. } => {
+                Vec::new()
+            }
         }
     }
 
@@ -214,12 +216,12 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Held::Registered(map) = &self.held
+        if let Attachment::Registered(map) = &self.attachment
             && let Err(error) = map.delete(&[0; 4])
         {
             log::warn!("{} stays registered: {error}", self.what);
         }
-        if let Held::Old { target, attach, prog } = &self.held {
+        if let Attachment::Old { target, attach, prog } = &self.attachment {
             let (target, attach_bpf_fd) = (number(target.as_fd()), number(prog.as_fd()));
             let mut attr = attr::Attach { target, attach_bpf_fd, attach_type: *attach, ..attr::Attach::default() };
             if let Err(error) = bpf::prog_detach(&mut attr) {
@@ -285,7 +287,7 @@ pub fn struct_ops(map: &Map) -> Result<Link, Error> {
 /// This process has too many descriptors.
 pub(crate) fn registered(map: &Map) -> Result<Link, Error> {
     let what = format!("struct_ops map {}", map.info().name);
-    Ok(Link { what, held: Held::Registered(map.try_clone()?) })
+    Ok(Link { what, attachment: Attachment::Registered(map.try_clone()?) })
 }
 
 /// Attaches a program to the sockets of a map (`sk_msg`, `sk_skb`).

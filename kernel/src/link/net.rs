@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::netlink;
 use super::perf::prog_fd;
 use super::target::Target;
-use super::{Deferred, Held, Link, Pending};
+use super::{Attachment, Deferred, Link, Pending};
 use crate::error::Error;
 use crate::prog::{AttachType, Prog, ProgType};
 use crate::sys::{attr, bpf, net, number};
@@ -95,7 +95,7 @@ impl OnInterface {
             }
         })?;
         let filter = Filter { interface: self.interface.clone(), egress, id };
-        Ok(Link { what: self.what.clone(), held: Held::Filter { _kept: filter } })
+        Ok(Link { what: self.what.clone(), attachment: Attachment::Filter { _kept: filter } })
     }
 }
 

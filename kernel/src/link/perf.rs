@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::target::UprobeSite;
-use super::{Deferred, Held, Link, Options, Pending, dup};
+use super::{Attachment, Deferred, Link, Options, Pending, dup};
 use crate::error::Error;
 use crate::map::c_path;
 use crate::probe::{Feature, has};
@@ -184,7 +184,7 @@ impl Deferred for Event {
         let link = self.link()?;
         perf::enable(self.event.as_fd()).map_err(|cause| self.failed("PERF_EVENT_IOC_ENABLE", cause))?;
         let Event { what, event, probe, .. } = *self;
-        Ok(Link { what, held: Held::Event { event, link, _probe: probe } })
+        Ok(Link { what, attachment: Attachment::Event { event, link, _probe: probe } })
     }
 }
 

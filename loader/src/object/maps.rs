@@ -14,7 +14,7 @@ use super::legacy;
 use super::spec::{Notes, Reference};
 use super::types::Types;
 use crate::btf::{self, MapDecl};
-use crate::elf::{Elf, Home, Reloc, Section, SectionType};
+use crate::elf::{DefinedIn, Elf, Reloc, Section, SectionType};
 use crate::error::{Cause, RelocFault};
 use crate::section::SectionKind;
 
@@ -206,17 +206,17 @@ impl Maps {
         reloc: &Reloc,
     ) -> Result<Option<(usize, u32, Slot)>, Cause> {
         let before = self.slots.range(..=(section, reloc.offset)).next_back();
-        let holder = before.and_then(|((home, start), (map, count))| {
+        let holder = before.and_then(|((section_index, start), (map, count))| {
             let within = reloc.offset.checked_sub(*start)?;
-            let inside = *home == section && within % 8 == 0 && within / 8 < u64::from(*count);
+            let inside = *section_index == section && within % 8 == 0 && within / 8 < u64::from(*count);
             inside.then_some((*map, (within / 8) as u32))
         });
         let Some((map, slot)) = holder else { return Ok(None) };
         let fail = |why| super::code::reloc_cause(targets.elf, section, reloc, why);
         let symbol = targets.elf.symbols.get(reloc.symbol).ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))?;
-        let Home::Section(home) = symbol.home else { return Err(fail(RelocFault::NoHome)) };
+        let DefinedIn::Section(section_index) = symbol.defined_in else { return Err(fail(RelocFault::NoSection)) };
         let offset = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(0));
-        match address(functions, targets, home, offset).map_err(|fault| fault.cause(fail))? {
+        match address(functions, targets, section_index, offset).map_err(|fault| fault.cause(fail))? {
             Reference::Map(inner) => Ok(Some((map, slot, Slot::Map(inner)))),
             Reference::Address(function) | Reference::Call(function) => {
                 let name = functions.specs.get(function).map(|spec| spec.name.clone());

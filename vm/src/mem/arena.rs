@@ -337,7 +337,7 @@ impl Arena {
         let mut block = self.alloc(spec)?;
         let region = block.region();
         let len = u64::from(region.len).next_multiple_of(PAGE) as usize;
-        self.reservation.place_shared(self.reservation_offset(region.start.into()), len, file)?;
+        self.reservation.place_shared(self.in_mapping(region.start.into()), len, file)?;
         block.set_mapped();
         Ok(block)
     }
@@ -366,10 +366,10 @@ impl Arena {
     /// Gives programs access to pages that were never handed out. Called with the lock of the pages held.
     fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
         if !writable && self.alias.get().is_none() {
-            let alias = self.reservation.share(self.reservation_offset(self.split), self.read_only_space as usize)?;
+            let alias = self.reservation.share(self.in_mapping(self.split), self.read_only_space as usize)?;
             self.alias.set(alias).expect("made once, since the pages are locked");
         }
-        self.reservation.protect(self.reservation_offset(start), len as usize, writable)
+        self.reservation.protect(self.in_mapping(start), len as usize, writable)
     }
 
     /// Invalidates the cached regions of every view.
@@ -398,10 +398,8 @@ impl Arena {
         let mut pages = self.pages.lock().expect("no panic while held");
         match self.aliased(region.start) {
             Some((alias, off)) => alias.discard(off, bytes as usize),
-            None if region.mapped => {
-                self.reservation.place_fresh(self.reservation_offset(region.start.into()), bytes as usize)
-            }
-            None => self.reservation.discard(self.reservation_offset(region.start.into()), bytes as usize),
+            None if region.mapped => self.reservation.place_fresh(self.in_mapping(region.start.into()), bytes as usize),
+            None => self.reservation.discard(self.in_mapping(region.start.into()), bytes as usize),
         }
         pages.used -= bytes;
         let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
@@ -410,11 +408,11 @@ impl Arena {
 
     /// Pointer to an offset, as programs have it.
     pub(super) fn at(&self, off: u32) -> *mut u8 {
-        self.reservation.at(self.reservation_offset(off.into()))
+        self.reservation.at(self.in_mapping(off.into()))
     }
 
     /// Where an offset is in the reservation.
-    fn reservation_offset(&self, off: u64) -> usize {
+    fn in_mapping(&self, off: u64) -> usize {
         self.origin.wrapping_add(off as usize)
     }
 

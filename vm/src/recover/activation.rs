@@ -46,8 +46,8 @@ pub(super) struct ActivationRecord {
 /// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(super) enum Mark {
-    /// Nothing.
+pub(super) enum ThreadState {
+    /// The thread is prepared, and its signals are unblocked.
     Ready = 0,
     /// Signals that it blocks have to be unblocked.
     Blocked = 1,
@@ -55,29 +55,29 @@ pub(super) enum Mark {
     Unprepared = 2,
 }
 
-/// The bits of a [`Mark`].
-const MARK: usize = 3;
+/// The bits of a [`ThreadState`].
+const STATE_BITS: usize = 3;
 
-const _: () = assert!(align_of::<ActivationRecord>() > MARK, "an address leaves room for a mark");
+const _: () = assert!(align_of::<ActivationRecord>() > STATE_BITS, "an address leaves room for the state");
 
 thread_local! {
-    /// The innermost call that has not returned, and a mark. Read by signal handlers.
-    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(Mark::Unprepared as usize)) };
+    /// The innermost call that has not returned, and the [`ThreadState`] in the low bits. Read by signal handlers.
+    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(ThreadState::Unprepared as usize)) };
 }
 
-/// What this thread is marked with.
+/// State of this thread.
 #[inline(always)]
-pub(super) fn marked() -> Mark {
-    match CURRENT.get().addr() & MARK {
-        0 => Mark::Ready,
-        1 => Mark::Blocked,
-        _ => Mark::Unprepared,
+pub(super) fn thread_state() -> ThreadState {
+    match CURRENT.get().addr() & STATE_BITS {
+        0 => ThreadState::Ready,
+        1 => ThreadState::Blocked,
+        _ => ThreadState::Unprepared,
     }
 }
 
 /// Marks this thread.
-pub(super) fn mark(mark: Mark) {
-    CURRENT.set(CURRENT.get().map_addr(|address| address & !MARK | mark as usize));
+pub(super) fn set_thread_state(state: ThreadState) {
+    CURRENT.set(CURRENT.get().map_addr(|address| address & !STATE_BITS | state as usize));
 }
 
 /// The call around one on the chain.
@@ -95,7 +95,7 @@ pub fn is_inside(data: *mut ()) -> bool {
 }
 
 fn unmarked(record: *const ActivationRecord) -> *const ActivationRecord {
-    record.map_addr(|address| address & !MARK)
+    record.map_addr(|address| address & !STATE_BITS)
 }
 
 /// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
@@ -171,7 +171,7 @@ impl ActivationRecord {
     #[inline(always)]
     fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut previous = CURRENT.get();
-        let unblocked = (previous.addr() & MARK != 0).then(prepare::ready);
+        let unblocked = (previous.addr() & STATE_BITS != 0).then(prepare::ready);
         previous = unmarked(previous);
         self.previous.set(previous);
         CURRENT.set(self);
