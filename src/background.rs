@@ -110,7 +110,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for number in 0..100 {
             let sender = sender.clone();
-            background.run(move || sender.send((number, thread::current().id())).expect("somebody listens"));
+            background.run(move || sender.send((number, thread::current().id())).expect("the receiver is alive"));
         }
         let got: Vec<_> = receiver.iter().take(100).collect();
         assert!(got.iter().enumerate().all(|(index, (number, id))| index == *number && *id == got[0].1));
@@ -122,7 +122,7 @@ mod tests {
         let background = Background::default();
         let (sender, receiver) = mpsc::channel();
         background.run(|| panic!("a compiler that gives up"));
-        background.run(move || sender.send(()).expect("somebody listens"));
+        background.run(move || sender.send(()).expect("the receiver is alive"));
         receiver.recv_timeout(Duration::from_secs(60)).expect("the thread still works");
     }
 
@@ -133,11 +133,11 @@ mod tests {
         let (release, wait) = mpsc::channel::<()>();
         let first = sender.clone();
         background.run(move || {
-            first.send(1).expect("somebody listens");
+            first.send(1).expect("the receiver is alive");
             let _ = wait.recv();
         });
         assert_eq!(receiver.recv(), Ok(1));
-        background.run(move || sender.send(2).expect("somebody listens"));
+        background.run(move || sender.send(2).expect("the receiver is alive"));
         drop(background);
         drop(release);
         assert_eq!(receiver.recv().ok(), None, "its sender is gone with it");

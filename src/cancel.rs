@@ -81,7 +81,7 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// No limits.
+    /// Options without any limit.
     pub fn new() -> CallOptions {
         CallOptions::default()
     }

@@ -9,7 +9,7 @@ use twinbpf_vm::map::MapSpec;
 
 use crate::{InstancePre, native};
 
-/// What an instance was made of, as far as its image does not tell.
+/// What an instance was made of, besides its image.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) object: Arc<str>,
@@ -83,7 +83,7 @@ mod library {
         Artifact {
             /// The file.
             path: PathBuf,
-            /// Why.
+            /// Why the artifact does not fit.
             why: ArtifactError,
         },
         /// It was made of another object, or for other settings.

@@ -1,4 +1,4 @@
-//! Limits and policies of an engine.
+//! Configuration of an engine: limits, isolation, compilation policy.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub enum EngineKind {
     Jit,
 }
 
-/// What native code does with a pointer that leads out of the arena. Either way the program reaches nothing else.
+/// What native code does with a pointer that leads out of the arena. With either the program reaches no other memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// It accesses the arena at the pointer's low 32 bits.
     #[default]
     Sandbox,
-    /// It traps.
+    /// The access traps with `OutOfBounds`.
     Strict,
 }
 
@@ -121,7 +121,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The default.
+    /// The default configuration; setters change it.
     pub fn new() -> Config {
         Config::default()
     }

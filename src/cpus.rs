@@ -27,7 +27,7 @@ pub enum InstanceError {
     /// Another instance that shares a per-CPU map has this number.
     #[error("CPU number {cpu} is taken by another instance with the per-CPU map '{map}'")]
     CpuTaken {
-        /// The number.
+        /// The requested CPU number.
         cpu: u32,
         /// One of the maps.
         map: Arc<str>,
@@ -35,7 +35,7 @@ pub enum InstanceError {
     /// The engine has fewer CPUs.
     #[error("there is no CPU number {cpu}: the engine has {cpus} CPUs (Config::cpus), numbered from 0")]
     UnknownCpu {
-        /// The number.
+        /// The requested CPU number.
         cpu: u32,
         /// [`Config::cpus`](crate::Config::cpus).
         cpus: u32,

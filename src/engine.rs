@@ -75,12 +75,12 @@ impl Engine {
         }
     }
 
-    /// Its limits.
+    /// The configuration that it was made with.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// Its memory.
+    /// The arena that holds the memory of all its programs.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.inner.arena
     }

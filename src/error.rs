@@ -1,4 +1,4 @@
-//! What can go wrong between an object and a running instance.
+//! Errors of linking and instantiating an object.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum LinkError {
     /// The programs do not fit together.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// No memory.
+    /// Memory for the instance cannot be allocated.
     #[error(transparent)]
     Memory(#[from] MemError),
     /// No instance can be made.
@@ -41,7 +41,7 @@ pub enum LinkError {
     NoProgram {
         /// Object file.
         object: Arc<str>,
-        /// What was asked for.
+        /// The requested program name.
         name: String,
         /// What there is.
         known: Vec<Arc<str>>,
@@ -51,7 +51,7 @@ pub enum LinkError {
     Compile {
         /// Object file.
         object: Arc<str>,
-        /// Why.
+        /// Error of the compiler.
         why: JitError,
     },
     /// Programs that were compiled ahead of time cannot be used.
@@ -84,7 +84,7 @@ pub struct SymbolError {
 /// What is wrong with a symbol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SymbolFault {
-    /// Undefined.
+    /// No definition has this name.
     #[error("undefined symbol '{0}': neither the object, the host nor a library has it")]
     Unknown(Arc<str>),
     /// Undefined, which a weak symbol may be; but it is called.
@@ -120,7 +120,7 @@ pub enum SymbolFault {
     Library {
         /// The symbol.
         name: Arc<str>,
-        /// Why not.
+        /// Why the library function cannot be called.
         why: crate::dl::DlError,
     },
 }

@@ -1,4 +1,4 @@
-//! Engines compared: the same random programs on each, and everything they leave behind.
+//! Differential testing: runs the same random programs on each engine, and compares everything that they leave behind.
 //!
 //! An [`Engine`] runs [`Case`]s of [`generate`] and gives an [`Outcome`] for each input: how it ended, all registers,
 //! stack words, memory, maps and the context. A [`Campaign`] compares outcomes, lets the majority decide who is wrong,
@@ -134,12 +134,12 @@ impl Outcome {
         ends && counts && maps && self.state == other.state && self.context == other.context
     }
 
-    /// Whether the program left its memory, or had a function leave it, which engines notice in different ways.
+    /// Whether the program left its memory, or had a function leave it, which engines detect differently.
     pub fn strays(&self) -> bool {
         matches!(self.end, End::Trapped(TrapCode::OutOfBounds | TrapCode::ReadOnly | TrapCode::BadArgument, _))
     }
 
-    /// In which ways another outcome differs, a line each.
+    /// The differences of another outcome, a line each.
     pub fn difference(&self, other: &Outcome) -> String {
         let mut text = String::new();
         if let (Some(sum), _) | (_, Some(sum)) = (self.digest, other.digest) {
@@ -157,7 +157,7 @@ impl Outcome {
         for (at, (one, two)) in self.state.chunks_exact(8).zip(other.state.chunks_exact(8)).enumerate() {
             if one != two {
                 let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-                let _ = writeln!(text, "{} {:#x} | {:#x}", place(at * 8), word(one), word(two));
+                let _ = writeln!(text, "{} {:#x} | {:#x}", location(at * 8), word(one), word(two));
             }
         }
         for (name, one, two) in
@@ -175,7 +175,7 @@ impl Outcome {
 }
 
 /// What a word of the state is.
-fn place(at: usize) -> String {
+fn location(at: usize) -> String {
     match at {
         REGS_OUT..STACK_OUT => format!("r{}", (at - REGS_OUT) / 8),
         STACK_OUT..224 => format!("stack word {}", (at - STACK_OUT) / 8),

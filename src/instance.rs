@@ -117,7 +117,7 @@ impl<T: Send + 'static> InstancePre<T> {
         self.inner.maps.own()
     }
 
-    /// What does not stop the programs that were asked for, but may surprise: weak symbols that they call and
+    /// Warnings of linking, which do not stop the requested programs: weak symbols that they call and
     /// nothing defines, other programs of the object that do not link, slots and pointers that stay empty for want
     /// of their program.
     pub fn warnings(&self) -> &[String] {
@@ -215,7 +215,7 @@ impl<T: Send + 'static> Instance<T> {
     /// Neither costs anything in the program. A limit in time is enforced, and a cancellation takes effect, within a
     /// millisecond of the thread's CPU time; not while a host function runs, which can test
     /// [`Caller::check_interrupt`](crate::Caller::check_interrupt). If the call of a host function that itself calls an
-    /// instance is to end, that inner call goes on unless it has the token too.
+    /// instance is to end, that inner call continues unless it has the token too.
     ///
     /// # Errors
     /// As [`Instance::call`]; [`TrapCode::Cancelled`] if the token is cancelled, before or during the call; and
@@ -312,7 +312,7 @@ impl<T: Send + 'static> Instance<T> {
         self.machine.runtime().data.downcast_mut().expect("made with this type")
     }
 
-    /// The machine behind it: registers after a run, tracing, packet state.
+    /// The machine that runs it: registers after a run, tracing, packet state.
     pub fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }

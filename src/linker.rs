@@ -342,7 +342,7 @@ impl<T: Send + 'static> Linker<T> {
         Ok(program)
     }
 
-    /// What an extern means here, and the function behind it if it is one.
+    /// What an extern means here, and the function that it resolves to, if it is one.
     pub(crate) fn resolve(&self, symbol: &Extern) -> Resolved {
         let name = &symbol.name;
         if let Some(value) = self.values.get(name) {
@@ -425,7 +425,7 @@ impl<T: Send + 'static> Linker<T> {
     }
 }
 
-/// An extern's meaning, and the function behind it if it is one.
+/// An extern's meaning, and the function that it resolves to, if it is one.
 pub(crate) type Resolved = (Resolution, Option<HostFn>);
 
 /// The parts of an instance before anything is made.

@@ -1,7 +1,7 @@
 //! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
 //!
 //! Machines say where they spend their time ([`Native::heat`]). A program that is named gets compiled; a loop that is
-//! still named when its program is compiled gets a way in of its own, for the frame that is going round in it.
+//! still named when its program is compiled gets an on-stack replacement entry, for the frame that executes it.
 //! Machines see new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the
 //! interpreter, and the log says why.
 
@@ -156,8 +156,8 @@ impl Tiered {
             Unit::Program(program) => self.code.image().entry(program),
             Unit::Loop(pc) => pc as usize,
         };
-        let place = self.code.image().place(pc);
-        log::warn!("{}: program {} stays in the interpreter: {error}", place.object, place.program);
+        let location = self.code.image().location(pc);
+        log::warn!("{}: program {} stays in the interpreter: {error}", location.object, location.program);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an object would resolve to, without making anything of it.
+//! Dry run of linking: the resolution of an object's symbols, without an instance.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a symbol means.
+//! Resolution of undefined symbols: host function, library, kernel symbol or value.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::error::SymbolFault;
 pub enum Resolution {
     /// A function of the host.
     Host {
-        /// Its type.
+        /// Types of its parameters and result.
         signature: Signature,
         /// The shared library it comes from, if it is not the embedder's or built in.
         library: Option<Arc<str>>,
@@ -29,7 +29,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// Whether there is something behind the name.
+    /// Whether the name resolves to a function or address.
     pub fn is_resolved(&self) -> bool {
         match self {
             Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => true,

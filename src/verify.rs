@@ -1,4 +1,4 @@
-//! The description of a module for the verifier of machine code: the contract between generated code and the VM.
+//! Description of a compiled module for the verifier of machine code: the contract between generated code and the VM.
 
 use std::mem::{offset_of, size_of};
 

@@ -1,9 +1,9 @@
 //! Ends runs from outside, without a cost in the program: one thread per process raises the flag of a run that is over
 //! its deadline; a token that is cancelled raises the flags of all runs that have it. The interpreter tests the flag at
 //! back-edges, all backends test it after host functions. Generated code does not test it: a signal ends it, which is sent
-//! until the run has ended, since it may find the thread in a host function, or on its way into generated code.
+//! until the run has ended, since it may find the thread in a host function, or entering generated code.
 //!
-//! All that is armed is under one lock. It is in no thread's way unless calls have limits.
+//! All that is armed is under one lock. No thread takes it unless calls have limits.
 
 use std::io;
 use std::marker::PhantomData;
@@ -21,10 +21,10 @@ use crate::cancel::CancelToken;
 
 /// From one signal to the next.
 const REPEAT: Duration = Duration::from_millis(1);
-/// From the first signal to the second, which is late only for a thread that was on its way into generated code.
+/// From the first signal to the second, which finds only threads that were entering generated code.
 const REPEAT_FIRST: Duration = Duration::from_micros(100);
-/// From one look at a thread's CPU time to the next, at least.
-const LOOK: Duration = Duration::from_micros(500);
+/// Time between two checks of a thread's CPU time, at least.
+const CHECK_INTERVAL: Duration = Duration::from_micros(500);
 /// Signals for so long without effect are worth a line in the log.
 const STUCK: Duration = Duration::from_millis(100);
 /// Of the thread's stack. It reads a file, and calls the host's logger.
@@ -135,7 +135,7 @@ impl Drop for Watchdog {
         if ENGINES.fetch_sub(1, Ordering::Relaxed) == 1
             && let Some(shared) = SHARED.existing()
         {
-            // With the lock, so that the thread does not miss it between its look at the number and its sleep.
+            // With the lock, so that the thread does not miss it between its read of the number and its sleep.
             let _state = shared.lock();
             shared.wake.notify_one();
         }
@@ -225,7 +225,7 @@ impl Armed {
     }
 
     /// Does what is due.
-    fn look(&mut self, now: Instant) {
+    fn check(&mut self, now: Instant) {
         if self.since.is_some() {
             self.thread.interrupt();
             self.due = Some(now + REPEAT);
@@ -237,8 +237,8 @@ impl Armed {
             if left.is_zero() {
                 self.end(Reason::CpuTime, now);
             } else {
-                let look = now.checked_add(left.max(LOOK));
-                self.due = [look, self.deadline].into_iter().flatten().min();
+                let check = now.checked_add(left.max(CHECK_INTERVAL));
+                self.due = [check, self.deadline].into_iter().flatten().min();
             }
         }
     }
@@ -275,7 +275,7 @@ impl Shared {
         while ENGINES.load(Ordering::Relaxed) > 0 || !state.armed.is_empty() {
             let now = Instant::now();
             for armed in state.armed.iter_mut().filter(|armed| armed.due.is_some_and(|due| due <= now)) {
-                armed.look(now);
+                armed.check(now);
             }
             let stuck: Vec<Thread> =
                 state.armed.iter_mut().filter_map(|armed| armed.is_stuck(now).then_some(armed.thread)).collect();
@@ -309,7 +309,7 @@ fn log_stuck(thread: Thread) {
         ),
         Some(false) | None => log::info!(
             "a call in thread {id} has not ended {ms} ms after it was to end: it is in a host function that does not \
-             return and does not look at Caller::check_interrupt"
+             return and does not check at Caller::check_interrupt"
         ),
     }
 }

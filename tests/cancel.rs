@@ -46,7 +46,7 @@ fn cancel(pre: &InstancePre<Host>, name: &str, after: Duration) -> (Trap, Durati
         let options = CallOptions::new().cancel(&token);
         let runs = scope.spawn(move || {
             let mut instance = instance(pre, Ok);
-            sender.send(Thread::current()).expect("somebody listens");
+            sender.send(Thread::current()).expect("the receiver is alive");
             let trap = instance.call_with(entry(pre, name), &[7], &options).expect_err("it does not end by itself");
             (trap, Thread::current().cpu_time().expect("it lives"))
         });
@@ -85,7 +85,7 @@ fn a_token_ends_whatever_the_program_does() {
                 let (trap, took) = cancel(&pre, name, Duration::from_millis(after));
                 let what = format!("{:?}, {:?}, {name} after {after} ms: {trap:#}", config.engine, config.driver);
                 assert_eq!(trap.code(), TrapCode::Cancelled, "{what}");
-                assert!(trap.place().is_some() || trap.detail() == "before it began", "{what}");
+                assert!(trap.location().is_some() || trap.detail() == "before it began", "{what}");
                 assert!(took < Duration::from_millis(100), "{what} took {took:?}");
             }
         }
@@ -230,10 +230,10 @@ fn a_token_ends_a_call_inside_a_call() {
             let endless = entry(&inside, "endless");
             let mut inner = instance(&inside, Ok);
             let mut outer = instance(&outside, move |_| {
-                begun.send(()).expect("somebody listens");
+                begun.send(()).expect("the receiver is alive");
                 let options = CallOptions::new().cancel(&own).timeout(Duration::from_secs(600));
                 let trap = inner.call_with(endless, &[], &options).expect_err("it does not end by itself");
-                ended.send(trap.code()).expect("somebody listens");
+                ended.send(trap.code()).expect("the receiver is alive");
                 Ok(3)
             });
             let options = CallOptions::new().cancel(&token);
@@ -398,7 +398,7 @@ fn latency() {
                         while wait.recv().is_ok() {
                             let trap = instance.call_with(entry(pre, "endless"), &[], &options);
                             let then = (Instant::now(), thread.cpu_time().expect("it lives"));
-                            let before_it_began = trap.is_err_and(|trap| trap.place().is_none());
+                            let before_it_began = trap.is_err_and(|trap| trap.location().is_none());
                             let _ = sender.send((thread, then, before_it_began));
                         }
                     });

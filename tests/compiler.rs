@@ -1,4 +1,5 @@
-//! A mistake of the compiler ends as an error, or leaves the program in the interpreter: with every way to have code made.
+//! A bug of the compiler ends as an error, or leaves the program in the interpreter: through every entry point of the
+//! compiler.
 
 #![cfg(target_arch = "x86_64")]
 
@@ -42,7 +43,7 @@ fn native_code_alone_is_an_error_with_object_program_and_stage() {
         assert!(error.starts_with(&begin), "{error}");
         assert!(error.contains(&format!(" in stage {}: panic: ", stage.replace('_', " "))), "{error}");
     }
-    // The engine goes on.
+    // The engine continues.
     let pre = linked(&engine, "no_stage_of_this_name").expect("it is compiled");
     let mut instance = pre.instance(()).expect("room for a stack");
     let entry = pre.program("__fault_panic_no_stage_of_this_name").expect("its only one");
@@ -50,7 +51,7 @@ fn native_code_alone_is_an_error_with_object_program_and_stage() {
 }
 
 #[test]
-fn an_object_file_fails_the_same_way() {
+fn an_object_file_fails_alike() {
     let pre = linked(&engine(EngineKind::Interp), "increment_sinking").expect("nothing is compiled yet");
     let target = Target::new(None, Cpu::Baseline).expect("this machine");
     let error = pre.object_file(&target, "").expect_err("it cannot be compiled").to_string();
@@ -84,14 +85,14 @@ fn with_auto_the_program_stays_in_the_interpreter_and_the_log_says_so_once() {
         let mut instance = pre.instance(()).expect("room for a stack");
         let entry = pre.program(&format!("__fault_panic_{stage}")).expect("its only one");
         let words = format!("program __fault_panic_{stage} stays in the interpreter: program __fault_panic_{stage}, ");
-        let told = || LOG.lock().expect("no panic while held").iter().filter(|line| line.contains(&words)).count();
+        let logged = || LOG.lock().expect("no panic while held").iter().filter(|line| line.contains(&words)).count();
         let begin = Instant::now();
         let mut after = 0;
         while after < 20 {
             assert_eq!(instance.call(entry, &[10_000]).expect("no trap"), 50_005_000);
-            after += usize::from(told() > 0);
+            after += usize::from(logged() > 0);
             assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", LOG.lock());
         }
-        assert_eq!(told(), 1, "{:?}", LOG.lock());
+        assert_eq!(logged(), 1, "{:?}", LOG.lock());
     }
 }

@@ -1,4 +1,4 @@
-//! Programs that go wrong, a thousand times in a row in one process, and the process goes on working.
+//! Programs that go wrong, a thousand times in a row in one process, and the process continues to work.
 
 #[path = "support/blocked.rs"]
 mod blocked;
@@ -58,8 +58,8 @@ fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
             let which = turn % args.len();
             let trap = instance.call(bad, &[args[which]]).expect_err("it goes wrong");
             assert_eq!(trap.code(), code, "{kind:?}, {name}, turn {turn}: {trap:#}");
-            assert_eq!(trap.place().map(|place| &*place.program), Some(name), "{trap:#}");
-            // The interpreter tells a wild pointer as the program has it, native code as the sandbox has it.
+            assert_eq!(trap.location().map(|location| &*location.program), Some(name), "{trap:#}");
+            // The interpreter reports a wild pointer as the program has it, native code as the sandbox has it.
             if *kind != EngineKind::Auto && code != TrapCode::Timeout {
                 let words = words[which].get_or_insert_with(|| format!("{trap:#}"));
                 assert_eq!(*words, format!("{trap:#}"), "{kind:?}, {name}, turn {turn}");

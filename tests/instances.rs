@@ -78,7 +78,7 @@ fn what_is_left_out_keeps_its_number() {
     assert_eq!(instances.get(0).unwrap_err(), NoInstance::Skipped(0));
     assert_eq!(instances.get(1).ok().copied(), pre.program("add#1"));
     assert_eq!(instances.get(2).unwrap_err(), NoInstance::Skipped(2));
-    assert_eq!(instances.get(3).unwrap_err(), NoInstance::Beyond { asked: 3, count: 3 });
+    assert_eq!(instances.get(3).unwrap_err(), NoInstance::Beyond { number: 3, count: 3 });
 }
 
 #[test]

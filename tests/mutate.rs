@@ -2,7 +2,7 @@
 //!
 //! 100,000 objects are made of the corpus by flipping, cutting and splicing bytes. Each is opened, linked,
 //! validated, instantiated, and all its programs are called, with a small budget. The seed is fixed; a failure
-//! names the round, and `TWINBPF_MUTATE_ROUND=N` runs that round alone.
+//! names the mutant, and `TWINBPF_MUTANT=N` runs that mutant alone.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use twinbpf::{Config, Engine, Linker, Object};
 
-const ROUNDS: u64 = 100_000;
+const MUTANTS: u64 = 100_000;
 /// Heap bytes, over all threads. The arena of each engine is bounded by itself.
 const MAX_HEAP: usize = 1 << 30;
 const ARENA: u64 = 32 << 20;
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// xorshift64*, seeded by the round.
+/// xorshift64*, seeded by the number of the mutant.
 struct Random(u64);
 
 impl Random {
@@ -83,8 +83,8 @@ fn objects() -> Vec<Vec<u8>> {
 
 const INTERESTING: [u64; 12] = [0, 1, 7, 8, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_ffff, 1 << 40, u64::MAX];
 
-fn mutate(objects: &[Vec<u8>], round: u64) -> Vec<u8> {
-    let mut random = Random((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+fn mutate(objects: &[Vec<u8>], number: u64) -> Vec<u8> {
+    let mut random = Random((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut bytes = objects[random.below(objects.len())].clone();
     for _ in 0..1 + random.below(6) {
         let at = random.below(bytes.len());
@@ -131,14 +131,14 @@ fn exercise(bytes: &[u8]) -> Result<u32, Box<dyn std::error::Error>> {
     Ok(called)
 }
 
-fn round(objects: &[Vec<u8>], number: u64) -> bool {
+fn survives(objects: &[Vec<u8>], number: u64) -> bool {
     let bytes = mutate(objects, number);
     let start = Instant::now();
     let result = panic::catch_unwind(|| exercise(&bytes).map_err(|error| (format!("{error}"), format!("{error:#}"))));
-    let result = result.unwrap_or_else(|_| panic!("round {number} panicked; TWINBPF_MUTATE_ROUND={number} repeats it"));
-    assert!(start.elapsed() < MAX_TIME, "round {number} took {:?}", start.elapsed());
+    let result = result.unwrap_or_else(|_| panic!("mutant {number} panicked; TWINBPF_MUTANT={number} repeats it"));
+    assert!(start.elapsed() < MAX_TIME, "mutant {number} took {:?}", start.elapsed());
     if let Err((line, _)) = &result {
-        assert!(!line.is_empty(), "round {number}: an error without words");
+        assert!(!line.is_empty(), "mutant {number}: an error without text");
     }
     matches!(result, Ok(called) if called > 0)
 }
@@ -146,8 +146,8 @@ fn round(objects: &[Vec<u8>], number: u64) -> bool {
 #[test]
 fn damaged_objects_end_in_an_error_or_a_run() {
     let objects = objects();
-    if let Some(only) = std::env::var("TWINBPF_MUTATE_ROUND").ok().and_then(|only| only.parse().ok()) {
-        println!("round {only} ran programs: {}", round(&objects, only));
+    if let Some(only) = std::env::var("TWINBPF_MUTANT").ok().and_then(|only| only.parse().ok()) {
+        println!("mutant {only} ran programs: {}", survives(&objects, only));
         return;
     }
     let next = AtomicUsize::new(0);
@@ -157,18 +157,18 @@ fn damaged_objects_end_in_an_error_or_a_run() {
             let mut ran = 0;
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed) as u64;
-                if number >= ROUNDS {
+                if number >= MUTANTS {
                     return ran;
                 }
-                ran += u64::from(round(&objects, number));
+                ran += u64::from(survives(&objects, number));
             }
         };
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().map(|worker| worker.join().expect("a round failed")).sum()
+        workers.into_iter().map(|worker| worker.join().expect("a mutant failed")).sum()
     });
     let peak = PEAK.load(Ordering::Relaxed);
-    println!("{ROUNDS} objects, {ran} of them ran programs; heap peak {} MiB", peak >> 20);
+    println!("{MUTANTS} objects, {ran} of them ran programs; heap peak {} MiB", peak >> 20);
     assert!(peak < MAX_HEAP, "heap peak {peak}");
     // Both ends are exercised: many objects still run, many do not.
-    assert!(ran > ROUNDS / 10 && ran < ROUNDS, "{ran} objects ran programs");
+    assert!(ran > MUTANTS / 10 && ran < MUTANTS, "{ran} objects ran programs");
 }

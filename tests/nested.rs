@@ -187,7 +187,7 @@ fn an_inner_instance_calls_the_outer_back() {
         linker.func("bench_add", move |mut caller: Caller<'_, Seen>, a: u64, b: u64| {
             if b == CALLS - 1 && caller.data_mut().back.is_some() {
                 OUTER.set(Some((&raw mut caller).cast()));
-                assert_eq!(run(&mut inner.lock().expect("nobody panics"), "host"), SUM);
+                assert_eq!(run(&mut inner.lock().expect("no thread panics"), "host"), SUM);
             }
             a.wrapping_add(b)
         });
@@ -205,7 +205,7 @@ fn a_host_function_runs_another_instance() {
         let (shared, turns) = (Arc::clone(&inner), AtomicU64::new(0));
         let work = move || {
             if turns.fetch_add(1, Ordering::Relaxed).is_multiple_of(100) {
-                let inner = &mut *shared.lock().expect("nobody panics");
+                let inner = &mut *shared.lock().expect("no thread panics");
                 // Runs of both kinds, one after another, while the outer program waits.
                 assert_eq!(run(inner, "host"), SUM);
                 assert_eq!(call(inner, "callback"), SUM);
@@ -216,7 +216,7 @@ fn a_host_function_runs_another_instance() {
         for _ in 0..RUNS {
             assert_eq!(run(&mut outer, "host"), SUM, "{other:?} in {kind:?}");
             assert_eq!(run(&mut outer, "callback"), SUM, "{other:?} in {kind:?}");
-            assert_eq!(run(&mut inner.lock().expect("nobody panics"), "host"), SUM, "{other:?} in {kind:?}");
+            assert_eq!(run(&mut inner.lock().expect("no thread panics"), "host"), SUM, "{other:?} in {kind:?}");
         }
     }
 }

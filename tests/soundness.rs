@@ -113,7 +113,7 @@ fn an_entry_of_another_object_runs_nothing() {
 }
 
 #[test]
-fn machines_that_have_changed_places_run_their_own_programs_only() {
+fn swapped_machines_run_their_own_programs_only() {
     for kind in ENGINES {
         let (mut one, mut two) = (instance(*kind, "endure"), instance(*kind, "double"));
         let (fine, double) = (entry(&one, "fine"), entry(&two, "double_all"));
@@ -138,7 +138,7 @@ fn a_machine_with_the_runtime_of_another_engine_reaches_its_own_memory_only() {
         assert_eq!(one.call(double, &[mine.addr(), 1]).unwrap(), 1);
         swap(one.machine().runtime(), two.machine().runtime());
         for addr in [mine.addr(), theirs.addr()] {
-            // Native code asks the runtime for nothing; the interpreter says what is wrong.
+            // Native code does not call the runtime; the interpreter says what is wrong.
             let result = one.call(double, &[addr, 1]);
             if *kind == EngineKind::Interp {
                 assert_eq!(result.unwrap_err().code(), TrapCode::BadCall);

@@ -37,7 +37,7 @@ fn drop_privileges() {
 }
 
 /// An error names the limit and an amount.
-fn told(what: &str, error: &dyn std::fmt::Display, limit: &str) {
+fn reports(what: &str, error: &dyn std::fmt::Display, limit: &str) {
     let text = error.to_string();
     println!("{what}: {text}");
     assert!(text.contains(limit) && text.contains(|letter: char| letter.is_ascii_digit()), "{what}: {text}");
@@ -48,7 +48,7 @@ fn pre(kind: EngineKind, timeout: Option<Duration>) -> Option<InstancePre<()>> {
     let engine = match Engine::new(config) {
         Ok(engine) => engine,
         Err(error) => {
-            told("engine", &error, "RLIMIT_AS");
+            reports("engine", &error, "RLIMIT_AS");
             return None;
         }
     };
@@ -58,7 +58,7 @@ fn pre(kind: EngineKind, timeout: Option<Duration>) -> Option<InstancePre<()>> {
     match linker.instantiate_pre(&object) {
         Ok(pre) => Some(pre),
         Err(error) => {
-            told("instantiate", &error, "RLIMIT_AS");
+            reports("instantiate", &error, "RLIMIT_AS");
             None
         }
     }
@@ -68,7 +68,7 @@ fn instance(pre: &InstancePre<()>) -> Option<Instance<()>> {
     match pre.instance(()) {
         Ok(instance) => Some(instance),
         Err(error) => {
-            told("instance", &error, "RLIMIT_AS");
+            reports("instance", &error, "RLIMIT_AS");
             None
         }
     }
@@ -88,7 +88,7 @@ fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
         {
             let trap = instance.call_with(endless, &[], &options).unwrap_err();
             assert_eq!(trap.code(), TrapCode::LimitUnavailable, "{trap:#}");
-            told("call_with", &trap, "RLIMIT_NPROC");
+            reports("call_with", &trap, "RLIMIT_NPROC");
         }
         token.cancel();
         let trap = instance.call_with(fine, &[], &CallOptions::new().cancel(&token)).unwrap_err();
@@ -97,7 +97,7 @@ fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
     let Some(timed) = timed else { return };
     let Some(mut limited) = crate::instance(timed) else { return };
     let trap = limited.call(timed.program("endless").expect("the object has it"), &[]).unwrap_err();
-    told("call", &trap, "RLIMIT_NPROC");
+    reports("call", &trap, "RLIMIT_NPROC");
 }
 
 /// Later, with threads to be had.
@@ -106,7 +106,7 @@ fn with_threads(pre: &InstancePre<()>) {
     let endless = pre.program("endless").expect("the object has it");
     let ended = |code: TrapCode, trap: twinbpf::Trap| match trap.code() {
         // There may be no memory for the thread's stack.
-        TrapCode::LimitUnavailable => told("later call", &trap, "KiB more memory"),
+        TrapCode::LimitUnavailable => reports("later call", &trap, "KiB more memory"),
         other => {
             println!("later call: {trap}");
             assert_eq!(other, code, "{trap:#}");

@@ -89,15 +89,15 @@ fn c_functions_get_what_their_types_say() {
 }
 
 #[test]
-fn a_fault_in_c_behind_a_callback_is_at_the_call_of_c() {
+fn a_fault_in_c_after_a_callback_is_at_the_call_of_c() {
     for kind in ENGINES {
         let (engine, object) = (engine(kind), object!("faults/tree.bpf.o"));
         let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
         let trap = begin(&mut instance).unwrap_err();
         assert_eq!(trap.to_string(), "fault inside a C function: tfind: SIGSEGV at address 0x10001230");
-        let place = trap.place().expect("where it was called");
-        assert_eq!(&*place.function, "BEGIN");
-        assert!(place.line.as_ref().is_some_and(|line| line.contains("tree.bpf.c:26")), "{place}");
+        let location = trap.location().expect("where it was called");
+        assert_eq!(&*location.function, "BEGIN");
+        assert!(location.line.as_ref().is_some_and(|line| line.contains("tree.bpf.c:26")), "{location}");
         assert_eq!(begin(&mut instance).unwrap_err().code(), TrapCode::Poisoned);
     }
 }
@@ -111,8 +111,8 @@ fn a_fault_in_strlen_ends_the_run_and_poisons_the_engine() {
         let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).unwrap();
         let trap = begin(&mut instance).unwrap_err();
         assert_eq!(trap.to_string(), "fault inside a C function: strlen: SIGSEGV at address 0x10001230");
-        let place = trap.place().expect("where it was called");
-        assert!(place.line.as_ref().is_some_and(|line| line.contains("strlen.bpf.c:6")), "{place}");
+        let location = trap.location().expect("where it was called");
+        assert!(location.line.as_ref().is_some_and(|line| line.contains("strlen.bpf.c:6")), "{location}");
         assert_eq!(begin(&mut instance).unwrap_err().code(), TrapCode::Poisoned);
         let mut other = pre.instance_with_output((), Box::new(std::io::sink())).unwrap();
         assert_eq!(begin(&mut other).unwrap_err().code(), TrapCode::Poisoned);
@@ -128,9 +128,9 @@ fn a_trap_in_a_comparison_leaves_qsort() {
         for _ in 0..TIMES {
             let trap = begin(&mut instance).unwrap_err();
             assert_eq!(trap.code(), TrapCode::OutOfBounds, "{trap:#}");
-            let (place, callers) = (trap.place().expect("in the comparison"), &trap.backtrace().sites);
-            assert_eq!(&*place.function, "compare");
-            assert_eq!((callers.len(), &*callers[0].place.function), (1, "BEGIN"), "{trap:#}");
+            let (location, callers) = (trap.location().expect("in the comparison"), &trap.backtrace().sites);
+            assert_eq!(&*location.function, "compare");
+            assert_eq!((callers.len(), &*callers[0].location.function), (1, "BEGIN"), "{trap:#}");
         }
     }
 }

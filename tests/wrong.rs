@@ -18,7 +18,7 @@ const LIMIT: u64 = 2000;
 /// Mistakes that must count, at least.
 const ENOUGH: usize = 40;
 
-/// Where the search for a program begins, for mistakes that few programs show. It goes on from there.
+/// Where the search for a program begins, for mistakes that few programs show. It continues from there.
 const BEGIN: &[(&str, u64)] = &[
     ("zeros_above_sign", 490),
     ("zeros_above_and", 1738),

@@ -1,4 +1,4 @@
-//! The command line: what can be said, and the help that explains it.
+//! Command-line interface: arguments of each subcommand (clap), and their help.
 
 mod bench;
 mod btf;
@@ -82,7 +82,7 @@ pub(crate) enum Command {
     Btf(BtfArgs),
     /// Print what programs can be attached to.
     List(ListArgs),
-    /// Look into maps of the kernel, and change them.
+    /// Read maps of the kernel, and change them.
     Map(MapArgs),
     /// Compare engines on random programs.
     Fuzz(FuzzArgs),
@@ -216,11 +216,11 @@ pub(crate) struct CompileArgs {
     /// Verifies native code before it runs, so that the compiler need not be trusted. What fails is not used.
     #[arg(long, conflicts_with = "trust")]
     pub(crate) verify_native: bool,
-    /// Tells perf the names of native code: map (`/tmp/perf-PID.map`), jitdump (`jit-PID.dump` with code and C lines, for
-    /// `perf inject --jit`), or off.
+    /// Give perf the names of native code: map (`/tmp/perf-PID.map`), jitdump (`jit-PID.dump` with code and C lines,
+    /// for `perf inject --jit`), or off.
     #[arg(long, value_name = "FILE", env = "TWINBPF_PERF", default_value = "off", hide_default_value = true)]
     pub(crate) perf: Perf,
-    /// Tells gdb and lldb the names and C lines of native code.
+    /// Give gdb and lldb the names and C lines of native code.
     #[arg(long)]
     pub(crate) gdb: bool,
 }

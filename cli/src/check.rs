@@ -142,7 +142,7 @@ pub(crate) fn count(number: usize, what: &str) -> String {
 fn kind(spec: &ProgramSpec) -> String {
     // A script's function is nothing that libbpf would load, with a question mark or without.
     let script = matches!(spec.attach.kind, SectionKind::Script(_));
-    let load = if spec.attach.autoload || script { "" } else { ", not loaded unless asked for" };
+    let load = if spec.attach.autoload || script { "" } else { ", loaded only on request" };
     let kind = match &spec.attach.kind {
         SectionKind::Text => "function".to_owned(),
         SectionKind::Script(script) => format!("script, userspace: {}", when(script)),

@@ -19,7 +19,7 @@ use crate::load;
 const NAME: &str = "program";
 /// The function that the runner wants of an object.
 const MAIN: &str = "main";
-/// Most bytes of hex digits on standard input: a million instructions with two blanks behind each byte.
+/// Most bytes of hex digits on standard input: a million instructions with two blanks after each byte.
 const MAX_HEX: u64 = 1 << 25;
 /// Status of a program that was refused or that trapped, as other plugins have it.
 const STATUS_REFUSED: u8 = 1;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use twinbpf_trace::twinbpf_kernel::catalog::{Catalog, Pattern, Place};
+use twinbpf_trace::twinbpf_kernel::catalog::{AttachPoint, Catalog, Pattern};
 use twinbpf_trace::twinbpf_kernel::user;
 use twinbpf_trace::{Output, errln};
 
@@ -18,15 +18,15 @@ const STATUS_NOTHING: u8 = 1;
 pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     let catalog = catalog(args)?;
     let mut output = Output::default();
-    for place in &catalog.places {
-        print(&mut output, place, args)?;
+    for point in &catalog.attach_points {
+        print(&mut output, point, args)?;
     }
     output.finish()?;
     for left in &catalog.left_out {
         let count = if left.count == 0 { String::new() } else { format!(" ({})", left.count) };
         errln!("twinbpf: left out: {}{count}: {}", left.kind, left.why);
     }
-    if catalog.places.is_empty() {
+    if catalog.attach_points.is_empty() {
         if catalog.left_out.is_empty() {
             errln!("twinbpf: nothing matches {}", args.pattern.as_deref().unwrap_or("*"));
         }
@@ -58,17 +58,17 @@ fn binary(path: &Path, pattern: &Pattern) -> Result<Catalog> {
     Catalog::of_binary(&path, pattern).with_context(|| path.display().to_string())
 }
 
-fn print(out: &mut impl Write, place: &Place, args: &ListArgs) -> Result<()> {
+fn print(out: &mut impl Write, point: &AttachPoint, args: &ListArgs) -> Result<()> {
     if args.json {
-        writeln!(out, "{}", json!({ "section": place.section, "attach": place.attach, "arguments": place.arguments }))?;
+        writeln!(out, "{}", json!({ "section": point.section, "attach": point.attach, "arguments": point.arguments }))?;
         return Ok(());
     }
-    match &place.attach {
-        Some(attach) => writeln!(out, "{:<24} --attach PROG={attach}", place.section)?,
-        None => writeln!(out, "{}", place.section)?,
+    match &point.attach {
+        Some(attach) => writeln!(out, "{:<24} --attach PROG={attach}", point.section)?,
+        None => writeln!(out, "{}", point.section)?,
     }
     if args.verbose {
-        place.arguments.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
+        point.arguments.iter().try_for_each(|line| writeln!(out, "    {line}"))?;
     }
     Ok(())
 }

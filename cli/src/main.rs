@@ -85,18 +85,19 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The whole chain of an error; from the first cause on that tells its own story, that story.
+/// The whole chain of an error; from the first cause on that formats its own chain, that chain.
 fn story(error: &anyhow::Error) -> String {
-    let told = error.chain().enumerate().find_map(|(depth, cause)| Some((depth, full(cause)?)));
-    let Some((depth, full)) = told else { return format!("{error:#}") };
+    let report = error.chain().enumerate().find_map(|(depth, cause)| Some((depth, full(cause)?)));
+    let Some((depth, full)) = report else { return format!("{error:#}") };
     let context: Vec<String> = error.chain().take(depth).map(ToString::to_string).collect();
     if context.is_empty() { full } else { format!("{}: {full}", context.join(": ")) }
 }
 
 /// The full story of an error that has one.
 fn full(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let told = cause.downcast_ref::<Trap>().map(|trap| format!("{trap:#}"));
-    told.or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
+    let report = cause.downcast_ref::<Trap>().map(|trap| format!("{trap:#}"));
+    report
+        .or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<twinbpf_trace::Error>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<twinbpf_kernel::Error>().map(|error| format!("{error:#}")))

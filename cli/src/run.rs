@@ -14,7 +14,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let forgotten = args.objects.iter().skip(1).find(|path| args.workload.is_empty() && !path.exists());
     if let Some(path) = forgotten {
         let path = path.display();
-        anyhow::bail!("cannot read {path}: there is no such file; a workload goes behind two dashes: run OBJ -- CMD");
+        anyhow::bail!("cannot read {path}: there is no such file; a workload follows two dashes: run OBJ -- CMD");
     }
     let options = args.session.options(args.kernel.files()?);
     let plan = Plan::new(load::open_all(&args.objects, &args.load)?, &options)?;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let output = Output::open(args.session.output.as_deref(), args.session.format())?;
     let mut linkers = args.objects.iter().map(|_| load::linker_with(&engine, &args.load, &args.engine));
     let linkers = linkers.by_ref().collect::<Result<Vec<_>>>()?;
-    let in_userspace = |object: &ObjectPlan| object.programs.iter().any(|program| program.place.is_userspace());
+    let in_userspace = |object: &ObjectPlan| object.programs.iter().any(|program| program.trigger.is_userspace());
     let has_scripts = plan.objects.iter().any(in_userspace);
     let session = Session::new(plan, options, output, linkers).inspect_err(|error| {
         if has_scripts && error.is_lack() {

@@ -29,7 +29,7 @@ impl Trace {
         self.pending = Some(*step);
     }
 
-    /// Prints the pending instruction; `after` are the registers behind it.
+    /// Prints the pending instruction; `after` are the registers that it leaves.
     pub(crate) fn flush(&mut self, after: &[u64; 11]) {
         let Some(step) = self.pending.take() else { return };
         let changed = step.registers.iter().zip(after).enumerate().filter(|(_, (before, after))| before != after);

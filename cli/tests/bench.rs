@@ -11,7 +11,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// `len` = 20 for the kernels of `bench/`, and the memory behind it.
+/// `len` = 20 for the kernels of `bench/`, and the memory after it.
 fn block() -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut bytes = vec![0; 64 + 2 * 65536];

@@ -22,7 +22,7 @@ fn case(name: &str, folder: &Path, args: &[&str]) {
     assert_eq!(found, wanted, "{name} {args:?}: standard error differs from {}", path.display());
 }
 
-/// The same words on every engine, but for native code that accesses memory in one of the `other` ways: its words are
+/// The same words on every engine, but for native code that accesses memory in one of the `other` modes: its words are
 /// in a file of its own.
 fn on_engines(name: &str, args: &[&str], other: &[&str]) {
     for mode in modes() {

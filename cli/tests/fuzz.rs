@@ -44,7 +44,7 @@ fn engines_agree_and_a_campaign_goes_on() {
     for part in ["of a processor: ", " by interp\n", " by jit(", "coverage: ", "0 findings that are not"] {
         assert!(text.contains(part), "no '{part}' in {text}");
     }
-    // One child, whose last whole batch is behind the first.
+    // One child, whose last whole batch is after the first.
     let output = fuzz(folder.path(), &["--programs", "320", "--engines", "interp"]);
     assert!(stdout(&output).starts_with("seed 5, from batch "), "{}", stdout(&output));
     let output = fuzz(folder.path(), &["--programs", "64", "--engines", "interp"]);
@@ -251,7 +251,7 @@ fn other_kernels_take_part() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = fuzz(folder.path(), &["--against", "moon"]);
     assert_eq!(output.status.code(), Some(125));
@@ -288,7 +288,7 @@ fn the_verifier_agrees() {
     let output =
         fuzz(folder.path(), &["--agreement", "--programs", "128", "--inputs", "2", "--insns", "12", "--seed", "3"]);
     let (text, errors) = (stdout(&output), stderr(&output));
-    if errors.contains("--agreement asks the running kernel: ") {
+    if errors.contains("--agreement needs the running kernel: ") {
         return skip(&errors);
     }
     assert_eq!(output.status.code(), Some(0), "{text}{errors}");

@@ -13,11 +13,11 @@ const CLANG: &str = "clang-19";
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 /// A folder with a cache of its own, where the command runs.
-struct Place(tempfile::TempDir);
+struct Workspace(tempfile::TempDir);
 
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
+impl Workspace {
+    fn new() -> Workspace {
+        Workspace(tempfile::tempdir().unwrap())
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -71,15 +71,15 @@ fn a_new_tool_compiles_and_runs() {
     if !has_clang() {
         return;
     }
-    let place = Place::new();
-    let output = place.run(&["new", "tool"]);
+    let workspace = Workspace::new();
+    let output = workspace.run(&["new", "tool"]);
     assert_eq!(text(&output.stdout), "tool.bpf.c is ready: twinbpf run tool.bpf.c\n");
-    let output = place.run(&["run", "tool.bpf.c", "--set", "limit=3", "--clang-opt", "-Werror"]);
+    let output = workspace.run(&["run", "tool.bpf.c", "--set", "limit=3", "--clang-opt", "-Werror"]);
     assert_eq!((text(&output.stderr), output.status.code()), (String::new(), Some(0)));
     assert_eq!(text(&output.stdout), "  1      1\n  2      4\n  3      9\n");
-    let output = place.run(&["new", "tool"]);
+    let output = workspace.run(&["new", "tool"]);
     assert_eq!(text(&output.stderr), "twinbpf: tool.bpf.c is there already\n");
-    assert_eq!(place.files(), ["script.h", "tool.bpf.c"]);
+    assert_eq!(workspace.files(), ["script.h", "tool.bpf.c"]);
 }
 
 #[test]
@@ -87,14 +87,14 @@ fn a_source_does_where_an_object_does() {
     if !has_clang() {
         return;
     }
-    let place = Place::new();
-    place
+    let workspace = Workspace::new();
+    workspace
         .write("n.bpf.c", "#include <twinbpf/script.h>\nint BEGIN(void)\n{\n\tprintf(\"%d\\n\", N);\n\treturn 0;\n}\n");
-    let output = place.run(&["disasm", "n.bpf.c:BEGIN", "--source", "--clang-opt", "-DN=3"]);
+    let output = workspace.run(&["disasm", "n.bpf.c:BEGIN", "--source", "--clang-opt", "-DN=3"]);
     assert!(text(&output.stdout).contains("printf(\"%d\\n\", N);"), "{}", text(&output.stderr));
-    let output = place.run(&["run", "n.bpf.c", "--clang-opt=-DN=4"]);
+    let output = workspace.run(&["run", "n.bpf.c", "--clang-opt=-DN=4"]);
     assert_eq!(text(&output.stdout), "4\n");
-    let output = place.run(&["check", "n.bpf.c", "--clang-opt=-DN=4"]);
+    let output = workspace.run(&["check", "n.bpf.c", "--clang-opt=-DN=4"]);
     assert!(text(&output.stdout).contains("n.bpf.c: little-endian, with BTF"), "{}", text(&output.stdout));
 }
 
@@ -106,15 +106,15 @@ fn the_kernels_types_are_at_hand() {
     if !Path::new(KERNEL).exists() {
         return skip("the kernel has no BTF");
     }
-    let place = Place::new();
+    let workspace = Workspace::new();
     let source = "#include \"vmlinux.h\"\n#include <twinbpf/script.h>\nint BEGIN(void)\n{\n\tprintf(\"%d\\n\", \
                   (int)sizeof(struct list_head) + TASK_COMM_LEN);\n\treturn 0;\n}\n";
-    place.write("k.bpf.c", source);
+    workspace.write("k.bpf.c", source);
     for _ in 0..2 {
-        let output = place.run(&["run", "k.bpf.c"]);
+        let output = workspace.run(&["run", "k.bpf.c"]);
         assert_eq!((text(&output.stdout), text(&output.stderr)), ("32\n".to_owned(), String::new()));
     }
-    assert_eq!(place.files(), ["k.bpf.c", "script.h"]);
+    assert_eq!(workspace.files(), ["k.bpf.c", "script.h"]);
 }
 
 #[test]
@@ -122,27 +122,27 @@ fn what_does_not_compile_leaves_nothing_but_clangs_words() {
     if !has_clang() {
         return;
     }
-    let place = Place::new();
-    place.write("bad.bpf.c", "int BEGIN(void)\n{\n\treturn nothing;\n}\n");
-    let output = place.run(&["run", "bad.bpf.c"]);
+    let workspace = Workspace::new();
+    workspace.write("bad.bpf.c", "int BEGIN(void)\n{\n\treturn nothing;\n}\n");
+    let output = workspace.run(&["run", "bad.bpf.c"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr.contains("bad.bpf.c:3:9: error: use of undeclared identifier 'nothing'"), "{stderr}");
     assert!(stderr.contains("twinbpf: bad.bpf.c: clang-19 did not compile it (exit status: 1)"), "{stderr}");
-    assert_eq!(place.files(), ["bad.bpf.c", "script.h"]);
+    assert_eq!(workspace.files(), ["bad.bpf.c", "script.h"]);
 }
 
 #[test]
 fn a_missing_clang_is_one_clear_error() {
-    let place = Place::new();
-    place.write("x.bpf.c", "int BEGIN(void) { return 0; }\n");
-    let output = place.command(&["run", "x.bpf.c"]).env("PATH", "").env_remove("TWINBPF_CLANG").output().unwrap();
+    let workspace = Workspace::new();
+    workspace.write("x.bpf.c", "int BEGIN(void) { return 0; }\n");
+    let output = workspace.command(&["run", "x.bpf.c"]).env("PATH", "").env_remove("TWINBPF_CLANG").output().unwrap();
     let expected = "twinbpf: x.bpf.c is C and there is no clang to compile it: install clang (apt install clang, dnf \
                     install clang), or name one with TWINBPF_CLANG\n";
     assert_eq!((text(&output.stderr).as_str(), output.status.code()), (expected, Some(125)));
-    let output = place.command(&["run", "x.bpf.c"]).env("TWINBPF_CLANG", "/nowhere/clang").output().unwrap();
+    let output = workspace.command(&["run", "x.bpf.c"]).env("TWINBPF_CLANG", "/nowhere/clang").output().unwrap();
     assert!(text(&output.stderr).starts_with("twinbpf: cannot run /nowhere/clang: No such file"));
-    let output = place.run(&["run", "y.bpf.c"]);
+    let output = workspace.run(&["run", "y.bpf.c"]);
     assert!(text(&output.stderr).starts_with("twinbpf: cannot read y.bpf.c: No such file"));
 }
 
@@ -165,7 +165,7 @@ fn types_are_dumped_as_bpftool_dumps_them() {
     };
     for path in typed() {
         let name = path.to_str().unwrap();
-        let ours = |format| text(&Place::new().run(&["btf", "dump", name, "--format", format]).stdout);
+        let ours = |format| text(&Workspace::new().run(&["btf", "dump", name, "--format", format]).stdout);
         let (found, expected) = (ours("raw"), bpftool(&[], &path));
         let different = found.lines().zip(expected.lines()).find(|(ours, theirs)| ours != theirs);
         assert_eq!((different, found.len()), (None, expected.len()), "{name}");
@@ -179,13 +179,13 @@ fn types_are_dumped_as_bpftool_dumps_them() {
 
 #[test]
 fn roots_are_named_or_numbered() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let nested = corpus().join("maps/nested.bpf.o");
-    let dump = |args: &[&str]| place.run(&[&["btf", "dump", nested.to_str().unwrap()], args].concat());
+    let dump = |args: &[&str]| workspace.run(&[&["btf", "dump", nested.to_str().unwrap()], args].concat());
     let header = text(&dump(&["--root", "inner"]).stdout);
     assert!(header.contains("struct inner {\n\tint (*type)[2];") && !header.contains("by_index"), "{header}");
     assert_eq!(text(&dump(&["--root", "2", "--format", "raw"]).stdout).lines().count(), 1);
     assert_eq!(text(&dump(&["--root", "nobody"]).stderr), "twinbpf: --root nobody: there is no such type\n");
-    let output = place.run(&["btf", "dump", "/dev/null"]);
+    let output = workspace.run(&["btf", "dump", "/dev/null"]);
     assert_eq!(output.status.code(), Some(125));
 }

@@ -1,5 +1,5 @@
 //! What a terminal gets of names in objects and of what programs print. The terminal is a real one (a pty), since that
-//! is what the command looks for.
+//! is what the command tests.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod common;

@@ -48,7 +48,7 @@ fn a_workload_that_cannot_start_is_our_error() {
 }
 
 #[test]
-fn no_workload_behind_the_dashes_is_no_workload() {
+fn no_workload_after_the_dashes_is_no_workload() {
     let output = run(&["run", HELLO, "--"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stdout).ends_with(HELLO_END));
@@ -58,8 +58,7 @@ fn no_workload_behind_the_dashes_is_no_workload() {
 fn a_workload_without_dashes_is_explained() {
     let output = run(&["run", HELLO, "make"]);
     assert_eq!(output.status.code(), Some(125));
-    let wanted =
-        "twinbpf: cannot read make: there is no such file; a workload goes behind two dashes: run OBJ -- CMD\n";
+    let wanted = "twinbpf: cannot read make: there is no such file; a workload follows two dashes: run OBJ -- CMD\n";
     assert_eq!(stderr(&output), wanted);
     assert!(output.stdout.is_empty());
 }

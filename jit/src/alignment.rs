@@ -5,7 +5,7 @@
 //! takes half as long again on Zen 4 if it crosses the end of a line. And on many of Intel's a jump that crosses or
 //! ends a window is decoded anew each time (erratum "jump conditional code", 2019), which can double a small loop's
 //! time. Compilers align loops and pad jumps; Cranelift does neither. But code can be moved as a whole, by 0 to 63 bytes:
-//! this module finds the best distance. It looks for jumps only where blocks end, and guesses right nearly always; a
+//! this module finds the best distance. It searches for jumps only where blocks end, and guesses right nearly always; a
 //! wrong guess costs time, never correctness.
 
 use cranelift_codegen::CompiledCode;
@@ -20,21 +20,21 @@ const WINDOW: usize = 32;
 pub(crate) const PADDING: [u8; LINE] = [0xcc; LINE];
 /// Distances are multiples of this.
 const STEP: usize = 2;
-/// Blocks of a function that is looked at. With more, loops are many and no distance suits all.
+/// Most blocks of a function that is aligned. With more, loops are many and no distance suits all.
 const MAX_BLOCKS: usize = 256;
 /// What one more line costs a small loop, what it costs a block, what a badly placed jump costs, and one more window.
 const LOOP: u64 = 8;
 const FETCH: u64 = 8;
 const JUMP: u64 = 2;
 const TOUCH: u64 = 1;
-/// How much more a loop counts that ends in one way only, such as one that goes round a known number of times.
+/// How much more a loop counts with a single exit, such as one with a known trip count.
 const COUNTED: u64 = 4;
 /// Bytes of a small loop.
 const SMALL: usize = 128;
 /// Bytes of an entry of a table of jumps, which has one for all values that are too large, too.
 const ENTRY: usize = 4;
-/// Rounds of a loop, and how much more likely it is to stay in one than to leave it.
-const ROUNDS: u64 = 8;
+/// Iterations of a loop, and how much more likely it is to stay in one than to leave it.
+const ITERATIONS: u64 = 8;
 const STAYS: usize = 4;
 /// What counts as one run of a function, and the most that counts.
 const ONCE: u64 = 1 << 12;
@@ -149,10 +149,10 @@ type List = SmallVec<[usize; 4]>;
 /// A function's native code, by blocks.
 struct Blocks<'a> {
     starts: &'a [usize],
-    /// Where the code of each ends; its table, if it jumps by one, comes behind.
+    /// Where the code of each ends; its table, if it jumps by one, comes after.
     ends: Vec<usize>,
     nexts: Vec<List>,
-    /// Each behind those that lead to it, unless by going back.
+    /// Each after its predecessors, but for back edges.
     order: Vec<usize>,
     backs: Vec<(usize, usize)>,
     loops: Vec<Loop>,
@@ -213,19 +213,19 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Offsets of a block's first byte and of the one behind its code.
+    /// Offsets of a block's first byte and of the one after its code.
     fn range(&self, block: usize) -> (usize, usize) {
         (self.starts[block], self.ends[block])
     }
 
-    /// How often each block runs, as far as one can guess: loops go round [`ROUNDS`] times, ways that stay in a loop are
-    /// [`STAYS`] times as likely as those that leave it, and all others as each other.
+    /// How often each block runs, as far as one can guess: loops run [`ITERATIONS`] times, edges that stay in a loop
+    /// are [`STAYS`] times as likely as those that leave it, and all others as each other.
     fn runs(&self) -> Vec<u64> {
         let mut runs = vec![0_u64; self.starts.len()];
         runs[0] = ONCE;
         for block in &self.order {
-            let rounds = if self.loops.iter().any(|inner| inner.head == *block) { ROUNDS } else { 1 };
-            runs[*block] = runs[*block].saturating_mul(rounds).min(OFTEN);
+            let repeats = if self.loops.iter().any(|inner| inner.head == *block) { ITERATIONS } else { 1 };
+            runs[*block] = runs[*block].saturating_mul(repeats).min(OFTEN);
             let leaves = |to: usize| self.loops.iter().any(|inner| inner.has[*block] && !inner.has[to]);
             let shares: List = self.nexts[*block].iter().map(|to| if leaves(*to) { 1 } else { STAYS }).collect();
             let whole = shares.iter().sum::<usize>() as u64;
@@ -239,7 +239,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The blocks that control can come to, each behind those that lead to it, and the edges to one that is being visited,
+/// The blocks that control can come to, each after its predecessors, and the edges to one that is being visited,
 /// depth first.
 fn visit(nexts: &[List]) -> (Vec<usize>, Vec<(usize, usize)>) {
     #[derive(Clone, Copy, PartialEq)]

@@ -1,4 +1,4 @@
-//! The way from generated code into the interpreter, in place of every function that is not compiled.
+//! Transition from generated code into the interpreter, in place of every function that is not compiled.
 //!
 //! Callers that may end here say in [`Context::target`] which function they mean. There is one bridge in the
 //! process: it knows nothing of images.
@@ -37,7 +37,7 @@ fn module() -> Result<&'static Module, JitError> {
     Ok(BRIDGE.get_or_init(|| module))
 }
 
-/// Its address.
+/// Address of the generated bridge function.
 pub(crate) fn address() -> Result<u64, JitError> {
     Ok(module()?.functions[0].start)
 }

@@ -154,7 +154,7 @@ impl Code {
         Ok(failures)
     }
 
-    /// Compiles a way into the middle of a function: at `pc`, a flat pc that something jumps back to.
+    /// Compiles an on-stack replacement entry of a function: at `pc`, a flat pc that something jumps back to.
     ///
     /// # Errors
     /// As [`Code::compile_program`].
@@ -274,7 +274,7 @@ impl Code {
         Ok(())
     }
 
-    /// Tells tools of a module.
+    /// Registers a module with debuggers and profilers.
     fn announce(&self, module: &mut Module) {
         let isa = compile::isa(self.options.opt, Registers::Backtracking, self.options.verify)
             .expect("the module was compiled with it");
@@ -311,7 +311,7 @@ impl Code {
         symbol
     }
 
-    /// Native code of a function as text, behind the instructions it is made of and their C lines. Compiled for this
+    /// Native code of a function as text, after the BPF instructions it is made of and their C lines. Compiled for this
     /// purpose.
     ///
     /// # Errors

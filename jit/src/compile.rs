@@ -174,8 +174,8 @@ pub(crate) fn flags(opt: OptLevel, registers: Registers, verify: bool, pic: bool
     settings::Flags::new(flags)
 }
 
-/// A function before it has a place.
-pub(crate) struct Loose {
+/// A compiled function before its code is placed in memory.
+pub(crate) struct UnplacedFunction {
     unit: Unit,
     pub(crate) code: Box<CompiledCode>,
     relocs: Vec<ModuleReloc>,
@@ -221,14 +221,14 @@ fn compile_here(
         |stage, why: &str| InternalError::new(job.image, first, stage, why),
         |at| {
             Stages { at, each: false, fault }.enter(PLACING);
-            place(isa, pool, loose, fault)
+            emit_module(isa, pool, loose, fault)
         },
     );
     Ok((failures, Some(module?)))
 }
 
 /// Adds a program to others. Its functions refer to each other by their place in it, from here on by that in all.
-fn append(all: &mut Vec<Loose>, mut program: Vec<Loose>) {
+fn append(all: &mut Vec<UnplacedFunction>, mut program: Vec<UnplacedFunction>) {
     let before = all.len() as u32;
     for reloc in program.iter_mut().flat_map(|function| &mut function.relocs) {
         if let ModuleRelocTarget::User { namespace: 0, index } = &mut reloc.name {
@@ -239,7 +239,7 @@ fn append(all: &mut Vec<Loose>, mut program: Vec<Loose>) {
 }
 
 /// Compiles programs, each given by all its functions in order, or a single loop.
-fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitError>> {
+fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<UnplacedFunction>, JitError>> {
     let Job { image, options, threads, wanted } = job;
     let summaries: Vec<OnceLock<RegisterLiveness>> = programs.iter().map(|_| OnceLock::new()).collect();
     let units = programs
@@ -259,8 +259,8 @@ fn together(job: Job<'_>, programs: &[&[Unit]]) -> Vec<Result<Vec<Loose>, JitErr
         attempt(image, unit.function, compile)
     });
     let mut done = done.into_iter();
-    // All of a program's are taken, also behind one that failed.
-    let of = |units: &&[Unit]| done.by_ref().take(units.len()).collect::<Vec<Result<Loose, JitError>>>();
+    // All of a program's are taken, also after one that failed.
+    let of = |units: &&[Unit]| done.by_ref().take(units.len()).collect::<Vec<Result<UnplacedFunction, JitError>>>();
     programs.iter().map(of).map(|functions| functions.into_iter().collect()).collect()
 }
 
@@ -273,7 +273,7 @@ impl Workspace {
         unit: Unit,
         options: Options,
         stages: Stages<'_>,
-    ) -> Result<Loose, JitError> {
+    ) -> Result<UnplacedFunction, JitError> {
         let Workspace { context, scratch, generator } = self;
         let program = image.functions()[unit.function as usize].program;
         let summary = summary.get_or_init(|| RegisterLiveness::new(image, options, scratch.flow(), program));
@@ -336,10 +336,10 @@ fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>)
         let code = Box::new(context.take_compiled_code().expect("just compiled"));
         let unit = Unit { function: u32::MAX, start: Start::Entry };
         at.set(PLACING);
-        place(
+        emit_module(
             isa,
             &CodePool::shared(CodePool::home())?,
-            vec![Loose { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
+            vec![UnplacedFunction { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
             "",
         )
     })
@@ -352,7 +352,7 @@ fn one(
     (scratch, context, generator): (&mut Scratch, &mut cranelift_codegen::Context, &mut Generator),
     index: &dyn Fn(u32) -> Option<usize>,
     stages: Stages<'_>,
-) -> Result<Loose, JitError> {
+) -> Result<UnplacedFunction, JitError> {
     let name = || Arc::clone(&input.image.functions()[unit.function as usize].name);
     context.set_disasm(input.listing);
     stages.enter(TRANSLATION);
@@ -364,7 +364,7 @@ fn one(
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();
     let lead = if input.options.opt == OptLevel::Speed { lead(input.isa, &code) } else { 0 };
-    Ok(Loose { unit, code, relocs, sites, lead, reads_rest })
+    Ok(UnplacedFunction { unit, code, relocs, sites, lead, reads_rest })
 }
 
 /// Cranelift's error as ours.
@@ -394,7 +394,12 @@ fn reloc_of(
 }
 
 /// Puts compiled functions into memory.
-fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _fault: &str) -> Result<Module, JitError> {
+fn emit_module(
+    isa: OwnedTargetIsa,
+    pool: &Arc<CodePool>,
+    mut loose: Vec<UnplacedFunction>,
+    _fault: &str,
+) -> Result<Module, JitError> {
     let align = |code: &CompiledCode| alignment(&*isa, code);
     let bound = loose.iter().map(|function| function.code.code_buffer().len().next_multiple_of(64) + 64).sum();
     let memory = pool.module(bound)?;
@@ -432,7 +437,7 @@ fn place(isa: OwnedTargetIsa, pool: &Arc<CodePool>, mut loose: Vec<Loose>, _faul
     Ok(Module { announced: Announced::default(), functions, memory })
 }
 
-/// Moves a relocation behind the padding, and what it refers to likewise.
+/// Moves a relocation after the padding, and what it refers to likewise.
 fn shift(reloc: &mut ModuleReloc, lead: usize, leads: &[usize]) {
     reloc.offset += lead as u32;
     if let ModuleRelocTarget::User { namespace: 0, index } = reloc.name {

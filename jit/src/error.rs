@@ -1,4 +1,4 @@
-//! What can be wrong with making native code.
+//! Errors of compiling to native code.
 
 use std::sync::Arc;
 
@@ -77,5 +77,5 @@ pub enum JitError {
     Perf(#[from] PerfError),
     /// cranelift-jit could not place it.
     #[error("placing code: {0}")]
-    Place(#[from] Box<ModuleError>),
+    Link(#[from] Box<ModuleError>),
 }

@@ -1,6 +1,6 @@
 //! Bounds on the native stack that one call takes.
 //!
-//! A machine has [`CALL_FRAME`] bytes for each call that may be, so calls of functions whose frame fits in these look at
+//! A machine has [`CALL_FRAME`] bytes for each call that may be, so calls of functions whose frame fits in these check
 //! nothing. A function with a larger frame compares where its frame is with
 //! [`Context::native_limit`](twinbpf_vm::host::native::Context::native_limit) when it is entered, and below that has the
 //! interpreter run it: a load, a compare and a branch for each call of a large function. There is no native code with a frame of
@@ -13,7 +13,7 @@ use cranelift_codegen::isa::TargetIsa;
 use twinbpf_vm::host::native::{CALL_FRAME, MAX_FRAME};
 use twinbpf_vm::image::Image;
 
-use crate::compile::{Loose, Registers, insns, isa};
+use crate::compile::{Registers, UnplacedFunction, insns, isa};
 use crate::error::JitError;
 use crate::limits::Strategy;
 use crate::options::{OptLevel, Options};
@@ -28,13 +28,13 @@ const ENTRY: u32 = 32;
 pub(crate) enum Verdict {
     /// It can be used.
     Fits,
-    /// It must look at the limit first.
+    /// It must check the limit first.
     Unchecked,
     /// It takes so many bytes, which is too much.
     TooLarge(u32),
 }
 
-/// Whether a function of so many instructions looks at the limit without having to.
+/// Whether a function of so many instructions checks the limit without having to.
 pub(crate) fn checks_at_once(insns: u32) -> bool {
     insns >= LARGE
 }
@@ -45,7 +45,7 @@ pub(crate) fn bytes(code: &CompiledCode) -> u32 {
     layout.frame_to_fp_offset.saturating_add(ENTRY)
 }
 
-/// Whether code can be used that does or does not look at the limit.
+/// Whether code can be used that does or does not check the limit.
 pub(crate) fn judge(code: &CompiledCode, checked: bool) -> Verdict {
     match bytes(code) {
         bytes if bytes > MAX_FRAME => Verdict::TooLarge(bytes),
@@ -55,13 +55,13 @@ pub(crate) fn judge(code: &CompiledCode, checked: bool) -> Verdict {
 }
 
 /// Compiles a function with other settings until its frame is not too large. `make` gets options, the target, and whether the
-/// code has to look at the limit of the native stack.
+/// code has to check the limit of the native stack.
 pub(crate) fn fitting(
     image: &Image,
     function: u32,
     (strategy, options): (Strategy, Options),
-    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<Loose, JitError>,
-) -> Result<Loose, JitError> {
+    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<UnplacedFunction, JitError>,
+) -> Result<UnplacedFunction, JitError> {
     let mut options = strategy.options(options);
     let mut registers = Registers::of(image, function, strategy);
     let mut checked = checks_at_once(insns(image, function));

@@ -1,4 +1,4 @@
-//! Programs as native code, with Cranelift.
+//! Just-in-time and ahead-of-time compiler of BPF programs, with Cranelift.
 //!
 //! Knows nothing of ELF or of the kernel: an [`Image`](twinbpf_vm::image::Image) comes in, code that the
 //! [`Machine`](twinbpf_vm::interp::Machine) can enter comes out ([`Code`]).

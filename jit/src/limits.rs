@@ -1,4 +1,4 @@
-//! How much work the compiler may have with a function.
+//! Limits of compilation: estimates the work that a function makes, and chooses the compiler for it.
 //!
 //! The time that Cranelift's optimiser and register allocator take grows with the square of the blocks, and more where
 //! loops are nested. So the work is estimated before a function is compiled, and where it is too much, the function gets
@@ -45,7 +45,7 @@ impl Default for CompileLimits {
 pub enum Strategy {
     /// With all optimisations.
     Optimised,
-    /// Without the optimiser, as [`OptLevel::None`] asks for.
+    /// Without the optimiser, as for [`OptLevel::None`].
     Plain,
     /// Without the optimiser, and with registers in memory between blocks: the function exceeds [`CompileLimits`].
     Baseline,
@@ -75,8 +75,8 @@ const SHORT: usize = 384;
 const ATOMICS: u64 = 64;
 
 /// By how much the square of a loop's instructions is divided. Cranelift's optimiser computes what only the successors of a block
-/// use in each of them, so a chain of sums over loads moves behind the branch at the end of a loop, and all that was loaded is
-/// live there. The register allocator takes the square of these values to spill them.
+/// use in each of them, so a chain of sums over loads moves after the branch at the end of a loop, and all that was
+/// loaded is live there. The register allocator takes the square of these values to spill them.
 const LONG: u64 = 16;
 
 /// A function that exceeds [`CompileLimits`].

@@ -39,7 +39,7 @@ pub(crate) fn annotate(image: &Image, function: u32, code: &str) -> String {
     let mut out = String::new();
     let mut lines = code.lines().peekable();
     while let Some(line) = lines.next() {
-        // A marker stands behind the instruction it is on.
+        // A marker stands after the instruction it is on.
         let mark = marker(line).or_else(|| lines.peek().and_then(|next| marker(next)));
         if let Some(index) = mark.and_then(|mark| marks.binary_search(&mark).ok())
             && !std::mem::replace(&mut shown[index], true)

@@ -15,7 +15,7 @@ const WORTH: usize = 4096;
 pub enum Threads {
     /// The caller.
     One,
-    /// As many threads as this process may run at once, but for one that goes on with something else.
+    /// As many threads as this process may run at once, but for one that continues with something else.
     Spare,
     /// As many threads as this process may run at once.
     #[default]

@@ -1,4 +1,4 @@
-//! How many CPUs there may be: what per-CPU values and perf buffers are counted by.
+//! Number of possible CPUs: per-CPU values and perf buffers have one element for each.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What a command answered when it failed.
+//! Errors of `bpf(2)` and related system calls.
 
 use std::fmt;
 use std::io;
@@ -30,7 +30,7 @@ impl Error {
         self
     }
 
-    /// A failure of our own, before the kernel was asked.
+    /// A failure of our own, before any system call.
     pub(crate) fn ours(command: &'static str, subject: &str, errno: i32, detail: impl Into<String>) -> Self {
         Self::new(command, subject, io::Error::from_raw_os_error(errno)).with_detail(detail)
     }

@@ -1,7 +1,7 @@
 //! The kernel's side: `bpf(2)` and `perf_event_open(2)`, typed arguments in, owned file descriptors out.
 //!
-//! This crate is the only one that talks to the kernel about BPF. It asks which features the kernel has by trying them,
-//! never which version it is. What is attached hangs on file descriptors alone, so that it ends with the process,
+//! This crate is the only one that talks to the kernel about BPF. It finds out which features the kernel has by trying
+//! them, never which version it is. What is attached hangs on file descriptors alone, so that it ends with the process,
 //! however that ends.
 
 mod arch;

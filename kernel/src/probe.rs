@@ -1,5 +1,5 @@
-//! What this kernel can do. Each feature is tried once, when it is first asked for; versions say nothing, as vendors
-//! carry features backwards and leave others out.
+//! Feature detection of the running kernel. Each feature is tried once, at its first use. Versions decide nothing, as
+//! vendors backport features and leave others out.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -159,7 +159,7 @@ fn array_mmap() -> bool {
     bpf::map_create(&mut attr).is_ok()
 }
 
-/// A link of a program on a descriptor that is none: the kernel looks at it only if it knows such links.
+/// A link of a program on a descriptor that is none: the kernel checks it only if it knows such links.
 fn perf_link() -> bool {
     let Ok(prog) = program(ProgType::Tracepoint, 0, &RETURN_0, "") else { return false };
     let mut attr = attr::LinkPerf {
@@ -216,7 +216,7 @@ fn bind_map() -> bool {
     bpf::prog_bind_map(&mut attr).is_ok()
 }
 
-/// An address far outside of an array: a kernel with a limit of its own says so before it looks at the array.
+/// An address far outside of an array: a kernel with a limit of its own says so before it accesses the array.
 fn every_offset() -> bool {
     let mut attr = attr::MapCreate {
         map_type: MapKind::Array as u32,
@@ -291,7 +291,7 @@ pub fn map_kind(kind: MapKind) -> io::Result<bool> {
         max_entries: entries,
         map_flags: flags,
         map_extra: extra,
-        // No descriptor: looking for the map inside is what a kernel with the kind does.
+        // No descriptor: a kernel with the kind searches for the inner map.
         inner_map_fd: u32::MAX,
         btf_fd: crate::sys::number_or_zero(types.as_ref().map(AsFd::as_fd)),
         btf_key_type_id: storage.into(),

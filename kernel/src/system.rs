@@ -1,5 +1,5 @@
-//! What the running kernel says of itself: types, configuration, symbols, version. Everything is read when it is first
-//! asked for, once.
+//! The running kernel as a [`Kernel`](twinbpf_loader::kernel::Kernel): types, configuration, symbols, version. Each is
+//! read once, at its first use.
 
 use std::fs::{self, File};
 use std::io;
@@ -166,7 +166,7 @@ fn image_btf() -> Option<Vec<u8>> {
     })
 }
 
-/// The kernel's function behind a system call.
+/// Name of the kernel function that implements a system call.
 pub(crate) fn syscall_function(name: &str) -> String {
     let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
     format!("{prefix}{name}")

@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::sys::mount;
 
 /// Where it usually is.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// A way to its files.
+/// Path of the mounted file system.
 #[derive(Debug)]
 struct Root {
     path: PathBuf,
@@ -25,7 +25,7 @@ struct Root {
 fn root() -> io::Result<&'static Path> {
     static ROOT: OnceLock<Result<Root, i32>> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
-        let mounted = PLACES.iter().map(Path::new).find(|place| place.join("events").exists());
+        let mounted = MOUNT_POINTS.iter().map(Path::new).find(|place| place.join("events").exists());
         if let Some(place) = mounted {
             return Ok(Root { path: place.to_owned(), _held: None });
         }

@@ -93,7 +93,7 @@ pub(crate) struct Symbol {
     pub(crate) bind: Bind,
     /// `STV_HIDDEN` or `STV_INTERNAL`.
     pub(crate) hidden: bool,
-    pub(crate) home: Home,
+    pub(crate) defined_in: DefinedIn,
 }
 
 /// `STT_*`.
@@ -117,7 +117,7 @@ pub(crate) enum Bind {
 
 /// Where a symbol is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum DefinedIn {
     Undefined,
     Section(usize),
     /// `SHN_COMMON`: an uninitialised global compiled with `-fcommon`.
@@ -158,7 +158,7 @@ pub(crate) struct Elf<'a> {
     /// Target section to positions in `relocs`.
     by_target: HashMap<usize, Vec<usize>>,
     /// Section to positions in `symbols`.
-    by_home: HashMap<usize, Vec<usize>>,
+    by_section: HashMap<usize, Vec<usize>>,
 }
 
 impl<'a> Elf<'a> {
@@ -191,13 +191,13 @@ impl<'a> Elf<'a> {
         for (index, table) in relocs.iter().enumerate() {
             by_target.entry(table.target).or_default().push(index);
         }
-        let mut by_home: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut by_section: HashMap<usize, Vec<usize>> = HashMap::new();
         for (index, symbol) in symbols.iter().enumerate() {
-            if let Home::Section(home) = symbol.home {
-                by_home.entry(home).or_default().push(index);
+            if let DefinedIn::Section(section_index) = symbol.defined_in {
+                by_section.entry(section_index).or_default().push(index);
             }
         }
-        Elf { endian, sections, symbols, relocs, by_target, by_home }
+        Elf { endian, sections, symbols, relocs, by_target, by_section }
     }
 
     /// The section with exactly this name.
@@ -207,7 +207,7 @@ impl<'a> Elf<'a> {
 
     /// The symbols that are defined in a section.
     pub(crate) fn symbols_in(&self, section: usize) -> impl Iterator<Item = &Symbol> {
-        self.by_home.get(&section).into_iter().flatten().filter_map(|index| self.symbols.get(*index))
+        self.by_section.get(&section).into_iter().flatten().filter_map(|index| self.symbols.get(*index))
     }
 
     /// The relocations that apply to a section.
@@ -332,11 +332,11 @@ fn symbol(index: usize, sym: &goblin::elf::Sym, names: &mut Names) -> Result<Sym
             _ => Bind::Global,
         },
         hidden: matches!(sym.st_other & 3, 1 | 2),
-        home: match sym.st_shndx {
-            0 => Home::Undefined,
-            0xfff2 => Home::Common,
-            index if index >= 0xff00 => Home::Reserved,
-            index => Home::Section(index),
+        defined_in: match sym.st_shndx {
+            0 => DefinedIn::Undefined,
+            0xfff2 => DefinedIn::Common,
+            index if index >= 0xff00 => DefinedIn::Reserved,
+            index => DefinedIn::Section(index),
         },
     })
 }

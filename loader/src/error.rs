@@ -72,7 +72,7 @@ pub enum Cause {
     /// The ELF structure contradicts itself.
     #[error("malformed ELF: {what}")]
     Malformed {
-        /// How.
+        /// Description of the malformation.
         what: String,
     },
     /// No symbol table.
@@ -81,9 +81,9 @@ pub enum Cause {
     /// More than this crate is willing to hold.
     #[error("{what} takes {size} bytes, the limit is {limit}")]
     TooLarge {
-        /// What does.
+        /// What needs the memory, for the message.
         what: String,
-        /// Bytes asked for.
+        /// Number of bytes needed.
         size: u64,
         /// Bytes allowed.
         limit: u64,
@@ -97,7 +97,7 @@ pub enum Cause {
     /// Something needs type data and there is none.
     #[error("{what} needs BTF and the object has none")]
     NoBtf {
-        /// What does.
+        /// What needs BTF, for the message.
         what: String,
     },
     /// A map definition without BTF that means nothing, or one with an unknown key.
@@ -128,7 +128,7 @@ pub enum Cause {
     Decode {
         /// The slot, little-endian.
         bytes: [u8; 8],
-        /// Why not.
+        /// Error of the instruction decoder.
         error: DecodeError,
     },
     /// A local call or function address that leads nowhere.
@@ -165,7 +165,7 @@ pub enum Cause {
         /// Size of the section.
         size: u64,
     },
-    /// Someone changed an instruction that refers to something into one that cannot.
+    /// An edit replaced an instruction that has a reference by one that cannot hold it.
     #[error("the instruction has a reference and is no call or 64-bit load that could hold it")]
     Edited,
     /// A program with everything it calls is longer than any engine takes.
@@ -180,10 +180,10 @@ pub enum Cause {
         /// Instructions allowed.
         limit: usize,
     },
-    /// A function asked for by name does not exist.
+    /// The object has no function of the requested name.
     #[error("there is no function '{name}'")]
     NoProgram {
-        /// The name.
+        /// Function name that was requested.
         name: Arc<str>,
     },
     /// There is no variable of the requested name.
@@ -203,7 +203,7 @@ pub enum Cause {
     /// Something needs the types of the target, which has none.
     #[error("{what} need the types (BTF) of the target, and it has none")]
     NoTypes {
-        /// What does.
+        /// What needs the types, for the message.
         what: String,
     },
     /// A configuration value that a program reads and that has no value.
@@ -211,7 +211,7 @@ pub enum Cause {
     Kconfig {
         /// The extern.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// A function or variable of the kernel that is not there.
@@ -219,7 +219,7 @@ pub enum Cause {
     Ksym {
         /// The extern.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// What a program attaches to is not there.
@@ -227,13 +227,13 @@ pub enum Cause {
     AttachTarget {
         /// As the section or the options name it; empty if neither does.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
     /// A program uses a map that is not to be created.
     #[error("map '{map}' is used, and will not be created")]
     AbsentMap {
-        /// The map.
+        /// Name of the map.
         map: Arc<str>,
     },
     /// A variable cannot be set.
@@ -241,7 +241,7 @@ pub enum Cause {
     Variable {
         /// As the user wrote it.
         name: Arc<str>,
-        /// Why not.
+        /// Reason, for the message.
         why: String,
     },
 }
@@ -263,7 +263,7 @@ pub enum RelocFault {
     CallToData,
     /// `-fcommon`, or no section at all.
     #[error("the symbol has no place in a section; was a global variable left uninitialised under -fcommon?")]
-    NoHome,
+    NoSection,
     /// A section that holds neither code, data nor maps.
     #[error("section '{0}' holds neither functions, maps nor data")]
     Section(Arc<str>),
@@ -282,7 +282,7 @@ pub enum RelocFault {
         section: Arc<str>,
         /// Byte offset.
         offset: i64,
-        /// Its size.
+        /// Size of the section in bytes.
         size: u64,
     },
     /// An address inside a function.
@@ -293,7 +293,7 @@ pub enum RelocFault {
         /// Byte offset.
         offset: i64,
     },
-    /// Not supported.
+    /// A relocation that is not supported, with its description.
     #[error("{0} are not supported")]
     Unsupported(&'static str),
 }
@@ -353,7 +353,7 @@ impl Cause {
             Cause::Stripped => Some("keep the symbols; `llvm-strip -g` removes only debug data"),
             Cause::NoBtf { .. } => Some("compile with -g, and strip only with `llvm-strip -g`"),
             Cause::Btf(_) => Some("compile again with -g"),
-            Cause::Reloc { why: RelocFault::NoHome, .. } => {
+            Cause::Reloc { why: RelocFault::NoSection, .. } => {
                 Some("initialise the variable, or compile with -fno-common")
             }
             Cause::Reloc { why: RelocFault::Section(_), .. } => {

@@ -1,8 +1,8 @@
 //! Variants of one program, each with instructions of its own: what libbpf once called a preprocessor
 //! (`bpf_program__set_prep`) and instances (`bpf_program__nth_fd`), for both targets.
 //!
-//! As there: a variant may be left out, and keeps its number then. Unlike there: instances are owned, so that none is left
-//! behind closed, and the same program may be given other variants at any time.
+//! As there: a variant may be left out, and keeps its number then. Unlike there: instances are owned, so that none
+//! remains closed, and the same program may be given other variants at any time.
 
 /// What was made of the variants of a program, by their numbers.
 #[derive(Debug)]
@@ -14,10 +14,10 @@ pub struct Instances<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoInstance {
     /// There are fewer.
-    #[error("there is no instance {asked}: the program has {count}")]
+    #[error("there is no instance {number}: the program has {count}")]
     Beyond {
-        /// The number.
-        asked: usize,
+        /// The requested number.
+        number: usize,
         /// How many there are.
         count: usize,
     },
@@ -43,7 +43,7 @@ impl<T> Instances<T> {
     /// There is none, or it was left out.
     pub fn get(&self, number: usize) -> Result<&T, NoInstance> {
         let count = self.slots.len();
-        let slot = self.slots.get(number).ok_or(NoInstance::Beyond { asked: number, count })?;
+        let slot = self.slots.get(number).ok_or(NoInstance::Beyond { number, count })?;
         slot.as_ref().ok_or(NoInstance::Skipped(number))
     }
 

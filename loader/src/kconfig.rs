@@ -58,7 +58,7 @@ impl Kconfig {
         if values.is_empty() && places.is_empty() {
             return None;
         }
-        let end = place(&mut values);
+        let end = offset(&mut values);
         let mut bytes = vec![0; end as usize];
         for value in values.iter_mut().filter(|value| !value.name.starts_with("CONFIG_")) {
             value.set_virtual(kernel, &mut bytes);
@@ -85,13 +85,13 @@ impl Kconfig {
     }
 
     /// Offset of an extern in the map; `None` if it is none of these values.
-    pub(crate) fn place(&self, index: usize) -> Option<Result<u32, Cause>> {
+    pub(crate) fn offset(&self, index: usize) -> Option<Result<u32, Cause>> {
         self.places.get(&index).cloned()
     }
 }
 
 /// Gives the values their offsets; the end of the last is the size of the map.
-fn place(values: &mut [Value]) -> u32 {
+fn offset(values: &mut [Value]) -> u32 {
     values.sort_by(|a, b| (Reverse(a.align), a.size, &a.name).cmp(&(Reverse(b.align), b.size, &b.name)));
     let mut end = 0_u32;
     for value in values {
@@ -104,7 +104,7 @@ fn place(values: &mut [Value]) -> u32 {
 /// Offset and size of each value, by name.
 pub(crate) fn layout(object: &Object) -> HashMap<Arc<str>, (u32, u32)> {
     let mut values = declared(object, &mut HashMap::new());
-    place(&mut values);
+    offset(&mut values);
     values.into_iter().map(|value| (value.name, (value.off, value.size))).collect()
 }
 

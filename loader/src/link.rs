@@ -6,7 +6,7 @@
 //!
 //! A function whose address is only in a data section (a table of functions) becomes a program of its own, and
 //! the pointer leads to its first instruction; one that is an entry anyway is not linked twice. So each program
-//! has its own copy of what it calls, and two addresses of one function, taken in different ways, may differ.
+//! has its own copy of what it calls, and two addresses of one function may differ.
 //!
 //! A program that cannot be linked is a [`Failure`] and leaves the others alone.
 
@@ -97,7 +97,7 @@ pub enum Origin {
 pub struct Failure {
     /// Index in [`Object::programs`].
     pub spec: usize,
-    /// Why.
+    /// Error of linking the program.
     pub error: Error,
 }
 
@@ -176,7 +176,7 @@ impl Object {
             let target = match pointer.target {
                 Ok(Reference::Map(map)) => Some(Pointer::Map(map)),
                 Ok(Reference::MapValue { map, off }) => {
-                    ArenaData::place(arena, map, off).ok().map(|off| Pointer::MapValue { map, off })
+                    ArenaData::offset(arena, map, off).ok().map(|off| Pointer::MapValue { map, off })
                 }
                 Ok(Reference::Extern(index)) => Some(Pointer::Extern(index)),
                 Ok(Reference::Call(function) | Reference::Address(function)) => {

@@ -23,7 +23,7 @@ pub(crate) const R64_64: u32 = 1;
 pub(crate) const ABS64: u32 = 2;
 pub(crate) const R64_32: u32 = 10;
 
-/// A section on its way into a file.
+/// A section that is being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) name: String,

@@ -18,7 +18,7 @@ use twinbpf_loader::btf::{Btf, Composite, Enum, Type, TypeId};
 const CLANG: &str = "clang-19";
 /// Variables in one file; the time that clang takes grows with the square.
 const AT_ONCE: usize = 1000;
-/// Of so many such files one is looked at, where time matters.
+/// Of so many such files one is tested, where time matters.
 const SAMPLE: usize = 6;
 
 /// Types of this kernel.

@@ -21,7 +21,7 @@ use twinbpf_isa::Insn;
 use twinbpf_isa::program::Binding;
 use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
-    AttachPlace, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
+    AttachBtf, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
 };
 use twinbpf_loader::section::SectionKind;
 use twinbpf_loader::{LinkOptions, Object};
@@ -159,9 +159,9 @@ fn ours(program: &KernelProgram) -> Load {
         .line_info
         .iter()
         .flat_map(|record| [record.insn_off, record.file_off, record.text_off, record.line << 10 | record.column]);
-    let attach_btf_id = match program.target.as_ref().map(|target| &target.place) {
-        Some(AttachPlace::Kernel(id) | AttachPlace::Module { id, .. }) => id.0,
-        Some(AttachPlace::Program) | None => 0,
+    let attach_btf_id = match program.target.as_ref().map(|target| &target.btf) {
+        Some(AttachBtf::Kernel(id) | AttachBtf::Module { id, .. }) => id.0,
+        Some(AttachBtf::Program) | None => 0,
     };
     let attach_type = match (&program.attach.kind, program.member) {
         (_, Some(member)) => member,
@@ -334,7 +334,7 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
     let legacy = "libbpf fails: libbpf: elf: legacy map definitions";
     let fixed = "libbpf fails: libbpf: sec 'static': program 'static_fn' is static";
     let known = [
-        // It asks for the program to be replaced before it loads.
+        // It needs the program to be replaced before it loads.
         ("freplace-el.elf", "replacement", "only libbpf fails (freplace): "),
         ("fwd_decl-el.elf", "", "libbpf fails: libbpf: failed to find BTF for extern 'fwd'"),
         ("invalid_map-el.elf", "", legacy),

@@ -2,7 +2,7 @@
 //!
 //! The BTF prototype of the extern decides how each register travels. No libffi: a BPF call has five arguments,
 //! and in the C ABIs we run on, integers and floats are numbered separately. So integers followed by doubles serve
-//! every prototype: a callee looks only at the registers it has parameters for.
+//! every prototype: a callee reads only the registers it has parameters for.
 //!
 //! In the sandbox the prototype is the host's word ([`prototype`]), which that of the object must equal, and has only
 //! scalars: a C function would follow any pointer out of the arena, also one that an object declares as a number. A
@@ -75,7 +75,7 @@ pub enum DlError {
         library: Arc<str>,
         /// The object's prototype.
         object: String,
-        /// The host's.
+        /// Prototype that the host declared.
         host: String,
     },
     /// What [`Linker::declare`](crate::Linker::declare) got is not C as it should be.
@@ -237,7 +237,7 @@ fn call(
     let mut f = [0f64; 8];
     let (mut integers, mut floats) = (0, 0);
     for (index, arg) in args.iter().enumerate() {
-        // What follows the fixed parameters is passed as integers: C tells nothing more about it.
+        // What follows the fixed parameters is passed as integers: C has no types for it.
         let rest = ValType::Int { size: 8, signed: false };
         match signature.params.get(index).copied().unwrap_or(rest) {
             ValType::Float { size } => {

@@ -1,7 +1,7 @@
-//! What a verifier accepts, run where everything is checked.
+//! Agreement with the kernel's verifier: runs the programs that it accepts in the checked interpreter.
 //!
 //! Valid programs and nearly valid ones go to a verifier and to our validation. A program that validation refuses for its
-//! fields must be refused there, and the other way round. What both take runs in the interpreter, where each access is
+//! fields must be refused there, and vice versa. What both take runs in the interpreter, where each access is
 //! checked and each read watched: one that leaves its memory, or reads a register before it is written, was accepted
 //! wrongly; and where the verifier's engine comes to another result, one of them is wrong.
 
@@ -140,7 +140,7 @@ impl Agreement {
                 None
             }
             (Err(_), Ok(())) if changed.is_some_and(|pc| is_lax(slots[pc])) => {
-                self.count(format!("{kind}: refused by validation: the kernel does not look at the offset of exit"));
+                self.count(format!("{kind}: refused by validation: the kernel does not check the offset of exit"));
                 None
             }
             (Err(_), Ok(())) if changed.is_some_and(|pc| self.is_dead(slots, pc)) => {
@@ -155,7 +155,7 @@ impl Agreement {
         }
     }
 
-    /// Whether the verifier does not look at an instruction: it would refuse this one in its place.
+    /// Whether the verifier does not check an instruction: it would refuse this one in its place.
     fn is_dead(&self, slots: &[Raw], pc: usize) -> bool {
         let outside = Insn::Load { size: Size::Dw, signed: false, dst: Reg::R0, base: Reg::FP, off: i16::MIN };
         let (mut slots, wide) = (slots.to_vec(), Insn::LoadImm { dst: Reg::R0, kind: 0, imm: 0 }.encode().opcode);
@@ -249,7 +249,7 @@ fn validated(case: &Case) -> Result<(), ValidateError> {
     program_of(case.main.clone()).validate(&policy, &helper::exists).map(drop)
 }
 
-/// `do_check` in kernel/bpf/verifier.c does not look at the offset of an `exit`. Here it must be 0, as the RFC has it.
+/// `do_check` in kernel/bpf/verifier.c does not check the offset of an `exit`. Here it must be 0, as the RFC has it.
 fn is_lax(slot: Raw) -> bool {
     slot.opcode == Insn::Exit.encode().opcode && slot.regs == 0 && slot.imm == 0
 }

@@ -68,25 +68,25 @@ pub struct Vote {
 /// There is nothing to compile or to run with.
 #[derive(Debug, thiserror::Error)]
 pub enum CError {
-    /// No compiler.
+    /// The C compiler cannot be started.
     #[error("cannot run {compiler}, which programs in C need: {error} ({hint})")]
     Compiler {
-        /// Its command.
+        /// Command that starts the compiler.
         compiler: String,
         /// What to do.
         hint: &'static str,
-        /// Why not.
+        /// Error of starting the process.
         error: io::Error,
     },
     /// A source that this machine's compiler refuses is a mistake of the generator.
     #[error("{compiler} refuses a program: {says}")]
     Refused {
-        /// Its command.
+        /// Command that starts the compiler.
         compiler: String,
         /// What it says.
         says: String,
     },
-    /// No file.
+    /// A temporary file cannot be written or read.
     #[error("{0}")]
     File(#[from] io::Error),
     /// No memory for an engine.
@@ -237,7 +237,7 @@ impl CCampaign {
     }
 }
 
-/// Behind the end of the block that begins with this line, or behind the line.
+/// After the end of the block that begins with this line, or after the line.
 fn end_of_block(lines: &[&str], first: usize) -> usize {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let end = |line: &&str| indent(line) == indent(lines[first]) && line.trim_start().starts_with('}');

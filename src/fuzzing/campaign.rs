@@ -21,7 +21,7 @@ pub struct Campaign {
     watched: Option<Vm>,
     /// The turn that engines take next.
     turn: u64,
-    /// Figures.
+    /// Counts of programs, outcomes and findings.
     pub tally: Tally,
 }
 
@@ -53,7 +53,7 @@ pub struct Finding {
     pub suspects: Vec<String>,
     /// Those who agree.
     pub majority: Vec<String>,
-    /// In which ways the first suspect differs.
+    /// The differences of the first dissenting engine.
     pub difference: String,
     /// What an engine says of its own mistake, if it made one before anything ran.
     pub failed: Option<String>,
@@ -144,7 +144,7 @@ impl Campaign {
         Ok(Campaign::new(vec![Box::new(Vm::interp(Driver::Threaded)?), Box::new(jit)]))
     }
 
-    /// The same for programs that may do anything, such as to look at addresses: both run in the same memory.
+    /// The same for programs that may do anything, such as read addresses: both run in the same memory.
     ///
     /// # Errors
     /// There is no room for their memory.

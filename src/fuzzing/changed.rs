@@ -4,7 +4,7 @@ use twinbpf_vm::generate::{Case, Choices, Meta, equivalent};
 
 use super::{End, Engine, Ran};
 
-/// An engine that is given changed programs, each batch changed in the next way.
+/// An engine that gets changed programs, each batch with the next kind of change.
 #[derive(Debug)]
 pub struct Changed<E> {
     engine: E,

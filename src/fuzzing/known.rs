@@ -22,10 +22,10 @@ pub struct Known {
 /// Version of the list.
 pub const VERSION: u32 = 3;
 
-/// All.
+/// All known differences, the list that a campaign consults.
 pub const ALL: &[Known] = &[
     Known {
-        what: "the result of a 32-bit cmpxchg is not zero-extended where the verifier thinks nobody reads the upper half",
+        what: "the result of a 32-bit cmpxchg is not zero-extended where the verifier finds its upper half dead",
         kernels: "6.18 to 7.2",
         gone: None,
         marks: &["cmpxchg32_32", "= cmpxchg((u32"],

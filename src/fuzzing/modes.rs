@@ -1,13 +1,13 @@
-//! The modes of native code.
+//! Compilation modes of native code that the fuzzer compares.
 
 use twinbpf_jit::{CompileLimits, Memory, OptLevel, Options, Strategy};
 
-/// A way to compile.
+/// How a program is executed: strategy, memory mode and options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JitMode {
-    /// Addresses.
+    /// How out-of-arena addresses are handled.
     pub memory: Memory,
-    /// Effort.
+    /// Optimised, plain or baseline compilation.
     pub strategy: Strategy,
     /// Whether instructions are counted.
     pub fuel: bool,
@@ -40,11 +40,11 @@ impl JitMode {
     }
 }
 
-/// All ways to compile.
+/// All execution modes.
 pub fn jit_modes() -> impl Iterator<Item = JitMode> {
     let memories = [Memory::Sandbox, Memory::Strict, Memory::Trusted];
     let strategies = [Strategy::Plain, Strategy::Optimised, Strategy::Baseline];
-    let ways = move |memory| strategies.into_iter().map(move |strategy| (memory, strategy));
+    let strategies_of = move |memory| strategies.into_iter().map(move |strategy| (memory, strategy));
     let both = |(memory, strategy)| [false, true].map(|fuel| JitMode { memory, strategy, fuel });
-    memories.into_iter().flat_map(ways).flat_map(both)
+    memories.into_iter().flat_map(strategies_of).flat_map(both)
 }

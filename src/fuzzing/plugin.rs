@@ -25,13 +25,13 @@ pub struct Plugin {
 const SLOT: i16 = -112;
 
 impl Plugin {
-    /// A command, with arguments behind it that go after the memory.
+    /// A command, and the arguments that follow the memory.
     pub fn new(command: &str) -> Plugin {
         let mut words = command.split_whitespace().map(str::to_owned);
         Plugin { command: words.next().unwrap_or_default(), args: words.collect() }
     }
 
-    fn ask(&self, program: &str, memory: &str) -> Result<u64, String> {
+    fn request(&self, program: &str, memory: &str) -> Result<u64, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.command);
         let mut command = Command::new(&self.command);
         command.arg(memory).args(&self.args);
@@ -131,7 +131,7 @@ impl Engine for Plugin {
                 if input.limit.is_some() {
                     return Ok(None);
                 }
-                let digest = Some(self.ask(&program, &memory(input))?);
+                let digest = Some(self.request(&program, &memory(input))?);
                 let end = End::Returned(0);
                 let (state, context) = (input.state(), input.context);
                 let (array, hash, executed) = ([0; _], Vec::new(), None);

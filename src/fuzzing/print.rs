@@ -1,7 +1,7 @@
 //! The machine's printf against the C library of this process.
 //!
-//! Formats are made of conversions that C gives a meaning to, so that C may be asked. Others are only tried: they must
-//! end in text or a trap.
+//! Formats are made of conversions that C gives a meaning to, so that C is the reference. Others are only tried: they
+//! must end in text or a trap.
 
 use std::ffi::{CString, c_int, c_long};
 use std::io;
@@ -214,7 +214,7 @@ impl Conversion {
         Conversion { text, stars, value: Some(value) }
     }
 
-    /// A width, or a precision behind a dot.
+    /// A width, or a precision after a dot.
     fn number(choices: &mut Choices<'_>, before: &str, text: &mut String, stars: &mut Vec<c_int>) {
         let most = if choices.once_in(16) { WIDE } else { 24 };
         match choices.below(4) {

@@ -14,7 +14,7 @@ use super::{Engine, Ran};
 /// are. For [`super::Vm::with_compiler_mutant`].
 pub const COMPILER: &[&str] = &["constants_stay_in_loops"];
 
-/// A bug.
+/// A seeded bug (mutant): its name, and the rewrite of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
     /// What it does.

@@ -108,7 +108,7 @@ impl Vm {
     /// # Errors
     /// There is no room for its memory.
     pub(super) fn witness() -> Result<Vm, MemError> {
-        let world = World::behind(WITNESS, false)?;
+        let world = World::after_block(WITNESS, false)?;
         Ok(Vm::of(How::Interp(Driver::Threaded), Rc::new(world), None))
     }
 
@@ -134,12 +134,12 @@ pub(super) struct World {
 
 impl World {
     fn new(trusted: bool) -> Result<World, MemError> {
-        World::behind(0, trusted)
+        World::after_block(0, trusted)
     }
 
     /// A world with so many bytes before it.
     #[expect(unsafe_code, reason = "compares trusted code")]
-    pub(super) fn behind(front: u32, trusted: bool) -> Result<World, MemError> {
+    pub(super) fn after_block(front: u32, trusted: bool) -> Result<World, MemError> {
         let arena = match trusted {
             // SAFETY: `Vm::run` gives trusted modes only cases that stay inside their memory.
             true => unsafe { Arena::trusted(ARENA) }?,
@@ -239,7 +239,7 @@ const LIMITS: Limits = Limits { max_insns: Some(ENOUGH), max_depth: 16, stack_by
 
 /// A case among the programs of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Placed {
+pub(super) struct BatchedCase {
     /// Index of its first program.
     first: usize,
     uses: Uses,
@@ -248,30 +248,30 @@ pub(super) struct Placed {
 /// The programs of cases, one after another, and where those of each are.
 pub(super) struct Batch {
     pub(super) programs: Vec<Valid<Program>>,
-    pub(super) placed: Vec<Result<Placed, String>>,
+    pub(super) batched: Vec<Result<BatchedCase, String>>,
     /// Targets of `gotox`, by program.
     pub(super) labels: Vec<(usize, usize)>,
 }
 
 /// Validates cases. What is refused is left out.
 pub(super) fn batch(cases: &[Case], spare: &mut Vec<Vec<Insn>>, fault: Option<&Arc<str>>) -> Batch {
-    let (programs, placed) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
-    let mut batch = Batch { programs, placed, labels: Vec::new() };
+    let (programs, batched) = (Vec::with_capacity(cases.len()), Vec::with_capacity(cases.len()));
+    let mut batch = Batch { programs, batched, labels: Vec::new() };
     for case in cases {
         let first = batch.programs.len();
-        let placed = place(case, &mut batch.programs, spare, fault);
-        match &placed {
+        let batched = append(case, &mut batch.programs, spare, fault);
+        match &batched {
             Ok(uses) if uses.table => batch.labels.extend(case.labels().map(|pc| (first, pc))),
             Ok(_) => {}
             Err(_) => batch.programs.truncate(first),
         }
-        batch.placed.push(placed.map(|uses| Placed { first, uses }));
+        batch.batched.push(batched.map(|uses| BatchedCase { first, uses }));
     }
     batch
 }
 
 /// Validates a case and appends its programs. Gives the maps that it uses.
-fn place(
+fn append(
     case: &Case,
     programs: &mut Vec<Valid<Program>>,
     spare: &mut Vec<Vec<Insn>>,
@@ -340,9 +340,9 @@ impl Vm {
     fn run_batch(&mut self, cases: &[Case]) -> Result<Vec<Ran>, Ran> {
         let (world, driver, mode) = self.turn();
         self.doubts = vec![None; cases.len()];
-        let Batch { programs, placed, labels } = batch(cases, &mut self.spare, self.fault.as_ref());
+        let Batch { programs, batched, labels } = batch(cases, &mut self.spare, self.fault.as_ref());
         if programs.is_empty() {
-            return Ok(placed.into_iter().map(|placed| Ran::Refused(placed.err().expect("no programs"))).collect());
+            return Ok(batched.into_iter().map(|batched| Ran::Refused(batched.err().expect("no programs"))).collect());
         }
         self.die(cases, mode);
         let image = world.image(programs, &labels).map_err(Ran::Refused)?;
@@ -362,16 +362,16 @@ impl Vm {
         }
         let counts = mode.is_none_or(|mode| mode.fuel);
         let mut all = Vec::with_capacity(cases.len());
-        for ((case, placed), doubts) in cases.iter().zip(placed).zip(&mut self.doubts) {
-            let ran = placed.map_err(Ran::Refused).and_then(|placed| {
+        for ((case, batched), doubts) in cases.iter().zip(batched).zip(&mut self.doubts) {
+            let ran = batched.map_err(Ran::Refused).and_then(|batched| {
                 match compiled
-                    .get(placed.first..placed.first + 1 + case.tails.len())
+                    .get(batched.first..batched.first + 1 + case.tails.len())
                     .and_then(|all| all.iter().flatten().next())
                 {
                     Some(error) => Err(not_compiled(error)),
                     None => {
                         let watch = self.watch.as_deref();
-                        Ok(run_case(&world, (&image, &mut machine), case, placed, counts, &mut |begins| {
+                        Ok(run_case(&world, (&image, &mut machine), case, batched, counts, &mut |begins| {
                             watched(watch, begins, doubts);
                         }))
                     }
@@ -396,7 +396,7 @@ fn not_compiled(error: &JitError) -> Ran {
     }
 }
 
-/// Tells who watches that a run begins, or asks what was seen in it.
+/// Tells the watcher that a run begins, or gets what it found.
 fn watched(watch: Option<&Mutex<Watch>>, begins: bool, doubts: &mut Option<Doubt>) {
     let Some(watch) = watch else { return };
     let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -412,7 +412,7 @@ pub(super) fn run_case(
     world: &World,
     (image, machine): (&Image, &mut Machine),
     case: &Case,
-    Placed { first, uses }: Placed,
+    BatchedCase { first, uses }: BatchedCase,
     counts: bool,
     around: &mut dyn FnMut(bool),
 ) -> Vec<Option<Outcome>> {
@@ -440,7 +440,7 @@ pub(super) fn run_case(
         around(true);
         let (end, finished) = match machine.run(first, [world.context.addr(), 0, 0, 0, 0]) {
             Ok(r0) => (End::Returned(r0), true),
-            Err(trap) => (End::Trapped(trap.code(), trap.place().map(|place| place.pc)), false),
+            Err(trap) => (End::Trapped(trap.code(), trap.location().map(|location| location.pc)), false),
         };
         around(false);
         // Native code that faults does not say how far it has come.

@@ -53,9 +53,9 @@ struct Frame {
 }
 
 /// No callee reads or writes registers here: [`Watch::step`] handles calls.
-struct Nobody;
+struct NoRegisters;
 
-impl Callees for Nobody {
+impl Callees for NoRegisters {
     fn reads(&self, _: u32) -> Regs {
         0
     }
@@ -70,7 +70,7 @@ impl Callees for Nobody {
 }
 
 impl Watch {
-    /// A tracer that tells it what an image does.
+    /// A tracer that passes each step of an image to the watch.
     pub(super) fn tracer(watch: &Arc<Mutex<Watch>>, image: &Arc<Image>) -> twinbpf_vm::interp::Tracer {
         let (watch, image) = (Arc::clone(watch), Arc::clone(image));
         Box::new(move |step| {
@@ -97,7 +97,7 @@ impl Watch {
         let Some(frame) = self.frames.last_mut() else { return };
         frame.end.get_or_insert(step.registers[10]);
         let context = *self.context.get_or_insert(step.registers[1]);
-        let mut does = effects(insn, link, &Nobody);
+        let mut does = effects(insn, link, &NoRegisters);
         if insn == Insn::Exit && step.depth > 0 {
             // A function need not write r0, as long as its caller does not read it.
             does = Effects { uses: 0, defs: frame.regs & 1 };

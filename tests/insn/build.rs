@@ -79,7 +79,7 @@ fn epilogue() -> String {
     text + "r1 = *(u64 *)(r10 - 16)\n*(u64 *)(r0 + 0) = r1\nr0 = r1\nexit\n"
 }
 
-/// The body with the texts of the input put in and repetitions written out, and the functions behind it.
+/// The body with the texts of the input put in and repetitions written out, and the functions after it.
 fn texts(case: &Case, input: &Input) -> (String, String) {
     let mut body = case.body.clone();
     for (name, text) in &input.texts {

@@ -35,7 +35,7 @@ pub(crate) struct Strays {
 pub(crate) struct Input {
     /// What r0 to r9 hold; the rest are dirty.
     pub(crate) regs: [Option<Value>; 10],
-    /// The memory behind `mem`.
+    /// The memory after `mem`.
     pub(crate) mem: Vec<u8>,
     /// Texts of placeholders.
     pub(crate) texts: Vec<(String, String)>,
@@ -72,9 +72,9 @@ pub(crate) enum Expect {
 pub(crate) struct State {
     pub(crate) regs: Vec<(usize, Value)>,
     pub(crate) mem: Option<Vec<u8>>,
-    /// r1 to r5 are not looked at: a call has lost them.
+    /// r1 to r5 are not compared: a call clobbers them.
     pub(crate) lost: bool,
-    /// The result of a body that ends in `exit`; no register is looked at.
+    /// The result of a body that ends in `exit`; no register is compared.
     pub(crate) ret: Option<Value>,
 }
 
@@ -164,7 +164,7 @@ fn strays(text: &str) -> Result<(&str, Strays), String> {
     let modes: Vec<&str> = modes.trim_start_matches('=').split(',').collect();
     let known = ["sandbox", "strict", "trusted"];
     match modes.iter().find(|mode| !known.contains(mode)) {
-        Some(mode) => Err(format!("`{mode}` is no way to access memory")),
+        Some(mode) => Err(format!("`{mode}` is no access mode")),
         None => {
             let [sandbox, strict, trusted] = known.map(|mode| modes.contains(&mode));
             Ok((before, Strays { sandbox, strict, trusted }))

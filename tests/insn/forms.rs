@@ -1,4 +1,4 @@
-//! Which forms of which instructions there are, asked of the decoder, and which of them the corpus runs.
+//! Which forms of which instructions there are, by the decoder, and which of them the corpus runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

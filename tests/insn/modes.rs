@@ -1,4 +1,4 @@
-//! The ways in which a program can be compiled.
+//! Execution modes: memory, strategy and options with which a case runs.
 
 use std::ops::Range;
 use std::sync::Arc;

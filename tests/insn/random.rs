@@ -32,7 +32,7 @@ use twinbpf_jit::{Code, Memory};
 const SLOTS: usize = 64;
 /// Slots before them.
 const PROLOGUE: usize = 10;
-/// Bytes of the context behind the registers.
+/// Bytes of the context after the registers.
 const MEMORY: usize = 96;
 const REGISTERS: usize = 80;
 const LIMITS: Limits = Limits { max_insns: Some(3000), max_depth: 8, stack_bytes: 1 << 14 };

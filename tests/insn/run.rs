@@ -171,7 +171,7 @@ pub(crate) fn compare(outcome: &Outcome, body: &Range<usize>, run: &Run) -> Resu
         (Expect::State(_), Err(trap)) => return Err(format!("{trap:#}")),
         (Expect::Trap { name, .. }, Ok(_)) => return Err(format!("ran to its end, expected the trap {name}")),
         (Expect::Trap { name, at, mem }, Err(trap)) => {
-            let pc = trap.place().map(|place| place.pc);
+            let pc = trap.location().map(|location| location.pc);
             if *name != format!("{:?}", trap.code()) || at.is_some_and(|at| pc != Some(body.start + at)) {
                 return Err(format!("expected the trap {name} at {at:?}, body at {body:?}: {trap:#}"));
             }

@@ -40,8 +40,8 @@ fn run(pre: &InstancePre<()>, depth: u64) -> Result<u64, TrapCode> {
 }
 
 #[test]
-fn code_that_was_compiled_before_looks_at_the_limit_too() {
-    in_child("facade::code_that_was_compiled_before_looks_at_the_limit_too", || {
+fn code_that_was_compiled_before_checks_the_limit_too() {
+    in_child("facade::code_that_was_compiled_before_checks_the_limit_too", || {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) || !installed("cc") {
             return skip("needs x86-64 Linux and cc");
         }

@@ -19,7 +19,7 @@ impl Random {
     }
 }
 
-/// How a function goes on to the next.
+/// How a function continues to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Direct,

@@ -26,7 +26,7 @@ pub(crate) enum Mode {
     None,
     /// All of it.
     All(Options),
-    /// Ways into its loops only: functions stay in the interpreter.
+    /// On-stack replacement entries only: functions stay in the interpreter.
     Loops(Options),
 }
 

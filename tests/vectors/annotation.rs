@@ -1,5 +1,5 @@
 //! What annotations say: `btf_decl_tag`s of a program's function, which `bpf_misc.h` of the selftests makes and their
-//! `test_loader.c` reads. What holds for a loader without rights (`_unpriv`) is not asked here.
+//! `test_loader.c` reads. What holds for a loader without rights (`_unpriv`) is not tested here.
 
 use twinbpf::Object;
 use twinbpf::loader::btf::{Type, TypeId};

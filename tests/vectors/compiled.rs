@@ -51,14 +51,14 @@ pub(crate) fn compiled() -> Option<Vec<Compiled>> {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
-                    let Some(file) = waiting.lock().expect("nobody panics").pop() else { return };
+                    let Some(file) = waiting.lock().expect("no thread panics").pop() else { return };
                     let result = compile(&root, &place, &file);
-                    done.lock().expect("nobody panics").push(result);
+                    done.lock().expect("no thread panics").push(result);
                 }
             });
         }
     });
-    let mut done = done.into_inner().expect("nobody panics");
+    let mut done = done.into_inner().expect("no thread panics");
     done.sort_by(|a: &Compiled, b| a.name.cmp(&b.name));
     Some(done)
 }

@@ -25,8 +25,9 @@ const CONTEXT: usize = 256;
 /// What is longer takes seconds to compile, and its checks in a debug build too.
 const SHORT: usize = 4200;
 
-/// The test goes round the verifier, and so has programs that no kernel would take from elsewhere: the last instruction is
-/// one that nothing reaches and that is no exit, or an instruction bears the mark that the verifier leaves in its own.
+/// The test bypasses the verifier, and so has programs that no kernel would take from elsewhere: the last instruction
+/// is one that nothing reaches and that is no exit, or an instruction bears the mark that the verifier leaves in its
+/// own.
 const REFUSED: [&str; 2] =
     ["refused: control runs past the end of the function", "refused: opcode 0xbc does not use imm"];
 
@@ -44,14 +45,14 @@ fn the_vectors_of_test_bpf() {
     let reader = Mutex::new(BufReader::new(File::open(written(&root)).expect("the table")));
     let table = Mutex::new(Table::default());
     let (count, left_out) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let extent = Extent::asked();
+    let extent = Extent::selected();
     let level = if extent == Extent::Optimised { OptLevel::Speed } else { OptLevel::None };
     let (short, long) = (engines(&Config::new()), engines(&Config::new().opt_level(level)));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
-                    let vector = read(&mut *reader.lock().expect("nobody panics"));
+                    let vector = read(&mut *reader.lock().expect("no thread panics"));
                     let Some(vector) = vector else { return };
                     count.fetch_add(1, Ordering::Relaxed);
                     let is_long = vector.code.len() / 8 > SHORT;
@@ -61,14 +62,14 @@ fn the_vectors_of_test_bpf() {
                     }
                     for (name, engine) in if is_long { &long } else { &short } {
                         let outcome = run(engine, &vector);
-                        table.lock().expect("nobody panics").add(name, &vector.name, outcome);
+                        table.lock().expect("no thread panics").add(name, &vector.name, outcome);
                     }
                 }
             });
         }
     });
     let (table, count, left_out) =
-        (table.into_inner().expect("nobody panics"), count.into_inner(), left_out.into_inner());
+        (table.into_inner().expect("no thread panics"), count.into_inner(), left_out.into_inner());
     table.print(&format!("lib/test_bpf.c: {count} vectors of eBPF, {left_out} of them left out as long"));
     assert!(count >= 900, "{count}");
     for (name, _) in short {
@@ -90,7 +91,7 @@ enum Extent {
 }
 
 impl Extent {
-    fn asked() -> Extent {
+    fn selected() -> Extent {
         match std::env::var("TWINBPF_VECTORS").as_deref() {
             Ok("full") => Extent::Full,
             Ok("optimised") => Extent::Optimised,

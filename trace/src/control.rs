@@ -1,4 +1,4 @@
-//! What host functions of a session see and do: the data of its instances.
+//! Host data of a session's script instances, and the host functions that use it.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::script::memory::{Reach, read_mem};
 /// The data of an instance of a session.
 #[derive(Debug, Default)]
 pub struct Control {
-    /// Process id of the workload, which is held until BEGIN is over.
+    /// Process id of the workload, which is suspended until BEGIN has returned.
     pub(crate) workload: u32,
-    /// What the last program asked its timers to be.
+    /// Timer period that the last program requested.
     pub(crate) period: Option<Duration>,
-    /// Whose memory programs may read.
+    /// Processes whose memory programs may read.
     pub(crate) reach: Reach,
 }
 

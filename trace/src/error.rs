@@ -1,4 +1,4 @@
-//! What ends a session that the scripts did not end.
+//! Errors of a session.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use twinbpf::{LinkError, Trap};
 use twinbpf_kernel::load::Why;
 use twinbpf_loader as loader;
 
-/// Why a session cannot be, or had to stop. Whatever it had attached is gone when this is returned.
+/// Why a session cannot start or had to stop. All its attachments are gone when this is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An object of which nothing would run.
@@ -19,16 +19,16 @@ pub enum Error {
         /// Object file.
         object: Arc<str>,
     },
-    /// A program that cannot do what was asked for.
+    /// A program that cannot be attached as requested.
     #[error("{object}: program {program} (section {section}): {why}")]
     Program {
         /// Object file.
         object: Arc<str>,
-        /// Its name.
+        /// Name of the program.
         program: Arc<str>,
-        /// Its section.
+        /// Section name of the program.
         section: Arc<str>,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
     /// An option names a program that no object has.
@@ -36,7 +36,7 @@ pub enum Error {
     NoProgram {
         /// The option.
         option: &'static str,
-        /// The name.
+        /// Program name that the option gives.
         name: String,
     },
     /// The object cannot be linked.
@@ -45,7 +45,7 @@ pub enum Error {
     /// A map or program that the kernel does not take, with what the verifier said.
     #[error("{0:#}")]
     Load(Box<twinbpf_kernel::load::Failure>),
-    /// More than one of these.
+    /// Several errors, at least two.
     #[error("{}", lines(.0))]
     Several(Vec<Error>),
     /// The kernel refused.
@@ -65,7 +65,7 @@ pub enum Error {
     Workload {
         /// The command.
         name: String,
-        /// Why.
+        /// Error of fork, pipe or `execve`.
         cause: io::Error,
     },
     /// The output cannot be written.
@@ -73,15 +73,15 @@ pub enum Error {
     Output {
         /// Standard output, or a file.
         what: String,
-        /// Why.
+        /// Error of the write.
         cause: io::Error,
     },
     /// Anything else that the system refuses.
     #[error("cannot {what}: {cause}")]
     System {
-        /// What was wanted.
+        /// What was attempted, as a verb phrase after "cannot".
         what: &'static str,
-        /// Why not.
+        /// The system's error.
         cause: io::Error,
     },
 }
@@ -104,10 +104,10 @@ impl Error {
         }
     }
 
-    /// One error for all that went wrong.
+    /// Combines errors into one.
     ///
     /// # Panics
-    /// When nothing did.
+    /// When there is none.
     pub(crate) fn all(mut errors: Vec<Error>) -> Error {
         match errors.len() {
             0 => panic!("no error"),

@@ -1,20 +1,21 @@
-//! The loop of a session: waits for records, timers, signals and the end of the workload, and calls what is for them.
+//! Event loop of a session: polls for records, timers, signals and the end of the workload, and calls the scripts that
+//! handle them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::kernel::Half;
+use crate::kernel_side::KernelSide;
 use crate::output::Output;
-use crate::script::Remembering;
+use crate::script::SymbolSnapshots;
 use crate::signals::Signals;
 use crate::sys;
-use crate::tool::{Outcome, Tool};
+use crate::user_side::{Outcome, UserSide};
 use crate::workload::Child;
 
-/// Why the loop is over.
+/// Cause of the end of the event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum SessionEnd {
     /// The workload or the process that was watched has ended.
     Ended,
     /// SIGTERM.
@@ -27,39 +28,39 @@ pub(crate) enum Over {
     Idle,
 }
 
-/// What can be waited for.
+/// A source of events that [`Loop`] polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Ended,
     Terminate,
     Interrupt,
     Signal(usize),
-    Timer { tool: usize, timer: usize },
-    Records { half: usize },
+    Timer { user_side: usize, timer: usize },
+    Records { kernel_side: usize },
 }
 
 /// See the module documentation.
 pub(crate) struct Loop<'a> {
-    pub(crate) tools: &'a mut [Tool],
-    pub(crate) halves: &'a mut [Half],
+    pub(crate) user_sides: &'a mut [UserSide],
+    pub(crate) kernel_sides: &'a mut [KernelSide],
     pub(crate) output: &'a Output,
     pub(crate) child: Option<&'a Child>,
     pub(crate) target: Option<&'a OwnedFd>,
     pub(crate) signals: &'a Signals,
-    /// Signals that programs are for, in the order in which they are watched.
+    /// Numbers of the signals that scripts handle, in the order in which they are watched.
     pub(crate) numbers: &'a [i32],
-    /// Of the workload.
-    pub(crate) remembering: Option<Remembering>,
+    /// Snapshots of the workload's mappings.
+    pub(crate) snapshots: Option<SymbolSnapshots>,
 }
 
 impl Loop<'_> {
-    pub(crate) fn run(mut self) -> Result<Over, Error> {
+    pub(crate) fn run(mut self) -> Result<SessionEnd, Error> {
         loop {
-            let Some(ready) = self.wait()? else { return Ok(Over::Idle) };
+            let Some(ready) = self.wait()? else { return Ok(SessionEnd::Idle) };
             // Records first: they are older than what else woke us.
             let records = self.read(&ready)?;
             if let Outcome::Exit(status) = records {
-                return Ok(Over::Exit(status));
+                return Ok(SessionEnd::Exit(status));
             }
             for token in ready {
                 match self.handle(token)? {
@@ -70,7 +71,7 @@ impl Loop<'_> {
         }
     }
 
-    /// What is ready. None where nothing ever will be.
+    /// Waits until a source is ready and returns all that are. `None`: no source can become ready any more.
     fn wait(&mut self) -> Result<Option<Vec<Token>>, Error> {
         let mut waited: Vec<(Token, BorrowedFd<'_>)> =
             vec![(Token::Terminate, self.signals.terminate()), (Token::Interrupt, self.signals.interrupt())];
@@ -78,61 +79,63 @@ impl Loop<'_> {
         waited.extend(self.child.map(|child| (Token::Ended, child.fd())));
         waited.extend(self.target.map(|target| (Token::Ended, target.as_fd())));
         waited.extend((0..self.numbers.len()).map(|index| (Token::Signal(index), self.signals.other(index))));
-        for (index, tool) in self.tools.iter().enumerate() {
-            waited.extend(tool.running_timers().map(|(timer, fd)| (Token::Timer { tool: index, timer }, fd)));
+        for (index, user_side) in self.user_sides.iter().enumerate() {
+            waited.extend(user_side.running_timers().map(|(timer, fd)| (Token::Timer { user_side: index, timer }, fd)));
         }
-        for (half, source) in self.halves.iter().enumerate() {
-            waited.extend(source.sources().map(|fd| (Token::Records { half }, fd)));
+        for (kernel_side, source) in self.kernel_sides.iter().enumerate() {
+            waited.extend(source.sources().map(|fd| (Token::Records { kernel_side }, fd)));
         }
-        if waited.len() == always && !self.halves.iter().any(Half::is_attached) {
+        if waited.len() == always && !self.kernel_sides.iter().any(KernelSide::is_attached) {
             return Ok(None);
         }
-        let look = self.remembering.as_mut().map(Remembering::look);
-        let unsettled = self.halves.iter().any(Half::is_unsettled);
+        let update = self.snapshots.as_mut().map(SymbolSnapshots::update);
+        let unsettled = self.kernel_sides.iter().any(KernelSide::is_unsettled);
         let fds: Vec<BorrowedFd<'_>> = waited.iter().map(|(_, fd)| *fd).collect();
-        let ready = sys::poll(&fds, unsettled.then_some(SETTLE).or(look))
+        let ready = sys::poll(&fds, unsettled.then_some(SETTLE).or(update))
             .map_err(|cause| Error::System { what: "wait for events", cause })?;
         let ready = waited.iter().zip(ready).filter(|(_, ready)| *ready).map(|((token, _), _)| *token);
         Ok(Some(ready.collect()))
     }
 
-    /// Calls EVENT for the records that have come; what they print goes out together.
+    /// Calls EVENT programs for the records that have come, and flushes what they print once.
     fn read(&mut self, ready: &[Token]) -> Result<Outcome, Error> {
         let mut outcome = Outcome::Done;
-        self.output.hold(true);
-        for (index, (tool, half)) in self.tools.iter_mut().zip(self.halves.iter_mut()).enumerate() {
-            let new = ready.contains(&Token::Records { half: index });
-            if new || half.is_unsettled() {
-                outcome = half.read(tool, new)?;
+        self.output.set_batched(true);
+        for (index, (user_side, kernel_side)) in
+            self.user_sides.iter_mut().zip(self.kernel_sides.iter_mut()).enumerate()
+        {
+            let new = ready.contains(&Token::Records { kernel_side: index });
+            if new || kernel_side.is_unsettled() {
+                outcome = kernel_side.read(user_side, new)?;
             }
             if outcome != Outcome::Done {
                 break;
             }
         }
-        self.output.hold(false);
+        self.output.set_batched(false);
         self.output.finish()?;
         Ok(outcome)
     }
 
-    fn handle(&mut self, token: Token) -> Result<Option<Over>, Error> {
+    fn handle(&mut self, token: Token) -> Result<Option<SessionEnd>, Error> {
         let outcome = match token {
-            Token::Ended => return Ok(Some(Over::Ended)),
-            Token::Terminate => return Ok(Some(Over::Terminated)),
-            Token::Interrupt => return Ok(Some(Over::Interrupted)),
+            Token::Ended => return Ok(Some(SessionEnd::Ended)),
+            Token::Terminate => return Ok(Some(SessionEnd::Terminated)),
+            Token::Interrupt => return Ok(Some(SessionEnd::Interrupted)),
             Token::Records { .. } => return Ok(None),
-            Token::Timer { tool, timer } => self.tools[tool].on_timer(timer)?,
+            Token::Timer { user_side, timer } => self.user_sides[user_side].on_timer(timer)?,
             Token::Signal(index) => self.signal(index)?,
         };
         Ok(match outcome {
-            Outcome::Exit(status) => Some(Over::Exit(status)),
+            Outcome::Exit(status) => Some(SessionEnd::Exit(status)),
             Outcome::Done | Outcome::Aborted => None,
         })
     }
 
     fn signal(&mut self, index: usize) -> Result<Outcome, Error> {
         sys::drain(self.signals.other(index));
-        for tool in self.tools.iter_mut() {
-            if let Outcome::Exit(status) = tool.on_signal(self.numbers[index])? {
+        for user_side in self.user_sides.iter_mut() {
+            if let Outcome::Exit(status) = user_side.on_signal(self.numbers[index])? {
                 return Ok(Outcome::Exit(status));
             }
         }
@@ -140,5 +143,5 @@ impl Loop<'_> {
     }
 }
 
-/// When records of several CPUs are looked at again, after which none older can come.
+/// Time until perf buffers are read again, after which no CPU can deliver an older record.
 const SETTLE: Duration = Duration::from_millis(2);

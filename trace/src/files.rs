@@ -1,4 +1,4 @@
-//! A kernel's types and configuration from files, in place of those of the running one.
+//! Kernel BTF and configuration from files, in place of those of the running kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub enum FilesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the read.
         cause: std::io::Error,
     },
     /// It is no BTF, alone or on top of the first one.
@@ -33,7 +33,7 @@ pub enum FilesError {
     Types {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the ELF or BTF parser.
         why: String,
     },
 }
@@ -65,7 +65,7 @@ impl KernelFiles {
         self.types.is_some() || self.config.is_some()
     }
 
-    /// The kernel that programs are to believe in.
+    /// The kernel whose types and configuration programs see.
     pub fn kernel(&self) -> Arc<dyn Kernel> {
         match self.are_given() {
             false => System::shared(),
@@ -95,7 +95,7 @@ fn parse(bytes: Vec<u8>, base: Option<&Arc<Btf>>) -> Result<Btf, String> {
         }
     };
     let alone = Btf::parse(&bytes, Endian::Little);
-    // A module's types go on where the kernel's end.
+    // A module's types continue where the kernel's end.
     match (alone, base) {
         (Ok(btf), _) => Ok(btf),
         (Err(error), None) => Err(error.to_string()),
@@ -133,13 +133,13 @@ impl Kernel for Described {
         Kernel::kallsyms(&*self.system)
     }
 
-    /// A configuration says whose it is: `# Linux/x86 6.1.0 Kernel Configuration`.
+    /// Version of a configuration, by its first line: `# Linux/x86 6.1.0 Kernel Configuration`.
     fn version(&self) -> u32 {
-        let told = self.files.config.as_deref().and_then(|text| {
+        let configured = self.files.config.as_deref().and_then(|text| {
             let line = text.lines().find_map(|line| line.strip_prefix("# Linux/"))?;
             kernel_version(line.split_once(' ')?.1)
         });
-        told.unwrap_or_else(|| Kernel::version(&*self.system))
+        configured.unwrap_or_else(|| Kernel::version(&*self.system))
     }
 
     fn has_bpf_cookie(&self) -> bool {

@@ -1,8 +1,8 @@
-//! What a user can say about a session.
+//! Options of a session.
 
 use crate::files::KernelFiles;
 
-/// Where programs run.
+/// Whether programs run in the kernel or in userspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Programs for the kernel in the kernel, if there are any.
@@ -17,23 +17,23 @@ pub enum Mode {
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where programs run.
+    /// Whether programs run in the kernel or in userspace.
     pub mode: Mode,
-    /// Only this process.
+    /// Trace only the process with this id.
     pub pid: Option<u32>,
-    /// Only this thread.
+    /// Trace only the thread with this id.
     pub tid: Option<u32>,
-    /// Only these CPUs; all where empty.
+    /// Trace only these CPUs; empty: all.
     pub cpus: Vec<u32>,
-    /// Samples a second of `perf_event` programs.
+    /// Sampling frequency of `perf_event` programs, in Hz.
     pub frequency: u64,
-    /// Where programs go whose section does not say it: name, and an interface, path, probe or event.
+    /// `--attach`: program name, and its attach point (interface, path, probe or event).
     pub attach: Vec<(String, String)>,
     /// Print all maps at the end.
     pub print_maps: bool,
     /// Scripts may run commands.
     pub commands: bool,
-    /// Uprobes go also where it cannot be said whether an instruction begins.
+    /// Attach uprobes also at offsets that cannot be proved to be the start of an instruction.
     pub unproven_places: bool,
     /// Scripts may read the memory of every process but this one; otherwise that of the workload, with the processes that
     /// it starts, and of [`Options::pid`] and [`Options::tid`].
@@ -61,7 +61,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether only a process, a thread, or some CPUs are meant.
+    /// Whether tracing is limited to a process, a thread, or some CPUs.
     pub fn filters(&self) -> bool {
         self.pid.is_some() || self.tid.is_some() || !self.cpus.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where programs print: standard output or a file, as text or as JSON, in one order, with nothing lost in silence.
+//! Output of scripts: standard output or a file, as text or JSON, in one order. No write error is lost.
 //!
 //! A reader of standard output that went away ends the process as it ends any C program, by SIGPIPE; anything else that
 //! goes wrong is kept until it is queried, because a script need not check what `printf` returns.
@@ -30,8 +30,8 @@ struct State {
     out: BufWriter<Box<dyn Write + Send>>,
     name: String,
     format: OutputFormat,
-    /// Lines may wait.
-    held: bool,
+    /// Complete lines stay buffered.
+    batched: bool,
     error: Option<io::Error>,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Output {
 impl Output {
     fn new(out: Box<dyn Write + Send>, name: String, format: OutputFormat) -> Output {
         let out = BufWriter::with_capacity(BUFFER, out);
-        let state = State { out, name, format, held: false, error: None };
+        let state = State { out, name, format, batched: false, error: None };
         Output { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -85,22 +85,22 @@ impl Output {
         Box::new(self.clone())
     }
 
-    /// Sends out what is buffered, so that a workload or a message comes behind it.
+    /// Sends out what is buffered, so that what a workload or a message prints comes after it.
     ///
     /// # Errors
-    /// The first write that failed since the last time this was asked.
+    /// The first write that failed since the last call.
     pub fn finish(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let flushed = state.flush();
         state.error.take().map_or(flushed, Err).map_err(|cause| Error::Output { what: state.name.clone(), cause })
     }
 
-    /// Whether whole lines may wait for [`Output::finish`]: while many come at a time.
-    pub(crate) fn hold(&self, held: bool) {
-        self.lock().held = held;
+    /// Sets whether complete lines stay buffered until [`Output::finish`], for many records at a time.
+    pub(crate) fn set_batched(&self, batched: bool) {
+        self.lock().batched = batched;
     }
 
-    /// How what programs print is to be written.
+    /// The output format.
     pub(crate) fn format(&self) -> OutputFormat {
         self.lock().format
     }
@@ -129,7 +129,7 @@ impl State {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let result = self.out.write_all(bytes);
         self.keep(result)?;
-        if self.held || !bytes.contains(&b'\n') { Ok(()) } else { self.flush() }
+        if self.batched || !bytes.contains(&b'\n') { Ok(()) } else { self.flush() }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! What a session would do with each program of its objects. Making a plan has no side effects: it reads files and the
-//! kernel's lists of what there is.
+//! Plan of a session: the trigger of each program of its objects. Making a plan has no side effects: it reads files and
+//! the kernel's lists of attach points.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use crate::error::Error;
 use crate::options::{Mode, Options};
 use crate::{signals, target};
 
-/// What each object of a session is for.
+/// The plans of all objects of a session.
 #[derive(Debug)]
 pub struct Plan {
     /// In the order of the command line.
     pub objects: Vec<ObjectPlan>,
 }
 
-/// What the programs of an object are for.
+/// The plan of one object.
 #[derive(Debug)]
 pub struct ObjectPlan {
     /// The object.
     pub object: Object,
-    /// Whether its maps are the kernel's.
+    /// Whether its maps are created in the kernel.
     pub in_kernel: bool,
-    /// Its entry points, in its order.
+    /// Its entry points, in the order of [`Object::programs`].
     pub programs: Vec<Planned>,
 }
 
-/// One program.
+/// A program and its trigger.
 #[derive(Debug)]
 pub struct Planned {
     /// Index in [`Object::programs`].
     pub spec: usize,
-    /// Where and when it runs.
-    pub place: Place,
+    /// What makes it run.
+    pub trigger: Trigger,
 }
 
-/// Where and when a program runs.
+/// What makes a program run, in userspace or in the kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
-    /// In userspace, before anything is enabled.
+pub enum Trigger {
+    /// In userspace, before any attachment is enabled.
     Begin,
-    /// In userspace, when everything is over.
+    /// In userspace, after all attachments are gone.
     End,
-    /// In userspace, again and again.
+    /// In userspace, periodically.
     Timer {
-        /// How often; otherwise `set_timer` says it.
+        /// The period; `None` where `set_timer` sets it.
         period: Option<Duration>,
     },
     /// In userspace, for each record of a map.
@@ -60,27 +60,27 @@ pub enum Place {
     },
     /// In userspace, on a signal.
     Signal {
-        /// Its number.
+        /// Signal number, as in signal(7).
         number: i32,
     },
-    /// In the kernel.
+    /// In the kernel, where it is attached.
     Kernel {
-        /// What it is attached to; several where each thread of a process has an attachment of its own. None where it is
+        /// Attach points; several where each thread of a process has an attachment of its own. Empty where the program is
         /// only loaded: a target of tail calls, for example.
         targets: Vec<Target>,
     },
-    /// Nowhere.
-    Nowhere {
-        /// Why not.
+    /// It does not run.
+    Never {
+        /// The reason, for messages.
         why: String,
     },
 }
 
 impl Plan {
-    /// Decides where each program runs.
+    /// Chooses the trigger of each program.
     ///
     /// # Errors
-    /// A program that shall run and cannot, an option that fits no program, an object of which nothing would run.
+    /// A program that cannot run as chosen, an option that fits no program, an object of which no program would run.
     pub fn new(objects: Vec<Object>, options: &Options) -> Result<Plan, Error> {
         for (name, _) in &options.attach {
             if !objects.iter().any(|object| object.program(name).is_some()) {
@@ -97,7 +97,7 @@ impl Plan {
         if wrong.is_empty() { Ok(Plan { objects: plans }) } else { Err(Error::all(wrong)) }
     }
 
-    /// Whether any program is the kernel's.
+    /// Whether any object has maps or programs in the kernel.
     pub fn needs_kernel(&self) -> bool {
         self.objects.iter().any(|object| object.in_kernel)
     }
@@ -108,22 +108,22 @@ impl ObjectPlan {
         let entries = object.programs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Entry);
         let (mut programs, mut wrong) = (Vec::new(), Vec::new());
         for (index, spec) in entries {
-            match place(&object, spec, options) {
-                Ok(place) => programs.push(Planned { spec: index, place }),
+            match trigger(&object, spec, options) {
+                Ok(trigger) => programs.push(Planned { spec: index, trigger }),
                 Err(error) => wrong.push(error),
             }
         }
         if !wrong.is_empty() {
             return Err(Error::all(wrong));
         }
-        let kernel = programs.iter().any(|program| matches!(program.place, Place::Kernel { .. }));
+        let kernel = programs.iter().any(|program| matches!(program.trigger, Trigger::Kernel { .. }));
         let in_kernel = match options.mode {
             Mode::Auto => kernel,
             Mode::Kernel => true,
             Mode::User => false,
         };
         let plan = ObjectPlan { object, in_kernel, programs };
-        if !plan.programs.iter().any(|program| program.place.does_something()) && plan.tables().next().is_none() {
+        if !plan.programs.iter().any(|program| program.trigger.does_something()) && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
         }
         Ok(plan)
@@ -134,70 +134,74 @@ impl ObjectPlan {
         self.object.struct_ops.iter().filter(|table| self.in_kernel && table.autocreate)
     }
 
-    /// The one that a program is in.
+    /// The table that has this program as a member.
     fn table_with(&self, spec: usize) -> Option<&StructOps> {
         self.tables().find(|table| table.functions.iter().any(|(_, of)| *of == spec))
     }
 
-    /// What a planned program is.
+    /// The object's description of a planned program.
     pub fn spec(&self, program: &Planned) -> &ProgramSpec {
         &self.object.programs[program.spec]
     }
 
-    /// Entry points that do not run, and why. Those for the kernel are meant to stay out in [`Mode::User`].
+    /// Entry points that do not run, each with the reason. In [`Mode::User`] these include all programs for the kernel.
     pub fn left_out(&self) -> impl Iterator<Item = (&ProgramSpec, &str)> {
-        self.programs.iter().filter_map(|program| match &program.place {
-            Place::Nowhere { why } => Some((self.spec(program), why.as_str())),
-            Place::Begin
-            | Place::End
-            | Place::Timer { .. }
-            | Place::Event { .. }
-            | Place::Signal { .. }
-            | Place::Kernel { .. } => None,
+        self.programs.iter().filter_map(|program| match &program.trigger {
+            Trigger::Never { why } => Some((self.spec(program), why.as_str())),
+            Trigger::Begin
+            | Trigger::End
+            | Trigger::Timer { .. }
+            | Trigger::Event { .. }
+            | Trigger::Signal { .. }
+            | Trigger::Kernel { .. } => None,
         })
     }
 
-    /// Programs that would be loaded and never run: what they attach to is nowhere said, and no tail call leads to them.
+    /// Programs that would be loaded and never run: without an attach point, and not the target of a tail call.
     pub fn unattached(&self) -> impl Iterator<Item = &ProgramSpec> {
         let called = |name: &str| {
             let slots = self.object.maps.iter().flat_map(|map| &map.slots);
             slots.into_iter().any(|(_, slot)| matches!(slot, Slot::Program(program) if **program == *name))
         };
-        self.programs.iter().filter_map(move |program| match &program.place {
-            Place::Kernel { targets } if targets.is_empty() => {
+        self.programs.iter().filter_map(move |program| match &program.trigger {
+            Trigger::Kernel { targets } if targets.is_empty() => {
                 Some(self.spec(program)).filter(|spec| !called(&spec.name) && self.table_with(program.spec).is_none())
             }
-            Place::Kernel { .. }
-            | Place::Begin
-            | Place::End
-            | Place::Timer { .. }
-            | Place::Event { .. }
-            | Place::Signal { .. }
-            | Place::Nowhere { .. } => None,
+            Trigger::Kernel { .. }
+            | Trigger::Begin
+            | Trigger::End
+            | Trigger::Timer { .. }
+            | Trigger::Event { .. }
+            | Trigger::Signal { .. }
+            | Trigger::Never { .. } => None,
         })
     }
 
-    /// Those that run in userspace.
+    /// The programs that run in userspace.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = &Planned> {
-        self.programs.iter().filter(|program| program.place.is_userspace())
+        self.programs.iter().filter(|program| program.trigger.is_userspace())
     }
 }
 
-impl Place {
-    /// Whether it makes a session worth while: a program that is only loaded does not.
+impl Trigger {
+    /// Whether it makes the program run: one that is only loaded does not.
     fn does_something(&self) -> bool {
         match self {
-            Place::Kernel { targets } => !targets.is_empty(),
-            Place::Nowhere { .. } => false,
-            Place::Begin | Place::End | Place::Timer { .. } | Place::Event { .. } | Place::Signal { .. } => true,
+            Trigger::Kernel { targets } => !targets.is_empty(),
+            Trigger::Never { .. } => false,
+            Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
+                true
+            }
         }
     }
 
-    /// Whether it is in userspace.
+    /// Whether the program runs in userspace.
     pub fn is_userspace(&self) -> bool {
         match self {
-            Place::Begin | Place::End | Place::Timer { .. } | Place::Event { .. } | Place::Signal { .. } => true,
-            Place::Kernel { .. } | Place::Nowhere { .. } => false,
+            Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
+                true
+            }
+            Trigger::Kernel { .. } | Trigger::Never { .. } => false,
         }
     }
 }
@@ -212,43 +216,43 @@ pub(crate) fn wrong(object: &Object, spec: &ProgramSpec, why: impl fmt::Display)
     }
 }
 
-fn place(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Place, Error> {
-    let nowhere = |why: &str| Ok(Place::Nowhere { why: why.to_owned() });
+fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Trigger, Error> {
+    let never = |why: &str| Ok(Trigger::Never { why: why.to_owned() });
     if let SectionKind::Script(script) = &spec.attach.kind {
-        return script_place(object, spec, script);
+        return script_trigger(object, spec, script);
     }
-    let asked = options.attach.iter().find(|(name, _)| *name == *spec.name).map(|(_, place)| place.as_str());
+    let chosen = options.attach.iter().find(|(name, _)| *name == *spec.name).map(|(_, place)| place.as_str());
     if let SectionKind::Malformed(error) = &spec.attach.kind {
         return Err(wrong(object, spec, error));
     }
     if spec.attach.prog_type().is_none() {
-        return nowhere("its section says nothing of what it is for");
+        return never("its section says nothing of what it is for");
     }
     if options.mode == Mode::User {
-        return nowhere("it is for the kernel, and --mode user keeps away from that");
+        return never("it is for the kernel, and --mode user keeps away from that");
     }
-    if !spec.attach.autoload && asked.is_none() {
-        return nowhere("its section begins with ?");
+    if !spec.attach.autoload && chosen.is_none() {
+        return never("its section begins with ?");
     }
-    let targets = target::of(spec, asked, options).map_err(|why| wrong(object, spec, why))?;
-    Ok(Place::Kernel { targets })
+    let targets = target::of(spec, chosen, options).map_err(|why| wrong(object, spec, why))?;
+    Ok(Trigger::Kernel { targets })
 }
 
-fn script_place(object: &Object, spec: &ProgramSpec, script: &Script) -> Result<Place, Error> {
+fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Result<Trigger, Error> {
     Ok(match script {
-        Script::Begin => Place::Begin,
-        Script::End => Place::End,
-        Script::Timer { period } => Place::Timer { period: *period },
-        Script::Event { map } => Place::Event { map: event_map(object, spec, map.as_deref())? },
+        Script::Begin => Trigger::Begin,
+        Script::End => Trigger::End,
+        Script::Timer { period } => Trigger::Timer { period: *period },
+        Script::Event { map } => Trigger::Event { map: event_map(object, spec, map.as_deref())? },
         Script::Signal { name } => match signals::number(name) {
-            Some(number) => Place::Signal { number },
+            Some(number) => Trigger::Signal { number },
             None => return Err(wrong(object, spec, format!("no signal {name} that a program can wait for"))),
         },
-        Script::Error => Place::Nowhere { why: "a program that faults ends the run".to_owned() },
+        Script::Error => Trigger::Never { why: "a program that faults ends the run".to_owned() },
     })
 }
 
-/// The map whose records an EVENT program gets: the one it names, `__bpf_stdout__`, or the only one there is.
+/// Index of the map whose records an EVENT program gets: the one it names, the only one, or `__bpf_stdout__`.
 fn event_map(object: &Object, spec: &ProgramSpec, name: Option<&str>) -> Result<usize, Error> {
     let sends = |index: &usize| target::sends_events(&object.maps[*index]);
     let all: Vec<usize> = (0..object.maps.len()).filter(sends).collect();
@@ -281,33 +285,33 @@ impl fmt::Display for ObjectPlan {
         writeln!(f, "{}", self.object.name)?;
         for program in &self.programs {
             let name = &self.spec(program).name;
-            match &program.place {
-                Place::Begin => writeln!(f, "  {name:<24} userspace  first")?,
-                Place::End => writeln!(f, "  {name:<24} userspace  last")?,
-                Place::Timer { period: Some(period) } => writeln!(f, "  {name:<24} userspace  every {period:?}")?,
-                Place::Timer { period: None } => writeln!(f, "  {name:<24} userspace  as set_timer says")?,
-                Place::Event { map } => {
+            match &program.trigger {
+                Trigger::Begin => writeln!(f, "  {name:<24} userspace  first")?,
+                Trigger::End => writeln!(f, "  {name:<24} userspace  last")?,
+                Trigger::Timer { period: Some(period) } => writeln!(f, "  {name:<24} userspace  every {period:?}")?,
+                Trigger::Timer { period: None } => writeln!(f, "  {name:<24} userspace  as set_timer says")?,
+                Trigger::Event { map } => {
                     writeln!(f, "  {name:<24} userspace  each record of {}", self.object.maps[*map].name)?;
                 }
-                Place::Signal { number } => writeln!(f, "  {name:<24} userspace  on signal {number}")?,
-                Place::Kernel { targets } if targets.is_empty() => match self.table_with(program.spec) {
+                Trigger::Signal { number } => writeln!(f, "  {name:<24} userspace  on signal {number}")?,
+                Trigger::Kernel { targets } if targets.is_empty() => match self.table_with(program.spec) {
                     Some(table) => writeln!(f, "  {name:<24} kernel     a function of {}", table.name)?,
                     None => writeln!(f, "  {name:<24} kernel     loaded, attached to nothing")?,
                 },
-                Place::Kernel { targets } => {
+                Trigger::Kernel { targets } => {
                     let (first, rest) = (&targets[0], targets.len() - 1);
                     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
                     writeln!(f, "  {name:<24} kernel     {first}{more}")?;
                 }
-                Place::Nowhere { why } => writeln!(f, "  {name:<24} not run: {why}")?,
+                Trigger::Never { why } => writeln!(f, "  {name:<24} not run: {why}")?,
             }
         }
         for table in self.tables() {
             writeln!(f, "  {:<24} kernel     registered, a table of its functions", table.name)?;
         }
         for map in &self.object.maps {
-            let place = if self.in_kernel { "kernel" } else { "userspace" };
-            writeln!(f, "  map {:<20} {place}", map.name)?;
+            let side = if self.in_kernel { "kernel" } else { "userspace" };
+            writeln!(f, "  map {:<20} {side}", map.name)?;
         }
         Ok(())
     }

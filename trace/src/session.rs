@@ -1,6 +1,8 @@
-//! A session: everything is resolved, made and held, then BEGIN, the workload, the loop over what comes, END.
+//! The life of a tracing session: load and open everything, run BEGIN, start the workload, enable the attachments, run
+//! the event loop, drain, run END.
 //!
-//! What is attached hangs on file descriptors of this process, so that nothing is left however it ends.
+//! File descriptors of this process own each attachment, so that the kernel detaches everything however the process
+//! ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +13,33 @@ use twinbpf::{LinkError, Linker};
 
 use crate::control::{self, Control};
 use crate::error::Error;
-use crate::events::{Loop, Over};
-use crate::kernel::Half;
+use crate::events::{Loop, SessionEnd};
+use crate::kernel_side::KernelSide;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
 use crate::script::memory::Reach;
-use crate::script::{self, Remembering};
+use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
-use crate::tool::{Outcome, Tool};
-use crate::workload::{Child, Held};
+use crate::user_side::{Outcome, UserSide};
+use crate::workload::{Child, Suspended};
 
-/// How long a workload that a terminal's Ctrl-C may have reached may take to end before it gets SIGTERM.
+/// Time that a workload, which a terminal's Ctrl-C may have reached, has to end before it gets SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Status of a session that a BEGIN ended by returning below 0.
 pub const STATUS_ABORTED: u8 = 1;
 
-/// A session that is ready to run: all that can fail for want of something was made, and nothing runs.
+/// A session that is ready to run: maps are made, programs loaded, attachments opened and disabled.
 #[derive(Debug)]
 pub struct Session {
-    tools: Vec<Tool>,
-    halves: Vec<Half>,
+    user_sides: Vec<UserSide>,
+    kernel_sides: Vec<KernelSide>,
     options: Options,
     output: Output,
     warnings: Vec<String>,
-    /// A script asks for names of addresses.
+    /// A script symbolizes user addresses.
     names: bool,
 }
 
@@ -51,8 +53,14 @@ impl Session {
     /// # Panics
     /// When there are not as many linkers as objects.
     pub fn new(plan: Plan, options: Options, output: Output, linkers: Vec<Linker<Control>>) -> Result<Session, Error> {
-        let mut session =
-            Session { tools: Vec::new(), halves: Vec::new(), options, output, warnings: Vec::new(), names: false };
+        let mut session = Session {
+            user_sides: Vec::new(),
+            kernel_sides: Vec::new(),
+            options,
+            output,
+            warnings: Vec::new(),
+            names: false,
+        };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
         let added = plan.objects.iter().zip(linkers).map(|(object, linker)| session.add(object, linker));
         let failures: Vec<Error> = added.filter_map(Result::err).collect();
@@ -61,29 +69,29 @@ impl Session {
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
         control::functions(&mut linker);
-        if self.options.kernel.are_given() || asks_for_kernel(plan) {
+        if self.options.kernel.are_given() || needs_kernel_types(plan) {
             linker.kernel(self.options.kernel.kernel());
         }
         if !self.options.commands {
             script::refuse_commands(&mut linker);
         }
-        self.names |= script::asks_for_names(&plan.object);
+        self.names |= script::prints_symbols(&plan.object);
         if !plan.in_kernel {
             stand_ins(plan, &mut linker)?;
         }
-        let half = Half::load(plan, &self.options, &mut linker, &mut self.warnings)?;
+        let kernel_side = KernelSide::load(plan, &self.options, &mut linker, &mut self.warnings)?;
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
-        let mut tool = Tool::new(plan, &pre, &self.output)?;
+        let mut user_side = UserSide::new(plan, &pre, &self.output)?;
         let chosen = self.options.pid.into_iter().chain(self.options.tid).collect();
-        tool.set_reach(Reach::new(self.options.foreign_memory, chosen));
-        self.tools.push(tool);
-        self.halves.push(half);
+        user_side.set_reach(Reach::new(self.options.foreign_memory, chosen));
+        self.user_sides.push(user_side);
+        self.kernel_sides.push(kernel_side);
         Ok(())
     }
 
-    /// What does not stop it, but may surprise.
+    /// Messages of loading and linking that are no errors.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -94,24 +102,24 @@ impl Session {
     /// # Errors
     /// A program faulted, the workload cannot be run, the output cannot be written.
     pub fn run(mut self, workload: &[String]) -> Result<u8, Error> {
-        let held = if workload.is_empty() { None } else { Some(Held::fork(workload)?) };
-        if let Some(held) = &held {
-            self.tools.iter_mut().for_each(|tool| tool.set_workload(held.pid() as u32));
+        let suspended = if workload.is_empty() { None } else { Some(Suspended::fork(workload)?) };
+        if let Some(suspended) = &suspended {
+            self.user_sides.iter_mut().for_each(|user_side| user_side.set_workload(suspended.pid() as u32));
         }
-        let asked = match self.begin()? {
+        let status = match self.begin()? {
             Outcome::Aborted => return Ok(STATUS_ABORTED),
             Outcome::Exit(status) => {
-                drop(held);
+                drop(suspended);
                 return self.end(status);
             }
-            Outcome::Done => self.trace(held)?,
+            Outcome::Done => self.trace(suspended)?,
         };
-        self.end(asked)
+        self.end(status)
     }
 
     fn begin(&mut self) -> Result<Outcome, Error> {
-        for tool in &mut self.tools {
-            match tool.begin()? {
+        for user_side in &mut self.user_sides {
+            match user_side.begin()? {
                 Outcome::Done => {}
                 outcome => return Ok(outcome),
             }
@@ -119,48 +127,49 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// From enabling to the last record; END still to come. The status so far.
-    fn trace(&mut self, held: Option<Held>) -> Result<u8, Error> {
-        let mut numbers: Vec<i32> = self.tools.iter().flat_map(Tool::signals).collect();
+    /// From enabling the attachments to the last record, before END. Returns the exit status so far.
+    fn trace(&mut self, suspended: Option<Suspended>) -> Result<u8, Error> {
+        let mut numbers: Vec<i32> = self.user_sides.iter().flat_map(UserSide::signals).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let signals = Signals::watch(&numbers).map_err(|cause| Error::System { what: "watch signals", cause })?;
-        let failures: Vec<Error> = self.halves.iter_mut().filter_map(|half| half.enable().err()).collect();
+        let failures: Vec<Error> =
+            self.kernel_sides.iter_mut().filter_map(|kernel_side| kernel_side.enable().err()).collect();
         if !failures.is_empty() {
             return Err(Error::all(failures));
         }
-        let mut child = held.map(Held::release).transpose()?;
-        self.halves.iter().try_for_each(|half| half.iterate(&self.output))?;
+        let mut child = suspended.map(Suspended::release).transpose()?;
+        self.kernel_sides.iter().try_for_each(|kernel_side| kernel_side.iterate(&self.output))?;
         let over = self.watch(child.as_ref(), &signals, &numbers)?;
-        self.halves.iter_mut().for_each(Half::disable);
+        self.kernel_sides.iter_mut().for_each(KernelSide::disable);
         signals.impatient();
         let drained = self.drain(&over)?;
         let status = end_child(child.as_mut(), &over)?;
         Ok(match (over, drained) {
-            (Over::Exit(asked), _) | (_, Outcome::Exit(asked)) => asked,
-            (Over::Ended | Over::Terminated | Over::Interrupted | Over::Idle, _) => status,
+            (SessionEnd::Exit(requested), _) | (_, Outcome::Exit(requested)) => requested,
+            (SessionEnd::Ended | SessionEnd::Terminated | SessionEnd::Interrupted | SessionEnd::Idle, _) => status,
         })
     }
 
-    /// Records that were sent and not yet read.
-    fn drain(&mut self, over: &Over) -> Result<Outcome, Error> {
-        if matches!(over, Over::Exit(_)) {
+    /// Reads the records that programs sent before they were detached.
+    fn drain(&mut self, over: &SessionEnd) -> Result<Outcome, Error> {
+        if matches!(over, SessionEnd::Exit(_)) {
             return Ok(Outcome::Done);
         }
-        for (tool, half) in self.tools.iter_mut().zip(&mut self.halves) {
-            self.output.hold(true);
-            let drained = half.drain(tool);
-            self.output.hold(false);
+        for (user_side, kernel_side) in self.user_sides.iter_mut().zip(&mut self.kernel_sides) {
+            self.output.set_batched(true);
+            let drained = kernel_side.drain(user_side);
+            self.output.set_batched(false);
             if let Outcome::Exit(status) = drained? {
                 return Ok(Outcome::Exit(status));
             }
         }
-        self.halves.iter().for_each(|half| half.report_loss(&self.output));
+        self.kernel_sides.iter().for_each(|kernel_side| kernel_side.report_loss(&self.output));
         self.output.finish()?;
         Ok(Outcome::Done)
     }
 
-    fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<Over, Error> {
+    fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<SessionEnd, Error> {
         let target = match self.options.pid.or(self.options.tid) {
             Some(pid) if child.is_none() => Some(
                 sys::pidfd(pid as i32)
@@ -168,29 +177,29 @@ impl Session {
             ),
             _ => None,
         };
-        self.tools.iter_mut().try_for_each(Tool::start_timers)?;
+        self.user_sides.iter_mut().try_for_each(UserSide::start_timers)?;
         let pid = child.map(|child| child.pid() as u32).or(self.options.pid).filter(|_| self.names);
-        let remembering = pid.map(Remembering::new);
-        let (tools, halves, output) = (&mut self.tools, &mut self.halves, &self.output);
-        Loop { tools, halves, output, child, target: target.as_ref(), signals, numbers, remembering }.run()
+        let snapshots = pid.map(SymbolSnapshots::new);
+        let (user_sides, kernel_sides, output) = (&mut self.user_sides, &mut self.kernel_sides, &self.output);
+        Loop { user_sides, kernel_sides, output, child, target: target.as_ref(), signals, numbers, snapshots }.run()
     }
 
     fn end(mut self, mut status: u8) -> Result<u8, Error> {
-        for tool in &mut self.tools {
-            if let Outcome::Exit(asked) = tool.end()? {
-                status = asked;
+        for user_side in &mut self.user_sides {
+            if let Outcome::Exit(requested) = user_side.end()? {
+                status = requested;
                 break;
             }
         }
         if self.options.print_maps {
-            self.tools.iter().for_each(Tool::print_maps);
+            self.user_sides.iter().for_each(UserSide::print_maps);
             self.output.finish()?;
         }
         Ok(status)
     }
 }
 
-/// Without the kernel its own kinds of maps are empty: nothing is there that could fill them.
+/// In user mode, map types that only the kernel fills become empty hash maps.
 fn stand_ins(plan: &ObjectPlan, linker: &mut Linker<Control>) -> Result<(), Error> {
     for spec in plan.object.maps.iter().filter(|spec| only_in_kernel(spec.kind).is_some()) {
         let (key, value) = (spec.key_size.max(1), spec.value_size.max(1));
@@ -201,22 +210,22 @@ fn stand_ins(plan: &ObjectPlan, linker: &mut Linker<Control>) -> Result<(), Erro
     Ok(())
 }
 
-/// Whether a script is to be relocated to the kernel's types, or reads its configuration.
-fn asks_for_kernel(plan: &ObjectPlan) -> bool {
+/// Whether a script has CO-RE relocations or reads kernel configuration (Kconfig externs).
+fn needs_kernel_types(plan: &ObjectPlan) -> bool {
     let object = &plan.object;
     let scripts = object.programs.iter().filter(|spec| spec.attach.prog_type().is_none());
     scripts.into_iter().any(|spec| !object.core_relocs(spec).is_empty())
         || object.externs.iter().any(|symbol| symbol.kind == ExternKind::Kconfig)
 }
 
-/// Sees to it that the workload ends, and takes its status.
-fn end_child(child: Option<&mut Child>, over: &Over) -> Result<u8, Error> {
+/// Ends the workload, unless it ended by itself, and returns its exit status.
+fn end_child(child: Option<&mut Child>, over: &SessionEnd) -> Result<u8, Error> {
     let Some(child) = child else { return Ok(0) };
     match over {
-        Over::Ended | Over::Idle => {}
+        SessionEnd::Ended | SessionEnd::Idle => {}
         // A terminal's Ctrl-C reaches the workload too.
-        Over::Interrupted if child.ends_within(PATIENCE) => {}
-        Over::Interrupted | Over::Terminated | Over::Exit(_) => child.terminate(),
+        SessionEnd::Interrupted if child.ends_within(PATIENCE) => {}
+        SessionEnd::Interrupted | SessionEnd::Terminated | SessionEnd::Exit(_) => child.terminate(),
     }
     child.wait()
 }

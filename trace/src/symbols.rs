@@ -1,4 +1,4 @@
-//! Names of code addresses: of the kernel by its own table, of processes by the files and JIT maps behind them.
+//! Symbolization of code addresses: kernel addresses by `/proc/kallsyms`, user addresses by mapped files and JIT maps.
 //!
 //! A process that has ended has no mappings any more. What was remembered of it while it lived
 //! ([`Symbols::remember`]) still names the addresses of its files, so that END can print the stacks of a workload.
@@ -57,7 +57,8 @@ impl Default for Symbols {
 impl Symbols {
     /// Names of kernel addresses, in order. What has none (or the system hides the table) is `None`.
     pub fn kernel(&self, addresses: &[u64]) -> Vec<Option<Symbol>> {
-        self.ask(&Source::Kernel(Kernel::default()), Input::AbsAddr(addresses)).unwrap_or(vec![None; addresses.len()])
+        self.symbolize(&Source::Kernel(Kernel::default()), Input::AbsAddr(addresses))
+            .unwrap_or(vec![None; addresses.len()])
     }
 
     /// Names of addresses in a process, in order.
@@ -66,7 +67,7 @@ impl Symbols {
         // Files by their paths: to open them by address takes a capability.
         process.map_files = false;
         process.debug_syms = false;
-        let alive = self.ask(&Source::Process(process), Input::AbsAddr(addresses));
+        let alive = self.symbolize(&Source::Process(process), Input::AbsAddr(addresses));
         let found = alive.filter(|found| found.iter().any(Option::is_some) || !self.remembered.contains_key(&pid));
         found.unwrap_or_else(|| addresses.iter().map(|address| self.in_remembered(pid, *address)).collect())
     }
@@ -86,10 +87,10 @@ impl Symbols {
         let mapping = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
         let elf = Source::Elf(Elf::new(&mapping.path));
         let offset = address - mapping.start + mapping.offset;
-        self.ask(&elf, Input::FileOffset(&[offset]))?.pop()?
+        self.symbolize(&elf, Input::FileOffset(&[offset]))?.pop()?
     }
 
-    fn ask(&self, source: &Source<'_>, input: Input<&[u64]>) -> Option<Vec<Option<Symbol>>> {
+    fn symbolize(&self, source: &Source<'_>, input: Input<&[u64]>) -> Option<Vec<Option<Symbol>>> {
         let found = self.symbolizer.symbolize(source, input).ok()?;
         let symbol = |found: Symbolized<'_>| match found {
             Symbolized::Sym(symbol) => Some(Symbol { name: symbol.name.into_owned(), offset: symbol.offset as u64 }),

@@ -30,7 +30,7 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 
 /// What a forked child needs before it becomes the workload.
 pub(crate) struct Gate<'a> {
-    /// Readable, or at its end, when the child may go on.
+    /// Readable, or at its end, when the child may continue.
     pub(crate) wait: BorrowedFd<'a>,
     /// Our end of it, which the child must not have.
     pub(crate) release: BorrowedFd<'a>,

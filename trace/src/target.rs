@@ -1,5 +1,4 @@
-//! Where a program of the kernel goes: what its section says, what the user says, and which processes, threads and CPUs
-//! that may be limited to.
+//! Attach points of kernel programs: by section, by `--attach`, limited to processes, threads and CPUs by options.
 
 use std::path::PathBuf;
 
@@ -11,14 +10,14 @@ use twinbpf_loader::section::{Attach, ProgType, Row, SectionKind};
 
 use crate::options::Options;
 
-/// Whether programs send records through a map.
+/// Whether a map carries records from programs to userspace.
 pub(crate) fn sends_events(map: &MapSpec) -> bool {
     matches!(map.kind, MapKind::Ringbuf | MapKind::PerfEventArray)
 }
 
-/// What a program is to be attached to; `asked` is what the user said. None for one that is only loaded.
-pub(crate) fn of(spec: &ProgramSpec, asked: Option<&str>, options: &Options) -> Result<Vec<Target>, String> {
-    let target = match asked {
+/// Attach points of a program; `chosen` is the value of `--attach`. Empty for a program that is only loaded.
+pub(crate) fn of(spec: &ProgramSpec, chosen: Option<&str>, options: &Options) -> Result<Vec<Target>, String> {
+    let target = match chosen {
         Some(place) => Some(placed(spec, place, options)?),
         None if is_sampling(spec) => Some(Target::Sampling(sampling("cpu-clock", options)?)),
         None => Target::of_section(&spec.attach.kind).map_err(|error| error.to_string())?,
@@ -31,7 +30,7 @@ fn is_sampling(spec: &ProgramSpec) -> bool {
     spec.attach.prog_type() == Some(ProgType::PerfEvent)
 }
 
-/// Limits a target to what the options say.
+/// Limits a target to the process, thread or CPUs of the options. An error where the kernel cannot filter it.
 fn filtered(target: Target, options: &Options) -> Result<Vec<Target>, String> {
     if !options.filters() {
         return Ok(vec![target]);
@@ -81,7 +80,7 @@ fn sampling(text: &str, options: &Options) -> Result<Sampling, String> {
     Ok(Sampling { clock, rate: Rate::Frequency(hertz), pid: None, cpus: options.cpus.clone() })
 }
 
-/// Where the user wants a program that could go to several places.
+/// The attach point that `--attach PROG=PLACE` names, by program type.
 fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Target, String> {
     let SectionKind::Known { row, .. } = &spec.attach.kind else {
         return Err("--attach is for programs whose section is one of libbpf's".to_owned());
@@ -109,7 +108,7 @@ fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Target, 
     probe(row, place)
 }
 
-/// What a cgroup's processes do.
+/// Program types that attach to a cgroup.
 const OF_CGROUPS: [ProgType; 7] = [
     ProgType::CgroupSkb,
     ProgType::CgroupSock,
@@ -120,7 +119,7 @@ const OF_CGROUPS: [ProgType; 7] = [
     ProgType::SockOps,
 ];
 
-/// As if the section had said it.
+/// Parses `place` as the rest of the program's section name.
 fn probe(row: &Row, place: &str) -> Result<Target, String> {
     let section = Attach::parse(&format!("{}/{place}", row.pattern));
     let target = Target::of_section(&section.kind).map_err(|error| error.to_string())?;

@@ -1,6 +1,7 @@
-//! The workload of a session: a child that is forked before anything is enabled, held, and let go when all is set.
+//! Workload of a session: a child process that is forked and suspended before any attachment is enabled, and executes
+//! its command after.
 //!
-//! It ends with the thread that forked it: held, because its gate closes; running, by SIGKILL.
+//! It ends with the thread that forked it: suspended, because its gate closes; running, by SIGKILL.
 
 use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -15,16 +16,16 @@ use crate::sys;
 /// How long a workload whose status is not needed may take to end by SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A child that does nothing yet.
+/// A forked child that waits at its gate before `execve`.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Suspended {
     /// Closed before the child is waited for: that ends it.
     gate: PipeWriter,
     failure: PipeReader,
     child: Child,
 }
 
-/// A child that runs. Dropping it ends it.
+/// A child that executes its command. Dropping it ends it: SIGTERM, then SIGKILL after [`GRACE`].
 #[derive(Debug)]
 pub(crate) struct Child {
     name: String,
@@ -33,19 +34,19 @@ pub(crate) struct Child {
     status: Option<ExitStatus>,
 }
 
-impl Held {
+impl Suspended {
     /// Forks a child that will become this command.
-    pub(crate) fn fork(command: &[String]) -> Result<Held, Error> {
+    pub(crate) fn fork(command: &[String]) -> Result<Suspended, Error> {
         let name = command.first().cloned().unwrap_or_default();
         let failed = |cause| Error::Workload { name: name.clone(), cause };
         let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_str())).collect();
         let words = words.map_err(|error| failed(error.into()))?;
         let (wait, gate) = pipe().map_err(failed)?;
-        let (failure, tell) = pipe().map_err(failed)?;
-        let ends = sys::Gate { wait: wait.as_fd(), release: gate.as_fd(), failure: tell.as_fd() };
+        let (failure, report) = pipe().map_err(failed)?;
+        let ends = sys::Gate { wait: wait.as_fd(), release: gate.as_fd(), failure: report.as_fd() };
         let pid = sys::fork(&words, &ends).map_err(failed)?;
         let pidfd = sys::pidfd(pid).map_err(failed)?;
-        Ok(Held { gate, failure, child: Child { name, pid, pidfd, status: None } })
+        Ok(Suspended { gate, failure, child: Child { name, pid, pidfd, status: None } })
     }
 
     /// Its process id, which the command will have.
@@ -53,9 +54,12 @@ impl Held {
         self.child.pid
     }
 
-    /// Lets it become its command, which it is when this returns.
+    /// Opens the gate and returns once the child has executed its command.
+    ///
+    /// # Errors
+    /// The errno of `execve`.
     pub(crate) fn release(self) -> Result<Child, Error> {
-        let Held { mut gate, mut failure, mut child } = self;
+        let Suspended { mut gate, mut failure, mut child } = self;
         let failed = |cause| Error::Workload { name: child.name.clone(), cause };
         gate.write_all(&[1]).map_err(failed)?;
         let mut errno = [0; 4];
@@ -81,13 +85,13 @@ impl Child {
         self.pidfd.as_fd()
     }
 
-    /// Whether it ends in time.
+    /// Whether it ends within a time.
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
         // A signal cuts the time short.
         self.status.is_some() || sys::poll(&[self.fd()], Some(time)).is_ok_and(|ended| ended[0])
     }
 
-    /// Asks it to end, unless it has.
+    /// Sends SIGTERM, unless it has ended.
     pub(crate) fn terminate(&self) {
         if self.status.is_none() {
             // It may end at this moment.
@@ -95,7 +99,7 @@ impl Child {
         }
     }
 
-    /// Waits for its end: its own status, or 128 and the signal that killed it.
+    /// Waits for its end. Returns its exit status, or 128 plus the signal that killed it.
     pub(crate) fn wait(&mut self) -> Result<u8, Error> {
         let status = match self.status {
             Some(status) => status,
@@ -129,31 +133,31 @@ mod tests {
     use std::fs;
     use std::time::Duration;
 
-    use super::Held;
+    use super::Suspended;
 
-    fn shell(script: &str) -> Held {
-        Held::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]).unwrap()
+    fn shell(script: &str) -> Suspended {
+        Suspended::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]).unwrap()
     }
 
     #[test]
-    fn a_held_child_does_nothing_and_keeps_its_number() {
+    fn a_suspended_child_does_nothing_and_keeps_its_number() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
-        let held = shell(&format!("echo $$ > {}", file.display()));
-        let pid = held.pid();
+        let suspended = shell(&format!("echo $$ > {}", file.display()));
+        let pid = suspended.pid();
         std::thread::sleep(Duration::from_millis(50));
         assert!(!file.exists());
-        let mut child = held.release().unwrap();
+        let mut child = suspended.release().unwrap();
         assert_eq!(child.wait().unwrap(), 0);
         assert_eq!(fs::read_to_string(file).unwrap().trim(), pid.to_string());
     }
 
     #[test]
-    fn a_child_that_is_let_go_of_is_gone() {
-        let held = shell("exec sleep 60");
-        let proc = format!("/proc/{}", held.pid());
+    fn a_dropped_child_is_gone() {
+        let suspended = shell("exec sleep 60");
+        let proc = format!("/proc/{}", suspended.pid());
         assert!(fs::exists(&proc).unwrap());
-        drop(held);
+        drop(suspended);
         assert!(!fs::exists(&proc).unwrap());
         let child = shell("trap '' TERM; exec sleep 60").release().unwrap();
         assert!(!child.ends_within(Duration::from_millis(20)));
@@ -165,7 +169,7 @@ mod tests {
         for (script, status) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -PIPE $$", 141)] {
             assert_eq!(shell(script).release().unwrap().wait().unwrap(), status, "{script}");
         }
-        let error = Held::fork(&["/no/such/command".to_owned()]).unwrap().release().unwrap_err().to_string();
+        let error = Suspended::fork(&["/no/such/command".to_owned()]).unwrap().release().unwrap_err().to_string();
         assert_eq!(error, "cannot run the workload '/no/such/command': No such file or directory (os error 2)");
     }
 }

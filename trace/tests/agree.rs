@@ -43,7 +43,7 @@ const EMPTY_TARGETS: &str = "the machine redirects to whatever a map may hold, t
 
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
-/// Room behind a packet: what `bpf_xdp_adjust_tail` may add in the kernel's test run.
+/// Room after a packet: what `bpf_xdp_adjust_tail` may add in the kernel's test run.
 const HEADROOM: usize = 512;
 /// Size of a context of `syscall` programs; the kernel takes one of 64 KiB.
 const CONTEXT: usize = 4096;

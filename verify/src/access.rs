@@ -1,4 +1,4 @@
-//! Where an instruction accesses memory, and whether it may.
+//! Memory accesses of an instruction: their abstract addresses, and the check of their bounds.
 
 use iced_x86::{Instruction, Register};
 
@@ -10,7 +10,7 @@ use crate::walk::Walk;
 
 /// What an instruction does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum MemoryEffect {
     Load,
     Store(Word),
     /// Loads and stores something unknown.
@@ -71,7 +71,12 @@ pub(crate) fn address(instruction: &Instruction, state: &State) -> Result<Addres
 
 impl Walk<'_, '_> {
     /// Checks an access of the memory operand. Gives what is loaded.
-    pub(crate) fn access(&mut self, instruction: &Instruction, state: &mut State, does: Does) -> Result<Word, Reason> {
+    pub(crate) fn access(
+        &mut self,
+        instruction: &Instruction,
+        state: &mut State,
+        does: MemoryEffect,
+    ) -> Result<Word, Reason> {
         let bytes = instruction.memory_size().size();
         if bytes == 0 {
             return Err(Reason::Unknown);
@@ -86,7 +91,7 @@ impl Walk<'_, '_> {
         Address { at, step }: Address,
         bytes: usize,
         state: &mut State,
-        does: Does,
+        does: MemoryEffect,
     ) -> Result<Word, Reason> {
         let unknown = Word::new(Value::of_size(bytes));
         match at {
@@ -119,7 +124,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn stack(&mut self, off: i64, bytes: usize, state: &mut State, does: Does) -> Result<Word, Reason> {
+    fn stack(&mut self, off: i64, bytes: usize, state: &mut State, does: MemoryEffect) -> Result<Word, Reason> {
         let at = Value::at(Base::Stack, off);
         let (stack, end) = (state.stack().ok_or(Reason::StackPointer)?, off + bytes as i64);
         if off < stack || end > self.arguments {
@@ -129,13 +134,13 @@ impl Walk<'_, '_> {
         self.touch(off, state)?;
         self.statistics.stack += 1;
         let before = state.slot(off, bytes);
-        if does != Does::Load && off < 8 && end > 0 {
+        if does != MemoryEffect::Load && off < 8 && end > 0 {
             return Err(Reason::ReadOnly { at: "the return address".to_owned() });
         }
         match does {
-            Does::Load => {}
-            Does::Store(word) => state.store(off, bytes, word),
-            Does::Update => state.forget(off, end),
+            MemoryEffect::Load => {}
+            MemoryEffect::Store(word) => state.store(off, bytes, word),
+            MemoryEffect::Update => state.forget(off, end),
         }
         Ok(before)
     }
@@ -150,7 +155,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn context(&mut self, at: Value, off: i64, bytes: usize, does: Does) -> Result<Word, Reason> {
+    fn context(&mut self, at: Value, off: i64, bytes: usize, does: MemoryEffect) -> Result<Word, Reason> {
         let layout = self.module.layout;
         let inside = u64::try_from(off).ok().filter(|off| off + bytes as u64 <= u64::from(layout.context));
         let Some(off) = inside else {
@@ -160,21 +165,21 @@ impl Walk<'_, '_> {
         self.statistics.context += 1;
         let read_only = || Reason::ReadOnly { at: at.to_string() };
         match does {
-            Does::Load => Ok(Word::new(match layout.field(off, bytes as u64) {
+            MemoryEffect::Load => Ok(Word::new(match layout.field(off, bytes as u64) {
                 Some(Access::Constant(Load::Arena)) => Value::at(Base::Arena, 0),
                 Some(Access::Constant(Load::FrameLimit)) => Value::FrameLimit,
                 Some(Access::Constant(Load::Region(index))) => Value::at(Base::Region(index), 0),
                 Some(Access::Constant(Load::Number(number))) => Value::number(number),
                 Some(Access::Write(_)) | None => Value::of_size(bytes),
             })),
-            Does::Store(word) => match layout.covering(off, bytes as u64) {
+            MemoryEffect::Store(word) => match layout.covering(off, bytes as u64) {
                 Some(Field { access: Access::Write(Write::Any), .. }) => Ok(Word::ANY),
                 _ => match layout.field(off, bytes as u64) {
                     Some(Access::Write(write)) => field(off, bytes, write, word.value).map(|()| Word::ANY),
                     Some(Access::Constant(_)) | None => Err(read_only()),
                 },
             },
-            Does::Update => match layout.covering(off, bytes as u64) {
+            MemoryEffect::Update => match layout.covering(off, bytes as u64) {
                 Some(Field { access: Access::Write(Write::Any), .. }) => Ok(Word::new(Value::of_size(bytes))),
                 _ => Err(read_only()),
             },
@@ -186,7 +191,7 @@ impl Walk<'_, '_> {
         (at, index, step): (Value, u16, u32),
         (lo, hi): (i64, i64),
         bytes: usize,
-        does: Does,
+        does: MemoryEffect,
     ) -> Result<Word, Reason> {
         let region = self.module.layout.regions.get(usize::from(index)).ok_or_else(|| unproved(bytes, at))?;
         let end = u64::try_from(hi).ok().and_then(|hi| hi.checked_add(bytes as u64));
@@ -194,7 +199,7 @@ impl Walk<'_, '_> {
             let inside = format!("table {index} of {:#x} bytes", region.len());
             return Err(Reason::Outside { bytes, at: at.to_string(), inside });
         }
-        if does != Does::Load {
+        if does != MemoryEffect::Load {
             return Err(Reason::ReadOnly { at: at.to_string() });
         }
         self.statistics.tables += 1;
@@ -207,10 +212,10 @@ impl Walk<'_, '_> {
     }
 
     /// Constants and jump tables in the function itself.
-    fn own_bytes(&mut self, at: Value, (lo, hi): (u64, u64), bytes: usize, does: Does) -> Result<Word, Reason> {
+    fn own_bytes(&mut self, at: Value, (lo, hi): (u64, u64), bytes: usize, does: MemoryEffect) -> Result<Word, Reason> {
         let range = self.code.offset(lo).zip(hi.checked_add(bytes as u64 - 1).and_then(|last| self.code.offset(last)));
         let Some((first, last)) = range.filter(|(first, last)| first <= last) else { return Err(unproved(bytes, at)) };
-        if does != Does::Load {
+        if does != MemoryEffect::Load {
             return Err(Reason::ReadOnly { at: at.to_string() });
         }
         self.statistics.constants += 1;

@@ -1,4 +1,4 @@
-//! Arithmetic on what is known.
+//! Abstract arithmetic: results of machine operations on abstract values.
 
 use iced_x86::Mnemonic;
 

@@ -1,4 +1,4 @@
-//! What flags say, and what a branch that looks at them tells.
+//! State of the flags, and what the outcome of a branch on them proves.
 
 use iced_x86::ConditionCode;
 

@@ -1,8 +1,8 @@
-//! Calls, returns, and jumps through tables.
+//! Transfer functions of calls, returns, and jumps through tables.
 
 use iced_x86::{Code, Instruction, OpKind};
 
-use crate::access::Does;
+use crate::access::MemoryEffect;
 use crate::reject::Reason;
 use crate::state::{RAX, RDI, RDX, RSI, RSP, SAVED, State, Word};
 use crate::table::{Argument, Callee, Returns};
@@ -148,7 +148,7 @@ impl Walk<'_, '_> {
         let word = self.read(instruction, state, 0)?;
         let stack = state.stack().ok_or(Reason::StackPointer)? - 8;
         state.regs[RSP] = Word::new(Value::at(Base::Stack, stack));
-        self.access_at(Value::at(Base::Stack, stack).into(), 8, state, Does::Store(word))?;
+        self.access_at(Value::at(Base::Stack, stack).into(), 8, state, MemoryEffect::Store(word))?;
         Ok(Next::On)
     }
 
@@ -157,7 +157,7 @@ impl Walk<'_, '_> {
             return Err(Reason::Unknown);
         }
         let stack = state.stack().ok_or(Reason::StackPointer)?;
-        let word = self.access_at(Value::at(Base::Stack, stack).into(), 8, state, Does::Load)?;
+        let word = self.access_at(Value::at(Base::Stack, stack).into(), 8, state, MemoryEffect::Load)?;
         state.regs[RSP] = Word::new(Value::at(Base::Stack, stack + 8));
         self.write(instruction, state, 0, word)?;
         Ok(Next::On)

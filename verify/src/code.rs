@@ -34,7 +34,7 @@ pub(crate) struct Code<'a> {
     reached: Vec<bool>,
     /// Offsets of tables and constants.
     data: Vec<Range<usize>>,
-    /// Of each jump through a table that was found without its values: offset behind it, and of its targets.
+    /// Of each jump through a table that was found without its values: offset of its end, and of its targets.
     switches: Vec<(usize, Vec<usize>)>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Code<'a> {
         code
     }
 
-    /// Guesses where a jump table ends: at the first of its targets behind it. A wrong guess costs time only.
+    /// Guesses where a jump table ends: at the first of its targets after it. A wrong guess costs time only.
     fn skip_table(&mut self, table: usize) -> usize {
         let (mut end, mut at, mut targets) = (self.bytes.len(), table, Vec::new());
         while at + 4 <= end {
@@ -149,7 +149,7 @@ impl<'a> Code<'a> {
         self.leaders[off]
     }
 
-    /// Control comes to an offset another way.
+    /// Another path leads to an offset.
     pub(crate) fn lead(&mut self, off: usize) {
         self.leaders[off] = true;
     }

@@ -1,8 +1,8 @@
 //! The control-flow graph of a function before it is interpreted: the order of visits, what is live, what loops write.
 //!
-//! Blocks are visited in reverse postorder. What is not live at a block's first instruction is not looked at there, so that
-//! dead words make no state larger. What a loop writes has left its first values behind when the second iteration begins, so
-//! that the loop is interpreted without them at once.
+//! Blocks are visited in reverse postorder. What is not live at a block's first instruction is not compared there, so
+//! that dead words make no state larger. What a loop writes has left its first values behind when the second iteration
+//! begins, so that the loop is interpreted without them at once.
 //!
 //! The proof does not rest on any of this. It comes from the instructions as they are decoded, without what the
 //! interpretation knows: a wrong order costs time, and forgetting a word makes less known, which at worst costs a function
@@ -48,7 +48,7 @@ pub(crate) struct Flow {
 pub(crate) struct Set<'a>(&'a [u64]);
 
 impl Set<'_> {
-    /// Everything.
+    /// The set that contains every register and slot.
     pub(crate) const ALL: Set<'static> = Set(&[]);
 
     fn has(self, number: usize) -> bool {

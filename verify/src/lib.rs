@@ -10,8 +10,8 @@
 //! and stack slots hold ranges of integers and offsets from symbolic bases (`value`), equal values share a number, so
 //! that a compare of one bounds all (`state`). A first attempt forgets what is not live and what loops are likely to change
 //! (`flow`), so that it visits most blocks once; where too little is known then, a second one forgets only what differs
-//! between the ways to a place. Forgetting is always sound, so that neither liveness nor loops need be right. Of each
-//! instruction that control can reach it proves:
+//! between the paths to an instruction. Forgetting is always sound, so that neither liveness nor loops need be right.
+//! Of each instruction that control can reach it proves:
 //!
 //! - it decodes, is one of those that it models, and overlaps no other;
 //! - a memory access, all of its bytes, lies in the arena or its margins; in the function's own BPF frame; in its own

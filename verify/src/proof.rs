@@ -1,8 +1,8 @@
 //! Whether a proof holds for a function that differs in one instruction.
 //!
-//! Tests of the verifier change each instruction of a corpus in several ways. To prove each of those functions from its
-//! first instruction takes hours, and nearly all of that work is the same again. A proof says what holds wherever control
-//! comes together; a change concerns one block, and what that passes on.
+//! Tests of the verifier change each instruction of a corpus in several respects. To prove each of those functions from
+//! its first instruction takes hours, and nearly all of that work is the same again. A proof says what holds wherever
+//! control comes together; a change concerns one block, and what that passes on.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ pub enum Again {
     Holds,
     /// A thorough attempt at a proof fails. A quick one, which knows other things, may still succeed.
     Fails,
-    /// The whole function has to be looked at.
+    /// The whole function has to be verified.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Trial {
     First(Vec<Option<State>>),
     /// Nothing: one block is tried.
     Block,
-    /// Control goes on while less is known than in the proof. States before that, by index of the entry.
+    /// Control continues while less is known than in the proof. States before that, by index of the entry.
     On { before: Vec<(u32, State)>, visits: usize },
 }
 
@@ -88,7 +88,7 @@ impl<'m, 'a> Proof<'m, 'a> {
         Some(Proof { walk, first, blocks, conditions, scratch: [State::entry(), State::entry()] })
     }
 
-    /// Looks at the function as it is with other bytes for the instruction at an offset. `code` is all of it.
+    /// Verifies the function with other bytes for the instruction at an offset. `code` is all of it.
     pub fn with(&mut self, code: &[u8], at: usize) -> Again {
         let Some(old) = self.walk.code.reached(at).copied() else { return Again::Unknown };
         let start = self.walk.function.start;

@@ -1,4 +1,4 @@
-//! Why code is rejected.
+//! Reasons for which the verifier rejects machine code.
 
 use std::fmt;
 
@@ -37,7 +37,7 @@ pub enum Reason {
     /// The memory that is accessed is not known.
     #[error("{bytes} bytes are accessed at {at}, which is not known to be the program's")]
     Unproved {
-        /// Bytes.
+        /// Width of the access in bytes.
         bytes: usize,
         /// What is known of the address.
         at: String,
@@ -45,7 +45,7 @@ pub enum Reason {
     /// An access goes past the end of what may be accessed.
     #[error("{bytes} bytes are accessed at {at}, outside {inside}")]
     Outside {
-        /// Bytes.
+        /// Width of the access in bytes.
         bytes: usize,
         /// What is known of the address.
         at: String,
@@ -61,7 +61,7 @@ pub enum Reason {
     /// A field of the context gets a value that the machine does not expect.
     #[error("it stores {value} into field {offset:#x} of the context, which must be {wanted}")]
     Field {
-        /// Offset.
+        /// Offset of the field in the context, in bytes.
         offset: u64,
         /// What is known of the value.
         value: String,
@@ -74,7 +74,7 @@ pub enum Reason {
     /// The stack may grow past its guard.
     #[error("{bytes} bytes of stack may be untouched above it, more than the guard has")]
     Guard {
-        /// Bytes.
+        /// Stack that may be untouched, in bytes.
         bytes: i64,
     },
     /// An indirect jump goes anywhere.

@@ -1,4 +1,4 @@
-//! What is known at a point of a function.
+//! Abstract state at a point of a function: registers, stack slots, flags.
 //!
 //! A value that was compared or copied has a number. Words with the same number are equal, so a compare of one of them
 //! bounds all. A number stands for the instruction that gave it; when that runs again, the number is taken from all
@@ -125,9 +125,9 @@ impl State {
 
     /// Takes nothing for granted of a slot, by index, and of those after it that begin before an offset.
     fn forget_from(&mut self, first: usize, to: i64) {
-        let behind = self.slots[first..].iter().take_while(|slot| i64::from(slot.off) < to).count();
-        if behind > 0 {
-            self.slots.drain(first..first + behind);
+        let after = self.slots[first..].iter().take_while(|slot| i64::from(slot.off) < to).count();
+        if after > 0 {
+            self.slots.drain(first..first + after);
         }
     }
 
@@ -204,7 +204,7 @@ impl State {
         });
     }
 
-    /// Adds what holds at a point that control comes to another way, where no flags are known. True if less is known then.
+    /// Joins the state of another path to this point, without known flags. True if less is known then.
     pub(crate) fn join(&mut self, other: &State, widen: Option<i64>) -> bool {
         let mut changed = false;
         let mut merge = |word: &mut Word, other: &Word| {

@@ -1,8 +1,8 @@
-//! What an instruction does to what is known.
+//! Transfer function: effect of one machine instruction on the abstract state.
 
 use iced_x86::{ConditionCode, FlowControl, Instruction, Mnemonic as M, OpAccess, OpKind, Register};
 
-use crate::access::{Does, address, has_odd_prefix};
+use crate::access::{MemoryEffect, address, has_odd_prefix};
 use crate::arith::{binary, shift, sign_extended};
 use crate::branch::{Condition, Flags, compare, test};
 use crate::code::is_memory;
@@ -104,7 +104,7 @@ impl Walk<'_, '_> {
                 let id = if word.value.fits(reg.size()) { word.id } else { 0 };
                 Ok(Word { value: word.value.low(reg.size()), id })
             }
-            OpKind::Memory => self.access(instruction, state, Does::Load),
+            OpKind::Memory => self.access(instruction, state, MemoryEffect::Load),
             _ => Ok(Word::new(Value::number(instruction.immediate(operand)))),
         }
     }
@@ -137,7 +137,7 @@ impl Walk<'_, '_> {
                 let bytes = size(instruction, operand);
                 let id = if word.value.fits(bytes) { word.id } else { 0 };
                 let word = Word { value: word.value.low(bytes), id };
-                self.access(instruction, state, Does::Store(word)).map(|_| ())
+                self.access(instruction, state, MemoryEffect::Store(word)).map(|_| ())
             }
         }
     }
@@ -185,7 +185,7 @@ impl Walk<'_, '_> {
         let mnemonic = instruction.mnemonic();
         let bytes = size(instruction, 0);
         if is_memory(instruction, 0) {
-            return self.access(instruction, state, Does::Update).map(|_| ());
+            return self.access(instruction, state, MemoryEffect::Update).map(|_| ());
         }
         let (a, b) = (self.read_whole(instruction, state, 0)?, self.read_whole(instruction, state, 1)?);
         let same_register =
@@ -237,7 +237,7 @@ impl Walk<'_, '_> {
     fn shift(&mut self, instruction: &Instruction, state: &mut State) -> Result<(), Reason> {
         let bytes = size(instruction, 0);
         if is_memory(instruction, 0) {
-            return self.access(instruction, state, Does::Update).map(|_| ());
+            return self.access(instruction, state, MemoryEffect::Update).map(|_| ());
         }
         let from = if instruction.op_count() > 2 { 1 } else { 0 };
         let by = match instruction.op_kind(instruction.op_count() - 1) {
@@ -287,7 +287,7 @@ impl Walk<'_, '_> {
         let does = match memory {
             [] => None,
             [memory] if memory.memory_size().size() == instruction.memory_size().size() => {
-                Some(if memory.access() == OpAccess::Read { Does::Load } else { Does::Update })
+                Some(if memory.access() == OpAccess::Read { MemoryEffect::Load } else { MemoryEffect::Update })
             }
             _ => return Err(Reason::Unknown),
         };

@@ -1,4 +1,4 @@
-//! What the verifier takes as given: the embedder's description of a module and the VM.
+//! Input of the verifier, which it trusts: the embedder's description of a module and the VM.
 
 /// Code to be checked, as it lies in memory.
 #[derive(Clone, Debug)]
@@ -7,7 +7,7 @@ pub struct Module<'a> {
     pub functions: Vec<Function<'a>>,
     /// What is between them: addresses and bytes.
     pub padding: Vec<(u64, &'a [u8])>,
-    /// The VM.
+    /// Memory layout of the VM that runs the module.
     pub layout: &'a Layout,
 }
 
@@ -82,7 +82,7 @@ pub enum Load {
 /// What may be stored into a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Anything.
+    /// A value without any constraint.
     Any,
     /// A number less than this.
     Below(u64),
@@ -111,7 +111,7 @@ pub enum Content {
 }
 
 impl Region {
-    /// Bytes.
+    /// Length of the region in bytes.
     pub(crate) fn len(&self) -> u64 {
         match &self.content {
             Content::Known(words) => 8 * words.len() as u64,
@@ -124,7 +124,7 @@ impl Region {
 /// A function with the C calling convention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callee {
-    /// Its address.
+    /// Native address of the callee.
     pub address: u64,
     /// What its first arguments must be.
     pub arguments: Vec<Argument>,
@@ -137,7 +137,7 @@ pub struct Callee {
 /// What an argument must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// Anything.
+    /// A value without any constraint.
     Any,
     /// The VM context.
     Context,

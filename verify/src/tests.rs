@@ -137,10 +137,10 @@ fn a_call_through_the_table_needs_its_checks() {
     for (at, byte, what) in [
         (5, 0x02, "the branch skips nothing"),
         (4, 0x77, "one index too many"),
-        (4, 0x72, "the branch the other way"),
+        (4, 0x72, "the inverted branch"),
         (9, 0x08, "a frame of another size"),
         (17, 0x73, "less room than there is"),
-        (17, 0x76, "the other way"),
+        (17, 0x76, "the inverted branch of the frame limit"),
         (26, 0x90, "a scale of 4"),
         (29, 0xc6, "r10 of something else"),
         (33, 0x08, "the stack is not aligned"),

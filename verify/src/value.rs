@@ -1,4 +1,4 @@
-//! What is known of a word: a range of numbers, an offset from something, or what it was made for.
+//! Abstract values of a word: a range of numbers, an offset from a base, or a pointer with a role.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub(crate) enum Base {
 /// What is known of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Nothing.
+    /// Nothing is known of the value.
     Any,
     /// A number from `lo` to `hi`.
     Int { lo: u64, hi: u64 },

@@ -44,9 +44,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// What was proved. Accesses count as often as their instructions were interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Functions.
+    /// Number of functions that were verified.
     pub functions: usize,
-    /// Instructions.
+    /// Number of instructions that were verified.
     pub instructions: usize,
     /// Instructions that were interpreted, each as often as it was.
     pub steps: usize,
@@ -84,7 +84,7 @@ impl AddAssign for Statistics {
     }
 }
 
-/// Where control goes on.
+/// Where control continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// At the next instruction.
@@ -119,7 +119,7 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) conditions: Conditions,
     pub(crate) statistics: Statistics,
     pub(crate) info: InstructionInfoFactory,
-    /// Behind the last argument on the stack, from the stack pointer at entry.
+    /// After the last argument on the stack, from the stack pointer at entry.
     pub(crate) arguments: i64,
     /// The instruction in work was never interpreted before.
     pub(crate) first: bool,
@@ -275,7 +275,7 @@ impl Walk<'_, '_> {
             return Ok(());
         }
         let entry = &mut self.entries[index as usize];
-        // Each cycle has an edge that leads back, and one that goes on has an edge that does so again and again.
+        // Each cycle has an edge that leads back, and one that continues has an edge that does so again and again.
         let grown = if off <= from { self.grown.get(&(index, from as u32)).copied().unwrap_or(0) } else { 0 };
         let widen = (off <= from && grown >= self.effort.patience()).then_some(self.module.layout.margin as i64);
         if entry.state.join(state, widen) {

@@ -17,7 +17,7 @@ use build::Builder;
 use crate::host::HostFn;
 use crate::ident::{ImageId, ProgramId};
 use crate::mem::{Arena, HandleRange, MemError};
-use crate::trap::{Place, Trap, TrapCode};
+use crate::trap::{Location, Trap, TrapCode};
 use twinbpf_isa::program::{InOrder, Program};
 use twinbpf_isa::validate::Valid;
 use twinbpf_isa::{Insn, text_at};
@@ -47,7 +47,7 @@ pub struct Resolve<'a> {
     pub values: &'a [u64],
     /// Each extern.
     pub externs: &'a [Target],
-    /// Kernel helpers by number. [`TAIL_CALL`] is never asked for.
+    /// Kernel helpers by number. [`TAIL_CALL`] is never requested.
     pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
     /// Instructions, by program and pc, whose addresses data sections hold, as targets of `gotox`.
     pub labels: &'a [(usize, usize)],
@@ -90,7 +90,7 @@ pub struct Function {
     pub program: u32,
     /// Flat pc of its first instruction.
     pub start: u32,
-    /// Flat pc behind its last instruction.
+    /// Flat pc after its last instruction.
     pub end: u32,
     /// Stack bytes of a frame.
     pub stack_size: u32,
@@ -134,7 +134,7 @@ pub enum ImageError {
     Dangling {
         /// Object file.
         object: Arc<str>,
-        /// Program.
+        /// Name of the program's entry function.
         program: Arc<str>,
         /// pc in the program.
         pc: usize,
@@ -170,7 +170,7 @@ pub struct Image {
 /// Most slots an image can have: pcs and their distances fit into an `i32`.
 const MAX_SLOTS: usize = 1 << 28;
 
-/// Bytes behind a frame.
+/// Bytes after a frame.
 const FRAME_GAP: u32 = 64;
 
 impl Image {
@@ -358,11 +358,11 @@ impl Image {
     }
 
     /// Program, function, instruction and C line of a flat pc.
-    pub fn place(&self, pc: usize) -> Place {
+    pub fn location(&self, pc: usize) -> Location {
         let (index, local) = self.locate(pc);
         let program = &self.programs[index];
         let line = program.line_at(local).map(|line| format!("{}:{}: {}", line.file, line.line, line.text.trim()));
-        Place {
+        Location {
             object: Arc::clone(&program.object),
             program: Arc::clone(&program.name),
             function: Arc::clone(&self.functions[self.function_at(pc)].name),

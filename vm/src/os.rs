@@ -1,4 +1,4 @@
-//! What helpers ask the operating system: clocks and the identity of the calling thread.
+//! Operating-system queries of helpers: clocks and the identity of the calling thread.
 //!
 //! Calls that have no equivalent in the standard library.
 #![expect(unsafe_code, reason = "calls of the C library")]

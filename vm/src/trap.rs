@@ -1,4 +1,5 @@
-//! A program faulted. A trap is not an error of the runtime: it is how validated code ends when it cannot go on.
+//! Traps: faults and limits that end a program. A trap is no error of the runtime: it is how validated code ends when
+//! it cannot continue.
 
 use std::any::Any;
 use std::fmt;
@@ -45,7 +46,7 @@ trap_codes! {
     LimitUnavailable = 19 "the limit of the call cannot be enforced";
 }
 
-/// The end of a program that could not go on: why, where, and what was known about it.
+/// The end of a program that could not continue: code, location, backtrace and particulars.
 #[derive(Clone, Debug)]
 pub struct Trap(Box<TrapInner>);
 
@@ -56,7 +57,7 @@ struct TrapInner {
     detail: String,
     /// `exit(status)`, for [`TrapCode::Exit`].
     status: i32,
-    place: Option<Place>,
+    location: Option<Location>,
     backtrace: Backtrace,
 }
 
@@ -72,15 +73,15 @@ pub struct Backtrace {
 /// A call, or as many calls in a row from the same place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
-    /// Where.
-    pub place: Place,
+    /// Location of the call instruction.
+    pub location: Location,
     /// How often in a row.
     pub times: u32,
 }
 
 /// A place in a program: instruction and C line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// Object file.
     pub object: Arc<str>,
     /// Entry function of the program.
@@ -102,7 +103,7 @@ impl Trap {
             code,
             detail: detail.into(),
             status: 0,
-            place: None,
+            location: None,
             backtrace: Backtrace::default(),
         }))
     }
@@ -114,7 +115,7 @@ impl Trap {
         trap
     }
 
-    /// Why.
+    /// The kind of the trap.
     pub fn code(&self) -> TrapCode {
         self.0.code
     }
@@ -130,8 +131,8 @@ impl Trap {
     }
 
     /// Where, once an engine has filled it in.
-    pub fn place(&self) -> Option<&Place> {
-        self.0.place.as_ref()
+    pub fn location(&self) -> Option<&Location> {
+        self.0.location.as_ref()
     }
 
     /// Callers of the faulting function.
@@ -147,16 +148,16 @@ impl Trap {
     }
 
     /// Records where it happened. The innermost place is kept if there is one already.
-    pub fn at(mut self, place: Place, backtrace: Backtrace) -> Trap {
-        if self.0.place.is_none() {
-            self.0.place = Some(place);
+    pub fn at(mut self, location: Location, backtrace: Backtrace) -> Trap {
+        if self.0.location.is_none() {
+            self.0.location = Some(location);
             self.0.backtrace = backtrace;
         }
         self
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: program {}", self.object, self.program)?;
         if self.function != self.program {
@@ -176,7 +177,7 @@ impl fmt::Display for Backtrace {
             if self.omitted > 0 && index + 1 == self.sites.len() {
                 write!(f, "\n  and {} more calls, down to", self.omitted)?;
             }
-            write!(f, "\n  called from {}", site.place)?;
+            write!(f, "\n  called from {}", site.location)?;
             match site.times {
                 1 => {}
                 2 => write!(f, "\n    and once more from there")?,
@@ -195,8 +196,8 @@ impl fmt::Display for Trap {
             write!(f, ": {}", self.0.detail)?;
         }
         if f.alternate() {
-            if let Some(place) = &self.0.place {
-                write!(f, "\n  at {place}")?;
+            if let Some(location) = &self.0.location {
+                write!(f, "\n  at {location}")?;
             }
             self.0.backtrace.fmt(f)?;
         }

@@ -27,7 +27,7 @@ impl Activation for Machine {
     }
 
     fn call(&mut self, _function: u64, _args: [u64; 5]) -> Result<u64, Trap> {
-        unreachable!("snprintf calls nobody back")
+        unreachable!("snprintf does not call back")
     }
 }
 

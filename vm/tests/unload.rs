@@ -12,7 +12,7 @@ const VARIABLE: &str = "TWINBPF_TEST_UNLOAD";
 
 static REPAIRED: AtomicU32 = AtomicU32::new(0);
 
-/// The host's handler: goes on behind the faulting instruction, `mov rax, [rdi]`.
+/// The host's handler: continues after the faulting instruction, `mov rax, [rdi]`.
 extern "C" fn repairs(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: as the kernel passed it.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] += 3 };

@@ -71,7 +71,7 @@ pub(crate) enum BenchEngine {
 }
 
 impl BenchArgs {
-    /// The engines that were asked for, each once, in the order of the command line.
+    /// The selected engines, each once, in the order of the command line.
     pub(crate) fn engines(&self, kernel_allowed: impl Fn() -> bool) -> Vec<BenchEngine> {
         const ALL: [BenchEngine; 4] =
             [BenchEngine::Interp, BenchEngine::Jit, BenchEngine::Trusted, BenchEngine::Kernel];

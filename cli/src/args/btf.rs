@@ -35,7 +35,7 @@ pub(crate) struct BtfDumpArgs {
     /// BTF, an object or a C source. The default is the running kernel's.
     #[arg(value_name = "FILE", default_value = "/sys/kernel/btf/vmlinux")]
     pub(crate) file: PathBuf,
-    /// Types that a module's BTF goes on from.
+    /// Types that a module's BTF continues from.
     #[arg(long, value_name = "FILE", default_value = "/sys/kernel/btf/vmlinux")]
     pub(crate) base: PathBuf,
     /// How to print: as C, one after the other as they are, or the same as JSON.

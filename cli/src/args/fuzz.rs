@@ -159,7 +159,7 @@ pub(crate) struct FuzzArgs {
     /// Processes. One.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..256))]
     pub(crate) jobs: u64,
-    /// Where findings go, and what is needed to go on.
+    /// Where findings go, and what is needed to continue.
     #[arg(long, value_name = "DIR", default_value = "findings")]
     pub(crate) corpus: PathBuf,
     /// Slots of a program and its functions together, about, besides those that load registers and store results.
@@ -183,7 +183,7 @@ pub(crate) struct FuzzArgs {
     /// them, likewise.
     #[arg(long, conflicts_with_all = ["seed", "time", "programs", "jobs", "corpus", "insns", "inputs", "cpu", "agreement"])]
     pub(crate) worker: bool,
-    /// The number of this child process, its first batch, and the one behind its last.
+    /// The number of this child process, its first batch, and the one after its last.
     #[arg(long, hide = true, value_name = "INDEX,BATCH,END", value_delimiter = ',')]
     pub(crate) child: Vec<u64>,
 }

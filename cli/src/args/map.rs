@@ -106,10 +106,10 @@ pub(crate) struct MapSetArgs {
 pub(crate) struct MapWatchArgs {
     #[command(flatten)]
     pub(crate) show: ShowArgs,
-    /// Time between two looks: 500ms, 2s; a bare number is seconds.
+    /// Time between two reads: 500ms, 2s; a bare number is seconds.
     #[arg(short, value_name = "TIME", value_parser = duration, default_value = "1s")]
     pub(crate) interval: Duration,
-    /// End after this many looks.
+    /// End after this many reads.
     #[arg(short = 'n', value_name = "COUNT")]
     pub(crate) count: Option<u64>,
 }

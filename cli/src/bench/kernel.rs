@@ -1,4 +1,4 @@
-//! A program in this kernel, by `BPF_PROG_TEST_RUN`.
+//! Benchmark backend: the running kernel, by `BPF_PROG_TEST_RUN`.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Alternating measurement: in each round every subject takes one sample, in an order that turns round every time.
+//! Alternating measurement: in each iteration every subject takes one sample, in an order that alternates.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 
 /// A sample should take at least this long, so that reading the clock does not count.
 const SAMPLE: Duration = Duration::from_millis(2);
-/// Rounds there are at least, whatever they take.
-const MIN_ROUNDS: u32 = 5;
-/// More rounds tell nothing more.
-const MAX_ROUNDS: u32 = 1000;
+/// Iterations at least, whatever they take.
+const MIN_ITERATIONS: u32 = 5;
+/// Iterations at most.
+const MAX_ITERATIONS: u32 = 1000;
 
 /// Something that takes time.
 pub(super) trait Subject {
@@ -20,13 +20,13 @@ pub(super) trait Subject {
 /// What a subject took, in nanoseconds per run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figures {
-    /// Median of the rounds.
+    /// Median of the iterations.
     pub(super) ns: f64,
     /// The shortest sample.
     pub(super) min: f64,
     /// The longest.
     pub(super) max: f64,
-    /// How many times as long as the first subject in the same round, median of the rounds.
+    /// How many times as long as the first subject in the same iteration, median of the iterations.
     pub(super) ratio: f64,
 }
 
@@ -35,19 +35,19 @@ pub(super) struct Figures {
 /// # Errors
 /// A subject that fails, although it ran before.
 pub(super) fn alternate(subjects: &mut [&mut dyn Subject], time: Duration) -> Result<Vec<Figures>> {
-    let sample = SAMPLE.min(time / (MIN_ROUNDS * subjects.len().max(1) as u32));
+    let sample = SAMPLE.min(time / (MIN_ITERATIONS * subjects.len().max(1) as u32));
     let mut runs = Vec::with_capacity(subjects.len());
-    let mut round = Duration::ZERO;
+    let mut first = Duration::ZERO;
     for subject in subjects.iter_mut() {
         let (count, took) = calibrate(&mut **subject, sample)?;
         runs.push(count);
-        round += took;
+        first += took;
     }
-    let rounds = (time.as_nanos() / round.as_nanos().max(1)).clamp(MIN_ROUNDS.into(), MAX_ROUNDS.into());
-    let mut samples = vec![Vec::with_capacity(rounds as usize); subjects.len()];
-    for round in 0..rounds {
+    let iterations = (time.as_nanos() / first.as_nanos().max(1)).clamp(MIN_ITERATIONS.into(), MAX_ITERATIONS.into());
+    let mut samples = vec![Vec::with_capacity(iterations as usize); subjects.len()];
+    for first in 0..iterations {
         for turn in 0..subjects.len() {
-            let index = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
+            let index = if first % 2 == 0 { turn } else { subjects.len() - 1 - turn };
             let took = subjects[index].sample(runs[index])?;
             samples[index].push(took.as_nanos() as f64 / runs[index] as f64);
         }
@@ -114,7 +114,7 @@ mod tests {
     fn a_run_that_takes_long_is_a_sample() {
         let mut slow = Clock { ns: 3_000_000_000, samples: 0 };
         let figures = alternate(&mut [&mut slow], Duration::from_millis(100)).unwrap();
-        assert_eq!((figures[0].ns, slow.samples), (3e9, 1 + MIN_ROUNDS));
+        assert_eq!((figures[0].ns, slow.samples), (3e9, 1 + MIN_ITERATIONS));
     }
 
     #[test]

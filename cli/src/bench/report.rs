@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! Report of a benchmark: a table, or JSON.
 
 use std::io::Write;
 

@@ -56,7 +56,7 @@ fn read(args: &BtfDumpArgs) -> Result<Arc<Btf>> {
             (None, None) => bail!("{name}: no BTF; compile with -g"),
         };
     };
-    // A module's types go on where the kernel's end, so alone they lead nowhere.
+    // A module's types continue where the kernel's end, so alone they lead nowhere.
     match Btf::parse(&bytes, endian) {
         Ok(btf) => Ok(Arc::new(btf)),
         Err(error) => {

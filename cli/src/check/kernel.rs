@@ -1,4 +1,4 @@
-//! What a kernel would get of an object: its programs linked for it, or why they cannot be. Needs no privilege.
+//! Check of an object for a kernel: links its programs for it and reports what cannot be linked. Needs no privilege.
 
 use std::io::Write;
 

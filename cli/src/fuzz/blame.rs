@@ -17,7 +17,7 @@ pub(super) struct Retry<'a> {
 }
 
 /// Programs that end a child process together, and how that ends.
-pub(super) struct Deadly {
+pub(super) struct CrashingCases {
     pub(super) how: String,
     pub(super) cases: Vec<Case>,
 }
@@ -25,18 +25,18 @@ pub(super) struct Deadly {
 impl Retry<'_> {
     /// Each program of a batch that ends a process alone; where there is none, the fewest that do so together, in their
     /// order. Nothing if not even all of them do.
-    pub(super) fn deadly(&self, batch: &[Case]) -> Result<Vec<Deadly>> {
+    pub(super) fn crashing(&self, batch: &[Case]) -> Result<Vec<CrashingCases>> {
         let mut alone = Vec::new();
         for case in batch {
             let cases = vec![case.clone()];
-            alone.extend(self.ends(&cases)?.map(|how| Deadly { how, cases }));
+            alone.extend(self.ends(&cases)?.map(|how| CrashingCases { how, cases }));
         }
         if !alone.is_empty() {
             return Ok(alone);
         }
         let Some(how) = self.ends(batch)? else { return Ok(alone) };
         let cases = fewest(batch, |some| Ok(self.ends(some)?.is_some()))?;
-        Ok(vec![Deadly { how, cases }])
+        Ok(vec![CrashingCases { how, cases }])
     }
 
     /// How a process that runs these cases as one batch ends, if not by itself.
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_named_by_its_place() {
+    fn a_panic_is_named_by_its_location() {
         let stderr = "noise\n\nthread 'main' (12) panicked at vm/src/map.rs:3:5:\nno room\n";
         assert_eq!(panicked(stderr), Some("panicked at vm/src/map.rs:3:5"));
         assert_eq!(panicked("killed"), None);

@@ -14,7 +14,7 @@ use crate::args::FuzzArgs;
 
 /// A line of progress this often.
 const SELDOM: Duration = Duration::from_secs(30);
-/// Inputs of a finding that is looked at again; a campaign has no more by default.
+/// Inputs of a finding that is examined again; a campaign has no more by default.
 const INPUTS: usize = 16;
 
 fn campaign(folder: &Path) -> Result<CCampaign> {

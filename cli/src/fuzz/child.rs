@@ -1,4 +1,4 @@
-//! A child process of `twinbpf fuzz`: generates, runs, compares, and tells its parent in lines of JSON.
+//! A child process of `twinbpf fuzz`: generates, runs, compares, and reports to its parent in lines of JSON.
 //!
 //! It says which batch it begins, so that the parent knows which one it was if it dies.
 
@@ -48,23 +48,23 @@ pub(super) fn work(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<E
     keep_memory();
     let mut campaign = engines::campaign(&args.engines)?;
     let (mut seen, mut cases) = (Seen::default(), Vec::new());
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let ready = cpu_time();
     for number in (first..end).step_by(args.jobs as usize) {
-        tell(&json!({ "begin": number }))?;
+        report(&json!({ "begin": number }))?;
         batch(args, seed, number, &mut cases);
         campaign.set_turn(turn(number));
         let findings = campaign.run(&cases);
         for finding in findings {
             seen.handle(&mut campaign, &finding)?;
         }
-        if told.elapsed() >= REPORT || number == first {
-            tell(&figures(&campaign, ready))?;
-            told = Instant::now();
+        if reported.elapsed() >= REPORT || number == first {
+            report(&figures(&campaign, ready))?;
+            reported = Instant::now();
         }
     }
-    tell(&figures(&campaign, ready))?;
-    tell(&json!({ "done": true }))?;
+    report(&figures(&campaign, ready))?;
+    report(&json!({ "done": true }))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,23 +79,23 @@ fn agree(args: &FuzzArgs, seed: u64, first: u64, end: u64) -> Result<ExitCode> {
     let mut agreement = engines::agreement()?;
     let (ready, mut programs, mut buckets, mut cases) = (cpu_time(), 0, BTreeSet::new(), Vec::new());
     for number in (first..end).step_by(args.jobs as usize) {
-        tell(&json!({ "begin": number }))?;
+        report(&json!({ "begin": number }))?;
         batch(args, seed, number, &mut cases);
         for found in agreement.run(&cases, &mut Choices::from_seed(seed ^ !number)) {
             if !buckets.insert(found.what.clone()) {
-                tell(&json!({ "again": found.what }))?;
+                report(&json!({ "again": found.what }))?;
                 continue;
             }
             let detail: String = found.detail.lines().map(|line| format!("# {line}\n")).collect();
             let case = found.case.map_or_else(String::new, |case| case.to_string());
-            tell(&json!({ "finding": format!("{detail}{case}"), "bucket": found.what, "known": false }))?;
+            report(&json!({ "finding": format!("{detail}{case}"), "bucket": found.what, "known": false }))?;
         }
         programs += cases.len();
         let cpu_ms = (cpu_time() - ready).as_millis() as u64;
         let slots = agreement.slots;
-        tell(&json!({ "programs": programs, "counts": agreement.counts, "slots": slots, "cpu_ms": cpu_ms }))?;
+        report(&json!({ "programs": programs, "counts": agreement.counts, "slots": slots, "cpu_ms": cpu_ms }))?;
     }
-    tell(&json!({ "done": true }))?;
+    report(&json!({ "done": true }))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,7 +110,7 @@ fn cpu_time() -> Duration {
 }
 
 /// One line to the parent; an error when it is gone.
-fn tell(value: &serde_json::Value) -> io::Result<()> {
+fn report(value: &serde_json::Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{value}")?;
     out.flush()
@@ -145,15 +145,15 @@ impl Seen {
         let count = self.suspects.entry(finding.suspects.clone()).or_default();
         *count += 1;
         if *count > MOST {
-            return tell(&json!({ "again": finding.suspects.join("+") }));
+            return report(&json!({ "again": finding.suspects.join("+") }));
         }
         // Reported before it is reduced, in case reducing ends this process.
-        tell(&json!({ "raw": finding.to_string() }))?;
+        report(&json!({ "raw": finding.to_string() }))?;
         let small = campaign.reduce(finding);
         let (bucket, known) = (small.bucket(), small.known.is_some());
         if !self.buckets.insert(bucket.clone()) {
-            return tell(&json!({ "again": bucket }));
+            return report(&json!({ "again": bucket }));
         }
-        tell(&json!({ "finding": small.to_string(), "bucket": bucket, "known": known }))
+        report(&json!({ "finding": small.to_string(), "bucket": bucket, "known": known }))
     }
 }

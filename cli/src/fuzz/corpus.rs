@@ -1,4 +1,4 @@
-//! The directory of a campaign: findings, a file each, and where to go on.
+//! The directory of a campaign: findings, a file each, and where to continue.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ pub(super) struct Corpus {
     folder: PathBuf,
 }
 
-/// What a campaign goes on with.
+/// What a campaign continues with.
 pub(super) struct State {
     pub(super) seed: u64,
     /// The first batch that is not done.

@@ -88,7 +88,7 @@ pub(super) fn names(args: &EnginesArgs) -> Result<Vec<String>> {
 
 /// The machine and the verifier of the running kernel.
 pub(super) fn agreement() -> Result<Agreement> {
-    let kernel = KernelEngine::new().context("--agreement asks the running kernel")?;
+    let kernel = KernelEngine::new().context("--agreement needs the running kernel")?;
     Ok(Agreement::new(Box::new(kernel))?)
 }
 

@@ -34,7 +34,7 @@ pub(crate) use c::diff as diff_c;
 pub(crate) use corpus::cases;
 pub(crate) use engines::campaign;
 
-/// How often the parent looks up.
+/// How often the parent polls its children.
 const TICK: Duration = Duration::from_millis(200);
 /// Children in a row that may die without having finished a batch.
 const DEATHS: u32 = 3;
@@ -97,7 +97,7 @@ struct Parent<'a> {
     args: &'a FuzzArgs,
     corpus: Corpus,
     seed: u64,
-    /// The batch behind the last one.
+    /// The batch after the last one.
     end: u64,
     children: BTreeMap<u64, Running>,
     messages: (Sender<Message>, Receiver<Message>),
@@ -227,7 +227,7 @@ impl<'a> Parent<'a> {
         Ok(())
     }
 
-    /// Finds out what a child died of, and goes on behind it.
+    /// Finds out what a child died of, and continues after it.
     fn died(&mut self, index: u64, stop: &AtomicBool) -> Result<()> {
         let running = self.children.get_mut(&index).expect("a child that was started");
         let status = running.child.wait().context("a child process")?;
@@ -256,8 +256,8 @@ impl<'a> Parent<'a> {
         let mut cases = Vec::new();
         child::batch(self.args, self.seed, batch, &mut cases);
         let arguments = self.repeat(batch);
-        let deadly = blame::Retry { corpus: &self.corpus, arguments: &arguments }.deadly(&cases)?;
-        for found in &deadly {
+        let crashing = blame::Retry { corpus: &self.corpus, arguments: &arguments }.crashing(&cases)?;
+        for found in &crashing {
             let (bucket, note) = match found.cases.len() {
                 1 => (found.how.clone(), String::new()),
                 count => {
@@ -266,7 +266,7 @@ impl<'a> Parent<'a> {
             };
             self.keep((&bucket, batch), &format!("# {}\n{note}{}", found.how, corpus::text(&found.cases)), false)?;
         }
-        if deadly.is_empty() {
+        if crashing.is_empty() {
             errln!("twinbpf: a child {how} in batch {batch}, which alone does not do that: all of it is kept");
             let text = format!("# a child {how}; the batch alone does not do that\n{}", corpus::text(&cases));
             self.keep((&format!("{how} in batch {batch}"), batch), &text, false)?;

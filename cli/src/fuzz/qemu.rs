@@ -1,5 +1,5 @@
-//! Another kernel: a machine that QEMU emulates, with a worker inside whose standard input and output are QEMU's own, by
-//! way of the second serial line.
+//! Another kernel: a machine that QEMU emulates, with a worker inside whose standard input and output are QEMU's own,
+//! through the second serial line.
 
 use std::path::Path;
 use std::process::Command;

@@ -118,7 +118,7 @@ impl Line {
         "it closed its output, and goes on".to_owned()
     }
 
-    fn ask(&mut self, number: u64, cases: &[Case]) -> Result<Vec<Vec<Ran>>> {
+    fn request(&mut self, number: u64, cases: &[Case]) -> Result<Vec<Vec<Ran>>> {
         writeln!(self.to, "{}", wire::batch(number, cases))?;
         self.to.flush()?;
         let answer = self.hear(BATCH, "batch")?;
@@ -146,7 +146,7 @@ impl Drop for Line {
 impl Worker {
     fn run(&mut self, cases: &[Case], index: usize) -> Vec<Ran> {
         if self.last.as_ref().is_none_or(|(last, _)| last != cases) {
-            let ran = self.ask(cases).map_err(|error| format!("the worker is lost: {error:#}"));
+            let ran = self.request(cases).map_err(|error| format!("the worker is lost: {error:#}"));
             self.last = Some((cases.to_vec(), ran));
         }
         match &self.last {
@@ -156,14 +156,14 @@ impl Worker {
         }
     }
 
-    fn ask(&mut self, cases: &[Case]) -> Result<Vec<Vec<Ran>>> {
+    fn request(&mut self, cases: &[Case]) -> Result<Vec<Vec<Ran>>> {
         if self.line.is_none() {
             anyhow::ensure!(self.deaths < DEATHS, "too often");
             self.deaths += 1;
             self.line = Some(Line::start(&mut (self.connect)()?)?);
         }
         self.batches += 1;
-        let answer = self.line.as_mut().expect("it was started").ask(self.batches, cases);
+        let answer = self.line.as_mut().expect("it was started").request(self.batches, cases);
         if answer.is_err() {
             self.line = None;
         }

@@ -1,4 +1,4 @@
-//! What a campaign says: a line of progress, and the figures at the end.
+//! Output of a campaign: a line of progress, and the figures at the end.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, stderr};

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_is_told() {
+    fn reports_that_nothing_matches() {
         let case = case(&mut Choices::from_seed(1), &Config { inputs: 1, ..Config::default() });
         for (text, why) in [
             ("{}", "neither 'refused' nor 'ended'"),

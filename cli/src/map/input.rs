@@ -15,7 +15,7 @@ impl Typed {
     pub(super) fn key(&self, text: &str) -> Result<Vec<u8>> {
         let mut key = vec![0; self.key_size()];
         let read = encode(self.key_type(), text, &mut key);
-        read.with_context(|| format!("{}: key '{text}'", self.place()))
+        read.with_context(|| format!("{}: key '{text}'", self.description()))
             .map_err(|error| hinted(error, &self.key_example()))?;
         Ok(key)
     }
@@ -23,14 +23,14 @@ impl Typed {
     /// The value of each CPU, or the only one. `.member=...` changes what is there.
     pub(super) fn value(&self, key: &[u8], text: &str) -> Result<Vec<Vec<u8>>> {
         if let Some(thing) = things(self.kind()) {
-            bail!("{}: each value is a {thing}, which only who holds its descriptor can put there", self.place());
+            bail!("{}: each value is a {thing}, which only who holds its descriptor can put there", self.description());
         }
         let fresh = vec![vec![0; self.value_size()]; self.copies()];
         let there = if text.trim_start().starts_with('.') { self.lookup(key)? } else { None };
         let mut values = there.map_or(fresh, |entry| entry.values);
         for value in &mut values {
             let read = encode(self.value_type(), text, value);
-            read.with_context(|| format!("{}: value '{text}'", self.place()))
+            read.with_context(|| format!("{}: value '{text}'", self.description()))
                 .map_err(|error| hinted(error, &example("values", self.value_type(), self.value_size())))?;
         }
         Ok(values)

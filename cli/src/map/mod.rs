@@ -106,13 +106,15 @@ fn get(args: &MapGetArgs) -> Result<()> {
     let map = open(&args.show.map)?;
     let found = match &args.key {
         Some(key) => map.lookup(&map.key(key)?)?,
-        None if map.has_keys() => bail!("{}: say which key, {}", map.place(), map.key_example()),
+        None if map.has_keys() => bail!("{}: say which key, {}", map.description(), map.key_example()),
         None => map.lookup(&[])?,
     };
     let Some(entry) = found else {
         match &args.key {
-            Some(key) => bail!("{}: there is no element with key {key}; `twinbpf map dump` shows all", map.place()),
-            None => bail!("{}: it is empty", map.place()),
+            Some(key) => {
+                bail!("{}: there is no element with key {key}; `twinbpf map dump` shows all", map.description())
+            }
+            None => bail!("{}: it is empty", map.description()),
         }
     };
     let mut output = Output::default();
@@ -128,8 +130,8 @@ fn set(args: &MapSetArgs) -> Result<()> {
     let (key, value) = match (args.element.as_slice(), map.has_keys()) {
         ([key, value], true) => (map.key(key)?, value),
         ([value], false) => (Vec::new(), value),
-        ([_], true) => bail!("{}: say both key and value, {}", map.place(), map.key_example()),
-        (_, _) => bail!("{}: it has no keys; give only the value", map.place()),
+        ([_], true) => bail!("{}: say both key and value, {}", map.description(), map.key_example()),
+        (_, _) => bail!("{}: it has no keys; give only the value", map.description()),
     };
     let flags = match (args.noexist, args.exist) {
         (true, _) => NOEXIST,
@@ -147,18 +149,18 @@ fn not_listed(kind: MapKind) -> Option<&'static str> {
             "its records go to the one reader that it has, and are gone then: an EVENT program of `twinbpf run` gets them",
         ),
         MapKind::UserRingbuf => Some("its records go to the programs that drain it, and are gone then"),
-        MapKind::PerfEventArray => {
-            Some("its slots are the buffers of whoever reads it: an EVENT program of `twinbpf run` gets the records")
-        }
+        MapKind::PerfEventArray => Some(
+            "its slots are the buffers of the process that reads it: an EVENT program of `twinbpf run` gets the records",
+        ),
         MapKind::Queue | MapKind::Stack => {
             Some("it has no keys, and reading takes elements out: `twinbpf map get MAP` shows the next one")
         }
         MapKind::BloomFilter => Some("it keeps no elements, only whether one may have been there"),
         MapKind::Arena => Some("it is memory of a program without keys or values"),
-        MapKind::SkStorage => Some("its keys are sockets, by descriptors of the process that asks"),
-        MapKind::InodeStorage => Some("its keys are files, by descriptors of the process that asks"),
-        MapKind::TaskStorage => Some("its keys are processes, by descriptors of the process that asks"),
-        MapKind::CgrpStorage => Some("its keys are cgroups, by descriptors of the process that asks"),
+        MapKind::SkStorage => Some("its keys are sockets, by file descriptors of the calling process"),
+        MapKind::InodeStorage => Some("its keys are files, by file descriptors of the calling process"),
+        MapKind::TaskStorage => Some("its keys are processes, by file descriptors of the calling process"),
+        MapKind::CgrpStorage => Some("its keys are cgroups, by file descriptors of the calling process"),
         MapKind::Hash
         | MapKind::Array
         | MapKind::ProgArray
@@ -210,11 +212,11 @@ fn explain<T>(result: Result<T, Error>, map: &Typed) -> Result<T> {
         let why = match error.errno() {
             Some(libc::E2BIG) if map.is_array() => format!("its keys go from 0 to {}", slots.saturating_sub(1)),
             Some(libc::E2BIG) => format!("it is full, with {slots} elements"),
-            Some(libc::EEXIST) => "there is such a key already, and --noexist was asked for".to_owned(),
-            Some(libc::ENOENT) => "there is no such key, and --exist was asked for".to_owned(),
+            Some(libc::EEXIST) => "the key exists already, and --noexist was given".to_owned(),
+            Some(libc::ENOENT) => "there is no such key, and --exist was given".to_owned(),
             Some(ENOTSUPP | libc::EOPNOTSUPP) => "the kernel shows and takes no values of this kind of map".to_owned(),
-            Some(_) | None => return anyhow::Error::from(error).context(map.place()),
+            Some(_) | None => return anyhow::Error::from(error).context(map.description()),
         };
-        anyhow!("{}: {why}", map.place())
+        anyhow!("{}: {why}", map.description())
     })
 }

@@ -42,7 +42,7 @@ impl Typed {
     }
 
     /// The map, for messages.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let info = self.map.info();
         format!("map {} ({}, number {})", info.name, info.kind.name(), info.id)
     }
@@ -84,7 +84,7 @@ impl Typed {
     /// Every element, by key.
     pub(super) fn entries(&self) -> Result<Vec<Entry>> {
         if let Some(why) = not_listed(self.kind()) {
-            bail!("{}: {why}", self.place());
+            bail!("{}: {why}", self.description());
         }
         let all = explain(self.map.entries(), self)?;
         let mut all: Vec<Entry> = all.into_iter().map(|(key, value)| self.split(key, &value)).collect();
@@ -96,7 +96,7 @@ impl Typed {
 
     pub(super) fn lookup(&self, key: &[u8]) -> Result<Option<Entry>> {
         if let (Some(why), true) = (not_listed(self.kind()), self.has_keys() || !self.is_sequence()) {
-            bail!("{}: {why}", self.place());
+            bail!("{}: {why}", self.description());
         }
         Ok(explain(self.map.lookup(key), self)?.map(|value| self.split(key.to_vec(), &value)))
     }
@@ -108,7 +108,7 @@ impl Typed {
     /// Whether elements can be written at all.
     pub(super) fn check_written(&self) -> Result<()> {
         let why = not_listed(self.kind()).filter(|_| !self.is_sequence()).or_else(|| not_written(&self.map));
-        why.map_or(Ok(()), |why| bail!("{}: {why}", self.place()))
+        why.map_or(Ok(()), |why| bail!("{}: {why}", self.description()))
     }
 
     /// Writes a value to all CPUs that it has one for.

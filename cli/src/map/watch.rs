@@ -1,6 +1,6 @@
 //! `twinbpf map watch`: what changes in a map.
 //!
-//! Looks at it from time to time, so what came and went between two looks is not seen.
+//! Reads it periodically, so what came and went between two reads is not seen.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -24,7 +24,7 @@ enum Change<'a> {
 pub(super) fn watch(args: &MapWatchArgs) -> Result<()> {
     let map = super::open(&args.show.map)?;
     let mut before: Vec<Entry> = Vec::new();
-    let mut looks = 0;
+    let mut polls = 0;
     loop {
         let now = map.entries()?;
         let mut output = Output::default();
@@ -33,8 +33,8 @@ pub(super) fn watch(args: &MapWatchArgs) -> Result<()> {
         }
         output.finish()?;
         before = now;
-        looks += 1;
-        if args.count.is_some_and(|count| looks >= count) {
+        polls += 1;
+        if args.count.is_some_and(|count| polls >= count) {
             return Ok(());
         }
         thread::sleep(args.interval);
@@ -92,10 +92,10 @@ mod tests {
     use twinbpf::map::Entry;
 
     #[test]
-    fn what_changed_is_told() {
+    fn changes_are_reported() {
         let entry = |key: u8, value: u8| Entry { key: vec![key], values: vec![vec![value]] };
         let (before, now) = ([entry(1, 1), entry(2, 2), entry(3, 3)], [entry(0, 0), entry(2, 2), entry(3, 4)]);
-        let told: Vec<(char, u8)> = changes(&before, &now)
+        let reported: Vec<(char, u8)> = changes(&before, &now)
             .iter()
             .map(|change| match change {
                 Change::New(entry) => ('+', entry.key[0]),
@@ -104,6 +104,6 @@ mod tests {
                 Change::Gone(entry) => ('-', entry.key[0]),
             })
             .collect();
-        assert_eq!(told, [('+', 0), ('=', 3), ('-', 1)]);
+        assert_eq!(reported, [('+', 0), ('=', 3), ('-', 1)]);
     }
 }

@@ -70,7 +70,7 @@ fn folder() -> Result<PathBuf> {
     Ok(base.context("compiling C needs a place for headers; set XDG_CACHE_HOME or HOME")?.join("twinbpf"))
 }
 
-/// What tells this kernel's types from those of others: its build id, else the bytes themselves.
+/// What distinguishes this kernel's types from those of others: its build id, else the bytes themselves.
 fn identity() -> Option<String> {
     let types = fs::metadata(KERNEL).ok()?;
     if let Some(id) = fs::read("/sys/kernel/notes").ok().and_then(|notes| build_id(&notes)) {
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_id_is_found_behind_other_notes() {
+    fn a_build_id_is_found_after_other_notes() {
         let note = |name: &[u8], kind: u32, text: &[u8]| {
             let mut note: Vec<u8> = [name.len() as u32, text.len() as u32, kind].map(u32::to_ne_bytes).concat();
             for part in [name, text] {

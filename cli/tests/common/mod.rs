@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Helpers that the command's tests share.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 #[path = "../../../tests/support/blocked.rs"]
@@ -23,7 +23,7 @@ pub(crate) fn twinbpf() -> Command {
     command
 }
 
-/// A way to execute programs, as options of the command.
+/// An execution mode, as options of the command.
 #[derive(Clone, Debug)]
 pub(crate) struct Mode {
     /// For names of tests.

@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::common::{run, stderr};
-use crate::rig::{as_nobody, kernel, public};
+use crate::rig::{as_unprivileged, kernel, public};
 
 /// A frame of 64 zeroes.
 const FRAME: &str = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
@@ -65,10 +65,10 @@ fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
 fn where_nothing_may_be_loaded_the_kernel_is_not_among_all() {
     let folder = public("packets/xdp_swap.bpf.o");
     let args = ["bench", "tool.bpf.o", "--packet", FRAME, "--json", "--time", "30ms"];
-    let Some(output) = as_nobody(folder.path(), &args) else { return };
+    let Some(output) = as_unprivileged(folder.path(), &args) else { return };
     let names: Vec<Value> = engines(&output).iter().map(|engine| engine["engine"].clone()).collect();
     assert_eq!(names, ["interp", "jit", "trusted"]);
-    let asked = as_nobody(folder.path(), &[&args[..], &["--engine", "interp,kernel"]].concat()).unwrap();
-    let why = engines(&asked)[1]["left_out"].clone();
+    let selected = as_unprivileged(folder.path(), &[&args[..], &["--engine", "interp,kernel"]].concat()).unwrap();
+    let why = engines(&selected)[1]["left_out"].clone();
     assert!(why.as_str().unwrap().contains("this process has no CAP_BPF"), "{why}");
 }

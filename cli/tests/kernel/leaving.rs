@@ -1,4 +1,4 @@
-//! However a session ends, nothing of it stays.
+//! Clean-up of sessions: no program, map or link stays in the kernel, however a session ends.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 use std::collections::BTreeSet;

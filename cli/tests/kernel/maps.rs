@@ -1,4 +1,4 @@
-//! `twinbpf map`, as the workload of a session whose maps it looks into.
+//! `twinbpf map`, as the workload of a session whose maps it reads.
 
 use std::process::Output;
 

@@ -1,4 +1,4 @@
-//! `twinbpf list`.
+//! `twinbpf list`: attach points of the running kernel and of files, against their sources.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -51,7 +51,7 @@ fn arguments_are_named() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told() {
+fn missing_things_are_reported() {
     if !kernel() {
         return;
     }
@@ -59,8 +59,8 @@ fn what_cannot_be_had_is_told() {
     let (text, left) = (said(&all), stderr(&all));
     for kind in ["tp", "raw_tp", "tp_btf", "kprobe", "fentry", "iter", "lsm", "perf_event", "xdp", "cgroup"] {
         let listed = text.lines().any(|line| line.split(['/', ' ']).next() == Some(kind));
-        let told = left.contains(&format!("twinbpf: left out: {kind}"));
-        assert!(listed || told, "nothing of {kind} in {left}");
+        let reported = left.contains(&format!("twinbpf: left out: {kind}"));
+        assert!(listed || reported, "nothing of {kind} in {left}");
     }
     assert!(text.lines().any(|line| line == "iter/task") && text.contains("--attach PROG=cpu-clock:99"), "{left}");
     let none = run(&["list", "no_place_has_this_name"]);

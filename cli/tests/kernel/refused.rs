@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::tempdir;
 
 use crate::common::{run, skip, stderr};
-use crate::rig::{as_nobody, kernel, public};
+use crate::rig::{as_unprivileged, kernel, public};
 
 fn assert_says(output: &Output, parts: &[&str]) {
     let text = stderr(output);
@@ -20,8 +20,8 @@ fn assert_says(output: &Output, parts: &[&str]) {
 #[test]
 fn without_privilege_the_message_says_which() {
     let folder = public("scripts/opensnoop.bpf.o");
-    let Some(refused) = as_nobody(folder.path(), &["run", "tool.bpf.o", "--", "true"]) else { return };
-    let unprivileged = |args: &[&str]| as_nobody(folder.path(), args).expect("it ran just now");
+    let Some(refused) = as_unprivileged(folder.path(), &["run", "tool.bpf.o", "--", "true"]) else { return };
+    let unprivileged = |args: &[&str]| as_unprivileged(folder.path(), args).expect("it ran just now");
     let parts = [
         "tool.bpf.o: map paths: MAP_CREATE of map paths (hash)",
         "map records: ",
@@ -106,7 +106,7 @@ fn without_a_kind_of_map_or_program_the_message_names_it() {
 }
 
 #[test]
-fn every_failure_is_told() {
+fn every_failure_is_reported() {
     if !kernel() {
         return;
     }

@@ -71,7 +71,7 @@ pub(crate) fn bpftrace(program: &str, workload: &str) -> Option<String> {
         skip("bpftrace is not installed, so that there is nothing to compare with");
         return None;
     }
-    // It looks for tracepoints in debugfs, which is mounted for it alone where it is not.
+    // It reads tracepoints from debugfs, which is mounted for it alone where it is not.
     let script = "[ -d /sys/kernel/debug/tracing ] || mount -t debugfs none /sys/kernel/debug; \
         exec bpftrace -e \"$1\" -c \"$2\"";
     let args = ["--mount", "sh", "-c", script, "sh", program, workload];
@@ -97,10 +97,10 @@ pub(crate) fn public(object: &str) -> TempDir {
 }
 
 /// The command without any privilege; `None`, with a message, where that is not possible.
-pub(crate) fn as_nobody(folder: &Path, args: &[&str]) -> Option<Output> {
+pub(crate) fn as_unprivileged(folder: &Path, args: &[&str]) -> Option<Output> {
     // SAFETY: no arguments, and it always succeeds.
     if !installed("setpriv") || unsafe { libc::geteuid() } != 0 {
-        skip("setpriv is not installed, or this is not root, who can become somebody else");
+        skip("setpriv is not installed, or this is not root, which may change its user");
         return None;
     }
     let mut command = Command::new("setpriv");

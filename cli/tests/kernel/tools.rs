@@ -1,4 +1,4 @@
-//! The tools.
+//! The tracing tools of `corpus/scripts` on the running kernel, against known workloads.
 
 use std::process::Command;
 

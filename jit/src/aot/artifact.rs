@@ -19,7 +19,7 @@ use crate::trap_sites::TrapSites;
 /// Why loaded code cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// What is behind the symbol is something else.
+    /// The symbol's contents are no artifact of this version.
     #[error("its symbol {symbol} is none of twinbpf's", symbol = super::SYMBOL)]
     Foreign,
     /// Made by another version.
@@ -63,7 +63,7 @@ struct Function {
 }
 
 impl Artifact {
-    /// Reads the bytes behind [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library` is
+    /// Reads the bytes at [`SYMBOL`](super::SYMBOL) in a loaded library, as long as they say they are. `library` is
     /// dropped when the code is no longer used.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Artifact {
         Ok(Arc::new(Artifact { facts, functions, bytes, _library: library }))
     }
 
-    /// Number of bytes behind the symbol, from the first [`Artifact::HEAD`] of them.
+    /// Number of bytes at the symbol, from the first [`Artifact::HEAD`] of them.
     ///
     /// # Errors
     /// [`ArtifactError::Foreign`], [`ArtifactError::Version`].
@@ -153,7 +153,7 @@ impl Artifact {
         let addresses = self.functions.iter().map(|function| function.record.address).chain([0]).collect();
         let mut order: Box<[u32]> = (0..self.functions.len() as u32).collect();
         order.sort_unstable_by_key(|function| self.functions[*function as usize].record.address);
-        Ok(Arc::new(Placed {
+        Ok(Arc::new(LoadedArtifact {
             kept: Arc::clone(self),
             image: image.id(),
             addresses,
@@ -179,7 +179,7 @@ impl fmt::Debug for Artifact {
 
 /// Artifact code in use, as the code of an image.
 #[derive(Debug)]
-struct Placed {
+struct LoadedArtifact {
     kept: Arc<Artifact>,
     /// What it is the code of.
     image: ImageId,
@@ -196,7 +196,7 @@ struct Placed {
 // SAFETY: the caller of `new` promised that the functions are where the description says, and stay with `kept`; it was
 // compared with the image, which has as many functions, and all that code depends on is the same.
 #[expect(unsafe_code, reason = "says where code is that a library brought")]
-unsafe impl Native for Placed {
+unsafe impl Native for LoadedArtifact {
     fn image_id(&self) -> ImageId {
         self.image
     }

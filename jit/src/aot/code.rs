@@ -1,4 +1,4 @@
-//! The checksum of everything in an image that code depends on.
+//! Checksum of everything in an image that compiled code depends on.
 
 use std::hash::{Hash as _, Hasher as _};
 

@@ -69,7 +69,7 @@ pub enum AotError {
     #[error("compiling: {0}")]
     Stack(std::io::Error),
     /// The code needs something that neither it nor the context has.
-    #[error("function {function} refers to {symbol}, which nobody defines")]
+    #[error("function {function} refers to the undefined symbol {symbol}")]
     Undefined {
         /// The function.
         function: String,
@@ -193,7 +193,7 @@ fn functions(
     Ok(sites)
 }
 
-/// Compiles a function, which looks at the limit of the native stack if its frame is large, and is not optimised if it is
+/// Compiles a function, which checks the limit of the native stack if its frame is large, and is not optimised if it is
 /// too large then: for the target `plain`.
 fn fitting<'a>(
     mut input: Input<'a>,
@@ -287,7 +287,7 @@ fn entry(
     Ok(module.define_function(id, &mut context)?)
 }
 
-/// The symbol that tells what is in the file.
+/// The symbol of the artifact's description.
 fn describe(module: &mut ObjectModule, text: &str, sites: &[TrapSites]) -> Result<(), AotError> {
     // Weak: of several such objects in one C program, any may have it.
     let id = module.declare_data(SYMBOL, Linkage::Preemptible, false, false)?;

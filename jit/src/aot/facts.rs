@@ -22,13 +22,13 @@ pub struct Origin<'a> {
     pub externs: &'a [Arc<str>],
 }
 
-/// One line.
+/// A key and its value, one line of the description.
 pub(super) type Fact = (String, String);
 
 /// A fact that is not the same where code was made and where it shall run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Which.
+    /// Key of the differing fact.
     pub key: String,
     /// As compiled; nothing if it was not there.
     pub compiled: Option<String>,
@@ -99,7 +99,7 @@ pub(super) fn to_text(facts: &[Fact]) -> String {
     facts.iter().map(|(key, value)| format!("{key} = {value}\n")).collect()
 }
 
-/// The other way round. Lines that are none are left out.
+/// The inverse conversion. Lines that are none are left out.
 pub(super) fn from_text(text: &str) -> Vec<Fact> {
     let lines = text.lines().filter_map(|line| line.split_once(" = "));
     lines.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()

@@ -2,7 +2,7 @@
 //!
 //! [`object`] makes a relocatable ELF file with one C function per program, `uint64_t NAME(struct twinbpf_context *)`,
 //! for this machine or another. It refers to no symbol: what is different in each process (addresses of maps, data
-//! and functions) comes from the context, whose layout `include/twinbpf/context.h` tells C programs.
+//! and functions) comes from the context, whose layout `include/twinbpf/context.h` declares for C programs.
 //!
 //! The file says what it was made of and for, in the data symbol [`SYMBOL`]: a text with a line per fact, and tables
 //! that lead from addresses back to instructions. From a shared library made of it a machine gets [`Artifact`] code, if

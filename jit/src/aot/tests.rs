@@ -85,7 +85,7 @@ fn damage_is_no_panic() {
 }
 
 #[test]
-fn the_first_difference_is_told() {
+fn the_first_difference_is_reported() {
     let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let compiled = [fact("memory", "sandbox"), fact("fuel", "yes"), fact("object", "a.o")];
     assert_eq!(facts::from_text(&facts::to_text(&compiled)), compiled);

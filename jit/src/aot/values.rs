@@ -18,7 +18,7 @@ pub(crate) struct Values {
 impl Values {
     pub(crate) fn new(image: &Image) -> Values {
         let mut values = Values::default();
-        let mut known: HashMap<Thing, u32> = HashMap::new();
+        let mut known: HashMap<GlobalBinding, u32> = HashMap::new();
         for (index, program) in image.programs().iter().enumerate() {
             let base = image.entry(index);
             for (pc, binding) in &program.bindings {
@@ -26,7 +26,7 @@ impl Values {
                 if !matches!(image.links()[base + pc], Link::Value(_)) {
                     continue;
                 }
-                let thing = Thing::new(*binding, flat, image);
+                let thing = GlobalBinding::new(*binding, flat, image);
                 let index = *known.entry(thing).or_insert_with(|| {
                     values.pcs.push(flat);
                     values.pcs.len() as u32 - 1
@@ -81,21 +81,21 @@ impl Values {
     }
 }
 
-/// A binding, without the program it is in.
+/// A binding, with functions by their index in the image instead of the program.
 #[derive(PartialEq, Eq, Hash)]
-enum Thing {
+enum GlobalBinding {
     Bound(Binding),
     Function(u32),
 }
 
-impl Thing {
-    fn new(binding: Binding, flat: u32, image: &Image) -> Thing {
+impl GlobalBinding {
+    fn new(binding: Binding, flat: u32, image: &Image) -> GlobalBinding {
         match binding {
             Binding::Function(start) => {
                 let (program, _) = image.locate(flat as usize);
-                Thing::Function((image.entry(program) + start) as u32)
+                GlobalBinding::Function((image.entry(program) + start) as u32)
             }
-            Binding::Map(_) | Binding::MapValue { .. } | Binding::Extern(_) => Thing::Bound(binding),
+            Binding::Map(_) | Binding::MapValue { .. } | Binding::Extern(_) => GlobalBinding::Bound(binding),
         }
     }
 }

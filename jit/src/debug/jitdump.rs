@@ -36,7 +36,7 @@ pub(super) struct Jitdump {
     file: Mutex<(File, u64)>,
 }
 
-/// A record: its kind, and its bytes behind the common head.
+/// A record: its kind, and its bytes after the common head.
 fn record(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
     out.extend(kind.to_ne_bytes());
     out.extend((body.len() as u32 + 16).to_ne_bytes());

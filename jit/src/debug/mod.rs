@@ -1,4 +1,4 @@
-//! What other tools know of generated code.
+//! Registration of generated code with debuggers, profilers and unwinders.
 //!
 //! | Tool | Means | Switched on by |
 //! |---|---|---|
@@ -114,7 +114,7 @@ impl Default for Tools {
     }
 }
 
-/// Told tools of code; dropping it tells them that the code goes. It must go before the code's memory does.
+/// Registration of code with tools; dropping it unregisters the code. It must go before the code's memory does.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     _image: Option<RegisteredImage>,
@@ -147,7 +147,7 @@ impl Tools {
         self.gdb || matches!(self.perf, PerfFile::Dump(_))
     }
 
-    /// Tells the tools of published code. Files that cannot be written are logged: a run does not fail for them.
+    /// Registers published code with the tools. Files that cannot be written are logged: a run does not fail for them.
     pub(crate) fn announce(&self, isa: &dyn TargetIsa, code: &CodeMemory, symbols: &[Symbol]) -> Announced {
         let written = match &self.perf {
             PerfFile::Off => Ok(()),

@@ -1,6 +1,6 @@
 //! `/tmp/perf-PID.map`: `START SIZE NAME` in hexadecimal, a line per function.
 //!
-//! Nothing is ever taken back, so after an address was reused perf cannot tell which program a sample belongs to;
+//! Nothing is ever taken back, so after an address was reused perf cannot determine which program a sample belongs to;
 //! the jitdump can. Other compilers of the process may add to the same file.
 
 use std::fmt::Write as _;

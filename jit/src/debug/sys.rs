@@ -148,7 +148,7 @@ impl RegisteredImage {
                 (*first).previous = entry;
             }
             (*descriptor).first = entry;
-            tell(descriptor, entry, REGISTER);
+            notify(descriptor, entry, REGISTER);
         }
         RegisteredImage { entry, _image: image }
     }
@@ -169,7 +169,7 @@ impl Drop for RegisteredImage {
             if !next.is_null() {
                 (*next).previous = previous;
             }
-            tell(descriptor, self.entry, UNREGISTER);
+            notify(descriptor, self.entry, UNREGISTER);
             (*descriptor).relevant = ptr::null_mut();
             drop(Box::from_raw(self.entry));
         }
@@ -180,7 +180,7 @@ impl Drop for RegisteredImage {
 ///
 /// # Safety
 /// `LIST` is held and `entry` is alive.
-unsafe fn tell(descriptor: *mut Descriptor, entry: *mut CodeEntry, action: u32) {
+unsafe fn notify(descriptor: *mut Descriptor, entry: *mut CodeEntry, action: u32) {
     // SAFETY: the caller holds the lock, so the descriptor is ours to change; the function does nothing.
     unsafe {
         (*descriptor).relevant = entry;

@@ -149,7 +149,7 @@ fn a_panic_crosses_generated_frames() {
 }
 
 #[test]
-fn a_backtrace_goes_on_behind_generated_frames() {
+fn a_backtrace_continues_above_generated_frames() {
     let known = Generated::new(&Tools::default(), "f", backtrace);
     let unknown = Generated::new(&Tools { unwind: false, ..Tools::default() }, "f", backtrace);
     let (known, unknown) = (known.call(0), unknown.call(0));
@@ -264,7 +264,7 @@ fn other_tools_read_the_image_for_debuggers() {
     }
 }
 
-/// Runs one of the ignored tests below in a process of its own, behind the words of a command.
+/// Runs one of the ignored tests below in a process of its own, after the words of a command.
 fn run_child(command: &[&str], test: &str) -> Option<std::process::Output> {
     let mut all = Command::new(command[0]);
     all.args(&command[1..]).arg(std::env::current_exe().unwrap());
@@ -295,7 +295,7 @@ fn gdb_shows_names_and_lines() {
     }
     let frame = text.lines().find(|line| line.starts_with("#1")).unwrap_or_else(|| panic!("no frame in {text}"));
     assert!(frame.contains("bpf_prog_count") && frame.contains("count.bpf.c:41"), "{text}");
-    assert!(text.contains("child_for_gdb"), "frames behind the generated one: {text}");
+    assert!(text.contains("child_for_gdb"), "frames of the callers: {text}");
     assert!(!text.contains("bpf_prog_gone"), "what was dropped is forgotten: {text}");
 }
 
@@ -312,7 +312,7 @@ fn child_for_perf() {
     }
 }
 
-/// What `perf report` prints of a run of `child_for_perf`, with `perf inject --jit` before it if asked for.
+/// What `perf report` prints of a run of `child_for_perf`, with `perf inject --jit` before it on request.
 fn perf_report(kind: &str, folder: &Path, inject: bool) -> Option<String> {
     let data = folder.join("perf.data").display().to_string();
     let variables = [format!("TWINBPF_TEST_PERF={kind}"), format!("JITDUMPDIR={}", folder.display())];

@@ -58,7 +58,7 @@ pub(super) const ALL: &[Mistake] = &[
     translated("zeros_above_call", "the result of a call is taken to have 32 bits", |func| {
         each_index(func, any, |cursor, index| elided(cursor, index, |opcode| opcode.is_call()))
     }),
-    passed("mask_around_loop", "a masked value is taken for masked in the next round, too", |func| {
+    passed("mask_around_loop", "a masked value is taken for masked in the next iteration, too", |func| {
         each_index(func, any, from_param)
     }),
     translated("mask_33", "the mask has a bit too many", |func| {
@@ -120,7 +120,7 @@ pub(super) const ALL: &[Mistake] = &[
     }),
     passed("load_widened", "a narrow load is made with 8 bytes", widen_loads),
     passed("store_widened", "a narrow store is made with 8 bytes", widen_stores),
-    passed("load_paired", "a load of 8 bytes is merged with one behind it that is not there", pair_loads),
+    passed("load_paired", "a load of 8 bytes is merged with one after it that is not there", pair_loads),
     translated("frame_base", "r1 is taken for r10", |func| {
         let (fp, r1) = (param(func, 1), param(func, 2));
         let all = with_base(func, fp);

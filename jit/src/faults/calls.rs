@@ -47,11 +47,9 @@ pub(super) const ALL: &[Mistake] = &[
     translated("callx_off_by_one", "the index into the table of functions may be their number", |func| {
         compares_with(func, IntCC::UnsignedGreaterThan)
     }),
-    translated(
-        "callx_inverted",
-        "the compare of the index into the table of functions is the other way round",
-        |func| compares_with(func, IntCC::UnsignedLessThan),
-    ),
+    translated("callx_inverted", "the compare of the index into the table of functions is inverted", |func| {
+        compares_with(func, IntCC::UnsignedLessThan)
+    }),
     passed("callx_low_half", "only the low half of the index into the table of functions is compared", |func| {
         each_compare(func, offset_of!(Context, slot_count), |func, inst, cond, args| {
             let mut cursor = FuncCursor::new(func).at_inst(inst);
@@ -134,10 +132,10 @@ pub(super) const ALL: &[Mistake] = &[
     translated("other_service", "the service that is for the bridge only is called", |func| {
         services(func, offset_of!(Services, interpret) as i32)
     }),
-    translated("no_service", "a service behind the last one is called", |func| {
+    translated("no_service", "a service past the last one is called", |func| {
         services(func, size_of::<Services>() as i32)
     }),
-    translated("host_arguments", "a host function gets its first two arguments the other way round", |func| {
+    translated("host_arguments", "a host function gets its first two arguments swapped", |func| {
         let hosts = with_opcode(func, Opcode::CallIndirect).into_iter();
         let hosts: Vec<Inst> =
             hosts.filter(|inst| !is_bpf(func, *inst) && func.dfg.inst_args(*inst)[1] != param(func, 0)).collect();
@@ -174,7 +172,7 @@ fn each_compare(func: &mut Function, field: usize, change: impl Fn(&mut Function
     changed
 }
 
-/// Compares the index into the table of functions in another way.
+/// Compares the index into the table of functions with another condition.
 fn compares_with(func: &mut Function, other: IntCC) -> bool {
     each_compare(func, offset_of!(Context, slot_count), |func, inst, _, [a, b]| {
         func.replace(inst).icmp(other, a, b);
@@ -228,7 +226,7 @@ fn each_argument(
     changed
 }
 
-/// Whether one way of a branch is a block that ends with a tail call.
+/// Whether one successor of a branch is a block that ends with a tail call.
 fn leads_to_tail_call(func: &Function, inst: Inst) -> bool {
     let calls = func.dfg.insts[inst].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
     calls.iter().any(|call| {

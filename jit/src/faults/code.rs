@@ -64,7 +64,7 @@ pub(super) const ALL: &[Mistake] = &[
     emitted("branch_too_far", "a branch leads out of the function", |code, _| {
         each(code, |it| it.is_jcc_near() && it.len() == 6, |bytes, _| bytes[4] ^= 0x40)
     }),
-    emitted("call_relocation", "a call leads behind the start of its callee", |_, relocs| {
+    emitted("call_relocation", "a call leads past the start of its callee", |_, relocs| {
         relocs.iter_mut().for_each(|reloc| reloc.addend += 4);
         !relocs.is_empty()
     }),
@@ -88,7 +88,7 @@ const NOP: u8 = 0x90;
 
 type Found = (usize, Instruction);
 
-/// Instructions of some code, with their offsets. What comes behind the first undecodable byte is left out.
+/// Instructions of some code, with their offsets. What comes after the first undecodable byte is left out.
 fn find(code: &[u8], wanted: impl Fn(&Instruction) -> bool) -> Vec<Found> {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut all = Vec::new();
@@ -197,7 +197,7 @@ fn prefix(code: &mut [u8], bit: u8) -> bool {
     changed
 }
 
-/// Changes what is behind an indirect jump, which is its table.
+/// Changes what is after an indirect jump, which is its table.
 fn tables(code: &mut [u8], change: impl Fn(&mut [u8], usize)) -> bool {
     let all = find(code, |it| it.code() == Code::Jmp_rm64 && it.op0_kind() == OpKind::Register);
     let all: Vec<usize> = all.iter().map(|(at, it)| at + it.len()).filter(|at| at + 4 <= code.len()).collect();

@@ -11,13 +11,13 @@ use super::edit::{offset, param, set_offset, with_base};
 use super::{Mistake, passed, translated};
 
 pub(super) const ALL: &[Mistake] = &[
-    translated("exit_frame_field", "r10 is left in the field behind its own, and more", |func| {
+    translated("exit_frame_field", "r10 is left in the field after its own, and more", |func| {
         stores(func, offset_of!(Context, exit_frame), offset_of!(Context, bridge))
     }),
     translated("exit_pc_field", "the pc is left in the field of the arena's address", |func| {
         stores(func, offset_of!(Context, exit_pc), offset_of!(Context, arena_base))
     }),
-    translated("fuel_field", "the fuel is left in the field in front of its own", |func| {
+    translated("fuel_field", "the fuel is left in the field before its own", |func| {
         stores(func, offset_of!(Context, remaining), offset_of!(Context, frame_limit))
     }),
     translated("target_field", "the number of a callee is left in the field of the table", |func| {
@@ -34,7 +34,7 @@ pub(super) const ALL: &[Mistake] = &[
             }
         })
     }),
-    passed("context_end", "a field is loaded from behind the context", |func| {
+    passed("context_end", "a field is loaded from past the end of the context", |func| {
         let all = 0..size_of::<Context>() as i32;
         each(func, Opcode::Load, all, |func, inst| {
             set_offset(func, inst, offset(func, inst) + size_of::<Context>() as i32);

@@ -24,7 +24,7 @@ pub struct Mistake {
     pub name: &'static str,
     /// What the compiler does wrong.
     pub what: &'static str,
-    /// Where.
+    /// Stage of the compiler that has the bug.
     pub(crate) stage: Stage,
 }
 
@@ -39,7 +39,7 @@ pub(crate) type Bytes = fn(&mut [u8], &mut [ModuleReloc]) -> bool;
 pub(crate) enum Stage {
     /// By the translator.
     Translated(Ir),
-    /// By the last pass, behind the optimiser.
+    /// By the last pass, after the optimiser.
     Passed(Ir),
     /// By the register allocator or the emitter.
     Emitted(Bytes),
@@ -91,7 +91,7 @@ fn count(changed: bool) -> bool {
     changed
 }
 
-/// Behind the translator.
+/// After the translator.
 pub(crate) fn after_translation(fault: &str, func: &mut Function) {
     if let Some(Mistake { stage: Stage::Translated(change), .. }) = find(fault) {
         func.dfg.resolve_all_aliases();
@@ -99,7 +99,7 @@ pub(crate) fn after_translation(fault: &str, func: &mut Function) {
     }
 }
 
-/// Behind the last pass.
+/// After the last pass.
 pub(crate) fn after_passes(fault: &str, context: &mut Context) {
     if let Some(Mistake { stage: Stage::Passed(change), .. }) = find(fault) {
         context.func.dfg.resolve_all_aliases();
@@ -109,7 +109,7 @@ pub(crate) fn after_passes(fault: &str, context: &mut Context) {
     }
 }
 
-/// Behind the emitter.
+/// After the emitter.
 pub(crate) fn after_emission(fault: &str, code: &mut [u8], relocs: &mut [ModuleReloc]) {
     if let Some(Mistake { stage: Stage::Emitted(change), .. }) = find(fault) {
         count(change(code, relocs));

@@ -140,7 +140,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether the way to here says that a register is not zero.
+    /// Whether the path to this instruction proves that a register is not zero.
     fn is_nonzero(&self, width: Width, reg: Reg) -> bool {
         let here = (self.block, self.pc);
         self.input.options.opt == OptLevel::Speed && self.flow.nonzero(self.input.image, here, (width, reg))

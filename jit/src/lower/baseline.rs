@@ -70,18 +70,18 @@ impl Translator<'_> {
     }
 
     fn put(&mut self, word: usize, value: Value) {
-        let frame = self.frame.as_mut().expect("asked for");
+        let frame = self.frame.as_mut().expect("`make_frame` ran");
         frame.known[word] = Some(value);
         self.b.ins().stack_store(I64, value, frame.slot, word as i32 * 8);
     }
 
     fn take(&mut self, word: usize) -> Value {
-        let frame = self.frame.as_ref().expect("asked for");
+        let frame = self.frame.as_ref().expect("`make_frame` ran");
         if let Some(value) = frame.known[word] {
             return value;
         }
         let value = self.b.ins().stack_load(I64, I64, frame.slot, word as i32 * 8);
-        self.frame.as_mut().expect("asked for").known[word] = Some(value);
+        self.frame.as_mut().expect("`make_frame` ran").known[word] = Some(value);
         value
     }
 

@@ -15,7 +15,7 @@ use twinbpf_vm::recover;
 use super::call::ARG_REGS;
 use super::{Translator, constant, field, trusted};
 
-/// Integer arguments that a program can pass; a variadic function's address travels behind them.
+/// Integer arguments that a program can pass; a variadic function's address travels after them.
 const INTEGERS: usize = ARG_REGS.len();
 
 impl Translator<'_> {
@@ -30,7 +30,7 @@ impl Translator<'_> {
         for (index, reg) in ARG_REGS.into_iter().enumerate() {
             match ty.params.get(index) {
                 Some(param) => args.push(self.c_argument(*param, reg)),
-                // C tells nothing more about what follows the fixed parameters.
+                // C has no types for what follows the fixed parameters.
                 None if ty.variadic => args.push(self.get(reg)),
                 None => break,
             }
@@ -83,7 +83,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The other way round.
+    /// The inverse conversion.
     fn c_result(&mut self, ty: ValType, value: Value) -> Value {
         match ty {
             ValType::Float { size: 4 } => {

@@ -134,7 +134,7 @@ impl Translator<'_> {
         self.b.ins().return_(&[value]);
     }
 
-    /// After a call r1 to r5 hold nothing useful. True if there is no instruction behind it.
+    /// After a call r1 to r5 hold nothing useful. True if there is no instruction after it.
     pub(super) fn after_call(&mut self) -> bool {
         self.stored.forget();
         for (reg, value) in ARG_REGS.into_iter().zip(self.poison) {
@@ -205,7 +205,7 @@ impl Translator<'_> {
     }
 
     /// r10 of a callee, for which there is room or the program traps. The frames of all callees begin at the same place, so
-    /// a block looks once.
+    /// a block checks once.
     fn checked_frame(&mut self) -> Value {
         if let Some(frame) = self.callee_frame {
             return frame;
@@ -310,7 +310,7 @@ impl Translator<'_> {
             let (table, other) = (self.b.create_block(), self.b.create_block());
             self.b.set_cold_block(other);
             self.b.ins().brif(machine, other, &[], table, &[]);
-            self.go_on(table);
+            self.continue_in(table);
             let mut args = [self.cx; 7];
             args[1] = frame;
             for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
@@ -322,13 +322,13 @@ impl Translator<'_> {
             let call = self.call_indexed(index, &args);
             let value = self.b.inst_results(call)[0];
             self.b.ins().jump(done, &[BlockArg::Value(value)]);
-            self.go_on(other);
+            self.continue_in(other);
         }
         self.hand_over(ARGS);
         let (value, status) = self.service(Service::Call, &[addr]);
         self.trap_if(status, SiteKind::Failed);
         self.b.ins().jump(done, &[BlockArg::Value(value)]);
-        self.go_on(done);
+        self.continue_in(done);
         self.come_back();
         let value = self.b.block_params(done)[0];
         self.set(Reg::R0, value);
@@ -341,7 +341,7 @@ impl Translator<'_> {
         let (value, status) = self.service(Service::TailCall, &args);
         let (gone, failed) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, failed, &[], gone, &[]);
-        self.go_on(gone);
+        self.continue_in(gone);
         let mut all = [self.cx; 7];
         (all[1], all[2]) = (self.fp, args[0]);
         for (reg, arg) in (2..6).zip(&mut all[3..]) {
@@ -349,7 +349,7 @@ impl Translator<'_> {
         }
         let signature = self.bpf_signature();
         self.b.ins().return_call_indirect(signature, value, &all);
-        self.go_on(failed);
+        self.continue_in(failed);
         self.trap_above_one(status);
         self.set(Reg::R0, value);
         self.after_call()
@@ -376,13 +376,13 @@ impl Translator<'_> {
         let (value, status) = self.service(Service::LoadPacket, &[off, bytes]);
         let (there, absent) = (self.b.create_block(), self.b.create_block());
         self.b.ins().brif(status, absent, &[], there, &[]);
-        self.go_on(absent);
+        self.continue_in(absent);
         self.trap_above_one(status);
         let zero = self.b.ins().iconst(I64, 0);
         self.set(Reg::R0, zero);
         self.refund();
         self.exit();
-        self.go_on(there);
+        self.continue_in(there);
         self.set(Reg::R0, value);
         self.after_call();
     }

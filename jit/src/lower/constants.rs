@@ -20,7 +20,7 @@ const PLACES: usize = 128;
 pub(super) struct Constants {
     /// The end of the first block, if constants go there.
     end: PackedOption<Inst>,
-    /// By [`place`].
+    /// By [`slot`].
     known: [Known; PLACES],
     /// What the current constants belong to: a function or a block of one.
     scope: u64,
@@ -43,7 +43,7 @@ impl Default for Constants {
 }
 
 /// Where a constant is remembered. Many are small, or addresses in a frame.
-fn place(width: Width, imm: i32) -> usize {
+fn slot(width: Width, imm: i32) -> usize {
     let high = (imm as u32).wrapping_mul(0x9e37_79b1) >> 26;
     high as usize * 2 + usize::from(width == Width::W32)
 }
@@ -67,7 +67,7 @@ impl Translator<'_> {
     /// An immediate operand of an instruction of this width. The current block must dominate the rest of the BPF block: later
     /// instructions of that may use the same value.
     pub(super) fn imm(&mut self, width: Width, imm: i32) -> Value {
-        let known = self.constants.known[place(width, imm)];
+        let known = self.constants.known[slot(width, imm)];
         if let Some(value) = known.value.expand()
             && (known.width, known.imm, known.scope) == (width, imm, self.constants.scope)
         {
@@ -77,8 +77,7 @@ impl Translator<'_> {
             Some(end) => iconst(FuncCursor::new(self.b.func).at_inst(end).ins(), width, imm),
             None => iconst(self.b.ins(), width, imm),
         };
-        self.constants.known[place(width, imm)] =
-            Known { width, imm, scope: self.constants.scope, value: value.into() };
+        self.constants.known[slot(width, imm)] = Known { width, imm, scope: self.constants.scope, value: value.into() };
         value
     }
 }

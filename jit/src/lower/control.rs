@@ -18,7 +18,7 @@ impl Translator<'_> {
         self.flow.nth_next(self.block, nth)
     }
 
-    /// Goes on with the only block behind the current one.
+    /// Continues in the only successor of the current block.
     pub(super) fn goto(&mut self) -> bool {
         let to = self.next(0).expect("control goes on");
         let block = self.target(to);
@@ -29,15 +29,15 @@ impl Translator<'_> {
 
     pub(super) fn branch(&mut self, (width, cond): (Width, Cond), dst: Reg, src: Operand) -> bool {
         let Some((on, to)) = self.next(0).zip(self.next(1)) else {
-            // The way to here decides it.
+            // The path to this block decides it.
             return self.goto();
         };
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
-        let (then, otherwise) = (self.way(to), self.way(on));
+        let (then, otherwise) = (self.edge(to), self.edge(on));
         self.b.ins().brif(taken, then, &[], otherwise, &[]);
-        self.pay_way(then, to);
-        self.pay_way(otherwise, on);
+        self.pay_edge(then, to);
+        self.pay_edge(otherwise, on);
         true
     }
 
@@ -61,15 +61,15 @@ impl Translator<'_> {
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self) -> bool {
         let (on, to) = self.next(0).zip(self.next(1)).expect("two ways");
-        let (taken, left, next) = (self.way(to), self.b.create_block(), self.way(on));
+        let (taken, left, next) = (self.edge(to), self.b.create_block(), self.edge(on));
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
-        self.pay_way(taken, to);
-        self.go_on(left);
+        self.pay_edge(taken, to);
+        self.continue_in(left);
         let less = self.b.ins().iadd_imm_s(budget, -1);
         self.def_loops(less);
         self.b.ins().jump(next, &[]);
-        self.pay_way(next, on);
+        self.pay_edge(next, on);
         true
     }
 
@@ -93,14 +93,14 @@ impl Translator<'_> {
             let index = self.b.ins().iadd_imm_s(slot, -i64::from(flow.first_label));
             let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, count as i64);
             self.b.ins().brif(inside, table, &[], other, &[]);
-            self.go_on(table);
+            self.continue_in(table);
             let index = self.b.ins().ireduce(I32, index);
             self.jump_table(index);
             flow.labels().iter().for_each(|label| self.linked(*label));
         } else {
             self.b.ins().jump(other, &[]);
         }
-        self.go_on(other);
+        self.continue_in(other);
         let own = self.input.image.function_at(self.pc as usize);
         let bad = self.b.ins().icmp_imm_u(IntCC::NotEqual, slot, own as i64);
         self.refuse_if(bad, |_| addr, SiteKind::BadJump);
@@ -142,12 +142,12 @@ impl Translator<'_> {
         let (bad, good) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(bad);
         self.b.ins().brif(value, bad, &[], good, &[]);
-        self.go_on(bad);
+        self.continue_in(bad);
         let refused = refused(self);
         self.store_cx(refused, field!(refused));
         let code = self.site(kind);
         self.b.ins().trap(code);
-        self.go_on(good);
+        self.continue_in(good);
     }
 
     /// Traps if a value is not zero.

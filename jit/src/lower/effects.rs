@@ -1,4 +1,4 @@
-//! Which registers an instruction reads and writes, and where control goes on behind it.
+//! Which registers an instruction reads and writes, and where control continues after it.
 
 use twinbpf_isa::{AtomicOp, Insn, Operand, Reg};
 use twinbpf_vm::image::Link;
@@ -101,34 +101,34 @@ pub(crate) fn defs(insn: Insn) -> Regs {
     effects(insn, Link::None, &Any).defs
 }
 
-/// How control leaves an instruction.
+/// Successors of an instruction in the control-flow graph of its function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goes {
-    /// To the next one.
-    On,
-    /// To the next one, having been somewhere else.
+pub(crate) enum Successors {
+    /// The next instruction.
+    FallThrough,
+    /// The next instruction, after a callee has returned.
     Call,
-    /// To the next one or to a flat pc.
-    Either(u32),
-    /// To a flat pc.
-    To(u32),
-    /// To any label of the function.
-    Anywhere,
-    /// Nowhere in this function.
-    Nowhere,
+    /// The next instruction, or this flat pc.
+    Branch(u32),
+    /// This flat pc.
+    Jump(u32),
+    /// Any label of the function.
+    Computed,
+    /// None in this function.
+    Exit,
 }
 
-/// How control leaves the instruction at a flat pc.
-pub(crate) fn goes(insn: Insn, link: Link, pc: u32) -> Goes {
+/// Successors of the instruction at a flat pc.
+pub(crate) fn successors(insn: Insn, link: Link, pc: u32) -> Successors {
     let target = |off: i32| (pc as i32 + 1 + off) as u32;
     match insn {
-        Insn::Branch { off, .. } | Insn::MayGoto { off } => Goes::Either(target(off.into())),
-        Insn::Goto { off } => Goes::To(target(off.into())),
-        Insn::Gotol { off } => Goes::To(target(off)),
-        Insn::Gotox { .. } => Goes::Anywhere,
-        Insn::Exit => Goes::Nowhere,
-        Insn::Call { .. } if matches!(link, Link::Trap(_)) => Goes::Nowhere,
-        Insn::Call { .. } | Insn::Callx { .. } => Goes::Call,
+        Insn::Branch { off, .. } | Insn::MayGoto { off } => Successors::Branch(target(off.into())),
+        Insn::Goto { off } => Successors::Jump(target(off.into())),
+        Insn::Gotol { off } => Successors::Jump(target(off)),
+        Insn::Gotox { .. } => Successors::Computed,
+        Insn::Exit => Successors::Exit,
+        Insn::Call { .. } if matches!(link, Link::Trap(_)) => Successors::Exit,
+        Insn::Call { .. } | Insn::Callx { .. } => Successors::Call,
         Insn::Alu { .. }
         | Insn::Endian { .. }
         | Insn::LoadImm { .. }
@@ -139,6 +139,6 @@ pub(crate) fn goes(insn: Insn, link: Link, pc: u32) -> Goes {
         | Insn::LoadAcquire { .. }
         | Insn::StoreRelease { .. }
         | Insn::LoadPacket { .. }
-        | Insn::AddrSpaceCast { .. } => Goes::On,
+        | Insn::AddrSpaceCast { .. } => Successors::FallThrough,
     }
 }

@@ -8,7 +8,7 @@ mod jump_threading;
 use twinbpf_isa::Insn;
 use twinbpf_vm::image::{Image, Link};
 
-use super::effects::{ALL, Callees, Effects, Goes, Regs, effects, goes};
+use super::effects::{ALL, Callees, Effects, Regs, Successors, effects, successors};
 
 /// No block.
 const NONE: u32 = u32::MAX;
@@ -31,14 +31,14 @@ enum Next {
     Labels,
 }
 
-/// Blocks are numbered in the order of their instructions, copies of them behind. Reused from function to function.
+/// Blocks are numbered in the order of their instructions, copies of them after. Reused from function to function.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     start: u32,
     end: u32,
     /// Flat pc of each block's first instruction.
     starts: Vec<u32>,
-    /// Blocks that those behind are copies of.
+    /// The original block of each copy.
     copies: Vec<u32>,
     /// Block that starts at each instruction of the function, if one does.
     at: Vec<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct Flow {
     preds: Vec<u32>,
     /// The only predecessor of each block that has just one incoming edge.
     sources: Vec<u32>,
-    /// Whether something jumps to the block from behind, or from anywhere.
+    /// Whether a later block or an indirect jump leads to the block.
     looped: Vec<bool>,
     /// Whether the budget is checked there: where loops begin, the entry, labels, and where calls return to.
     header: Vec<bool>,
@@ -63,7 +63,7 @@ pub(crate) struct Flow {
     most: Vec<u32>,
     /// At least.
     least: Vec<u32>,
-    /// At least, behind the block.
+    /// At least, after the block.
     after: Vec<u32>,
     /// For blocks that one edge leads to: what is certain there and was not before.
     due: Vec<u32>,
@@ -127,29 +127,29 @@ impl Flow {
         let mut computed = 0;
         for pc in self.start..self.end {
             let insn = image.insns()[pc as usize];
-            match goes(insn, image.links()[pc as usize], pc) {
-                Goes::On => {}
-                Goes::Call => {
+            match successors(insn, image.links()[pc as usize], pc) {
+                Successors::FallThrough => {}
+                Successors::Call => {
                     self.calls = true;
                     self.nests |= !matches!(image.links()[pc as usize], Link::Host(_) | Link::TailCall);
                     if calls_end {
                         self.mark(pc + 1);
                     }
                 }
-                Goes::Either(target) => {
+                Successors::Branch(target) => {
                     self.loops |= matches!(insn, Insn::MayGoto { .. });
                     self.mark(target);
                     self.mark(pc + 1);
                 }
-                Goes::To(target) => {
+                Successors::Jump(target) => {
                     self.mark(target);
                     self.mark(pc + 1);
                 }
-                Goes::Anywhere => {
+                Successors::Computed => {
                     computed += 1;
                     self.mark(pc + 1);
                 }
-                Goes::Nowhere => self.mark(pc + 1),
+                Successors::Exit => self.mark(pc + 1),
             }
             self.calls |= matches!(insn, Insn::LoadPacket { .. });
         }
@@ -193,20 +193,20 @@ impl Flow {
         for block in 0..self.starts.len() as u32 {
             let pc = self.end_of(block) - 1;
             let insn = image.insns()[pc as usize];
-            let way = goes(insn, image.links()[pc as usize], pc);
+            let flow = successors(insn, image.links()[pc as usize], pc);
             let on = if pc + 1 < self.end { self.block_at(pc + 1) } else { NONE };
-            let next = match way {
-                Goes::On => Next::One(on),
+            let next = match flow {
+                Successors::FallThrough => Next::One(on),
                 // The call at the end of a function does not return.
-                Goes::Call if on == NONE => Next::None,
-                Goes::Call => {
+                Successors::Call if on == NONE => Next::None,
+                Successors::Call => {
                     self.header[on as usize] |= fuel;
                     Next::One(on)
                 }
-                Goes::Either(target) => Next::Two(on, self.target(pc, target)),
-                Goes::To(target) => Next::One(self.target(pc, target)),
-                Goes::Anywhere => Next::Labels,
-                Goes::Nowhere => Next::None,
+                Successors::Branch(target) => Next::Two(on, self.target(pc, target)),
+                Successors::Jump(target) => Next::One(self.target(pc, target)),
+                Successors::Computed => Next::Labels,
+                Successors::Exit => Next::None,
             };
             self.next.push(next);
         }
@@ -279,7 +279,7 @@ impl Flow {
                 regs = regs & !defs | uses;
                 if live[block as usize] != regs {
                     live[block as usize] = regs;
-                    // Only blocks behind it have used what was known before.
+                    // Only blocks after it have used what was known before.
                     again |= self.looped[block as usize];
                 }
             }
@@ -377,7 +377,7 @@ impl Flow {
         done
     }
 
-    /// Number of instructions behind a flat pc in a block, and of those behind the block that are certain.
+    /// Number of instructions after a flat pc in a block, and of those after the block that are certain.
     pub(crate) fn rest(&self, image: &Image, block: u32, pc: u32) -> u32 {
         count(image, pc + 1..self.range(block).end) + self.after[block as usize]
     }
@@ -425,7 +425,7 @@ impl Flow {
         self.start
     }
 
-    /// Flat pc behind the function.
+    /// Flat pc after the function.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }

@@ -1,12 +1,13 @@
-//! The instruction budget, exact to the instruction.
+//! Lowering of the instruction budget (fuel), exact to the instruction.
 //!
 //! The counter is an SSA variable; it is in [`Context::remaining`](twinbpf_vm::host::native::Context::remaining)
 //! whenever other code runs. Headers (the function's start, those of loops, labels, returns of calls) first look
-//! whether the counter is enough for any way to the next header. If not, the interpreter goes on from there and finds
-//! the instruction at which the budget ends. Code from header to header is finite, so the counter never goes below zero.
+//! whether the counter is enough for any path to the next header. If not, the interpreter continues from there and
+//! finds the instruction at which the budget ends. Code from header to header is finite, so the counter never goes
+//! below zero.
 //!
-//! A header takes from the counter what the shortest way to the next one executes, and each edge that leads to a longer
-//! way takes the difference. So the shortest way pays once, and calls and returns find the exact count.
+//! A header takes from the counter what the shortest path to the next one executes, and each edge that leads to a
+//! longer path takes the difference. So the shortest path pays once, and calls and returns find the exact count.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -32,7 +33,7 @@ impl Translator<'_> {
         }
     }
 
-    /// At the start of a block: a header pays for the shortest way to the next one.
+    /// At the start of a block: a header pays for the shortest path to the next one.
     pub(super) fn charge(&mut self, block: u32) {
         if !self.flow.header(block) {
             let due = self.flow.more_at(block);
@@ -58,15 +59,15 @@ impl Translator<'_> {
     }
 
     /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
-    pub(super) fn way(&mut self, to: u32) -> Block {
+    pub(super) fn edge(&mut self, to: u32) -> Block {
         if self.toll(to) > 0 { self.b.create_block() } else { self.target(to) }
     }
 
-    /// Fills a block that [`Translator::way`] made, behind the branch.
-    pub(super) fn pay_way(&mut self, way: Block, to: u32) {
+    /// Fills a block that [`Translator::edge`] made, after the branch.
+    pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
         let toll = self.toll(to);
         if toll > 0 {
-            self.go_on(way);
+            self.continue_in(edge);
             self.pay(toll);
             let target = self.target(to);
             self.b.ins().jump(target, &[]);
@@ -87,12 +88,12 @@ impl Translator<'_> {
         }
     }
 
-    /// If `low` is set, the interpreter goes on at the start of this block.
+    /// If `low` is set, the interpreter continues at the start of this block.
     fn give_up(&mut self, low: Value, block: u32) {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
-        self.go_on(cold);
+        self.continue_in(cold);
         if self.input.baseline() {
             // All that the interpreter needs is in memory.
             return self.resume_here(enough);
@@ -104,10 +105,10 @@ impl Translator<'_> {
         self.save_loops();
         self.save_fuel();
         if self.input.options.opt == OptLevel::Speed {
-            // One way for all would tie what is in registers here to what is there elsewhere.
+            // A common path for all would tie what is in registers here to what is there elsewhere.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
-            return self.go_on(enough);
+            return self.continue_in(enough);
         }
         self.resume_here(enough);
     }
@@ -123,13 +124,13 @@ impl Translator<'_> {
         });
         self.b.ins().stack_store(I64, pc, slot, 0);
         self.b.ins().jump(resume, &[]);
-        self.go_on(enough);
+        self.continue_in(enough);
     }
 
     /// Fills the block that all who give up go to, when there are no more of them.
     pub(super) fn resume(&mut self) {
         if let Some((block, slot)) = self.resume {
-            self.go_on(block);
+            self.continue_in(block);
             let pc = self.b.ins().stack_load(I64, I64, slot, 0);
             self.begin(true);
             if self.input.baseline() {

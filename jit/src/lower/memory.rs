@@ -25,7 +25,7 @@ pub(crate) fn reaches(off: i64, bytes: u64) -> bool {
 pub(super) type At = (Reg, i16);
 
 /// An address ready to be accessed.
-struct Place {
+struct NativeAddress {
     addr: Value,
     off: i32,
     flags: MemFlagsData,
@@ -44,7 +44,7 @@ pub(super) struct Pointers {
     checked: Vec<Value>,
 }
 
-/// How many of the last are looked at.
+/// Number of most recent entries that are searched.
 const REMEMBERED: usize = 8;
 
 impl Pointers {
@@ -72,10 +72,10 @@ pub(super) fn size_ty(size: Size) -> Type {
 impl Translator<'_> {
     /// Where an access goes. Other threads and the kernel may see it, so Cranelift must neither merge it with others nor
     /// leave it out; the frame is private to the run, and validation has checked the offset.
-    fn place(&mut self, (base, off): At, size: Size, write: bool) -> Place {
+    fn native_address(&mut self, (base, off): At, size: Size, write: bool) -> NativeAddress {
         let off32 = i32::from(off);
         if base == Reg::FP {
-            return Place { addr: self.fp, off: off32, flags: frame() };
+            return NativeAddress { addr: self.fp, off: off32, flags: frame() };
         }
         if write {
             // An unknown address may be in the frame.
@@ -107,7 +107,7 @@ impl Translator<'_> {
             self.mark(point);
         }
         let flags = MemFlagsData::new().with_trap_code(Some(self.site(kind)));
-        Place { addr, off: off32, flags }
+        NativeAddress { addr, off: off32, flags }
     }
 
     /// Address and offset of an access in the arena. What a pointer has added to it goes into the offset, so that
@@ -236,7 +236,7 @@ impl Translator<'_> {
                 }
             };
         }
-        let Place { addr, off, flags } = self.place(at, size, false);
+        let NativeAddress { addr, off, flags } = self.native_address(at, size, false);
         let ins = self.b.ins();
         let value = match (size, signed) {
             (Size::B, false) => ins.uload8(I64, flags, addr, off),
@@ -260,7 +260,7 @@ impl Translator<'_> {
             return;
         }
         let value = self.operand(if size == Size::Dw { Width::W64 } else { Width::W32 }, src);
-        let Place { addr, off, flags } = self.place(at, size, true);
+        let NativeAddress { addr, off, flags } = self.native_address(at, size, true);
         if at.0 == Reg::FP {
             self.stored.store(at.1, size, value);
         }
@@ -302,7 +302,7 @@ impl Translator<'_> {
             let rest = self.b.ins().band_imm_u(addr, size.bytes() as i64 - 1);
             self.refuse_if(rest, |_| addr, SiteKind::Misaligned { size });
         }
-        let Place { addr, off, flags } = self.place(at, size, write);
+        let NativeAddress { addr, off, flags } = self.native_address(at, size, write);
         self.stored.forget();
         let addr = if off == 0 { addr } else { self.b.ins().iadd_imm_s(addr, i64::from(off)) };
         (addr, flags)

@@ -48,7 +48,7 @@ use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
 use alu::Guard;
 use constants::Constants;
-use effects::{ALL, Goes, goes};
+use effects::{ALL, Successors, successors};
 use flow::Flow;
 use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
@@ -93,7 +93,7 @@ pub(crate) struct Input<'a> {
     pub(crate) values: Option<&'a Values>,
     /// Marks code with the pcs it is of ([`crate::listing`]).
     pub(crate) listing: bool,
-    /// Looks at the limit of the native stack when it is entered ([`crate::frame`]).
+    /// Compares the stack pointer with the limit of the native stack when it is entered ([`crate::frame`]).
     pub(crate) checked: bool,
     /// [`Strategy::Baseline`] makes baseline code ([`baseline`]); options are then those without the optimiser.
     pub(crate) strategy: Strategy,
@@ -387,26 +387,26 @@ impl Translator<'_> {
             self.pc = pc;
             self.b.set_srcloc(SourceLoc::new(pc));
             let insn = self.input.image.insns()[pc as usize];
-            self.settle_for(insn);
+            self.materialize_for(insn);
             if self.insn(insn) {
                 return;
             }
         }
-        self.settle_live();
+        self.materialize_live();
         self.goto();
     }
 
-    /// Before blocks begin that only some ways lead to.
-    fn settle_for(&mut self, insn: Insn) {
-        match goes(insn, self.input.image.links()[self.pc as usize], self.pc) {
-            Goes::On if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
-            Goes::Call => self.settle(ALL),
-            Goes::On | Goes::Nowhere => {}
-            Goes::Either(_) | Goes::To(_) | Goes::Anywhere => self.settle_live(),
+    /// Materializes pending values before the instruction's successors, which other paths may also reach.
+    fn materialize_for(&mut self, insn: Insn) {
+        match successors(insn, self.input.image.links()[self.pc as usize], self.pc) {
+            Successors::FallThrough if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
+            Successors::Call => self.settle(ALL),
+            Successors::FallThrough | Successors::Exit => {}
+            Successors::Branch(_) | Successors::Jump(_) | Successors::Computed => self.materialize_live(),
         }
     }
 
-    /// Translates an instruction. True if control does not go on behind it in this block.
+    /// Translates an instruction. True if it ends the block.
     fn insn(&mut self, insn: Insn) -> bool {
         match insn {
             Insn::Alu { width, op, dst, src } => self.alu(width, op, dst, src),
@@ -446,8 +446,8 @@ impl Translator<'_> {
         }
     }
 
-    /// A block of our own behind the current one, with all its predecessors in place.
-    fn go_on(&mut self, block: Block) {
+    /// A block without a BPF block of its own after the current one, with all its predecessors in place.
+    fn continue_in(&mut self, block: Block) {
         self.b.switch_to_block(block);
         self.b.seal_block(block);
         self.begin(false);

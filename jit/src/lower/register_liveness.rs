@@ -48,28 +48,29 @@ impl RegisterLiveness {
         Known { summary: self, image, exit: if options.keep_registers { ALL } else { 1 } }
     }
 
-    /// Looks at the functions of one program. The entry is among them, even if nothing calls it.
+    /// Analyses the functions of one program. The entry is among them, even if nothing calls it.
     pub(crate) fn new(image: &Image, options: Options, flow: &mut Flow, program: u32) -> RegisterLiveness {
         let functions = image.functions();
         let first = functions.partition_point(|function| function.program < program) as u32;
         let count = functions[first as usize..].iter().take_while(|function| function.program == program).count();
         let mut summary = RegisterLiveness { first, reads: Vec::new() };
-        if let Some(behind) = called(image, first, count) {
+        if let Some(called_later) = called(image, first, count) {
             summary.reads.resize(count, 0);
-            summary.settle(image, options, flow, &behind);
+            summary.settle(image, options, flow, &called_later);
         }
         // Otherwise no function calls another, so that no summary is read.
         summary
     }
 
-    /// Goes over the functions until nothing changes. `behind` says which are called by themselves or from behind.
-    fn settle(&mut self, image: &Image, options: Options, flow: &mut Flow, behind: &[bool]) {
+    /// Iterates over the functions until nothing changes. `called_later` says which are called by themselves or by a later
+    /// function.
+    fn settle(&mut self, image: &Image, options: Options, flow: &mut Flow, called_later: &[bool]) {
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {
             (again, passes) = (false, passes + 1);
-            // Callees mostly lie behind their callers.
-            for index in (0..behind.len()).rev() {
+            // Callees mostly lie after their callers.
+            for index in (0..called_later.len()).rev() {
                 let function = self.first + index as u32;
                 let reads = if flow.build(image, function, image.functions()[function as usize].start, false, u32::MAX)
                 {
@@ -80,7 +81,7 @@ impl RegisterLiveness {
                 };
                 if self.reads[index] != reads {
                     self.reads[index] = reads;
-                    again |= behind[index];
+                    again |= called_later[index];
                 }
             }
         }
@@ -90,23 +91,23 @@ impl RegisterLiveness {
     }
 }
 
-/// For each function of a program whether itself or one that lies behind it calls it; nothing if there are no calls.
+/// For each function of a program whether itself or a later function calls it; nothing if there are no calls.
 fn called(image: &Image, first: u32, count: usize) -> Option<Vec<bool>> {
     let functions = &image.functions()[first as usize..first as usize + count];
     let pcs = functions[0].start as usize..functions[count - 1].end as usize;
     if !image.links()[pcs].iter().any(|link| matches!(link, Link::Function(_))) {
         return None;
     }
-    let mut behind = vec![false; count];
+    let mut called_later = vec![false; count];
     for (index, function) in functions.iter().enumerate() {
         for link in &image.links()[function.start as usize..function.end as usize] {
             if let Link::Function(callee) = link
                 && let Some(callee) = callee.checked_sub(first)
                 && callee as usize <= index
             {
-                behind[callee as usize] = true;
+                called_later[callee as usize] = true;
             }
         }
     }
-    Some(behind)
+    Some(called_later)
 }

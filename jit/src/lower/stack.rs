@@ -1,4 +1,4 @@
-//! Native stack: functions with a large frame look whether there is enough of it when they are entered.
+//! Native stack: functions with a large frame check on entry that enough of it is left.
 
 use cranelift_codegen::ir::InstBuilder as _;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -16,7 +16,7 @@ impl Translator<'_> {
         let (cold, enough) = (self.b.create_block(), self.b.create_block());
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
-        self.go_on(cold);
+        self.continue_in(cold);
         self.hand_over(self.flow.live(self.flow.entry()));
         self.save_loops();
         if self.input.options.fuel {
@@ -24,7 +24,7 @@ impl Translator<'_> {
         }
         let pc = self.b.ins().iconst(I64, i64::from(self.pc));
         self.resume_at(pc);
-        self.go_on(enough);
+        self.continue_in(enough);
     }
 
     /// Leaves the budget of `may_goto` for the interpreter.

@@ -24,7 +24,7 @@ type Set = u64;
 /// Instructions of a function, at most. Over longer distances the allocator has no registers for words and puts them back
 /// where clang had them, which takes it more time than all the rest, and code is no faster.
 const MAX_INSNS: usize = 2048;
-/// Offsets looked at, at most.
+/// Offsets examined, at most.
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
 const MAX_WORDS: usize = Set::BITS as usize;

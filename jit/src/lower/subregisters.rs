@@ -86,7 +86,7 @@ impl Translator<'_> {
         self.use_reg(reg)
     }
 
-    /// Makes whole what is owed of these registers: before control goes elsewhere, in one way or another.
+    /// Materializes the pending 64-bit values of these registers, before control leaves the block.
     pub(super) fn settle(&mut self, regs: Regs) {
         let owed = self.subregs.owed & regs;
         self.subregs.owed &= !owed;
@@ -104,8 +104,8 @@ impl Translator<'_> {
         }
     }
 
-    /// The same for what is live behind the current block.
-    pub(super) fn settle_live(&mut self) {
+    /// The same for what is live after the current block.
+    pub(super) fn materialize_live(&mut self) {
         if self.subregs.owed | self.subregs.owed_sums != 0 {
             let mut live = 0;
             self.flow.for_next(self.block, |next| live |= self.flow.live(next));

@@ -1,6 +1,6 @@
-//! Memory that holds generated code.
+//! Executable memory for generated code: pools, modules, relocation.
 //!
-//! A [`CodePool`] is one range of address space, so that asking whether an address is generated code takes one
+//! A [`CodePool`] is one range of address space, so that testing whether an address is generated code takes one
 //! comparison and one entry among the machine's [`CodeRange`](twinbpf_vm::recover::CodeRange)s. Its pages are mapped
 //! twice: programs execute one view, compilers write through the other, and neither can be used for both. Modules of
 //! any size lie side by side in it, many in a page, at multiples of [`GRANULE`]; publishing one takes no system call.
@@ -60,7 +60,7 @@ pub enum MemoryError {
     /// The pool is full.
     #[error("no room for {wanted} bytes of generated code: {used} of {capacity} are in use")]
     Full {
-        /// What was asked for.
+        /// Number of bytes requested.
         wanted: usize,
         /// Bytes in use.
         used: usize,
@@ -76,7 +76,7 @@ pub enum MemoryError {
     /// More than `MODULE_LIMIT`.
     #[error("{wanted} bytes of generated code in one module, of which {MODULE_LIMIT} are possible")]
     TooLarge {
-        /// What was asked for.
+        /// Number of bytes requested.
         wanted: usize,
     },
     /// The module has not been finalized, or has no functions.

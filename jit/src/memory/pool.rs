@@ -1,4 +1,4 @@
-//! The allocator of a code region.
+//! Allocator of chunks in a region of code memory.
 
 use std::io;
 use std::ops::Range;
@@ -23,7 +23,7 @@ const IDLE: usize = 1 << 20;
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct CodePool {
-    /// What tells signal handlers that faults here are those of programs; gone before the pages are.
+    /// Registers the range with the signal handlers: faults in it are those of programs; gone before the pages are.
     _faults: CodeRange,
     region: Region,
     space: Mutex<Space>,
@@ -157,7 +157,8 @@ impl CodePool {
 
     /// Room for a module of at most `bound` bytes. The bound costs address space only, and what is not used
     /// is given back when the module is finalized. A module that turns out larger can grow unless another one has
-    /// taken the space behind it; with the exact size this cannot fail later. Each function takes its size rounded up to its alignment.
+    /// taken the space after it; with the exact size this cannot fail later. Each function takes its size rounded up to
+    /// its alignment.
     pub(crate) fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
         if bound > MODULE_LIMIT {
             return Err(MemoryError::TooLarge { wanted: bound });

@@ -1,4 +1,4 @@
-//! What cranelift-jit asks of us.
+//! `JITMemoryProvider` for cranelift-jit: memory of a module in a code pool.
 
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The system calls behind a pool, and the only access to its bytes.
+//! System calls of a code pool, and the only access to its bytes.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::io;
@@ -58,7 +58,7 @@ fn map_near(near: u64, len: usize, protection: libc::c_int, sharing: libc::c_int
     let begin = part(near) * PART;
     let below = (begin + STEP..=near.saturating_sub(len as u64) / STEP * STEP).rev().step_by(STEP as usize);
     let above = (near..=begin.saturating_add(PART).saturating_sub(len as u64)).rev().step_by(STEP as usize);
-    // SAFETY: the system tells an address in the first stack of the process, or 0.
+    // SAFETY: the system returns an address in the first stack of the process, or 0.
     let stack = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let above = above.filter(|at| part(stack).abs_diff(part(*at)) > 1);
     let map = |at| map(at, len, protection, sharing);
@@ -68,7 +68,7 @@ fn map_near(near: u64, len: usize, protection: libc::c_int, sharing: libc::c_int
 impl Region {
     /// Two views of the same pages, readable and executable the one, readable and writable the other.
     ///
-    /// They are shared anonymous memory and not a memfd, because perf looks into its map only for code that is in no
+    /// They are shared anonymous memory and not a memfd, because perf reads its map only for code that is in no
     /// named file.
     pub(super) fn dual(len: usize, near: u64) -> io::Result<Region> {
         let exec = map_near(near, len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
@@ -144,12 +144,12 @@ impl Region {
         // SAFETY: the range lies inside our own mapping and no chunk overlaps it.
         let result = unsafe { libc::madvise(self.write.add(off).cast(), len, advice) };
         if result != 0 {
-            log::debug!("code pool keeps {len} bytes that nobody uses: {}", io::Error::last_os_error());
+            log::debug!("code pool keeps {len} free bytes: {}", io::Error::last_os_error());
         }
         if !self.is_dual()
             && let Err(error) = self.protect(off, len, libc::PROT_NONE)
         {
-            log::debug!("code pool leaves {len} bytes executable that nobody uses: {error}");
+            log::debug!("code pool leaves {len} free bytes executable: {error}");
         }
     }
 }

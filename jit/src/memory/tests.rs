@@ -85,7 +85,7 @@ fn chain(pool: &Arc<CodePool>, bound: usize, length: usize, add: i64) -> (CodeMe
     (code, entry)
 }
 
-/// Bytes that are no real code, for tests that look at memory only.
+/// Bytes that are no real code, for tests of the memory only.
 fn bytes(pool: &Arc<CodePool>, len: usize) -> CodeMemory {
     use cranelift_jit::{BranchProtection, JITMemoryKind};
     let memory = pool.module(len).unwrap();
@@ -103,7 +103,7 @@ fn call(_alive: &CodeMemory, entry: u64, x: u64) -> u64 {
     function(x)
 }
 
-/// Bytes of physical memory behind an address range of this process, and its protection.
+/// Bytes of physical memory that back an address range of this process, and its protection.
 fn mapping(start: u64) -> (u64, String) {
     let text = fs::read_to_string("/proc/self/smaps").unwrap();
     let mut lines = text.lines();
@@ -270,7 +270,7 @@ fn threads_make_run_and_drop_code() {
                     barrier.wait();
                     for round in 0..50 {
                         let add = thread * 1000 + round;
-                        // The second is exact enough; the first may find its neighbour in the way, so it is generous.
+                        // The second is exact enough; the first may meet its neighbour, so it is generous.
                         let (code, entry) = chain(pool, 1 << 12, 5, add);
                         let (other, _) = chain(pool, 1 << 12, 1, 7);
                         assert_eq!(call(&code, entry, 1), 1 + 5 * add as u64);

@@ -9,7 +9,7 @@ use super::rig::{Rig, program};
 use crate::aot::{self, AotError, Cpu, Origin, Target};
 use crate::{Code, InternalError, JitError, OptLevel, Options, PassInfo};
 
-/// A loop that every pass looks at.
+/// A loop that every pass examines.
 const LOOP: &str = "r0 = 0
     r2 = 64
     L: r3 = *(u64 *)(r1 + 0)
@@ -67,7 +67,7 @@ fn a_panic_in_any_stage_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_listing_and_an_object_file_fail_the_same_way() {
+fn a_listing_and_an_object_file_fail_alike() {
     for stage in ["translation", "licm", "optimiser", "code generation"] {
         let rig = panics_in(stage);
         let code = code(&rig.image, OptLevel::Speed);

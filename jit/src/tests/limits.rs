@@ -36,9 +36,9 @@ fn baseline_code_grows_in_proportion() {
     }
 }
 
-/// What the checks behind calls need was computed again for each of them: the square of the calls.
+/// What the checks after calls need was computed again for each of them: the square of the calls.
 #[test]
-fn checks_behind_calls_repeat_no_work() {
+fn checks_after_calls_repeat_no_work() {
     for name in ["calls", "many calls of one subprogram"] {
         let options = Options { fuel: true, limits: CompileLimits::NONE, ..Options::default() };
         let (small, large) = (density(shape(name), 64, options), density(shape(name), 768, options));

@@ -30,13 +30,13 @@ const UNSURE: [&str; 9] = [
     "if {r} == 0 goto zero\nr4 = r2\n{far}",
 ];
 
-/// More instructions than any pass looks back.
+/// More instructions than any pass searches backwards.
 fn far() -> String {
     "r3 += 1\n".repeat(40)
 }
 
 #[test]
-fn divisors_that_the_way_makes_sure_of() {
+fn divisors_that_the_path_proves_nonzero() {
     let divisors = [
         "r4 = 0",
         "r4 = 3",
@@ -47,30 +47,31 @@ fn divisors_that_the_way_makes_sure_of() {
         "*(u64 *)(r1 + 8) = 0\nr4 = *(u64 *)(r1 + 8)",
         "*(u64 *)(r1 + 8) = -1\nr4 = *(u64 *)(r1 + 8)",
     ];
-    for (divisor, way) in divisors.iter().flat_map(|from| SURE.iter().chain(&UNSURE).map(move |way| (from, way))) {
+    for (divisor, guard) in divisors.iter().flat_map(|from| SURE.iter().chain(&UNSURE).map(move |guard| (from, guard)))
+    {
         for (width, op) in ["/=", "%=", "s/=", "s%="].into_iter().flat_map(|op| [("r", op), ("w", op)]) {
-            let way = way.replace("{r}", &format!("{width}4")).replace("{far}", &far());
+            let guard = guard.replace("{r}", &format!("{width}4")).replace("{far}", &far());
             let least = if width == "r" { "0x8000000000000000" } else { "0x80000000" };
             let start = format!("r2 = 0\n{divisor}\nr0 = {least} ll\n");
-            same(&Rig::new(&format!("{start}{way}{width}0 {op} {width}4\n{END}")));
+            same(&Rig::new(&format!("{start}{guard}{width}0 {op} {width}4\n{END}")));
         }
     }
 }
 
 #[test]
 fn a_division_that_is_sure_has_no_guard() {
-    let moves = |way: &str| {
-        let way = way.replace("{r}", "r4").replace("{far}", &far());
-        let rig = Rig::new(&format!("r4 = *(u64 *)(r1 + 0)\n{way}r2 /= r4\nr0 = r2\n{END}"));
+    let moves = |guard: &str| {
+        let guard = guard.replace("{r}", "r4").replace("{far}", &far());
+        let rig = Rig::new(&format!("r4 = *(u64 *)(r1 + 0)\n{guard}r2 /= r4\nr0 = r2\n{END}"));
         rig.compile(Options { verify: true, ..Options::default() }).disassemble(0).unwrap().text.matches("cmov").count()
     };
     assert_eq!(SURE.map(moves), [0; 6]);
     assert!(moves("") > 0 && moves("if w4 == 0 goto zero\n") > 0);
 }
 
-/// The end of a round of the outer loop is where the inner one begins, and has a table behind it.
+/// The latch of the outer loop is where the inner one begins, and has a table after it.
 #[test]
-fn a_round_that_ends_where_another_begins() {
+fn an_iteration_that_ends_where_another_begins() {
     let cases: String = (1..10).map(|case| format!("if r4 == {case} goto c{}\n", (case - 1) % 7 + 1)).collect();
     let bodies = ["+= 77", "*= 3", "^= 7000", "-= 5", "*= r0", ">>= 1", "|= 5"];
     let bodies = bodies.iter().zip(1..).map(|(body, case)| format!("c{case}: r0 {body}\ngoto c8\n"));
@@ -101,7 +102,7 @@ fn a_round_that_ends_where_another_begins() {
     )));
 }
 
-/// An index of several terms, of which some change from round to round.
+/// An index of several terms, of which some change in each iteration.
 #[test]
 fn an_index_of_many_terms() {
     same(&Rig::new(

@@ -1,4 +1,4 @@
-//! Programs that end well.
+//! Compiled programs that return, against the interpreter.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -127,7 +127,7 @@ fn sums_are_what_their_terms_were() {
 
 #[test]
 fn a_sum_that_nothing_uses() {
-    // It is of a register whose low half came in two ways.
+    // It is of a register whose low half has two definitions.
     same(&Rig::new(
         "r3 = *(u32 *)(r1 + 0)
          r2 = *(u32 *)(r1 + 4)
@@ -147,7 +147,7 @@ fn a_sum_that_nothing_uses() {
 
 #[test]
 fn control_flow() {
-    // Two ways into a loop, and code that nothing reaches.
+    // Two entries into a loop, and code that nothing reaches.
     same(&Rig::new(
         "r0 = 0
          r2 = 10
@@ -258,7 +258,7 @@ fn a_listing_shows_both_kinds_of_instructions() {
 }
 
 #[test]
-fn what_nobody_wants_is_not_compiled() {
+fn cancelled_compilation_compiles_nothing() {
     let rig = Rig::new("call f\nr0 += 1\nexit\nf: r0 = 7\nexit");
     let code = Code::new(Arc::clone(&rig.image), Options::default()).unwrap();
     let asked = AtomicU32::new(0);
@@ -335,11 +335,11 @@ const SEARCH: &str = "r6 = *(u64 *)(r1 + 8)
      exit\n";
 
 #[test]
-fn branches_that_the_way_to_them_decides() {
+fn branches_that_their_path_decides() {
     for key in [0, 1, 40, 41, 255] {
         same(&Rig::new(&SEARCH.replace("*(u64 *)(r1 + 8)", &key.to_string())));
     }
-    // All that is compared before, and then in each other way, with both widths.
+    // All that is compared before, and then with each other condition, with both widths.
     let conds = ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"];
     let mut text = String::from("r6 = 1\nr0 = 0\nr9 = 0\nround:\nr7 = r9\nr7 -= 2\nr7 <<= 31\n");
     let mut label = 0;
@@ -366,7 +366,7 @@ fn what_was_written_long_ago_is_not_known() {
 }
 
 #[test]
-fn nothing_is_asked_twice() {
+fn nothing_is_queried_twice() {
     let rig = Rig::new(SEARCH);
     let code = rig.compile(Options { memory: Memory::Trusted, verify: true, ..Options::default() });
     let text = code.disassemble(0).unwrap().text;
@@ -419,24 +419,24 @@ fn words_of_the_frame() {
     ));
 }
 
-/// A loop that counts with `w` or `r` registers from `start` by `step`, goes on or ends by `goes_on`, ends early in
-/// iteration `ends`, and then compares the counter with `asked`.
-fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, asked): (i64, i64)) -> String {
+/// A loop that counts with `w` or `r` registers from `start` by `step`, continues or ends by `goes_on`, ends early in
+/// iteration `ends`, and then compares the counter with `bound`.
+fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, bound): (i64, i64)) -> String {
     let mut text = format!("r6 = {ends}\nr0 = 0\nr9 = 0\n{start}\nnext: r9 += 1\nif r9 > 40 goto out\n");
     let _ = write!(text, "if r9 == r6 goto out\n{goes_on}\n{wide}7 += {step}\ngoto next\nout: r0 = r7\nr0 <<= 24\n");
     for (bit, cond) in ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<="].into_iter().enumerate() {
         for (nth, wide) in ["r", "w"].into_iter().enumerate() {
             let label = format!("no{bit}{nth}");
-            let _ = write!(text, "if {wide}7 {cond} {asked} goto {label}\nr0 ^= {}\n{label}:\n", 1 << (2 * bit + nth));
+            let _ = write!(text, "if {wide}7 {cond} {bound} goto {label}\nr0 ^= {}\n{label}:\n", 1 << (2 * bit + nth));
         }
     }
     text + "exit\n"
 }
 
 #[test]
-fn counters_are_asked_what_they_cannot_be() {
+fn induction_variable_ranges_decide_branches() {
     // One test before the increment or none, two, and two back edges with different tests, or increments.
-    let ways = [
+    let guards = [
         "if {w}7 == {b} goto out",
         "if {w}7 >= {b} goto out",
         "if {w}7 s> {b} goto out",
@@ -450,20 +450,20 @@ fn counters_are_asked_what_they_cannot_be() {
     let starts = ["", "{w}7 = {c}\nif r1 & 1 goto next\n", "{w}7 = {c}\nif r1 != 0 goto next\n"];
     let numbers = [(0, 1, 6), (0, 2, 6), (1, 2, 6), (0, 3, 7), (6, 1, 6), (7, 1, 6), (-2, 1, 3), (0, -1, 6)];
     let wides = ["r", "w"].into_iter().flat_map(|wide| starts.map(|start| (wide, format!("{start}{{w}}7 = {{a}}"))));
-    for ((wide, start), way) in wides.flat_map(|first| ways.map(|way| (first.clone(), way))) {
+    for ((wide, start), guard) in wides.flat_map(|first| guards.map(|guard| (first.clone(), guard))) {
         for (from, step, bound) in numbers {
-            let [start, way] = [&*start, way].map(|text| {
+            let [start, guard] = [&*start, guard].map(|text| {
                 let text = text.replace("{w}", wide).replace("{b}", &bound.to_string());
                 text.replace("{s}", &step.to_string())
                     .replace("{a}", &from.to_string())
                     .replace("{c}", &(from + 1).to_string())
             });
             for last in [(3, bound), (50, bound + step), (50, bound - step), (1, 0), (50, 12), (50, 13)] {
-                let rig = Rig::new(&counting(wide, &start, step, &way, last));
+                let rig = Rig::new(&counting(wide, &start, step, &guard, last));
                 let expected = rig.interpret().r0;
                 for memory in [Memory::Sandbox, Memory::Trusted] {
                     let options = Options { memory, ..Options::default() };
-                    assert_eq!(rig.run(options).r0, expected, "{start}, {way}, by {step}, end and question {last:?}");
+                    assert_eq!(rig.run(options).r0, expected, "{start}, {guard}, by {step}, end and question {last:?}");
                 }
             }
         }

@@ -146,7 +146,7 @@ impl Rig {
 
     fn enter(&self, code: &Code) -> End {
         self.reset();
-        let mut none = Nobody;
+        let mut none = NoHost;
         let mut cx = Context::new(&raw mut none as *mut dyn Bridge);
         cx.regs = self.registers();
         cx.arena_base = self.image.arena().base();
@@ -200,9 +200,9 @@ fn trampoline() -> Enter {
     unsafe { std::mem::transmute::<usize, Enter>(module.functions[0].start as usize) }
 }
 
-struct Nobody;
+struct NoHost;
 
-impl Activation for Nobody {
+impl Activation for NoHost {
     fn runtime(&mut self) -> &mut Runtime {
         unreachable!("no host function here needs it")
     }
@@ -212,7 +212,7 @@ impl Activation for Nobody {
     }
 }
 
-impl Bridge for Nobody {
+impl Bridge for NoHost {
     fn tail_call(&mut self, _: u64, _: u32) -> Result<TailCall, Trap> {
         unreachable!("no maps here")
     }

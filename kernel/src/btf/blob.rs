@@ -33,7 +33,7 @@ impl Blob {
         self
     }
 
-    /// A type without records behind it. It is called `x`, where its kind has a name.
+    /// A type without records after it. It is called `x`, where its kind has a name.
     pub(crate) fn add(self, kind: u32, vlen: u32, size_or_type: u32) -> Blob {
         let name = u32::from(!matches!(kind, PTR | FUNC_PROTO));
         self.push(&[name, kind << 24 | vlen, size_or_type])

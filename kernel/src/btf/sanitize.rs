@@ -118,8 +118,8 @@ fn replace(parts: &mut Parts, at: usize, has: &dyn Fn(Feature) -> bool, placehol
             parts.words[at + 1] = STRUCT << 24 | count;
             for member in (0..count as usize).map(|member| at + 3 + 3 * member) {
                 let [variable, offset] = [parts.words[member], parts.words[member + 1]];
-                let home = parts.starts.get((variable as usize).wrapping_sub(1)).copied();
-                parts.words[member] = home.map_or(0, |home| parts.words[home]);
+                let start = parts.starts.get((variable as usize).wrapping_sub(1)).copied();
+                parts.words[member] = start.map_or(0, |start| parts.words[start]);
                 parts.words[member + 1] = variable;
                 parts.words[member + 2] = offset.wrapping_mul(8);
             }

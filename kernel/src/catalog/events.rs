@@ -1,10 +1,10 @@
-//! Tracepoints, events that are sampled, interfaces.
+//! Attach points by event: tracepoints, perf events, network interfaces.
 
 use twinbpf_loader::btf::{Btf, Type};
 use twinbpf_loader::kernel::Kernel;
 
 use super::functions::prototype;
-use super::{Catalog, LeftOut, Pattern, Place, programs, types};
+use super::{AttachPoint, Catalog, LeftOut, Pattern, programs, types};
 use crate::link::{EVENTS, can_sample};
 use crate::prog::ProgType;
 use crate::system::System;
@@ -27,7 +27,7 @@ pub(super) fn tracepoints(catalog: &mut Catalog, pattern: &Pattern, arguments: b
     let names = match listed() {
         Ok(names) => names,
         Err(error) => {
-            if pattern.asks_of("tp") {
+            if pattern.may_match_kind("tp") {
                 let why = format!("the tracing file system cannot be read: {error}");
                 catalog.left_out.push(LeftOut { kind: "tp", count: 0, why });
             }
@@ -36,10 +36,10 @@ pub(super) fn tracepoints(catalog: &mut Catalog, pattern: &Pattern, arguments: b
     };
     let added = catalog.add("tp", pattern, names, || programs(ProgType::Tracepoint));
     if arguments {
-        for place in &mut catalog.places[added] {
-            let name = place.section.trim_start_matches("tp/");
+        for point in &mut catalog.attach_points[added] {
+            let name = point.section.trim_start_matches("tp/");
             let format = tracefs::read(&format!("events/{name}/format")).unwrap_or_default();
-            place.arguments = fields(&format);
+            point.arguments = fields(&format);
         }
     }
 }
@@ -82,8 +82,8 @@ pub(super) fn raw_tracepoints(catalog: &mut Catalog, pattern: &Pattern, argument
     let raw = catalog.add("raw_tp", pattern, names.iter().cloned(), || programs(ProgType::RawTracepoint));
     let typed = catalog.add("tp_btf", pattern, names, || programs(ProgType::Tracing));
     if arguments {
-        for place in catalog.places[raw.start..typed.end].iter_mut() {
-            let name = place.section.split_once('/').map_or("", |(_, name)| name);
+        for point in catalog.attach_points[raw.start..typed.end].iter_mut() {
+            let name = point.section.split_once('/').map_or("", |(_, name)| name);
             let named = ["__probestub_", "__traceiter_"].map(|prefix| format!("{prefix}{name}"));
             let name = format!("{TRACE}{name}");
             let pointer = |btf: &&Btf| {
@@ -98,7 +98,7 @@ pub(super) fn raw_tracepoints(catalog: &mut Catalog, pattern: &Pattern, argument
                     Ok(_) | Err(_) => None,
                 }
             };
-            place.arguments = all.iter().find_map(pointer).unwrap_or_default();
+            point.arguments = all.iter().find_map(pointer).unwrap_or_default();
         }
     }
 }
@@ -117,7 +117,9 @@ pub(super) fn sampled(catalog: &mut Catalog, pattern: &Pattern) {
     for (name, clock) in wanted {
         match can_sample(*clock) {
             Ok(()) => {
-                catalog.places.push(Place { attach: Some(format!("{name}:99")), ..Place::new(section) });
+                catalog
+                    .attach_points
+                    .push(AttachPoint { attach: Some(format!("{name}:99")), ..AttachPoint::new(section) });
             }
             Err(error) => {
                 let why = match error.raw_os_error() {
@@ -150,8 +152,8 @@ pub(super) fn interfaces(catalog: &mut Catalog, pattern: &Pattern) {
         }
         match programs(kind) {
             Ok(()) => {
-                let place = |name: &&String| Place { attach: Some((*name).clone()), ..Place::new(section) };
-                catalog.places.extend(wanted.iter().map(place));
+                let point = |name: &&String| AttachPoint { attach: Some((*name).clone()), ..AttachPoint::new(section) };
+                catalog.attach_points.extend(wanted.iter().map(point));
             }
             Err(why) => catalog.left_out.push(LeftOut { kind: section, count: wanted.len(), why }),
         }

@@ -51,16 +51,16 @@ fn symbols() -> Vec<String> {
 
 pub(super) fn describe(catalog: &mut Catalog, added: std::ops::Range<usize>, prefix: &str, skip: usize) {
     let Ok(btf) = types() else { return };
-    for place in &mut catalog.places[added] {
-        let name = place.section.split_once('/').map_or("", |(_, name)| name);
+    for point in &mut catalog.attach_points[added] {
+        let name = point.section.split_once('/').map_or("", |(_, name)| name);
         let found = btf.func(&format!("{prefix}{name}"));
-        place.arguments = found.and_then(|id| prototype(btf, id, skip)).unwrap_or_default();
+        point.arguments = found.and_then(|id| prototype(btf, id, skip)).unwrap_or_default();
     }
 }
 
 pub(super) fn probes(catalog: &mut Catalog, pattern: &Pattern, arguments: bool) {
     let mut names = None;
-    for kind in ["kprobe", "kretprobe"].into_iter().filter(|kind| pattern.asks(kind, "kprobe")) {
+    for kind in ["kprobe", "kretprobe"].into_iter().filter(|kind| pattern.includes(kind, "kprobe")) {
         let names = names.get_or_insert_with(|| patchable().unwrap_or_else(symbols));
         let added = catalog.add(kind, pattern, names.iter().cloned(), kprobes);
         if arguments {
@@ -70,19 +70,19 @@ pub(super) fn probes(catalog: &mut Catalog, pattern: &Pattern, arguments: bool) 
     let calls = tracefs::list("events/syscalls").unwrap_or_default();
     let calls: Vec<String> =
         calls.iter().filter_map(|name| name.strip_prefix("sys_enter_").map(str::to_owned)).collect();
-    for kind in ["ksyscall", "kretsyscall"].into_iter().filter(|kind| pattern.asks(kind, "ksyscall")) {
+    for kind in ["ksyscall", "kretsyscall"].into_iter().filter(|kind| pattern.includes(kind, "ksyscall")) {
         catalog.add(kind, pattern, calls.iter().cloned(), kprobes);
     }
 }
 
 /// Functions with types, which programs without breakpoints can be attached to.
 pub(super) fn trampolines(catalog: &mut Catalog, pattern: &Pattern, arguments: bool) {
-    let kinds = ["fentry", "fexit"].into_iter().filter(|kind| pattern.asks(kind, "fentry"));
+    let kinds = ["fentry", "fexit"].into_iter().filter(|kind| pattern.includes(kind, "fentry"));
     let kinds: Vec<&'static str> = kinds.collect();
     let btf = match types() {
         Ok(btf) => btf,
         Err(why) => {
-            for kind in kinds.into_iter().filter(|kind| pattern.asks_of(kind)) {
+            for kind in kinds.into_iter().filter(|kind| pattern.may_match_kind(kind)) {
                 catalog.left_out.push(LeftOut { kind, count: 0, why: why.clone() });
             }
             return;
@@ -131,7 +131,7 @@ pub(super) fn try_load(kind: ProgType, attach: AttachType, id: TypeId) -> Result
 pub(super) fn iterators(catalog: &mut Catalog, pattern: &Pattern, arguments: bool) {
     const PREFIX: &str = "bpf_iter_";
     let Ok(btf) = types() else {
-        if pattern.asks_of("iter") {
+        if pattern.may_match_kind("iter") {
             catalog.left_out.push(LeftOut { kind: "iter", count: 0, why: types().err().unwrap_or_default() });
         }
         return;

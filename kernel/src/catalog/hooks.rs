@@ -4,7 +4,7 @@ use twinbpf_loader::btf::Type;
 use twinbpf_loader::section::TABLE;
 
 use super::functions::{describe, try_load};
-use super::{Catalog, LeftOut, Pattern, Place, programs, types};
+use super::{AttachPoint, Catalog, LeftOut, Pattern, programs, types};
 use crate::prog::{AttachType, ProgType};
 
 /// Functions of the kernel that are hooks of `BPF_PROG_TYPE_LSM` (kernel/bpf/bpf_lsm.c).
@@ -16,7 +16,7 @@ pub(super) fn security(catalog: &mut Catalog, pattern: &Pattern, arguments: bool
     let btf = match types() {
         Ok(btf) => btf,
         Err(why) => {
-            if pattern.asks_of("lsm") {
+            if pattern.may_match_kind("lsm") {
                 catalog.left_out.push(LeftOut { kind: "lsm", count: 0, why });
             }
             return;
@@ -56,9 +56,9 @@ pub(super) fn control_groups(catalog: &mut Catalog, pattern: &Pattern) {
     let rows = TABLE.iter().filter(|row| row.pattern.starts_with("cgroup") && pattern.wants(row.pattern));
     let mut left: Vec<LeftOut> = Vec::new();
     for row in rows {
-        let place = Place { attach: Some("/sys/fs/cgroup".to_owned()), ..Place::new(row.pattern) };
+        let point = AttachPoint { attach: Some("/sys/fs/cgroup".to_owned()), ..AttachPoint::new(row.pattern) };
         match programs(row.prog) {
-            Ok(()) => catalog.places.push(place),
+            Ok(()) => catalog.attach_points.push(point),
             Err(why) => match left.iter_mut().find(|left| left.why == why) {
                 Some(left) => left.count += 1,
                 None => left.push(LeftOut { kind: "cgroup", count: 1, why }),

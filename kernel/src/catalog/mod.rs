@@ -1,4 +1,4 @@
-//! What programs can be attached to on this kernel, as names of sections.
+//! Catalog of the attach points of this kernel, as section names.
 //!
 //! Names come from the kernel's types, its tracing file system and files; whether a kind works at all is tried. What
 //! exists by name and cannot be had is left out, and says why.
@@ -21,7 +21,7 @@ use crate::user::{Binary, ElfError};
 
 /// A place for programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct AttachPoint {
     /// What goes into `SEC()`.
     pub section: String,
     /// What `--attach PROG=` takes besides, where the section alone does not say it.
@@ -30,9 +30,9 @@ pub struct Place {
     pub arguments: Vec<String>,
 }
 
-impl Place {
-    fn new(section: impl Into<String>) -> Place {
-        Place { section: section.into(), attach: None, arguments: Vec::new() }
+impl AttachPoint {
+    fn new(section: impl Into<String>) -> AttachPoint {
+        AttachPoint { section: section.into(), attach: None, arguments: Vec::new() }
     }
 }
 
@@ -43,7 +43,7 @@ pub struct LeftOut {
     pub kind: &'static str,
     /// How many; 0 where even that cannot be seen.
     pub count: usize,
-    /// Why.
+    /// Reason, for messages.
     pub why: String,
 }
 
@@ -51,7 +51,7 @@ pub struct LeftOut {
 #[derive(Debug, Default)]
 pub struct Catalog {
     /// By kind, then by name.
-    pub places: Vec<Place>,
+    pub attach_points: Vec<AttachPoint>,
     /// What is not among them.
     pub left_out: Vec<LeftOut>,
 }
@@ -65,18 +65,18 @@ impl Catalog {
         names: impl IntoIterator<Item = String>,
         can: impl FnOnce() -> Result<(), String>,
     ) -> std::ops::Range<usize> {
-        let start = self.places.len();
+        let start = self.attach_points.len();
         let sections = names.into_iter().map(|name| format!("{kind}/{name}"));
         let mut wanted: Vec<String> = sections.filter(|section| pattern.wants(section)).collect();
         wanted.sort_unstable();
         wanted.dedup();
         if !wanted.is_empty() {
             match can() {
-                Ok(()) => self.places.extend(wanted.into_iter().map(Place::new)),
+                Ok(()) => self.attach_points.extend(wanted.into_iter().map(AttachPoint::new)),
                 Err(why) => self.left_out.push(LeftOut { kind, count: wanted.len(), why }),
             }
         }
-        start..self.places.len()
+        start..self.attach_points.len()
     }
 
     /// What the kernel has, with arguments if they are wanted.
@@ -107,7 +107,7 @@ impl Catalog {
         };
         let file = path.display();
         let (names, ambiguous) = binary.unique_functions();
-        for kind in ["uprobe", "uretprobe"].into_iter().filter(|kind| pattern.asks(kind, "uprobe")) {
+        for kind in ["uprobe", "uretprobe"].into_iter().filter(|kind| pattern.includes(kind, "uprobe")) {
             catalog.add(kind, pattern, names.iter().map(|name| format!("{file}:{name}")), can);
             let several = ambiguous.iter().filter(|name| pattern.wants(&format!("{kind}/{file}:{name}"))).count();
             if several > 0 {
@@ -118,10 +118,10 @@ impl Catalog {
         let probes = binary.probes();
         let name = |sdt: &crate::user::Sdt| format!("{file}:{}:{}", sdt.provider, sdt.name);
         let added = catalog.add("usdt", pattern, probes.iter().map(name), can);
-        for place in &mut catalog.places[added] {
-            let same = probes.iter().filter(|sdt| place.section == format!("usdt/{}", name(sdt)));
-            place.arguments = same.map(|sdt| sdt.arguments.clone()).filter(|text| !text.is_empty()).collect();
-            place.arguments.dedup();
+        for point in &mut catalog.attach_points[added] {
+            let same = probes.iter().filter(|sdt| point.section == format!("usdt/{}", name(sdt)));
+            point.arguments = same.map(|sdt| sdt.arguments.clone()).filter(|text| !text.is_empty()).collect();
+            point.arguments.dedup();
         }
         Ok(catalog)
     }

@@ -1,4 +1,4 @@
-//! What a user asks for: a pattern over names of sections, or one in bpftrace's notation.
+//! Filter of attach points: a pattern over names of sections, or one in bpftrace's notation.
 
 use crate::link::matches;
 
@@ -39,7 +39,7 @@ fn kind(name: &str) -> Option<&'static str> {
 }
 
 impl Pattern {
-    /// Everything.
+    /// The pattern that matches every section.
     pub fn all() -> Pattern {
         Pattern { glob: "*".to_owned() }
     }
@@ -88,13 +88,13 @@ impl Pattern {
     }
 
     /// Whether it could want something of a kind.
-    pub(super) fn asks_of(&self, kind: &str) -> bool {
+    pub(super) fn may_match_kind(&self, kind: &str) -> bool {
         let (head, kind) = (self.glob.split(['*', '?']).next().unwrap_or_default(), format!("{kind}/"));
         head.starts_with(&kind) || kind.starts_with(head)
     }
 
     /// Whether a kind is to be listed: one that is like another (`fexit` to `fentry`) only if it is named.
-    pub(super) fn asks(&self, kind: &str, main: &str) -> bool {
+    pub(super) fn includes(&self, kind: &str, main: &str) -> bool {
         kind == main || self.glob.trim_start_matches('*').starts_with(&format!("{kind}/"))
     }
 }
@@ -150,7 +150,10 @@ mod tests {
 
     #[test]
     fn kinds_like_others_are_named() {
-        assert!(Pattern::all().asks("fentry", "fentry") && !Pattern::all().asks("fexit", "fentry"));
-        assert!(Pattern::new("fexit/vfs_*").asks("fexit", "fentry") && Pattern::new("fexit/x").asks("fexit", "fentry"));
+        assert!(Pattern::all().includes("fentry", "fentry") && !Pattern::all().includes("fexit", "fentry"));
+        assert!(
+            Pattern::new("fexit/vfs_*").includes("fexit", "fentry")
+                && Pattern::new("fexit/x").includes("fexit", "fentry")
+        );
     }
 }

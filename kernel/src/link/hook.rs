@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::perf::prog_fd;
 use super::target::{Iter, Netfilter};
-use super::{Deferred, Held, Link, Options, Pending};
+use super::{Attachment, Deferred, Link, Options, Pending};
 use crate::error::Error;
 use crate::map::Map;
 use crate::prog::{AttachType, Prog, ProgType};
@@ -147,8 +147,8 @@ impl On {
             return Err(Error::new("LINK_CREATE", &self.subject, first));
         }
         let dup = |fd: &OwnedFd| fd.try_clone().map_err(|cause| Error::new("dup", &self.subject, cause));
-        let held = Held::Old { target: dup(&self.target)?, attach: self.attach, prog: dup(&self.prog)? };
-        Ok(Link { what: self.what.clone(), held })
+        let attachment = Attachment::Old { target: dup(&self.target)?, attach: self.attach, prog: dup(&self.prog)? };
+        Ok(Link { what: self.what.clone(), attachment })
     }
 }
 

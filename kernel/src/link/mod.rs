@@ -10,7 +10,7 @@ mod multi;
 mod net;
 mod netlink;
 mod perf;
-mod place;
+mod probe_site;
 mod target;
 pub mod usdt;
 
@@ -22,7 +22,7 @@ pub(crate) use multi::matches;
 pub use net::{Interface, interface};
 pub use perf::{Clock, EVENTS, Rate, Sampling};
 pub(crate) use perf::{can_sample, has_unit as perf_unit};
-pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobePlace};
+pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobeSite};
 
 use crate::error::Error;
 use crate::map::Map;
@@ -48,17 +48,17 @@ pub struct Options<'a> {
 pub struct Link {
     /// What it is attached to, for people.
     what: String,
-    held: Held,
+    attachment: Attachment,
 }
 
-/// What keeps it attached.
+/// Resources that keep the program attached.
 #[derive(Debug)]
-enum Held {
+enum Attachment {
     /// A BPF link.
     Bpf(OwnedFd),
     /// A perf event, and the link on it where the kernel has such.
     Event { event: OwnedFd, link: Option<OwnedFd>, _probe: Option<perf::TextProbe> },
-    /// Several.
+    /// Several links that form one attachment.
     Many(Vec<Link>),
     /// A filter of a network interface.
     Filter { _kept: net::Filter },
@@ -118,7 +118,7 @@ impl Pending {
             State::Later(deferred) => deferred.make(),
             State::Many(parts) => {
                 let links = parts.into_iter().map(Pending::enable).collect::<Result<Vec<Link>, Error>>()?;
-                Ok(Link { what: self.what, held: Held::Many(links) })
+                Ok(Link { what: self.what, attachment: Attachment::Many(links) })
             }
         }
     }
@@ -126,7 +126,7 @@ impl Pending {
 
 impl Link {
     fn bpf(what: String, fd: OwnedFd) -> Link {
-        Link { what, held: Held::Bpf(fd) }
+        Link { what, attachment: Attachment::Bpf(fd) }
     }
 
     /// What the program is attached to, for people.
@@ -136,10 +136,10 @@ impl Link {
 
     /// The BPF link, where it is one; several have none.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.held {
-            Held::Bpf(fd) | Held::Event { link: Some(fd), .. } => Some(fd.as_fd()),
-            Held::Event { link: None, .. } | Held::Many(_) | Held::Filter { .. } => None,
-            Held::Registered(_) | Held::Old { .. } => None,
+        match &self.attachment {
+            Attachment::Bpf(fd) | Attachment::Event { link: Some(fd), .. } => Some(fd.as_fd()),
+            Attachment::Event { link: None, .. } | Attachment::Many(_) | Attachment::Filter { .. } => None,
+            Attachment::Registered(_) | Attachment::Old { .. } => None,
         }
     }
 
@@ -162,12 +162,14 @@ impl Link {
         bpf::ids(bpf::ObjectKind::Link).map_err(|cause| Error::new("LINK_GET_NEXT_ID", "all links", cause))
     }
 
-    /// The perf events behind it. Their descriptors can be polled and counted.
+    /// The perf events of the link. Their descriptors can be polled and counted.
     pub fn events(&self) -> Vec<BorrowedFd<'_>> {
-        match &self.held {
-            Held::Event { event, .. } => vec![event.as_fd()],
-            Held::Many(links) => links.iter().flat_map(Link::events).collect(),
-            Held::Bpf(_) | Held::Filter { .. } | Held::Registered(_) | Held::Old { .. } => Vec::new(),
+        match &self.attachment {
+            Attachment::Event { event, .. } => vec![event.as_fd()],
+            Attachment::Many(links) => links.iter().flat_map(Link::events).collect(),
+            Attachment::Bpf(_) | Attachment::Filter { .. } | Attachment::Registered(_) | Attachment::Old { .. } => {
+                Vec::new()
+            }
         }
     }
 
@@ -214,12 +216,12 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if let Held::Registered(map) = &self.held
+        if let Attachment::Registered(map) = &self.attachment
             && let Err(error) = map.delete(&[0; 4])
         {
             log::warn!("{} stays registered: {error}", self.what);
         }
-        if let Held::Old { target, attach, prog } = &self.held {
+        if let Attachment::Old { target, attach, prog } = &self.attachment {
             let (target, attach_bpf_fd) = (number(target.as_fd()), number(prog.as_fd()));
             let mut attr = attr::Attach { target, attach_bpf_fd, attach_type: *attach, ..attr::Attach::default() };
             if let Err(error) = bpf::prog_detach(&mut attr) {
@@ -233,7 +235,7 @@ impl Target {
     /// Makes all that can fail, and starts nothing.
     ///
     /// # Errors
-    /// The kernel's, or what was asked for is impossible for this kind.
+    /// The kernel's, or the request is impossible for this kind.
     pub fn open(&self, prog: &Prog, options: &Options<'_>) -> Result<Pending, Error> {
         let what = self.to_string();
         if let Some(pid) = options.pid.filter(|_| !self.in_processes()) {
@@ -247,7 +249,7 @@ impl Target {
         match self {
             Target::Tracepoint { category, name } => perf::tracepoint(what, category, name, prog, options),
             Target::Kprobe { function, offset, ret } => perf::kprobe(what, function, *offset, *ret, prog, options),
-            Target::Uprobe { path, place, ret } => perf::uprobe(what, path, *place, *ret, prog, options),
+            Target::Uprobe { path, site, ret } => perf::uprobe(what, path, *site, *ret, prog, options),
             Target::Sampling(sampling) => perf::sampling(what, sampling, prog, options),
             Target::RawTracepoint { name } => hook::raw_tracepoint(what, name, prog, options),
             Target::Btf => hook::btf(format!("program {}'s target", prog.name()), prog, options),
@@ -285,7 +287,7 @@ pub fn struct_ops(map: &Map) -> Result<Link, Error> {
 /// This process has too many descriptors.
 pub(crate) fn registered(map: &Map) -> Result<Link, Error> {
     let what = format!("struct_ops map {}", map.info().name);
-    Ok(Link { what, held: Held::Registered(map.try_clone()?) })
+    Ok(Link { what, attachment: Attachment::Registered(map.try_clone()?) })
 }
 
 /// Attaches a program to the sockets of a map (`sk_msg`, `sk_skb`).

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::hook::subject;
 use super::perf::prog_fd;
-use super::target::{Functions, Return, UprobePlace};
+use super::target::{Functions, Return, UprobeSite};
 use super::{Deferred, Link, Options, Pending};
 use crate::error::Error;
 use crate::map::c_path;
@@ -95,7 +95,7 @@ pub(super) fn kprobes(
         Functions::Glob(glob) if !glob.contains(['*', '?']) => (vec![glob.clone()], Vec::new()),
         Functions::Glob(glob) => (matching(glob), Vec::new()),
         Functions::Names(names) => names.iter().cloned().unzip(),
-        Functions::Places(_) => return fail(libc::EINVAL, "places are for files of user space".to_owned()),
+        Functions::Sites(_) => return fail(libc::EINVAL, "offsets apply to files of user space only".to_owned()),
     };
     if names.is_empty() {
         return fail(libc::ENOENT, "no function that can be probed matches".to_owned());
@@ -175,7 +175,7 @@ impl Deferred for Uprobes {
             if has(Feature::UprobeMulti) {
                 error
             } else {
-                error.with_detail("this kernel has no probes of many places in a file (uprobe.multi)")
+                error.with_detail("this kernel has no probes of many offsets in a file (uprobe.multi)")
             }
         })?;
         Ok(Link::bpf(self.what.clone(), fd))
@@ -196,19 +196,19 @@ pub(super) fn uprobes(
     options: &Options<'_>,
 ) -> Result<Pending, Error> {
     let refused = |text: String| Error::ours("LINK_CREATE", &what, libc::ENOENT, text);
-    let places = match functions {
-        Functions::Places(places) => {
-            super::place::check(&what, path, places, ret != Return::No, options)?;
-            places.clone()
+    let sites = match functions {
+        Functions::Sites(sites) => {
+            super::probe_site::check(&what, path, sites, ret != Return::No, options)?;
+            sites.clone()
         }
         Functions::Names(names) => {
             let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
-            let place = |(name, cookie): &(String, u64)| {
+            let site = |(name, cookie): &(String, u64)| {
                 let offset = binary.function(name)?;
-                Ok(UprobePlace { offset, semaphore: 0, cookie: *cookie })
+                Ok(UprobeSite { offset, semaphore: 0, cookie: *cookie })
             };
-            let places: Result<Vec<UprobePlace>, crate::user::ElfError> = names.iter().map(place).collect();
-            places.map_err(|error| refused(error.to_string()))?
+            let sites: Result<Vec<UprobeSite>, crate::user::ElfError> = names.iter().map(site).collect();
+            sites.map_err(|error| refused(error.to_string()))?
         }
         Functions::Glob(glob) => {
             let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
@@ -216,14 +216,14 @@ pub(super) fn uprobes(
             let mut offsets: Vec<u64> = found.map(|function| function.offset).collect();
             offsets.sort_unstable();
             offsets.dedup();
-            offsets.into_iter().map(|offset| UprobePlace { offset, ..UprobePlace::default() }).collect()
+            offsets.into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() }).collect()
         }
     };
-    if places.is_empty() {
+    if sites.is_empty() {
         return Err(refused("no function of the file matches".to_owned()));
     }
     let session = ret == Return::Session;
-    let cookie = |place: &UprobePlace| if place.cookie == 0 { options.cookie } else { place.cookie };
+    let cookie = |site: &UprobeSite| if site.cookie == 0 { options.cookie } else { site.cookie };
     let deferred = Uprobes {
         subject: subject(prog, &what),
         what: what.clone(),
@@ -231,9 +231,9 @@ pub(super) fn uprobes(
         attach: if session { AttachType::TraceUprobeSession } else { AttachType::TraceUprobeMulti },
         ret: ret == Return::Yes,
         path: c_path(path).map_err(|cause| Error::new("LINK_CREATE", &what, cause))?,
-        offsets: places.iter().map(|place| place.offset).collect(),
-        semaphores: unless_zero(places.iter().map(|place| place.semaphore).collect()),
-        cookies: unless_zero(places.iter().map(cookie).collect()),
+        offsets: sites.iter().map(|site| site.offset).collect(),
+        semaphores: unless_zero(sites.iter().map(|site| site.semaphore).collect()),
+        cookies: unless_zero(sites.iter().map(cookie).collect()),
         pid: options.pid.unwrap_or(0),
     };
     Ok(Pending::later(what, deferred))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use super::netlink;
 use super::perf::prog_fd;
 use super::target::Target;
-use super::{Deferred, Held, Link, Pending};
+use super::{Attachment, Deferred, Link, Pending};
 use crate::error::Error;
 use crate::prog::{AttachType, Prog, ProgType};
 use crate::sys::{attr, bpf, net, number};
@@ -15,9 +15,9 @@ use crate::sys::{attr, bpf, net, number};
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// Interface name, as in `ip link`.
     pub name: String,
-    /// Its number.
+    /// Interface index (`ifindex`).
     pub index: u32,
 }
 
@@ -43,12 +43,12 @@ pub fn interface(name: &str) -> Result<Interface, Error> {
 pub(super) struct Filter {
     interface: Interface,
     egress: bool,
-    place: netlink::Place,
+    id: netlink::FilterId,
 }
 
 impl Drop for Filter {
     fn drop(&mut self) {
-        if let Err(error) = netlink::remove_filter(self.interface.index, self.egress, self.place) {
+        if let Err(error) = netlink::remove_filter(self.interface.index, self.egress, self.id) {
             log::warn!("a tc filter of {} stays: {error}", self.interface);
         }
     }
@@ -87,15 +87,15 @@ impl OnInterface {
 
     fn filter(&self, egress: bool) -> Result<Link, Error> {
         let fd = number(self.prog.as_fd());
-        let place = netlink::add_filter(self.interface.index, egress, fd, &self.name).map_err(|refused| {
+        let id = netlink::add_filter(self.interface.index, egress, fd, &self.name).map_err(|refused| {
             let error = Error::new("RTM_NEWTFILTER", &format!("program {} to {}", self.name, self.what), refused.cause);
             match refused.text {
                 Some(text) => error.with_detail(text),
                 None => error,
             }
         })?;
-        let filter = Filter { interface: self.interface.clone(), egress, place };
-        Ok(Link { what: self.what.clone(), held: Held::Filter { _kept: filter } })
+        let filter = Filter { interface: self.interface.clone(), egress, id };
+        Ok(Link { what: self.what.clone(), attachment: Attachment::Filter { _kept: filter } })
     }
 }
 

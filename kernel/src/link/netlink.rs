@@ -9,7 +9,7 @@ use crate::sys::net;
 
 /// Where a filter stands among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FilterId {
     handle: u32,
     priority: u16,
 }
@@ -82,7 +82,7 @@ impl Message {
 }
 
 /// Sends a request and reads what comes back to the acknowledgement; the echoed message, if there was one.
-fn ask(socket: &OwnedFd, message: Message) -> Result<Option<Vec<u8>>, Refused> {
+fn request(socket: &OwnedFd, message: Message) -> Result<Option<Vec<u8>>, Refused> {
     const ERROR: u16 = 2;
     net::send(socket.as_fd(), &message.finish())?;
     let (mut buffer, mut echoed) = (vec![0; 16 << 10], None);
@@ -114,7 +114,7 @@ fn next(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, bytes.get(len.next_multiple_of(4)..).unwrap_or_default()))
 }
 
-/// `NLMSGERR_ATTR_MSG` behind the copy of the request.
+/// `NLMSGERR_ATTR_MSG` after the copy of the request.
 fn extended(body: &[u8]) -> Option<String> {
     const MESSAGE: u16 = 1;
     let copied = u32::from_ne_bytes(*body.get(4..)?.first_chunk()?) as usize;
@@ -139,11 +139,11 @@ fn parent(egress: bool) -> u32 {
 
 /// Adds a filter, and the `clsact` queueing discipline that it needs if that is not there. The discipline stays: others
 /// may have come to use it.
-pub(super) fn add_filter(interface: u32, egress: bool, prog: u32, name: &str) -> Result<Place, Refused> {
+pub(super) fn add_filter(interface: u32, egress: bool, prog: u32, name: &str) -> Result<FilterId, Refused> {
     let socket = net::route_socket()?;
     let mut qdisc = Message::new(NEW_QDISC, REQUEST | CREATE, interface, CLSACT, PARENT, 0);
     qdisc.attribute(KIND, b"clsact\0");
-    match ask(&socket, qdisc) {
+    match request(&socket, qdisc) {
         Ok(_) => {}
         Err(refused) if refused.cause.raw_os_error() == Some(libc::EEXIST) => {}
         Err(refused) => return Err(refused),
@@ -155,17 +155,17 @@ pub(super) fn add_filter(interface: u32, egress: bool, prog: u32, name: &str) ->
     options.attribute(BPF_FLAGS, &DIRECT.to_ne_bytes());
     let mut filter = Message::new(NEW_FILTER, REQUEST | ECHO | CREATE, interface, 0, parent(egress), info);
     filter.attribute(KIND, b"bpf\0").attribute(OPTIONS | NESTED, &options.0);
-    let echoed = ask(&socket, filter)?.unwrap_or_default();
+    let echoed = request(&socket, filter)?.unwrap_or_default();
     let word =
         |at: usize| echoed.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word));
-    Ok(Place { handle: word(8), priority: (word(16) >> 16) as u16 })
+    Ok(FilterId { handle: word(8), priority: (word(16) >> 16) as u16 })
 }
 
 /// Removes it.
-pub(super) fn remove_filter(interface: u32, egress: bool, place: Place) -> io::Result<()> {
+pub(super) fn remove_filter(interface: u32, egress: bool, filter: FilterId) -> io::Result<()> {
     let socket = net::route_socket()?;
-    let info = u32::from(place.priority) << 16 | u32::from(ANY_PROTOCOL);
-    let mut message = Message::new(DELETE_FILTER, REQUEST, interface, place.handle, parent(egress), info);
+    let info = u32::from(filter.priority) << 16 | u32::from(ANY_PROTOCOL);
+    let mut message = Message::new(DELETE_FILTER, REQUEST, interface, filter.handle, parent(egress), info);
     message.attribute(KIND, b"bpf\0");
-    ask(&socket, message).map(drop).map_err(|refused| refused.cause)
+    request(&socket, message).map(drop).map_err(|refused| refused.cause)
 }

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::target::UprobePlace;
-use super::{Deferred, Held, Link, Options, Pending, dup};
+use super::target::UprobeSite;
+use super::{Attachment, Deferred, Link, Options, Pending, dup};
 use crate::error::Error;
 use crate::map::c_path;
 use crate::probe::{Feature, has};
@@ -35,7 +35,7 @@ pub enum Clock {
     Event {
         /// `PERF_TYPE_*`, or a number of `/sys/bus/event_source/devices`.
         kind: u32,
-        /// Which.
+        /// `perf_event_attr.config` of the event.
         config: u64,
     },
 }
@@ -78,7 +78,7 @@ pub const EVENTS: &[(&str, Clock)] = &[
 /// Samples at a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// Of what.
+    /// Event whose occurrences are sampled.
     pub clock: Clock,
     /// A sample each time this much has passed (nanoseconds for clocks), or this often a second.
     pub rate: Rate,
@@ -88,7 +88,7 @@ pub struct Sampling {
     pub cpus: Vec<u32>,
 }
 
-/// How often.
+/// Sampling rate, by frequency or by period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Every so many events.
@@ -184,7 +184,7 @@ impl Deferred for Event {
         let link = self.link()?;
         perf::enable(self.event.as_fd()).map_err(|cause| self.failed("PERF_EVENT_IOC_ENABLE", cause))?;
         let Event { what, event, probe, .. } = *self;
-        Ok(Link { what, held: Held::Event { event, link, _probe: probe } })
+        Ok(Link { what, attachment: Attachment::Event { event, link, _probe: probe } })
     }
 }
 
@@ -259,22 +259,22 @@ fn no_function(error: Error, function: &str) -> Error {
 pub(super) fn uprobe(
     what: String,
     path: &Path,
-    place: UprobePlace,
+    site: UprobeSite,
     ret: bool,
     prog: &Prog,
     options: &Options<'_>,
 ) -> Result<Pending, Error> {
-    super::place::check(&what, path, &[place], ret, options)?;
+    super::probe_site::check(&what, path, &[site], ret, options)?;
     let name = c_path(path).map_err(|cause| Error::new("perf_event_open", &what, cause))?;
     let (mut attr, probe) = match unit("uprobe") {
         Some(unit) => {
-            let config = if ret { unit.ret } else { 0 } | place.semaphore << 32;
-            let (config1, config2) = (name.as_ptr() as u64, place.offset);
+            let config = if ret { unit.ret } else { 0 } | site.semaphore << 32;
+            let (config1, config2) = (name.as_ptr() as u64, site.offset);
             (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
         }
         None => {
-            let counter = if place.semaphore == 0 { String::new() } else { format!("({:#x})", place.semaphore) };
-            let text = format!("{}:{:#x}{counter}", path.display(), place.offset);
+            let counter = if site.semaphore == 0 { String::new() } else { format!("({:#x})", site.semaphore) };
+            let text = format!("{}:{:#x}{counter}", path.display(), site.offset);
             text_probe("uprobe", &text, ret, &what)?
         }
     };
@@ -283,7 +283,7 @@ pub(super) fn uprobe(
         None => (-1, 0),
     };
     let event = opened(&what, prog, &mut attr, pid, cpu)?;
-    let cookie = if place.cookie == 0 { options.cookie } else { place.cookie };
+    let cookie = if site.cookie == 0 { options.cookie } else { site.cookie };
     attached(what, event, prog, cookie, probe)
 }
 
@@ -320,13 +320,13 @@ pub(super) struct TextProbe {
     name: String,
 }
 
-fn text_probe(kind: &'static str, place: &str, ret: bool, what: &str) -> Result<(PerfAttr, Option<TextProbe>), Error> {
+fn text_probe(kind: &'static str, site: &str, ret: bool, what: &str) -> Result<(PerfAttr, Option<TextProbe>), Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let file = if kind == "kprobe" { "kprobe_events" } else { "uprobe_events" };
     let name = format!("twinbpf_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let letter = if ret { 'r' } else { 'p' };
     let failed = |cause| Error::new("write", &format!("{what} in {file}"), cause);
-    tracefs::append(file, &format!("{letter}:twinbpf/{name} {place}\n")).map_err(failed)?;
+    tracefs::append(file, &format!("{letter}:twinbpf/{name} {site}\n")).map_err(failed)?;
     let probe = TextProbe { file, name };
     let config = tracefs::tracepoint("twinbpf", &probe.name)?;
     Ok((PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))

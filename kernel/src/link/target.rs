@@ -1,4 +1,4 @@
-//! Where programs can be attached, and what section names say of it.
+//! Attach targets of programs, and their derivation from section names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,12 +28,12 @@ pub enum Functions {
     /// These, each with its cookie.
     Names(Vec<(String, u64)>),
     /// In a file of user space: these places.
-    Places(Vec<UprobePlace>),
+    Sites(Vec<UprobeSite>),
 }
 
 /// A place in a file of user space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UprobePlace {
+pub struct UprobeSite {
     /// Bytes from the start of the file.
     pub offset: u64,
     /// Where the counter of users is in the file; 0 for none.
@@ -87,7 +87,7 @@ pub enum Target {
     Btf,
     /// A function of the kernel.
     Kprobe {
-        /// Its symbol.
+        /// Symbol name of the kernel function.
         function: String,
         /// Bytes from its beginning.
         offset: u64,
@@ -96,17 +96,17 @@ pub enum Target {
     },
     /// Many functions of the kernel.
     KprobeMulti {
-        /// Which.
+        /// Functions that the probe is attached to.
         functions: Functions,
-        /// When.
+        /// Entry, return, or both.
         ret: Return,
     },
     /// A place in a file of user space.
     Uprobe {
         /// The file.
         path: PathBuf,
-        /// Where.
-        place: UprobePlace,
+        /// Offset in the file, with semaphore and cookie.
+        site: UprobeSite,
         /// When the function there returns.
         ret: bool,
     },
@@ -116,7 +116,7 @@ pub enum Target {
         path: PathBuf,
         /// Which functions.
         functions: Functions,
-        /// When.
+        /// Entry, return, or both.
         ret: Return,
     },
     /// A static probe of user space.
@@ -125,7 +125,7 @@ pub enum Target {
         path: PathBuf,
         /// Its provider, the first argument of `DTRACE_PROBE`.
         provider: String,
-        /// Its name.
+        /// Name of the probe.
         name: String,
     },
     /// Samples at a rate, on every CPU or in a process.
@@ -179,8 +179,8 @@ impl fmt::Display for Target {
                 write!(f, "{} {function}+{offset:#x}", kind(*ret, "kprobe", "kretprobe"))
             }
             Target::KprobeMulti { functions, .. } => write!(f, "kernel functions {functions}"),
-            Target::Uprobe { path, place, ret } => {
-                write!(f, "{} {}:{:#x}", kind(*ret, "uprobe", "uretprobe"), path.display(), place.offset)
+            Target::Uprobe { path, site, ret } => {
+                write!(f, "{} {}:{:#x}", kind(*ret, "uprobe", "uretprobe"), path.display(), site.offset)
             }
             Target::UprobeMulti { path, functions, .. } => write!(f, "functions {functions} of {}", path.display()),
             Target::Usdt { path, provider, name } => write!(f, "usdt {}:{provider}:{name}", path.display()),
@@ -201,7 +201,7 @@ impl fmt::Display for Functions {
         match self {
             Functions::Glob(glob) => f.write_str(glob),
             Functions::Names(names) => write!(f, "({} named)", names.len()),
-            Functions::Places(places) => write!(f, "({} places)", places.len()),
+            Functions::Sites(sites) => write!(f, "({} sites)", sites.len()),
         }
     }
 }
@@ -209,12 +209,12 @@ impl fmt::Display for Functions {
 /// Why a section name gives no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// The part behind the `/` is not as it must be.
+    /// The part after the `/` is malformed.
     #[error("'{text}' is no target of {kind}: {expected}")]
     Malformed {
         /// What the section begins with.
         kind: &'static str,
-        /// What follows.
+        /// The text after the section's prefix.
         text: String,
         /// How it is written.
         expected: &'static str,
@@ -235,7 +235,7 @@ pub enum TargetError {
     Binary {
         /// The file.
         path: String,
-        /// Why.
+        /// Error of reading the ELF file.
         error: user::ElfError,
     },
 }
@@ -299,7 +299,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
         (AutoAttach::Iter, _) => Target::Iter(Iter::default()),
         (_, None) => return Ok(None),
         (AutoAttach::Kprobe, Some(text)) => {
-            let (function, offset) = place(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
+            let (function, offset) = site(text).ok_or_else(|| bad("FUNCTION[+OFFSET]"))?;
             let plain = function.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
             if !plain || function.is_empty() || (ret && offset != 0) {
                 return Err(bad(if ret { "FUNCTION, without an offset" } else { "FUNCTION[+OFFSET]" }));
@@ -326,7 +326,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
             let path = file(path)?;
             let offset = uprobe_offset(&path, rest).ok_or_else(|| bad("BINARY:FUNCTION[+OFFSET]"))?;
             let offset = offset.map_err(|error| TargetError::Binary { path: path.display().to_string(), error })?;
-            Target::Uprobe { path, place: UprobePlace { offset, ..UprobePlace::default() }, ret }
+            Target::Uprobe { path, site: UprobeSite { offset, ..UprobeSite::default() }, ret }
         }
         (AutoAttach::UprobeMulti, Some(text)) => {
             let (path, glob) = binary(text).ok_or_else(|| bad("BINARY:PATTERN"))?;
@@ -348,7 +348,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
 }
 
 /// `NAME[+NUMBER]`.
-fn place(text: &str) -> Option<(&str, u64)> {
+fn site(text: &str) -> Option<(&str, u64)> {
     match text.split_once('+') {
         None => Some((text, 0)),
         Some((name, number)) => Some((name, integer(number)?)),
@@ -377,7 +377,7 @@ fn uprobe_offset(path: &std::path::Path, text: &str) -> Option<Result<u64, user:
     if let Some(offset) = integer(text) {
         return Some(Ok(offset));
     }
-    let (name, offset) = place(text)?;
+    let (name, offset) = site(text)?;
     let found = user::Binary::read(path).and_then(|binary| binary.function(name));
     Some(found.map(|start| start.wrapping_add(offset)))
 }

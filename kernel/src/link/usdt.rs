@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use super::target::{Functions, Return, Target, UprobePlace};
+use super::target::{Functions, Return, Target, UprobeSite};
 use super::{Options, Pending};
 use crate::error::Error;
 use crate::map::Map;
@@ -36,7 +36,7 @@ pub type Maps<'a> = &'a Specs;
 
 /// Where an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Operand {
     /// It is this number.
     Constant(i64),
     /// In a register, by its offset in `struct pt_regs`.
@@ -68,17 +68,17 @@ pub struct Argument {
     pub size: u8,
     /// Sign-extended.
     pub signed: bool,
-    /// Where.
-    pub place: Place,
+    /// Operand that holds the value.
+    pub operand: Operand,
 }
 
 impl Argument {
     fn encode(&self) -> [u8; ARGUMENT_SIZE] {
-        let (value, kind, register, index, shift) = match self.place {
-            Place::Constant(value) => (value, 0_u32, 0, 0_u32, 0_u32),
-            Place::Register(register) => (0, 1, register, 0, 0),
-            Place::Memory { base, add } => (add, 2, base, 0, 0),
-            Place::Indexed { base, index, shift, add } => (add, 3, base, index.into(), shift.into()),
+        let (value, kind, register, index, shift) = match self.operand {
+            Operand::Constant(value) => (value, 0_u32, 0, 0_u32, 0_u32),
+            Operand::Register(register) => (0, 1, register, 0, 0),
+            Operand::Memory { base, add } => (add, 2, base, 0, 0),
+            Operand::Indexed { base, index, shift, add } => (add, 3, base, index.into(), shift.into()),
         };
         let mut bytes = [0; ARGUMENT_SIZE];
         bytes[..8].copy_from_slice(&value.to_ne_bytes());
@@ -129,22 +129,22 @@ fn argument(text: &str) -> Option<Argument> {
     if !matches!(size.unsigned_abs(), 1 | 2 | 4 | 8) {
         return None;
     }
-    let place = operand_place(operand.trim())?;
-    Some(Argument { size: size.unsigned_abs(), signed: size < 0, place })
+    let operand = parse_operand(operand.trim())?;
+    Some(Argument { size: size.unsigned_abs(), signed: size < 0, operand })
 }
 
 /// An operand of x86-64 in AT&T form.
 #[cfg(target_arch = "x86_64")]
-fn operand_place(text: &str) -> Option<Place> {
+fn parse_operand(text: &str) -> Option<Operand> {
     let register = |name: &str| crate::arch::register(name.trim().strip_prefix('%')?);
     if let Some(number) = text.strip_prefix('$') {
-        return integer(number).map(Place::Constant);
+        return integer(number).map(Operand::Constant);
     }
-    let Some((add, inside)) = text.split_once('(') else { return register(text).map(Place::Register) };
+    let Some((add, inside)) = text.split_once('(') else { return register(text).map(Operand::Register) };
     let add = if add.is_empty() { 0 } else { integer(add)? };
     let mut parts = inside.strip_suffix(')')?.split(',');
     let base = register(parts.next()?)?;
-    let Some(index) = parts.next() else { return Some(Place::Memory { base, add }) };
+    let Some(index) = parts.next() else { return Some(Operand::Memory { base, add }) };
     let shift = match parts.next().map(str::trim) {
         None | Some("1") => 0,
         Some("2") => 1,
@@ -152,32 +152,32 @@ fn operand_place(text: &str) -> Option<Place> {
         Some("8") => 3,
         Some(_) => return None,
     };
-    Some(Place::Indexed { base, index: register(index)?, shift, add })
+    Some(Operand::Indexed { base, index: register(index)?, shift, add })
 }
 
 /// An operand of aarch64: `x0`, `[sp, 16]`, `7`.
 #[cfg(target_arch = "aarch64")]
-fn operand_place(text: &str) -> Option<Place> {
+fn parse_operand(text: &str) -> Option<Operand> {
     let register = |name: &str| crate::arch::register(name.trim());
     if let Some(number) = integer(text) {
-        return Some(Place::Constant(number));
+        return Some(Operand::Constant(number));
     }
-    let Some(inside) = text.strip_prefix('[') else { return register(text).map(Place::Register) };
+    let Some(inside) = text.strip_prefix('[') else { return register(text).map(Operand::Register) };
     let mut parts = inside.strip_suffix(']')?.split(',');
     let base = register(parts.next()?)?;
     match parts.next().map(str::trim) {
-        None => Some(Place::Memory { base, add: 0 }),
+        None => Some(Operand::Memory { base, add: 0 }),
         Some(second) => match integer(second) {
-            Some(add) => Some(Place::Memory { base, add }),
-            None => Some(Place::Indexed { base, index: register(second)?, shift: 0, add: 0 }),
+            Some(add) => Some(Operand::Memory { base, add }),
+            None => Some(Operand::Indexed { base, index: register(second)?, shift: 0, add: 0 }),
         },
     }
 }
 
 /// The operand syntax of other machines is not known here.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn operand_place(text: &str) -> Option<Place> {
-    integer(text).map(Place::Constant)
+fn parse_operand(text: &str) -> Option<Operand> {
+    integer(text).map(Operand::Constant)
 }
 
 fn integer(text: &str) -> Option<i64> {
@@ -247,22 +247,21 @@ pub(super) fn open(
     if mine.is_empty() {
         return Err(refused(libc::ENOENT, absent(&all, provider)));
     }
-    let mut places = Vec::new();
+    let mut sites = Vec::new();
     for sdt in mine {
         let arguments = arguments(&sdt.arguments).map_err(|text| refused(libc::EOPNOTSUPP, text))?;
         let number = specs.number(&arguments, options.cookie)?;
-        places.push(UprobePlace { offset: sdt.offset, semaphore: sdt.semaphore, cookie: number.into() });
+        sites.push(UprobeSite { offset: sdt.offset, semaphore: sdt.semaphore, cookie: number.into() });
     }
     // The number of a specification may be 0, which as a cookie is no cookie; and the caller's is in the specification.
     // The note of a static probe vouches for its place where nothing else does.
     let options = Options { cookie: 0, unproven_places: true, ..options.clone() };
     if prog.attach_type() == AttachType::TraceUprobeMulti as u32 {
-        let (path, functions) = (path.to_owned(), Functions::Places(places));
+        let (path, functions) = (path.to_owned(), Functions::Sites(sites));
         return Target::UprobeMulti { path, functions, ret: Return::No }.open(prog, &options);
     }
-    let parts = places
-        .into_iter()
-        .map(|place| Target::Uprobe { path: path.to_owned(), place, ret: false }.open(prog, &options));
+    let parts =
+        sites.into_iter().map(|site| Target::Uprobe { path: path.to_owned(), site, ret: false }.open(prog, &options));
     Ok(Pending::many(what, parts.collect::<Result<Vec<Pending>, Error>>()?))
 }
 
@@ -283,21 +282,21 @@ fn absent(all: &[Sdt], provider: &str) -> String {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::{Argument, Place, arguments};
+    use super::{Argument, Operand, arguments};
 
     #[test]
     fn operands_of_x86() {
         let found = arguments("-4@-20(%rbp) 8@%rax 4@$-71 1@%r9b 8@(%rdx,%rcx,8) 2@6(%rsi, %rdi)").unwrap();
-        let argument = |size, signed, place| Argument { size, signed, place };
+        let argument = |size, signed, operand| Argument { size, signed, operand };
         assert_eq!(
             found,
             [
-                argument(4, true, Place::Memory { base: 32, add: -20 }),
-                argument(8, false, Place::Register(80)),
-                argument(4, false, Place::Constant(-71)),
-                argument(1, false, Place::Register(64)),
-                argument(8, false, Place::Indexed { base: 96, index: 88, shift: 3, add: 0 }),
-                argument(2, false, Place::Indexed { base: 104, index: 112, shift: 0, add: 6 }),
+                argument(4, true, Operand::Memory { base: 32, add: -20 }),
+                argument(8, false, Operand::Register(80)),
+                argument(4, false, Operand::Constant(-71)),
+                argument(1, false, Operand::Register(64)),
+                argument(8, false, Operand::Indexed { base: 96, index: 88, shift: 3, add: 0 }),
+                argument(2, false, Operand::Indexed { base: 104, index: 112, shift: 0, add: 6 }),
             ]
         );
         for wrong in ["3@%rax", "8@%foo", "8@", "x", "8@sym(%rip", "8@(%rax,%rbx,3)"] {

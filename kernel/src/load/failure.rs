@@ -1,4 +1,4 @@
-//! Why a part of an object is not in the kernel, with all the evidence.
+//! Failures to load a part of an object, with the verifier's log and the attributes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Failure {
     pub name: Arc<str>,
     /// Index in the linked object's programs or maps.
     pub index: Option<usize>,
-    /// What happened.
+    /// The cause of the failure.
     pub why: Why,
     /// The C line that it happened at: file, line, text.
     pub line: Option<(Arc<str>, u32, Arc<str>)>,
@@ -28,28 +28,28 @@ pub struct Failure {
     pub view: String,
 }
 
-/// What happened.
+/// Cause of a failure to load.
 #[derive(Debug)]
 pub enum Why {
     /// The kernel refused.
     Kernel(Error),
     /// It needs a map that is not there.
     Map {
-        /// Its name.
+        /// Name of the map.
         map: Arc<str>,
         /// Why it is not there.
         why: String,
     },
     /// A map that is pinned differs from the object's.
     Pinned {
-        /// Where.
+        /// Path of the pin, in a BPF file system.
         path: std::path::PathBuf,
-        /// In what.
+        /// Attributes in which the pinned map differs.
         differences: Vec<crate::map::Difference>,
     },
     /// The linker knows that the kernel would refuse it, and why.
     Linker(twinbpf_loader::Error),
-    /// It cannot be asked of the kernel.
+    /// The request cannot be expressed to the kernel.
     Impossible(String),
 }
 
@@ -57,8 +57,10 @@ impl Failure {
     /// Reads the log of a refused program: what its last instruction is in C, what unknown calls mean.
     pub(super) fn explain(&mut self, lines: &[twinbpf_isa::program::Line], notes: &[Note]) {
         let Why::Kernel(error) = &self.why else { return };
-        let sources: Vec<Source<'_>> =
-            lines.iter().map(|line| Source { pc: line.pc, place: (&line.file, line.line), text: &line.text }).collect();
+        let sources: Vec<Source<'_>> = lines
+            .iter()
+            .map(|line| Source { pc: line.pc, location: (&line.file, line.line), text: &line.text })
+            .collect();
         self.view = view(&error.log, SHOWN, &sources, notes);
         // What was refused before the verifier began was refused as a whole.
         let pc = last_pc(&error.log).or(error.log.is_empty().then_some(0));

@@ -10,9 +10,9 @@ use super::{Failure, LoadedProgram, Loading};
 #[derive(Debug, thiserror::Error)]
 #[error("instance {number}: {failure}")]
 pub struct InstanceFailure {
-    /// Its number.
+    /// Number of the instance, from 0.
     pub number: usize,
-    /// Why.
+    /// Error of loading its program.
     #[source]
     pub failure: Box<Failure>,
 }

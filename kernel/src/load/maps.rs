@@ -1,4 +1,4 @@
-//! The maps of an object, after libbpf's adjustments.
+//! Creation of an object's maps in the kernel, with libbpf's adjustments.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ impl Loading<'_> {
             _ => spec.name.to_string(),
         };
         let inner = self.template(map)?;
-        let mut create = blueprint(spec, &name);
+        let mut create = create_attributes(spec, &name);
         create.inner = inner.as_ref().map(|inner| inner.as_fd());
         create.btf = self.types(map.key_type.map(|id| id.0), map.value_type.map(|id| id.0));
         let path = self.pin_path(spec);
@@ -114,7 +114,7 @@ impl Loading<'_> {
     fn template(&self, map: &KernelMap) -> Result<Option<Map>, Why> {
         let Some(inner) = &map.spec.inner else { return Ok(None) };
         let name = format!("{}.inner", map.spec.name);
-        let mut create = blueprint(inner, &name);
+        let mut create = create_attributes(inner, &name);
         let (key, value) = map.inner_types;
         create.btf = self.types(key.map(|id| id.0), value.map(|id| id.0));
         Map::create(&create).map(Some).map_err(Why::Kernel)
@@ -213,7 +213,7 @@ impl Loading<'_> {
 }
 
 /// A map as this kernel shall make it.
-fn blueprint<'a>(spec: &MapSpec, name: &'a str) -> MapCreate<'a> {
+fn create_attributes<'a>(spec: &MapSpec, name: &'a str) -> MapCreate<'a> {
     let mut flags = spec.flags();
     if spec.data.is_some() && spec.kind != MapKind::Arena && !has(Feature::ArrayMmap) {
         flags.remove(MapFlags::MMAPABLE);

@@ -1,4 +1,4 @@
-//! A linked object in the kernel: its maps made, its programs loaded one by one.
+//! Loading of a linked object into the kernel: creates its maps, then loads its programs one by one.
 //!
 //! A map or program that cannot be made is a [`Failure`] and leaves alone what does not need it. Nothing is attached
 //! here; [`Loaded::target`] says where a program belongs, [`Loaded::open`] brings it there.
@@ -88,7 +88,8 @@ pub fn load(object: &Object, linked: &KernelLinked, options: &LoadOptions<'_>) -
     loading.finish()
 }
 
-/// Maps that are made, and programs on their way. For those who load variants of a program; [`load`] does the usual.
+/// An object that is being loaded: its maps exist, its programs follow. For loading variants of a program; else use
+/// [`load`].
 #[derive(Debug)]
 pub struct Loading<'a> {
     object: &'a Object,

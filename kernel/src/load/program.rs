@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use twinbpf_isa::{Endian, Raw};
-use twinbpf_loader::kernel::{AttachPlace, Fixup, KernelProgram};
+use twinbpf_loader::kernel::{AttachBtf, Fixup, KernelProgram};
 use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind};
 use twinbpf_vm::map::MapKind;
 
@@ -27,11 +27,11 @@ const PROBE_READ_STR: i32 = 45;
 /// A program in the kernel.
 #[derive(Debug)]
 pub struct LoadedProgram {
-    /// It.
+    /// The program in the kernel, by its descriptor.
     pub prog: Prog,
     /// Index in [`twinbpf_loader::Object::programs`].
     pub spec: usize,
-    /// Its section.
+    /// ELF section name of the program.
     pub section: Arc<str>,
     /// What that says.
     pub attach: Attach,
@@ -157,7 +157,7 @@ fn instructions(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<Ra
             Fixup::Map(map) | Fixup::MapValue(map) => (*pc, map_fd(loading, *map)?),
             Fixup::ModuleTypes(module) => (*pc + 1, module_fd(loading, module)?),
         };
-        let raw = insns.get_mut(slot).ok_or_else(|| Why::Impossible("a reference behind its end".to_owned()))?;
+        let raw = insns.get_mut(slot).ok_or_else(|| Why::Impossible("a reference past its end".to_owned()))?;
         raw.imm = fd;
     }
     if !has(Feature::ProbeReadKernel) {
@@ -184,14 +184,14 @@ fn map_fd(loading: &Loading<'_>, map: usize) -> Result<i32, Why> {
 
 fn module_fd(loading: &Loading<'_>, name: &str) -> Result<i32, Why> {
     let found = loading.modules.get(name);
-    let unknown = || Why::Impossible(format!("nobody opened the types of module {name}"));
+    let unknown = || Why::Impossible(format!("the BTF of module {name} is not open"));
     match found.ok_or_else(unknown)? {
         Ok(fd) => Ok(fd.as_raw_fd()),
         Err(error) => Err(Why::Impossible(error.to_string())),
     }
 }
 
-/// BTF descriptors by the `off` of calls; the first is vmlinux's, which is never looked at.
+/// BTF descriptors by the `off` of calls; the first is vmlinux's, which is never read.
 fn modules(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<u32>, Why> {
     const KERNEL_FUNCTION: u8 = 2;
     let calls = program.insns.iter().filter(|raw| raw.opcode == CALL && raw.src() == KERNEL_FUNCTION);
@@ -206,13 +206,13 @@ fn modules(loading: &Loading<'_>, program: &KernelProgram) -> Result<Vec<u32>, W
 /// BTF id of what the program is for, and whose.
 fn target(loading: &Loading<'_>, program: &KernelProgram) -> Result<(u32, Option<std::os::fd::OwnedFd>), Why> {
     let Some(target) = &program.target else { return Ok((0, None)) };
-    match &target.place {
-        AttachPlace::Kernel(id) => Ok((id.0, None)),
-        AttachPlace::Module { module: name, id } => {
+    match &target.btf {
+        AttachBtf::Kernel(id) => Ok((id.0, None)),
+        AttachBtf::Module { module: name, id } => {
             let fd = crate::btf::of_kernel(name).map_err(Why::Kernel)?;
             Ok((id.0, Some(fd)))
         }
-        AttachPlace::Program => {
+        AttachBtf::Program => {
             let needed = || Why::Impossible(format!("no program was named whose {} it shall replace", target.name));
             let extended = loading.options.extended.get(&program.spec).ok_or_else(needed)?;
             let id = extended.function_type(&target.name).map_err(Why::Kernel)?;

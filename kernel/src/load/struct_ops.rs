@@ -17,7 +17,7 @@ use crate::map::{Map, MapBtf, MapCreate};
 pub struct StructOps {
     /// Name of the variable.
     pub name: Arc<str>,
-    /// Its map.
+    /// The `BPF_MAP_TYPE_STRUCT_OPS` map.
     pub map: Map,
     value: Vec<u8>,
     /// Where descriptors belong, and of which program.
@@ -28,7 +28,7 @@ pub struct StructOps {
 impl Loading<'_> {
     /// Makes the maps, before the programs are loaded.
     pub(super) fn make_struct_ops(&mut self) {
-        // The kernel wants types of ours, though it looks at none of them.
+        // The kernel needs a BTF descriptor of ours, though it reads none of its types.
         let btf = self.loaded.btf.as_ref().map(|btf| MapBtf { btf: btf.as_fd(), key: 0, value: 0 });
         for made in &self.linked.struct_ops {
             let wanted = |ops: &KernelStructOps| self.object.struct_ops.get(ops.index).is_none_or(|ops| ops.autocreate);

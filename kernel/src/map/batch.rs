@@ -10,7 +10,7 @@ use crate::sys::{ENOTSUPP, attr, bpf, number};
 
 /// Elements that one call copies at first.
 const CHUNK: usize = 1024;
-/// Elements that one call may copy when a bucket of a hash map is larger than what was asked for.
+/// Elements that one call may copy when a bucket of a hash map is larger than the requested batch.
 const CHUNK_MAX: usize = 1 << 20;
 
 fn unsupported(error: &io::Error) -> bool {

@@ -1,4 +1,4 @@
-//! Making maps.
+//! Creation of kernel maps (`BPF_MAP_CREATE`), with BTF and inner maps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -14,9 +14,9 @@ use crate::sys::text;
 /// A process that has a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number.
+    /// Process id of the holder.
     pub pid: u32,
-    /// Its name.
+    /// Command name, as in `/proc/PID/comm`.
     pub comm: String,
 }
 
@@ -38,7 +38,7 @@ pub enum FindError {
     /// There is none of this name.
     #[error("no map is called {name}{near}; `twinbpf map list` shows all, a number or a pinned path will do too")]
     Nothing {
-        /// The name.
+        /// Map name that was searched.
         name: String,
         /// Those that have it as a part.
         near: String,
@@ -46,7 +46,7 @@ pub enum FindError {
     /// There are several.
     #[error("{} maps are called {name}: {}; say which by its number", .found.len(), .found.join(", "))]
     Several {
-        /// The name.
+        /// Map name that was searched.
         name: String,
         /// Number, kind and holders of each.
         found: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a map is, and how two differ.
+//! Attributes of a kernel map, and differences between two.
 
 use std::fmt;
 use std::io;
@@ -12,9 +12,9 @@ use crate::sys::{attr, bpf, text};
 pub struct MapInfo {
     /// At most 15 bytes, unless this process made the map and knows more.
     pub name: String,
-    /// Its kind.
+    /// Map type (`BPF_MAP_TYPE_*`).
     pub kind: MapKind,
-    /// Its number.
+    /// Map id in the kernel.
     pub id: u32,
     /// Bytes of a key.
     pub key_size: u32,
@@ -41,7 +41,7 @@ pub struct Difference {
     pub attribute: &'static str,
     /// What the map has.
     pub found: String,
-    /// What the object asks for.
+    /// The attribute as the object declares it.
     pub wanted: String,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Difference {
 }
 
 impl MapInfo {
-    /// Asks the kernel.
+    /// Reads it from the kernel (`BPF_OBJ_GET_INFO_BY_FD`).
     pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
         let mut info = attr::MapInfo::default();
         bpf::info(fd, &mut info)?;

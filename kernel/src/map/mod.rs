@@ -1,4 +1,4 @@
-//! Maps of the kernel.
+//! Kernel maps by file descriptor: create, look up, update, iterate, pin.
 //!
 //! Sizes of keys and values are the caller's duty and panic when wrong: a map knows its own ([`Map::info`]). Values of
 //! per-CPU kinds are as the kernel copies them: one for each possible CPU, each padded to eight bytes.
@@ -59,7 +59,7 @@ impl Map {
         self
     }
 
-    /// What it is; as the kernel says, not as it was asked for.
+    /// Attributes of the map, as the kernel reports them, not as they were requested.
     pub fn info(&self) -> &MapInfo {
         &self.info
     }

@@ -13,15 +13,15 @@ use crate::sys::{attr, bpf, number};
 /// What is at a path where a map shall be pinned.
 #[derive(Debug)]
 pub enum Pinned {
-    /// Nothing.
+    /// No file is at the path.
     Nothing,
     /// A map that can stand in.
     Same(Map),
     /// A map that differs.
     Different {
-        /// It.
+        /// The map that is pinned at the path.
         map: Map,
-        /// In what.
+        /// Attributes in which it differs.
         differences: Vec<Difference>,
     },
 }

@@ -12,7 +12,7 @@ pub struct MapTypes {
     pub btf: Btf,
     /// The key's; data sections have none.
     pub key: Option<TypeId>,
-    /// The value's.
+    /// BTF type of the value.
     pub value: Option<TypeId>,
 }
 

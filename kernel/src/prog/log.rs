@@ -18,8 +18,8 @@ pub struct Source<'a> {
     /// The first instruction.
     pub pc: usize,
     /// File and line.
-    pub place: (&'a str, u32),
-    /// Its text.
+    pub location: (&'a str, u32),
+    /// Text of the C line.
     pub text: &'a str,
 }
 
@@ -44,7 +44,7 @@ fn pc_of(line: &str) -> Option<usize> {
 }
 
 /// The last `lines` lines of the log, each instruction that begins a source line with that line before it (where the
-/// kernel does not print lines itself), and each instruction that `notes` explain with the explanation behind it.
+/// kernel does not print lines itself), and each instruction that `notes` explain, followed by the explanation.
 pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> String {
     let all: Vec<&str> = log.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let first = all.len().saturating_sub(lines.max(1));
@@ -57,7 +57,7 @@ pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> 
         let pc = pc_of(line);
         let source = pc.and_then(|pc| sources.iter().find(|source| source.pc == pc));
         if let Some(source) = source.filter(|_| !kernel_has_lines) {
-            let _ = writeln!(text, "; {} @ {}:{}", source.text, source.place.0, source.place.1);
+            let _ = writeln!(text, "; {} @ {}:{}", source.text, source.location.0, source.location.1);
         }
         let _ = writeln!(text, "{line}");
         for note in notes.iter().filter(|note| Some(note.pc) == pc) {
@@ -67,7 +67,7 @@ pub fn view(log: &str, lines: usize, sources: &[Source<'_>], notes: &[Note]) -> 
     text
 }
 
-/// The last instruction that the verifier looked at.
+/// The last instruction that the verifier visited.
 pub fn last_pc(log: &str) -> Option<usize> {
     log.lines().rev().find_map(|line| pc_of(line.trim_start()))
 }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_view_has_our_lines_and_explanations() {
-        let sources = [Source { pc: 1, place: ("a.c", 7), text: "x = y->z;" }];
+        let sources = [Source { pc: 1, location: ("a.c", 7), text: "x = y->z;" }];
         let notes = [Note { pc: 1, text: "y has no z".into() }];
         let text = view(LOG, 3, &sources, &notes);
         assert_eq!(

@@ -122,7 +122,7 @@ impl Prog {
         &self.name
     }
 
-    /// Its type.
+    /// Program type (`BPF_PROG_TYPE_*`).
     pub fn kind(&self) -> ProgType {
         self.kind
     }
@@ -132,7 +132,7 @@ impl Prog {
         self.attach
     }
 
-    /// What the verifier wrote, if a log was asked for.
+    /// What the verifier wrote, if a log was requested.
     pub fn log(&self) -> &str {
         &self.log
     }

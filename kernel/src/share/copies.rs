@@ -12,7 +12,7 @@ const FIRST: u32 = 16;
 const MOST: usize = 1 << 16;
 
 /// Key, and the CPU for maps that have values of each.
-type Place = (Vec<u8>, u32);
+type SlotKey = (Vec<u8>, u32);
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ pub(super) struct Copies {
     value_size: u32,
     blocks: Vec<Block>,
     /// Block and slot.
-    slots: HashMap<Place, (usize, u32)>,
+    slots: HashMap<SlotKey, (usize, u32)>,
     /// In the order in which they were taken.
-    order: VecDeque<Place>,
+    order: VecDeque<SlotKey>,
     /// Slots of the last block that are taken.
     used: u32,
 }

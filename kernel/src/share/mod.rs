@@ -39,7 +39,7 @@ enum Values {
     Memory(Block),
     /// It cannot change, and is in the arena as it is.
     Frozen(Block),
-    /// By copies.
+    /// Values are copied by system calls.
     Copies(Mutex<Copies>),
     /// Records come out of it.
     Ring(Mutex<RingReader>),
@@ -47,7 +47,7 @@ enum Values {
     User(UserRing),
     /// Samples come out of it.
     Perf(Mutex<PerfReader>),
-    /// Nothing that programs of user space can look at.
+    /// A map type whose elements userspace cannot read.
     None,
 }
 
@@ -57,9 +57,9 @@ pub enum ShareError {
     /// The arena has no room.
     #[error("map {map}: {error}")]
     Memory {
-        /// Its name.
+        /// Name of the map.
         map: Arc<str>,
-        /// Why.
+        /// Error of mapping or allocating memory.
         error: MemError,
     },
     /// The kernel refused.
@@ -86,7 +86,7 @@ impl KernelMap {
         Ok(Arc::new(KernelMap { spec, map, values }))
     }
 
-    /// The map.
+    /// The kernel map that is shared.
     pub fn map(&self) -> &Map {
         &self.map
     }
@@ -116,7 +116,7 @@ impl KernelMap {
         }
     }
 
-    /// Has a waiter look at what records come out of; whether there is such.
+    /// Registers the descriptor that records come from with a waiter. False: the map has none.
     ///
     /// # Errors
     /// The kernel's.

@@ -1,5 +1,5 @@
 //! What programs send out, read from memory that is shared with the kernel: ring buffers and perf event arrays; and the
-//! way back, user ring buffers.
+//! opposite direction, user ring buffers.
 
 mod perf;
 mod ring;

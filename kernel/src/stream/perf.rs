@@ -43,7 +43,7 @@ pub struct Sample {
 struct Ring {
     cpu: u32,
     event: File,
-    /// Whether the event itself counts what is lost. Records tell of it only before the next sample.
+    /// Whether the event itself counts what is lost. Records report it only before the next sample.
     counts_lost: bool,
     memory: Mapping,
     size: usize,

@@ -22,7 +22,7 @@ pub(super) enum Side {
     Producer,
 }
 
-/// The page with the consumer's position, and the producer's with all data behind it. We write our own only.
+/// The page with the consumer's position, and the producer's with all data after it. We write our own only.
 pub(super) fn mapped(map: &Map, ours: Side) -> Result<[Mapping; 2], Error> {
     let (page, size) = (page_size(), map.info().max_entries as usize);
     let part = |from: usize, len: usize, side: Side| Mapping::part(map.as_fd(), 0, from as u64, len, side == ours);

@@ -135,9 +135,9 @@ commands! {
     prog_load(attr::ProgLoad) = PROG_LOAD make -> OwnedFd;
     /// Runs a program.
     prog_test_run(attr::TestRun) = PROG_TEST_RUN done -> ();
-    /// Attaches a program in the way of before there were links.
+    /// Attaches a program with `BPF_PROG_ATTACH`, for kernels without links.
     prog_attach(attr::Attach) = PROG_ATTACH done -> ();
-    /// The reverse.
+    /// Detaches with `BPF_PROG_DETACH`.
     prog_detach(attr::Attach) = PROG_DETACH done -> ();
     /// Keeps a map as long as a program.
     prog_bind_map(attr::BindMap) = PROG_BIND_MAP done -> ();
@@ -184,7 +184,7 @@ pub(crate) fn open_id(kind: ObjectKind, id: u32) -> io::Result<OwnedFd> {
     make(kind.open(), &mut attr::Id { id, ..attr::Id::default() })
 }
 
-/// What the kernel says of a descriptor; `info` may hold addresses of buffers on the way in.
+/// What the kernel says of a descriptor; `info` may hold addresses of buffers on entry.
 pub(crate) fn info<T: Attr>(fd: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
     let address = std::ptr::from_mut(info) as u64;
     let mut attr = attr::Info { bpf_fd: number(fd), info_len: size_of::<T>() as u32, info: address };

@@ -63,7 +63,7 @@ impl Mapping {
     /// When there are fewer.
     pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) {
         assert!(self.holds(offset, bytes.len()), "inside the mapping");
-        // SAFETY: as in `write`, the other way round.
+        // SAFETY: as in `write`, with source and destination swapped.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), bytes.as_mut_ptr(), bytes.len()) };
     }
 
@@ -108,7 +108,7 @@ impl Drop for Mapping {
 
 /// Bytes of a page.
 pub(crate) fn page_size() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: takes and returns a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).expect("every Linux has pages")
 }

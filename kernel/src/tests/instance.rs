@@ -8,7 +8,7 @@ use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_loader::{NoInstance, Object};
 
 use super::load::{corpus, may_load, open};
-use crate::link::UprobePlace;
+use crate::link::UprobeSite;
 use crate::load::{LoadOptions, Loading, Why};
 use crate::system::System;
 use crate::user::Binary;
@@ -51,8 +51,8 @@ fn raws(text: &str) -> Vec<Raw> {
     asm::parse(text).unwrap().into_iter().map(|insn| insn.encode()).collect()
 }
 
-fn prologue(offset: i16, place: usize) -> Vec<Raw> {
-    raws(&format!("r2 = *(u64 *)(r1 + {offset})\nr3 = {place}"))
+fn prologue(offset: i16, site: usize) -> Vec<Raw> {
+    raws(&format!("r2 = *(u64 *)(r1 + {offset})\nr3 = {site}"))
 }
 
 fn object() -> (Object, KernelLinked) {
@@ -73,9 +73,9 @@ fn with_loading(test: impl FnOnce(&KernelProgram, Loading<'_>)) {
     test(&linked.programs[0], Loading::new(&object, &linked, &options));
 }
 
-fn with_prologue(program: &KernelProgram, offset: i16, place: usize) -> KernelProgram {
+fn with_prologue(program: &KernelProgram, offset: i16, site: usize) -> KernelProgram {
     let mut variant = program.clone();
-    variant.splice(0, 0, &prologue(offset, place)).unwrap();
+    variant.splice(0, 0, &prologue(offset, site)).unwrap();
     variant
 }
 
@@ -84,14 +84,14 @@ fn with_prologue(program: &KernelProgram, offset: i16, place: usize) -> KernelPr
 fn each_function_has_its_exact_sum_and_count() {
     with_loading(|program, loading| {
         let variants = TARGETS.iter().enumerate();
-        let variants = variants.map(|(place, (_, offset))| Some(with_prologue(program, *offset, place)));
+        let variants = variants.map(|(site, (_, offset))| Some(with_prologue(program, *offset, site)));
         let instances = loading.instances(variants).unwrap_or_else(|error| panic!("{:#}", error.failure));
         let loaded = loading.finish();
         let path: PathBuf = std::env::current_exe().unwrap();
         let binary = Binary::read(&path).unwrap();
         let attach = |(number, instance): (usize, &crate::load::LoadedProgram)| -> Link {
-            let place = UprobePlace { offset: binary.function(TARGETS[number].0).unwrap(), ..UprobePlace::default() };
-            let target = Target::Uprobe { path: path.clone(), place, ret: false };
+            let site = UprobeSite { offset: binary.function(TARGETS[number].0).unwrap(), ..UprobeSite::default() };
+            let target = Target::Uprobe { path: path.clone(), site, ret: false };
             let options = Options { pid: Some(std::process::id()), ..Options::default() };
             loaded.open(instance, &target, &options).unwrap().enable().unwrap()
         };
@@ -101,17 +101,17 @@ fn each_function_has_its_exact_sum_and_count() {
         drop(links);
         call_all(10);
         let totals = loaded.map("totals").unwrap();
-        for (place, factor) in [1, 3, 5, 7].into_iter().enumerate() {
-            let value = totals.lookup(&(place as u32).to_ne_bytes()).unwrap().unwrap();
+        for (site, factor) in [1, 3, 5, 7].into_iter().enumerate() {
+            let value = totals.lookup(&(site as u32).to_ne_bytes()).unwrap().unwrap();
             let (count, sum) = value.split_at(8);
-            assert_eq!(u64::from_ne_bytes(count.try_into().unwrap()), 100, "count at {place}");
-            assert_eq!(u64::from_ne_bytes(sum.try_into().unwrap()), 4950 * factor, "sum at {place}");
+            assert_eq!(u64::from_ne_bytes(count.try_into().unwrap()), 100, "count at {site}");
+            assert_eq!(u64::from_ne_bytes(sum.try_into().unwrap()), 4950 * factor, "sum at {site}");
         }
     });
 }
 
 #[test]
-fn variants_are_asked_for_in_order_and_may_be_left_out() {
+fn variants_are_requested_in_order_and_may_be_left_out() {
     with_loading(|program, loading| {
         let empty = KernelProgram { insns: Vec::new(), ..program.clone() };
         let variants = [Some(with_prologue(program, 112, 0)), None, Some(empty), Some(with_prologue(program, 104, 1))];
@@ -120,7 +120,7 @@ fn variants_are_asked_for_in_order_and_may_be_left_out() {
         assert_eq!(instances.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(instances.get(1).unwrap_err(), NoInstance::Skipped(1));
         assert_eq!(instances.get(2).unwrap_err(), NoInstance::Skipped(2));
-        assert_eq!(instances.get(4).unwrap_err(), NoInstance::Beyond { asked: 4, count: 4 });
+        assert_eq!(instances.get(4).unwrap_err(), NoInstance::Beyond { number: 4, count: 4 });
         assert!(instances.get(0).unwrap().prog.id().unwrap() < instances.get(3).unwrap().prog.id().unwrap());
     });
 }
@@ -138,7 +138,7 @@ fn the_first_variant_that_fails_ends_it() {
 }
 
 #[test]
-fn a_stream_of_somebody_elses_keeps_its_lines() {
+fn a_variant_keeps_its_source_lines() {
     with_loading(|program, loading| {
         let mut variant = program.clone();
         let before = variant.lines.clone();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{RETURN_0, allowed, load, skip};
-use crate::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobePlace};
+use crate::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobeSite};
 use crate::probe::{Feature, has};
 use crate::prog::LoadTarget;
 use crate::system::System;
@@ -57,7 +57,7 @@ fn call(times: u64) {
 }
 
 /// Where that function is, and the turn of the one test that calls it.
-fn own_place() -> (PathBuf, u64, MutexGuard<'static, ()>) {
+fn own_probe_site() -> (PathBuf, u64, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::current_exe().unwrap();
@@ -147,11 +147,11 @@ fn a_typed_raw_tracepoint_counts() {
 #[test]
 fn a_uprobe_counts_exactly() {
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, 0, true)) else { return };
-    let (path, offset, _turn) = own_place();
-    let place = UprobePlace { offset, semaphore: 0, cookie: 3 };
+    let (path, offset, _turn) = own_probe_site();
+    let site = UprobeSite { offset, semaphore: 0, cookie: 3 };
     for (ret, index) in [(false, 3_u32), (true, 3)] {
         let before = count(&map, index);
-        let target = Target::Uprobe { path: path.clone(), place, ret };
+        let target = Target::Uprobe { path: path.clone(), site, ret };
         let options = Options { pid: Some(std::process::id()), ..Options::default() };
         let link = target.attach(&prog, &options).unwrap_or_else(|error| panic!("{error:#}"));
         call(17);
@@ -165,16 +165,16 @@ fn a_uprobe_counts_exactly() {
 #[test]
 fn many_uprobes_in_one_link() {
     if !has(Feature::UprobeMulti) {
-        return skip("this kernel has no links of many places in files");
+        return skip("this kernel has no links of many offsets in files");
     }
     let attach = AttachType::TraceUprobeMulti as u32;
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
-    let (path, offset, _turn) = own_place();
+    let (path, offset, _turn) = own_probe_site();
     let options = Options { pid: Some(std::process::id()), cookie: 5, ..Options::default() };
     let by_glob = Functions::Glob("twinbpf_test_targe?".into());
     let by_name = Functions::Names(vec![("twinbpf_test_target".into(), 6)]);
-    let by_place = Functions::Places(vec![UprobePlace { offset, semaphore: 0, cookie: 7 }]);
-    for (functions, ret, index) in [(by_glob, Return::No, 5), (by_name, Return::Yes, 6), (by_place, Return::No, 7)] {
+    let by_site = Functions::Sites(vec![UprobeSite { offset, semaphore: 0, cookie: 7 }]);
+    for (functions, ret, index) in [(by_glob, Return::No, 5), (by_name, Return::Yes, 6), (by_site, Return::No, 7)] {
         let target = Target::UprobeMulti { path: path.clone(), functions, ret };
         let link = target.attach(&prog, &options).unwrap_or_else(|error| panic!("{error:#}"));
         call(9);
@@ -189,7 +189,7 @@ fn many_uprobes_in_one_link() {
 fn one_program_for_a_call_and_its_return() {
     let attach = AttachType::TraceUprobeSession as u32;
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
-    let (path, _, _turn) = own_place();
+    let (path, _, _turn) = own_probe_site();
     let functions = Functions::Names(vec![("twinbpf_test_target".into(), 4)]);
     let options = Options { pid: Some(std::process::id()), ..Options::default() };
     match (Target::UprobeMulti { path, functions, ret: Return::Session }).attach(&prog, &options) {

@@ -1,4 +1,4 @@
-//! Maps.
+//! Kernel maps: values, freezing, shared memory, batches, per-CPU values.
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -4,7 +4,7 @@ mod instance;
 mod link;
 mod load;
 mod map;
-mod place;
+mod probe_site;
 mod prog;
 mod share;
 mod stream;

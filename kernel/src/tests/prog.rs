@@ -1,4 +1,4 @@
-//! Loading and running.
+//! Loading of programs, their verifier logs, and test runs.
 
 use super::{RETURN_0, allowed, code, load};
 use crate::prog::{LoadTarget, log};
@@ -50,7 +50,7 @@ fn a_long_log_is_read_whole() {
 }
 
 #[test]
-fn a_log_that_was_asked_for_is_there_when_all_is_well() {
+fn a_requested_log_is_there_without_errors() {
     let insns = code(RETURN_0);
     let spec = ProgLoad { log_level: 1, ..ProgLoad::new("talkative", ProgType::Xdp, &insns, "GPL") };
     let Some(prog) = allowed(Prog::load(&spec)) else { return };

@@ -65,7 +65,7 @@ fn fire() {
 /// In how many places of this process the kernel puts the breakpoint, and counts a user: each private mapping of the
 /// file's page that cannot be written (`valid_vma` of kernel/events/uprobes.c), executable or not. Segments of a file
 /// that share a page, as lld makes them, map it twice.
-fn places(path: &Path, offset: u64) -> u16 {
+fn breakpoints(path: &Path, offset: u64) -> u16 {
     let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let lines = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
@@ -119,14 +119,14 @@ fn arguments_arrive_and_users_are_counted() {
     assert_eq!(users(), 0);
     fire();
     let link = loaded.open(program, &target, &options).unwrap_or_else(|error| panic!("{error:#}")).enable().unwrap();
-    assert_eq!(users(), places(&path, mine.offset));
+    assert_eq!(users(), breakpoints(&path, mine.offset));
     (0..3).for_each(|_| fire());
     drop(link);
     assert_eq!(users(), 0);
     fire();
     let again = Again::new(&file, mine.offset);
     let link = loaded.open(program, &target, &options).unwrap_or_else(|error| panic!("{error:#}")).enable().unwrap();
-    assert_eq!(users(), places(&path, mine.offset));
+    assert_eq!(users(), breakpoints(&path, mine.offset));
     assert!(users() >= 2, "the page is mapped twice now");
     drop(link);
     assert_eq!(users(), 0);

@@ -31,7 +31,7 @@ pub enum ElfError {
     /// There is no such function.
     #[error("no function {name}{hint}")]
     NoFunction {
-        /// The name.
+        /// Symbol name that was searched.
         name: String,
         /// Whether the file has symbols at all.
         hint: String,
@@ -39,7 +39,7 @@ pub enum ElfError {
     /// There are several.
     #[error("function {name} is there more than once, at {offsets:#x?}: say which by BINARY:OFFSET")]
     Ambiguous {
-        /// The name.
+        /// Symbol name that was searched.
         name: String,
         /// Where in the file.
         offsets: Vec<u64>,
@@ -69,7 +69,7 @@ pub struct Function {
 pub struct Sdt {
     /// Its provider, the first argument of `DTRACE_PROBE`.
     pub provider: String,
-    /// Its name.
+    /// Name of the probe, without its provider.
     pub name: String,
     /// Where it is, in bytes from the start of the file.
     pub offset: u64,
@@ -121,7 +121,7 @@ impl Binary {
     /// # Errors
     /// No segment has it.
     pub fn offset_of(&self, address: u64) -> Result<u64, ElfError> {
-        place(&self.elf(), address, |_| true).ok_or(ElfError::Address(address))
+        file_offset(&self.elf(), address, |_| true).ok_or(ElfError::Address(address))
     }
 
     /// The bytes of a section.
@@ -196,7 +196,7 @@ impl Binary {
 }
 
 /// Where an address is in the file, if it is in a loaded segment that is wanted.
-fn place(elf: &Elf<'_>, address: u64, want: impl Fn(&ProgramHeader64<NativeEndian>) -> bool) -> Option<u64> {
+fn file_offset(elf: &Elf<'_>, address: u64, want: impl Fn(&ProgramHeader64<NativeEndian>) -> bool) -> Option<u64> {
     let inside = |segment: &&ProgramHeader64<NativeEndian>| {
         let into = address.wrapping_sub(segment.p_vaddr(ENDIAN));
         segment.p_type(ENDIAN) == elf::PT_LOAD && want(segment) && into < segment.p_filesz(ENDIAN)
@@ -214,7 +214,7 @@ fn functions_of(elf: &Elf<'_>, table: &SymbolTable<'_, Header>, versions: &Versi
         if !matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC) || symbol.is_undefined(ENDIAN) {
             return None;
         }
-        let offset = place(elf, symbol.st_value(ENDIAN), executable)?;
+        let offset = file_offset(elf, symbol.st_value(ENDIAN), executable)?;
         let full = std::str::from_utf8(table.symbol_name(ENDIAN, symbol).ok()?).ok()?;
         // A symbol table may spell the version out.
         let (name, spelled) = full.split_once('@').unwrap_or((full, ""));
@@ -242,12 +242,12 @@ fn probe(elf: &Elf<'_>, note: &[u8], base: Option<u64>) -> Option<Sdt> {
     let mut strings = text.split(|byte| *byte == 0).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let semaphore = match semaphore {
         0 => 0,
-        semaphore => place(elf, semaphore.wrapping_add(moved), |segment| !executable(segment))?,
+        semaphore => file_offset(elf, semaphore.wrapping_add(moved), |segment| !executable(segment))?,
     };
     Some(Sdt {
         provider: strings.next()?,
         name: strings.next()?,
-        offset: place(elf, address, executable)?,
+        offset: file_offset(elf, address, executable)?,
         address,
         semaphore,
         arguments: strings.next()?,

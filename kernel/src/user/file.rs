@@ -27,8 +27,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
     }
     let library = name.contains(".so");
     let (variable, usual) = if library { ("LD_LIBRARY_PATH", &LIBRARIES[..]) } else { ("PATH", &PROGRAMS[..]) };
-    let told = std::env::var_os(variable).unwrap_or_default();
-    let told: Vec<PathBuf> = std::env::split_paths(&told).filter(|path| path.is_absolute()).collect();
-    let all = told.iter().map(PathBuf::as_path).chain(usual.iter().map(Path::new));
+    let listed = std::env::var_os(variable).unwrap_or_default();
+    let listed: Vec<PathBuf> = std::env::split_paths(&listed).filter(|path| path.is_absolute()).collect();
+    let all = listed.iter().map(PathBuf::as_path).chain(usual.iter().map(Path::new));
     all.map(|directory| directory.join(name)).find(|path| path.is_file())
 }

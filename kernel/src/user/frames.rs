@@ -41,7 +41,7 @@ pub(super) fn function_at(section: &[u8], base: u64, address: u64) -> Option<Ran
             Some((at, encoding)) if at == owner => encoding,
             _ => common_entry(section, owner),
         };
-        // An entry that is written in some other way says nothing, and neither does it of the ones after it.
+        // An entry in another form proves nothing, neither for itself nor for the ones after it.
         let Some(found) = encoding.and_then(|encoding| covered(&mut reader, encoding, base)) else { continue };
         if found.contains(&address) {
             return Some(found);

@@ -1,4 +1,4 @@
-//! This kernel's answer.
+//! The verdict of the running kernel's verifier on an instruction.
 
 use std::os::fd::{AsFd, AsRawFd};
 

@@ -45,7 +45,7 @@ fn the_rfc_policy_is_the_rfc() {
     tally.report("RFC 9669");
 }
 
-/// `do_check` in kernel/bpf/verifier.c does not look at the offset of an `exit`. Here it must be 0, as the RFC has it.
+/// `do_check` in kernel/bpf/verifier.c does not check the offset of an `exit`. Here it must be 0, as the RFC has it.
 /// And which number is that of a function or variable among its types differs from build to build
 /// (`check_pseudo_btf_id`); here it is known when an object is linked.
 fn is_lax(probe: &Probe) -> bool {

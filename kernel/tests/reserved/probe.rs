@@ -223,7 +223,7 @@ impl Whole {
         self.slots.iter().flat_map(|slot| slot.to_bytes(Endian::Little)).collect()
     }
 
-    /// Whether a jump may go there, as far as fields can tell.
+    /// Whether a jump may go there, as far as its fields decide.
     pub(crate) fn has_target(&self, target: i64) -> bool {
         let slot = usize::try_from(target).ok().and_then(|target| self.slots.get(target));
         slot.is_some_and(|slot| slot.opcode != 0)

@@ -1,4 +1,4 @@
-//! What can be wrong with BTF, with a map's definition, and with a value given by the user.
+//! Errors of BTF parsing, of map definitions in BTF, and of values given by the user.
 
 use super::TypeId;
 
@@ -33,7 +33,7 @@ pub enum BtfError {
     /// A number in a header that cannot be.
     #[error("BTF header is corrupt: {what} is {value}")]
     Header {
-        /// Field.
+        /// Name of the header field.
         what: &'static str,
         /// What stands there.
         value: usize,
@@ -44,7 +44,7 @@ pub enum BtfError {
     /// Unknown kind.
     #[error("BTF type {id} has unknown kind {kind}")]
     Kind {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
         /// What stands there.
         kind: u32,
@@ -52,13 +52,13 @@ pub enum BtfError {
     /// The type section ends inside a type.
     #[error("BTF type {id} runs past the end of the type section")]
     TypeTruncated {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
     },
     /// A type refers to an id that does not exist.
     #[error("BTF type {id} refers to type {target}, the last one is [{last}]")]
     Dangling {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
         /// What it refers to.
         target: TypeId,
@@ -68,9 +68,9 @@ pub enum BtfError {
     /// A name outside the string section.
     #[error("BTF type {id} has a name at offset {offset}, the string section has {len} bytes")]
     Name {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
-        /// Offset.
+        /// Offset in the string section.
         offset: u32,
         /// Length of the string section.
         len: usize,
@@ -78,9 +78,9 @@ pub enum BtfError {
     /// A field of a type that cannot be.
     #[error("BTF type {id} is corrupt: {what} is {value}")]
     Field {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
-        /// Field.
+        /// Name of the field.
         what: &'static str,
         /// What stands there.
         value: u32,
@@ -88,7 +88,7 @@ pub enum BtfError {
     /// No such id.
     #[error("BTF has no type {id}, the last one is [{last}]")]
     NoType {
-        /// Id asked for.
+        /// The requested id.
         id: TypeId,
         /// Number of types.
         last: u32,
@@ -104,7 +104,7 @@ pub enum BtfError {
     /// A type that needs itself before it is complete.
     #[error("BTF type {id} ({name}) contains itself")]
     Endless {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
         /// C name.
         name: String,
@@ -120,7 +120,7 @@ pub enum BtfError {
     /// The type has no size (void, a function, a forward declaration).
     #[error("BTF type {id} ({name}) has no size")]
     Unsized {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
         /// C name.
         name: String,
@@ -128,13 +128,13 @@ pub enum BtfError {
     /// The size does not fit 32 bits.
     #[error("BTF type {id} is 4 GiB or larger")]
     TooLarge {
-        /// Type.
+        /// Id of the type.
         id: TypeId,
     },
     /// A record of `.BTF.ext` that cannot be.
     #[error(".BTF.ext is corrupt: {what} is {value}")]
     Ext {
-        /// Field.
+        /// Name of the field.
         what: &'static str,
         /// What stands there.
         value: u32,
@@ -147,7 +147,7 @@ pub enum MapError {
     /// Static or extern.
     #[error("map '{map}' is {linkage}: a map must be a global variable that this object defines")]
     Linkage {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// `static` or `extern`.
         linkage: &'static str,
@@ -155,7 +155,7 @@ pub enum MapError {
     /// The variable is no struct.
     #[error("map '{map}' is of type {found}, a map is defined by a struct")]
     NotStruct {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// What it is.
         found: String,
@@ -163,7 +163,7 @@ pub enum MapError {
     /// The struct is larger than the variable in the section.
     #[error("map '{map}' is corrupt: its struct has {size} bytes, its variable {var}")]
     Size {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// Bytes of the struct.
         size: u32,
@@ -173,9 +173,9 @@ pub enum MapError {
     /// More members than a definition can have.
     #[error("map '{map}' has {count} keys, more than {limit}")]
     TooManyKeys {
-        /// Map.
+        /// Name of the map.
         map: String,
-        /// Members.
+        /// Number of members of the definition.
         count: usize,
         /// Most that are read.
         limit: usize,
@@ -183,9 +183,9 @@ pub enum MapError {
     /// An integer key that is not written with `__uint`.
     #[error("map '{map}': '{key}' is of type {found}, an integer is written __uint({key}, N)")]
     Integer {
-        /// Map.
+        /// Name of the map.
         map: String,
-        /// Key.
+        /// Key of the definition.
         key: String,
         /// Type of the member.
         found: String,
@@ -193,7 +193,7 @@ pub enum MapError {
     /// `key` or `value` that is not written with `__type`.
     #[error("map '{map}': '{key}' is of type {found}, a type is written __type({key}, T)")]
     NotPointer {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// `key` or `value`.
         key: &'static str,
@@ -203,7 +203,7 @@ pub enum MapError {
     /// `key`/`key_size` or `value`/`value_size` that differ.
     #[error("map '{map}': {key} is {first} by one key and {second} by another")]
     Conflict {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// `key_size` or `value_size`.
         key: &'static str,
@@ -215,7 +215,7 @@ pub enum MapError {
     /// `pinning` other than 0 or 1.
     #[error("map '{map}': pinning is {value}, only LIBBPF_PIN_NONE (0) and LIBBPF_PIN_BY_NAME (1) exist")]
     Pinning {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// What stands there.
         value: u32,
@@ -235,13 +235,13 @@ pub enum MapError {
     /// `values` not at the end.
     #[error("map '{map}': 'values' must be the last key")]
     ValuesNotLast {
-        /// Map.
+        /// Name of the map.
         map: String,
     },
     /// `values` in a map that holds neither maps nor programs.
     #[error("map '{map}' of type {kind} cannot have 'values', only maps of maps and prog_array can")]
     ValuesKind {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// Map type.
         kind: String,
@@ -249,7 +249,7 @@ pub enum MapError {
     /// `values` of a wrong type.
     #[error("map '{map}': 'values' is of type {found}, it is written __array(values, {want})")]
     ValuesType {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// Type of the member.
         found: String,
@@ -259,13 +259,13 @@ pub enum MapError {
     /// No `type`.
     #[error("map '{map}' has no type, write __uint(type, BPF_MAP_TYPE_...)")]
     NoType {
-        /// Map.
+        /// Name of the map.
         map: String,
     },
     /// A map type that no kernel has.
     #[error("map '{map}' has type {number}, which is no BPF_MAP_TYPE_* that twinbpf knows")]
     Kind {
-        /// Map.
+        /// Name of the map.
         map: String,
         /// What stands there.
         number: u32,
@@ -273,11 +273,11 @@ pub enum MapError {
     /// A type in the definition makes no sense.
     #[error("map '{map}': '{key}': {source}")]
     Btf {
-        /// Map.
+        /// Name of the map.
         map: String,
-        /// Key.
+        /// Key of the definition.
         key: &'static str,
-        /// Why.
+        /// Error in the type of the key.
         source: BtfError,
     },
 }
@@ -343,29 +343,29 @@ pub enum SetError {
     /// The path names no member.
     #[error("{type_name} has no member '{member}', it has {known}")]
     NoMember {
-        /// What was asked for.
+        /// Name of the requested member.
         member: String,
-        /// Struct.
+        /// C name of the struct or union.
         type_name: String,
         /// Its members.
         known: String,
     },
-    /// The path asks for a member of something that has none.
+    /// The path names a member of a type that has none.
     #[error("{type_name} ({kind}) has no members, so no '{member}'")]
     NotStruct {
-        /// What was asked for.
+        /// Name of the requested member.
         member: String,
-        /// Type.
+        /// C name of the type.
         type_name: String,
         /// Kind of type.
         kind: &'static str,
     },
-    /// The path asks for an element of something that is no array.
+    /// The path indexes a type that is no array.
     #[error("{type_name} ({kind}) has no elements, so no [{index}]")]
     NotArray {
-        /// Index asked for.
+        /// The requested index.
         index: u32,
-        /// Type.
+        /// C name of the type.
         type_name: String,
         /// Kind of type.
         kind: &'static str,
@@ -373,9 +373,9 @@ pub enum SetError {
     /// Index past the end.
     #[error("index {index} is past the end of {type_name}")]
     Index {
-        /// Index asked for.
+        /// The requested index.
         index: u32,
-        /// Array.
+        /// C name of the array type.
         type_name: String,
     },
     /// A path that cannot be read.
@@ -387,19 +387,19 @@ pub enum SetError {
     /// Brackets, names and values that do not fit together.
     #[error("expected {expected}, found '{rest}'")]
     Initialiser {
-        /// What follows.
+        /// The rest of the text, from the error on.
         rest: String,
-        /// What should.
+        /// Description of the expected syntax.
         expected: &'static str,
     },
     /// The bytes of the variable end before the member.
     #[error("{type_name} needs {need} bytes at offset {off}, the variable has {have}")]
     OutOfBounds {
-        /// Type.
+        /// C name of the type.
         type_name: String,
         /// Bytes it needs.
         need: usize,
-        /// Where.
+        /// Byte offset of the value.
         off: usize,
         /// Bytes there are.
         have: usize,

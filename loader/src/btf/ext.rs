@@ -26,7 +26,7 @@ pub struct BtfExt {
 pub struct ExtSection {
     /// Name of the ELF section.
     pub name: Arc<str>,
-    /// Functions.
+    /// `func_info` records of the section.
     pub funcs: Vec<FuncInfo>,
     /// Source lines.
     pub lines: Vec<LineInfo>,
@@ -73,7 +73,7 @@ pub struct CoreRelo {
 
 macro_rules! core_kinds {
     ($($Name:ident = $number:literal $text:literal;)*) => {
-        /// What a CO-RE relocation asks for (`enum bpf_core_relo_kind`).
+        /// The kind of a CO-RE relocation (`enum bpf_core_relo_kind`).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum CoreKind { $(#[doc = $text] $Name = $number),* }

@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 64 << 10;
 const MAX_JSON: usize = 64 << 20;
 /// Elements of an array past this are left out.
 const MAX_ELEMENTS: u32 = 1024;
-/// Members and (eighths of) enumerators looked at; bounds what prints nothing, such as nests of empty structs.
+/// Members and (eighths of) enumerators visited; bounds what prints nothing, such as nests of empty structs.
 const MAX_WORK: usize = 1 << 17;
 
 /// The value of type `id` at the start of `bytes`. Text is cut, with `...`, after 64 KiB.

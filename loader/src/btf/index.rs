@@ -70,8 +70,8 @@ impl Btf {
         essential: &'a str,
         wanted: impl Fn(u32) -> bool + Copy + 'a,
     ) -> impl Iterator<Item = TypeId> + 'a {
-        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let walks = asked < WALKS && self.names.get().is_none() && !essential.is_empty();
+        let queries = self.queries.fetch_add(1, Ordering::Relaxed);
+        let walks = queries < WALKS && self.names.get().is_none() && !essential.is_empty();
         let (walk, index) = match walks {
             true => (Some(self.walk(essential.as_bytes(), wanted)), None),
             false => (None, Some(self.names().bucket(essential, wanted))),
@@ -116,7 +116,7 @@ impl Btf {
             if name.is_empty() {
                 continue;
             }
-            let (bucket, part) = index.place(essential_name(name));
+            let (bucket, part) = index.bucket_and_part(essential_name(name));
             index.heads[bucket + 1] += 1;
             hashes.push((bucket as u32, part, head.kind() as u8, self.first_id + at as u32));
         }
@@ -136,14 +136,14 @@ impl Btf {
 
 impl NameIndex {
     fn bucket<'a>(&'a self, essential: &str, wanted: impl Fn(u32) -> bool + 'a) -> impl Iterator<Item = TypeId> + 'a {
-        let (bucket, part) = self.place(essential);
+        let (bucket, part) = self.bucket_and_part(essential);
         let range = self.heads[bucket] as usize..self.heads[bucket + 1] as usize;
         let same = self.entries[range].iter().filter(move |entry| entry.0 == part && wanted(u32::from(entry.1)));
         same.map(|&(_, _, id)| TypeId(id))
     }
 
     /// Bucket of a name, and 16 other bits of its hash.
-    fn place(&self, name: &str) -> (usize, u16) {
+    fn bucket_and_part(&self, name: &str) -> (usize, u16) {
         let mut state = self.key[0] ^ name.len() as u64;
         let (words, rest) = name.as_bytes().as_chunks::<8>();
         let mut last = [0; 8];

@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
         Err(self.expected("a string with an end"))
     }
 
-    /// Members or elements, behind the opening bracket.
+    /// Members or elements, after the opening bracket.
     fn list(&mut self, id: TypeId, out: &mut [u8], depth: usize) -> Result<(), SetError> {
         let mut index = 0;
         while !self.eat(&['}', ']']) {

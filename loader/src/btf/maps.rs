@@ -1,6 +1,6 @@
 //! The `.maps` section: what each variable says about the map it stands for.
 //!
-//! A definition is a struct whose members are the keys; integers hide in array lengths, types behind pointers
+//! A definition is a struct whose members are the keys; an array length encodes an integer, a pointer a type
 //! (`__uint`, `__type`, `__array` of `bpf_helpers.h`). Conditions and their order follow libbpf's
 //! `parse_btf_map_def`. Two deliberate differences: one bad definition is that map's error and not the object's,
 //! and an unknown key is reported beside the map, so that a tool can still show the rest; who links the object
@@ -69,9 +69,9 @@ pub enum SlotsKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("map '{map}' has an unknown key '{key}'")]
 pub struct UnknownKey {
-    /// Map.
+    /// Name of the map.
     pub map: String,
-    /// Key.
+    /// Name of the unknown key.
     pub key: String,
 }
 

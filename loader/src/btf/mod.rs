@@ -8,7 +8,8 @@
 //! errors or `None`, all walks are bounded in depth and in work, and what is returned is bounded by a small
 //! multiple of the input. Strings longer than 511 bytes are cut.
 //!
-//! A module's BTF goes on where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from there.
+//! A module's BTF continues where the kernel's ends ([`Btf::parse_split`]): its ids and string offsets count from
+//! there.
 //!
 //! Not here: deduplicating BTF, comparing types with those of a kernel (that is CO-RE's), and anything of ELF;
 //! sections come in as bytes.
@@ -48,13 +49,13 @@ pub use maps::{MapDecl, Slots, SlotsKind, UnknownKey, map_specs};
 pub use types::{
     Array, Composite, Datasec, Enum, Enumerator, FuncProto, Int, Linkage, Member, Param, Type, TypeId, VarInfo,
 };
-pub use value::{Place, encode_value, locate, set_value};
+pub use value::{MemberLocation, encode_value, locate, set_value};
 
 /// The types of an object, or of a kernel.
 #[derive(Debug)]
 pub struct Btf {
     endian: Endian,
-    /// The types that this one goes on from.
+    /// The types that this one continues from.
     base: Option<Arc<Btf>>,
     /// Id of the first type in `starts`: 1, or the one after the last of `base`.
     first_id: u32,
@@ -69,5 +70,5 @@ pub struct Btf {
     /// Made once enough lookups were answered without it.
     names: OnceLock<index::NameIndex>,
     /// How many were.
-    asked: AtomicU32,
+    queries: AtomicU32,
 }

@@ -19,7 +19,7 @@ impl Btf {
         Btf::read(bytes, endian, None)
     }
 
-    /// Reads the BTF of a kernel module (`/sys/kernel/btf/MODULE`), which goes on where `base`, the kernel's, ends.
+    /// Reads the BTF of a kernel module (`/sys/kernel/btf/MODULE`), which continues where `base`, the kernel's, ends.
     pub fn parse_split(bytes: &[u8], base: &Arc<Btf>) -> Result<Btf, BtfError> {
         Btf::read(bytes, base.endian, Some(Arc::clone(base)))
     }
@@ -60,7 +60,7 @@ impl Btf {
             starts,
             strings,
             names: OnceLock::new(),
-            asked: AtomicU32::new(0),
+            queries: AtomicU32::new(0),
         };
         btf.validate()?;
         Ok(btf)

@@ -29,7 +29,7 @@ impl Btf {
         (self.first_id - 1).saturating_add(self.starts.len() as u32)
     }
 
-    /// The types that this one goes on from, for the BTF of a module.
+    /// The types that this one continues from, for the BTF of a module.
     pub fn base(&self) -> Option<&Arc<Btf>> {
         self.base.as_ref()
     }
@@ -155,7 +155,7 @@ impl Btf {
         Some(VarInfo { name: self.name(var_id), var_id, type_id, linkage, is_func, offset: 0, size: 0 })
     }
 
-    /// The type behind typedefs, qualifiers and type tags.
+    /// The underlying type, without typedefs, qualifiers and type tags.
     pub fn resolve(&self, id: TypeId) -> Result<(TypeId, Type<'_>), BtfError> {
         let mut at = id;
         for _ in 0..MAX_DEPTH {

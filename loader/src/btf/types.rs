@@ -29,7 +29,7 @@ pub enum Type<'a> {
     Int(Int),
     /// Pointer to a type.
     Ptr(TypeId),
-    /// Array.
+    /// Array: element type, index type, length.
     Array(Array),
     /// `struct`.
     Struct(Composite<'a>),
@@ -70,7 +70,7 @@ pub enum Type<'a> {
     Datasec(Datasec<'a>),
     /// `float`, `double`.
     Float {
-        /// Bytes.
+        /// Size in bytes: 2, 4, 8, 12 or 16.
         size: u32,
     },
     /// `btf_decl_tag("...")` on something; the tag is the name.
@@ -133,7 +133,7 @@ pub struct Int {
     pub bits: u32,
     /// Where those bits start, in the same case.
     pub bit_offset: u32,
-    /// Signed.
+    /// Whether it is signed (`BTF_INT_SIGNED`).
     pub signed: bool,
     /// `char`. clang does not set it; see [`Btf::is_char`].
     pub is_char: bool,
@@ -177,7 +177,7 @@ impl Linkage {
 /// Struct or union.
 #[derive(Clone, Copy)]
 pub struct Composite<'a> {
-    /// Bytes.
+    /// Size in bytes, padding included.
     pub size: u32,
     pub(super) btf: &'a Btf,
     pub(super) bitfields: bool,
@@ -189,7 +189,7 @@ pub struct Composite<'a> {
 pub struct Member<'a> {
     /// Empty for an anonymous struct or union.
     pub name: &'a str,
-    /// Type.
+    /// Type of the member.
     pub type_id: TypeId,
     /// Bits from the start of the struct.
     pub bit_offset: u32,
@@ -247,7 +247,7 @@ impl fmt::Debug for Composite<'_> {
 /// An enum of either width.
 #[derive(Clone, Copy)]
 pub struct Enum<'a> {
-    /// Bytes.
+    /// Size in bytes: 1, 2, 4 or 8.
     pub size: u32,
     /// Whether enumerators are signed.
     pub signed: bool,
@@ -264,7 +264,7 @@ pub(super) enum RawEnums<'a> {
 /// One named constant of an enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enumerator<'a> {
-    /// Name.
+    /// Name of the constant.
     pub name: &'a str,
     /// Value; wide enough for both signs of 64 bits.
     pub value: i128,
@@ -338,7 +338,7 @@ pub struct FuncProto<'a> {
 pub struct Param<'a> {
     /// May be empty.
     pub name: &'a str,
-    /// Type.
+    /// Type of the parameter.
     pub type_id: TypeId,
 }
 

@@ -14,10 +14,10 @@ const MAX_LISTED: usize = 16;
 
 /// Where a member lies inside a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberLocation {
     /// Byte offset; for a bitfield, of its first bit's byte.
     pub off: u32,
-    /// Its type.
+    /// Type of the member.
     pub type_id: TypeId,
     /// For a bitfield: first bit, counted inside the byte at `off` as BTF does, and number of bits.
     pub bits: Option<(u32, u32)>,
@@ -32,22 +32,22 @@ pub fn set_value(
     bytes: &mut [u8],
     endian: Endian,
 ) -> Result<(), SetError> {
-    let place = locate(btf, id, path)?;
-    let (off, have) = (place.off as usize, bytes.len());
-    let need = match place.bits {
+    let location = locate(btf, id, path)?;
+    let (off, have) = (location.off as usize, bytes.len());
+    let need = match location.bits {
         Some((first, bits)) => (first.saturating_add(bits)).div_ceil(8),
-        None => btf.size_of(place.type_id)?,
+        None => btf.size_of(location.type_id)?,
     } as usize;
     let end = off.saturating_add(need);
     let Some(target) = bytes.get_mut(off..end) else {
-        return Err(SetError::OutOfBounds { type_name: btf.type_name(place.type_id), need, off, have });
+        return Err(SetError::OutOfBounds { type_name: btf.type_name(location.type_id), need, off, have });
     };
-    let Some((first, bits)) = place.bits else {
-        return encode_value(btf, place.type_id, text, target, endian);
+    let Some((first, bits)) = location.bits else {
+        return encode_value(btf, location.type_id, text, target, endian);
     };
-    let value = number(btf, place.type_id, text, Some(bits))?;
+    let value = number(btf, location.type_id, text, Some(bits))?;
     let (Some(shift), 1..=16) = (endian.bit_shift(need, first, bits), need) else {
-        return Err(unsettable(btf, place.type_id, "bitfield", "it is too wide"));
+        return Err(unsettable(btf, location.type_id, "bitfield", "it is too wide"));
     };
     let mask = mask(bits) << shift;
     endian.write(endian.read(target) & !mask | (value << shift & mask), target);
@@ -82,7 +82,7 @@ pub fn encode_value(btf: &Btf, id: TypeId, text: &str, out: &mut [u8], endian: E
             let hint = format!("set one of its members: {}", members(&inside));
             Err(unsettable(btf, id, found.kind_name(), &hint))
         }
-        Type::Var { type_id, .. } => encode_value(btf, behind_var(btf, type_id)?, text, out, endian),
+        Type::Var { type_id, .. } => encode_value(btf, skip_var(btf, type_id)?, text, out, endian),
         Type::Ptr(_) => Err(unsettable(btf, id, "pointer", "there is nothing a text could point to")),
         Type::Void | Type::Fwd { .. } | Type::Func { .. } | Type::FuncProto(_) | Type::Datasec(_) => {
             Err(unsettable(btf, id, found.kind_name(), "it is no value"))
@@ -95,7 +95,7 @@ pub fn encode_value(btf: &Btf, id: TypeId, text: &str, out: &mut [u8], endian: E
 }
 
 /// A variable's type; hostile BTF may have variables of variables, which C has not.
-fn behind_var(btf: &Btf, id: TypeId) -> Result<TypeId, SetError> {
+fn skip_var(btf: &Btf, id: TypeId) -> Result<TypeId, SetError> {
     match btf.resolve(id)? {
         (_, Type::Var { .. }) => Err(unsettable(btf, id, "variable", "its type is a variable")),
         (id, _) => Ok(id),
@@ -108,10 +108,10 @@ fn unsettable(btf: &Btf, id: TypeId, kind: &'static str, hint: &str) -> SetError
 
 /// Finds `.a.b[2]` (the first dot may be left out) in a value of type `id`. Members of anonymous structs and unions
 /// count as members of the struct around them, as in C.
-pub fn locate(btf: &Btf, id: TypeId, path: &str) -> Result<Place, SetError> {
-    let mut place = Place { off: 0, type_id: id, bits: None };
+pub fn locate(btf: &Btf, id: TypeId, path: &str) -> Result<MemberLocation, SetError> {
+    let mut location = MemberLocation { off: 0, type_id: id, bits: None };
     if let Type::Var { type_id, .. } = btf.get(id)? {
-        place.type_id = behind_var(btf, type_id)?;
+        location.type_id = skip_var(btf, type_id)?;
     }
     let bad_path = || SetError::Path { path: path.to_owned() };
     let mut rest = path;
@@ -119,7 +119,7 @@ pub fn locate(btf: &Btf, id: TypeId, path: &str) -> Result<Place, SetError> {
         if let Some(inside) = rest.strip_prefix('[') {
             let (index, after) = inside.split_once(']').ok_or_else(bad_path)?;
             let index = index.trim().parse().map_err(|_| bad_path())?;
-            place = element(btf, place, index)?;
+            location = element(btf, location, index)?;
             rest = after;
         } else {
             let name = match rest.strip_prefix('.') {
@@ -132,59 +132,66 @@ pub fn locate(btf: &Btf, id: TypeId, path: &str) -> Result<Place, SetError> {
             if name.is_empty() {
                 return Err(bad_path());
             }
-            place = member(btf, place, name)?;
+            location = member(btf, location, name)?;
             rest = after;
         }
     }
-    Ok(place)
+    Ok(location)
 }
 
-fn element(btf: &Btf, place: Place, index: u32) -> Result<Place, SetError> {
-    let (_, found) = btf.resolve(place.type_id)?;
+fn element(btf: &Btf, location: MemberLocation, index: u32) -> Result<MemberLocation, SetError> {
+    let (_, found) = btf.resolve(location.type_id)?;
     let Type::Array(array) = found else {
-        let type_name = btf.type_name(place.type_id);
+        let type_name = btf.type_name(location.type_id);
         return Err(SetError::NotArray { index, type_name, kind: found.kind_name() });
     };
     // A flexible array has no length; its bytes bound it.
     if index >= array.len && array.len != 0 {
-        return Err(SetError::Index { index, type_name: btf.type_name(place.type_id) });
+        return Err(SetError::Index { index, type_name: btf.type_name(location.type_id) });
     }
-    let off = btf.size_of(array.elem)?.checked_mul(index).and_then(|off| off.checked_add(place.off));
-    let off = off.ok_or_else(|| SetError::Index { index, type_name: btf.type_name(place.type_id) })?;
-    Ok(Place { off, type_id: array.elem, bits: None })
+    let off = btf.size_of(array.elem)?.checked_mul(index).and_then(|off| off.checked_add(location.off));
+    let off = off.ok_or_else(|| SetError::Index { index, type_name: btf.type_name(location.type_id) })?;
+    Ok(MemberLocation { off, type_id: array.elem, bits: None })
 }
 
-fn member(btf: &Btf, place: Place, name: &str) -> Result<Place, SetError> {
-    let (_, found) = btf.resolve(place.type_id)?;
+fn member(btf: &Btf, location: MemberLocation, name: &str) -> Result<MemberLocation, SetError> {
+    let (_, found) = btf.resolve(location.type_id)?;
     let (Type::Struct(inside) | Type::Union(inside)) = found else {
-        let (type_name, kind) = (btf.type_name(place.type_id), found.kind_name());
+        let (type_name, kind) = (btf.type_name(location.type_id), found.kind_name());
         return Err(SetError::NotStruct { member: name.to_owned(), type_name, kind });
     };
     let mut budget = MAX_SEARCH;
-    search(btf, &inside, name, u64::from(place.off) * 8, 0, &mut budget).ok_or_else(|| SetError::NoMember {
+    search(btf, &inside, name, u64::from(location.off) * 8, 0, &mut budget).ok_or_else(|| SetError::NoMember {
         member: name.to_owned(),
-        type_name: btf.type_name(place.type_id),
+        type_name: btf.type_name(location.type_id),
         known: members(&inside),
     })
 }
 
 /// The member called `name` of a struct that starts at bit `base`.
-fn search(btf: &Btf, inside: &Composite<'_>, name: &str, base: u64, depth: usize, budget: &mut usize) -> Option<Place> {
+fn search(
+    btf: &Btf,
+    inside: &Composite<'_>,
+    name: &str,
+    base: u64,
+    depth: usize,
+    budget: &mut usize,
+) -> Option<MemberLocation> {
     for member in inside.members() {
         *budget = budget.checked_sub(1)?;
         let start = base + u64::from(member.bit_offset);
         if member.name.is_empty() {
             let Ok((_, Type::Struct(deeper) | Type::Union(deeper))) = btf.resolve(member.type_id) else { continue };
             if depth < MAX_ANONYMOUS
-                && let Some(place) = search(btf, &deeper, name, start, depth + 1, budget)
+                && let Some(location) = search(btf, &deeper, name, start, depth + 1, budget)
             {
-                return Some(place);
+                return Some(location);
             }
         } else if member.name == name {
             let is_bitfield = member.bits != 0 || btf.is_bitfield_int(member.type_id);
             let first = base + u64::from(if is_bitfield { btf.bits_of(&member)?.0 } else { member.bit_offset });
             let bits = if is_bitfield { Some(((first % 8) as u32, btf.bits_of(&member)?.1)) } else { None };
-            return Some(Place { off: u32::try_from(first / 8).ok()?, type_id: member.type_id, bits });
+            return Some(MemberLocation { off: u32::try_from(first / 8).ok()?, type_id: member.type_id, bits });
         }
     }
     None

@@ -1,16 +1,16 @@
-//! What can go wrong with a CO-RE relocation, and why a type of the target was not taken.
+//! Errors of CO-RE relocations, and reasons for which a candidate type does not match.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::btf::{BtfError, CoreKind, TypeId};
 
-/// A relocation that asks for something the target does not have.
+/// A relocation whose field, type or enumerator the target lacks.
 ///
 /// libbpf makes an invalid instruction of it and leaves it to the verifier to find out whether it can be reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreMiss {
-    /// What was asked.
+    /// Description of the relocation.
     pub kind: CoreKind,
     /// The type or field as the object knows it, in libbpf's words:
     /// `<byte_off> [7] struct task_struct.state (0:2 @ offset 16)`.
@@ -31,7 +31,7 @@ pub struct CoreCandidate {
     pub id: TypeId,
     /// As C writes it.
     pub name: String,
-    /// Why not.
+    /// Why the candidate does not match.
     pub why: Mismatch,
 }
 
@@ -43,13 +43,13 @@ pub enum Mismatch {
     NoMember {
         /// The type that was searched.
         within: String,
-        /// Name.
+        /// Name of the missing member.
         member: String,
     },
     /// The member has another type.
     #[error("its member '{member}' is {target}, not {local}")]
     MemberType {
-        /// Name.
+        /// Name of the differing member.
         member: String,
         /// Type in the object.
         local: String,
@@ -61,7 +61,7 @@ pub enum Mismatch {
     NoMembers {
         /// The type.
         within: String,
-        /// Name.
+        /// Name of the missing member.
         member: String,
     },
     /// The access indexes something that is no array.
@@ -75,7 +75,7 @@ pub enum Mismatch {
     TooShort {
         /// The type.
         found: String,
-        /// Element.
+        /// Index of the element.
         index: u32,
     },
     /// An enum has no such constant.
@@ -83,7 +83,7 @@ pub enum Mismatch {
     NoConstant {
         /// The enum.
         within: String,
-        /// Name.
+        /// Name of the enumerator.
         name: String,
     },
     /// The relocation names a constant of something that is no enum.
@@ -112,7 +112,7 @@ pub enum CoreError {
     /// The access string or what it leads through is broken.
     #[error("CO-RE access '{access}' of type {type_id} makes no sense: {why}")]
     Access {
-        /// As compiled.
+        /// Access string of the relocation, as compiled.
         access: String,
         /// Root type.
         type_id: TypeId,
@@ -131,7 +131,7 @@ pub enum CoreError {
     /// Candidates match at different places.
     #[error("{spec}: several types of the target match, at bits {first} and {second}")]
     OffsetAmbiguous {
-        /// What was asked.
+        /// Description of the relocation.
         spec: String,
         /// Bit offset.
         first: u64,
@@ -141,23 +141,23 @@ pub enum CoreError {
     /// Candidates give different values.
     #[error("{spec}: several types of the target match, giving {first} and {second}")]
     ValueAmbiguous {
-        /// What was asked.
+        /// Description of the relocation.
         spec: String,
-        /// One answer.
+        /// Result for one candidate.
         first: String,
-        /// The other.
+        /// Result for another candidate.
         second: String,
     },
     /// This question has no answer for an array element.
     #[error("{spec}: makes no sense for an element of an array")]
     Element {
-        /// What was asked.
+        /// Description of the relocation.
         spec: String,
     },
     /// No load of up to 8 bytes covers the bitfield.
     #[error("{spec}: no load covers the bitfield")]
     Bitfield {
-        /// What was asked.
+        /// Description of the relocation.
         spec: String,
     },
     /// Types nest too deeply to be compared.
@@ -172,7 +172,7 @@ pub enum CoreError {
     /// The instruction cannot take a value.
     #[error("the instruction (opcode {opcode:#04x}) is none that a CO-RE relocation can change")]
     Insn {
-        /// Its opcode.
+        /// Opcode of the instruction.
         opcode: u8,
     },
     /// The instruction holds something else than what the object's own types say.

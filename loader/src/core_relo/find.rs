@@ -3,19 +3,19 @@
 use super::compat::{fields_are_compatible, types_are_compatible};
 use super::error::{CoreError, Mismatch};
 use super::matching::types_match;
-use super::spec::{About, Spec, Step, about};
+use super::spec::{Spec, Step, Subject, subject};
 use super::{Budget, MAX_LEVEL, MAX_PATH};
 use crate::btf::{Btf, CoreKind, Type, TypeId, essential_name};
 
 /// The place in the target, or why there is none.
 type Found<T> = Result<Result<T, Mismatch>, CoreError>;
 
-/// What `local` asks about, in the type `id` of the target.
+/// Finds what the local access `local` refers to in the type `id` of the target.
 pub(super) fn find<'t>(local: &Spec<'_>, target: &'t Btf, id: TypeId, budget: &mut Budget) -> Found<Spec<'t>> {
     let mut spec = Spec::new(target, local.kind, id);
     budget.spend(1)?;
-    match about(local.kind) {
-        About::Type => {
+    match subject(local.kind) {
+        Subject::Type => {
             let pair = ((local.btf, local.root), (target, id));
             let same = match local.kind {
                 CoreKind::TypeMatches => types_match(pair, budget)?,
@@ -23,8 +23,8 @@ pub(super) fn find<'t>(local: &Spec<'_>, target: &'t Btf, id: TypeId, budget: &m
             };
             Ok(if same { Ok(spec) } else { Err(Mismatch::Type { found: target.type_name(id) }) })
         }
-        About::Constant => Ok(constant(local, &mut spec, budget)?.map(|()| spec)),
-        About::Field => Ok(field(local, &mut spec, budget)?.map(|()| spec)),
+        Subject::Constant => Ok(constant(local, &mut spec, budget)?.map(|()| spec)),
+        Subject::Field => Ok(field(local, &mut spec, budget)?.map(|()| spec)),
     }
 }
 
@@ -115,7 +115,7 @@ enum Search {
 }
 
 impl Wanted<'_> {
-    /// Looks through all members of a type, and those of its anonymous members (`bpf_core_match_member`).
+    /// Searches all members of a type, and those of its anonymous members (`bpf_core_match_member`).
     fn search(&self, spec: &mut Spec<'_>, id: TypeId, budget: &mut Budget, level: u32) -> Result<Search, CoreError> {
         let btf = spec.btf;
         let level = level.checked_sub(1).ok_or(CoreError::Depth)?;

@@ -13,7 +13,7 @@ use crate::btf::{Btf, CoreKind, CoreRelo, TypeId};
 /// Types with their name.
 pub(crate) type Named<'t> = (Arc<str>, &'t Btf);
 
-/// The target's types. The later ones are looked into only where the first has nothing of the name.
+/// The target's types. The later ones are searched only where the first has nothing of the name.
 pub(crate) struct Sources<'t> {
     pub(crate) first: Named<'t>,
     pub(crate) rest: Box<dyn Fn() -> Vec<Named<'t>> + 't>,
@@ -41,7 +41,7 @@ pub(crate) struct Outcome {
     pub(crate) change: Change,
     /// The type was found. Where it was not, `change` may still have an answer (it does not exist).
     pub(crate) found: bool,
-    /// What was asked, in words, where instructions may be made invalid for it.
+    /// Description of the relocation, where instructions may be made invalid for it.
     pub(crate) local: String,
     /// Why each candidate will not do, where none does.
     pub(crate) miss: Option<CoreMiss>,

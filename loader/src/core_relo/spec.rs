@@ -30,28 +30,28 @@ pub(super) struct Step<'a> {
     pub(super) name: Option<&'a str>,
 }
 
-/// What a kind of relocation asks about.
+/// What a kind of relocation refers to: a field, a type or an enumerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+pub(super) enum Subject {
     Field,
     Type,
     Constant,
 }
 
-pub(super) fn about(kind: CoreKind) -> About {
+pub(super) fn subject(kind: CoreKind) -> Subject {
     match kind {
         CoreKind::FieldByteOffset
         | CoreKind::FieldByteSize
         | CoreKind::FieldExists
         | CoreKind::FieldSigned
         | CoreKind::FieldLshift
-        | CoreKind::FieldRshift => About::Field,
+        | CoreKind::FieldRshift => Subject::Field,
         CoreKind::TypeIdLocal
         | CoreKind::TypeIdTarget
         | CoreKind::TypeExists
         | CoreKind::TypeSize
-        | CoreKind::TypeMatches => About::Type,
-        CoreKind::EnumvalExists | CoreKind::EnumvalValue => About::Constant,
+        | CoreKind::TypeMatches => Subject::Type,
+        CoreKind::EnumvalExists | CoreKind::EnumvalValue => Subject::Constant,
     }
 }
 
@@ -67,7 +67,7 @@ impl<'a> Spec<'a> {
         let bad = |why| CoreError::Access { access: access.to_owned(), type_id: relo.type_id, why };
         let mut spec = Spec::new(btf, kind, relo.type_id);
         btf.get(relo.type_id)?;
-        if about(kind) == About::Type {
+        if subject(kind) == Subject::Type {
             return if access == "0" { Ok(spec) } else { Err(bad("a type has no parts")) };
         }
         for part in access.split(':') {
@@ -81,7 +81,7 @@ impl<'a> Spec<'a> {
         let (id, found) = btf.resolve(relo.type_id)?;
         let first = spec.raw[0];
         spec.steps.push(Step { type_id: id, index: first, name: None });
-        if about(kind) == About::Constant {
+        if subject(kind) == Subject::Constant {
             let (Type::Enum(found) | Type::Enum64(found)) = found else { return Err(bad("it is no enum")) };
             if spec.raw.len() > 1 {
                 return Err(bad("a constant has no parts"));
@@ -165,9 +165,9 @@ impl fmt::Display for Spec<'_> {
         let name = self.btf.name(self.root);
         let name = if name.is_empty() { "<anon>" } else { name };
         write!(f, "<{}> {} {} {name}", self.kind.name(), self.root, kind_word(self.btf, self.root))?;
-        match about(self.kind) {
-            About::Type => Ok(()),
-            About::Constant => {
+        match subject(self.kind) {
+            Subject::Type => Ok(()),
+            Subject::Constant => {
                 let Ok((_, Type::Enum(found) | Type::Enum64(found))) = self.btf.resolve(self.root) else {
                     return Ok(());
                 };
@@ -176,7 +176,7 @@ impl fmt::Display for Spec<'_> {
                     None => Ok(()),
                 }
             }
-            About::Field => {
+            Subject::Field => {
                 for (level, step) in self.steps.iter().enumerate() {
                     match step.name {
                         Some(name) => write!(f, ".{name}")?,

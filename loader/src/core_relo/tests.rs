@@ -21,19 +21,19 @@ impl Case {
     }
 
     /// A struct of `int`s and other things on either side: (name, type of the side, bit offset).
-    fn ask(&mut self, kind: CoreKind, access: &str) -> Result<Answer, CoreError> {
+    fn query(&mut self, kind: CoreKind, access: &str) -> Result<Answer, CoreError> {
         let access_off = self.local.str(access);
         let local = self.local.btf();
         let target = self.target.btf();
         let relo = CoreRelo { insn_off: 0, type_id: TypeId(self.root), access_off, kind: kind as u32 };
-        ask(&local, &target, &relo)
+        query(&local, &target, &relo)
     }
 }
 
 /// Old value, new value, and why not.
 type Answer = (u64, Option<u64>, Option<CoreMiss>);
 
-fn ask(local: &Btf, target: &Btf, relo: &CoreRelo) -> Result<Answer, CoreError> {
+fn query(local: &Btf, target: &Btf, relo: &CoreRelo) -> Result<Answer, CoreError> {
     let sources = Sources { first: ("vmlinux".into(), target), rest: Box::new(Vec::new) };
     let outcome = Resolver::new(local, sources).resolve(relo)?;
     let (old, new) = outcome.change.values();
@@ -53,14 +53,14 @@ fn a_field_is_found_by_name_through_anonymous_members_and_flavours() {
     let inner = case.target.structure("", 8, &[("x", int, 0), ("b", int, 32)]);
     case.target.structure("task", 20, &[("pad", int, 0), ("", inner, 64), ("a", int, 128)]);
     case.target.structure("tasks", 4, &[("b", int, 0)]);
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:1")), Some(12));
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:0")), Some(16));
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "1:0")), Some(36));
-    assert_eq!(new(case.ask(CoreKind::FieldExists, "0:1")), Some(1));
-    assert_eq!(new(case.ask(CoreKind::TypeSize, "0")), Some(20));
-    assert_eq!(new(case.ask(CoreKind::TypeIdTarget, "0")), Some(3));
-    assert_eq!(new(case.ask(CoreKind::TypeIdLocal, "0")), Some(2));
-    assert_eq!(new(case.ask(CoreKind::FieldSigned, "0:1")), Some(1));
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:1")), Some(12));
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:0")), Some(16));
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "1:0")), Some(36));
+    assert_eq!(new(case.query(CoreKind::FieldExists, "0:1")), Some(1));
+    assert_eq!(new(case.query(CoreKind::TypeSize, "0")), Some(20));
+    assert_eq!(new(case.query(CoreKind::TypeIdTarget, "0")), Some(3));
+    assert_eq!(new(case.query(CoreKind::TypeIdLocal, "0")), Some(2));
+    assert_eq!(new(case.query(CoreKind::FieldSigned, "0:1")), Some(1));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_is_missing_says_why_of_each_candidate() {
     let other = case.target.structure("other", 4, &[("x", int, 0)]);
     case.target.structure("s", 4, &[("a", int, 0)]);
     case.target.structure("s___2", 8, &[("b", other, 0)]);
-    let (old, new_value, miss) = case.ask(CoreKind::FieldByteOffset, "0:1").expect("an answer");
+    let (old, new_value, miss) = case.query(CoreKind::FieldByteOffset, "0:1").expect("an answer");
     assert_eq!((old, new_value), (4, None));
     let miss = miss.expect("it is missing");
     assert_eq!(miss.local, "<byte_off> [2] struct s.b (0:1 @ offset 4)");
@@ -85,12 +85,12 @@ fn what_is_missing_says_why_of_each_candidate() {
         ]
     );
     assert!(miss.to_string().ends_with("struct s has no member 'b' (and 1 more)"), "{miss}");
-    assert_eq!(new(case.ask(CoreKind::FieldExists, "0:1")), Some(0));
+    assert_eq!(new(case.query(CoreKind::FieldExists, "0:1")), Some(0));
     case.root = case.local.structure("unknown", 4, &[]);
-    let (_, value, miss) = case.ask(CoreKind::TypeExists, "0").expect("an answer");
+    let (_, value, miss) = case.query(CoreKind::TypeExists, "0").expect("an answer");
     assert_eq!(value, Some(0));
     assert!(miss.expect("it is missing").to_string().ends_with("the target has no type of this name"));
-    assert_eq!(new(case.ask(CoreKind::TypeSize, "0")), Some(0));
+    assert_eq!(new(case.query(CoreKind::TypeSize, "0")), Some(0));
 }
 
 #[test]
@@ -101,11 +101,11 @@ fn candidates_must_agree() {
     let int = case.target.int("int", 4, 0);
     case.target.structure("s", 4, &[("a", int, 0)]);
     case.target.structure("s___2", 8, &[("a", int, 0), ("b", int, 32)]);
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:0")), Some(0));
-    let error = case.ask(CoreKind::TypeSize, "0").expect_err("4 or 8");
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:0")), Some(0));
+    let error = case.query(CoreKind::TypeSize, "0").expect_err("4 or 8");
     assert!(matches!(error, CoreError::ValueAmbiguous { .. }), "{error}");
     case.target.structure("s___3", 8, &[("b", int, 0), ("a", int, 32)]);
-    let error = case.ask(CoreKind::FieldByteOffset, "0:0").expect_err("0 or 4");
+    let error = case.query(CoreKind::FieldByteOffset, "0:0").expect_err("0 or 4");
     assert!(error.to_string().ends_with("at bits 0 and 32"), "{error}");
 }
 
@@ -117,16 +117,16 @@ fn bitfields_are_read_from_their_container() {
     let int = case.target.int("unsigned int", 4, 0);
     case.target.bitfields("s", 12, &[("x", int, 0, 0), ("b", int, 60, 7)]);
     // Bits 60 to 66 need the 8 bytes at 0? They cross them; so no load covers them.
-    let error = case.ask(CoreKind::FieldByteOffset, "0:1").expect_err("it crosses every container");
+    let error = case.query(CoreKind::FieldByteOffset, "0:1").expect_err("it crosses every container");
     assert!(matches!(error, CoreError::Bitfield { .. }), "{error}");
     let mut case = Case { target: Build::new(Endian::Little), ..case };
     let int = case.target.int("unsigned int", 4, 0);
     case.target.bitfields("s", 8, &[("x", int, 0, 0), ("b", int, 37, 7)]);
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:1")), Some(4));
-    assert_eq!(new(case.ask(CoreKind::FieldByteSize, "0:1")), Some(4));
-    assert_eq!(new(case.ask(CoreKind::FieldLshift, "0:1")), Some(64 - 12));
-    assert_eq!(new(case.ask(CoreKind::FieldRshift, "0:1")), Some(64 - 7));
-    assert_eq!(new(case.ask(CoreKind::FieldSigned, "0:1")), Some(0));
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:1")), Some(4));
+    assert_eq!(new(case.query(CoreKind::FieldByteSize, "0:1")), Some(4));
+    assert_eq!(new(case.query(CoreKind::FieldLshift, "0:1")), Some(64 - 12));
+    assert_eq!(new(case.query(CoreKind::FieldRshift, "0:1")), Some(64 - 7));
+    assert_eq!(new(case.query(CoreKind::FieldSigned, "0:1")), Some(0));
 }
 
 #[test]
@@ -138,17 +138,17 @@ fn arrays_are_bounded_unless_they_end_a_struct() {
     let int = case.target.int("int", 4, 0);
     let short = case.target.array(int, 4);
     case.target.structure("s", 20, &[("n", int, 0), ("a", short, 32)]);
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:1:3")), Some(16));
-    let (_, value, miss) = case.ask(CoreKind::FieldByteOffset, "0:1:5").expect("an answer");
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:1:3")), Some(16));
+    let (_, value, miss) = case.query(CoreKind::FieldByteOffset, "0:1:5").expect("an answer");
     let why = miss.and_then(|miss| miss.candidates.first().map(|found| found.why.clone()));
     assert_eq!((value, why), (None, Some(Mismatch::TooShort { found: "int[4]".into(), index: 5 })));
     let mut case = Case { target: Build::new(Endian::Little), ..case };
     let int = case.target.int("int", 4, 0);
     let open = case.target.array(int, 0);
     case.target.structure("s", 4, &[("n", int, 0), ("a", open, 32)]);
-    assert_eq!(new(case.ask(CoreKind::FieldByteOffset, "0:1:5")), Some(24));
-    assert!(matches!(case.ask(CoreKind::FieldByteOffset, "0:9"), Err(CoreError::Access { .. })));
-    assert!(matches!(case.ask(CoreKind::FieldByteOffset, "0:-1"), Err(CoreError::Access { .. })));
+    assert_eq!(new(case.query(CoreKind::FieldByteOffset, "0:1:5")), Some(24));
+    assert!(matches!(case.query(CoreKind::FieldByteOffset, "0:9"), Err(CoreError::Access { .. })));
+    assert!(matches!(case.query(CoreKind::FieldByteOffset, "0:-1"), Err(CoreError::Access { .. })));
 }
 
 #[test]
@@ -156,10 +156,10 @@ fn constants_go_by_name_whatever_the_width() {
     let mut case = Case::new();
     case.root = case.local.enumeration("state", 4, false, &[("ON", 1), ("OFF___old", 2), ("GONE", 3)]);
     case.target.enum64("state", false, &[("OFF", 1 << 40), ("ON", 7)]);
-    assert_eq!(new(case.ask(CoreKind::EnumvalValue, "0")), Some(7));
-    assert_eq!(new(case.ask(CoreKind::EnumvalValue, "1")), Some(1 << 40));
-    assert_eq!(new(case.ask(CoreKind::EnumvalExists, "2")), Some(0));
-    assert_eq!(new(case.ask(CoreKind::EnumvalValue, "2")), None);
+    assert_eq!(new(case.query(CoreKind::EnumvalValue, "0")), Some(7));
+    assert_eq!(new(case.query(CoreKind::EnumvalValue, "1")), Some(1 << 40));
+    assert_eq!(new(case.query(CoreKind::EnumvalExists, "2")), Some(0));
+    assert_eq!(new(case.query(CoreKind::EnumvalValue, "2")), None);
 }
 
 #[test]
@@ -169,11 +169,11 @@ fn whole_types_match_by_shape() {
     case.root = case.local.structure("s", 4, &[("a", int, 0)]);
     let long = case.target.int("long", 8, SIGNED);
     case.target.structure("s", 8, &[("a", long, 0)]);
-    assert_eq!(new(case.ask(CoreKind::TypeExists, "0")), Some(1));
-    assert_eq!(new(case.ask(CoreKind::TypeMatches, "0")), Some(0));
+    assert_eq!(new(case.query(CoreKind::TypeExists, "0")), Some(1));
+    assert_eq!(new(case.query(CoreKind::TypeMatches, "0")), Some(0));
     let int = case.target.int("int", 4, SIGNED);
     case.target.structure("s___right", 8, &[("b", int, 0), ("a", int, 32)]);
-    assert_eq!(new(case.ask(CoreKind::TypeMatches, "0")), Some(1));
+    assert_eq!(new(case.query(CoreKind::TypeMatches, "0")), Some(1));
 }
 
 /// `*(size *)(r2 + 4)` into r1, changed for a field of another size at another place.
@@ -206,7 +206,7 @@ fn loads_follow_the_size_of_unsigned_fields_only() {
 }
 
 #[test]
-fn modules_are_asked_where_the_kernel_has_nothing() {
+fn modules_are_searched_where_the_kernel_has_nothing() {
     let mut local = Build::new(Endian::Little);
     let int = local.int("int", 4, 0);
     let shared = local.structure("shared", 4, &[("a", int, 0)]);
@@ -237,5 +237,5 @@ fn types_without_end_are_an_error() {
     case.root = case.local.structure("s", 4, &[("a", int, 0)]);
     // A struct that holds itself, without a name for the member.
     case.target.structure("s", 4, &[("", 1, 0), ("", 1, 0)]);
-    assert_eq!(case.ask(CoreKind::FieldExists, "0:0"), Err(CoreError::Depth));
+    assert_eq!(case.query(CoreKind::FieldExists, "0:0"), Err(CoreError::Depth));
 }

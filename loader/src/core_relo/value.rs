@@ -1,10 +1,10 @@
-//! What a relocation asks, answered for one set of types (`bpf_core_calc_relo`).
+//! Evaluation of a CO-RE relocation for one set of types (`bpf_core_calc_relo`).
 
 use super::error::CoreError;
-use super::spec::{About, Spec, about};
+use super::spec::{Spec, Subject, subject};
 use crate::btf::{CoreKind, Member, Type, TypeId};
 
-/// An answer.
+/// Value of a relocation for one set of types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) value: u64,
@@ -47,7 +47,7 @@ impl Change {
 
 /// Compares the answers for both sides. Without a target there may still be one (0 for "does it exist").
 pub(super) fn change(local: &Spec<'_>, target: Option<&Spec<'_>>) -> Result<Change, CoreError> {
-    let missing = |_| CoreError::Access { access: String::new(), type_id: local.root, why: "it asks for nothing" };
+    let missing = |_| CoreError::Access { access: String::new(), type_id: local.root, why: "its kind has no value" };
     let old = answer(local)?.ok_or(()).map_err(missing)?;
     let new = match target {
         Some(spec) => answer(spec)?,
@@ -96,8 +96,8 @@ fn absent(kind: CoreKind) -> Option<Answer> {
 
 fn answer(spec: &Spec<'_>) -> Result<Option<Answer>, CoreError> {
     let certain = |value: u64| Answer { value, field: None, certain: true };
-    match about(spec.kind) {
-        About::Type => Ok(Some(match spec.kind {
+    match subject(spec.kind) {
+        Subject::Type => Ok(Some(match spec.kind {
             CoreKind::TypeSize => certain(spec.btf.size_of(spec.root)?.into()),
             CoreKind::TypeIdTarget | CoreKind::TypeIdLocal => {
                 // Linking objects renumbers types; what the compiler put there says nothing.
@@ -105,10 +105,10 @@ fn answer(spec: &Spec<'_>) -> Result<Option<Answer>, CoreError> {
             }
             _ => certain(1),
         })),
-        About::Constant if spec.kind == CoreKind::EnumvalExists => Ok(Some(certain(1))),
-        About::Constant => Ok(constant(spec).map(certain)),
-        About::Field if spec.kind == CoreKind::FieldExists => Ok(Some(certain(1))),
-        About::Field => field(spec).map(Some),
+        Subject::Constant if spec.kind == CoreKind::EnumvalExists => Ok(Some(certain(1))),
+        Subject::Constant => Ok(constant(spec).map(certain)),
+        Subject::Field if spec.kind == CoreKind::FieldExists => Ok(Some(certain(1))),
+        Subject::Field => field(spec).map(Some),
     }
 }
 

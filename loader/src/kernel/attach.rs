@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AttachPlace, AttachTarget, Kernel};
+use super::{AttachBtf, AttachTarget, Kernel};
 use crate::btf::{Btf, Type, TypeId};
 use crate::error::Cause;
 use crate::section::{Attach, AttachType, Flag, ProgType, Row, SectionKind};
@@ -22,7 +22,7 @@ pub(super) fn target(
         return fail("", "neither the section nor the options name one");
     };
     if row.prog == ProgType::Ext {
-        return Ok(Some(AttachTarget { name: target.clone(), place: AttachPlace::Program }));
+        return Ok(Some(AttachTarget { name: target.clone(), btf: AttachBtf::Program }));
     }
     let (module, name) = match target.split_once(':') {
         Some((module, name)) => (Some(module), name),
@@ -31,17 +31,17 @@ pub(super) fn target(
     let Some(btf) = kernel.btf() else {
         return Err(Cause::NoTypes { what: format!("programs of section kind '{}'", row.pattern) });
     };
-    let found = |place| Ok(Some(AttachTarget { name: name.into(), place }));
+    let found = |btf| Ok(Some(AttachTarget { name: name.into(), btf }));
     if module.is_none_or(|module| module == "vmlinux")
         && let Some(id) = lookup(btf, row, name)
     {
-        return found(AttachPlace::Kernel(id));
+        return found(AttachBtf::Kernel(id));
     }
     // libbpf takes a prefix of a module's name for the module.
     let modules = kernel.modules().iter().filter(|of| module.is_none_or(|module| of.name.starts_with(module)));
     for of in modules {
         if let Some(id) = lookup(&of.btf, row, name) {
-            return found(AttachPlace::Module { module: of.name.clone(), id });
+            return found(AttachBtf::Module { module: of.name.clone(), id });
         }
     }
     let (prefix, kind) = naming(row);
@@ -55,7 +55,7 @@ enum Naming {
     Typedef,
 }
 
-/// What the kernel calls the types behind a kind of attachment.
+/// Prefix of the kernel's BTF types for a kind of attachment (`bpf_lsm_`, `btf_trace_`, ...).
 fn naming(row: &Row) -> (&'static str, Naming) {
     match row.attach {
         Some(AttachType::TraceRawTp) => ("btf_trace_", Naming::Typedef),

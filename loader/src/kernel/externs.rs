@@ -43,7 +43,7 @@ struct Wanted {
     name: Arc<str>,
     weak: bool,
     rank: usize,
-    /// Type behind typedefs and qualifiers; `void` for an address without a type.
+    /// Type without typedefs and qualifiers; `void` for an address without a type.
     type_id: TypeId,
 }
 
@@ -86,7 +86,7 @@ fn resolve_those(
         let symbol = &object.externs[index];
         if symbol.kind == ExternKind::Kconfig {
             let missing = || Err(Cause::Kconfig { name: symbol.name.clone(), why: "its type is not known".into() });
-            let place = kconfig.and_then(|kconfig| kconfig.place(index));
+            let place = kconfig.and_then(|kconfig| kconfig.offset(index));
             found[index] = place.unwrap_or_else(missing).map(Symbol::Value);
             continue;
         }

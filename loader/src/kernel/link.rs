@@ -1,4 +1,4 @@
-//! [`Object::link_kernel`]: the steps, in libbpf's order.
+//! [`Object::link_kernel`]: links an object for the kernel, in the order of libbpf's `bpf_object_load`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::object::{ArenaData, Object, Reference, Role};
 use crate::section::SectionKind;
 
 impl Object {
-    /// The programs that a kernel gets unasked: entries with a program type that do not say otherwise.
+    /// Indices of the programs that are loaded by default: entries with a program type, without `?` in the section.
     pub fn kernel_programs(&self) -> Vec<usize> {
-        let unasked = |(index, spec): (usize, &crate::ProgramSpec)| {
+        let by_default = |(index, spec): (usize, &crate::ProgramSpec)| {
             let kernel = spec.attach.prog_type().is_some() && !matches!(spec.attach.kind, SectionKind::Script(_));
             (spec.role == Role::Entry && spec.attach.autoload && kernel).then_some(index)
         };
-        self.programs.iter().enumerate().filter_map(unasked).collect()
+        self.programs.iter().enumerate().filter_map(by_default).collect()
     }
 
     /// Links programs for a kernel. What is wrong with one program leaves the others alone.

@@ -5,8 +5,8 @@
 //! of functions, CO-RE, `.kconfig`, `.ksyms`, instructions that stand for what is not there) is byte for byte what
 //! libbpf makes.
 //!
-//! Pure as all of this crate: the kernel is what a [`Kernel`] says of it. Nothing here loads anything, asks for
-//! features, or changes what an old kernel would refuse; that is the kernel crate's.
+//! Pure as all of this crate: the kernel is what a [`Kernel`] says of it. Nothing here loads anything, probes
+//! features, or changes what an old kernel would refuse: the kernel crate does.
 
 mod attach;
 mod context;
@@ -52,7 +52,7 @@ pub struct KernelOptions {
     /// Maps that will not be created. An instruction that loads one becomes `call 2001000000 + map`.
     pub absent: BTreeSet<usize>,
     /// What programs attach to, by index in [`Object::programs`](crate::Object::programs), where the section's name
-    /// does not tell: `[module:]function`, the name of a tracepoint, hook or iterator.
+    /// does not name it: `[module:]function`, the name of a tracepoint, hook or iterator.
     pub targets: BTreeMap<usize, Arc<str>>,
 }
 
@@ -156,12 +156,12 @@ pub struct AttachTarget {
     /// Name, without a module's.
     pub name: Arc<str>,
     /// What it is.
-    pub place: AttachPlace,
+    pub btf: AttachBtf,
 }
 
 /// Where the target of a program is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttachPlace {
+pub enum AttachBtf {
     /// A type of the kernel: `attach_btf_id`.
     Kernel(TypeId),
     /// A type of a module, whose descriptor is `attach_btf_obj_fd`.
@@ -178,9 +178,9 @@ pub enum AttachPlace {
 /// A CO-RE relocation that was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreApplied {
-    /// Slot.
+    /// Index of the instruction slot.
     pub pc: usize,
-    /// What was asked.
+    /// Kind of the relocation.
     pub kind: CoreKind,
     /// Root type, among the object's.
     pub type_id: TypeId,
@@ -195,7 +195,7 @@ pub struct CoreApplied {
 /// An instruction that was made invalid, since what it needs is not there.
 #[derive(Clone, Debug)]
 pub struct Poison {
-    /// Slot.
+    /// Index of the instruction slot.
     pub pc: usize,
     /// What it would have done, with its C line and what is missing.
     pub error: Error,
@@ -203,12 +203,12 @@ pub struct Poison {
     pub reach: Reach,
 }
 
-/// Whether a program gets to an instruction, by what its own instructions tell.
+/// Whether a program gets to an instruction, by the constants in its own instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// It does not: conditions before it are constants that lead elsewhere.
     Never,
-    /// It may.
+    /// A path that constants do not exclude leads to it.
     Possible,
     /// It does, on every run: nothing but constants decides until then.
     Certain,

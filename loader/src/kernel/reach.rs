@@ -1,8 +1,8 @@
-//! Whether a program gets to its invalid instructions, as far as constants tell.
+//! Whether a program gets to its invalid instructions, as far as constants decide.
 //!
 //! A small part of what the verifier does: registers that hold a constant (what CO-RE put there, a read-only global, a
-//! configuration value) decide branches, everything else may go either way. Called functions count as reached with
-//! any arguments. It says what a message may claim, and decides nothing that the kernel would accept.
+//! configuration value) decide branches, both successors of any other branch are reached. Called functions count as
+//! reached with any arguments. The result is for messages only: it decides nothing that the kernel would accept.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ enum Next {
     /// A function's address is taken here; then on.
     Taken(usize),
     End,
-    /// Unknown.
+    /// Any instruction may follow.
     Anywhere,
 }
 

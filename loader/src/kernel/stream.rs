@@ -194,7 +194,7 @@ impl<'a> Builder<'a> {
                 Ok((None, Some(Fixup::Map(map))))
             }
             Reference::MapValue { map, off } => {
-                let off = ArenaData::place(self.arena, map, off)?;
+                let off = ArenaData::offset(self.arena, map, off)?;
                 load(PSEUDO_MAP_VALUE, map as i32, off.cast_signed());
                 Ok((None, Some(Fixup::MapValue(map))))
             }
@@ -262,8 +262,8 @@ fn line_records<'a>(
     spec: &'a ProgramSpec,
     base: usize,
 ) -> impl Iterator<Item = LineInfo> + 'a {
-    let place = move |record: &LineInfo| (record.insn_off as usize / 8).saturating_sub(spec.start) + base;
-    records.iter().map(move |record| LineInfo { insn_off: place(record) as u32, ..*record })
+    let slot = move |record: &LineInfo| (record.insn_off as usize / 8).saturating_sub(spec.start) + base;
+    records.iter().map(move |record| LineInfo { insn_off: slot(record) as u32, ..*record })
 }
 
 impl Symbols {

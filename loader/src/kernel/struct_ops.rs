@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{AttachPlace, AttachTarget, Kernel, KernelStructOps};
+use super::{AttachBtf, AttachTarget, Kernel, KernelStructOps};
 use crate::btf::{Btf, Composite, Type, TypeId, essential_name};
 use crate::error::Cause;
 use crate::object::{Object, StructOps};
@@ -20,15 +20,15 @@ pub(super) fn resolve(object: &Object, kernel: &dyn Kernel) -> Values {
     let mut result = Values::default();
     for (index, ops) in object.struct_ops.iter().enumerate() {
         let fail = |why: String| Cause::AttachTarget { name: ops.name.clone(), why };
-        let made = place(object, kernel, ops).ok_or_else(|| fail("the kernel has no such struct_ops".into()));
-        let made = made.and_then(|place| place.value(object, ops, index).map_err(fail));
+        let made = kernel_types(object, kernel, ops).ok_or_else(|| fail("the kernel has no such struct_ops".into()));
+        let made = made.and_then(|kernel_types| kernel_types.value(object, ops, index).map_err(fail));
         if let Ok(made) = &made {
             for (function, member) in &made.members {
-                let place = match &made.value.module {
-                    None => AttachPlace::Kernel(made.type_id),
-                    Some(module) => AttachPlace::Module { module: module.clone(), id: made.type_id },
+                let btf = match &made.value.module {
+                    None => AttachBtf::Kernel(made.type_id),
+                    Some(module) => AttachBtf::Module { module: module.clone(), id: made.type_id },
                 };
-                let target = AttachTarget { name: made.type_name.clone(), place };
+                let target = AttachTarget { name: made.type_name.clone(), btf };
                 result.programs.entry(*function).or_insert((target, *member));
             }
         }
@@ -38,7 +38,7 @@ pub(super) fn resolve(object: &Object, kernel: &dyn Kernel) -> Values {
 }
 
 /// The kernel's types for a value.
-struct Place<'k> {
+struct KernelTypes<'k> {
     btf: &'k Btf,
     module: Option<Arc<str>>,
     type_id: TypeId,
@@ -57,7 +57,7 @@ struct Made {
     members: Vec<(usize, u32)>,
 }
 
-fn place<'k>(object: &Object, kernel: &'k dyn Kernel, ops: &StructOps) -> Option<Place<'k>> {
+fn kernel_types<'k>(object: &Object, kernel: &'k dyn Kernel, ops: &StructOps) -> Option<KernelTypes<'k>> {
     let name = essential_name(object.btf.as_deref()?.name(ops.type_id));
     let in_one = |btf: &'k Btf, module: Option<Arc<str>>| {
         let is_struct = |found: &Type<'_>| matches!(found, Type::Struct(_));
@@ -66,13 +66,13 @@ fn place<'k>(object: &Object, kernel: &'k dyn Kernel, ops: &StructOps) -> Option
         let type_id = btf.find(name, is_struct).or_else(|| btf.base()?.find(name, is_struct))?;
         let Type::Struct(value) = btf.type_by_id(value_type)? else { return None };
         let data = value.members().find(|member| member.type_id == type_id)?.bit_offset / 8;
-        Some(Place { btf, module, type_id, value_type, value_size: value.size, data })
+        Some(KernelTypes { btf, module, type_id, value_type, value_size: value.size, data })
     };
     let modules = || kernel.modules().iter();
     in_one(kernel.btf()?, None).or_else(|| modules().find_map(|of| in_one(&of.btf, Some(of.name.clone()))))
 }
 
-impl Place<'_> {
+impl KernelTypes<'_> {
     fn value(&self, object: &Object, ops: &StructOps, index: usize) -> Result<Made, String> {
         let (Some(local), Some(Type::Struct(theirs))) = (object.btf.as_deref(), self.btf.type_by_id(self.type_id))
         else {

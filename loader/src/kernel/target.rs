@@ -1,4 +1,4 @@
-//! What the linker must know of a kernel, as bytes and text that the caller has read.
+//! Description of the target kernel for the linker: BTF, configuration, symbols and version that the caller has read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// The types of the kernel itself (`/sys/kernel/btf/vmlinux`), if it has any.
     fn btf(&self) -> Option<&Btf>;
 
-    /// The types of its modules. Asked where the kernel itself has no type or function of a name.
+    /// The types of its modules. Searched where the kernel itself has no type or function of a name.
     fn modules(&self) -> &[Module];
 
     /// How it was configured (`/boot/config-RELEASE`, or `/proc/config.gz` unpacked): lines `CONFIG_X=y`.
@@ -119,7 +119,7 @@ impl Kernel for KernelData {
 
 /// `KERNEL_VERSION(a, b, c)` of a release such as `6.1.0-38-amd64`: the kernel's macro, where `c` ends at 255.
 ///
-/// On Debian and Ubuntu the release does not tell `c`; there it is in the text of `uname -v` ("Debian 6.1.192-2")
+/// On Debian and Ubuntu the release lacks `c`; there it is in the text of `uname -v` ("Debian 6.1.192-2")
 /// and in `/proc/version_signature`.
 pub fn kernel_version(release: &str) -> Option<u32> {
     let start = release.find(|c: char| c.is_ascii_digit())?;

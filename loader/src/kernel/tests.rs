@@ -105,7 +105,7 @@ fn configuration_values_lie_by_alignment_size_and_name() {
 }
 
 #[test]
-fn a_value_of_the_wrong_type_or_without_weak_fails_who_reads_it() {
+fn a_value_of_the_wrong_type_or_without_weak_fails_its_readers() {
     for (name, says) in [("CONFIG_WRONG", "is a number, its type is not"), ("CONFIG_ABSENT", "does not set it")] {
         let linked = link(&object(config_types(), &[(name, GLOBAL, false)]), &kernel(CONFIG));
         let [failure] = &linked.failures[..] else { panic!("{name}") };
@@ -227,7 +227,7 @@ fn strong_symbols_must_be_there_and_of_one_meaning() {
     assert!(linked.failures[0].error.to_string().contains("has no types (BTF)"), "{}", linked.failures[0].error);
 }
 
-/// A program with a `.rodata` of `flag` that uses `.bss` behind a condition on it.
+/// A program with a `.rodata` of `flag` that uses `.bss` under a condition on it.
 fn guarded(flag: u8) -> Object {
     let mut elf = Writer::new(Endian::Little);
     let rodata = elf.section(".rodata", PROGBITS, ALLOC, &[flag]);
@@ -327,7 +327,7 @@ fn for_a_kernel_a_call_into_the_middle_of_a_symbol_is_an_error() {
 fn functions_inside_functions_take_no_more_memory_than_the_file_allows() {
     let mut elf = Writer::new(Endian::Little);
     let call = |imm| Insn::Call { kind: twinbpf_isa::CallKind::Local, off: 0, imm };
-    // Each call leads to the instruction behind it.
+    // Each call leads to the instruction after it.
     let insns: Vec<Insn> = (0..20_000).map(|_| call(0)).chain(code("exit")).collect();
     let text = elf.code("xdp", &insns);
     elf.function("prog", GLOBAL, text, 0..insns.len() as u64);

@@ -69,17 +69,17 @@ impl Object {
 
     fn edit_data(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>, name: &str) {
         let size = match section.size {
-            0 => self.places.sections.get(name).copied().unwrap_or(0),
+            0 => self.layout.sections.get(name).copied().unwrap_or(0),
             size => size,
         };
         let place = |var: btf::VarInfo<'_>| {
-            let placed = self.places.vars.get(&var.var_id).copied().filter(|_| section.size == 0);
+            let placed = self.layout.vars.get(&var.var_id).copied().filter(|_| section.size == 0);
             (var.var_id, placed.unwrap_or(var.offset), var.size)
         };
         let mut entries: Vec<Entry> = section.vars().map(place).collect();
         entries.sort_by_key(|entry| entry.1);
         edit.section(id, size, &entries);
-        for (var, ..) in entries.iter().filter(|(var, ..)| self.places.hidden.contains(var)) {
+        for (var, ..) in entries.iter().filter(|(var, ..)| self.layout.hidden.contains(var)) {
             edit.linkage(*var, Linkage::Static);
         }
     }

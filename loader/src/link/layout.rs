@@ -1,4 +1,4 @@
-//! Which functions a program needs, and in which order.
+//! Layout of a linked program: the functions that it reaches, in libbpf's order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl<'a> Planner<'a> {
         Ok(layout)
     }
 
-    /// Puts a function and what it calls behind the others, unless it is there.
+    /// Puts a function and what it calls after the others, unless it is there.
     pub(crate) fn append(&mut self, layout: &mut Layout, root: usize, function: usize) -> Result<(), Error> {
         if layout.start.contains_key(&function) {
             return Ok(());

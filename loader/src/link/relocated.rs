@@ -40,7 +40,7 @@ pub(crate) struct Relocated {
 pub(crate) struct Missing {
     /// Slots that it takes.
     pub(crate) slots: usize,
-    /// Why.
+    /// Why the relocation failed.
     pub(crate) why: CoreMiss,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Missing {
 pub(crate) struct Functions(HashMap<usize, Relocated>);
 
 impl Functions {
-    /// Applies the relocations of some functions, in the order of the object. Types are only asked for where there are
+    /// Applies the relocations of some functions, in the order of the object. Types are only read where there are
     /// any: a kernel's are megabytes to be read.
     pub(crate) fn relocate<'t>(
         object: &Object,

@@ -132,11 +132,11 @@ impl<'a> Linker<'a> {
         let (kind, binding) = match reference {
             Reference::Map(map) => (KIND_MAP, Binding::Map(self.usable(map)?)),
             Reference::MapValue { map, off } => {
-                let off = ArenaData::place(self.arena, map, off)?;
+                let off = ArenaData::offset(self.arena, map, off)?;
                 (KIND_MAP_VALUE, Binding::MapValue { map: self.usable(map)?, off })
             }
             Reference::Address(callee) => (KIND_FUNCTION, Binding::Function(layout.start[&callee])),
-            Reference::Extern(index) => match self.kconfig.and_then(|kconfig| kconfig.place(index)) {
+            Reference::Extern(index) => match self.kconfig.and_then(|kconfig| kconfig.offset(index)) {
                 Some(off) => (KIND_MAP_VALUE, Binding::MapValue { map: self.planner.object.maps.len(), off: off? }),
                 None => (KIND_PLAIN, Binding::Extern(index)),
             },

@@ -69,7 +69,7 @@ impl Object {
 
 impl ArenaData {
     /// The offset in a map's memory of what is `off` bytes into its section.
-    pub(crate) fn place(this: Option<&ArenaData>, map: usize, off: u32) -> Result<u32, Cause> {
+    pub(crate) fn offset(this: Option<&ArenaData>, map: usize, off: u32) -> Result<u32, Cause> {
         match this.filter(|data| data.map == map) {
             // A section ends in its arena, so that nothing overflows.
             Some(data) => data.start.clone().map(|start| start.saturating_add(off)),

@@ -1,4 +1,4 @@
-//! What instructions refer to: relocations of code, and calls that need none.
+//! References of instructions: relocations of code sections, and calls that need none.
 //!
 //! The shapes are those of libbpf's `bpf_program__record_reloc`: the opcode and the symbol decide, the type of
 //! the relocation does not. A relocation that means nothing is kept as an error and fails its program.
@@ -11,7 +11,7 @@ use super::externs::Externs;
 use super::functions::{Functions, is_code};
 use super::maps::Maps;
 use super::spec::{Notes, ProgramSpec, Reference};
-use crate::elf::{Elf, Home, Reloc, RelocTable, Symbol};
+use crate::elf::{DefinedIn, Elf, Reloc, RelocTable, Symbol};
 use crate::error::{Cause, RelocFault};
 
 /// `R_BPF_NONE`.
@@ -145,11 +145,11 @@ fn classify(
 /// The error of a relocation.
 pub(super) fn reloc_cause(elf: &Elf, section: usize, reloc: &Reloc, why: RelocFault) -> Cause {
     let section = elf.sections.get(section).map_or_else(|| "".into(), |section| section.name.clone());
-    let symbol = elf.symbols.get(reloc.symbol).map(|symbol| match symbol.home {
-        Home::Section(home) if symbol.name.is_empty() => {
-            elf.sections.get(home).map_or_else(|| "".into(), |section| section.name.clone())
+    let symbol = elf.symbols.get(reloc.symbol).map(|symbol| match symbol.defined_in {
+        DefinedIn::Section(section_index) if symbol.name.is_empty() => {
+            elf.sections.get(section_index).map_or_else(|| "".into(), |section| section.name.clone())
         }
-        Home::Section(_) | Home::Undefined | Home::Common | Home::Reserved => symbol.name.clone(),
+        DefinedIn::Section(_) | DefinedIn::Undefined | DefinedIn::Common | DefinedIn::Reserved => symbol.name.clone(),
     });
     Cause::Reloc { section, offset: reloc.offset, symbol: symbol.unwrap_or_else(|| "".into()), why }
 }
@@ -161,12 +161,12 @@ fn call(
     reloc: &Reloc,
     symbol: &Symbol,
 ) -> Result<Reference, RelocFault> {
-    let home = match symbol.home {
-        Home::Undefined => return extern_reference(targets, reloc),
-        Home::Section(home) => home,
-        Home::Common | Home::Reserved => return Err(RelocFault::NoHome),
+    let section_index = match symbol.defined_in {
+        DefinedIn::Undefined => return extern_reference(targets, reloc),
+        DefinedIn::Section(section_index) => section_index,
+        DefinedIn::Common | DefinedIn::Reserved => return Err(RelocFault::NoSection),
     };
-    let section = targets.elf.sections.get(home).ok_or(RelocFault::CallToData)?;
+    let section = targets.elf.sections.get(section_index).ok_or(RelocFault::CallToData)?;
     if !is_code(section) {
         return Err(RelocFault::CallToData);
     }
@@ -176,7 +176,7 @@ fn call(
         None => i128::from(symbol.value) + 8 * (i128::from(raw.imm) + 1),
     };
     let slot = usize::try_from(target).ok().filter(|target| target.is_multiple_of(8)).map(|target| target / 8);
-    let found = slot.and_then(|slot| functions.called(home, slot));
+    let found = slot.and_then(|slot| functions.called(section_index, slot));
     let missing = || RelocFault::NotFunctionStart { section: section.name.clone(), offset: clamp(target) };
     found.map(Reference::Call).ok_or_else(missing)
 }
@@ -191,11 +191,13 @@ fn load(
     let high = high.ok_or(RelocFault::Offset("a whole 64-bit load"))?;
     let inline = i64::from(high.imm) << 32 | i64::from(low.imm.cast_unsigned());
     let addend = reloc.addend.unwrap_or(inline);
-    match symbol.home {
-        Home::Undefined if addend != 0 => Err(RelocFault::Unsupported("offsets into an undefined symbol").into()),
-        Home::Undefined => Ok(extern_reference(targets, reloc)?),
-        Home::Section(home) => address(functions, targets, home, i128::from(symbol.value) + i128::from(addend)),
-        Home::Common | Home::Reserved => Err(RelocFault::NoHome.into()),
+    match symbol.defined_in {
+        DefinedIn::Undefined if addend != 0 => Err(RelocFault::Unsupported("offsets into an undefined symbol").into()),
+        DefinedIn::Undefined => Ok(extern_reference(targets, reloc)?),
+        DefinedIn::Section(section_index) => {
+            address(functions, targets, section_index, i128::from(symbol.value) + i128::from(addend))
+        }
+        DefinedIn::Common | DefinedIn::Reserved => Err(RelocFault::NoSection.into()),
     }
 }
 
@@ -204,18 +206,27 @@ fn extern_reference(targets: &Targets, reloc: &Reloc) -> Result<Reference, Reloc
 }
 
 /// What is at byte `offset` of a section.
-pub(super) fn address(functions: &Functions, targets: &Targets, home: usize, offset: i128) -> Result<Reference, Fault> {
-    let section = targets.elf.sections.get(home).ok_or_else(|| RelocFault::Section(format!("{home}").into()))?;
+pub(super) fn address(
+    functions: &Functions,
+    targets: &Targets,
+    section_index: usize,
+    offset: i128,
+) -> Result<Reference, Fault> {
+    let section = targets
+        .elf
+        .sections
+        .get(section_index)
+        .ok_or_else(|| RelocFault::Section(format!("{section_index}").into()))?;
     let name = || section.name.clone();
-    if let Some(map) = targets.maps.data_of(home) {
+    if let Some(map) = targets.maps.data_of(section_index) {
         let map = map.clone().map_err(Fault::Target)?;
         // One past the end is a valid C pointer.
         let inside = u32::try_from(offset).ok().filter(|off| u64::from(*off) <= section.size);
         let outside = || RelocFault::OutOfData { section: name(), offset: clamp(offset), size: section.size };
         return Ok(Reference::MapValue { map, off: inside.ok_or_else(outside)? });
     }
-    if targets.maps.has_section(home) {
-        let found = u64::try_from(offset).ok().and_then(|offset| targets.maps.at(home, offset));
+    if targets.maps.has_section(section_index) {
+        let found = u64::try_from(offset).ok().and_then(|offset| targets.maps.at(section_index, offset));
         let missing = || RelocFault::NoMap { section: name(), offset: clamp(offset) };
         return match found.ok_or_else(missing)? {
             Ok(map) => Ok(Reference::Map(*map)),
@@ -224,7 +235,7 @@ pub(super) fn address(functions: &Functions, targets: &Targets, home: usize, off
     }
     if is_code(section) {
         let slot = usize::try_from(offset).ok().filter(|offset| offset.is_multiple_of(8)).map(|offset| offset / 8);
-        let found = slot.and_then(|slot| functions.starting(home, slot));
+        let found = slot.and_then(|slot| functions.starting(section_index, slot));
         let inside = || RelocFault::NotFunctionStart { section: name(), offset: clamp(offset) };
         return Ok(Reference::Address(found.ok_or_else(inside)?));
     }

@@ -5,7 +5,7 @@
 use super::code::{Targets, address, reloc_cause};
 use super::functions::Functions;
 use super::spec::{DataPointer, Notes, Reference};
-use crate::elf::{Elf, Home, Read, Reloc};
+use crate::elf::{DefinedIn, Elf, Read, Reloc};
 use crate::error::{Cause, RelocFault};
 
 /// `R_BPF_NONE`.
@@ -40,17 +40,17 @@ fn pointer(functions: &Functions, targets: &Targets, section: usize, reloc: &Rel
     }
     let symbol = targets.elf.symbols.get(reloc.symbol).ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))?;
     let addend = reloc.addend.unwrap_or(inline);
-    match symbol.home {
-        Home::Undefined if addend != 0 => Err(fail(RelocFault::Unsupported("offsets into an undefined symbol"))),
-        Home::Undefined => {
+    match symbol.defined_in {
+        DefinedIn::Undefined if addend != 0 => Err(fail(RelocFault::Unsupported("offsets into an undefined symbol"))),
+        DefinedIn::Undefined => {
             let found = targets.externs.of_symbol(reloc.symbol).map(Reference::Extern);
             found.ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))
         }
-        Home::Section(home) => {
+        DefinedIn::Section(section_index) => {
             let offset = i128::from(symbol.value) + i128::from(addend);
-            address(functions, targets, home, offset).map_err(|fault| fault.cause(fail))
+            address(functions, targets, section_index, offset).map_err(|fault| fault.cause(fail))
         }
-        Home::Common | Home::Reserved => Err(fail(RelocFault::NoHome)),
+        DefinedIn::Common | DefinedIn::Reserved => Err(fail(RelocFault::NoSection)),
     }
 }
 

@@ -8,7 +8,7 @@ use twinbpf_isa::program::{Extern, ExternKind};
 use super::functions::is_code;
 use super::types::Types;
 use crate::btf::{Btf, Type};
-use crate::elf::{Bind, Elf, Home};
+use crate::elf::{Bind, DefinedIn, Elf};
 
 /// `call`.
 const CALL: u8 = 0x85;
@@ -28,7 +28,7 @@ impl Externs {
         let btf = types.btf.as_ref().ok().and_then(|btf| btf.as_deref());
         let mut externs = Externs::default();
         for (index, symbol) in elf.symbols.iter().enumerate() {
-            if symbol.home != Home::Undefined || symbol.name.is_empty() {
+            if symbol.defined_in != DefinedIn::Undefined || symbol.name.is_empty() {
                 continue;
             }
             let name = &symbol.name;

@@ -22,7 +22,7 @@ pub(super) struct Functions {
     pub(super) homes: Vec<usize>,
     /// For each code section, (first slot, slot after the last, index), by rising first slot. Of several that
     /// start together the longest is first, and of those a global one.
-    places: BTreeMap<usize, Vec<(usize, usize, usize)>>,
+    ranges: BTreeMap<usize, Vec<(usize, usize, usize)>>,
     /// (section, slot) of each function that begins inside the symbol of another.
     inner: BTreeMap<(usize, usize), usize>,
     /// Instructions that overlapping functions may still have.
@@ -63,21 +63,21 @@ impl Functions {
         let ends = natural_ends(&symbols, section.size);
         for (symbol, end) in symbols.iter().zip(ends) {
             let slots = extent(symbol, end, section.size);
-            let place = slots.as_ref().map_or((0, 0), |slots| (slots.start, slots.end));
+            let range = slots.as_ref().map_or((0, 0), |slots| (slots.start, slots.end));
             let mut spec = spec(symbol, section, &attach);
             match slots.and_then(|slots| read(section, slots, endian, &mut self.budget)) {
                 Ok(insns) => {
-                    spec.start = place.0;
+                    spec.start = range.0;
                     spec.insns = insns;
-                    self.places.entry(index).or_default().push((place.0, place.1, self.specs.len()));
+                    self.ranges.entry(index).or_default().push((range.0, range.1, self.specs.len()));
                 }
                 Err(fault) => spec.fault = Some(fault),
             }
             self.specs.push(spec);
             self.homes.push(index);
         }
-        if let Some(places) = self.places.get_mut(&index) {
-            places.sort_by_key(|(start, end, _)| (*start, Reverse(*end)));
+        if let Some(ranges) = self.ranges.get_mut(&index) {
+            ranges.sort_by_key(|(start, end, _)| (*start, Reverse(*end)));
         }
     }
 
@@ -88,7 +88,7 @@ impl Functions {
 
     /// Makes every function of a section unusable.
     pub(super) fn fail_section(&mut self, section: usize, cause: &Cause) {
-        for (.., index) in self.places.get(&section).into_iter().flatten() {
+        for (.., index) in self.ranges.get(&section).into_iter().flatten() {
             if let Some(spec) = self.specs.get_mut(*index) {
                 spec.fault = Some(cause.clone());
             }
@@ -163,12 +163,12 @@ impl Functions {
 
     /// Every function of a section that contains a slot: several if a function has several names.
     pub(super) fn all_containing(&self, section: usize, slot: usize) -> impl Iterator<Item = usize> + '_ {
-        let places = self.places.get(&section).map(Vec::as_slice).unwrap_or_default();
-        let after = places.partition_point(|(start, ..)| *start <= slot);
-        let start = after.checked_sub(1).and_then(|last| places.get(last)).map_or(0, |place| place.0);
-        let first = places.partition_point(|place| place.0 < start);
-        let rest = places.get(first..).unwrap_or_default().iter();
-        rest.take_while(move |place| place.0 == start && slot < place.1).map(|place| place.2)
+        let ranges = self.ranges.get(&section).map(Vec::as_slice).unwrap_or_default();
+        let after = ranges.partition_point(|(start, ..)| *start <= slot);
+        let start = after.checked_sub(1).and_then(|last| ranges.get(last)).map_or(0, |range| range.0);
+        let first = ranges.partition_point(|range| range.0 < start);
+        let rest = ranges.get(first..).unwrap_or_default().iter();
+        rest.take_while(move |range| range.0 == start && slot < range.1).map(|range| range.2)
     }
 }
 

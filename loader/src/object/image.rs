@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use twinbpf_isa::{Endian, Raw};
 
 use super::code::{CALL, LDDW, PSEUDO_CALL, PSEUDO_FUNC};
-use crate::elf::{Bind, Elf, Home, Section, SectionType, Symbol, SymbolKind};
+use crate::elf::{Bind, DefinedIn, Elf, Section, SectionType, Symbol, SymbolKind};
 
 pub(super) fn of_code(code: &[u8], endian: Endian) -> Elf<'_> {
     let (slots, _) = code.as_chunks::<8>();
@@ -27,7 +27,7 @@ pub(super) fn of_code(code: &[u8], endian: Endian) -> Elf<'_> {
         kind: SymbolKind::Func,
         bind: if slot == 0 { Bind::Global } else { Bind::Local },
         hidden: false,
-        home: Home::Section(0),
+        defined_in: DefinedIn::Section(0),
     };
     let symbols = starts(slots, endian).into_iter().map(symbol).collect();
     Elf::of_parts(endian, vec![section], symbols, Vec::new())

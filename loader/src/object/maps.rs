@@ -14,7 +14,7 @@ use super::legacy;
 use super::spec::{Notes, Reference};
 use super::types::Types;
 use crate::btf::{self, MapDecl};
-use crate::elf::{Elf, Home, Reloc, Section, SectionType};
+use crate::elf::{DefinedIn, Elf, Reloc, Section, SectionType};
 use crate::error::{Cause, RelocFault};
 use crate::section::SectionKind;
 
@@ -82,41 +82,41 @@ impl Maps {
 
     fn add_declared(&mut self, elf: &Elf, index: usize, types: &Types, notes: &mut Notes) {
         let Some(section) = elf.sections.get(index) else { return };
-        let places = symbols_of(elf, index);
+        let offsets = symbols_of(elf, index);
         let defined = self.defined.entry(index).or_default();
         let btf = match &types.btf {
             Ok(Some(btf)) => btf,
             Ok(None) => {
                 notes.skipped(&section.name, "its maps need BTF and the object has none");
                 let missing = |name: &Arc<str>| Cause::NoBtf { what: format!("map '{name}'") };
-                defined.extend(places.iter().map(|(name, place)| (*place, Err(missing(name)))));
+                defined.extend(offsets.iter().map(|(name, offset)| (*offset, Err(missing(name)))));
                 return;
             }
             Err(error) => {
                 notes.skipped(&section.name, format!("its maps need BTF: {error}"));
-                defined.extend(places.values().map(|place| (*place, Err(Cause::Btf(error.clone())))));
+                defined.extend(offsets.values().map(|offset| (*offset, Err(Cause::Btf(error.clone())))));
                 return;
             }
         };
         for decl in btf::map_specs(btf) {
-            let place = places.get(&*decl.name).copied().unwrap_or(u64::from(decl.offset));
+            let offset = offsets.get(&*decl.name).copied().unwrap_or(u64::from(decl.offset));
             match finish(&decl).and_then(|spec| only_arena(spec, &self.specs)) {
                 Ok(spec) => {
                     let map = self.specs.len();
                     self.specs.push(spec);
-                    defined.insert(place, Ok(map));
-                    let slots = decl.slots.map(|slots| ((index, place + u64::from(slots.offset)), (map, slots.count)));
+                    defined.insert(offset, Ok(map));
+                    let slots = decl.slots.map(|slots| ((index, offset + u64::from(slots.offset)), (map, slots.count)));
                     self.slots.extend(slots);
                 }
                 Err(cause) => {
                     notes.skipped(&section.name, cause.to_string());
-                    defined.insert(place, Err(cause));
+                    defined.insert(offset, Err(cause));
                 }
             }
         }
-        for (name, place) in &places {
+        for (name, offset) in &offsets {
             let unknown = || Err(Cause::Map { map: name.clone(), why: "BTF does not describe it".into() });
-            defined.entry(*place).or_insert_with(unknown);
+            defined.entry(*offset).or_insert_with(unknown);
         }
     }
 
@@ -142,7 +142,7 @@ impl Maps {
                 first.entry(extra.id).or_insert(map);
             }
         }
-        let made = |place: u64| defined.get(&place).and_then(|found| found.clone().ok());
+        let made = |offset: u64| defined.get(&offset).and_then(|found| found.clone().ok());
         for (outer, inner, slot) in legacy::nested(&definitions) {
             let (Some(outer), Some(inner)) = (made(outer), made(inner)) else { continue };
             let template = self.specs.get(inner).cloned();
@@ -206,17 +206,17 @@ impl Maps {
         reloc: &Reloc,
     ) -> Result<Option<(usize, u32, Slot)>, Cause> {
         let before = self.slots.range(..=(section, reloc.offset)).next_back();
-        let holder = before.and_then(|((home, start), (map, count))| {
+        let holder = before.and_then(|((section_index, start), (map, count))| {
             let within = reloc.offset.checked_sub(*start)?;
-            let inside = *home == section && within % 8 == 0 && within / 8 < u64::from(*count);
+            let inside = *section_index == section && within % 8 == 0 && within / 8 < u64::from(*count);
             inside.then_some((*map, (within / 8) as u32))
         });
         let Some((map, slot)) = holder else { return Ok(None) };
         let fail = |why| super::code::reloc_cause(targets.elf, section, reloc, why);
         let symbol = targets.elf.symbols.get(reloc.symbol).ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))?;
-        let Home::Section(home) = symbol.home else { return Err(fail(RelocFault::NoHome)) };
+        let DefinedIn::Section(section_index) = symbol.defined_in else { return Err(fail(RelocFault::NoSection)) };
         let offset = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(0));
-        match address(functions, targets, home, offset).map_err(|fault| fault.cause(fail))? {
+        match address(functions, targets, section_index, offset).map_err(|fault| fault.cause(fail))? {
             Reference::Map(inner) => Ok(Some((map, slot, Slot::Map(inner)))),
             Reference::Address(function) | Reference::Call(function) => {
                 let name = functions.specs.get(function).map(|spec| spec.name.clone());
@@ -241,7 +241,7 @@ fn finish(decl: &MapDecl) -> Result<MapSpec, Cause> {
     let spec = decl.spec.clone().map_err(Cause::MapDef)?;
     match &decl.unknown {
         Some(unknown) => {
-            let why = format!("nobody knows its key '{}'", unknown.key);
+            let why = format!("unknown key '{}' in its definition", unknown.key);
             Err(Cause::Map { map: decl.name.as_str().into(), why })
         }
         None => Ok(spec),

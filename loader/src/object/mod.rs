@@ -1,6 +1,6 @@
 //! An opened object: everything its ELF file says, as plain data that may be edited before it is linked.
 //!
-//! Opening is pure and nearly total: only a file that is no BPF object at all, or asks for absurd amounts of
+//! Opening is pure and nearly total: only a file that is no BPF object at all, or needs absurd amounts of
 //! memory, is refused. An unknown section, a broken relocation, an instruction that does not decode, a map
 //! without a type fail the program that uses them, at [`Object::link`]. What libbpf would refuse or ignore is
 //! listed in [`Object::report`].
@@ -15,9 +15,9 @@ mod functions;
 mod image;
 mod legacy;
 mod maps;
-mod places;
 mod spec;
 mod struct_ops;
+mod symbol_layout;
 mod types;
 mod vars;
 
@@ -44,8 +44,8 @@ pub(crate) use arena::ArenaData;
 use externs::Externs;
 use functions::{Functions, is_code};
 use maps::Maps;
-pub(crate) use places::Places;
 use spec::Notes;
+pub(crate) use symbol_layout::SymbolLayout;
 use types::{Records, Types};
 
 /// An opened object.
@@ -85,7 +85,7 @@ pub struct Object {
     /// What was accepted beyond libbpf, kept for later, or skipped.
     pub report: Vec<Note>,
     pub(crate) records: Records,
-    pub(crate) places: Places,
+    pub(crate) layout: SymbolLayout,
 }
 
 impl Object {
@@ -96,7 +96,7 @@ impl Object {
     }
 
     /// An object of nothing but instructions, as other machines and their test suites take them: one program,
-    /// `main`, and a function wherever a local call goes. Bytes behind the last whole instruction do not count.
+    /// `main`, and a function wherever a local call goes. Bytes after the last whole instruction do not count.
     ///
     /// # Errors
     /// There are too many of them.
@@ -123,7 +123,7 @@ impl Object {
         }
         note_sections(elf, &mut notes);
         let variables = vars::collect(elf, &maps, &types);
-        let places = Places::collect(elf, &types);
+        let layout = SymbolLayout::collect(elf, &types);
         let (btf, btf_error) = match types.btf {
             Ok(btf) => (btf, None),
             Err(error) => (None, Some(error)),
@@ -144,7 +144,7 @@ impl Object {
             btf_error,
             report: notes.0,
             records: types.records,
-            places,
+            layout,
             name,
         })
     }

@@ -1,4 +1,4 @@
-//! The parts of an [`Object`](super::Object): plain data.
+//! Programs, functions and their notes in an [`Object`](super::Object), as plain data.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct ProgramSpec {
     pub section: Arc<str>,
     /// What the section, or for `BEGIN` and its like in `.text` the name, says of it.
     pub attach: Attach,
-    /// Whether it is linked unasked.
+    /// Whether it is linked by default.
     pub role: Role,
     /// Visible outside its file (`STB_GLOBAL` or `STB_WEAK`).
     pub global: bool,
@@ -44,9 +44,9 @@ pub struct ProgramSpec {
 /// Whether a function is linked by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is.
+    /// An entry point, which is linked by default.
     Entry,
-    /// Only where another one reaches it, or when the caller names it.
+    /// A function that is linked only where another one reaches it, or the caller names it.
     Function,
 }
 
@@ -88,7 +88,7 @@ pub struct Note {
     pub kind: NoteKind,
     /// Section it is about.
     pub section: Arc<str>,
-    /// One line.
+    /// Text of the note, one line.
     pub text: String,
 }
 

@@ -7,7 +7,7 @@ use super::functions::Functions;
 use super::spec::Reference;
 use super::types::Types;
 use crate::btf::{Type, TypeId};
-use crate::elf::{Elf, Home, Section, SectionType};
+use crate::elf::{DefinedIn, Elf, Section, SectionType};
 
 /// A variable in `.struct_ops` or `.struct_ops.link`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct StructOps {
     pub section: Arc<str>,
     /// Its struct, for example `tcp_congestion_ops`.
     pub type_id: TypeId,
-    /// Made unasked: the section's name has no `?` in front.
+    /// Created by default: the section's name does not begin with `?`.
     pub autocreate: bool,
     /// Registered by a link (`.struct_ops.link`), not by writing the map.
     pub link: bool,
@@ -65,11 +65,11 @@ pub(super) fn collect(elf: &Elf, types: &Types, functions: &Functions, targets: 
                 let off = reloc.offset.checked_sub(symbol.value).filter(fits);
                 let symbol = elf.symbols.get(reloc.symbol);
                 let (Some(off), Some(symbol)) = (off.and_then(|off| u32::try_from(off).ok()), symbol) else { continue };
-                let Home::Section(home) = symbol.home else { continue };
+                let DefinedIn::Section(section_index) = symbol.defined_in else { continue };
                 let inline = bytes.get(off as usize..).and_then(|rest| rest.first_chunk());
                 let inline = inline.map_or(0, |bytes| i64::from_le_bytes(*bytes));
-                let place = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(inline));
-                if let Ok(Reference::Address(function)) = address(functions, targets, home, place) {
+                let target = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(inline));
+                if let Ok(Reference::Address(function)) = address(functions, targets, section_index, target) {
                     value.functions.push((off, function));
                     value.bytes[off as usize..off as usize + 8].fill(0);
                 }

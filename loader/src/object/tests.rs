@@ -176,7 +176,7 @@ fn an_unknown_instruction_fails_its_program_only() {
 }
 
 #[test]
-fn sections_nobody_knows_are_kept() {
+fn unknown_sections_are_kept() {
     let mut elf = Writer::new(Endian::Little);
     let odd = elf.code("wibble", &code("exit"));
     elf.function("odd", GLOBAL, odd, 0..1);

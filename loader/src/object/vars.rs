@@ -9,7 +9,7 @@ use super::Object;
 use super::maps::Maps;
 use super::types::Types;
 use crate::btf::{self, Btf, TypeId};
-use crate::elf::{Elf, Home, SymbolKind};
+use crate::elf::{DefinedIn, Elf, SymbolKind};
 use crate::error::{Cause, Error};
 
 /// A variable of the object.
@@ -22,11 +22,11 @@ pub struct Variable {
     /// Byte offset inside the section: the map's value, but in an arena, where [`Data::start`](twinbpf_vm::map::Data) says
     /// where the section is.
     pub off: u32,
-    /// Bytes.
+    /// Size of the variable in bytes.
     pub size: u32,
     /// Visible outside its file.
     pub global: bool,
-    /// Type, where BTF tells.
+    /// BTF type, where the object has BTF for it.
     pub type_id: Option<TypeId>,
 }
 
@@ -44,8 +44,8 @@ pub(super) fn collect(elf: &Elf, maps: &Maps, types: &Types) -> Vec<Variable> {
     }
     let mut found = Vec::new();
     for symbol in elf.symbols.iter().filter(|symbol| symbol.kind == SymbolKind::Object) {
-        let Home::Section(home) = symbol.home else { continue };
-        let Some((map, section)) = sections.get(&home) else { continue };
+        let DefinedIn::Section(section_index) = symbol.defined_in else { continue };
+        let Some((map, section)) = sections.get(&section_index) else { continue };
         let (Ok(off), Ok(size)) = (u32::try_from(symbol.value), u32::try_from(symbol.size)) else { continue };
         found.push(Variable {
             name: symbol.name.clone(),

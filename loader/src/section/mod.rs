@@ -1,4 +1,4 @@
-//! What the name of a program's section says about it.
+//! Parser of program section names: program type, attach type and target.
 //!
 //! Three languages share the name: libbpf's patterns, the script entry points, and perf's probe definitions.
 //! The first of the characters `/ : = ;` decides which one it is. The result is data: nothing here resolves a
@@ -37,7 +37,7 @@ pub enum SectionKind {
     Script(Script),
     /// One of libbpf's patterns.
     Known {
-        /// Its row.
+        /// Row of the section table that matched.
         row: &'static Row,
         /// What follows the `/`.
         target: Option<Arc<str>>,
@@ -52,7 +52,7 @@ pub enum SectionKind {
     TailCall {
         /// `id` in the map's definition.
         map: u32,
-        /// Slot.
+        /// Slot index in the map.
         key: u32,
     },
     /// In perf's language, but wrong there.

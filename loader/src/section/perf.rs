@@ -26,7 +26,7 @@ pub struct PerfProbe {
     pub options: PerfOptions,
     /// Name of the event.
     pub event: Arc<str>,
-    /// Where.
+    /// Location of the probe.
     pub point: ProbePoint,
     /// Values handed to the program, in order.
     pub args: Vec<PerfArg>,
@@ -39,7 +39,7 @@ pub struct ProbePoint {
     pub function: Option<Arc<str>>,
     /// Source file.
     pub file: Option<Arc<str>>,
-    /// Where inside.
+    /// Position inside the function or file.
     pub position: ProbePosition,
 }
 
@@ -97,9 +97,9 @@ pub struct PerfOptions {
 /// A choice that may be left open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Asked for.
+    /// The option is `yes`.
     Yes,
-    /// Refused.
+    /// The option is `no`.
     No,
     /// As the target allows.
     Auto,
@@ -153,11 +153,11 @@ pub enum PerfError {
     Value {
         /// The key.
         key: Arc<str>,
-        /// Its value.
+        /// Value of the option.
         value: Arc<str>,
     },
-    /// Nothing behind the options.
-    #[error("no event behind the options: write group:event or name=function")]
+    /// Nothing follows the options.
+    #[error("no event after the options: write group:event or name=function")]
     Empty,
     /// A probe definition without a name for the event.
     #[error("no event name: write name={0}")]

@@ -5,7 +5,7 @@ use super::types::{AttachType, AutoAttach, Flag, ProgType};
 /// One pattern of section names and what it says of the program inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The name, without the `+` that libbpf writes behind those that take a target.
+    /// The name, without the `+` that libbpf writes after those that take a target.
     pub pattern: &'static str,
     /// `pattern/target` matches too.
     pub takes_target: bool,
@@ -13,7 +13,7 @@ pub struct Row {
     pub prog: ProgType,
     /// `expected_attach_type` of `BPF_PROG_LOAD`; zero where absent.
     pub attach: Option<AttachType>,
-    /// How libbpf attaches it unasked.
+    /// How libbpf attaches it by default (`bpf_program__attach`).
     pub auto: Option<AutoAttach>,
     /// What else the name implies.
     pub flags: &'static [Flag],

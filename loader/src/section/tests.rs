@@ -144,6 +144,6 @@ fn perf_errors_say_what_to_write() {
     assert_eq!(error("inlines=maybe;a=b"), "option 'inlines' cannot be 'maybe'");
     assert_eq!(error("g:x=y"), "the group of a probe is perf_bpf_probe, not 'g'");
     assert_eq!(error("exec=/bin/x;main"), "no event name: write name=main");
-    assert_eq!(error("exec=/bin/x;"), "no event behind the options: write group:event or name=function");
+    assert_eq!(error("exec=/bin/x;"), "no event after the options: write group:event or name=function");
     assert_eq!(error("a=b%exit"), "'b%exit' is no FUNCTION[@FILE][:LINE|+OFFSET|%return]");
 }

@@ -1,4 +1,4 @@
-//! What the kernel calls the kinds of programs and attachments.
+//! Program and attach types of the kernel (`BPF_PROG_TYPE_*`, `BPF_*` of `enum bpf_attach_type`).
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $Enum:ident; $($Variant:ident = $number:literal $text:literal;)*) => {
@@ -161,7 +161,7 @@ pub enum Flag {
     Attachable,
     /// Kernels without the attach type take the program without it.
     AttachTypeOptional,
-    /// The target behind `/` is looked up in the kernel's BTF at load.
+    /// The target after `/` is searched in the kernel's BTF at load.
     AttachBtf,
     /// `BPF_F_SLEEPABLE`.
     Sleepable,

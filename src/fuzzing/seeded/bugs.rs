@@ -1,4 +1,4 @@
-//! The list.
+//! The seeded bugs (mutants): each a rewrite of one kind of instruction.
 
 use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
@@ -151,7 +151,7 @@ bugs! {
     "bswap32 does nothing": |i, _| endian(i, ByteOrder::Swap, 32, None);
     "div by 0 gives -1": |i, _| divisor(i, W64, AluOp::Div, 0, -1);
     "mod by 0 gives 0": |i, _| divisor(i, W64, AluOp::Mod, 0, 0);
-    "div32 looks at 64 bits of the divisor": |i, _| match i {
+    "div32 compares 64 bits of the divisor": |i, _| match i {
         Insn::Alu { width: W32, op: AluOp::Div, dst, src: Operand::Reg(src) } => Some(vec![
             branch(W32, Cond::Ne, src, Imm(0), 3),
             branch(W64, Cond::Eq, src, Imm(0), 2),
@@ -190,7 +190,7 @@ bugs! {
         }
         _ => None,
     };
-    "jset32 looks at the upper half": |i, _| match i {
+    "jset32 tests the upper half": |i, _| match i {
         Insn::Branch { width: W32, cond: Cond::Set, dst, src, off } => {
             Some(vec![branch(W64, Cond::Set, dst, src, off)])
         }

@@ -1,7 +1,7 @@
 //! Wrong compilations, tried: a case is compiled with a mistake, verified, and run instruction by instruction under rules
 //! that say of each whether it may do what it is about to do.
 //!
-//! The rules (`rules`) know nothing of the verifier's reasoning. They look at addresses as they are when an instruction
+//! The rules (`rules`) know nothing of the verifier's reasoning. They check addresses as they are when an instruction
 //! runs; what both share is the table of what may be accessed and called.
 
 mod rules;
@@ -27,7 +27,7 @@ const FRONT: u32 = 3 << 20;
 /// An instruction that was about to do what it must not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stray {
-    /// Its address.
+    /// Address of the machine instruction.
     pub at: u64,
     /// Addresses of the functions that it was called by, the last first, and of those that have run before it.
     pub before: Vec<u64>,
@@ -40,7 +40,7 @@ pub struct Stray {
 pub struct Refused {
     /// Where the function is.
     pub range: Range<u64>,
-    /// Why.
+    /// The verifier's reason for the rejection.
     pub why: String,
 }
 
@@ -49,7 +49,7 @@ pub struct Refused {
 pub struct Tried {
     /// The mistake was made. Otherwise the case has not run.
     pub made: bool,
-    /// Instructions of generated code that were looked at, if it did nothing that it must not.
+    /// Instructions of generated code that were checked, if it did nothing that it must not.
     pub steps: u64,
     /// What the verifier rejects.
     pub refused: Vec<Refused>,
@@ -97,7 +97,7 @@ impl Trial {
     /// # Errors
     /// There is no room for its memory.
     pub fn new() -> Result<Trial, MemError> {
-        Ok(Trial { world: World::behind(FRONT, false)? })
+        Ok(Trial { world: World::after_block(FRONT, false)? })
     }
 
     /// Compiles a case with a mistake, or none, and runs it if the mistake was made.
@@ -108,7 +108,7 @@ impl Trial {
         let fault: Option<Arc<str>> = mistake.map(|name| format!("__fault_{name}").into());
         let cases = std::slice::from_ref(case);
         let mut batch = batch(cases, &mut Vec::new(), fault.as_ref());
-        let placed = batch.placed.remove(0)?;
+        let batched = batch.batched.remove(0)?;
         let image = self.world.image(batch.programs, &batch.labels)?;
         let mut machine = self.world.machine(&image).map_err(|error| error.to_string())?;
         let record = Arc::new(Mutex::new(Record::default()));
@@ -130,7 +130,7 @@ impl Trial {
         machine.set_native(Some(Arc::new(code))).map_err(|error| error.to_string())?;
         let rules = Rules::new(crate::verify::layout(&image, 0), image.arena().base(), functions);
         let (steps, stray) = step::watched(rules, &modules, || {
-            run_case(&self.world, (&image, &mut machine), case, placed, mode.fuel, &mut |_| {});
+            run_case(&self.world, (&image, &mut machine), case, batched, mode.fuel, &mut |_| {});
         })?;
         Ok(Tried { made: true, steps, refused, stray })
     }

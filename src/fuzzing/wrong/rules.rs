@@ -1,4 +1,4 @@
-//! What each instruction may do, by the registers with which it is about to run.
+//! Rules for each machine instruction, by the registers with which it is about to run.
 
 use std::ops::Range;
 
@@ -107,7 +107,7 @@ impl Rules {
         let stack = regs.general[RSP];
         let at_entry = regs.rip == self.functions[function].start;
         if std::mem::take(&mut self.arriving) {
-            return if at_entry { Ok(()) } else { Err("runs behind a call of something else".to_owned()) };
+            return if at_entry { Ok(()) } else { Err("runs after a call of something else".to_owned()) };
         }
         if at_entry {
             if self.context == 0 {
@@ -176,7 +176,7 @@ impl Rules {
             let lowest = if pushes && used.base() == Register::RSP { 8 } else { 0 };
             if !self.allows(function, (address, bytes), writes, regs.general[RSP] - lowest) {
                 let does = if writes { "writes" } else { "reads" };
-                return Err(format!("{does} {bytes} bytes at {}", self.place(address)));
+                return Err(format!("{does} {bytes} bytes at {}", self.location(address)));
             }
         }
         Ok(())
@@ -213,7 +213,7 @@ impl Rules {
     }
 
     /// An address, as far as one can say what it is.
-    fn place(&self, address: u64) -> String {
+    fn location(&self, address: u64) -> String {
         let from = |name: &str, base: u64| {
             let off = address.wrapping_sub(base) as i64;
             format!("{name}{}{:#x}", if off < 0 { '-' } else { '+' }, off.unsigned_abs())
@@ -234,7 +234,7 @@ impl Rules {
     }
 
     fn stray(&self, what: &str, target: u64) -> Checked {
-        Err(format!("{what} {}", self.place(target)))
+        Err(format!("{what} {}", self.location(target)))
     }
 
     fn control(&mut self, function: usize, instruction: &Instruction, regs: &Registers) -> Checked {
@@ -318,7 +318,7 @@ impl Rules {
         }
         match known {
             true => Err("calls the machine with an argument that it takes for something else".to_owned()),
-            false => Err(format!("calls {}", self.place(target))),
+            false => Err(format!("calls {}", self.location(target))),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) fn no_btf() {
     has_all(&text, &["(BTF)", "CONFIG_DEBUG_INFO_BTF", "program: reading", "fentry/vfs_read"]);
     let text = said(&without_types("--mode user scripts/execsnoop.bpf.o -- true"));
     assert_eq!(text, "PID     PPID    PATH\n");
-    // What asks for no types needs none.
+    // Programs without CO-RE relocations need no types.
     let text = said(&without_types(&format!("scripts/syscall_counts.bpf.o -- {}", WORKLOAD.join(" "))));
     assert!(text.lines().any(|line| line.split_whitespace().eq(["workload", workload::CALLS])), "{text}");
 }

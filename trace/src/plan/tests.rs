@@ -3,7 +3,7 @@ use std::path::Path;
 use twinbpf_kernel::Target;
 use twinbpf_loader::Object;
 
-use super::{Place, Plan};
+use super::{Plan, Trigger};
 use crate::error::Error;
 use crate::options::{Mode, Options};
 
@@ -16,10 +16,10 @@ fn plan(name: &str, options: &Options) -> Result<Plan, Error> {
     Plan::new(vec![object(name)], options)
 }
 
-/// Names and places of the only object.
-fn places(plan: &Plan) -> Vec<(String, Place)> {
+/// Names and triggers of the programs of the only object.
+fn triggers(plan: &Plan) -> Vec<(String, Trigger)> {
     let object = &plan.objects[0];
-    object.programs.iter().map(|program| (object.spec(program).name.to_string(), program.place.clone())).collect()
+    object.programs.iter().map(|program| (object.spec(program).name.to_string(), program.trigger.clone())).collect()
 }
 
 #[test]
@@ -28,8 +28,8 @@ fn kernel_programs_bring_the_maps_into_the_kernel() {
     for (mode, in_kernel) in modes {
         let plan = plan("scripts/syscall_counts.bpf.o", &Options { mode, ..Options::default() }).unwrap();
         assert_eq!(plan.needs_kernel(), in_kernel, "{mode:?}");
-        let count = places(&plan).into_iter().find(|(name, _)| name == "count").unwrap().1;
-        assert_eq!(matches!(count, Place::Kernel { .. }), in_kernel, "{mode:?}");
+        let count = triggers(&plan).into_iter().find(|(name, _)| name == "count").unwrap().1;
+        assert_eq!(matches!(count, Trigger::Kernel { .. }), in_kernel, "{mode:?}");
     }
     for (mode, in_kernel) in [(Mode::Auto, false), (Mode::Kernel, true), (Mode::User, false)] {
         let plan = plan("scripts/timer.bpf.o", &Options { mode, ..Options::default() }).unwrap();
@@ -40,21 +40,21 @@ fn kernel_programs_bring_the_maps_into_the_kernel() {
 #[test]
 fn an_event_is_for_the_only_map_with_records() {
     let plan = plan("scripts/opensnoop.bpf.o", &Options::default()).unwrap();
-    let event = places(&plan).into_iter().find(|(name, _)| name == "EVENT").unwrap().1;
+    let event = triggers(&plan).into_iter().find(|(name, _)| name == "EVENT").unwrap().1;
     let map = plan.objects[0].object.maps.iter().position(|map| &*map.name == "records").unwrap();
-    assert_eq!(event, Place::Event { map });
+    assert_eq!(event, Trigger::Event { map });
 }
 
-/// What a program of the kernel is attached to.
+/// Attach points of a program.
 fn targets(plan: &Plan, name: &str) -> Vec<Target> {
-    match places(plan).into_iter().find(|(program, _)| program == name) {
-        Some((_, Place::Kernel { targets })) => targets,
+    match triggers(plan).into_iter().find(|(program, _)| program == name) {
+        Some((_, Trigger::Kernel { targets })) => targets,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_process_is_meant_where_the_kernel_can_tell() {
+fn a_process_filter_applies_where_the_kernel_has_one() {
     let options = Options { pid: Some(std::process::id()), ..Options::default() };
     let error = plan("scripts/opensnoop.bpf.o", &options).unwrap_err().to_string();
     assert!(error.contains("program opening (section tracepoint/syscalls/sys_enter_openat)"), "{error}");

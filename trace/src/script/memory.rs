@@ -1,4 +1,4 @@
-//! `read_mem`: memory of the processes that a session is about. Our own memory is refused always, since the sandbox
+//! `read_mem`: memory of the processes that a session traces. Our own memory is refused always, since the sandbox
 //! would end there; so is that of a process which shares or copied it: a thread, a child that has not called `execve`.
 
 use std::fs::{self, File, OpenOptions};
@@ -17,7 +17,7 @@ const MAX_READ: u64 = 1 << 20;
 /// Generations between the workload and a process that it started.
 const MAX_GENERATIONS: u32 = 64;
 
-/// Whose memory scripts may read.
+/// Processes whose memory scripts may read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
     /// That of every process (`--unsafe`).
@@ -60,7 +60,7 @@ impl Process {
     /// Where its stack, arguments and environment begin: those of an address space, which a child has until `execve`.
     fn layout(&self) -> io::Result<[u64; 3]> {
         let text = fs::read_to_string(self.path("stat"))?;
-        // The name of the command may hold anything; the fields behind it are numbered from 3, proc_pid_stat(5).
+        // The name of the command may hold anything; the fields after it are numbered from 3, proc_pid_stat(5).
         let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse().ok();
         let layout = [28, 48, 50].map(field);
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_child_that_has_not_executed_another_program_is_ours() {
-        let held = crate::workload::Held::fork(&["true".to_owned()]).unwrap();
-        let pid = held.pid() as u32;
+        let suspended = crate::workload::Suspended::fork(&["true".to_owned()]).unwrap();
+        let pid = suspended.pid() as u32;
         assert_eq!(try_read(Reach::new(true, vec![pid]), pid, pid), Err(Errno::EPERM));
     }
 

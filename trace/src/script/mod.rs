@@ -1,5 +1,4 @@
-//! Functions that a tracing script may call beyond those of the machine: names of addresses, stacks, memory of other
-//! processes, commands.
+//! Host functions of tracing scripts: symbolization, stacks, memory of other processes, commands.
 
 pub(crate) mod memory;
 mod stack;
@@ -21,26 +20,26 @@ thread_local! {
     static SYMBOLS: RefCell<Symbols> = RefCell::default();
 }
 
-/// First time after which the mappings of a workload are looked at, and the longest between two looks.
+/// First and longest interval between two snapshots of a workload's mappings.
 const SOON: Duration = Duration::from_millis(1);
 const LATER: Duration = Duration::from_millis(100);
 
-/// Keeps what a process has mapped while it lives, so that its stacks have names after it has ended: often at first,
-/// when it loads its libraries, then now and again.
+/// Snapshots of a process's mappings while it lives, so that its stacks have names after it has ended: often at first,
+/// when it loads its libraries, then at longer intervals.
 #[derive(Debug)]
-pub(crate) struct Remembering {
+pub(crate) struct SymbolSnapshots {
     pid: u32,
     between: Duration,
     next: Instant,
 }
 
-impl Remembering {
-    pub(crate) fn new(pid: u32) -> Remembering {
-        Remembering { pid, between: SOON, next: Instant::now() + SOON }
+impl SymbolSnapshots {
+    pub(crate) fn new(pid: u32) -> SymbolSnapshots {
+        SymbolSnapshots { pid, between: SOON, next: Instant::now() + SOON }
     }
 
-    /// Looks, if it is time to. Says how long there is nothing to do.
-    pub(crate) fn look(&mut self) -> Duration {
+    /// Takes a snapshot, if one is due. Returns the time until the next.
+    pub(crate) fn update(&mut self) -> Duration {
         let now = Instant::now();
         if self.next <= now {
             SYMBOLS.with_borrow_mut(|symbols| symbols.remember(self.pid));
@@ -51,8 +50,8 @@ impl Remembering {
     }
 }
 
-/// Whether a script calls what [`Remembering`] is for.
-pub(crate) fn asks_for_names(object: &Object) -> bool {
+/// Whether a script calls a function that symbolizes user addresses.
+pub(crate) fn prints_symbols(object: &Object) -> bool {
     object.externs.iter().any(|symbol| matches!(&*symbol.name, "usym" | "sym" | "print_ustack"))
 }
 

@@ -9,7 +9,7 @@ const OFFS: [i16; 6] = [1, 8, 16, 32, -1, -8];
 const KINDS: [i32; 12] = [1, 16, 32, 64, 0x40, 0x50, 0xa0, 0xe1, 0xf1, 0x100, 0x110, 0x41];
 const LARGE: [i32; 6] = [-1, i32::MAX, i32::MIN, 0xffff, 0x1234_5678, -128];
 
-/// So many slots. The second half of an `lddw` is behind the first, but for the last slot.
+/// So many slots. The second half of an `lddw` is after the first, but for the last slot.
 pub fn any_insns(choices: &mut Choices<'_>, count: usize) -> Vec<Insn> {
     let mut insns: Vec<Insn> = (0..count).map(|_| any_insn(choices)).collect();
     for pc in 1..count {

@@ -356,7 +356,7 @@ impl Generator<'_, '_> {
         self.branches -= 1;
         let mut at = self.skip();
         if self.choices.once_in(6) {
-            // The long way: over a jump that has 32 bits.
+            // With a jump that has 32 bits.
             self.emit(Insn::Gotol { off: 0 });
             self.land(at);
             at = self.code.len() - 1;
@@ -391,7 +391,7 @@ impl Generator<'_, '_> {
         self.code.len() - 1
     }
 
-    /// A loop that is gone round a few times. Its counter is in one of the registers that calls keep.
+    /// A loop of a few iterations. Its counter is in one of the registers that calls keep.
     pub(super) fn repeat(&mut self) {
         let kept = [6, 7, 8, 9].map(reg);
         let free = kept.iter().filter(|reg| self.regs[**reg] != Kind::Counter).count();
@@ -455,7 +455,7 @@ impl Generator<'_, '_> {
         }
     }
 
-    /// Bytes that the memory behind a pointer has, as it is there.
+    /// Bytes of memory from a pointer on, at this instruction.
     pub(super) fn room(kind: Kind) -> Option<(i16, i16)> {
         match kind {
             Kind::Value { low, high, len, .. } => Some((-low, len - high)),

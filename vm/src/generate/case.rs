@@ -1,4 +1,4 @@
-//! A program with its inputs, and as what backends take.
+//! Test case: a program with its inputs, in the form that each backend takes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -1,6 +1,6 @@
-//! Where choices come from: a seed, or bytes that a coverage-guided fuzzer has made.
+//! Source of random choices: a seed, or the bytes of a coverage-guided fuzzer.
 
-/// A source of choices. Bytes that run out go on as zeroes, which choose what is simplest.
+/// A source of choices. Bytes that run out continue as zeroes, which choose what is simplest.
 #[derive(Clone, Debug)]
 pub struct Choices<'a> {
     state: u64,

@@ -1,4 +1,4 @@
-//! Numbers that say which way control came.
+//! Numbers that record which path control took.
 
 use super::body::{Generator, mov};
 use twinbpf_isa::{AluOp, Cond, Insn, Operand, Width};

@@ -54,7 +54,7 @@ impl Generator<'_, '_> {
         self.called();
     }
 
-    /// A jump to one of several blocks, which meet behind it, through the table of the world. Behind the `gotox` is a
+    /// A jump to one of several blocks, which join after it, through the table of the world. After the `gotox` comes a
     /// `goto` for each block.
     pub(super) fn jump_table(&mut self) {
         let (dst, count) = (self.target(), self.choices.pick(&[2, 4]));

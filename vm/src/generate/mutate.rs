@@ -1,4 +1,4 @@
-//! Cases made of cases: changed at random for coverage-guided fuzzers, and changed in ways that must not matter.
+//! Cases made of cases: changed at random for coverage-guided fuzzers, and changed without changing their result.
 
 use super::case::{Case, Input};
 use super::{Choices, program_of};
@@ -18,7 +18,7 @@ pub enum Meta {
 }
 
 impl Meta {
-    /// All.
+    /// All semantics-preserving changes.
     pub const ALL: [Meta; 4] = [Meta::DeadCode, Meta::SplitBlock, Meta::RenamedRegisters, Meta::ImmediateInRegister];
 
     /// Its name, in reports.
@@ -41,13 +41,13 @@ pub(super) fn replaced(insns: &[Insn], at: usize, remove: usize, insert: &[Insn]
 }
 
 /// A place to change: not the second half of an `lddw`.
-fn place(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
+fn position(insns: &[Insn], choices: &mut Choices<'_>) -> usize {
     let at = choices.below(insns.len());
     if matches!(insns[at], Insn::LoadImmHi { .. }) { at.saturating_sub(1) } else { at }
 }
 
-/// Whether an instruction is an entry of the table of a `gotox` or the one behind them: a `goto` before it would be one more
-/// entry.
+/// Whether an instruction is an entry of the table of a `gotox` or the one after them: a `goto` before it would be one
+/// more entry.
 pub(super) fn follows_entries(insns: &[Insn], at: usize) -> bool {
     let goto = |insn: &&Insn| matches!(insn, Insn::Goto { .. });
     matches!(insns[..at].iter().rev().find(|insn| !goto(insn)), Some(Insn::Gotox { .. }))
@@ -59,15 +59,15 @@ pub fn equivalent(case: &Case, meta: Meta, choices: &mut Choices<'_>) -> Option<
     let insns = &case.main;
     let main = match meta {
         Meta::DeadCode => {
-            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
-            let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[place(insns, choices)]).collect();
+            let at = Some(position(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
+            let dead: Vec<Insn> = (0..1 + choices.below(4)).map(|_| insns[position(insns, choices)]).collect();
             let fits = |insn: &Insn| matches!(insn, Insn::Alu { .. } | Insn::Endian { .. } | Insn::Exit);
             let dead: Vec<Insn> = dead.into_iter().filter(fits).collect();
             let over = Insn::Goto { off: dead.len() as i16 };
             replaced(insns, at, 0, &[&[over], &dead[..]].concat())?
         }
         Meta::SplitBlock => {
-            let at = Some(place(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
+            let at = Some(position(insns, choices)).filter(|at| !follows_entries(insns, *at))?;
             replaced(insns, at, 0, &[Insn::Goto { off: 0 }])?
         }
         Meta::RenamedRegisters => {
@@ -132,17 +132,17 @@ fn in_register(insns: &[Insn], choices: &mut Choices<'_>) -> Option<Vec<Insn>> {
     None
 }
 
-/// Changes a case at random, in a way that fits its form: instructions deleted, doubled, exchanged, their fields
+/// Changes a case at random, keeping its form: instructions deleted, doubled, exchanged, their fields
 /// changed, inputs changed. The result may behave differently; it is one that validation takes, or `None`.
 pub fn mutate(case: &Case, choices: &mut Choices<'_>) -> Option<Case> {
     let mut case = case.clone();
     for _ in 0..1 + choices.below(4) {
-        let at = place(&case.main, choices);
+        let at = position(&case.main, choices);
         let wide = usize::from(matches!(case.main[at], Insn::LoadImm { .. })) + 1;
         match choices.below(6) {
             0 => case.main = replaced(&case.main, at, wide, &[])?,
             1 => {
-                let from = place(&case.main, choices);
+                let from = position(&case.main, choices);
                 let insn = case.main[from];
                 if !matches!(insn, Insn::LoadImm { .. }) {
                     case.main = replaced(&case.main, at, 0, &[insn])?;

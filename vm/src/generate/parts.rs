@@ -1,4 +1,4 @@
-//! What bodies are made of, but for control: arithmetic, memory, calls.
+//! Generation of straight-line code: arithmetic, memory accesses, calls.
 
 use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
 use super::regs::Kind;
@@ -16,7 +16,7 @@ const ROOM: usize = 10;
 const LARGE: usize = 23;
 
 /// Where an access goes: base, the offsets it may have, whether it must be aligned, and for atomics may be at all.
-struct Place {
+struct AccessWindow {
     base: Reg,
     low: i16,
     high: i16,
@@ -143,74 +143,74 @@ impl Generator<'_, '_> {
     }
 
     /// Somewhere to load from or store to.
-    fn place(&mut self) -> Place {
+    fn window(&mut self) -> AccessWindow {
         let stack = self.words > 0 && self.choices.once_in(3);
         if stack {
             let low = word(self.words - 1);
             let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(8);
-            return Place { base: Reg::FP, low, high: 0, aligned, atomic: true, phase: 0 };
+            return AccessWindow { base: Reg::FP, low, high: 0, aligned, atomic: true, phase: 0 };
         }
         let base = match self.some(self.regs.pointers) {
             Some(base) => base,
             None => self.point(),
         };
-        self.place_at(base)
+        self.window_at(base)
     }
 
-    fn place_at(&self, base: Reg) -> Place {
+    fn window_at(&self, base: Reg) -> AccessWindow {
         let kind = self.regs[base];
         let (low, high) = Generator::room(kind).expect("a pointer");
         match kind {
             Kind::Value { low: from, high: to, .. } => {
                 let sloppy = self.dialect == Dialect::Machine;
-                Place { base, low, high, aligned: false, atomic: from == to || sloppy, phase: from & 7 }
+                AccessWindow { base, low, high, aligned: false, atomic: from == to || sloppy, phase: from & 7 }
             }
             Kind::Context | Kind::Nothing | Kind::Number | Kind::Counter => {
-                Place { base, low, high, aligned: true, atomic: false, phase: 0 }
+                AccessWindow { base, low, high, aligned: true, atomic: false, phase: 0 }
             }
         }
     }
 
-    fn offset(&mut self, place: &Place, size: Size, aligned: bool) -> i16 {
+    fn offset(&mut self, window: &AccessWindow, size: Size, aligned: bool) -> i16 {
         let bytes = size.bytes() as i16;
-        let span = (place.high - place.low - bytes).max(0) as usize;
-        let off = place.low + self.choices.below(span + 1) as i16;
+        let span = (window.high - window.low - bytes).max(0) as usize;
+        let off = window.low + self.choices.below(span + 1) as i16;
         if !aligned {
             return off;
         }
-        let off = off - (off + place.phase).rem_euclid(bytes);
-        if off < place.low { off + bytes } else { off }
+        let off = off - (off + window.phase).rem_euclid(bytes);
+        if off < window.low { off + bytes } else { off }
     }
 
     fn load(&mut self) {
-        let place = self.place();
+        let window = self.window();
         let size = self.choices.pick(&Size::ALL);
-        let off = self.offset(&place, size, place.aligned);
+        let off = self.offset(&window, size, window.aligned);
         let dst = self.target();
         let signed = size != Size::Dw && self.choices.once_in(3);
-        self.emit(Insn::Load { size, signed, dst, base: place.base, off });
+        self.emit(Insn::Load { size, signed, dst, base: window.base, off });
         self.set(dst, Kind::Number);
     }
 
     fn store(&mut self) {
-        let place = self.place();
+        let window = self.window();
         let size = self.choices.pick(&Size::ALL);
-        let off = self.offset(&place, size, place.aligned);
+        let off = self.offset(&window, size, window.aligned);
         let src = match self.some_number() {
             Some(number) if !self.choices.once_in(4) => Operand::Reg(number),
             _ => Operand::Imm(self.choices.imm()),
         };
-        self.emit(Insn::Store { size, base: place.base, off, src });
+        self.emit(Insn::Store { size, base: window.base, off, src });
     }
 
     /// An atomic operation of the table.
     fn atomic(&mut self) {
-        let place = self.place();
-        if !place.atomic {
+        let window = self.window();
+        if !window.atomic {
             return self.store();
         }
         let op = self.choices.pick(AtomicOp::TABLE).op;
-        if op == AtomicOp::Cmpxchg && !self.compare_with(place.base) {
+        if op == AtomicOp::Cmpxchg && !self.compare_with(window.base) {
             return self.store();
         }
         let src = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
@@ -218,8 +218,8 @@ impl Generator<'_, '_> {
         let width = self.choices.pick(&[Width::W64, Width::W32]);
         let size = if width == Width::W64 { Size::Dw } else { Size::W };
         let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(16);
-        let off = self.offset(&place, size, aligned);
-        self.emit(Insn::Atomic { width, op, base: place.base, off, src });
+        let off = self.offset(&window, size, aligned);
+        self.emit(Insn::Atomic { width, op, base: window.base, off, src });
     }
 
     /// Has r0 hold a number to compare with; sometimes the one that is there.
@@ -237,19 +237,19 @@ impl Generator<'_, '_> {
 
     /// Loads and stores with an order.
     fn ordered(&mut self) {
-        let place = self.place();
-        if !place.atomic {
+        let window = self.window();
+        if !window.atomic {
             return self.load();
         }
         let size = self.choices.pick(&Size::ALL);
-        let off = self.offset(&place, size, true);
+        let off = self.offset(&window, size, true);
         match self.some_number() {
             Some(src) if self.choices.once_in(2) => {
-                self.emit(Insn::StoreRelease { size, base: place.base, off, src });
+                self.emit(Insn::StoreRelease { size, base: window.base, off, src });
             }
             _ => {
                 let dst = self.target();
-                self.emit(Insn::LoadAcquire { size, dst, base: place.base, off });
+                self.emit(Insn::LoadAcquire { size, dst, base: window.base, off });
                 self.set(dst, Kind::Number);
             }
         }
@@ -347,8 +347,8 @@ impl Generator<'_, '_> {
         let before = self.regs;
         self.set(Reg::R0, Kind::Value { low: 0, high: 0, len: VALUE as i16, state: false });
         for _ in 0..1 + self.choices.below(3) {
-            let place = self.place_at(Reg::R0);
-            self.access(&place);
+            let window = self.window_at(Reg::R0);
+            self.access(&window);
         }
         let off = 8 * self.choices.below(2) as i16;
         self.emit(load(Reg::R0, Reg::R0, off));
@@ -358,7 +358,7 @@ impl Generator<'_, '_> {
     }
 
     /// A store, or an atomic operation that is no `cmpxchg`.
-    fn access(&mut self, place: &Place) {
+    fn access(&mut self, window: &AccessWindow) {
         let number = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
         let (size, src) =
             (self.choices.pick(&Size::ALL), number.map_or(Operand::Imm(self.choices.imm()), Operand::Reg));
@@ -366,12 +366,12 @@ impl Generator<'_, '_> {
             Some(src) if self.choices.once_in(3) => {
                 let width = self.choices.pick(&[Width::W64, Width::W32]);
                 let op = self.choices.pick(&[AtomicOp::Add, AtomicOp::FetchAdd, AtomicOp::Xchg, AtomicOp::FetchOr]);
-                let off = self.offset(place, if width == Width::W64 { Size::Dw } else { Size::W }, true);
-                self.emit(Insn::Atomic { width, op, base: place.base, off, src });
+                let off = self.offset(window, if width == Width::W64 { Size::Dw } else { Size::W }, true);
+                self.emit(Insn::Atomic { width, op, base: window.base, off, src });
             }
             _ => {
-                let off = self.offset(place, size, false);
-                self.emit(Insn::Store { size, base: place.base, off, src });
+                let off = self.offset(window, size, false);
+                self.emit(Insn::Store { size, base: window.base, off, src });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What registers hold, as far as the generator knows.
+//! The generator's abstract state of registers.
 
 use std::ops::Index;
 
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     Number,
     /// The counter of a loop: it may be read.
     Counter,
-    /// The address of `len` bytes of a map's value, from `low` to `high` bytes behind their begin. `state` tells
+    /// The address of `len` bytes of a map's value, from `low` to `high` bytes after their start. `state` tells
     /// whether it is the memory of the state.
     Value { low: i16, high: i16, len: i16, state: bool },
     /// The context.
@@ -55,7 +55,7 @@ impl Regs {
         self.numbers | self.counters
     }
 
-    /// What they hold where two ways meet.
+    /// What they hold where two paths join.
     pub(super) fn meet(&mut self, other: &Regs) {
         let mut kept = Regs::ALL;
         for (index, (kind, other)) in self.kinds.iter_mut().zip(other.kinds).enumerate() {

@@ -1,4 +1,4 @@
-//! What is tail called: it counts its entries, computes a little, and may go on to the next one.
+//! What is tail called: it counts its entries, computes a little, and may continue to the next one.
 
 use super::Choices;
 use super::body::{load, mov, reg, store, value_address};

@@ -1,4 +1,4 @@
-//! What generators promise.
+//! Properties of the generators: validity of every program, determinism by seed.
 
 use super::*;
 use twinbpf_isa::{Groups, Mode, Policy, asm, disasm, text_at};

@@ -1,4 +1,4 @@
-//! What a case finds around itself, the same for every engine: five maps and a context.
+//! Environment of a case, the same for every engine: five maps and a context.
 
 use crate::map::{MapKind, MapSpec};
 
@@ -10,7 +10,7 @@ pub const ARRAY: usize = 1;
 pub const HASH: usize = 2;
 /// Targets of tail calls.
 pub const JUMPS: usize = 3;
-/// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly behind each.
+/// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly after each.
 pub const TABLE: usize = 4;
 
 /// Bytes of the state.

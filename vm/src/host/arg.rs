@@ -252,7 +252,7 @@ impl HostArg for MapRef {
     }
 }
 
-/// C's `...`: the registers behind the fixed parameters. How many of them mean something only the function
+/// C's `...`: the registers after the fixed parameters. How many of them mean something only the function
 /// can know.
 #[derive(Clone, Copy, Debug)]
 pub struct VarArgs {

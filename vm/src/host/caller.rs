@@ -1,4 +1,4 @@
-//! What a host function sees of the machine that called it.
+//! [`Caller`]: access of a host function to the machine that called it.
 
 use std::fmt;
 use std::marker::PhantomData;

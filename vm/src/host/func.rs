@@ -11,7 +11,7 @@ use super::{Activation, HostFn};
 use twinbpf_isa::program::Signature;
 
 /// A closure or function that can become a [`HostFn`]: up to five [`HostArg`]s, a [`HostRet`], and optionally
-/// a [`Caller`] in front. `Params` only tells the implementations apart.
+/// a leading [`Caller`]. `Params` only distinguishes the implementations.
 pub trait IntoHostFn<T, Params>: Send + Sync + 'static {
     /// The host function of this name.
     fn into_host_fn(self, name: Arc<str>) -> HostFn;

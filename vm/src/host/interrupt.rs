@@ -36,7 +36,7 @@ impl Reason {
 /// The interpreter tests it at back-edges, calls and returns; every backend tests it after each call of a host function.
 /// Generated code has no test in loops. A thread that raises a flag has to send the running thread a signal as well
 /// ([`Thread::interrupt`](crate::recover::Thread::interrupt)), again and again until the run has ended: the signal may
-/// arrive while the thread is on its way into generated code.
+/// arrive while the thread is entering generated code.
 #[derive(Debug, Default)]
 pub struct Interrupt(AtomicU8);
 

@@ -77,7 +77,7 @@ pub struct HostFn {
 }
 
 impl HostFn {
-    /// A function of this type; the body must do the conversions that the type asks for.
+    /// A function of this type; the body must do the conversions that the type needs.
     pub fn new<B>(name: impl Into<Arc<str>>, signature: Signature, body: Arc<B>) -> HostFn
     where
         B: Fn(&mut dyn Activation, &[u64; 5]) -> Result<u64, Trap> + Send + Sync + 'static,
@@ -124,7 +124,7 @@ impl HostFn {
         &self.name
     }
 
-    /// Its type.
+    /// Types of its parameters and result.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }

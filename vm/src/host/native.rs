@@ -1,4 +1,4 @@
-//! What generated code and the machine that runs it share.
+//! Interface between generated code and the machine that runs it: context layout, services, trap sites.
 //!
 //! [`Context`] is the one struct both sides know: generated code finds everything in it, at offsets from
 //! `offset_of!`, and refers to nothing by name. [`Native`] is what a machine needs to know of code that some
@@ -14,10 +14,10 @@ use crate::ident::ImageId;
 use crate::trap::Trap;
 use twinbpf_isa::{Reg, Size};
 
-/// Bytes of native stack that the frame of a function may take which looks at no limit: there is as much for each call up
+/// Bytes of native stack that the frame of a function may take which checks no limit: there is as much for each call up
 /// to the limit of depth. Return address, saved frame pointer and stack arguments count.
 pub const CALL_FRAME: u32 = 4 << 10;
-/// The most that a function may take that looks at [`Context::native_limit`] first.
+/// The most that a function may take that checks [`Context::native_limit`] first.
 pub const MAX_FRAME: u32 = 64 << 10;
 /// Native stack that host functions find at least, whatever calls them.
 pub const HOST_STACK: usize = 256 << 10;
@@ -81,23 +81,23 @@ pub struct Context {
 pub enum Failure {
     /// The program ends.
     Trap(Trap),
-    /// What a host function panicked with: the program ends, the machine goes on.
+    /// What a host function panicked with: the program ends, the machine continues.
     HostPanic(Box<dyn Any + Send>),
-    /// What the machine itself panicked with: goes on behind the generated code.
+    /// Payload of a panic of the machine itself: it resumes above the generated code.
     Panic(Box<dyn Any + Send>),
 }
 
-/// Where a tail call goes on.
+/// Where a tail call continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TailCall {
     /// At this native address.
     Code(u64),
-    /// Behind the call, with this r0.
+    /// After the call, with this r0.
     Failed(u64),
 }
 
-/// What generated code asks of the machine: [`Services`] without their calling convention. [`Context`] says where
-/// the code is that asks.
+/// Services of the machine to generated code: [`Services`] without their calling convention. [`Context`] says where
+/// the calling code is.
 pub trait Bridge: Activation {
     /// `bpf_tail_call(ctx, map, index)`.
     fn tail_call(&mut self, map: u64, index: u32) -> Result<TailCall, Trap>;
@@ -111,7 +111,7 @@ pub trait Bridge: Activation {
     /// Legacy packet load; `None` if the bytes are not there.
     fn load_packet(&mut self, off: u32, bytes: usize) -> Result<Option<u64>, Trap>;
 
-    /// Goes on with a function of which the first part ran as generated code.
+    /// Continues with a function of which the first part ran as generated code.
     fn resume(&mut self, pc: u32) -> Result<u64, Trap>;
 }
 
@@ -146,7 +146,7 @@ pub struct Pair {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Services {
-    /// `(cx, r1, map, index)`. Status 0: `value` is the native code to go on at. Status 1: the call failed and
+    /// `(cx, r1, map, index)`. Status 0: `value` is the native code to continue at. Status 1: the call failed and
     /// `value` is r0. Status 2: a trap.
     pub tail_call: unsafe extern "C-unwind" fn(*mut Context, u64, u64, u64) -> Pair,
     /// `(cx, address)`: calls what a program takes for a function, with arguments in `regs[1..6]`. Generated code
@@ -158,7 +158,7 @@ pub struct Services {
     pub interpret: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
     /// `(cx, offset, bytes)`: legacy packet load. Status 1: the bytes are not there. Status 2: a trap.
     pub load_packet: unsafe extern "C-unwind" fn(*mut Context, u64, u64) -> Pair,
-    /// `(cx, pc)`: the interpreter goes on at a flat pc in the frame `exit_frame`, with all of `regs`, and gives r0
+    /// `(cx, pc)`: the interpreter continues at a flat pc in the frame `exit_frame`, with all of `regs`, and gives r0
     /// when that frame returns.
     pub resume: unsafe extern "C-unwind" fn(*mut Context, u64) -> Pair,
 }
@@ -179,16 +179,16 @@ pub enum SiteKind {
     Access {
         /// Base register.
         base: Reg,
-        /// Offset.
+        /// Offset from the base register, in bytes.
         off: i16,
-        /// Bytes.
+        /// Width of the access.
         size: Size,
         /// A store or an atomic operation.
         write: bool,
     },
     /// An atomic operation whose address is not a multiple of its size.
     Misaligned {
-        /// Bytes.
+        /// Width of the access.
         size: Size,
     },
     /// A call that finds no room for a frame.
@@ -228,7 +228,7 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
     /// Native address of a function, if it is compiled.
     fn entry(&self, function: u32) -> Option<u64>;
 
-    /// Native address of code that goes on at the loop header `pc` with registers from [`Context::regs`].
+    /// Native address of code that continues at the loop header `pc` with registers from [`Context::regs`].
     fn loop_entry(&self, pc: u32) -> Option<u64>;
 
     /// What is at an address of generated code that faulted, or that a call returns to. Of other addresses, at which

@@ -21,7 +21,7 @@ const FLOOR: usize = MAX_FRAME as usize + (704 << 10) + HOST_STACK;
 const SHARED: usize = 4 << 20;
 
 /// Stands for the machine of a context that has none yet.
-enum Nobody {}
+enum NoHost {}
 
 /// Address of generated code that fits a [`NativeRuntime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl NativeRuntime {
         let native_limit = stack.range().0 + below as u64;
         let interrupt = Arc::new(Interrupt::default());
         let hosts = setup.hosts;
-        let mut context = Context::new(ptr::null_mut::<Nobody>());
+        let mut context = Context::new(ptr::null_mut::<NoHost>());
         context.arena_base = setup.arena_base;
         context.functions = code.functions();
         context.hosts = hosts.as_ptr();
@@ -162,15 +162,15 @@ impl NativeRuntime {
         }
     }
 
-    /// For [`enter`]: the way into `code`, a function in the frame with this r10.
+    /// For [`enter`]: the entry point of `code`, for the frame with this r10.
     #[inline]
-    pub(crate) fn way(&self, code: Code, fp: u64) -> EntryPoint {
+    pub(crate) fn entry_point(&self, code: Code, fp: u64) -> EntryPoint {
         EntryPoint { cx: self.cx, gate: self.gate, code, fp }
     }
 
     /// Why the last call ended early.
     pub(crate) fn why(&self, ended: Ended) -> Box<Abort> {
-        // SAFETY: there has been no other since; a machine that has one of these asks at once.
+        // SAFETY: there has been no other since; a machine that has one of these calls this at once.
         unsafe { self.gate.as_ref().why(ended) }
     }
 
@@ -226,33 +226,43 @@ impl fmt::Debug for NativeRuntime {
 ///
 /// # Errors
 /// The code ended early.
-pub(crate) fn enter<B: Bridge + 'static>(machine: &mut B, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
+pub(crate) fn enter<B: Bridge + 'static>(
+    machine: &mut B,
+    entry_point: EntryPoint,
+    args: &[u64; 5],
+) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
     // SAFETY: context and gate are those of `machine`, which keeps them as long as it lives, and nothing else uses them
     // while it is borrowed here. `bridge` is used by thunks and services only, which run inside this call.
     // `code` came from the machine's own code, which gives functions of the right convention. No frame of Rust is
     // skipped: thunks and services return, and are entered with `in_c` zero.
     unsafe {
-        (*way.cx.as_ptr()).bridge = bridge;
-        recover::enter(way.gate.as_ref(), way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args)
+        (*entry_point.cx.as_ptr()).bridge = bridge;
+        recover::enter(
+            entry_point.gate.as_ref(),
+            entry_point.code.0.get(),
+            entry_point.cx.as_ptr().cast(),
+            entry_point.fp,
+            args,
+        )
     }
 }
 
-/// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the way
+/// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the entry point
 /// [knows](EntryPoint::knows).
 ///
 /// # Errors
-/// The code ended early; [`NativeRuntime::why`] tells.
+/// The code ended early; [`NativeRuntime::why`] returns the cause.
 #[inline(always)]
 pub(crate) fn enter_first<B: Bridge + 'static>(
     machine: &mut B,
     idle: Idle,
-    way: EntryPoint,
+    entry_point: EntryPoint,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
-    let cx = (way.cx.as_ptr().cast(), (&raw mut *machine).cast());
-    // SAFETY: as in `enter`. The caller has asked whether the machine is where the code finds it, by `bridge`.
-    unsafe { recover::enter_first(idle, way.gate.as_ref(), way.code.0.get(), cx, way.fp, args) }
+    let cx = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
+    // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
+    unsafe { recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, entry_point.fp, args) }
 }
 
 /// As [`enter`], for a machine that generated code has called and not got its answer from: on top of what runs.
@@ -261,23 +271,24 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
 /// The code ended early.
 pub(crate) fn enter_again<B: Bridge + 'static>(
     machine: &mut B,
-    way: EntryPoint,
+    entry_point: EntryPoint,
     args: &[u64; 5],
 ) -> Result<u64, Box<Abort>> {
     let bridge: *mut dyn Bridge = machine;
-    // SAFETY: as in `enter`. The stack is in use, so the code goes on where it is. The code below finds the bridge
+    // SAFETY: as in `enter`. The stack is in use, so the code continues where it is. The code below finds the bridge
     // that it had.
     unsafe {
-        let outer = (*way.cx.as_ptr()).bridge;
-        (*way.cx.as_ptr()).bridge = bridge;
-        let owner = way.gate.as_ref().owner();
-        let result = recover::enter_again(owner, way.code.0.get(), way.cx.as_ptr().cast(), way.fp, args);
-        (*way.cx.as_ptr()).bridge = outer;
+        let outer = (*entry_point.cx.as_ptr()).bridge;
+        (*entry_point.cx.as_ptr()).bridge = bridge;
+        let owner = entry_point.gate.as_ref().owner();
+        let result =
+            recover::enter_again(owner, entry_point.code.0.get(), entry_point.cx.as_ptr().cast(), entry_point.fp, args);
+        (*entry_point.cx.as_ptr()).bridge = outer;
         result
     }
 }
 
-impl Activation for Nobody {
+impl Activation for NoHost {
     fn runtime(&mut self) -> &mut Runtime {
         match *self {}
     }
@@ -287,7 +298,7 @@ impl Activation for Nobody {
     }
 }
 
-impl Bridge for Nobody {
+impl Bridge for NoHost {
     fn tail_call(&mut self, _: u64, _: u32) -> Result<TailCall, Trap> {
         match *self {}
     }

@@ -5,7 +5,7 @@
 //! their own, so every access outside faults. When a helper moves an end, the bytes get a new region at another
 //! address: pointers from before then fault, where the kernel's verifier would have refused them.
 //!
-//! There is one linear buffer, one interface (index 1) and no socket behind a packet.
+//! A packet has one linear buffer, one interface (index 1) and no socket.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ pub enum Redirect {
     },
     /// Through a devmap, cpumap or xskmap: `bpf_redirect_map`.
     Map {
-        /// The map.
+        /// The map that the program redirected through.
         map: Arc<dyn MapOps>,
         /// Slot or key.
         key: u32,
@@ -282,7 +282,7 @@ impl Packet {
         }
     }
 
-    /// The two bytes behind the addresses, as the kernel's `__be16` reads on this machine.
+    /// The two bytes after the addresses, as the kernel's `__be16` reads on this machine.
     pub(crate) fn ethertype(&self) -> u32 {
         self.load(12, 2).map_or(0, |bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])))
     }

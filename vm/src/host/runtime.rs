@@ -77,7 +77,7 @@ pub enum OutputFormat {
     Json,
 }
 
-/// The task a program believes to run for; `None` asks the operating system.
+/// The task a program believes to run for; `None` queries the operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     /// Process id in the upper half, thread id in the lower.

@@ -1,7 +1,7 @@
-//! What generated code leaves to the machine, as functions that it can call.
+//! Runtime services: functions of the machine that generated code calls.
 //!
 //! Each passes the question on to the machine's [`Bridge`]. A trap becomes a status; a panic, which only a mistake
-//! of ours can cause here, is kept and goes on behind the generated code.
+//! of ours can cause here, is kept and resumes above the generated code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,7 +16,7 @@ pub static SERVICES: Services = Services { tail_call, call, interpret, load_pack
 /// `cx` points to the context of a machine in whose run this is called, and no reference to that machine or its
 /// context is in use.
 unsafe fn serve(cx: *mut Context, ask: impl FnOnce(&mut dyn Bridge) -> Result<Pair, Trap>) -> Pair {
-    // SAFETY: the caller promises that the machine behind `cx` is alive and not in use elsewhere.
+    // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
     let bridge = unsafe { &mut *(*cx).bridge };
     let failure = match catch_unwind(AssertUnwindSafe(|| ask(bridge))) {
         Ok(Ok(pair)) => return pair,

@@ -42,7 +42,7 @@ macro_rules! thunks {
             unsafe { run::<B>(env, cx, &[$($a,)* $($zero),*]) }
         }
 
-        /// The entry of a body that looks at so many argument registers.
+        /// The entry of a body that reads so many argument registers.
         pub(super) fn $entry<B: Callable>(_: &Arc<B>) -> Entry {
             Entry { code: $thunk::<B> as *const (), arity: $arity }
         }
@@ -64,7 +64,7 @@ thunks! {
 unsafe fn run<B: Callable>(env: *const (), cx: *mut Context, args: &[u64; 5]) -> Pair {
     // SAFETY: the caller promises what `env` is, and that it may be shared follows from `Callable`.
     let body = unsafe { &*env.cast::<B>() };
-    // SAFETY: the caller promises that the machine behind `cx` is alive and not in use elsewhere.
+    // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
     let bridge = unsafe { &mut *(*cx).bridge };
     let result = catch_unwind(AssertUnwindSafe(|| body(bridge, args)));
     // SAFETY: `interrupt` points to the flag of this machine's runtime, which the machine keeps alive.
@@ -90,7 +90,7 @@ unsafe fn run<B: Callable>(env: *const (), cx: *mut Context, args: &[u64; 5]) ->
 /// As [`run`].
 #[cold]
 unsafe fn interrupted_at(cx: *mut Context) -> Pair {
-    // SAFETY: the caller promises that the machine behind `cx` is alive and not in use elsewhere.
+    // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
     let trap = unsafe { (*(*cx).bridge).runtime() }.interrupt().trap();
     // SAFETY: passed on to the caller.
     unsafe { fail(cx, Failure::Trap(trap)) }

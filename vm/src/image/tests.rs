@@ -47,10 +47,10 @@ fn programs_share_one_pc_space() {
     assert_eq!(image.locate(6), (1, 2));
     assert_eq!(image.links()[4], Link::Function(3));
     assert_eq!(image.program_index("second"), Some(1));
-    let place = image.place(6);
-    assert_eq!((&*place.program, &*place.function, place.pc), ("second", "g", 2));
-    assert_eq!(place.line.as_deref(), Some("t.c:2: line 2;"));
-    assert_eq!(image.place(4).insn, "call pc+1 (g)");
+    let location = image.location(6);
+    assert_eq!((&*location.program, &*location.function, location.pc), ("second", "g", 2));
+    assert_eq!(location.line.as_deref(), Some("t.c:2: line 2;"));
+    assert_eq!(image.location(4).insn, "call pc+1 (g)");
 }
 
 #[test]

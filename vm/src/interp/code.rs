@@ -18,7 +18,7 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// Of a call: nothing of its function is behind it, so that returning there is a trap.
+    /// Of a call: it is the last instruction of its function, so that returning there is a trap.
     pub(super) fn is_last(&self) -> bool {
         self.o.imm != 0
     }

@@ -1,6 +1,6 @@
-//! What the machine does itself: calls, returns, tail calls, computed jumps, legacy packet loads.
+//! Instructions outside the drivers: calls, returns, tail calls, computed jumps, legacy packet loads.
 //!
-//! Both drivers come here for these instructions and go on where it tells them.
+//! Both drivers come here for these instructions and continue where its result says.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,11 +17,11 @@ use twinbpf_isa::{Insn, Reg, Size};
 const MAX_TAIL_CALLS: u32 = 33;
 
 /// `SKF_LL_OFF` and `SKF_NET_OFF` of include/uapi/linux/filter.h: offsets of legacy packet loads that count from the
-/// Ethernet header and from the one behind it.
+/// Ethernet header and from the one after it.
 const LINK_HEADER: i32 = -0x20_0000;
 const NETWORK_HEADER: i32 = -0x10_0000;
 
-/// Where to go on.
+/// Where to continue.
 pub(super) enum Next {
     /// At this pc.
     Goto(usize),
@@ -31,7 +31,7 @@ pub(super) enum Next {
 
 /// One call that has not returned.
 pub(super) struct Frame {
-    /// pc of the call; the callee returns behind it.
+    /// pc of the call; the callee returns after it.
     site: u32,
     /// Stack bytes that count against the limit.
     size: u32,
@@ -160,7 +160,7 @@ impl Machine {
         self.back(cx, base, &frame)
     }
 
-    /// Goes on behind the call of a frame that is gone.
+    /// Continues after the call of a frame that is gone.
     fn back(&mut self, cx: Context<'_>, base: usize, frame: &Frame) -> Result<Next, Trap> {
         if self.frames.len() == base {
             return Ok(Next::Done);
@@ -173,7 +173,7 @@ impl Machine {
     fn after_call(&mut self, cx: Context<'_>, site: usize) -> Result<Next, Trap> {
         self.s.r[1..6].copy_from_slice(&POISON[1..6]);
         if cx.code.steps[site].is_last() {
-            return Err(no_return().at(cx.image.place(site), self.backtrace(cx.image)));
+            return Err(no_return().at(cx.image.location(site), self.backtrace(cx.image)));
         }
         Ok(Next::Goto(site + 1))
     }
@@ -203,7 +203,7 @@ impl Machine {
     }
 
     /// `bpf_tail_call(ctx, map, index)`: the program replaces the function that calls it, so in a subprogram it
-    /// returns to that function's caller, as on the kernel's x86-64. A failed one goes on behind the call with a
+    /// returns to that function's caller, as on the kernel's x86-64. A failed one continues after the call with a
     /// negative r0.
     fn tail_call(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Next, Trap> {
         let (ctx, handle, index) = (self.s.r[1], self.s.r[2], self.s.r[3] as u32);

@@ -1,4 +1,4 @@
-//! Why generated code ended early, in the words and with the places that the interpreter has for it.
+//! Traps of generated code: the same texts and locations as those of the interpreter.
 
 use std::panic::resume_unwind;
 
@@ -14,7 +14,7 @@ use crate::trap::{Trap, TrapCode};
 use twinbpf_isa::{Insn, Size};
 
 impl Machine {
-    /// The trap that ended the current activation. A panic of the machine's own goes on here.
+    /// The trap that ended the current activation. A panic of the machine's own continues here.
     #[cold]
     pub(super) fn trap_of(&mut self, image: &Image, abort: Abort) -> Trap {
         let tier = self.native.as_mut().expect("generated code has a tier");
@@ -32,14 +32,14 @@ impl Machine {
                 (self.trap_at(image, &fault, site, failure), site.pc, fault.frame)
             }
         };
-        if trap.place().is_some() {
+        if trap.location().is_some() {
             return trap;
         }
         let tier = self.native.as_mut().expect("generated code has a tier");
         tier.waiting.push(NativeActivation { base: tier.current, fp });
         let backtrace = self.backtrace(image);
         self.native.as_mut().expect("as before").waiting.pop();
-        trap.at(image.place(pc as usize), backtrace)
+        trap.at(image.location(pc as usize), backtrace)
     }
 
     /// The site of a fault. Not every address is one: then it is where the function was called.
@@ -74,7 +74,7 @@ impl Machine {
             }
             SiteKind::Misaligned { size } => misaligned(refused, size.bytes()),
             SiteKind::Frame => self.no_frame(image, fault.frame, pc),
-            SiteKind::Failed => match failure.expect("whoever fails says why") {
+            SiteKind::Failed => match failure.expect("a failed service leaves its failure") {
                 Failure::Trap(trap) => trap,
                 Failure::HostPanic(payload) => match image.links()[pc] {
                     Link::Host(host) => panicked(&image.hosts()[host as usize], payload.as_ref()),

@@ -1,4 +1,4 @@
-//! The identity of an operation, and the way from it to its type.
+//! The number of an operation, and the mapping from it to its type.
 
 use super::ops::{
     Acquire, Byte, Cast, Double, Endian, Event, Goto, Half, Load, LoadImm, MayGoto, Order, Pick, Release, Store, Swap,
@@ -42,7 +42,7 @@ pub(super) enum Bits {
 impl Kind {
     /// Indices are below this.
     pub(super) const COUNT: usize = 16 * Kind::ROOM;
-    /// Room for the kinds that a variant has: the rows of the longest table in four ways each.
+    /// Room for the kinds that a variant has: the rows of the longest table in four forms each.
     const ROOM: usize = 128;
 
     /// A number of its own for each kind.

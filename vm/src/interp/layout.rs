@@ -131,7 +131,7 @@ fn fold(first: &Unit, second: &Unit) -> Option<(Kind, Operands)> {
     }
 }
 
-/// Flat pcs at which something may come in: jump targets, functions, labels, the way back from calls.
+/// Flat pcs that control can enter: jump targets, functions, labels, return addresses.
 fn leaders(image: &Image, steps: &[Step]) -> Vec<bool> {
     let mut leaders = vec![false; steps.len() + 1];
     for function in image.functions() {

@@ -113,7 +113,7 @@ pub struct Machine {
     pub(super) dirty: bool,
     /// None while it is dirty.
     pub(super) prepared: Option<PreparedRun>,
-    /// The arena's, to be asked without a way there.
+    /// Copied from the arena, to read it without a pointer chase.
     poisoned: Arc<AtomicBool>,
     pub(super) running: Running,
     /// Of programs that are compiled.
@@ -216,7 +216,7 @@ impl Machine {
         self.reconfigure();
     }
 
-    /// r0 to r10 as the last run left them. Compiled code tells them only if it was made for that
+    /// r0 to r10 as the last run left them. Compiled code stores them only if it was made for that
     /// ([`Native::keeps_registers`](crate::host::native::Native::keeps_registers)).
     pub fn registers(&self) -> [u64; 11] {
         std::array::from_fn(|index| self.s.r[index])
@@ -244,13 +244,13 @@ impl Machine {
     /// As [`Machine::run`], and a [`TrapCode::BadCall`] for a program of another image.
     #[inline(always)]
     pub fn run_program(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
-        // Asked first, as it is by way of a call, over which nothing else need be kept then.
+        // Checked first: it is a call, across which no other value is live yet.
         if let Some(idle) = recover::idle()
             && let Some(prepared) = self.prepared
             && prepared.program == program
-            && prepared.way.knows(self)
+            && prepared.entry_point.knows(self)
         {
-            return self.run_compiled(idle, prepared.way, &args);
+            return self.run_compiled(idle, prepared.entry_point, &args);
         }
         self.run_args(program, args)
     }
@@ -356,9 +356,9 @@ impl Machine {
         match result {
             Ok(()) => Ok(self.s.r[0]),
             Err((pc, trap)) => {
-                let trap = match trap.place() {
+                let trap = match trap.location() {
                     Some(_) => trap,
-                    None => trap.at(image.place(pc), self.backtrace(image)),
+                    None => trap.at(image.location(pc), self.backtrace(image)),
                 };
                 self.unwind(base);
                 Err(trap)
@@ -386,7 +386,7 @@ impl Machine {
             true => runs.drain(MAX_BACKTRACE - 1..runs.len() - 1).map(|(_, times)| times).sum(),
             false => 0,
         };
-        let sites = runs.into_iter().map(|(site, times)| CallSite { place: image.place(site), times }).collect();
+        let sites = runs.into_iter().map(|(site, times)| CallSite { location: image.location(site), times }).collect();
         Backtrace { sites, omitted }
     }
 

@@ -4,9 +4,9 @@
 //!   `kind` finds the type of an instruction.
 //! - `step` executes one instruction at a time and charges each: exact, traceable.
 //! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
-//!   hands over to `step` when the budget runs low.
+//!   passes control to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
-//! - `room` looks for native stack before runs and callbacks.
+//! - `room` checks the native stack before runs and callbacks.
 //! - `native` enters compiled code and is called by it; `fault` says why it ended early.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host

@@ -48,7 +48,7 @@ pub(super) struct NativeTier {
 /// Entry of a program that needs no preparation but a reset of registers and budget.
 #[derive(Clone, Copy)]
 pub(super) struct FastPath {
-    way: EntryPoint,
+    entry_point: EntryPoint,
     /// It reads registers besides its arguments.
     reads_rest: bool,
 }
@@ -57,7 +57,7 @@ pub(super) struct FastPath {
 #[derive(Clone, Copy)]
 pub(super) struct PreparedRun {
     pub(super) program: ProgramId,
-    pub(super) way: EntryPoint,
+    pub(super) entry_point: EntryPoint,
 }
 
 /// The stack below an activation.
@@ -175,8 +175,8 @@ impl Machine {
 
     /// A run that needs no preparation. Other functions handle the rest, so that this one saves no registers for it.
     #[inline(always)]
-    pub(super) fn run_compiled(&mut self, idle: Idle, way: EntryPoint, args: &[u64; 5]) -> Result<u64, Trap> {
-        match enter_first(self, idle, way, args) {
+    pub(super) fn run_compiled(&mut self, idle: Idle, entry_point: EntryPoint, args: &[u64; 5]) -> Result<u64, Trap> {
+        match enter_first(self, idle, entry_point, args) {
             Ok(value) if self.s.runtime.holds() => Ok(self.release(value)),
             Ok(value) => Ok(value),
             Err(ended) => Err(self.end_early(ended)),
@@ -197,12 +197,12 @@ impl Machine {
         fast_path: FastPath,
         args: &[u64; 5],
     ) -> Result<u64, Trap> {
-        let FastPath { way, reads_rest } = fast_path;
+        let FastPath { entry_point, reads_rest } = fast_path;
         let counts = self.prepare();
         let program = self.image.program_id(program);
-        self.prepared = (!reads_rest && !counts).then_some(PreparedRun { program, way });
+        self.prepared = (!reads_rest && !counts).then_some(PreparedRun { program, entry_point });
         self.running = Running::Yes;
-        let result = enter(self, way, args);
+        let result = enter(self, entry_point, args);
         self.running = if self.prepared.is_some() { Running::Inside } else { Running::No };
         self.take_remaining();
         result.map(|value| self.release(value)).map_err(|abort| self.end(*abort))
@@ -230,7 +230,7 @@ impl Machine {
 
     /// After a run of compiled code: how many instructions it has left.
     fn take_remaining(&mut self) {
-        let tier = self.native.as_mut().expect("nobody takes it away in a run");
+        let tier = self.native.as_mut().expect("a run keeps its native tier");
         if tier.counts {
             self.remaining = tier.native.context().remaining;
         }
@@ -257,7 +257,7 @@ impl Machine {
             && let Some(code) = tier.native.entry(callee as u32)
         {
             let reads_rest = tier.native.code().reads_rest(callee as u32);
-            self.fast_paths[program] = Some(FastPath { way: tier.native.way(code, fp), reads_rest });
+            self.fast_paths[program] = Some(FastPath { entry_point: tier.native.entry_point(code, fp), reads_rest });
         }
     }
 
@@ -307,11 +307,11 @@ impl Machine {
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);
         tier.current = base;
-        let (way, nested) = (tier.native.way(code, fp), !tier.waiting.is_empty());
+        let (entry_point, nested) = (tier.native.entry_point(code, fp), !tier.waiting.is_empty());
         self.running = Running::Yes;
         let result = match nested {
-            true => enter_again(self, way, &args),
-            false => enter(self, way, &args),
+            true => enter_again(self, entry_point, &args),
+            false => enter(self, entry_point, &args),
         };
         let result = result.map_err(|abort| {
             let image = Arc::clone(&self.image);
@@ -381,7 +381,7 @@ impl Machine {
         self.restore(checkpoint);
         self.s.r = registers;
         self.site = site;
-        let context = self.native.as_mut().expect("nobody takes it away in a run").native.context();
+        let context = self.native.as_mut().expect("a run keeps its native tier").native.context();
         context.remaining = self.remaining;
         // The caller may call again, or fault.
         (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);

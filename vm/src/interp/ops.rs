@@ -64,7 +64,7 @@ pub(super) struct Operands {
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// Go on behind it.
+    /// Continue after it.
     Next,
     /// Jump to `x`.
     Taken,

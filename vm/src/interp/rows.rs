@@ -1,4 +1,4 @@
-//! What each operation computes, once: one row per entry of the instruction tables.
+//! Semantics of each operation, defined once: one row per entry of the instruction tables.
 //!
 //! A row becomes a zero-sized type. Both drivers execute these types, so they cannot disagree. The matches that
 //! find the type of an operation are made of the rows; a table entry without a row does not compile.

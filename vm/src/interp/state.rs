@@ -1,4 +1,4 @@
-//! What operations work on: registers, memory, counters.
+//! State that operations work on: registers, memory, counters.
 
 use super::ops::{Flow, Mem, Operands};
 use crate::host::Runtime;

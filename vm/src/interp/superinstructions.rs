@@ -72,7 +72,7 @@ macro_rules! pairs {
     };
 }
 
-/// Second operations that go on behind themselves.
+/// Second operations that fall through.
 const FORWARD: &[Pair] = &pairs! {
     @ false []
     Add64 => LdB;

@@ -8,7 +8,7 @@
 //!
 //! The budget is counted in `fuel`: instructions left, plus the weight of all code before the current slot.
 //! Straight-line code leaves it alone, a taken jump adds a constant. Only `spin` compares it: code that goes
-//! forward is finite, so it must only leave while there is enough for the longest way forward; what is left then
+//! forward is finite, so it must only leave while there is enough for the longest forward path; what is left then
 //! is the step driver's.
 
 use super::event::Next;
@@ -17,7 +17,7 @@ use super::ops::{Flow, Mem, Op, Operands, R};
 use super::rows::Add;
 use super::state::{Refilled, Run, State};
 
-/// Code, index of the slot, the slot, state, fuel. The result is a slot to go on at, or says why it stops.
+/// Code, index of the slot, the slot, state, fuel. The result is a slot to continue at, or says why it stops.
 pub(super) type Handler = fn(&[Slot], usize, &Slot, &mut State, i64) -> u64;
 
 /// One instruction, or two of which the first jumps over the second, for this driver.
@@ -34,7 +34,7 @@ const EVENT: u64 = 2 << 61;
 /// The budget is low, or the run is interrupted.
 const YIELD: u64 = 3 << 61;
 /// Off the end of the code, which validated code never is. A value and not a panic: a handler that could call a
-/// function which does not return would keep its stack aligned for that on every other way out.
+/// function which does not return would keep its stack aligned for that on every other exit.
 const LOST: u64 = 4 << 61;
 /// The bits that say why; the others are the slot.
 const WHY: u64 = 7 << 61;
@@ -48,7 +48,7 @@ pub(super) struct Threaded {
     pub(super) weight: Vec<i64>,
     /// Slot of each flat pc at which code can be entered.
     pub(super) entry: Vec<u32>,
-    /// With less fuel than this, a way forward might use up the budget.
+    /// With less fuel than this, a forward path might use up the budget.
     pub(super) floor: i64,
 }
 
@@ -203,7 +203,7 @@ impl Machine {
     }
 }
 
-/// Whether handlers of this build leave the stack as it is: runs a few hundred and looks at the stack's address.
+/// Whether handlers of this build leave the stack as it is: runs a few hundred and compares the stack's address.
 pub(super) fn takes_no_stack(s: &mut State) -> bool {
     fn here() -> usize {
         let local = 0u8;

@@ -1,4 +1,4 @@
-//! What a tracer sees.
+//! Instruction tracing: the state that a tracer gets before each instruction.
 
 /// The machine just before it executes an instruction.
 #[derive(Clone, Copy, Debug)]

@@ -99,7 +99,7 @@ impl Pages for ArenaMap {
     }
 
     fn free(&self, addr: u64, count: u32) {
-        // As in the kernel: the page that holds the address, and what lies behind the arena does not count.
+        // As in the kernel: the page that holds the address, and what lies after the arena does not count.
         let Some(off) = self.block.offset_of(addr) else { return };
         let first = off / ARENA_PAGE;
         let pages = first..first.saturating_add(count).min(self.spec.max_entries);

@@ -1,4 +1,4 @@
-//! Arrays, plain and per-CPU, and the maps behind data sections: kernel/bpf/arraymap.c.
+//! Arrays, plain and per-CPU, and the maps of data sections: kernel/bpf/arraymap.c.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ impl Bloom {
     }
 
     /// The words and bits of a value.
-    fn places(&self, value: &[u8]) -> impl Iterator<Item = (&AtomicU64, u64)> {
+    fn bits_of(&self, value: &[u8]) -> impl Iterator<Item = (&AtomicU64, u64)> {
         let first = hash(value, 0x9e37_79b9_7f4a_7c15);
         let step = hash(value, 0xc2b2_ae3d_27d4_eb4f) | 1;
         (0..self.hashes).map(move |index| {
@@ -66,7 +66,7 @@ impl MapOps for Bloom {
         None
     }
 
-    /// As in bpf(2): asks for the value that is in the buffer.
+    /// As in bpf(2): queries the value that is in the buffer.
     fn lookup_copy(&self, _key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         self.peek(value)
     }
@@ -96,7 +96,7 @@ impl MapOps for Bloom {
         if flags != BPF_ANY || value.len() != self.spec.value_size as usize {
             return Err(Errno::EINVAL);
         }
-        for (word, bit) in self.places(value) {
+        for (word, bit) in self.bits_of(value) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())
@@ -110,7 +110,7 @@ impl MapOps for Bloom {
         if value.len() != self.spec.value_size as usize {
             return Err(Errno::EINVAL);
         }
-        let member = self.places(value).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
+        let member = self.bits_of(value).all(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0);
         if member { Ok(()) } else { Err(Errno::ENOENT) }
     }
 }

@@ -1,5 +1,5 @@
 //! What the kernel accepts as attributes of a map (`map_alloc_check` and `map_alloc` of each kind in
-//! kernel/bpf), and what libbpf adjusts before it asks. Says which attribute is wrong and what it may be.
+//! kernel/bpf), and what libbpf adjusts before the system call. Says which attribute is wrong and what it may be.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub enum MapError {
     Attribute {
         /// Name of the map.
         map: Arc<str>,
-        /// Its kind.
+        /// Map type (`BPF_MAP_TYPE_*`).
         kind: MapKind,
         /// Which attribute, spelled as in a `.maps` definition.
         attribute: &'static str,
@@ -45,7 +45,7 @@ pub enum MapError {
     Kind {
         /// Name of the map.
         map: Arc<str>,
-        /// Its kind.
+        /// Map type (`BPF_MAP_TYPE_*`).
         kind: MapKind,
         /// What in the kernel it is tied to.
         reason: &'static str,
@@ -55,7 +55,7 @@ pub enum MapError {
     Memory {
         /// Name of the map.
         map: Arc<str>,
-        /// Why.
+        /// Error of allocating its memory.
         source: MemError,
     },
     /// An initial slot could not be filled.
@@ -65,7 +65,7 @@ pub enum MapError {
         map: Arc<str>,
         /// Which slot.
         slot: u32,
-        /// Why.
+        /// Reason, for messages.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Maps: blueprints, and the in-process implementations behind [`MapOps`].
+//! Maps: definitions ([`MapSpec`]), and the in-process implementations of [`MapOps`].
 //!
 //! [`create`] makes a map of a [`MapSpec`] after the checks the kernel would do; [`Maps`] holds all maps of an
 //! instantiated object. Values that programs can point to live in the arena and stay where they are until

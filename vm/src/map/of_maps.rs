@@ -15,7 +15,7 @@ use super::{Errno, MapFlags, MapKind, MapOps, MapSpec};
 #[derive(Debug)]
 pub(super) struct OfMaps {
     spec: MapSpec,
-    /// What inner maps must look like.
+    /// Definition that inner maps must match.
     template: MapSpec,
     slots: RwLock<BTreeMap<Box<[u8]>, Inner>>,
 }

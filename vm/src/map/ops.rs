@@ -101,7 +101,7 @@ pub struct Sent {
 ///
 /// Errno values and flags are those of the kernel's `map_ops` (kernel/bpf/*map*.c).
 pub trait MapOps: Send + Sync + fmt::Debug {
-    /// Its blueprint, after the kernel's own adjustments (ring buffer size, value size of maps of maps).
+    /// Its definition, after the kernel's own adjustments (ring buffer size, value size of maps of maps).
     fn spec(&self) -> &MapSpec;
 
     /// Address of the value in the arena, for programs; `None` if there is no such element. Kinds whose
@@ -122,7 +122,7 @@ pub trait MapOps: Send + Sync + fmt::Debug {
 
     /// All keys at this moment: a walk over them may update and delete. Stops after as many keys as the map
     /// can hold, so that concurrent changes cannot keep it going. Arrays of programs, maps or targets list the
-    /// slots that are set, since an empty one has nothing to look at.
+    /// slots that are set, since an empty one has no value.
     fn keys(&self) -> Vec<Vec<u8>> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut next = vec![0; self.spec().key_size as usize];
@@ -168,7 +168,7 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         Err(Errno::ENOTSUPP)
     }
 
-    /// The ring buffer behind it, if it is one.
+    /// The map as a ring buffer, if it is one.
     fn ring(&self) -> Option<&dyn Ring> {
         None
     }

@@ -74,12 +74,12 @@ fn sum(field: &Field, values: &[Vec<u8>]) -> Option<i128> {
 /// fields are compared CPU by CPU.
 ///
 /// # Errors
-/// That of `go_on`, which is called every now and then: there may be millions of elements.
+/// That of `check_interrupt`, which is called every now and then: there may be millions of elements.
 pub fn sorted<E>(
     map: &dyn MapOps,
     by: SortBy,
     descending: bool,
-    go_on: &mut dyn FnMut() -> Result<(), E>,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<Entry>, E> {
     let spec = map.spec();
     let copy = |key: Vec<u8>| {
@@ -92,7 +92,7 @@ pub fn sorted<E>(
     };
     let mut entries: Vec<Entry> = Vec::new();
     for key in map.keys() {
-        go_on()?;
+        check_interrupt()?;
         entries.extend(copy(key));
     }
     let by_key = |one: &Entry, two: &Entry| compare(&spec.key_fields, &one.key, &two.key);
@@ -105,8 +105,8 @@ pub fn sorted<E>(
     };
     match by {
         SortBy::Map => {}
-        SortBy::Key => entries = sort(entries, &by_key, go_on)?,
-        SortBy::Value => entries = sort(entries, &by_value, go_on)?,
+        SortBy::Key => entries = sort(entries, &by_key, check_interrupt)?,
+        SortBy::Value => entries = sort(entries, &by_value, check_interrupt)?,
     }
     if descending {
         entries.reverse();
@@ -118,7 +118,7 @@ pub fn sorted<E>(
 fn sort<E>(
     entries: Vec<Entry>,
     order: &dyn Fn(&Entry, &Entry) -> Ordering,
-    go_on: &mut dyn FnMut() -> Result<(), E>,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<Entry>, E> {
     let mut pieces: Vec<Vec<Entry>> = Vec::new();
     let mut rest = entries.into_iter();
@@ -127,7 +127,7 @@ fn sort<E>(
         if piece.is_empty() {
             break;
         }
-        go_on()?;
+        check_interrupt()?;
         piece.sort_by(order);
         pieces.push(piece);
     }
@@ -135,7 +135,7 @@ fn sort<E>(
         let mut neighbours = std::mem::take(&mut pieces).into_iter();
         while let Some(one) = neighbours.next() {
             pieces.push(match neighbours.next() {
-                Some(two) => merge(one, two, order, go_on)?,
+                Some(two) => merge(one, two, order, check_interrupt)?,
                 None => one,
             });
         }
@@ -147,7 +147,7 @@ fn merge<E>(
     one: Vec<Entry>,
     two: Vec<Entry>,
     order: &dyn Fn(&Entry, &Entry) -> Ordering,
-    go_on: &mut dyn FnMut() -> Result<(), E>,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<Entry>, E> {
     let mut merged = Vec::with_capacity(one.len() + two.len());
     let (mut one, mut two) = (one.into_iter().peekable(), two.into_iter().peekable());
@@ -160,7 +160,7 @@ fn merge<E>(
         let Some(first) = first else { return Ok(merged) };
         merged.push(first);
         if merged.len().is_multiple_of(PIECE) {
-            go_on()?;
+            check_interrupt()?;
         }
     }
 }

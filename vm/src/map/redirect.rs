@@ -1,6 +1,6 @@
 //! Event and redirect maps, through which programs send data out: perf event arrays, and the targets of `bpf_redirect_map`
-//! (devmap, devmap_hash, cpumap, xskmap). There is no device or CPU behind a slot here: what is sent is
-//! recorded, for the host to look at.
+//! (devmap, devmap_hash, cpumap, xskmap). A slot has no device or CPU here: what is sent is
+//! recorded, for the host to read.
 //!
 //! Slots follow kernel/bpf/devmap.c, cpumap.c and net/xdp/xskmap.c, except that every interface, CPU and
 //! socket that the host names exists.
@@ -81,7 +81,7 @@ impl MapOps for PerfEvents {
         next_index(self.spec.max_entries, key, next)
     }
 
-    /// None: there is nothing in a slot to look at.
+    /// `None`: programs cannot read a slot.
     fn keys(&self) -> Vec<Vec<u8>> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
 //! The maps of one instantiated object, and the handles by which programs name them.
 //!
 //! A handle is an address in the arena's map table, so it cannot be confused with memory. Maps that are made
-//! while programs run (inner maps of a map of maps) are added behind the object's own; nothing is ever
+//! while programs run (inner maps of a map of maps) are added after the object's own; nothing is ever
 //! removed, so [`Maps::get`] takes no lock.
 
 use std::collections::BTreeMap;
@@ -164,7 +164,7 @@ impl Maps {
         chunk.maps[index as usize].get()
     }
 
-    /// Address of the value of one of the object's own maps, if it is an array: of the data section behind it.
+    /// Address of the value of one of the object's own maps, if it is an array: of its data section.
     pub fn addr_of_value(&self, index: usize) -> Option<u64> {
         self.own.get(index)?.memory().map(|block| block.addr())
     }

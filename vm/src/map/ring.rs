@@ -3,7 +3,7 @@
 //! Space is counted as the kernel counts it: 8 bytes of header before each sample, multiples of 8, positions that
 //! only grow. The headers themselves are kept outside the arena, where no program can break them. The kernel
 //! maps its pages twice, so that a sample that wraps around is contiguous; here the block has twice the size,
-//! and a sample that starts before the end of the ring runs on behind it.
+//! and a sample that starts before the end of the ring continues after it.
 //!
 //! The open samples are the only elements of the region: an access past a sample, between samples or to one
 //! that was submitted faults. (A submitted sample that a program still points to faults after its next call.)
@@ -79,13 +79,13 @@ impl Elements for Records {
     fn element(&self, off: u32) -> Option<(u32, u32)> {
         let state = self.lock();
         let first = state.consumer / self.size;
-        // What is unread spans at most two rounds of the ring.
-        let last_in = |round: u64| {
+        // What is unread spans at most two laps of the ring.
+        let last_in = |lap: u64| {
             let before = |record: &Record| {
-                record.pos < (round + 1) * self.size && record.pos + HEADER <= round * self.size + u64::from(off)
+                record.pos < (lap + 1) * self.size && record.pos + HEADER <= lap * self.size + u64::from(off)
             };
             let record = &state.records[state.records.partition_point(before).checked_sub(1)?];
-            let open = record.status == Status::Busy && record.pos >= round * self.size;
+            let open = record.status == Status::Busy && record.pos >= lap * self.size;
             open.then(|| (self.off(record), record.size))
         };
         [first, first + 1].into_iter().filter_map(last_in).max()
@@ -120,9 +120,9 @@ impl RingBuffer {
 
     fn commit_at(&self, off: u32, status: Status) -> Result<(), Errno> {
         let mut state = self.records.lock();
-        let round = state.consumer / self.records.size;
-        let found = [round, round + 1].into_iter().find_map(|round| {
-            let pos = (round * self.records.size + u64::from(off)).checked_sub(HEADER)?;
+        let lap = state.consumer / self.records.size;
+        let found = [lap, lap + 1].into_iter().find_map(|lap| {
+            let pos = (lap * self.records.size + u64::from(off)).checked_sub(HEADER)?;
             state.records.binary_search_by_key(&pos, |record| record.pos).ok()
         });
         let record = found.map(|index| &mut state.records[index]).ok_or(Errno::EINVAL)?;

@@ -62,7 +62,7 @@ impl Slab {
         }
     }
 
-    /// Makes sure that there is memory behind a slot.
+    /// Allocates the memory of a slot, unless it has some.
     pub(super) fn grow(&mut self, slot: u32) -> Result<(), MemError> {
         assert!(slot < self.layout.capacity, "slot inside the slab");
         while self.locate(slot).0 >= self.chunks.len() {

@@ -1,4 +1,4 @@
-//! What a map shall be: a blueprint without any memory behind it.
+//! Map definitions: type, sizes, flags and initial contents, without memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl MapKind {
     }
 }
 
-/// A map's blueprint, as the object declares it and the user edited it.
+/// A map's definition, as the object declares it and the user edited it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapSpec {
     /// Name of the variable, or of the section for data maps (`.rodata`, `.bss`, `.data.foo`).
@@ -93,7 +93,7 @@ pub struct MapSpec {
     pub extra: u64,
     /// NUMA node, with `BPF_F_NUMA_NODE`.
     pub numa_node: u32,
-    /// `LIBBPF_PIN_BY_NAME` asked for.
+    /// The definition has `LIBBPF_PIN_BY_NAME`.
     pub pinned: bool,
     /// Template of the values of a map of maps.
     pub inner: Option<Box<MapSpec>>,
@@ -101,11 +101,11 @@ pub struct MapSpec {
     pub slots: Vec<(u32, Slot)>,
     /// Set for the maps made from data sections.
     pub data: Option<Data>,
-    /// Scalars of the key, in memory order, where BTF tells; sorts and prints keys.
+    /// Scalars of the key, in memory order, from BTF; sorts and prints keys.
     pub key_fields: Vec<Field>,
     /// Scalars of the value, likewise.
     pub value_fields: Vec<Field>,
-    /// Offset of a `struct bpf_spin_lock` in the value, where BTF tells. Copies in and out leave it alone,
+    /// Offset of a `struct bpf_spin_lock` in the value, from BTF. Copies in and out leave it alone,
     /// and `BPF_F_LOCK` needs it.
     pub spin_lock: Option<u32>,
 }
@@ -263,7 +263,7 @@ pub struct Field {
     pub name: Arc<str>,
     /// Byte offset.
     pub off: u32,
-    /// Bytes.
+    /// Size of the field in bytes.
     pub size: u32,
     /// What the bytes are.
     pub kind: FieldKind,

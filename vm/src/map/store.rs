@@ -163,7 +163,7 @@ impl Store {
         }
     }
 
-    /// The first slot in use, or the first one behind `slot`.
+    /// The first slot in use, or the first one after `slot`.
     fn after(&self, slot: Option<u32>) -> Option<u32> {
         let from = slot.map_or(0, |slot| slot as usize + 1);
         let first = self.live.get(from / 64)? & (u64::MAX << (from % 64));

@@ -11,7 +11,7 @@ use super::store::no_memory;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
 use crate::mem::Arena;
 
-/// Most data bytes behind the prefix length.
+/// Most data bytes after the prefix length.
 pub(super) const DATA_MAX: usize = 256;
 
 /// A key taken apart: number of bits that count, and data bytes from the most significant on.

@@ -1,4 +1,4 @@
-//! The arena: address space, the table of regions, and the page allocator behind it.
+//! The arena: address space, the table of regions, and its page allocator.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -14,7 +14,7 @@ use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 
 /// Allocation granule: one page, so that protection can differ between regions.
 const PAGE: u64 = 4096;
-/// Bytes behind a region that belong to no other, so that running over its end is noticed.
+/// Bytes after a region that belong to no other, so that running over its end is noticed.
 const GAP: u64 = 64;
 /// Bytes at the top of a sandbox that hold read-only regions. Pages there are never writable where programs see
 /// them, pages below always are, so no page changes protection when it is reused. Blocks write to read-only pages
@@ -28,14 +28,14 @@ const READ_ONLY_PART: u64 = 4;
 /// Bytes between the addresses of functions; there is room for a jump.
 const FUNCTION_STRIDE: u64 = 32;
 
-/// What a region holds; decides nothing, but tells in messages.
+/// What a region holds, for messages only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegionKind {
     /// Argument of an entry function.
     Context,
     /// Frames of one instance.
     Stack,
-    /// Packet bytes behind an XDP or TC context.
+    /// Packet bytes after an XDP or TC context.
     Packet,
     /// Values (or keys and values) of a map.
     Map,
@@ -82,7 +82,7 @@ pub trait Elements: std::fmt::Debug + Send + Sync {
 /// A region in the table of its arena. Offsets count from the arena's base.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// What was asked for.
+    /// The specification that it was allocated by.
     pub spec: RegionSpec,
     /// First byte.
     pub start: u32,
@@ -200,11 +200,11 @@ impl Arena {
     }
 
     /// An arena for programs that work with raw pointers: its base is zero, and it takes as much of the lower 4 GiB
-    /// of the address space as the limit asks for, so that a 32-bit field can hold a pointer there too. Addresses of
+    /// of the address space as the limit needs, so that a 32-bit field can hold a pointer there too. Addresses of
     /// functions can be called by C code. Where there is not so much room, it is smaller.
     ///
     /// # Errors
-    /// There is no room at all, or no way to recover from faults on this target.
+    /// No address space is left, or faults cannot be recovered from on this target.
     ///
     /// # Safety
     /// What runs in it (machines with [`View::trusted`](super::View::trusted), and code compiled for it) reads, writes
@@ -337,7 +337,7 @@ impl Arena {
         let mut block = self.alloc(spec)?;
         let region = block.region();
         let len = u64::from(region.len).next_multiple_of(PAGE) as usize;
-        self.reservation.place_shared(self.place(region.start.into()), len, file)?;
+        self.reservation.place_shared(self.in_mapping(region.start.into()), len, file)?;
         block.set_mapped();
         Ok(block)
     }
@@ -366,13 +366,13 @@ impl Arena {
     /// Gives programs access to pages that were never handed out. Called with the lock of the pages held.
     fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
         if !writable && self.alias.get().is_none() {
-            let alias = self.reservation.share(self.place(self.split), self.read_only_space as usize)?;
+            let alias = self.reservation.share(self.in_mapping(self.split), self.read_only_space as usize)?;
             self.alias.set(alias).expect("made once, since the pages are locked");
         }
-        self.reservation.protect(self.place(start), len as usize, writable)
+        self.reservation.protect(self.in_mapping(start), len as usize, writable)
     }
 
-    /// Makes every view look again before it trusts what it knows of regions.
+    /// Invalidates the cached regions of every view.
     pub(super) fn touch(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
@@ -398,8 +398,8 @@ impl Arena {
         let mut pages = self.pages.lock().expect("no panic while held");
         match self.aliased(region.start) {
             Some((alias, off)) => alias.discard(off, bytes as usize),
-            None if region.mapped => self.reservation.place_fresh(self.place(region.start.into()), bytes as usize),
-            None => self.reservation.discard(self.place(region.start.into()), bytes as usize),
+            None if region.mapped => self.reservation.place_fresh(self.in_mapping(region.start.into()), bytes as usize),
+            None => self.reservation.discard(self.in_mapping(region.start.into()), bytes as usize),
         }
         pages.used -= bytes;
         let space = if region.spec.writable { &mut pages.writable } else { &mut pages.read_only };
@@ -408,11 +408,11 @@ impl Arena {
 
     /// Pointer to an offset, as programs have it.
     pub(super) fn at(&self, off: u32) -> *mut u8 {
-        self.reservation.at(self.place(off.into()))
+        self.reservation.at(self.in_mapping(off.into()))
     }
 
     /// Where an offset is in the reservation.
-    fn place(&self, off: u64) -> usize {
+    fn in_mapping(&self, off: u64) -> usize {
         self.origin.wrapping_add(off as usize)
     }
 

@@ -34,7 +34,7 @@ impl Block {
         self.region.set_mapped();
     }
 
-    /// Bytes.
+    /// Length of the block in bytes.
     pub fn len(&self) -> u32 {
         self.region.len
     }
@@ -66,7 +66,7 @@ impl Block {
         self.arena.touch();
     }
 
-    /// How far behind the first byte an address that a program gave is.
+    /// Offset in the block of an address that a program passed.
     pub fn offset_of(&self, addr: u64) -> Option<u32> {
         self.arena.offset(addr)?.checked_sub(self.region.start).filter(|off| *off < self.region.len)
     }

@@ -19,7 +19,7 @@ pub type Text = SmallVec<[u8; SHORT]>;
 /// 64-bit words that were read from a program's memory, few of them without an allocation.
 pub(crate) type Words = SmallVec<[u64; 8]>;
 
-/// Where the first NUL is; behind the bytes if there is none.
+/// Where the first NUL is; the length if there is none.
 fn nul(bytes: &[u8; SHORT]) -> usize {
     let (words, _) = bytes.as_chunks();
     let at = words.iter().enumerate().find_map(|(at, word)| {
@@ -109,7 +109,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// Remembers the region at an address, which the host is about to look at again and again.
+    /// Remembers the region at an address, which the host is about to read repeatedly.
     pub fn note(&mut self, addr: u64) {
         if self.recent(addr, 1, Access::Read).is_none() {
             let generation = self.arena().generation();
@@ -148,11 +148,11 @@ impl View {
         if end < step {
             return Ok(with(&first[..end]));
         }
-        self.c_str_behind(Text::from_slice(&first[..step]), addr, available, max).map(|text| with(&text))
+        self.c_str_after(Text::from_slice(&first[..step]), addr, available, max).map(|text| with(&text))
     }
 
-    /// Goes on behind the first bytes of a C string, none of them NUL; `available` are in its region.
-    fn c_str_behind(&self, mut bytes: Text, addr: u64, available: u64, max: u64) -> Result<Text, Fault> {
+    /// Continues after the first bytes of a C string, none of them NUL; `available` are in its region.
+    fn c_str_after(&self, mut bytes: Text, addr: u64, available: u64, max: u64) -> Result<Text, Fault> {
         let limit = available.min(max) as usize;
         while bytes.len() < limit {
             let from = bytes.len();
@@ -183,10 +183,10 @@ impl View {
         let (words, rest) = bytes.as_chunks::<8>();
         // SAFETY: `range` checked all bytes.
         let same = |off: usize, word: &[u8; 8]| unsafe { at.add(off).cast::<[u8; 8]>().read() } == *word;
-        let behind = words.len() * 8;
+        let tail = words.len() * 8;
         words.iter().enumerate().all(|(index, word)| same(index * 8, word))
             // SAFETY: likewise.
-            && rest.iter().enumerate().all(|(index, byte)| unsafe { at.add(behind + index).read() } == *byte)
+            && rest.iter().enumerate().all(|(index, byte)| unsafe { at.add(tail + index).read() } == *byte)
     }
 
     /// 64-bit words. Each is read by itself: the program has just stored them so, and a processor waits where one load

@@ -1,4 +1,4 @@
-//! Why an access was refused, in words that name the nearest thing the program could have meant.
+//! Faults of memory accesses, described with the nearest region.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ pub enum Access {
 pub struct Fault {
     /// Address as the program computed it.
     pub addr: u64,
-    /// Bytes.
+    /// Number of bytes of the access.
     pub len: u64,
     /// Direction.
     pub access: Access,
-    /// Why.
+    /// Why the access is invalid.
     pub reason: FaultReason,
 }
 
@@ -37,7 +37,7 @@ pub enum FaultReason {
     Foreign(Option<Near>),
     /// No region there; the nearest one, if there is any.
     NoRegion(Option<Near>),
-    /// Starts inside a region (or one of its elements) and ends outside, or lies in the gap behind it.
+    /// Starts inside a region (or one of its elements) and ends outside, or lies in the gap after it.
     Overflow {
         /// Label of the region.
         region: Arc<str>,
@@ -67,7 +67,7 @@ pub struct Near {
     pub size: u32,
     /// How far away it is.
     pub distance: u64,
-    /// The access is below it, not behind its end.
+    /// The access is below its start, not past its end.
     pub below: bool,
 }
 
@@ -77,14 +77,14 @@ struct Nearest<'a>(&'a Option<Near>);
 impl fmt::Display for Nearest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(near) = self.0 else { return Ok(()) };
-        let side = if near.below { "below" } else { "behind" };
+        let side = if near.below { "below it" } else { "past its end" };
         write!(f, "; nearest is {} (", near.label)?;
         if near.count != 1 {
             write!(f, "{} x ", near.count)?;
         }
         match near.distance {
-            0 => write!(f, "{} bytes), right {side} it", near.size),
-            distance => write!(f, "{} bytes), {distance} bytes {side} it", near.size),
+            0 => write!(f, "{} bytes), right {side}", near.size),
+            distance => write!(f, "{} bytes), {distance} bytes {side}", near.size),
         }
     }
 }
@@ -145,9 +145,9 @@ pub enum MemError {
     /// More than the arena or the configured limit holds.
     #[error("{name}: {wanted} bytes asked for, but {free} of the memory limit of {limit} bytes are left")]
     Limit {
-        /// Label of the region that was asked for.
+        /// Label of the requested region.
         name: Arc<str>,
-        /// Bytes asked for.
+        /// Number of bytes requested.
         wanted: u64,
         /// Bytes left.
         free: u64,

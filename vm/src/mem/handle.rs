@@ -48,7 +48,7 @@ impl HandleTable {
     pub(super) fn callable(what: &'static str, stride: u64, capacity: u32) -> Result<Arc<HandleTable>, MemError> {
         assert_eq!(stride, JUMP as u64, "a jump fits");
         let mut table = HandleTable::new(what, stride, capacity)?;
-        Arc::get_mut(&mut table).expect("nobody else has it yet").jumps = Some(Mutex::new(0));
+        Arc::get_mut(&mut table).expect("the table is not shared yet").jumps = Some(Mutex::new(0));
         Ok(table)
     }
 

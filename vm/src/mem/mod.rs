@@ -6,7 +6,7 @@
 //! `xdp_md.data` holds a usable pointer too.
 //!
 //! - [`Block`] owns a region: made by [`Arena::alloc`], given back on drop.
-//! - [`View`] is how one running machine looks at the arena: loads and stores with exact bounds, through a
+//! - [`View`] is how one running machine accesses the arena: loads and stores with exact bounds, through a
 //!   small cache of the regions seen last. It is what the interpreter calls for every memory instruction.
 //! - An [`Arena::trusted`] has its addresses below 4 GiB and base 0, for programs that work with raw pointers: what
 //!   its [`View`]s do not find in a region they try to access all the same, and a fault is a value.
@@ -14,7 +14,7 @@
 //!
 //! Read-only regions lie in the upper quarter, on pages that programs cannot write to whatever runs them: [`Block`]
 //! writes to the same pages at a second address outside the arena. A child made by `fork` shares these pages with
-//! its parent, so only one of them should go on making read-only regions in an arena from before.
+//! its parent, so only one of them should continue making read-only regions in an arena from before.
 //!
 //! Pages of the arena are never unmapped and never change protection while the arena lives, so a stale
 //! address can hit wrong bytes of the arena but nothing else. Concurrent plain accesses race as in C: each is

@@ -176,7 +176,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// Whether bytes at any address can be accessed, as far as a look at each page tells. Writing is tried with what
+    /// Whether bytes at any address can be accessed, by a probe of each page. Writing is tried with what
     /// is there.
     pub(super) fn check_beyond(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
         let fault = fault(addr, len, access);

@@ -1,4 +1,4 @@
-//! The system calls behind an arena, with their only unsafe blocks.
+//! System calls of an arena, with their only unsafe blocks.
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
 use std::ffi::CStr;
@@ -147,7 +147,7 @@ impl Reservation {
         }
     }
 
-    /// Makes whole pages readable, and writable too if asked.
+    /// Makes whole pages readable, and writable too on request.
     pub(super) fn protect(&self, offset: usize, len: usize, writable: bool) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");
         let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };

@@ -168,7 +168,7 @@ fn a_length_that_wraps_around_is_refused() {
 #[test]
 fn freed_neighbours_become_one_space() {
     let arena = Arena::new(1 << 32).unwrap();
-    // Rounds of growing sizes would fill the address space many times over if the pieces stayed apart.
+    // Repetitions with growing sizes would fill the address space many times over if the pieces stayed apart.
     for round in 1..200u32 {
         let blocks: Vec<Block> = (0..16).map(|_| arena.alloc(region(round * 50_000)).unwrap()).collect();
         drop(blocks);

@@ -1,7 +1,7 @@
 //! One machine's view of the arena: loads and stores with exact bounds, cached by base register.
 //!
 //! A window is the region element that the last access through a register hit. A hit costs a subtraction and
-//! a comparison; a miss asks the arena's table ([`View::refill`]) and the caller tries again. For one access of a
+//! a comparison; a miss reads the arena's table ([`View::refill`]) and the caller tries again. For one access of a
 //! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
@@ -226,7 +226,7 @@ impl View {
     pub fn load_acquire<A: AtomicCell>(&self, reg: usize, addr: u64) -> Option<u64> {
         let at = self.loads[reg & 15].hit_cell::<A>(addr)?;
         // SAFETY: inside a region element, aligned as `hit_cell` checked, and mapped as long as `self.arena`
-        // lives; the reference is only loaded from, in the way that works on read-only pages.
+        // lives; the reference is only loaded from, with an instruction that works on read-only pages.
         Some(unsafe { A::from_ptr(at) }.acquire())
     }
 
@@ -294,7 +294,7 @@ impl View {
         }
     }
 
-    /// Points the windows of `reg` at an element of a block of the same arena, without a look-up. Used for r10.
+    /// Points the windows of `reg` at an element of a block of the same arena, without a lookup. Used for r10.
     #[inline]
     pub fn set_window(&mut self, reg: usize, block: &Block, element: u32) {
         assert!(Arc::ptr_eq(block.arena(), &self.arena), "block of this arena");

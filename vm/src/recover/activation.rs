@@ -30,7 +30,7 @@ pub(super) enum Kind {
 pub(super) struct ActivationRecord {
     /// Filled in by the trampoline, which gets the address of this, offset 0. A barrier has none.
     pub(super) recovery_point: UnsafeCell<MaybeUninit<RecoveryPoint>>,
-    /// Where rsp is when generated code is called, 16 bytes from the top. The trampoline knows it that goes on where
+    /// Where rsp is when generated code is called, 16 bytes from the top. The trampoline knows it that continues where
     /// it is, and writes it here.
     stack: UnsafeCell<u64>,
     pub(super) owner: Owner,
@@ -39,15 +39,15 @@ pub(super) struct ActivationRecord {
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
     /// The call around it; none around one through an idle thread's [`EntryGate`], and outside of calls.
     previous: Cell<*const ActivationRecord>,
-    /// The stack that generated code runs on, lowest address and the one behind it, where the record has one of its own.
+    /// The stack that generated code runs on, lowest address and the one after it, where the record has one of its own.
     range: (u64, u64),
 }
 
 /// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(super) enum Mark {
-    /// Nothing.
+pub(super) enum ThreadState {
+    /// The thread is prepared, and its signals are unblocked.
     Ready = 0,
     /// Signals that it blocks have to be unblocked.
     Blocked = 1,
@@ -55,29 +55,29 @@ pub(super) enum Mark {
     Unprepared = 2,
 }
 
-/// The bits of a [`Mark`].
-const MARK: usize = 3;
+/// The bits of a [`ThreadState`].
+const STATE_BITS: usize = 3;
 
-const _: () = assert!(align_of::<ActivationRecord>() > MARK, "an address leaves room for a mark");
+const _: () = assert!(align_of::<ActivationRecord>() > STATE_BITS, "an address leaves room for the state");
 
 thread_local! {
-    /// The innermost call that has not returned, and a mark. Read by signal handlers.
-    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(Mark::Unprepared as usize)) };
+    /// The innermost call that has not returned, and the [`ThreadState`] in the low bits. Read by signal handlers.
+    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(ThreadState::Unprepared as usize)) };
 }
 
-/// What this thread is marked with.
+/// State of this thread.
 #[inline(always)]
-pub(super) fn marked() -> Mark {
-    match CURRENT.get().addr() & MARK {
-        0 => Mark::Ready,
-        1 => Mark::Blocked,
-        _ => Mark::Unprepared,
+pub(super) fn thread_state() -> ThreadState {
+    match CURRENT.get().addr() & STATE_BITS {
+        0 => ThreadState::Ready,
+        1 => ThreadState::Blocked,
+        _ => ThreadState::Unprepared,
     }
 }
 
 /// Marks this thread.
-pub(super) fn mark(mark: Mark) {
-    CURRENT.set(CURRENT.get().map_addr(|address| address & !MARK | mark as usize));
+pub(super) fn set_thread_state(state: ThreadState) {
+    CURRENT.set(CURRENT.get().map_addr(|address| address & !STATE_BITS | state as usize));
 }
 
 /// The call around one on the chain.
@@ -95,11 +95,11 @@ pub fn is_inside(data: *mut ()) -> bool {
 }
 
 fn unmarked(record: *const ActivationRecord) -> *const ActivationRecord {
-    record.map_addr(|address| address & !MARK)
+    record.map_addr(|address| address & !STATE_BITS)
 }
 
 /// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
-/// behind it.
+/// after it.
 pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
     // SAFETY: as in `around`.
     let mut ranges = std::iter::successors(current(), around).map(|record| unsafe { record.as_ref() }.range);
@@ -111,7 +111,7 @@ pub(super) fn current() -> Option<ptr::NonNull<ActivationRecord>> {
     ptr::NonNull::new(unmarked(CURRENT.get()).cast_mut())
 }
 
-/// The way into generated code for one machine, and what the way back needs to know. Calls on it touch little of it.
+/// Entry gate of one machine: enters its generated code, and holds what returning needs. A call touches little of it.
 pub struct EntryGate(ActivationRecord);
 
 const _: () = assert!(
@@ -171,7 +171,7 @@ impl ActivationRecord {
     #[inline(always)]
     fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut previous = CURRENT.get();
-        let unblocked = (previous.addr() & MARK != 0).then(prepare::ready);
+        let unblocked = (previous.addr() & STATE_BITS != 0).then(prepare::ready);
         previous = unmarked(previous);
         self.previous.set(previous);
         CURRENT.set(self);
@@ -233,7 +233,7 @@ macro_rules! jump {
 /// `code` must be such a function, in a registered [`CodeRange`](super::CodeRange) that outlives the call, and `cx`
 /// what it works on. Of the frames between it and this call, only such that may be skipped must be on the stack
 /// while `in_c` of the gate's owner is not zero or the code itself faults: generated code and C functions. The owner
-/// must tell the truth; its pointers must be valid during the call. The stack must be memory that only this call uses,
+/// must be correct; its pointers must be valid during the call. The stack must be memory that only this call uses,
 /// so no other call through this gate must be running.
 pub unsafe fn enter(gate: &EntryGate, code: u64, cx: *mut (), fp: u64, args: &[u64; 5]) -> Result<u64, Box<Abort>> {
     let record = &gate.0;
@@ -304,7 +304,7 @@ pub unsafe fn enter_again(owner: &Owner, code: u64, cx: *mut (), fp: u64, args: 
     if status == 0 { Ok(value) } else { Err(unsafe { record.abort() }) }
 }
 
-/// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
+/// Calls a C function with the integer and floating-point argument registers it may read, and gives the bits of
 /// its result. `data` and `callback` serve calls that the function makes to function addresses of the program.
 ///
 /// # Errors
@@ -323,7 +323,7 @@ pub unsafe fn call_c(
 ) -> Result<u64, Box<Abort>> {
     let owner = Owner { in_c: ptr::null_mut(), interrupt: ptr::null(), data, call: callback };
     let record = ActivationRecord::new(owner, Kind::C, 0);
-    // SAFETY: as with `jump`. Whether the function is variadic makes no difference: others do not look at al.
+    // SAFETY: as with `jump`. Whether the function is variadic makes no difference: others do not read al.
     let (value, float, status) = record.during(|| unsafe {
         let (value, status): (u64, u64);
         let float: f64;
@@ -359,7 +359,7 @@ pub fn call_back() -> usize {
     twinbpf_call_back as *const () as usize
 }
 
-/// A callback from C code: runs the function behind `slot`, and gives r0; or where to land.
+/// A callback from C code: runs the function of `slot` and returns r0, or the recovery point.
 pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
     let Some(record) = current() else {
         log::error!("C code has called the function at {slot:#x} of a program that is not running on this thread");
@@ -383,7 +383,7 @@ pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
         Ok(value) => Two { value, status: 0 },
         // Between the record and here is a host function in Rust, which C code has called back.
         Err(trap) if !(record.kind == Kind::C || in_c.is_some_and(|in_c| in_c != 0)) => {
-            log::error!("a callback of a program ended with a trap, and its caller cannot be told: {trap}");
+            log::error!("a callback of a program ended with a trap, which its caller cannot receive: {trap}");
             Two { value: 0, status: 0 }
         }
         Err(trap) => {

@@ -12,7 +12,7 @@
 use std::arch::global_asm;
 use std::num::NonZeroU64;
 
-/// Fills in the [`RecoveryPoint`] that r10 points to, behind a `push r12`.
+/// Fills in the [`RecoveryPoint`] that r10 points to, after a `push r12`.
 macro_rules! save {
     () => {
         "mov [r10], rsp
@@ -24,9 +24,9 @@ macro_rules! save {
     };
 }
 
-// r10: record, which begins with a `RecoveryPoint` and goes on with where rsp is to be; r11: code; rdi: cx; rsi: r10 of the
-// program; rdx, rcx, r8, r9, rax: its r1 to r5. Generated code pops its one stack argument, which takes 16 bytes.
-// Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` goes on on the stack it is called on.
+// r10: record, which begins with a `RecoveryPoint` and continues with where rsp is to be; r11: code; rdi: cx; rsi: r10
+// of the program; rdx, rcx, r8, r9, rax: its r1 to r5. Generated code pops its one stack argument, which takes 16
+// bytes. Result: rax is r0, and rdx 0; or rdx is 1. `twinbpf_enter_again` continues on the stack it is called on.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
     ".balign 64",
@@ -130,7 +130,7 @@ global_asm!(
 );
 
 // rdi: address; rsi: value, or for compare-exchange what is expected and in rdx what to store. Result: rax, and rdx
-// 0. At a fault between `begin` and `end` the handler puts the signal's number into rdx and goes on at `end`; no
+// 0. At a fault between `begin` and `end` the handler puts the signal's number into rdx and continues at `end`; no
 // routine touches the stack.
 macro_rules! raw {
     ($($name:literal: $($line:literal),+;)*) => {

@@ -1,19 +1,19 @@
-//! Ways out of native code that faults: a program's bad pointer, an endless loop that must stop, a fault inside a C
-//! function become values, and the process goes on.
+//! Recovery from faults in native code: a program's bad pointer, an endless loop that must stop, a fault inside a C
+//! function become values, and the process continues.
 //!
 //! - [`enter`] calls generated code through a [`EntryGate`]. A fault in a registered [`CodeRange`], a timeout signal there, or a fault in a
 //!   C function that generated code has called ends the call with an [`Abort`].
-//! - [`call_c`] calls a C function from Rust in the same way.
+//! - [`call_c`] calls a C function from Rust likewise.
 //! - [`load`], [`store`] and [`compare_exchange`] access any address and give a [`Fault`] where nothing is.
 //! - [`call_back`] is for C code that calls what it was given as a function's address: a trap in there ends the C
 //!   function that did it, and the call of [`enter`] or [`call_c`] it was running under.
 //!
 //! Signal handlers for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGURG are installed on first use, and again over handlers
 //! that the host has installed since, when a thread is prepared ([`prepare_thread`]). What is not ours goes to the
-//! handler that was there before, with everything it can tell. A thread that blocks these signals unblocks them while it
-//! runs programs. Only frames of generated code and of C functions are ever skipped, never one of Rust: calls of Rust
-//! functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of records.
-//! Nor is a frame of a signal handler that runs on the alternate stack.
+//! handler that was there before, with all details of the fault. A thread that blocks these signals unblocks them while
+//! it runs programs. Only frames of generated code and of C functions are ever skipped, never one of Rust: calls of
+//! Rust functions by generated code leave [`Owner::in_c`] at zero, and a callback stands as a barrier on the chain of
+//! records. Nor is a frame of a signal handler that runs on the alternate stack.
 //!
 //! There is no recovery from a fault in Rust code. After `fork`, the child can do all of this at once: nothing here takes
 //! a lock. Generated code can be entered on x86-64 Linux only ([`AVAILABLE`]); elsewhere C functions are
@@ -103,7 +103,7 @@ pub struct Fault {
     pub signal: Signal,
     /// Native address of the instruction.
     pub pc: u64,
-    /// Address that was accessed, for SIGSEGV and SIGBUS; `None` where the CPU does not tell it: it does not for
+    /// Address that was accessed, for SIGSEGV and SIGBUS; `None` where the CPU does not report it: it does not for
     /// addresses that are not sign-extended from 48 bits.
     pub address: Option<u64>,
     /// Native frame pointer.
@@ -154,7 +154,7 @@ pub enum Abort {
 /// [`Owner`], the address, and the argument registers.
 pub type Callback = unsafe fn(data: *mut (), function: u64, args: &[u64; 5]) -> Result<u64, Trap>;
 
-/// What signals and callbacks must know of the machine behind a call of native code.
+/// What signals and callbacks must know of the machine whose native code is called.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Owner {

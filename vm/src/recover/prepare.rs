@@ -1,7 +1,7 @@
 //! What a thread needs before native code runs on it: handlers in force, an alternate stack for them, and signals that
 //! it does not block.
 //!
-//! A thread that blocks signals of ours is marked in its chain of calls ([`super::record`]), which every call reads in
+//! A thread that blocks signals of ours is recorded in its chain of calls ([`super::record`]), which every call reads in
 //! any case: such a thread unblocks them around its outermost call, and pays two system calls for it. Other threads pay
 //! nothing.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
@@ -13,7 +13,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::activation::{self, Mark};
+use super::activation::{self, ThreadState};
 use super::signal::{self, install};
 use super::stack::NativeStack;
 use super::{Signal, Unprepared};
@@ -40,18 +40,18 @@ pub fn prepare_thread() -> Result<(), Unprepared> {
     keep_loaded();
     let installed = Signal::ALL.into_iter().map(install).fold(Ok(()), Result::and);
     let stack = provide_stack().map_err(|error| Unprepared::NoStack(error.into()));
-    activation::mark(if any_blocked() { Mark::Blocked } else { Mark::Ready });
+    activation::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
     installed.and(stack)
 }
 
 /// Before a thread waits for [`Thread::interrupt`](super::Thread::interrupt): reads its signal mask again if it has run
 /// native code already, and sees that SIGURG has our handler. A thread that has not does all that when it first runs some.
 pub fn check_thread() {
-    if activation::marked() == Mark::Unprepared {
+    if activation::thread_state() == ThreadState::Unprepared {
         return;
     }
     report(install(Signal::Urg));
-    activation::mark(if any_blocked() { Mark::Blocked } else { Mark::Ready });
+    activation::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
 }
 
 /// For callers that cannot return an error.
@@ -66,8 +66,8 @@ fn report(result: Result<(), Unprepared>) {
 pub struct Unblocked {
     /// The set bits are those of signals to be blocked again.
     blocked: u8,
-    /// What the thread's chain was marked with.
-    mark: Mark,
+    /// The thread's state before.
+    state: ThreadState,
     /// Of one thread.
     thread: PhantomData<*const ()>,
 }
@@ -75,35 +75,35 @@ pub struct Unblocked {
 /// For the time of a run: unblocks the signals of a thread that is known to block some. `None` for all others.
 #[inline(always)]
 pub fn unblock() -> Option<Unblocked> {
-    if activation::marked() == Mark::Blocked { Some(Unblocked::new(Mark::Blocked)) } else { None }
+    if activation::thread_state() == ThreadState::Blocked { Some(Unblocked::new(ThreadState::Blocked)) } else { None }
 }
 
 /// As [`unblock`], where faults are to be expected next; prepares the thread if need be.
 #[cold]
 #[inline(never)]
 pub(super) fn ready() -> Unblocked {
-    if activation::marked() == Mark::Unprepared {
+    if activation::thread_state() == ThreadState::Unprepared {
         report(prepare_thread());
     }
-    Unblocked::new(activation::marked())
+    Unblocked::new(activation::thread_state())
 }
 
 impl Unblocked {
     #[cold]
     #[inline(never)]
-    fn new(mark: Mark) -> Unblocked {
-        let blocked = match mark {
-            Mark::Blocked => change_mask(libc::SIG_UNBLOCK, u8::MAX),
-            Mark::Ready | Mark::Unprepared => 0,
+    fn new(state: ThreadState) -> Unblocked {
+        let blocked = match state {
+            ThreadState::Blocked => change_mask(libc::SIG_UNBLOCK, u8::MAX),
+            ThreadState::Ready | ThreadState::Unprepared => 0,
         };
-        activation::mark(Mark::Ready);
-        Unblocked { blocked, mark, thread: PhantomData }
+        activation::set_thread_state(ThreadState::Ready);
+        Unblocked { blocked, state, thread: PhantomData }
     }
 }
 
 impl Drop for Unblocked {
     fn drop(&mut self) {
-        activation::mark(self.mark);
+        activation::set_thread_state(self.state);
         if self.blocked != 0 {
             change_mask(libc::SIG_BLOCK, self.blocked);
         }
@@ -210,7 +210,7 @@ unsafe extern "C" fn free_stack(stack: *mut c_void) {
         unsafe { libc::sigaltstack(&raw const off, ptr::null_mut()) };
     }
     // Another destructor may run a program yet.
-    activation::mark(Mark::Unprepared);
+    activation::set_thread_state(ThreadState::Unprepared);
 }
 
 /// Keeps the shared library that this code is part of from being unloaded: handlers, destructors and threads of ours

@@ -107,7 +107,7 @@ impl std::fmt::Debug for Slot {
 
 impl CodeRange {
     /// Faults at `len` bytes from `start` are those of generated code. Few and large ranges are better than many
-    /// small ones: a handler looks through all.
+    /// small ones: a handler searches all.
     ///
     /// # Safety
     /// There is generated code there, or nothing that runs: a fault of an instruction in the range ends the call of

@@ -1,7 +1,7 @@
 //! Single accesses to any address. They need no record: the handler knows the instructions by their addresses.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
-use super::activation::{Mark, marked};
+use super::activation::{ThreadState, thread_state};
 use super::asm::{
     Two, twinbpf_cas4, twinbpf_cas8, twinbpf_load1, twinbpf_load2, twinbpf_load4, twinbpf_load8, twinbpf_store1,
     twinbpf_store2, twinbpf_store4, twinbpf_store8,
@@ -13,7 +13,7 @@ use twinbpf_isa::{Size, Width};
 /// Sees that a fault reaches our handler until the result is dropped.
 #[inline(always)]
 fn prepared() -> Option<Unblocked> {
-    (marked() != Mark::Ready).then(ready)
+    (thread_state() != ThreadState::Ready).then(ready)
 }
 
 fn result(two: Two, addr: u64) -> Result<u64, Fault> {

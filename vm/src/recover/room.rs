@@ -1,8 +1,8 @@
-//! How much native stack is left, and another stack to go on with where that is too little.
+//! How much native stack is left, and another stack to continue with where that is too little.
 //!
 //! Native code runs on a stack whose size follows from its limits. Rust code runs on its caller's stack: a thread may
 //! have been started with 64 KiB, and host functions that call back into programs nest. Where code is about
-//! to need stack it asks [`stack_left`], and goes on by [`on_stack`] or ends with a trap.
+//! to need stack it calls [`stack_left`], and continues by [`on_stack`] or ends with a trap.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::any::Any;
@@ -20,7 +20,7 @@ struct Switched {
 }
 
 thread_local! {
-    /// Lowest address of the thread's own stack, and the one behind it. Both are 0 until they are known.
+    /// Lowest address of the thread's own stack, and the one after it. Both are 0 until they are known.
     static OWN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
     /// The innermost stack that this thread has switched to.
     static SWITCHED: Cell<*const Switched> = const { Cell::new(ptr::null()) };
@@ -97,7 +97,7 @@ struct Job<F, R> {
     result: Option<Result<R, Box<dyn Any + Send>>>,
 }
 
-/// Does some work on another stack; a panic of it goes on here. On targets without generated code, on this one.
+/// Does some work on another stack; a panic of it continues here. On targets without generated code, on this one.
 ///
 /// Nothing else may be running on `stack`.
 pub fn on_stack<R>(stack: &mut NativeStack, work: impl FnOnce() -> R) -> R {

@@ -122,7 +122,7 @@ fn level_of(signal: Signal, old: &libc::sigaction) -> Option<usize> {
 fn replace(signal: Signal, level: usize, old: &libc::sigaction) -> libc::sigaction {
     let mut new = *old;
     new.sa_sigaction = HANDLERS[level] as *const () as usize;
-    // The mask is the previous handler's, and so is what it asked for about masks and interrupted calls: ours needs
+    // The mask is the previous handler's, and so are its flags for masks and interrupted calls: ours needs
     // nothing of the kind, and returns at once. Without a previous handler `SA_RESTART` is off, so that the time limit
     // interrupts blocking calls.
     new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (old.sa_flags & (libc::SA_NODEFER | libc::SA_RESTART));
@@ -161,8 +161,8 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
     // was left by a jump.
     let before = PASSED.get();
     let done = if before.0 == context && stack + 8 != context as usize { before.1 } else { 0 };
-    // A host that installs its handler twice passes a signal on to the one of ours that has called it: go on with what
-    // was there before.
+    // A host that installs its handler twice passes a signal on to the one of ours that has called it: continue with
+    // what was there before.
     let level = (0..=level).rev().find(|level| done & 1 << level == 0);
     PASSED.set((context, done | level.map_or(0, |level| 1 << level)));
     let previous = level.map_or(ptr::null_mut(), |level| PREVIOUS[signal as usize][level].load(Ordering::Acquire));
@@ -188,7 +188,7 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
         registers[libc::REG_RIP as usize] = end as i64;
         return true;
     }
-    // Asked before the thread's own variables are: a thread that has never run a program may have none yet.
+    // Checked before the thread's own variables are: a thread that has never run a program may have none yet.
     if signal == Signal::Urg && !is_code(pc) {
         return false;
     }
@@ -196,7 +196,7 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     // SAFETY: records on this thread's chain live, and this thread is inside the call of the innermost.
     let record = unsafe { record.as_ref() };
     // SAFETY: likewise its owner, and what the owner points to.
-    let Some(in_c) = (unsafe { place(signal, record, pc) }) else { return false };
+    let Some(in_c) = (unsafe { trap_site(signal, record, pc) }) else { return false };
     // SAFETY: the trampoline filled it in before it called what was interrupted here.
     let recovery_point = unsafe { (*record.recovery_point.get()).assume_init_ref() };
     // A handler of the host that has interrupted a C function is none of its frames.
@@ -205,9 +205,9 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
         return false;
     }
     let frame = registers[libc::REG_RBP as usize] as u64;
-    // SAFETY: the kernel fills this in for SIGSEGV and SIGBUS, and for other signals it is not looked at.
+    // SAFETY: the kernel fills this in for SIGSEGV and SIGBUS, and for other signals it is not read.
     let address = unsafe { info.si_addr() } as u64;
-    // The kernel tells no address for a general protection fault.
+    // The kernel reports no address for a general protection fault.
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
     // SAFETY: the call of the record ends here, and there is no other writer.
     unsafe { (*record.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
@@ -232,7 +232,7 @@ fn is_on(stack: &libc::stack_t, address: u64) -> bool {
 ///
 /// # Safety
 /// The record is the innermost of this thread.
-unsafe fn place(signal: Signal, record: &ActivationRecord, pc: u64) -> Option<u32> {
+unsafe fn trap_site(signal: Signal, record: &ActivationRecord, pc: u64) -> Option<u32> {
     if record.kind == Kind::Barrier {
         return None;
     }

@@ -145,7 +145,7 @@ fn a_store_to_read_only_memory_is_refused() {
 }
 
 #[test]
-fn an_access_behind_the_end_of_a_file_is_a_bus_error() {
+fn an_access_past_the_end_of_a_file_is_a_bus_error() {
     let file = tempfile();
     // SAFETY: a mapping of an empty file; nothing of it can be accessed.
     unsafe {

@@ -144,7 +144,7 @@ pub fn keep_loaded() {}
 #[derive(Debug)]
 pub struct Ended(());
 
-/// Calls a C function with the integer and floating-point argument registers it may look at, and gives the bits of
+/// Calls a C function with the integer and floating-point argument registers it may read, and gives the bits of
 /// its result. It cannot call back.
 ///
 /// # Errors
@@ -168,7 +168,7 @@ pub unsafe fn call_c(
             )
         };
     }
-    // SAFETY: a callee looks only at the registers it has parameters for, which the caller has filled. The form
+    // SAFETY: a callee reads only the registers it has parameters for, which the caller has filled. The form
     // picks the type.
     Ok(unsafe {
         match (form.variadic, form.float) {

@@ -1,4 +1,4 @@
-//! What is certain about registers at some point of a way through the code: constants, and how pairs of operands
+//! What is certain about registers at a point of a path through the code: constants, and how pairs of operands
 //! compare.
 
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use crate::lower::effects::{bit, defs};
 /// Comparisons that are remembered.
 const MOST: usize = 4;
 
-/// Ways in which two numbers can compare, as a set: equal, or any of less and greater, unsigned and signed.
+/// Possible results of a comparison of two numbers, as a set: equal, or any of less and greater, unsigned and signed.
 type Orders = u8;
 
 const EQUAL: Orders = 1;
@@ -164,7 +164,7 @@ fn orders(cond: Cond) -> Option<Orders> {
     })
 }
 
-/// The one way in which two numbers compare.
+/// The result of comparing two numbers.
 fn compare(width: Width, a: u64, b: u64) -> Orders {
     let (a, b) = (narrow(width, a), narrow(width, b));
     let signed = match width {

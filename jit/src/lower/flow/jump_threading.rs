@@ -15,17 +15,17 @@ use super::{Flow, NONE, Next};
 
 /// Instructions of a block that is copied, at most.
 const LONGEST: u32 = 4;
-/// Blocks in a row that tell what is known at an edge.
+/// Predecessors in a row whose facts hold at an edge.
 const BACK: usize = 4;
-/// Instructions of each of them that are looked at.
+/// Instructions of each of them that are examined.
 const LOOK: u32 = 16;
-/// One round finds what the one before has brought together.
+/// Each iteration threads edges that the one before has made adjacent.
 const ROUNDS: u32 = 3;
 
 impl Flow {
     /// Leads edges past branches that they decide. To be done before anything else is found out about the blocks.
     pub(crate) fn thread(&mut self, image: &Image) {
-        // A copy of a loop's first block would be another way into it.
+        // A copy of a loop's first block would be a second entry into it.
         self.loops_from();
         for _ in 0..ROUNDS {
             self.find_sources();
@@ -94,12 +94,12 @@ impl Flow {
         rest.iter().for_each(|insn| facts.apply(*insn));
         let Some(outcome) = facts.decide(branch) else { return false };
         let next = if outcome { taken } else { on };
-        let way = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
-        self.next[way as usize] = Next::One(next);
-        if way != to {
+        let threaded = if self.preds[to as usize] == 1 { to } else { self.copy(to) };
+        self.next[threaded as usize] = Next::One(next);
+        if threaded != to {
             self.preds[next as usize] += 1;
             self.looped[next as usize] = true;
-            self.redirect(block, nth, way);
+            self.redirect(block, nth, threaded);
         }
         true
     }
@@ -141,7 +141,7 @@ impl Flow {
             let insns = &image.insns()[range.start.max(range.end.saturating_sub(LOOK)) as usize..range.end as usize];
             insns.iter().for_each(|insn| facts.apply(*insn));
             let Next::Two(on, taken) = self.next[chain[at] as usize] else { continue };
-            // An edge of this round may lead elsewhere by now.
+            // An edge of this iteration may lead elsewhere by now.
             let outcome = match at {
                 _ if on == taken => None,
                 0 => Some(nth == 1),

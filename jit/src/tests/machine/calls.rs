@@ -184,8 +184,8 @@ fn hot_loops_go_on_in_compiled_code() {
          exit",
     );
     rig.agree(0);
-    let mut machine = rig.machine(Way::Hot(KEEP));
-    let mut interpreter = rig.machine(Way::Interpreter);
+    let mut machine = rig.machine(Backend::Hot(KEEP));
+    let mut interpreter = rig.machine(Backend::Interpreter);
     for _ in 0..3 {
         assert_eq!(machine.run(0, [0; 5]).unwrap(), interpreter.run(0, [0; 5]).unwrap());
         assert_eq!(machine.registers()[..10], interpreter.registers()[..10]);
@@ -196,7 +196,7 @@ fn hot_loops_go_on_in_compiled_code() {
 fn registers_at_exit_are_the_same() {
     let text = "r7 = r0\nr8 = 8\nr2 = r9\ncall f\nr9 = r1\nexit\nf: r6 = 1\nr0 = r7\nr0 += r8\nexit";
     let rig = Rig::new(text);
-    let mut machines = [Way::Interpreter, Way::Compiled(KEEP)].map(|way| rig.machine(way));
+    let mut machines = [Backend::Interpreter, Backend::Compiled(KEEP)].map(|backend| rig.machine(backend));
     let ends = machines.each_mut().map(|machine| {
         let results = [machine.run(0, [1, 2, 3, 4, 5]), machine.run(0, [1, 2, 3, 4, 5])];
         (results.map(Result::unwrap), machine.registers()[..10].to_vec())

@@ -1,4 +1,5 @@
-//! Generated code inside a machine against the interpreter: calls both ways, traps and their words, limits, panics.
+//! Generated code inside a machine against the interpreter: calls in both directions, traps and their words, limits,
+//! panics.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod calls;
@@ -23,7 +24,7 @@ use crate::{Code, CompileLimits, Memory, OptLevel, Options, PassSet};
 
 /// Which code a machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Backend {
     Interpreter,
     /// All programs.
     Compiled(Options),
@@ -168,25 +169,25 @@ impl Rig {
         Rig { image, maps, memory, limits: Limits::default() }
     }
 
-    pub(super) fn machine(&self, way: Way) -> Machine {
+    pub(super) fn machine(&self, backend: Backend) -> Machine {
         let arena = self.image.arena();
         let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
         let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(std::io::sink()), Box::new(0u32));
         let mut machine = Machine::new(Arc::clone(&self.image), runtime, self.limits).unwrap();
         let code = |options| Code::new(Arc::clone(&self.image), options).unwrap();
-        let native: Option<Arc<dyn Native>> = match way {
-            Way::Interpreter => None,
-            Way::Compiled(options) => {
+        let native: Option<Arc<dyn Native>> = match backend {
+            Backend::Interpreter => None,
+            Backend::Compiled(options) => {
                 let code = code(options);
                 code.compile_all().unwrap();
                 Some(Arc::new(code))
             }
-            Way::Program(program, options) => {
+            Backend::Program(program, options) => {
                 let code = code(options);
                 code.compile_program(program).unwrap();
                 Some(Arc::new(code))
             }
-            Way::Hot(options) => Some(Arc::new(Hot { code: code(options), asked: AtomicU32::new(0) })),
+            Backend::Hot(options) => Some(Arc::new(Hot { code: code(options), asked: AtomicU32::new(0) })),
         };
         machine.set_native(native).unwrap();
         machine
@@ -194,8 +195,8 @@ impl Rig {
 
     /// The result of program 0 called with the memory and `argument`, as text. Twice, since a machine can be used
     /// again whatever happened.
-    fn run(&self, way: Way, argument: u64) -> String {
-        let mut machine = self.machine(way);
+    fn run(&self, backend: Backend, argument: u64) -> String {
+        let mut machine = self.machine(backend);
         let mut once = || {
             self.memory.fill(0, 4096, 0);
             machine.runtime().interrupt().clear(&[Reason::Cancelled]);
@@ -208,21 +209,26 @@ impl Rig {
             }
         };
         let first = once();
-        assert_eq!(once(), first, "{way:?}");
+        assert_eq!(once(), first, "{backend:?}");
         first
     }
 
-    /// All ways must agree; gives the text.
+    /// Runs all backends, which must agree; returns the text.
     #[track_caller]
     fn agree(&self, argument: u64) -> String {
-        let expected = self.run(Way::Interpreter, argument);
+        let expected = self.run(Backend::Interpreter, argument);
         let strict = Options { memory: Memory::Strict, ..OPTIONS };
         let none = Options { opt: OptLevel::None, ..OPTIONS };
-        let all = [OPTIONS, FUEL, KEEP, strict, none].map(Way::Compiled);
+        let all = [OPTIONS, FUEL, KEEP, strict, none].map(Backend::Compiled);
         let last = self.image.programs().len() - 1;
-        let some = [Way::Program(0, OPTIONS), Way::Program(last, OPTIONS), Way::Program(last, FUEL), Way::Hot(OPTIONS)];
-        for way in all.into_iter().chain(some) {
-            assert_eq!(self.run(way, argument), expected, "{way:?}");
+        let some = [
+            Backend::Program(0, OPTIONS),
+            Backend::Program(last, OPTIONS),
+            Backend::Program(last, FUEL),
+            Backend::Hot(OPTIONS),
+        ];
+        for backend in all.into_iter().chain(some) {
+            assert_eq!(self.run(backend, argument), expected, "{backend:?}");
         }
         expected
     }

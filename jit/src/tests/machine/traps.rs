@@ -143,9 +143,11 @@ fn budgets_end_at_the_same_instruction() {
     ]);
     for budget in 1..400 {
         rig.limits.max_insns = Some(budget);
-        let expected = rig.run(Way::Interpreter, 0);
-        for way in [Way::Compiled(FUEL), Way::Program(0, FUEL), Way::Program(1, FUEL), Way::Compiled(OPTIONS)] {
-            assert_eq!(rig.run(way, 0), expected, "{budget} {way:?}");
+        let expected = rig.run(Backend::Interpreter, 0);
+        for backend in
+            [Backend::Compiled(FUEL), Backend::Program(0, FUEL), Backend::Program(1, FUEL), Backend::Compiled(OPTIONS)]
+        {
+            assert_eq!(rig.run(backend, 0), expected, "{budget} {backend:?}");
         }
     }
 }
@@ -184,7 +186,7 @@ fn each_run_has_the_whole_budget() {
     ] {
         let mut rig = Rig::new(&code);
         rig.limits.max_insns = Some(100);
-        let mut machines = [rig.machine(Way::Interpreter), rig.machine(Way::Compiled(FUEL))];
+        let mut machines = [rig.machine(Backend::Interpreter), rig.machine(Backend::Compiled(FUEL))];
         for turns in [3, 2, 1000, 3, 0, 10, 1000, 1000, 11, 12, 13, 14, 15, 16, 1] {
             let [expected, found] = machines.each_mut().map(|machine| match machine.run(0, [0, turns, 0, 0, 0]) {
                 Ok(r0) => format!("{r0:#x}, {} insns", machine.insns_executed()),
@@ -198,7 +200,7 @@ fn each_run_has_the_whole_budget() {
 /// Bounds before, at and after each start; a step that is 0 among those in registers.
 fn loops(code: &str) {
     let rig = Rig::new(code);
-    let mut machines = [rig.machine(Way::Interpreter), rig.machine(Way::Compiled(FUEL))];
+    let mut machines = [rig.machine(Backend::Interpreter), rig.machine(Backend::Compiled(FUEL))];
     for start in [0, 1, 7, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0, u64::MAX - 40, u64::MAX] {
         for ahead in [0u64, 1, 2, 24, 25, 48, 96, 0x1_0000_0018, u64::MAX, 24u64.wrapping_neg()] {
             for (step, budget) in

@@ -108,7 +108,7 @@ impl<'a> Printer<'a> {
         Err(BtfError::TooDeep { id, limit: MAX_DEPTH })
     }
 
-    /// Before a base type, or behind the star of a pointer; there a space follows unless nothing else does.
+    /// Before a base type, or after the star of a pointer; there a space follows unless nothing else does.
     fn qualifiers(&mut self, qualifiers: Qualifiers, last: bool) {
         let words = [
             (qualifiers.is_const, "const"),

@@ -81,7 +81,7 @@ impl Btf {
     }
 }
 
-/// A header under way.
+/// State of a header that is being written.
 struct Printer<'a> {
     btf: &'a Btf,
     out: String,

@@ -20,7 +20,7 @@ pub(super) enum Space {
 /// Names that were given out.
 #[derive(Debug, Default)]
 pub(super) struct Names<'a> {
-    /// Name -> how often it was asked for.
+    /// Number of requests, by name.
     tags: HashMap<&'a str, u32>,
     ordinary: HashMap<&'a str, u32>,
     /// Made-up names.
@@ -41,18 +41,18 @@ impl<'a> Names<'a> {
         if *count == 1 && matches!(clean, Cow::Borrowed(_)) && (self.made.is_empty() || !self.is_made(space, name)) {
             return clean;
         }
-        let mut number = self.asked(space, name);
+        let mut number = self.queries(space, name);
         loop {
             let made = if number == 1 { clean.to_string() } else { format!("{clean}___{number}") };
             number += 1;
-            if self.asked(space, &made) == 0 && !self.is_made(space, &made) {
+            if self.queries(space, &made) == 0 && !self.is_made(space, &made) {
                 self.made.insert((space, made.clone()));
                 return Cow::Owned(made);
             }
         }
     }
 
-    fn asked(&self, space: Space, name: &str) -> u32 {
+    fn queries(&self, space: Space, name: &str) -> u32 {
         let used = if space == Space::Tag { &self.tags } else { &self.ordinary };
         used.get(name).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What has to be written before what.
+//! Order of C declarations: definitions and forward declarations that must precede others.
 //!
 //! C wants a type *complete* where it is a member or an element, and *named* where it is pointed to, returned or
 //! passed. A struct is named by `struct x;`, a typedef and an enum by their whole definition. What is anonymous is
@@ -93,7 +93,7 @@ impl Printer<'_> {
             }
             match self.btf.get(id)? {
                 Type::Ptr(to) => (id, need) = (to, Need::Name),
-                // Elements must be complete even behind a pointer.
+                // Elements must be complete even for a pointer to the array.
                 Type::Array(array) => (id, need) = (array.elem, Need::Complete),
                 Type::Const(to) | Type::Volatile(to) | Type::Restrict(to) | Type::TypeTag(to) => id = to,
                 Type::DeclTag { target, .. } | Type::Var { type_id: target, .. } => id = target,

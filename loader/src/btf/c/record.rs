@@ -42,7 +42,7 @@ struct Placing {
 }
 
 impl Placing {
-    /// Where it comes to lie behind a member that ends at `cursor`.
+    /// Where it comes to lie after a member that ends at `cursor`.
     fn after(&self, cursor: u64, packed: bool) -> u64 {
         match (self.is_bitfield, packed) {
             (true, true) => cursor,

@@ -110,7 +110,7 @@ fn forward_declarations_mean_the_one_type_of_their_name() {
 }
 
 #[test]
-fn names_that_are_no_names_cannot_leave_their_place() {
+fn invalid_names_cannot_leave_their_folder() {
     let (mut build, int, _) = build();
     let odd = build.int("usize; int x", 8, 0);
     build.structure("a {}; int b", 12, &[("int", int, 0), ("*/ c\n", odd, 32)]);

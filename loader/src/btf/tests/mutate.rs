@@ -53,7 +53,7 @@ impl Random {
     }
 }
 
-/// Asks everything there is to ask; returns how much came out.
+/// Runs every query on all types; returns the amount of output.
 fn use_all(btf: &Btf, ext: &[u8], endian: Endian) -> usize {
     let mut total = 0;
     let mut layouts = Layouts::new(btf);

@@ -1,6 +1,6 @@
 use super::build::{BOOL, Build, SIGNED, both};
 use crate::btf::raw::kind;
-use crate::btf::{Btf, Endian, Place, TypeId, encode_value, format_value, locate, set_value};
+use crate::btf::{Btf, Endian, MemberLocation, TypeId, encode_value, format_value, locate, set_value};
 
 struct Types {
     btf: Btf,
@@ -51,7 +51,7 @@ fn types(endian: Endian) -> Types {
 }
 
 /// What `format_value` makes of what `encode_value` wrote, or the error.
-fn round(types: &Types, id: TypeId, text: &str) -> String {
+fn roundtrip(types: &Types, id: TypeId, text: &str) -> String {
     let endian = types.btf.endian();
     let mut bytes = [0x5a; 32];
     match encode_value(&types.btf, id, text, &mut bytes, endian) {
@@ -70,15 +70,18 @@ fn integers_in_every_notation() {
         let t = types(endian);
         let notations =
             ["42", "-42", "+7", "0x2A", "052", "0b101", "0o17", "'*'", "'\\n'", "'\\x41'", "'\\''", " 1 ", "0", "-0"];
-        let values = notations.map(|text| round(&t, t.int, text));
+        let values = notations.map(|text| roundtrip(&t, t.int, text));
         assert_eq!(values, ["42", "-42", "7", "42", "42", "5", "15", "42", "10", "65", "39", "1", "0", "0"]);
-        assert_eq!(round(&t, t.int, "-2147483648"), "-2147483648");
-        assert_eq!(round(&t, t.var, "17"), "17");
-        assert_eq!(round(&t, t.byte, "255"), "255");
-        assert_eq!(round(&t, t.wide, "-0x80000000000000000000000000000000"), i128::MIN.to_string());
-        assert_eq!(round(&t, t.char, "x"), "'x'");
-        assert_eq!(round(&t, t.char, "7"), "7");
-        assert_eq!(["true", "y", "1", "false"].map(|text| round(&t, t.bool, text)), ["true", "true", "true", "false"]);
+        assert_eq!(roundtrip(&t, t.int, "-2147483648"), "-2147483648");
+        assert_eq!(roundtrip(&t, t.var, "17"), "17");
+        assert_eq!(roundtrip(&t, t.byte, "255"), "255");
+        assert_eq!(roundtrip(&t, t.wide, "-0x80000000000000000000000000000000"), i128::MIN.to_string());
+        assert_eq!(roundtrip(&t, t.char, "x"), "'x'");
+        assert_eq!(roundtrip(&t, t.char, "7"), "7");
+        assert_eq!(
+            ["true", "y", "1", "false"].map(|text| roundtrip(&t, t.bool, text)),
+            ["true", "true", "true", "false"]
+        );
     });
 }
 
@@ -87,20 +90,20 @@ fn what_does_not_fit_says_what_does() {
     let t = types(Endian::Little);
     let range = "does not fit int, which holds -2147483648 to 2147483647";
     for text in ["2147483648", "-2147483649", "0xffffffff", "340282366920938463463374607431768211455"] {
-        assert_eq!(round(&t, t.int, text), format!("{text} {range}"));
+        assert_eq!(roundtrip(&t, t.int, text), format!("{text} {range}"));
     }
-    assert_eq!(round(&t, t.byte, "256"), "256 does not fit unsigned char, which holds 0 to 255");
-    assert_eq!(round(&t, t.byte, "-1"), "-1 does not fit unsigned char, which holds 0 to 255");
-    assert_eq!(round(&t, t.char, "200"), "200 does not fit char, which holds -128 to 127");
+    assert_eq!(roundtrip(&t, t.byte, "256"), "256 does not fit unsigned char, which holds 0 to 255");
+    assert_eq!(roundtrip(&t, t.byte, "-1"), "-1 does not fit unsigned char, which holds 0 to 255");
+    assert_eq!(roundtrip(&t, t.char, "200"), "200 does not fit char, which holds -128 to 127");
     let syntax = |text| format!("'{text}' is no int: write 42, -42, 0x2a, 052, 0b101010 or '*'");
     for text in
         ["", "-", "0x", "09", "1e3", "--1", "-+1", "0x-1", "'ab'", "''", "'\\q'", "12 3", "9".repeat(40).as_str()]
     {
-        assert_eq!(round(&t, t.int, text), syntax(text));
+        assert_eq!(roundtrip(&t, t.int, text), syntax(text));
     }
-    assert_eq!(round(&t, t.bool, "2"), "'2' is no _Bool: write true or false");
+    assert_eq!(roundtrip(&t, t.bool, "2"), "'2' is no _Bool: write true or false");
     let max = (1_u128 << 127) - 1;
-    let text = round(&t, t.wide, &(max + 1).to_string());
+    let text = roundtrip(&t, t.wide, &(max + 1).to_string());
     assert!(text.ends_with(&format!("which holds -{} to {max}", max + 1)), "{text}");
 }
 
@@ -109,16 +112,16 @@ fn enums_by_name_and_number() {
     both(|endian| {
         let t = types(endian);
         assert_eq!(
-            ["GREEN", "NONE", "5", "-1", "7"].map(|text| round(&t, t.color, text)),
+            ["GREEN", "NONE", "5", "-1", "7"].map(|text| roundtrip(&t, t.color, text)),
             ["GREEN", "NONE", "GREEN", "NONE", "7"]
         );
-        assert_eq!(round(&t, t.big, "HUGE"), "HUGE");
-        assert_eq!(round(&t, t.big, "0x10000000000"), "HUGE");
+        assert_eq!(roundtrip(&t, t.big, "HUGE"), "HUGE");
+        assert_eq!(roundtrip(&t, t.big, "0x10000000000"), "HUGE");
     });
     let t = types(Endian::Little);
-    assert_eq!(round(&t, t.color, "BLUE"), "'BLUE' is not in enum color, which has RED, GREEN, NONE");
+    assert_eq!(roundtrip(&t, t.color, "BLUE"), "'BLUE' is not in enum color, which has RED, GREEN, NONE");
     let text = "0x100000000 does not fit enum color, which holds -2147483648 to 2147483647";
-    assert_eq!(round(&t, t.color, "0x100000000"), text);
+    assert_eq!(roundtrip(&t, t.color, "0x100000000"), text);
     let mut b = Build::new(Endian::Little);
     let names: Vec<_> = (0..20).map(|index| format!("E{index}")).collect();
     let values: Vec<_> = names.iter().map(|name| (&name[..], 0)).collect();
@@ -131,28 +134,28 @@ fn enums_by_name_and_number() {
 fn strings_and_floats() {
     both(|endian| {
         let t = types(endian);
-        assert_eq!(round(&t, t.name, "bash"), "\"bash\"");
-        assert_eq!(round(&t, t.name, ""), "\"\"");
-        assert_eq!(round(&t, t.name, "\"q\"\t"), "\"\\\"q\\\"\\t\"");
-        assert_eq!(round(&t, t.double, "-1.5e3"), "-1500.0");
-        assert_eq!(round(&t, t.float, "0.25"), "0.25");
+        assert_eq!(roundtrip(&t, t.name, "bash"), "\"bash\"");
+        assert_eq!(roundtrip(&t, t.name, ""), "\"\"");
+        assert_eq!(roundtrip(&t, t.name, "\"q\"\t"), "\"\\\"q\\\"\\t\"");
+        assert_eq!(roundtrip(&t, t.double, "-1.5e3"), "-1500.0");
+        assert_eq!(roundtrip(&t, t.float, "0.25"), "0.25");
     });
     let t = types(Endian::Little);
-    assert_eq!(round(&t, t.name, "1234567"), "\"1234567\"");
-    assert_eq!(round(&t, t.name, "12345678"), "the string has 8 bytes, char[8] holds 7 and the NUL");
-    assert_eq!(round(&t, t.name, "a\0b"), "the string contains a NUL byte, where C would end it");
+    assert_eq!(roundtrip(&t, t.name, "1234567"), "\"1234567\"");
+    assert_eq!(roundtrip(&t, t.name, "12345678"), "the string has 8 bytes, char[8] holds 7 and the NUL");
+    assert_eq!(roundtrip(&t, t.name, "a\0b"), "the string contains a NUL byte, where C would end it");
     let mut bytes = [0xff; 8];
     encode_value(&t.btf, t.name, "ab", &mut bytes, Endian::Little).unwrap();
     assert_eq!(bytes, *b"ab\0\0\0\0\0\0");
-    assert_eq!(round(&t, t.double, "fast"), "'fast' is no double: write 1.5, -2e10, inf or nan");
-    assert!(round(&t, t.float, "1e300").starts_with("1e300 does not fit float, which holds -3.4028235e38 to"));
+    assert_eq!(roundtrip(&t, t.double, "fast"), "'fast' is no double: write 1.5, -2e10, inf or nan");
+    assert!(roundtrip(&t, t.float, "1e300").starts_with("1e300 does not fit float, which holds -3.4028235e38 to"));
 }
 
 #[test]
 fn what_cannot_be_set_says_what_can() {
     let t = types(Endian::Little);
     let text = "int * (pointer) cannot be set: there is nothing a text could point to";
-    assert_eq!(round(&t, t.ptr, "0"), text);
+    assert_eq!(roundtrip(&t, t.ptr, "0"), text);
     let error = encode_value(&t.btf, t.conf, "1", &mut [0; 40], Endian::Little).unwrap_err().to_string();
     let members = "level, name, (anonymous), at, (anonymous), flag, mode";
     assert_eq!(error, format!("conf_t (struct) cannot be set: set one of its members: {members}"));
@@ -166,11 +169,11 @@ fn what_cannot_be_set_says_what_can() {
 #[test]
 fn paths_lead_to_members_and_elements() {
     let t = types(Endian::Little);
-    let at = |path: &str| locate(&t.btf, t.conf, path).map(|place| place.off).map_err(|error| error.to_string());
+    let at = |path: &str| locate(&t.btf, t.conf, path).map(|location| location.off).map_err(|error| error.to_string());
     assert_eq!(at(""), Ok(0));
     assert_eq!([".level", "name", "name[3]", "b", "at[1].y", ".i"].map(at).map(Result::unwrap), [0, 4, 7, 13, 28, 32]);
-    let place = locate(&t.btf, t.conf, "mode").unwrap();
-    assert_eq!(place, Place { off: 36, type_id: t.byte, bits: Some((3, 5)) });
+    let location = locate(&t.btf, t.conf, "mode").unwrap();
+    assert_eq!(location, MemberLocation { off: 36, type_id: t.byte, bits: Some((3, 5)) });
     let known = "it has level, name, (anonymous), at, (anonymous), flag, mode";
     assert_eq!(at("nope"), Err(format!("conf_t has no member 'nope', {known}")));
     assert_eq!(at("level.x"), Err("int (integer) has no members, so no 'x'".into()));

@@ -3,7 +3,7 @@
 use super::{C_INPUTS, Generator, Int, Kind, U32, U64, Variable};
 
 /// A place that holds a number.
-pub(super) struct Place {
+pub(super) struct Lvalue {
     pub(super) text: String,
     pub(super) ty: Int,
     /// It may be written.
@@ -24,25 +24,25 @@ impl Generator<'_, '_> {
     }
 
     /// A variable, an element or a member.
-    pub(super) fn place(&mut self, depth: usize) -> Option<Place> {
+    pub(super) fn lvalue(&mut self, depth: usize) -> Option<Lvalue> {
         let count = self.globals.len() + self.locals.len();
         let which = self.choices.below(count.max(1));
         let Variable { name, kind } = self.globals.iter().chain(&self.locals).nth(which)?.clone();
         Some(match kind {
-            Kind::Number { ty, counter } => Place { text: name, ty, writable: !counter, atomic: !counter },
+            Kind::Number { ty, counter } => Lvalue { text: name, ty, writable: !counter, atomic: !counter },
             Kind::Array { ty, len, table } => {
                 let index = self.expr(U32, depth.saturating_sub(1));
-                Place { text: format!("{name}[{index} & {}]", len - 1), ty, writable: !table, atomic: !table }
+                Lvalue { text: format!("{name}[{index} & {}]", len - 1), ty, writable: !table, atomic: !table }
             }
             Kind::Struct(which) => self.member(&format!("{name}."), which),
             Kind::Pointer(which) => self.member(&format!("{name}->"), which),
         })
     }
 
-    fn member(&mut self, of: &str, which: usize) -> Place {
+    fn member(&mut self, of: &str, which: usize) -> Lvalue {
         let field = self.choices.below(self.structs[which].len());
         let field = &self.structs[which][field];
-        Place { text: format!("{of}{}", field.name), ty: field.ty, writable: true, atomic: false }
+        Lvalue { text: format!("{of}{}", field.name), ty: field.ty, writable: true, atomic: false }
     }
 
     fn leaf(&mut self, ty: Int, depth: usize) -> String {
@@ -50,8 +50,8 @@ impl Generator<'_, '_> {
         match self.choices.below(4) {
             0 => self.constant(ty),
             1 if self.entry => format!("({name})w->in[{}]", self.choices.below(C_INPUTS)),
-            _ => match self.place(depth) {
-                Some(place) => format!("({name}){}", place.text),
+            _ => match self.lvalue(depth) {
+                Some(lvalue) => format!("({name}){}", lvalue.text),
                 None => self.constant(ty),
             },
         }

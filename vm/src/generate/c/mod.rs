@@ -88,7 +88,7 @@ struct Variable {
     kind: Kind,
 }
 
-/// A function that those behind it may call.
+/// A function that later ones may call.
 #[derive(Clone, Debug)]
 struct Function {
     name: String,

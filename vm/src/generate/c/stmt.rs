@@ -1,6 +1,6 @@
 //! Statements: the only things that have effects.
 
-use super::expr::Place;
+use super::expr::Lvalue;
 use super::{Function, Generator, Kind, U32, U64, Variable};
 
 /// Passes of a loop.
@@ -93,8 +93,8 @@ impl Generator<'_, '_> {
     }
 
     /// Somewhere to write to.
-    fn target(&mut self, fit: fn(&Place) -> bool) -> Option<Place> {
-        (0..4).find_map(|_| self.place(1).filter(|place| place.writable && fit(place)))
+    fn target(&mut self, fit: fn(&Lvalue) -> bool) -> Option<Lvalue> {
+        (0..4).find_map(|_| self.lvalue(1).filter(|lvalue| lvalue.writable && fit(lvalue)))
     }
 
     fn assign(&mut self) {
@@ -103,20 +103,20 @@ impl Generator<'_, '_> {
             let op = self.choices.pick(&["=", "+=", "^="]);
             return self.line(&format!("w->out[{slot}] {op} {value};"));
         }
-        let Some(place) = self.target(|_| true) else { return };
+        let Some(lvalue) = self.target(|_| true) else { return };
         if self.choices.once_in(8) {
             let op = self.choices.pick(&["++", "--"]);
-            return self.line(&format!("{}{op};", place.text));
+            return self.line(&format!("{}{op};", lvalue.text));
         }
-        let value = self.expr(place.ty, 3);
+        let value = self.expr(lvalue.ty, 3);
         let op = self.choices.pick(&["=", "=", "=", "+=", "-=", "*=", "&=", "|=", "^="]);
-        self.line(&format!("{} {op} {value};", place.text));
+        self.line(&format!("{} {op} {value};", lvalue.text));
     }
 
     fn atomic(&mut self) {
-        let fit = |place: &Place| place.atomic && place.ty.bits >= 32;
-        let Some(place) = self.target(fit) else { return self.assign() };
-        let (name, ty, at) = (self.fresh("v"), place.ty, place.text);
+        let fit = |lvalue: &Lvalue| lvalue.atomic && lvalue.ty.bits >= 32;
+        let Some(lvalue) = self.target(fit) else { return self.assign() };
+        let (name, ty, at) = (self.fresh("v"), lvalue.ty, lvalue.text);
         let (of, value) = (ty.name(), self.expr(ty, 1));
         let op = self.choices.pick(&["add", "or", "and", "xor", "xchg", "cas", ""]);
         match op {

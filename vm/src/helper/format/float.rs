@@ -4,7 +4,7 @@
 use super::Sink;
 use super::spec::{Number, Spec};
 
-/// More digits than any double has behind its point (1074); further ones are zeros.
+/// More digits than any double has after its point (1074); further ones are zeros.
 const MAX_DIGITS: u64 = 1100;
 
 /// `%e %f %g %a` and their capitals.
@@ -57,7 +57,7 @@ fn exponential(value: f64, precision: u64, point: bool) -> Number {
     Number { head, trailing: precision - digits, tail, ..Number::default() }
 }
 
-/// Mantissa with this many digits behind the point, and the exponent after rounding.
+/// Mantissa with this many digits after the point, and the exponent after rounding.
 fn scientific(value: f64, digits: u64) -> (String, i32) {
     let text = format!("{value:.*e}", digits as usize);
     let (mantissa, exponent) = text.split_once('e').expect("Rust writes an exponent");

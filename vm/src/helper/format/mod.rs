@@ -92,7 +92,7 @@ impl Sink {
     }
 }
 
-/// The values of conversions: the registers behind the format, or a copy of an array that the program packed.
+/// The values of conversions: the registers after the format, or a copy of an array that the program packed.
 #[derive(Debug)]
 pub(crate) struct Values {
     words: Words,
@@ -144,7 +144,7 @@ pub(crate) struct Formatter<'a> {
 }
 
 impl Formatter<'_> {
-    /// Writes `format` with its values. A format that cannot be obeyed is a trap. Stops behind 2 GiB, more than any
+    /// Writes `format` with its values. A format that cannot be obeyed is a trap. Stops after 2 GiB, more than any
     /// caller can return.
     pub(crate) fn run(&mut self, format: &Format) -> Result<(), Trap> {
         for piece in &format.pieces {

@@ -66,7 +66,7 @@ pub(super) struct Number {
     pub(super) leading: u64,
     /// Digits.
     pub(super) head: Vec<u8>,
-    /// Zeros behind the digits of a float whose precision exceeds what a double has.
+    /// Zeros after the digits of a float whose precision exceeds what a double has.
     pub(super) trailing: u64,
     /// Exponent.
     pub(super) tail: Vec<u8>,

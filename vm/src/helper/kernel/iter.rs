@@ -29,7 +29,7 @@ fn new(mut caller: Host<'_>, iter: Ptr, start: i32, end: i32) -> HelperResult {
     }
 }
 
-/// Where the next number is, or nowhere behind the last.
+/// Where the next number is, or nowhere after the last.
 fn next(mut caller: Host<'_>, iter: Ptr) -> Result<Option<Ptr>, Trap> {
     let state = u64::from_le_bytes(caller.array(iter)?);
     let (last, end) = (state as i32, (state >> 32) as i32);

@@ -7,7 +7,7 @@ use super::Host;
 use crate::host::{HostFn, Ptr};
 use crate::trap::{Trap, TrapCode};
 
-/// Attempts between two looks at the time limit.
+/// Attempts between two checks of the time limit.
 const PATIENCE: u32 = 256;
 
 pub(super) fn functions() -> Vec<HostFn> {
@@ -44,7 +44,7 @@ fn lock(mut caller: Host<'_>, at: Ptr) -> Result<u32, Trap> {
         caller.check_interrupt()?;
         let wait = caller.runtime().lock_wait;
         if since.get_or_insert_with(Instant::now).elapsed() >= wait {
-            let detail = format!("the one at {:#x}, and nobody has unlocked it within {wait:?}", at.addr());
+            let detail = format!("the one at {:#x}, which is still locked after {wait:?}", at.addr());
             return Err(Trap::new(TrapCode::Deadlock, detail));
         }
         std::thread::yield_now();

@@ -39,7 +39,7 @@ pub(super) fn functions() -> Vec<HostFn> {
     ]
 }
 
-/// The packet behind a context that a helper was given.
+/// The packet of the context that a helper got as argument.
 fn packet<'c>(caller: &'c mut Host<'_>, context: Ptr, kind: PacketKind) -> Result<&'c mut Packet, Trap> {
     let found = caller.runtime().packet.as_ref().map(|packet| (packet.kind(), packet.context_addr()));
     match found {

@@ -86,9 +86,9 @@ fn write(view: &View, format: &[u8], values: &[u64], out: &mut Sink) -> Result<(
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
         out.push(&rest[..at]);
         rest = &rest[at + 1..];
-        if let [b'%', behind @ ..] = rest {
+        if let [b'%', tail @ ..] = rest {
             out.push(b"%");
-            rest = behind;
+            rest = tail;
             continue;
         }
         let value = *values.next().ok_or(Errno::EINVAL)?;
@@ -111,7 +111,7 @@ fn ends(rest: &[u8]) -> bool {
     rest.first().is_none_or(|byte| byte.is_ascii_whitespace() || *byte == 0x0b || byte.is_ascii_punctuation())
 }
 
-/// One conversion, from its letter on; gives what is behind it.
+/// One conversion, from its letter on; returns the text after it.
 fn convert<'f>(view: &View, mut spec: Spec, text: &'f [u8], value: u64, out: &mut Sink) -> Result<&'f [u8], Errno> {
     match text {
         [b'p', b'k' | b'u', b's', rest @ ..] | [b's', rest @ ..] if ends(rest) => {

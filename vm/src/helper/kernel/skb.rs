@@ -33,7 +33,7 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("bpf_set_hash_invalid", |mut caller: Host<'_>, context: Ptr| {
             skb(&mut caller, context).map(|packet| packet.set_u32(HASH, 0))
         }),
-        // There is no socket, route or control group behind a packet.
+        // A packet has no socket, route or control group.
         HostFn::typed::<(), _>("bpf_get_socket_cookie", |_context: Ptr| 0u64),
         HostFn::typed::<(), _>("bpf_get_route_realm", |_context: Ptr| 0u32),
         HostFn::typed::<(), _>("bpf_get_cgroup_classid", |_context: Ptr| 0u32),
@@ -83,7 +83,7 @@ fn change_type(mut caller: Host<'_>, context: Ptr, kind: u32) -> HelperResult {
     Ok(())
 }
 
-/// Makes or takes room behind the MAC header (mode 1) or the network header (mode 0).
+/// Makes or takes room after the MAC header (mode 1) or the network header (mode 0).
 fn adjust_room(mut caller: Host<'_>, context: Ptr, delta: i32, mode: u32, flags: u64) -> HelperResult {
     let packet = skb(&mut caller, context)?;
     let size = delta.unsigned_abs();

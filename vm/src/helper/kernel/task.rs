@@ -24,7 +24,7 @@ pub(super) fn functions() -> Vec<HostFn> {
     ]
 }
 
-/// strscpy_pad: cut, terminated, and zeros behind.
+/// strscpy_pad: cut, terminated, and zeros after.
 fn comm(mut caller: Host<'_>, buf: Ptr, size: u32) -> HelperResult {
     if size == 0 {
         return Err(Errno::EINVAL.into());

@@ -8,7 +8,7 @@ use crate::trap::Trap;
 
 /// Bits of the flags that hold the base.
 const BASE_MASK: u64 = 0x1f;
-/// Digits the kernel looks at.
+/// Digits that the kernel reads.
 const MAX_DIGITS: usize = 63;
 
 pub(super) fn functions() -> Vec<HostFn> {

@@ -1,4 +1,4 @@
-//! Clocks.
+//! Clock helpers: `bpf_ktime_get_*`, `bpf_jiffies64`.
 
 use crate::host::HostFn;
 use crate::os::{Clock, clock_ns};

@@ -96,11 +96,16 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
     })
 }
 
-/// The trap of a run that is to end, in the middle of something that takes long.
-pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> Result<(), Trap>;
+/// Checks for an interrupt in a long operation: an error is the trap of a run that must end.
+pub(super) type InterruptCheck<'a> = &'a mut dyn FnMut() -> Result<(), Trap>;
 
 /// Copies all entries of a map that has keys to ask for.
-pub(super) fn snapshot(map: &MapRef, by: SortBy, descending: bool, go_on: GoOn<'_>) -> HelperResult<Vec<Snapshot>> {
+pub(super) fn snapshot(
+    map: &MapRef,
+    by: SortBy,
+    descending: bool,
+    check_interrupt: InterruptCheck<'_>,
+) -> HelperResult<Vec<Snapshot>> {
     permitted(map, MapFlags::WRONLY)?;
     let mut first = vec![0; map.spec().key_size as usize];
     match map.next_key(None, &mut first) {
@@ -108,5 +113,5 @@ pub(super) fn snapshot(map: &MapRef, by: SortBy, descending: bool, go_on: GoOn<'
         Err(errno) => return Err(errno.into()),
     }
     snapshot_fits(map, map.cpus())?;
-    Ok(sorted(&**map.map(), by, descending, go_on)?)
+    Ok(sorted(&**map.map(), by, descending, check_interrupt)?)
 }

@@ -54,25 +54,25 @@ fn compare(a: &[u8], b: &[u8]) -> i32 {
 /// A string as far as it can be read, and the trap of reading on.
 struct Prefix {
     bytes: Text,
-    behind: Option<Trap>,
+    end_trap: Option<Trap>,
 }
 
 impl Prefix {
     fn read(caller: &mut Host<'_>, from: Ptr, n: u64) -> Result<Prefix, Trap> {
         match caller.view().c_str(from.addr(), n) {
-            Ok(bytes) => Ok(Prefix { bytes, behind: None }),
+            Ok(bytes) => Ok(Prefix { bytes, end_trap: None }),
             Err(fault) => {
                 let trap = caller.c_str(from, n).expect_err("it faulted just now");
                 let FaultReason::Overflow { size, off, .. } = fault.reason else { return Err(trap) };
                 let bytes = caller.bytes(from, u64::from(size.saturating_sub(off)))?.into();
-                Ok(Prefix { bytes, behind: Some(trap) })
+                Ok(Prefix { bytes, end_trap: Some(trap) })
             }
         }
     }
 
-    /// A byte, 0 behind the end.
+    /// A byte, 0 past the end.
     fn at(&self, index: usize) -> Result<u8, Trap> {
-        match (self.bytes.get(index), &self.behind) {
+        match (self.bytes.get(index), &self.end_trap) {
             (Some(byte), _) => Ok(*byte),
             (None, None) => Ok(0),
             (None, Some(trap)) => Err(trap.clone()),
@@ -102,7 +102,7 @@ fn append(mut caller: Host<'_>, to: Ptr, off: u64, from: &[u8]) -> Result<Ptr, T
     Ok(to)
 }
 
-/// Always writes `n` bytes, NULs behind the string.
+/// Always writes `n` bytes, NULs after the string.
 fn strncpy(mut caller: Host<'_>, to: Ptr, from: Ptr, n: u64) -> Result<Ptr, Trap> {
     let from = caller.c_str(from, n)?;
     caller.check(to, n, Access::Write)?;

@@ -127,7 +127,7 @@ fn function_addresses_can_be_called() {
         let trap = run(&rig, [wrong, 0, 0, 0, 0]).unwrap_err();
         assert_eq!(trap.code(), TrapCode::BadCall);
         assert_eq!(trap.detail(), format!("{wrong:#x} is not the address of a function"));
-        assert_eq!(trap.place().unwrap().pc, 10);
+        assert_eq!(trap.location().unwrap().pc, 10);
     }
     let mut rig = Rig::with("r1 = btf_id(0) ll\ncallx r1\nexit");
     rig.externs.push(Target::Unresolved("weak".into()));
@@ -225,9 +225,9 @@ fn exit_and_failures_unwind_everything_and_the_machine_runs_again() {
         let mut machine = machine(&rig, driver, Limits::default());
         let trap = machine.run(0, [0; 5]).unwrap_err();
         assert_eq!((trap.code(), trap.exit_status()), (TrapCode::Exit, Some(3)));
-        assert_eq!(trap.place().unwrap().pc, 6);
+        assert_eq!(trap.location().unwrap().pc, 6);
         assert_eq!(trap.backtrace().sites.len(), 1);
-        assert_eq!(trap.backtrace().sites[0].place.pc, 4);
+        assert_eq!(trap.backtrace().sites[0].location.pc, 4);
         let trap = machine.run(0, [1, 0, 0, 0, 0]).unwrap_err();
         assert_eq!((trap.code(), trap.detail()), (TrapCode::Panic, "end: as asked: 1"));
         assert_eq!(machine.run(0, [7, 0, 0, 0, 0]).unwrap(), 7);
@@ -260,7 +260,7 @@ fn a_call_at_the_end_of_a_function_must_not_return() {
     rig.host(host("returns", || 0u64));
     let trap = run(&rig, [0; 5]).unwrap_err();
     assert_eq!(trap.code(), TrapCode::BadJump);
-    assert_eq!((trap.place().unwrap().pc, trap.backtrace().sites[0].place.pc), (2, 0));
+    assert_eq!((trap.location().unwrap().pc, trap.backtrace().sites[0].location.pc), (2, 0));
 }
 
 #[test]

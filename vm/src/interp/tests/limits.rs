@@ -149,10 +149,10 @@ fn recursion_stops_at_the_depth_limit() {
     assert_eq!(run_limited(&rig, [8, 0, 0, 0, 0], limits).unwrap(), 1);
     let trap = run_limited(&rig, [9, 0, 0, 0, 0], limits).unwrap_err();
     assert_eq!(trap.to_string(), "call depth exceeded: the call of f is one too many, the limit is 10");
-    assert_eq!(trap.place().unwrap().pc, 4);
+    assert_eq!(trap.location().unwrap().pc, 4);
     let sites = &trap.backtrace().sites;
     assert_eq!((sites.len(), sites[0].times, sites[1].times), (2, 8, 1));
-    assert_eq!(sites[1].place.pc, 0);
+    assert_eq!(sites[1].location.pc, 0);
     assert_eq!(run(&rig, [1022, 0, 0, 0, 0]).unwrap(), 1);
     assert_eq!(run(&rig, [1023, 0, 0, 0, 0]).unwrap_err().backtrace().sites[0].times, 1022);
 }
@@ -204,6 +204,6 @@ fn a_backtrace_keeps_both_ends() {
     let trap = run_limited(&rig, [0; 5], limits).unwrap_err();
     let backtrace = trap.backtrace();
     assert_eq!((backtrace.sites.len(), backtrace.omitted), (16, 84));
-    assert_eq!(backtrace.sites[15].place.pc, 0);
+    assert_eq!(backtrace.sites[15].location.pc, 0);
     assert!(format!("{trap:#}").contains("\n  and 84 more calls, down to\n  called from "), "{trap:#}");
 }

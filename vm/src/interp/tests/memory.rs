@@ -25,7 +25,7 @@ fn accesses_stop_at_the_last_byte() {
             assert_eq!(run(&rig, [end - bytes, 0, 0, 0, 0]).unwrap(), 0);
             let (code, detail) = code_of(&rig, [end - bytes + 1, 0, 0, 0, 0]);
             assert_eq!(code, TrapCode::OutOfBounds);
-            let words = ["1 byte past the end of memory (4096 bytes", "memory (4096 bytes), right behind it"];
+            let words = ["1 byte past the end of memory (4096 bytes", "memory (4096 bytes), right past its end"];
             assert!(detail.contains(words[usize::from(bytes == 1)]), "{detail}");
         }
     }

@@ -1,4 +1,4 @@
-//! Programs that work with raw pointers.
+//! Trusted memory in the interpreter: programs that access memory of the process by raw pointers.
 
 use super::*;
 use crate::host::{Caller, HostFn, Ptr};
@@ -83,11 +83,7 @@ fn regions_of_the_arena_lie_below_4_gib_and_may_be_overrun() {
     assert_eq!(rig.arena.base(), 0);
     assert!(rig.memory.addr() < 1 << 32);
     rig.memory.write(4090, &[1, 0, 0, 0, 0, 0]);
-    assert_eq!(
-        run(&rig, [rig.memory.addr() | 0xff << 40, 0, 0, 0, 0]).unwrap(),
-        1,
-        "two bytes behind the end are there"
-    );
+    assert_eq!(run(&rig, [rig.memory.addr() | 0xff << 40, 0, 0, 0, 0]).unwrap(), 1, "two bytes past the end are there");
 }
 
 #[test]
@@ -102,7 +98,7 @@ fn a_fault_is_a_trap_that_names_address_and_signal() {
         let rig = Rig::trusted(&format!("r0 = 0\n{text}\nexit"));
         for _ in 0..100 {
             let trap = run(&rig, [addr, 0, 0, 0, 0]).unwrap_err();
-            assert_eq!((trap.code(), trap.place().unwrap().pc), (TrapCode::OutOfBounds, 1));
+            assert_eq!((trap.code(), trap.location().unwrap().pc), (TrapCode::OutOfBounds, 1));
             assert!(trap.detail().starts_with(words), "{trap}");
         }
     }

@@ -22,7 +22,7 @@ fn pages_are_allocated_freed_and_zero() {
     assert_eq!(pages(&map).alloc(0, 71), None);
     assert_eq!(map.len(), 68);
     block.write(ARENA_PAGE, &[7; 8]);
-    // Any address inside the page will do, and what lies behind the arena does not count.
+    // Any address inside the page will do, and what lies after the arena does not count.
     pages(&map).free(page(1) + 5, 1);
     assert_eq!(block.to_vec(ARENA_PAGE, 8), [0; 8]);
     block.write(ARENA_PAGE, &[7; 8]);

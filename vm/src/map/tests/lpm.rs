@@ -63,7 +63,7 @@ fn walks_from_long_to_short_prefixes() {
 }
 
 #[test]
-fn deleting_leaves_no_forks_behind() {
+fn deleting_leaves_no_forks() {
     let map = routes(&[(24, [1, 1, 0, 0]), (24, [1, 1, 1, 0]), (23, [1, 1, 0, 0])]);
     assert_eq!(map.delete(&prefix(22, &[1, 1, 0, 0])), Err(Errno::ENOENT));
     assert_eq!(map.delete(&prefix(33, &[1, 1, 0, 0])), Err(Errno::EINVAL));

@@ -53,7 +53,7 @@ fn flags_and_the_host_side_are_the_kernels() {
 }
 
 #[test]
-fn goes_round_without_taking_more_memory() {
+fn wraps_around_without_taking_more_memory() {
     let arena = arena();
     let map = make(&arena, spec(MapKind::Queue, 0, 4, 5));
     for number in 0..1000 {

@@ -128,7 +128,7 @@ fn perf_events_are_recorded() {
     assert!(map.take_sent().is_empty());
     let big = vec![0; 10 << 20];
     map.send(1, &big).unwrap();
-    assert_eq!(map.send(1, &big), Err(Errno::ENOSPC), "nobody reads");
+    assert_eq!(map.send(1, &big), Err(Errno::ENOSPC), "there is no reader");
     assert_eq!(map.take_sent().len(), 1);
     assert_eq!(map.send(1, &big), Ok(()));
 }

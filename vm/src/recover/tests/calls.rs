@@ -23,7 +23,7 @@ fn code_runs_on_the_stack_it_is_given() {
     let rsp = Rig::new().enter(&page, [0; 5], Some(&stack)).unwrap();
     let top = stack.top().get();
     assert!(rsp < top && rsp >= top - 64, "{rsp:#x} near {top:#x}");
-    // Frames are aligned as C wants it: `rsp` here is behind a return address and rbp.
+    // Frames are aligned as C wants it: `rsp` here is after a return address and rbp.
     assert!(rsp.is_multiple_of(16));
     let other = Rig::new().enter(&page, [0; 5], None).unwrap();
     assert!(other.abs_diff(top) > 1 << 20 && other.is_multiple_of(16));
@@ -53,14 +53,14 @@ fn a_fault_in_code_says_where_and_what() {
 }
 
 #[test]
-fn an_address_no_memory_can_have_is_not_told() {
+fn an_impossible_address_is_not_reported() {
     let page = function(&[0x48, 0x8b, 0x02]);
     let fault = Rig::new().fault(&page, [0xdead_dead_dead_de01, 0, 0, 0, 0]);
     assert_eq!((fault.signal, fault.address), (Signal::Segv, None));
 }
 
 #[test]
-fn illegal_instructions_and_divisions_end_the_same_way() {
+fn illegal_instructions_and_divisions_end_alike() {
     let mut rig = Rig::new();
     // ud2
     let fault = rig.fault(&function(&[0x0f, 0x0b]), [0; 5]);
@@ -98,7 +98,7 @@ fn an_overflow_of_the_stack_hits_the_guard() {
 }
 
 #[test]
-fn a_fault_in_a_c_function_under_generated_code_is_told_apart() {
+fn a_fault_in_a_c_function_under_generated_code_is_distinguished() {
     // mov dword [rdi], 7 (in_c); mov rdi, rdx; mov rax, rcx; call rax; xor ecx, ecx is not reached
     let page = function(&[0xc7, 0x07, 7, 0, 0, 0, 0x48, 0x89, 0xd7, 0x48, 0x89, 0xc8, 0xff, 0xd0]);
     let mut rig = Rig::new();
@@ -156,7 +156,7 @@ fn a_thread_without_a_signal_stack_gets_one() {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
         let page = function(&[0x48, 0x8b, 0x02]);
         let fault = Rig::new().fault(&page, [24, 0, 0, 0, 0]);
-        // SAFETY: asks for the stack only.
+        // SAFETY: uses the stack only.
         let flags = unsafe {
             let mut stack: libc::stack_t = std::mem::zeroed();
             libc::sigaltstack(std::ptr::null(), &raw mut stack);
@@ -245,7 +245,7 @@ pub(super) fn slot() -> u64 {
     })
 }
 
-/// `qsort` by way of `call_c` and the slot.
+/// `qsort` through `call_c` and the slot.
 fn sort(words: &mut [u32], served: &mut Served) -> Result<u64, Abort> {
     let ints = [words.as_mut_ptr() as u64, words.len() as u64, 4, slot(), 0, 0];
     let form = Form { variadic: false, float: false };

@@ -25,7 +25,7 @@ pub(super) fn say(text: &str) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// Goes on behind the faulting instruction, `mov rax, [rdi]`.
+/// Continues after the faulting instruction, `mov rax, [rdi]`.
 pub(super) extern "C" fn repairs(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: as the kernel passed it.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] += 3 };

@@ -145,7 +145,7 @@ fn a_runtime_that_passes_on_what_is_not_its_own() {
         assert_eq!(Rig::new().enter(&page, [runtime::code() as u64, 0, 0, 0, 0], None).unwrap(), 7);
         fault_of_ours();
         host_fault();
-        unreachable!("a fault that is nobody's");
+        unreachable!("no runtime owns the fault");
     }
     for role in ["first", "later", "later, prepared", "later, another thread"] {
         let (status, text) = child("runtimes", "a_runtime_that_passes_on_what_is_not_its_own", role);
@@ -198,7 +198,7 @@ fn a_runtime_that_installs_its_handlers_twice_ends_by_the_fault() {
         runtime::run();
         fault_of_ours();
         host_fault();
-        unreachable!("a fault that is nobody's");
+        unreachable!("no runtime owns the fault");
     }
     let test = "a_runtime_that_installs_its_handlers_twice_ends_by_the_fault";
     let (status, text) = child("runtimes", test, "twice");

@@ -1,6 +1,6 @@
 //! Histograms: counters by slot, as `hist_slot` and `lhist_slot` of script.h number them.
 //!
-//! A map of counters has the slot in the last integer of its key, what comes before it tells one histogram from
+//! A map of counters has the slot in the last integer of its key, what comes before it distinguishes one histogram from
 //! another. A map whose values are arrays of counters has a histogram under each key.
 
 use std::collections::BTreeMap;

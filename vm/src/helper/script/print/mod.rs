@@ -8,7 +8,7 @@ mod hist;
 mod scalar;
 
 use super::Host;
-use super::map::{GoOn, snapshot};
+use super::map::{InterruptCheck, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
@@ -41,25 +41,29 @@ fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
 /// What `print_map` prints of a map, and the number of entries in it.
 ///
 /// # Errors
-/// The map cannot be walked, or `go_on`, which is called every now and then, says so.
-pub fn map_text(map: &MapRef, format: OutputFormat, go_on: GoOn<'_>) -> Result<(Vec<u8>, usize), Fail> {
-    let mut entries = snapshot(map, SortBy::Value, false, go_on)?;
+/// The map cannot be walked, or `check_interrupt`, which is called every now and then, says so.
+pub fn map_text(
+    map: &MapRef,
+    format: OutputFormat,
+    check_interrupt: InterruptCheck<'_>,
+) -> Result<(Vec<u8>, usize), Fail> {
+    let mut entries = snapshot(map, SortBy::Value, false, check_interrupt)?;
     if is_array(map) && !is_scalar(map) {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
     let text = match format {
-        OutputFormat::Text => map_as_text(map, &entries, go_on)?,
-        OutputFormat::Json => map_as_json(map, &entries, go_on)?,
+        OutputFormat::Text => map_as_text(map, &entries, check_interrupt)?,
+        OutputFormat::Json => map_as_json(map, &entries, check_interrupt)?,
     };
     Ok((text, entries.len()))
 }
 
-fn map_as_text(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u8>, Trap> {
+fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
     let (spec, scalar) = (map.spec(), is_scalar(map));
     let fields = &spec.value_fields;
     let mut text = Vec::new();
     for entry in entries {
-        go_on()?;
+        check_interrupt()?;
         text.extend(format!("@{}", spec.name).bytes());
         if !scalar {
             text.push(b'[');
@@ -73,7 +77,7 @@ fn map_as_text(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u
     Ok(text)
 }
 
-fn map_as_json(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u8>, Trap> {
+fn map_as_json(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
     let (spec, scalar) = (map.spec(), is_scalar(map));
     let fields = &spec.value_fields;
     let mut text = opening("map", &spec.name);
@@ -83,7 +87,7 @@ fn map_as_json(map: &MapRef, entries: &[Entry], go_on: GoOn<'_>) -> Result<Vec<u
         entries => {
             text.push(b'{');
             for (index, entry) in entries.iter().enumerate() {
-                go_on()?;
+                check_interrupt()?;
                 text.extend(if index == 0 { "" } else { ", " }.bytes());
                 let mut name = Vec::new();
                 key(&mut name, &spec.key_fields, &entry.key, Notation::Json);

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::Options;
-use super::target::UprobePlace;
+use super::target::UprobeSite;
 use crate::error::Error;
 use crate::user::{Binary, Boundary};
 
@@ -15,13 +15,13 @@ use crate::user::{Binary, Boundary};
 pub(super) fn check(
     what: &str,
     path: &Path,
-    places: &[UprobePlace],
+    sites: &[UprobeSite],
     returns: bool,
     options: &Options<'_>,
 ) -> Result<(), Error> {
     let refused = |text: String| Error::ours("attach", what, libc::EINVAL, text);
     let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
-    for UprobePlace { offset, .. } in places {
+    for UprobeSite { offset, .. } in sites {
         let unproven = match binary.boundary(*offset) {
             Boundary::Function => continue,
             Boundary::Instruction if !returns => continue,

@@ -1,4 +1,4 @@
-//! The userspace half of an object in a session: its instance, and the calls of its entry points.
+//! User side of an object in a session: the instance of its scripts, and the calls of their entry points.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::control::Control;
 use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
-use crate::plan::{ObjectPlan, Place, Planned};
+use crate::plan::{ObjectPlan, Planned, Trigger};
 use crate::script::memory::Reach;
 use crate::{sys, terminal};
 
-/// Sizes of records for which memory in the arena is kept.
+/// Most record sizes for which a block of the arena is cached.
 const KEPT: usize = 64;
 
-/// How a call of a script ended.
+/// How a script call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It returned.
@@ -44,7 +44,7 @@ struct Step {
 #[derive(Debug)]
 struct Timer {
     step: Step,
-    /// From its section; otherwise programs set it.
+    /// From its section; `None` where programs set it.
     period: Option<Duration>,
     fd: OwnedFd,
     running: bool,
@@ -58,7 +58,7 @@ struct Event {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Tool {
+pub(crate) struct UserSide {
     name: Arc<str>,
     instance: Instance<Control>,
     output: Output,
@@ -67,20 +67,20 @@ pub(crate) struct Tool {
     timers: Vec<Timer>,
     events: Vec<Event>,
     signals: Vec<(i32, Step)>,
-    /// Maps of ours through which userspace programs may send records.
+    /// Index and map, for the userspace maps through which scripts may send records.
     local: Vec<(usize, Arc<dyn MapOps>)>,
-    /// By size, the last one first.
+    /// Size and block of each cached record, the last one used first.
     records: Vec<(usize, Block)>,
 }
 
-impl Tool {
-    /// Makes an instance of the object's scripts.
-    pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<Tool, Error> {
+impl UserSide {
+    /// Instantiates the object's scripts.
+    pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<UserSide, Error> {
         let mut instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
         instance.machine().runtime().format = output.format();
         instance.machine().runtime().trace = Box::new(terminal::Stderr);
         let (name, output) = (Arc::clone(&plan.object.name), output.clone());
-        let mut tool = Tool {
+        let mut user_side = UserSide {
             name,
             instance,
             output,
@@ -93,9 +93,9 @@ impl Tool {
             records: Vec::new(),
         };
         for program in plan.scripts() {
-            tool.add(plan, program, pre)?;
+            user_side.add(plan, program, pre)?;
         }
-        Ok(tool)
+        Ok(user_side)
     }
 
     fn add(&mut self, plan: &ObjectPlan, program: &Planned, pre: &InstancePre<Control>) -> Result<(), Error> {
@@ -105,41 +105,42 @@ impl Tool {
             entry: pre.program(&spec.name).expect("instantiated by name"),
             returns: spec.signature.as_ref().is_none_or(|signature| signature.result != ValType::Void),
         };
-        match program.place {
-            Place::Begin => self.begins.push(step),
-            Place::End => self.ends.push(step),
-            Place::Timer { period } => {
+        match program.trigger {
+            Trigger::Begin => self.begins.push(step),
+            Trigger::End => self.ends.push(step),
+            Trigger::Timer { period } => {
                 let fd = sys::timer().map_err(|cause| Error::System { what: "make a timer", cause })?;
                 self.timers.push(Timer { step, period, fd, running: false });
             }
-            Place::Event { map } => {
+            Trigger::Event { map } => {
                 let ours = &pre.maps()[map];
                 if !plan.in_kernel && !self.local.iter().any(|(index, _)| *index == map) {
                     self.local.push((map, Arc::clone(ours)));
                 }
                 self.events.push(Event { step, map });
             }
-            Place::Signal { number } => self.signals.push((number, step)),
-            Place::Kernel { .. } | Place::Nowhere { .. } => {}
+            Trigger::Signal { number } => self.signals.push((number, step)),
+            Trigger::Kernel { .. } | Trigger::Never { .. } => {}
         }
         Ok(())
     }
 
-    /// Says whose memory its scripts may read.
+    /// Sets the processes whose memory `read_mem` may read.
     pub(crate) fn set_reach(&mut self, reach: Reach) {
         self.instance.data().reach = reach;
     }
 
+    /// Sets the process id that `workload_pid` returns.
     pub(crate) fn set_workload(&mut self, pid: u32) {
         self.instance.data().workload = pid;
     }
 
-    /// Calls its BEGINs, until one of them ends the session.
+    /// Calls the BEGIN programs, until one of them ends the session.
     pub(crate) fn begin(&mut self) -> Result<Outcome, Error> {
         for index in 0..self.begins.len() {
             let Step { entry, returns, .. } = self.begins[index];
             let result = self.instance.call(entry, &[]);
-            // An int in C: what is above its 32 bits says nothing.
+            // It is an `int` in C: the upper 32 bits are undefined.
             if let (Ok(r0), true) = (&result, returns)
                 && (*r0 as i32) < 0
             {
@@ -155,7 +156,7 @@ impl Tool {
         Ok(Outcome::Done)
     }
 
-    /// Calls its ENDs.
+    /// Calls the END programs.
     pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
         for index in 0..self.ends.len() {
             if let Outcome::Exit(status) = self.call(self.ends[index].entry)? {
@@ -165,7 +166,7 @@ impl Tool {
         Ok(Outcome::Done)
     }
 
-    /// Prints each of its maps that can be walked and is no data section.
+    /// Prints each map that can be walked and is no data section.
     pub(crate) fn print_maps(&self) {
         for map in self.instance.pre().maps().iter().filter(|map| map.spec().data.is_none()) {
             match map_text(&MapRef::from(Arc::clone(map)), self.output.format(), &mut || Ok(())) {
@@ -175,7 +176,7 @@ impl Tool {
         }
     }
 
-    /// Timers with a period of their own begin to run.
+    /// Starts the timers whose section has a period.
     pub(crate) fn start_timers(&mut self) -> Result<(), Error> {
         for timer in &mut self.timers {
             if let Some(period) = timer.period {
@@ -185,7 +186,7 @@ impl Tool {
         Ok(())
     }
 
-    /// Its timers: number and descriptor of each that runs.
+    /// Index and descriptor of each running timer.
     pub(crate) fn running_timers(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.timers
             .iter()
@@ -194,19 +195,19 @@ impl Tool {
             .map(|(index, timer)| (index, timer.fd.as_fd()))
     }
 
-    /// A timer has expired.
+    /// Calls the program of an expired timer.
     pub(crate) fn on_timer(&mut self, index: usize) -> Result<Outcome, Error> {
-        // However often it has, that is one call.
+        // Several expirations since the last call are one call.
         sys::drain(self.timers[index].fd.as_fd());
         self.call(self.timers[index].step.entry)
     }
 
-    /// The signals it has programs for.
+    /// Numbers of the signals that its programs handle.
     pub(crate) fn signals(&self) -> impl Iterator<Item = i32> {
         self.signals.iter().map(|(number, _)| *number)
     }
 
-    /// A signal has come.
+    /// Calls the programs of a signal.
     pub(crate) fn on_signal(&mut self, number: i32) -> Result<Outcome, Error> {
         for index in 0..self.signals.len() {
             if self.signals[index].0 == number
@@ -218,7 +219,7 @@ impl Tool {
         Ok(Outcome::Done)
     }
 
-    /// A record of a map has come. What is printed waits for the end of the batch.
+    /// Calls the EVENT programs of a map for a record. Their output is flushed at the end of the batch.
     pub(crate) fn on_event(&mut self, map: usize, bytes: &[u8]) -> Result<Outcome, Error> {
         let addr = self.record(bytes)?;
         for index in 0..self.events.len() {
@@ -256,7 +257,7 @@ impl Tool {
         self.after(result)
     }
 
-    /// Flushes the output before others print, and handles what the program requested and sent.
+    /// After a call: flushes the output, sets the requested timers, delivers the records that were sent.
     fn after(&mut self, result: Result<u64, Trap>) -> Result<Outcome, Error> {
         if let Err(trap) = result {
             return self.ended(trap);
@@ -266,7 +267,7 @@ impl Tool {
         self.local_events()
     }
 
-    /// A fault says more than what became of the output. After `exit` nothing but END runs.
+    /// After a trap: a fault is reported before a failed write; after `exit` only END runs.
     fn ended(&mut self, trap: Trap) -> Result<Outcome, Error> {
         let printed = self.output.finish();
         match trap.exit_status() {
@@ -279,7 +280,7 @@ impl Tool {
         }
     }
 
-    /// Sets timers as programs asked.
+    /// Sets the timers as the last program requested (`set_timer`).
     fn apply(&mut self) -> Result<(), Error> {
         if let Some(period) = self.instance.data().period.take() {
             for timer in self.timers.iter_mut().filter(|timer| timer.period.is_none()) {
@@ -289,7 +290,7 @@ impl Tool {
         Ok(())
     }
 
-    /// Records that userspace programs sent to each other.
+    /// Calls EVENT programs for the records that scripts sent to each other, until none is left.
     fn local_events(&mut self) -> Result<Outcome, Error> {
         loop {
             let sent: Vec<(usize, Vec<u8>)> = self

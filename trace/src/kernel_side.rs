@@ -1,6 +1,6 @@
-//! The kernel's half of an object in a session: maps, programs, attachments, and the records they send.
+//! Kernel side of an object in a session: its maps, loaded programs, attachments, and the records that they send.
 //!
-//! Everything hangs on file descriptors that are owned here: dropping it, or the end of the process, takes it all away.
+//! [`KernelSide`] owns a file descriptor for each of them: dropping it, or the end of the process, releases all.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -24,32 +24,32 @@ use crate::errln;
 use crate::error::Error;
 use crate::options::Options;
 use crate::output::Output;
-use crate::plan::{ObjectPlan, Place, wrong};
-use crate::tool::{Outcome, Tool};
+use crate::plan::{ObjectPlan, Trigger, wrong};
+use crate::user_side::{Outcome, UserSide};
 
-/// Records of a map that are seen to before timers and signals have their turn.
+/// Records of a map that are read in one turn, before timers and signals are handled.
 const BATCH: usize = 4096;
 
-/// See the module documentation. Of an object that stays in userspace it is empty.
+/// See the module documentation. Empty for an object that stays in userspace.
 #[derive(Debug, Default)]
-pub(crate) struct Half {
+pub(crate) struct KernelSide {
     pending: Vec<Prepared>,
     links: Vec<Attached>,
     sources: Vec<Source>,
     waiter: Option<Waiter>,
-    /// Kept for what ends with it: maps, and programs that are only loaded.
+    /// Owns the maps, and the programs that are loaded without being attached.
     loaded: Option<Loaded>,
-    /// Records of several CPUs were looked at a moment ago, of which older ones may still come.
+    /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
 }
 
-/// What is attached by the next step.
+/// An attachment that [`KernelSide::enable`] makes.
 #[derive(Debug)]
 struct Prepared {
     pending: Pending,
-    /// Whose it is: object, program, section.
+    /// Names of the object, program and section, for errors.
     names: [Arc<str>; 3],
-    /// It runs when it is read, and is over then.
+    /// An iterator: it runs when its descriptor is read, once.
     iterates: bool,
 }
 
@@ -59,7 +59,7 @@ struct Attached {
     iterates: bool,
 }
 
-/// A map whose records EVENT programs get.
+/// A map whose records go to EVENT programs.
 #[derive(Debug)]
 struct Source {
     /// Index in the object.
@@ -67,23 +67,26 @@ struct Source {
     map: Arc<KernelMap>,
 }
 
-/// How often records are looked at after the last, until none older can come.
+/// Turns after the last record, until no CPU can deliver an older one.
 const SETTLE: u8 = 2;
 
-impl Half {
-    /// Makes the maps, loads the programs, opens what they will be attached to, and gives the maps to the scripts.
+impl KernelSide {
+    /// Makes the maps, loads the programs, opens their attachments disabled, and gives the maps to the scripts.
+    ///
+    /// # Errors
+    /// All failures of linking, loading and opening together.
     pub(crate) fn load(
         plan: &ObjectPlan,
         options: &Options,
         linker: &mut Linker<Control>,
         warnings: &mut Vec<String>,
-    ) -> Result<Half, Error> {
+    ) -> Result<KernelSide, Error> {
         if !plan.in_kernel {
-            return Ok(Half::default());
+            return Ok(KernelSide::default());
         }
         let mut targets = BTreeMap::new();
         for program in &plan.programs {
-            if let Place::Kernel { targets: of } = &program.place {
+            if let Trigger::Kernel { targets: of } = &program.trigger {
                 targets.insert(program.spec, of.as_slice());
             }
         }
@@ -99,20 +102,20 @@ impl Half {
         let mut wrong: Vec<Error> = unlinked.collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| Error::Load(Box::new(failure))));
         // What was loaded is opened all the same, so that all errors are reported at once.
-        let mut half = Half::default();
-        wrong.extend(half.open(plan, &loaded, &targets, options));
+        let mut kernel_side = KernelSide::default();
+        wrong.extend(kernel_side.open(plan, &loaded, &targets, options));
         if !wrong.is_empty() {
             return Err(Error::all(wrong));
         }
-        half.give_maps(plan, &linked, &loaded, linker)?;
-        half.loaded = Some(loaded);
-        if half.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
+        kernel_side.give_maps(plan, &linked, &loaded, linker)?;
+        kernel_side.loaded = Some(loaded);
+        if kernel_side.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
         }
-        Ok(half)
+        Ok(kernel_side)
     }
 
-    /// The scripts see the kernel's maps in place of maps of their own, but for what never changes.
+    /// Links the scripts to the kernel's maps, but for read-only data, of which they keep a copy.
     fn give_maps(
         &mut self,
         plan: &ObjectPlan,
@@ -121,12 +124,13 @@ impl Half {
         linker: &mut Linker<Control>,
     ) -> Result<(), Error> {
         let arena = Arc::clone(linker.engine().arena());
-        let wanted =
-            |index: usize| plan.scripts().any(|program| matches!(program.place, Place::Event { map } if map == index));
+        let wanted = |index: usize| {
+            plan.scripts().any(|program| matches!(program.trigger, Trigger::Event { map } if map == index))
+        };
         for (index, (spec, map)) in linked.maps.iter().map(|map| &map.spec).zip(&loaded.maps).enumerate() {
             let constant = spec.data.as_ref().is_some_and(|data| data.read_only);
             let Some(map) = map.as_ref().filter(|_| !constant) else { continue };
-            // Without a reader the rings are the user's business, pinned perhaps for another process.
+            // Another process may read a ring that no EVENT program reads, by its pin.
             let rings = matches!(spec.kind, MapKind::Ringbuf | MapKind::PerfEventArray);
             if rings && !wanted(index) {
                 continue;
@@ -150,7 +154,7 @@ impl Half {
         Ok(())
     }
 
-    /// Prepares what will be attached; what cannot be.
+    /// Opens the attachments, disabled. Returns the failures.
     fn open(
         &mut self,
         plan: &ObjectPlan,
@@ -182,7 +186,7 @@ impl Half {
         failures
     }
 
-    /// From now on its programs run.
+    /// Enables all attachments, after which the kernel runs the programs.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         let mut failures = Vec::new();
         for Prepared { pending, names, iterates } in self.pending.drain(..) {
@@ -205,12 +209,12 @@ impl Half {
         if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
     }
 
-    /// Nothing of it runs any more.
+    /// Detaches all programs.
     pub(crate) fn disable(&mut self) {
         self.links.clear();
     }
 
-    /// Runs its iterators, each once, and prints what they say.
+    /// Runs each iterator once and prints its output.
     pub(crate) fn iterate(&self, output: &Output) -> Result<(), Error> {
         for attached in self.links.iter().filter(|attached| attached.iterates) {
             let mut text = Vec::new();
@@ -224,40 +228,40 @@ impl Half {
         output.finish()
     }
 
-    /// Whether anything of it can still happen.
+    /// Whether any program is attached that is no iterator.
     pub(crate) fn is_attached(&self) -> bool {
         self.links.iter().any(|attached| !attached.iterates)
     }
 
-    /// Readable when there are records.
+    /// Descriptors that are readable when there are records.
     pub(crate) fn sources(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.waiter.iter().map(Waiter::as_fd)
     }
 
-    /// Whether records are to be looked at again soon, though nothing new may have come.
+    /// Whether perf buffers must be read again soon, without a new wake-up.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.unsettled > 0
     }
 
-    /// Calls EVENT for the records that are there.
-    pub(crate) fn read(&mut self, tool: &mut Tool, new: bool) -> Result<Outcome, Error> {
+    /// Calls EVENT programs for the records that are there. `new`: a descriptor was readable.
+    pub(crate) fn read(&mut self, user_side: &mut UserSide, new: bool) -> Result<Outcome, Error> {
         let times = self.sources.iter().any(|source| source.map.spec().kind == MapKind::PerfEventArray);
         self.unsettled = if new && times { SETTLE } else { self.unsettled.saturating_sub(1) };
-        self.consume(tool, false)
+        self.consume(user_side, false)
     }
 
-    /// The same for all that is left, when no program sends any more.
-    pub(crate) fn drain(&mut self, tool: &mut Tool) -> Result<Outcome, Error> {
-        self.consume(tool, true)
+    /// The same for all remaining records, once the programs are detached.
+    pub(crate) fn drain(&mut self, user_side: &mut UserSide) -> Result<Outcome, Error> {
+        self.consume(user_side, true)
     }
 
-    fn consume(&mut self, tool: &mut Tool, last: bool) -> Result<Outcome, Error> {
+    fn consume(&mut self, user_side: &mut UserSide, last: bool) -> Result<Outcome, Error> {
         for source in &self.sources {
             let (mut outcome, mut count) = (Ok(Outcome::Done), 0);
-            // What was taken out of a perf event array must be seen to; a ring buffer keeps the rest.
+            // A perf event array does not keep records that were taken out, a ring buffer keeps the rest.
             let keeps = source.map.spec().kind == MapKind::Ringbuf && !last;
             source.map.consume(last, |_, bytes| {
-                outcome = tool.on_event(source.index, bytes);
+                outcome = user_side.on_event(source.index, bytes);
                 count += 1;
                 match outcome {
                     Ok(Outcome::Done) if !keeps || count < BATCH => ControlFlow::Continue(()),
@@ -272,7 +276,7 @@ impl Half {
         Ok(Outcome::Done)
     }
 
-    /// Records that found no room, by map.
+    /// Prints the number of records that the kernel dropped for lack of room, by map.
     pub(crate) fn report_loss(&self, output: &Output) {
         for source in &self.sources {
             let (name, lost) = (&source.map.spec().name, source.map.lost());

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{RETURN_0, allowed, load};
-use crate::link::{Functions, Return, UprobePlace};
+use crate::link::{Functions, Return, UprobeSite};
 use crate::user::{Binary, Boundary};
 use crate::{AttachType, Options, Prog, ProgLoad, ProgType, Target};
 
@@ -79,14 +79,14 @@ fn refusals(path: &Path, offset: u64, ret: bool, unproven_places: bool) -> Optio
     let insns = super::code(RETURN_0);
     let mut many = ProgLoad::new("test", ProgType::Kprobe, &insns, "GPL");
     many.target.attach = AttachType::TraceUprobeMulti as u32;
-    let place = UprobePlace { offset, ..UprobePlace::default() };
-    let (path, functions) = (path.to_owned(), Functions::Places(vec![place]));
+    let site = UprobeSite { offset, ..UprobeSite::default() };
+    let (path, functions) = (path.to_owned(), Functions::Sites(vec![site]));
     let options = Options { pid: Some(std::process::id()), unproven_places, ..Options::default() };
     let says = |target: Target, prog: &Prog| match target.open(prog, &options) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     };
-    let one = says(Target::Uprobe { path: path.clone(), place, ret }, &single);
+    let one = says(Target::Uprobe { path: path.clone(), site, ret }, &single);
     let ret = if ret { Return::Yes } else { Return::No };
     let multi = match Prog::load(&many) {
         Ok(prog) => says(Target::UprobeMulti { path, functions, ret }, &prog),

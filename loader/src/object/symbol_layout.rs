@@ -9,7 +9,7 @@ use crate::elf::Elf;
 
 /// Sections and variables of an object's BTF, as they lie in the file.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SymbolLayout {
     /// Bytes of each section that BTF describes.
     pub(crate) sections: HashMap<Arc<str>, u32>,
     /// Offset of each variable in its section.
@@ -18,23 +18,23 @@ pub(crate) struct Places {
     pub(crate) hidden: HashSet<TypeId>,
 }
 
-impl Places {
-    pub(super) fn collect(elf: &Elf, types: &Types) -> Places {
-        let mut places = Places::default();
-        let Ok(Some(btf)) = &types.btf else { return places };
+impl SymbolLayout {
+    pub(super) fn collect(elf: &Elf, types: &Types) -> SymbolLayout {
+        let mut layout = SymbolLayout::default();
+        let Ok(Some(btf)) = &types.btf else { return layout };
         for (name, described) in btf.datasecs() {
             let named = elf.sections.iter().enumerate().find(|(_, section)| &*section.name == name);
             let Some((index, section)) = named else { continue };
-            places.sections.insert(section.name.clone(), u32::try_from(section.size).unwrap_or(u32::MAX));
+            layout.sections.insert(section.name.clone(), u32::try_from(section.size).unwrap_or(u32::MAX));
             let symbols: HashMap<&str, _> = elf.symbols_in(index).map(|symbol| (&*symbol.name, symbol)).collect();
             for var in described.vars() {
                 let Some(symbol) = symbols.get(var.name) else { continue };
-                places.vars.insert(var.var_id, u32::try_from(symbol.value).unwrap_or(u32::MAX));
+                layout.vars.insert(var.var_id, u32::try_from(symbol.value).unwrap_or(u32::MAX));
                 if symbol.hidden {
-                    places.hidden.insert(var.var_id);
+                    layout.hidden.insert(var.var_id);
                 }
             }
         }
-        places
+        layout
     }
 }
