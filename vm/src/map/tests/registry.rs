@@ -1,5 +1,5 @@
 use super::*;
-use crate::map::{Data, Maps, Pointer};
+use crate::map::{Data, Errno, Maps, Pointer};
 
 fn no_program(_: &str) -> Option<u32> {
     None
