@@ -11,7 +11,7 @@ use twinbpf_isa::Insn;
 use twinbpf_isa::program::{Binding, Extern, ExternKind, Program, Signature};
 use twinbpf_isa::validate::Valid;
 use twinbpf_loader::kernel::Kernel;
-use twinbpf_loader::{LinkOptions, Linked, Object, Role};
+use twinbpf_loader::{LinkOptions, Linked, Object};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
@@ -27,6 +27,7 @@ use crate::engine::Engine;
 use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::instance::InstancePre;
 use crate::native;
+use crate::plan::exported;
 use crate::resolution::Resolution;
 
 /// Native stack that linking, validating and compiling need.
@@ -73,6 +74,11 @@ impl<T: Send + 'static> Linker<T> {
     /// What its programs will run in.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The functions that it was given, by name.
+    pub fn functions(&self) -> impl Iterator<Item = &HostFn> {
+        self.functions.values()
     }
 
     /// Gives programs a function. The closure's type is the declaration: up to five parameters, the first
@@ -463,14 +469,6 @@ fn pointed_externs(spec: &MapSpec) -> Vec<usize> {
         Pointer::Function { .. } | Pointer::Map(_) | Pointer::MapValue { .. } => None,
     });
     externs.collect()
-}
-
-/// The global functions of an object that has no entry points: what it offers to an embedder.
-fn exported(object: &Object) -> Vec<String> {
-    if object.programs.iter().any(|spec| spec.role == Role::Entry) {
-        return Vec::new();
-    }
-    object.programs.iter().filter(|spec| spec.global).map(|spec| spec.name.to_string()).collect()
 }
 
 fn linked_name(object: &Object, index: usize) -> Option<&str> {

@@ -127,7 +127,11 @@ struct twinbpf_context {
 };
 
 /* Declares a compiled program. */
+#ifdef __cplusplus
+#define TWINBPF_PROGRAM(name) extern "C" uint64_t name(struct twinbpf_context *)
+#else
 #define TWINBPF_PROGRAM(name) uint64_t name(struct twinbpf_context *)
+#endif
 
 /* Makes a context ready for programs, with a BPF stack and the size of its frames. */
 static inline void twinbpf_init(struct twinbpf_context *cx, void *stack, size_t bytes, uint32_t frame)

@@ -33,6 +33,8 @@
  * only function at all is BEGIN they take for a program of unknown type; give it an END.)
  *
  * The header works alone, after "vmlinux.h", after <linux/bpf.h>, and with <bpf/bpf_helpers.h>. Include it last.
+ *
+ * In C++ (17 and later) entry points are `extern "C"`, and clang++ wants `-fno-exceptions -fno-rtti`.
  */
 #ifndef TWINBPF_SCRIPT_H
 #define TWINBPF_SCRIPT_H
@@ -58,7 +60,7 @@ typedef __u32 u32;
 typedef __s64 s64;
 typedef __u64 u64;
 
-#if !defined(__VMLINUX_H__) && !defined(bool) && __STDC_VERSION__ < 202311L
+#if !defined(__VMLINUX_H__) && !defined(bool) && !defined(__cplusplus) && __STDC_VERSION__ < 202311L
 typedef _Bool bool;
 enum { false = 0, true = 1 };
 #endif
@@ -114,9 +116,13 @@ struct bpf_spin_lock {
 
 /* Puts a function or variable into an ELF section and keeps it even if nothing refers to it. */
 #ifndef SEC
+#if defined(__cplusplus) && !defined(__clang__) /* g++ takes no pragma there */
+#define SEC(name) __attribute__((section(name), used))
+#else
 #define SEC(name)                                                                                                  \
 	_Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wignored-attributes\"")                  \
 	__attribute__((section(name), used)) _Pragma("GCC diagnostic pop")
+#endif
 #endif
 
 /* Members of a map definition: numbers and types are kept in BTF, the variable holds no data.
@@ -162,7 +168,11 @@ struct bpf_spin_lock {
 #endif
 
 /* A function of the host. Weak: an object that never gets it still loads, and may ask `if (name)`. */
+#ifdef __cplusplus
+#define HOST extern "C" __weak __ksym
+#else
 #define HOST extern __weak __ksym
+#endif
 
 /* The licence the kernel wants to know before it lends GPL-only helpers. */
 #define LICENSE(text) char _license[] SEC("license") = text
@@ -376,15 +386,22 @@ HOST __SIZE_TYPE__ twinbpf_strftime(char *buf, __SIZE_TYPE__ size, const char *f
 /* Declared only so that clang checks format against values; no code refers to it. */
 extern int __twin_check(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The bits of x, of type From, as a To of the same size. */
+#ifdef __cplusplus
+#define __twin_pun(To, From, x) __builtin_bit_cast(To, (From)(x))
+#else
+#define __twin_pun(To, From, x) ((union { From from; To to; }){ .from = x }).to
+#endif
+
 static __always_inline __u64 __twin_double(double x)
 {
-	return ((union { double from; __u64 to; }){ .from = x }).to;
+	return __twin_pun(__u64, double, x);
 }
 
 /* The bits of (double)x. clang would call a conversion function here that BPF does not have. */
 static __always_inline __u64 __twin_float(float x)
 {
-	__u64 bits = ((union { float from; __u32 to; }){ .from = x }).to;
+	__u64 bits = __twin_pun(__u32, float, x);
 	__u64 sign = bits >> 31 << 63, exponent = bits >> 23 & 0xff, fraction = bits & 0x7fffff;
 	int i;
 
@@ -403,6 +420,46 @@ static __always_inline __u64 __twin_float(float x)
 	return sign | (exponent + 1023 - 127) << 52 | fraction << 29;
 }
 
+#ifdef __cplusplus
+static __always_inline __u64 __twin_bits(float x)
+{
+	return __twin_float(x);
+}
+
+static __always_inline __u64 __twin_bits(double x)
+{
+	return __twin_double(x);
+}
+
+template <typename T> static __always_inline __u64 __twin_bits(T x)
+{
+	return (__u64)x;
+}
+
+template <typename... T> static __always_inline int __twin_printf(const char *fmt, T... values)
+{
+	if constexpr (sizeof...(values) <= 4) {
+		return twinbpf_printf(fmt, __twin_bits(values)...);
+	} else {
+		const __u64 array[] = { __twin_bits(values)... };
+		return twinbpf_printfv(fmt, array, sizeof...(values));
+	}
+}
+
+template <typename... T> static __always_inline int __twin_snprintf(char *buf, __u64 size, const char *fmt, T... values)
+{
+	if constexpr (sizeof...(values) <= 2) {
+		return twinbpf_snprintf(buf, size, fmt, __twin_bits(values)...);
+	} else {
+		const __u64 array[] = { __twin_bits(values)... };
+		return twinbpf_snprintfv(buf, size, fmt, array, sizeof...(values));
+	}
+}
+
+#define printf(fmt, ...) (0 ? __twin_check(fmt, ##__VA_ARGS__) : __twin_printf(fmt, ##__VA_ARGS__))
+#define snprintf(buf, size, fmt, ...)                                                                              \
+	(0 ? __twin_check(fmt, ##__VA_ARGS__) : __twin_snprintf(buf, size, fmt, ##__VA_ARGS__))
+#else
 /* Every branch of _Generic must be correct C for every type, hence the inner ones. */
 #define __twin_bits(x)                                                                                             \
 	_Generic((x),                                                                                              \
@@ -467,10 +524,11 @@ static __always_inline __u64 __twin_float(float x)
 #define printf(fmt, ...)                                                                                           \
 	(0 ? __twin_check(fmt, ##__VA_ARGS__)                                                                      \
 	   : __twin_join(__twin_printf_, __twin_printf_how(__VA_ARGS__))(fmt, ##__VA_ARGS__))
-#define print(fmt, ...) printf(fmt, ##__VA_ARGS__)
 #define snprintf(buf, size, fmt, ...)                                                                              \
 	(0 ? __twin_check(fmt, ##__VA_ARGS__)                                                                      \
 	   : __twin_join(__twin_snprintf_, __twin_snprintf_how(__VA_ARGS__))(buf, size, fmt, ##__VA_ARGS__))
+#endif
+#define print(fmt, ...) printf(fmt, ##__VA_ARGS__)
 
 /* ---- Kernel helpers that a script and a kernel program may share ------------------------------------------- */
 
@@ -479,47 +537,47 @@ static __always_inline __u64 __twin_float(float x)
  * A helper is called by its number; as everywhere, that is written as the address of a constant function pointer.
  * <bpf/bpf_helpers.h> has them all. The ones here also work in a script.
  */
-static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
-static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
-static long (*const bpf_probe_read)(void *dst, __u32 size, const void *from) = (void *)4;
-static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
-static long (*const bpf_trace_printk)(const char *fmt, __u32 fmt_size, ...) = (void *)6;
-static __u32 (*const bpf_get_prandom_u32)(void) = (void *)7;
-static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
-static long (*const bpf_tail_call)(void *ctx, void *prog_array, __u32 index) = (void *)12;
-static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
-static __u64 (*const bpf_get_current_uid_gid)(void) = (void *)15;
-static long (*const bpf_get_current_comm)(void *buf, __u32 size) = (void *)16;
-static long (*const bpf_perf_event_output)(void *ctx, void *map, __u64 flags, void *data, __u64 size) = (void *)25;
-static long (*const bpf_probe_read_str)(void *dst, __u32 size, const void *from) = (void *)45;
-static long (*const bpf_map_push_elem)(void *map, const void *value, __u64 flags) = (void *)87;
-static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
-static long (*const bpf_map_peek_elem)(void *map, void *value) = (void *)89;
-static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
-static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
-static long (*const bpf_strtol)(const char *buf, unsigned long size, __u64 flags, long *result) = (void *)105;
-static long (*const bpf_strtoul)(const char *buf, unsigned long size, __u64 flags, unsigned long *result) =
-	(void *)106;
-static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *from) = (void *)112;
-static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *from) = (void *)113;
-static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *from) = (void *)114;
-static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *from) = (void *)115;
-static __u64 (*const bpf_ktime_get_boot_ns)(void) = (void *)125;
-static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130;
-static void *(*const bpf_ringbuf_reserve)(void *ringbuf, __u64 size, __u64 flags) = (void *)131;
-static void (*const bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
-static void (*const bpf_ringbuf_discard)(void *data, __u64 flags) = (void *)133;
-static __u64 (*const bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *)134;
-static __u64 (*const bpf_ktime_get_coarse_ns)(void) = (void *)160;
-static long (*const bpf_for_each_map_elem)(void *map, void *fn, void *ctx, __u64 flags) = (void *)164;
-static long (*const bpf_snprintf)(char *buf, __u32 size, const char *fmt, __u64 *values, __u32 bytes) = (void *)165;
-static long (*const bpf_trace_vprintk)(const char *fmt, __u32 fmt_size, const void *values, __u32 bytes) =
-	(void *)177;
-static long (*const bpf_loop)(__u32 count, void *fn, void *ctx, __u64 flags) = (void *)181;
-static long (*const bpf_strncmp)(const char *a, __u32 size, const char *b) = (void *)182;
-static void *(*const bpf_map_lookup_percpu_elem)(void *map, const void *key, __u32 cpu) = (void *)195;
-static __u64 (*const bpf_ktime_get_tai_ns)(void) = (void *)208;
+#define __twin_helper(number, result, name, ...)                                                                   \
+	static result (*const name)(__VA_ARGS__) = (result(*)(__VA_ARGS__))number
+__twin_helper(1, void *, bpf_map_lookup_elem, void *map, const void *key);
+__twin_helper(2, long, bpf_map_update_elem, void *map, const void *key, const void *value, __u64 flags);
+__twin_helper(3, long, bpf_map_delete_elem, void *map, const void *key);
+__twin_helper(4, long, bpf_probe_read, void *dst, __u32 size, const void *from);
+__twin_helper(5, __u64, bpf_ktime_get_ns, void);
+__twin_helper(6, long, bpf_trace_printk, const char *fmt, __u32 fmt_size, ...);
+__twin_helper(7, __u32, bpf_get_prandom_u32, void);
+__twin_helper(8, __u32, bpf_get_smp_processor_id, void);
+__twin_helper(12, long, bpf_tail_call, void *ctx, void *prog_array, __u32 index);
+__twin_helper(14, __u64, bpf_get_current_pid_tgid, void);
+__twin_helper(15, __u64, bpf_get_current_uid_gid, void);
+__twin_helper(16, long, bpf_get_current_comm, void *buf, __u32 size);
+__twin_helper(25, long, bpf_perf_event_output, void *ctx, void *map, __u64 flags, void *data, __u64 size);
+__twin_helper(45, long, bpf_probe_read_str, void *dst, __u32 size, const void *from);
+__twin_helper(87, long, bpf_map_push_elem, void *map, const void *value, __u64 flags);
+__twin_helper(88, long, bpf_map_pop_elem, void *map, void *value);
+__twin_helper(89, long, bpf_map_peek_elem, void *map, void *value);
+__twin_helper(93, long, bpf_spin_lock, struct bpf_spin_lock *lock);
+__twin_helper(94, long, bpf_spin_unlock, struct bpf_spin_lock *lock);
+__twin_helper(105, long, bpf_strtol, const char *buf, unsigned long size, __u64 flags, long *result);
+__twin_helper(106, long, bpf_strtoul, const char *buf, unsigned long size, __u64 flags, unsigned long *result);
+__twin_helper(112, long, bpf_probe_read_user, void *dst, __u32 size, const void *from);
+__twin_helper(113, long, bpf_probe_read_kernel, void *dst, __u32 size, const void *from);
+__twin_helper(114, long, bpf_probe_read_user_str, void *dst, __u32 size, const void *from);
+__twin_helper(115, long, bpf_probe_read_kernel_str, void *dst, __u32 size, const void *from);
+__twin_helper(125, __u64, bpf_ktime_get_boot_ns, void);
+__twin_helper(130, long, bpf_ringbuf_output, void *ringbuf, void *data, __u64 size, __u64 flags);
+__twin_helper(131, void *, bpf_ringbuf_reserve, void *ringbuf, __u64 size, __u64 flags);
+__twin_helper(132, void, bpf_ringbuf_submit, void *data, __u64 flags);
+__twin_helper(133, void, bpf_ringbuf_discard, void *data, __u64 flags);
+__twin_helper(134, __u64, bpf_ringbuf_query, void *ringbuf, __u64 flags);
+__twin_helper(160, __u64, bpf_ktime_get_coarse_ns, void);
+__twin_helper(164, long, bpf_for_each_map_elem, void *map, void *fn, void *ctx, __u64 flags);
+__twin_helper(165, long, bpf_snprintf, char *buf, __u32 size, const char *fmt, __u64 *values, __u32 bytes);
+__twin_helper(177, long, bpf_trace_vprintk, const char *fmt, __u32 fmt_size, const void *values, __u32 bytes);
+__twin_helper(181, long, bpf_loop, __u32 count, void *fn, void *ctx, __u64 flags);
+__twin_helper(182, long, bpf_strncmp, const char *a, __u32 size, const char *b);
+__twin_helper(195, void *, bpf_map_lookup_percpu_elem, void *map, const void *key, __u32 cpu);
+__twin_helper(208, __u64, bpf_ktime_get_tai_ns, void);
 #endif
 
 #endif

@@ -18,7 +18,8 @@ use twinbpf::loader::btf::Btf;
 
 use crate::btf::KERNEL;
 
-const SCRIPT: &str = include_str!("../../../include/twinbpf/script.h");
+/// A link into `include/` of the repository, in whose place a package has the file.
+const SCRIPT: &str = include_str!("script.h");
 /// Changes whenever the same types give another header.
 const FORMAT: u32 = 1;
 
