@@ -28,11 +28,11 @@ mod trap_sites;
 pub use code::{Code, Listing};
 pub use emitted::{Check, Emitted, EmittedFunction, Rejected, loop_headers};
 pub use error::JitError;
-pub use limits::{CompileLimits, Strategy};
+pub use limits::Strategy;
 pub use lower::effects;
 pub use memory::MemoryError;
 pub use opt::{Analyses, PassInfo, PassRun, PassSet, PassSetError, Phase};
-pub use options::{Memory, OptLevel, Options};
+pub use options::{CompileLimits, Memory, OptLevel, Options};
 pub use parallel::Threads;
 pub use stage::InternalError;
 

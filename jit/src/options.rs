@@ -1,6 +1,5 @@
 //! How code is to be made.
 
-use crate::limits::CompileLimits;
 use crate::opt::PassSet;
 use twinbpf_vm::image::Image;
 
@@ -22,6 +21,35 @@ pub enum OptLevel {
     None,
     /// All of Cranelift's optimisations.
     Speed,
+}
+
+/// How much work compiling one function may be before it gets [baseline code](crate::limits::Strategy::Baseline).
+///
+/// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. A `callx`
+/// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block. It is at
+/// least the square of the instructions of the longest loop, divided by 16.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CompileLimits {
+    /// Work for one function, at most. The default is 2^24: about a second.
+    pub work: u64,
+}
+
+impl CompileLimits {
+    /// No function gets baseline code, however long it takes to compile.
+    pub const NONE: CompileLimits = CompileLimits { work: u64::MAX };
+
+    /// The same with another limit of work; 0 gives all functions baseline code.
+    #[must_use]
+    pub const fn work(self, work: u64) -> CompileLimits {
+        CompileLimits { work }
+    }
+}
+
+impl Default for CompileLimits {
+    fn default() -> CompileLimits {
+        CompileLimits { work: 1 << 24 }
+    }
 }
 
 /// What code is made for. Code for different options can run side by side.

@@ -1,4 +1,4 @@
-//! The running kernel as a [`Kernel`](twinbpf_loader::kernel::Kernel): types, configuration, symbols, version. Each is
+//! The running kernel as a [`Kernel`]: types, configuration, symbols, version. Each is
 //! read once, at its first use.
 
 use std::fs::{self, File};

@@ -12,6 +12,7 @@ use twinbpf::mem::{Block, MemError};
 use twinbpf::{Engine, Entry, Instance};
 use twinbpf_trace::errln;
 
+use super::effect::Effect;
 use super::kernel::InKernel;
 use super::measure::{self, Subject};
 use super::report::{Column, ProgramReport};
@@ -37,14 +38,6 @@ struct Runner<'a> {
     instance: Instance<()>,
     entry: Entry,
     input: &'a Input,
-}
-
-/// What a run leaves behind.
-pub(super) struct Effect {
-    pub(super) r0: u64,
-    /// The context; contexts of packets hold addresses, there it is the packet with its metadata.
-    pub(super) bytes: Vec<u8>,
-    pub(super) output: Vec<u8>,
 }
 
 impl<'a> Contest<'a> {
@@ -168,24 +161,6 @@ impl Subject for Runner<'_> {
             self.instance.call(self.entry, &args)?;
         }
         Ok(start.elapsed())
-    }
-}
-
-impl Effect {
-    /// What is not as the engine `first` has it. Of r0 the kernel gives the lower half.
-    fn difference(&self, own: BenchEngine, first: BenchEngine, wanted: &Effect) -> Option<String> {
-        let half = [own, first].contains(&BenchEngine::Kernel);
-        let seen = |r0: u64| if half { u64::from(r0 as u32) } else { r0 };
-        let first = first.name();
-        if seen(self.r0) != seen(wanted.r0) {
-            return Some(format!("wrong result: r0 = {:#x}, {first} has {:#x}", self.r0, wanted.r0));
-        }
-        let what = match (self.bytes == wanted.bytes, self.output == wanted.output) {
-            (true, true) => return None,
-            (false, _) => "bytes of the context or packet",
-            (true, false) => "output",
-        };
-        Some(format!("wrong result: {what} not as on {first}"))
     }
 }
 

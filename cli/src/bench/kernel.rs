@@ -11,7 +11,7 @@ use twinbpf_trace::twinbpf_kernel::load::{LoadOptions, Pinning};
 use twinbpf_trace::twinbpf_kernel::system::System;
 use twinbpf_trace::twinbpf_kernel::{self, Loaded, TestRun, probe};
 
-use super::contest::Effect;
+use super::effect::Effect;
 use super::measure::Subject;
 use crate::input::Input;
 

@@ -4,6 +4,7 @@
 //! that whatever else the machine does hits all of them alike.
 
 mod contest;
+mod effect;
 mod kernel;
 mod measure;
 mod plot;

@@ -8,9 +8,8 @@ use twinbpf_vm::mem::FreeList;
 use twinbpf_vm::process::refused_addresses;
 use twinbpf_vm::recover::CodeRange;
 
-use super::provider::ModuleMemory;
 use super::region::{PAGE, Region, part};
-use super::{GRANULE, MODULE_LIMIT, MemoryError};
+use super::{GRANULE, MemoryError};
 
 /// Bytes of the pool of [`CodePool::shared`].
 const SHARED: usize = 1 << 30;
@@ -155,18 +154,8 @@ impl CodePool {
         self.space.lock().expect("no panic while held").used
     }
 
-    /// Room for a module of at most `bound` bytes. The bound costs address space only, and what is not used
-    /// is given back when the module is finalized. A module that turns out larger can grow unless another one has
-    /// taken the space after it; with the exact size this cannot fail later. Each function takes its size rounded up to
-    /// its alignment.
-    pub(crate) fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
-        if bound > MODULE_LIMIT {
-            return Err(MemoryError::TooLarge { wanted: bound });
-        }
-        self.take(bound.max(1)).map(ModuleMemory::new)
-    }
-
-    fn take(self: &Arc<Self>, bytes: usize) -> Result<Chunk, MemoryError> {
+    /// Address space for so many bytes of code.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Result<Chunk, MemoryError> {
         let len = bytes.next_multiple_of(self.granule);
         if !self.is_ours() {
             return Err(MemoryError::Forked { owner: self.process });

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use cranelift_jit::{BranchProtection, JITMemoryKind, JITMemoryProvider};
 use cranelift_module::{ModuleError, ModuleResult};
 
-use super::pool::{Chunk, CodeMemory};
+use super::pool::{Chunk, CodeMemory, CodePool};
 use super::{MODULE_LIMIT, MemoryError};
 
 /// Room for a module that is being compiled. What it took is given back on drop unless it was published.
@@ -22,8 +22,21 @@ struct State {
     finalized: bool,
 }
 
+impl CodePool {
+    /// Room for a module of at most `bound` bytes. The bound costs address space only, and what is not used
+    /// is given back when the module is finalized. A module that turns out larger can grow unless another one has
+    /// taken the space after it; with the exact size this cannot fail later. Each function takes its size rounded up to
+    /// its alignment.
+    pub(crate) fn module(self: &Arc<Self>, bound: usize) -> Result<ModuleMemory, MemoryError> {
+        if bound > MODULE_LIMIT {
+            return Err(MemoryError::TooLarge { wanted: bound });
+        }
+        self.take(bound.max(1)).map(ModuleMemory::new)
+    }
+}
+
 impl ModuleMemory {
-    pub(super) fn new(chunk: Chunk) -> ModuleMemory {
+    fn new(chunk: Chunk) -> ModuleMemory {
         ModuleMemory(Arc::new(Mutex::new(State { chunk: Some(chunk), used: 0, finalized: false })))
     }
 
