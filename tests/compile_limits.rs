@@ -10,8 +10,7 @@ use twinbpf::loader::{LinkOptions, Object};
 use twinbpf::{Config, Engine, EngineKind, Linker};
 use twinbpf_jit::limits::{Excess, excess, work};
 use twinbpf_jit::{CompileLimits, Options};
-use twinbpf_vm::map::{MapError, Maps};
-use twinbpf_vm::mem::Arena;
+use twinbpf_vm::map::only_in_kernel;
 
 const ALL: [&str; 8] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "outside", "probes"];
 
@@ -42,8 +41,7 @@ fn functions(paths: &[PathBuf]) -> Vec<Found> {
         let Ok(object) = Object::open(&name, &std::fs::read(path).unwrap()) else { continue };
         let options = LinkOptions { stack_size: Some(65536), ..LinkOptions::default() };
         let Ok(linked) = object.link(&options) else { continue };
-        let arena = Arena::new(1 << 32).expect("address space");
-        let runs = !matches!(Maps::new(&linked.maps, &arena, 1, &mut |_| None), Err(MapError::Kind { .. }));
+        let runs = linked.maps.iter().all(|spec| only_in_kernel(spec.kind).is_none());
         for program in &linked.programs {
             for (index, function) in program.functions.iter().enumerate() {
                 let end = program.functions.get(index + 1).map_or(program.insns.len(), |next| next.start);
