@@ -94,7 +94,7 @@ fn errors_name_map_key_and_type() {
             "set $(id table) '{1, init}' '{ .level = NOISY }'",
             &["value '{ .level = NOISY }'", "QUIET, LOUD", ".hits = 0"],
         ),
-        ("set $(id table) '{1, init}' {} --noexist", &["there is such a key already"]),
+        ("set $(id table) '{1, init}' {} --noexist", &["the key exists already"]),
         ("set $(id table) '{8, x}' {} --exist", &["there is no such key"]),
         ("set $(id shelf.rodata) 0 .level=QUIET", &["frozen", "--set"]),
         ("set $(id percpu) 2 1", &["its keys go from 0 to 1"]),

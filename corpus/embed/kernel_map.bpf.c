@@ -8,13 +8,13 @@ struct {
 	__uint(max_entries, 4);
 } socks SEC(".maps");
 
-SEC("xdp")
+SEC("syscall")
 int apart(void *ctx)
 {
 	return 3;
 }
 
-SEC("xdp")
+SEC("?syscall")
 int lookup(void *ctx)
 {
 	__u32 key = 1;
