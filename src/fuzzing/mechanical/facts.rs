@@ -173,8 +173,9 @@ impl What {
     pub(super) fn widen(self, other: What, margin: i64) -> What {
         match self.join(other) {
             joined if joined == self => self,
-            What::Number { hi, .. } if hi <= U32 => {
-                What::Number { lo: 0, hi: [0xff, 0xffff].into_iter().find(|most| hi <= *most).unwrap_or(U32) }
+            What::Number { lo, hi } if hi <= U32 => {
+                let lo = if self.range().is_some_and(|(least, _)| least == lo) { lo } else { 0 };
+                What::Number { lo, hi: [0xff, 0xffff, 0x1_0000].into_iter().find(|most| hi <= *most).unwrap_or(U32) }
             }
             What::At { base: Base::Arena, lo, hi } if lo >= 0 && hi <= U32 as i64 => {
                 What::At { base: Base::Arena, lo: 0, hi: U32 as i64 }
@@ -204,6 +205,17 @@ impl Fact {
 
     pub(super) fn differs(self) -> bool {
         self.low || self.high
+    }
+
+    /// Whether two words are known to be equal.
+    pub(super) fn equals(self, other: Fact) -> bool {
+        let exact = match self.what {
+            What::Number { lo, hi } => lo == hi,
+            What::At { lo, hi, .. } => lo == hi,
+            What::Saved(_) | What::Limit(Guard::Frame | Guard::Slot) => true,
+            _ => false,
+        };
+        exact && self.what == other.what || self.id != 0 && self.id == other.id
     }
 
     /// Another of which nothing else is known.
@@ -287,7 +299,7 @@ impl State {
             ConditionCode::a => ((right.0.wrapping_add(1), u64::MAX), (0, left.1.wrapping_sub(1))),
             ConditionCode::ae => ((right.0, u64::MAX), (0, left.1)),
             ConditionCode::e => (right, left),
-            ConditionCode::ne if right == (0, 0) => ((1, u64::MAX), (0, u64::MAX)),
+            ConditionCode::ne if right == (left.0, left.0) => ((right.0.wrapping_add(1), u64::MAX), (0, u64::MAX)),
             _ => return,
         };
         for (id, bound) in flags.ids.into_iter().zip([left_is, right_is]) {

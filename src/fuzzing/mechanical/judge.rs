@@ -39,6 +39,8 @@ pub(super) struct Judge<'a> {
     info: InstructionInfoFactory,
     pub(super) events: Option<Vec<Event>>,
     pub(super) fits: bool,
+    /// The changed instruction has loaded an equal word.
+    same: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -48,7 +50,16 @@ impl<'a> Judge<'a> {
         functions: &'a [u64],
         changed: Option<Changed>,
     ) -> Judge<'a> {
-        Judge { listing, layout, functions, changed, info: InstructionInfoFactory::new(), events: None, fits: true }
+        Judge {
+            listing,
+            layout,
+            functions,
+            changed,
+            info: InstructionInfoFactory::new(),
+            events: None,
+            fits: true,
+            same: false,
+        }
     }
 
     fn tell(&mut self, event: Event) {
@@ -85,9 +96,10 @@ impl<'a> Judge<'a> {
                     }
                 }
             }
-            if let Some(changed) = self.changed.filter(|changed| changed.at == off) {
+            if let Some(changed) = self.changed.filter(|changed| changed.at == off && !self.same) {
                 self.fits &= !changed.mark(&mut state);
             }
+            self.same = false;
             let next = off + instruction.len();
             let mut to = match instruction.flow_control() {
                 FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
@@ -147,7 +159,7 @@ impl<'a> Judge<'a> {
                     // What would have been stored is still there, and something else is gone.
                     let before = lo.wrapping_sub(changed.moved);
                     let kept = state.load(before, bytes);
-                    if kept.id == 0 || kept.id != fact.id {
+                    if !kept.equals(fact) {
                         state.store(before, bytes, Fact::other(kept.what));
                     }
                     state.store(lo, bytes, Fact { low: true, high: true, ..fact });
@@ -156,7 +168,13 @@ impl<'a> Judge<'a> {
                 }
                 Fact::new(What::of_size(bytes))
             }
-            (What::At { base: Base::Stack, lo, hi }, None) if lo == hi => state.load(lo, bytes),
+            (What::At { base: Base::Stack, lo, hi }, None) if lo == hi => {
+                let found = state.load(lo, bytes);
+                if let Some(changed) = self.changed.filter(|changed| changed.at == at) {
+                    self.same = found.equals(state.load(lo.wrapping_sub(changed.moved), bytes));
+                }
+                found
+            }
             (What::At { base: Base::Context, lo, hi }, _) if lo == hi => Fact::new(self.field(lo, bytes)),
             (What::At { base: Base::Table(index), lo, hi }, None) => {
                 let what = match self.entry(index, (lo, hi), bytes) {
