@@ -6,7 +6,7 @@ use twinbpf_isa::program::{Binding, Program};
 use twinbpf_isa::{CallKind, Insn};
 use twinbpf_loader::{Object, Role};
 use twinbpf_vm::helper;
-use twinbpf_vm::map::{MapSpec, kernel_only, only_in_kernel};
+use twinbpf_vm::map::{MapSpec, kernel_only};
 
 use crate::error::{LinkError, SymbolError, SymbolFault};
 use crate::linker::Linker;
@@ -80,9 +80,8 @@ impl<T> Linker<T> {
             _ => None,
         });
         let absent = used.filter_map(|(pc, spec)| {
-            let reason = only_in_kernel(spec.kind).filter(|_| !self.maps.contains_key(&*spec.name))?;
-            let why = SymbolFault::KernelMap(kernel_only(spec, reason));
-            Some(SymbolError::new(program, pc, &spec.name, why).to_string())
+            let why = kernel_only(spec).filter(|_| !self.maps.contains_key(&*spec.name))?;
+            Some(SymbolError::new(program, pc, &spec.name, SymbolFault::KernelMap(why)).to_string())
         });
         absent.collect()
     }

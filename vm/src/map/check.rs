@@ -41,7 +41,7 @@ pub enum MapError {
         errno: Errno,
     },
     /// Nothing in userspace corresponds to this kind.
-    #[error("map {map}: maps of type {} exist only in the kernel ({reason}); run its programs there", kind.name())]
+    #[error("{}; run its programs there", only_there(map, *kind, reason))]
     Kind {
         /// Name of the map.
         map: Arc<str>,
@@ -420,6 +420,15 @@ enum Family {
 /// What in the kernel a kind is tied to, where nothing in userspace corresponds to it.
 pub fn only_in_kernel(kind: MapKind) -> Option<&'static str> {
     family(kind).err()
+}
+
+/// Why programs of the virtual machine cannot use a map, if its kind exists only in the kernel: a sentence that names it.
+pub fn kernel_only(spec: &MapSpec) -> Option<String> {
+    only_in_kernel(spec.kind).map(|reason| only_there(&spec.name, spec.kind, reason))
+}
+
+fn only_there(map: &str, kind: MapKind, reason: &str) -> String {
+    format!("map {map}: maps of type {} exist only in the kernel ({reason})", kind.name())
 }
 
 /// The family of a kind, or what in the kernel it is tied to.

@@ -34,16 +34,11 @@ use std::sync::Arc;
 use crate::mem::Arena;
 
 pub use arena::ARENA_PAGE;
-pub use check::{MapError, only_in_kernel};
+pub use check::{MapError, kernel_only, only_in_kernel};
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
 pub use order::{Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
-
-/// Says that the virtual machine has no maps of a map's kind. `reason` is what in the kernel they are tied to.
-pub fn kernel_only(spec: &MapSpec, reason: &str) -> String {
-    format!("map {}: maps of type {} exist only in the kernel ({reason})", spec.name, spec.kind.name())
-}
 
 /// Makes a map in an arena, as `BPF_MAP_CREATE` after libbpf's adjustments. Per-CPU maps have values for
 /// `cpus` CPUs. Initial slots are filled by [`Maps`].

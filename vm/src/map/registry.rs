@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::absent::Absent;
-use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create, kernel_only, only_in_kernel};
+use super::{Errno, MapError, MapOps, MapSpec, Pointer, Slot, create, kernel_only};
 use crate::mem::{Arena, HandleRange, MemError};
 
 /// Slots of the first chunk of added maps; each further one has twice as many.
@@ -76,9 +76,9 @@ impl Maps {
         for (index, spec) in specs.iter().enumerate() {
             match given(index, spec) {
                 Some(map) => own.push(map),
-                None => match only_in_kernel(spec.kind) {
-                    Some(reason) => {
-                        absent.insert(index, kernel_only(spec, reason));
+                None => match kernel_only(spec) {
+                    Some(why) => {
+                        absent.insert(index, why);
                         own.push(Arc::new(Absent::new(spec.clone())));
                     }
                     None => {
@@ -157,7 +157,7 @@ impl Maps {
     pub fn get(&self, handle: u64) -> Option<&Arc<dyn MapOps>> {
         if let Some(index) = self.handles.index(handle) {
             let index = index as usize;
-            return self.own.get(index).filter(|_| self.absent.is_empty() || !self.absent.contains_key(&index));
+            return self.own.get(index).filter(|_| !self.absent.contains_key(&index));
         }
         let mut chunks = self.chunks.iter().map_while(OnceLock::get);
         let (chunk, index) = chunks.find_map(|chunk| Some((chunk, chunk.handles.index(handle)?)))?;
