@@ -201,21 +201,16 @@ fn guard(
 ) -> Result<&'static str, String> {
     if change.what == sites::ANOTHER {
         let (events, _) = Judge::new(listing, subject.layout, subject.functions, None).events();
-        let compared = |events: &[Event]| {
+        let sides = |events: &[Event]| {
             events.iter().find_map(|event| match event {
-                Event::Guard { at, sides, ids, .. } if *at == change.at => Some((*sides, *ids)),
+                Event::Guard { at, sides, .. } if *at == change.at => Some(*sides),
                 _ => None,
             })
         };
-        if let (Some((sides, ids)), Some((others, their))) = (compared(before), compared(&events)) {
-            let equal = |side: usize| match sides[side] {
-                What::At { lo, hi, .. } if lo == hi => sides[side] == others[side],
-                What::Limit(_) => sides[side] == others[side],
-                _ => ids[side] != 0 && ids[side] == their[side],
-            };
-            if equal(0) && equal(1) {
-                return Ok(SAME);
-            }
+        if let (Some(these), Some(those)) = (sides(before), sides(&events))
+            && these.into_iter().zip(those).all(|(this, that)| this.equals(that))
+        {
+            return Ok(SAME);
         }
     }
     if change.kind == Kind::Bound && index_fits(subject, listing, change.at) {

@@ -22,7 +22,7 @@ pub(super) enum Event {
     /// An access of memory, by address; `stores` it or not.
     Access { at: usize, address: Fact, bytes: usize, stores: Option<Fact>, stack: i64 },
     /// A compare or test that a guard looks at, or what looks at its outcome.
-    Guard { at: usize, guard: Guard, sides: [What; 2], ids: [usize; 2] },
+    Guard { at: usize, guard: Guard, sides: [Fact; 2] },
     /// A call of a function.
     Call { at: usize },
     /// A call, jump or return that goes elsewhere than before, or finds something else there.
@@ -378,7 +378,7 @@ impl<'a> Judge<'a> {
         let outcome = slot && right.what.constant() == Some(0);
         state.flags = Some(Compared { guard, outcome, ids, bounds });
         if let Some(guard) = guard {
-            self.tell(Event::Guard { at, guard, sides: [left, right].map(|fact| fact.what), ids });
+            self.tell(Event::Guard { at, guard, sides: [left, right] });
         }
     }
 
