@@ -105,7 +105,7 @@ impl Translator<'_> {
         self.save_loops();
         self.save_fuel();
         if self.input.options.opt == OptLevel::Speed {
-            // A common path for all would tie what is in registers here to what is there elsewhere.
+            // A shared exit block would merge the registers of all checks in block parameters, and constrain the allocator.
             let pc = self.b.ins().iconst(I64, i64::from(self.pc));
             self.resume_at(pc);
             return self.continue_in(enough);
