@@ -5,7 +5,7 @@ mod support;
 use std::fmt;
 use std::path::PathBuf;
 
-use support::{corpus, objects};
+use support::{corpus, harness, objects};
 use twinbpf::loader::{LinkOptions, Object};
 use twinbpf::{Config, Engine, EngineKind, Linker};
 use twinbpf_jit::limits::{Excess, excess, work};
@@ -57,7 +57,6 @@ fn functions(paths: &[PathBuf]) -> Vec<Found> {
     found
 }
 
-#[test]
 fn no_function_of_the_corpus_loses_the_optimiser() {
     let paths: Vec<PathBuf> = objects(&ALL).into_iter().map(|path| corpus().join(path)).collect();
     let functions = functions(&paths);
@@ -69,7 +68,6 @@ fn no_function_of_the_corpus_loses_the_optimiser() {
 
 /// All of what others have written that runs in the VM. Of the rest, pyperf and strobemeta unroll loops into tens of
 /// thousands of instructions.
-#[test]
 fn foreign_objects_keep_the_optimiser() {
     let Some(selftests) = support::selftests() else { return };
     let functions = functions(&[selftests, support::xdp_tools(), support::cilium()].concat());
@@ -83,7 +81,6 @@ fn foreign_objects_keep_the_optimiser() {
     assert!(functions.len() > 1000, "{} functions", functions.len());
 }
 
-#[test]
 fn functions_that_exceed_the_limit_are_named() {
     let bytes = std::fs::read(corpus().join("embed/double.bpf.o")).unwrap();
     let object = Object::open("double.bpf.o", &bytes).unwrap();
@@ -95,4 +92,10 @@ fn functions_that_exceed_the_limit_are_named() {
     let linker = linker(&limited);
     let warnings = linker.check(&object).unwrap().warnings;
     assert!(warnings.iter().any(|line| line.starts_with("double.bpf.o: program ") && line.contains("baseline code")));
+}
+
+harness::tests! {
+    no_function_of_the_corpus_loses_the_optimiser,
+    foreign_objects_keep_the_optimiser,
+    functions_that_exceed_the_limit_are_named,
 }

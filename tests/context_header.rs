@@ -7,7 +7,7 @@ use std::mem::{offset_of, size_of};
 use std::path::Path;
 use std::process::Command;
 
-use support::{installed, skip};
+use support::{harness, installed, skip};
 use twinbpf_vm::host::native::{Context, HostCode, Pair, Services};
 
 /// Compiles a C file against the headers, with everything that compilers have to say being an error.
@@ -35,7 +35,6 @@ macro_rules! layout {
     };
 }
 
-#[test]
 fn the_header_has_the_layout_of_the_machine() {
     if !installed("cc") {
         return skip("cc is not installed");
@@ -59,7 +58,6 @@ fn the_header_has_the_layout_of_the_machine() {
     }
 }
 
-#[test]
 fn the_example_in_the_header_compiles() {
     if !installed("cc") {
         return skip("cc is not installed");
@@ -71,4 +69,9 @@ fn the_example_in_the_header_compiles() {
     let example = example.collect::<Vec<_>>().join("\n");
     assert!(example.contains("return 0;"), "{example}");
     compile("example.c", "-std=c11", &example);
+}
+
+harness::tests! {
+    the_header_has_the_layout_of_the_machine,
+    the_example_in_the_header_compiles,
 }

@@ -7,7 +7,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{installed, skip};
+use support::{harness, installed, skip};
 
 /// The first version of C++ that the headers know, and a later one.
 const STANDARDS: [&str; 2] = ["-std=c++17", "-std=gnu++20"];
@@ -45,7 +45,6 @@ fn check(compiler: &str, options: &[&str], (name, text): (&str, &str)) {
     }
 }
 
-#[test]
 fn cpp_takes_each_header() {
     let headers = headers();
     assert_eq!(headers, ["context.h", "script.h"]);
@@ -59,7 +58,6 @@ fn cpp_takes_each_header() {
     check("g++", &["-fsyntax-only"], SCRIPT);
 }
 
-#[test]
 fn cpp_scripts_compile_for_bpf() {
     if !installed("clang++-19") {
         return skip("clang++-19 is not installed");
@@ -71,7 +69,6 @@ fn cpp_scripts_compile_for_bpf() {
 }
 
 /// A program that C++ declares has the name that the object file has.
-#[test]
 fn cpp_calls_programs_by_their_names() {
     if !installed("g++") {
         return skip("g++ is not installed");
@@ -83,4 +80,10 @@ fn cpp_calls_programs_by_their_names() {
     let assembly = std::fs::read_to_string(directory.join("call.s")).expect("assembly");
     let calls = |name: &str| assembly.split_whitespace().any(|word| word.split('@').next() == Some(name));
     assert!(calls("sum"), "{assembly}");
+}
+
+harness::tests! {
+    cpp_takes_each_header,
+    cpp_scripts_compile_for_bpf,
+    cpp_calls_programs_by_their_names,
 }

@@ -5,6 +5,7 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use support::harness;
 use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
 use twinbpf::fuzzing::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
@@ -28,7 +29,6 @@ fn report(campaign: &mut Campaign, findings: &[Finding]) {
     }
 }
 
-#[test]
 fn both_drivers_agree() {
     let mut campaign = Campaign::new(vec![interp(Driver::Step), interp(Driver::Threaded)]);
     for batch in 0..60 {
@@ -40,7 +40,6 @@ fn both_drivers_agree() {
     assert!(campaign.tally.coverage.len() > 500, "{} points", campaign.tally.coverage.len());
 }
 
-#[test]
 fn programs_for_kernels_come_to_their_end() {
     let mut engine = Vm::interp(Driver::Step).expect("memory");
     for batch in 0..20 {
@@ -55,7 +54,6 @@ fn programs_for_kernels_come_to_their_end() {
 }
 
 /// Every mode in turns, a batch each.
-#[test]
 fn native_code_agrees() {
     let modes: Vec<_> = jit_modes().collect();
     let jit = Vm::jit(modes.clone()).expect("memory");
@@ -70,7 +68,6 @@ fn native_code_agrees() {
 }
 
 /// Also programs that are not valid by construction: mutated ones, which may see addresses, and slots at random.
-#[test]
 fn whatever_validation_takes_ends_alike() {
     let mut campaign = Campaign::of_one_memory().expect("memory");
     let mut judged = 0;
@@ -93,7 +90,6 @@ fn whatever_validation_takes_ends_alike() {
     assert!(judged > 120, "{judged} programs were valid");
 }
 
-#[test]
 fn what_must_not_matter_does_not() {
     let changed = Changed::new(Vm::interp(Driver::Threaded).expect("memory"));
     let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(changed)]);
@@ -107,7 +103,6 @@ fn what_must_not_matter_does_not() {
 }
 
 /// Also where it shows at an instruction that only has to do with it.
-#[test]
 fn what_is_known_of_kernels_is_no_news() {
     let find = |suspect: &str, insn: &str, text: &str| {
         let finding = Finding {
@@ -133,7 +128,6 @@ fn what_is_known_of_kernels_is_no_news() {
     assert!(!find("kernel(6.12.1)", "r1 <<= r0", "call 3"));
 }
 
-#[test]
 fn maps_are_their_models() {
     for (seed, (name, model)) in MODELS.iter().enumerate() {
         println!("{name}");
@@ -141,7 +135,6 @@ fn maps_are_their_models() {
     }
 }
 
-#[test]
 fn printf_is_that_of_c() {
     let mut printer = Printer::new().expect("memory");
     for seed in 0..50_000 {
@@ -162,7 +155,6 @@ fn compilers(folder: &str) -> Option<CCampaign> {
 }
 
 /// Clang's encodings for all versions of the instruction set, on all engines, and what the machine itself makes of it.
-#[test]
 fn encodings_of_c_agree() {
     let Some(mut campaign) = compilers("c") else { return };
     for seed in 0..16 {
@@ -173,7 +165,6 @@ fn encodings_of_c_agree() {
     assert!(campaign.refused < 10, "{} encodings refused", campaign.refused);
 }
 
-#[test]
 fn an_encoding_that_differs_is_found_and_made_small() {
     let Some(mut campaign) = compilers("c-differs") else { return };
     let program = c_program(&mut Choices::from_seed(1), 2);
@@ -209,7 +200,6 @@ fn find(bug: Bug) -> Result<(u64, Duration), String> {
     Err(format!("{}: not found in {BUDGET} programs", bug.name))
 }
 
-#[test]
 fn every_seeded_bug_is_found() {
     assert!(ALL.len() >= 40, "{} bugs", ALL.len());
     let mut missed = Vec::new();
@@ -228,7 +218,6 @@ fn every_seeded_bug_is_found() {
 }
 
 /// What was reduced from findings, in all modes.
-#[test]
 fn programs_of_earlier_findings_agree() {
     let modes = jit_modes().map(|mode| Box::new(Vm::jit(vec![mode]).expect("memory")) as Box<dyn Engine>);
     let mut campaign = Campaign::new(std::iter::once(interp(Driver::Threaded)).chain(modes).collect());
@@ -246,7 +235,6 @@ fn programs_of_earlier_findings_agree() {
 }
 
 /// Each makes invalid IR, which the verifier finds: a finding that names the stage, and stays one when it is reduced.
-#[test]
 fn every_mutant_of_the_compiler_is_found() {
     for mutant in COMPILER {
         let jit = Vm::jit(jit_modes().collect()).expect("memory").with_compiler_mutant(mutant);
@@ -262,4 +250,20 @@ fn every_mutant_of_the_compiler_is_found() {
         assert!(small.failed.is_some_and(|why| why.contains("internal compiler error in stage licm:")), "{finding}");
         assert!(small.case.main.len() <= finding.case.main.len());
     }
+}
+
+harness::tests! {
+    both_drivers_agree,
+    programs_for_kernels_come_to_their_end,
+    native_code_agrees,
+    whatever_validation_takes_ends_alike,
+    what_must_not_matter_does_not,
+    what_is_known_of_kernels_is_no_news,
+    maps_are_their_models,
+    printf_is_that_of_c,
+    encodings_of_c_agree,
+    an_encoding_that_differs_is_found_and_made_small,
+    every_seeded_bug_is_found,
+    programs_of_earlier_findings_agree,
+    every_mutant_of_the_compiler_is_found,
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::corpus;
+use support::{corpus, harness};
 use twinbpf::isa::asm;
 use twinbpf::loader::NoInstance;
 use twinbpf::program::Program;
@@ -27,7 +27,6 @@ fn object() -> Object {
     Object::open("instances.bpf.o", &std::fs::read(path).unwrap()).unwrap()
 }
 
-#[test]
 fn each_place_has_its_exact_sum_and_count() {
     let object = object();
     for kind in [EngineKind::Interp, EngineKind::Jit] {
@@ -64,7 +63,6 @@ fn each_place_has_its_exact_sum_and_count() {
     }
 }
 
-#[test]
 fn what_is_left_out_keeps_its_number() {
     let engine = Engine::new(Config::new().engine(EngineKind::Interp)).unwrap();
     let linker = Linker::<()>::new(&engine);
@@ -81,7 +79,6 @@ fn what_is_left_out_keeps_its_number() {
     assert_eq!(instances.get(3).unwrap_err(), NoInstance::Beyond { number: 3, count: 3 });
 }
 
-#[test]
 fn a_variant_that_is_wrong_is_named() {
     let engine = Engine::new(Config::new().engine(EngineKind::Interp)).unwrap();
     let linker = Linker::<()>::new(&engine);
@@ -94,4 +91,10 @@ fn a_variant_that_is_wrong_is_named() {
     assert!(error.contains("program add#1") && error.contains("goto +1000"), "{error}");
     let error = linker.instances(&object(), "sub", wrong).map(drop).unwrap_err().to_string();
     assert!(error.contains("sub"), "{error}");
+}
+
+harness::tests! {
+    each_place_has_its_exact_sum_and_count,
+    what_is_left_out_keeps_its_number,
+    a_variant_that_is_wrong_is_named,
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use support::{Case, cases, corpus, installed, libbpf_program, objects, skip};
+use support::{Case, cases, corpus, harness, installed, libbpf_program, objects, skip};
 
 /// Objects in forms that libbpf refuses and we accept.
 const NOT_FOR_LIBBPF: [&str; 6] = [
@@ -44,7 +44,6 @@ fn call(binary: &Path, args: &[&str]) -> Output {
     Command::new(binary).args(args).current_dir(corpus()).output().expect("the program runs")
 }
 
-#[test]
 fn stock_libbpf_opens_and_loads_every_object() {
     let binary = match program() {
         Ok(binary) => binary,
@@ -60,7 +59,6 @@ fn stock_libbpf_opens_and_loads_every_object() {
     assert_eq!(text.matches("loaded ").count(), args.len() - 1, "{text}");
 }
 
-#[test]
 fn what_libbpf_refuses_is_as_listed() {
     let binary = match program() {
         Ok(binary) => binary,
@@ -81,7 +79,6 @@ fn packet_case(case: &Case) -> Option<(&str, &str, &str)> {
     Some((object, program, packet))
 }
 
-#[test]
 fn the_kernel_agrees_on_every_packet() {
     let binary = match program() {
         Ok(binary) => binary,
@@ -104,7 +101,6 @@ fn the_kernel_agrees_on_every_packet() {
     assert!(ran >= 30, "only {ran} packet cases");
 }
 
-#[test]
 fn bpftool_loads_the_scripts_that_carry_kernel_programs() {
     if let Err(reason) = program() {
         return skip(reason);
@@ -127,4 +123,11 @@ fn bpftool_loads_the_scripts_that_carry_kernel_programs() {
         assert!(output.status.success(), "{object}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(!output.stdout.is_empty(), "{object}: nothing was pinned");
     }
+}
+
+harness::tests! {
+    stock_libbpf_opens_and_loads_every_object,
+    what_libbpf_refuses_is_as_listed,
+    the_kernel_agrees_on_every_packet,
+    bpftool_loads_the_scripts_that_carry_kernel_programs,
 }

@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::Command;
 
-use support::{corpus, installed, skip};
+use support::{corpus, harness, installed, skip};
 
 /// A script that uses what collides most easily: types, map types, helpers, memory functions, printf.
 const SCRIPT: &str = r#"
@@ -84,7 +84,6 @@ fn compile(directory: &Path, company: &[&str], standard: &str) {
     assert!(output.status.success(), "after {company:?}, {standard}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
 fn the_header_works_alone_and_after_others() {
     if !installed("clang-19") {
         return skip("clang-19 is not installed");
@@ -111,7 +110,6 @@ fn the_header_works_alone_and_after_others() {
     compile(&directory, &[], "-std=gnu23");
 }
 
-#[test]
 fn the_objects_match_their_sources() {
     for tool in ["clang-19", "llvm-objdump-19", "llvm-strip-19"] {
         if !installed(tool) {
@@ -124,4 +122,9 @@ fn the_objects_match_their_sources() {
     let output = Command::new(corpus().join("build.sh")).arg("--check").output().expect("build.sh runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
+}
+
+harness::tests! {
+    the_header_works_alone_and_after_others,
+    the_objects_match_their_sources,
 }

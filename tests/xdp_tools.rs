@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 
+use support::harness;
 use twinbpf::loader::section::ProgType;
 use twinbpf::{Config, Engine, InstancePre, Linker, Object, PacketKind};
 
@@ -48,7 +49,6 @@ fn verdict(pre: &InstancePre<()>, program: &str, hex: &str) -> u64 {
     instance.call(entry, &[context]).unwrap_or_else(|trap| panic!("{trap:#}"))
 }
 
-#[test]
 fn every_program_links_and_validates() {
     for (name, object) in objects().unwrap_or_default() {
         let plan = linker().check(&object).unwrap_or_else(|error| panic!("{name}: {error:#}"));
@@ -60,7 +60,6 @@ fn every_program_links_and_validates() {
 }
 
 /// With empty maps nothing hits: the `alw` filters pass what they do not know, the `dny` ones drop it.
-#[test]
 fn filters_have_a_default() {
     for (name, object) in objects().unwrap_or_default() {
         let Some(mode) = name.strip_prefix("xdpfilt_") else { continue };
@@ -72,7 +71,6 @@ fn filters_have_a_default() {
 }
 
 /// A port in the map hits, if the flags say so; the counter above the flags goes up.
-#[test]
 fn filters_hit_by_port() {
     const DST: u64 = 1 << 1;
     const TCP_FLAG: u64 = 1 << 2;
@@ -100,7 +98,6 @@ fn filters_hit_by_port() {
 }
 
 /// The dispatcher of libxdp calls its slots in order; unset ones return XDP_DISPATCHER_RETVAL, so it passes.
-#[test]
 fn dispatcher_and_others_pass() {
     let mut ran = 0;
     for (name, object) in objects().unwrap_or_default() {
@@ -117,4 +114,11 @@ fn dispatcher_and_others_pass() {
         }
     }
     assert!(ran == 0 || ran >= 4, "{ran} programs");
+}
+
+harness::tests! {
+    every_program_links_and_validates,
+    filters_have_a_default,
+    filters_hit_by_port,
+    dispatcher_and_others_pass,
 }

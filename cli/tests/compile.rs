@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{cases, corpus, installed, skip, stderr, twinbpf};
+use common::{cases, corpus, harness, installed, skip, stderr, twinbpf};
 use tempfile::TempDir;
 use workload::WORKLOADS;
 
@@ -103,7 +103,6 @@ fn workloads(target: &str, cc: &str, emulator: Option<&str>, memory: Option<&str
     assert_eq!(succeed(target, &output), wanted, "{target}, {memory:?}");
 }
 
-#[test]
 fn workloads_run_on_every_machine() {
     for (target, cc, emulator) in MACHINES {
         let native = emulator.is_none();
@@ -120,13 +119,12 @@ fn workloads_run_on_every_machine() {
     }
 }
 
-#[test]
 fn the_example_of_the_guide_runs() {
     if !installed("cc") {
         return skip("cc is not installed");
     }
     if !cfg!(target_arch = "x86_64") {
-        return;
+        return skip("the object is for x86-64");
     }
     let folder = TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -142,7 +140,6 @@ fn the_example_of_the_guide_runs() {
     assert_eq!(succeed("main", &Command::new(path("main")).output().unwrap()), "14\n18\n");
 }
 
-#[test]
 fn a_target_without_compiler_is_an_error() {
     let folder = TempDir::new().unwrap();
     let error = |target: &str| {
@@ -163,7 +160,6 @@ fn a_target_without_compiler_is_an_error() {
     assert!(!folder.path().join("x.o").exists());
 }
 
-#[test]
 fn objects_hold_no_address_of_the_compiler() {
     let folder = TempDir::new().unwrap();
     let [first, second] = ["1.o", "2.o"].map(|name| folder.path().join(name));
@@ -185,10 +181,9 @@ fn run(object: &str, args: &[&str], library: &Path) -> Output {
     twinbpf().current_dir(corpus()).arg("run").args(args).arg(object).arg("--compiled").arg(library).output().unwrap()
 }
 
-#[test]
 fn code_is_used_where_it_fits_only() {
     if !common::runs_native() {
-        return;
+        return skip(common::NO_NATIVE_CODE);
     }
     let folder = TempDir::new().unwrap();
     let object = "scripts/callbacks.bpf.o";
@@ -214,7 +209,6 @@ fn code_is_used_where_it_fits_only() {
     refused(run(object, &["--strict", "--max-insns", "99"], &strict), "the limit is 99 instructions");
 }
 
-#[test]
 fn the_object_itself_is_not_overwritten() {
     let folder = TempDir::new().unwrap();
     let copy = folder.path().join("hello.bpf.o");
@@ -224,10 +218,9 @@ fn the_object_itself_is_not_overwritten() {
     assert_eq!(fs::read(&copy).unwrap(), fs::read(corpus().join("scripts/hello.bpf.o")).unwrap());
 }
 
-#[test]
 fn a_library_of_something_else_is_refused() {
     if !common::runs_native() {
-        return;
+        return skip(common::NO_NATIVE_CODE);
     }
     let folder = TempDir::new().unwrap();
     let link = |text: &str| {
@@ -247,10 +240,9 @@ fn a_library_of_something_else_is_refused() {
     assert!(words.contains("its description is damaged"), "{words}");
 }
 
-#[test]
 fn one_program_of_several_can_be_compiled() {
     if !common::runs_native() {
-        return;
+        return skip(common::NO_NATIVE_CODE);
     }
     let folder = TempDir::new().unwrap();
     let one = library(&folder, "embed/endure.bpf.o:fine", &[]);
@@ -266,10 +258,9 @@ fn one_program_of_several_can_be_compiled() {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[test]
 fn verified_code_runs_and_changed_code_does_not() {
     if !common::runs_native() {
-        return;
+        return skip(common::NO_NATIVE_CODE);
     }
     let object = "scripts/callbacks.bpf.o";
     let golden = fs::read_to_string(corpus().join("scripts/callbacks.out")).unwrap();
@@ -293,4 +284,17 @@ fn verified_code_runs_and_changed_code_does_not() {
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     let text = stderr(&output);
     assert!(text.contains("changed.so") && text.contains("`ret 18h`") && text.contains("stack pointer"), "{text}");
+}
+
+harness::tests! {
+    workloads_run_on_every_machine,
+    the_example_of_the_guide_runs,
+    a_target_without_compiler_is_an_error,
+    objects_hold_no_address_of_the_compiler,
+    code_is_used_where_it_fits_only,
+    the_object_itself_is_not_overwritten,
+    a_library_of_something_else_is_refused,
+    one_program_of_several_can_be_compiled,
+    #[cfg(target_arch = "x86_64")]
+    verified_code_runs_and_changed_code_does_not,
 }

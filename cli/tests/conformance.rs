@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Write;
 use std::process::{Output, Stdio};
 
-use common::{corpus, skip, twinbpf};
+use common::{corpus, harness, skip, twinbpf};
 use twinbpf_isa::{Endian, asm, encode_all};
 
 /// One vector of `corpus/conformance/cases.data`.
@@ -102,19 +102,16 @@ fn check_all(engine: &str) {
     assert!(failures.is_empty(), "{engine}:\n{}", failures.join("\n"));
 }
 
-#[test]
 fn vectors_on_the_interpreter() {
     check_all("interp");
 }
 
-#[test]
 fn vectors_in_native_code() {
     if common::runs_native() {
         check_all("jit");
     }
 }
 
-#[test]
 fn vectors_in_the_kernel() {
     let output = run(None, &["--engine", "kernel"], b"b700000000000000 9500000000000000");
     if !output.status.success() {
@@ -124,7 +121,6 @@ fn vectors_in_the_kernel() {
 }
 
 /// How ubpf's fuzzer calls a plugin, and what other plugins tolerate.
-#[test]
 fn programs_as_arguments() {
     let program = "79 10 00 00 00 00 00 00 95 00 00 00 00 00 00 00";
     let swapped = ["--program", program, "--debug"];
@@ -136,7 +132,6 @@ fn programs_as_arguments() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n", "{output:?}");
 }
 
-#[test]
 fn objects_on_standard_input() {
     let object = fs::read(corpus().join("embed/double.bpf.o")).expect("an object");
     let output = run(Some("0700000000000000 0900000000000000"), &["--elf"], hex(&object).as_bytes());
@@ -146,7 +141,6 @@ fn objects_on_standard_input() {
     assert!(stderr.contains("report") || stderr.contains("no program"), "{stderr}");
 }
 
-#[test]
 fn what_is_wrong_is_said() {
     let cases: [(&[&str], &[u8], &str); 4] = [
         (&[], b"", "0 bytes are no program"),
@@ -159,4 +153,13 @@ fn what_is_wrong_is_said() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && stderr.contains(wanted), "{wanted}: {stderr}");
     }
+}
+
+harness::tests! {
+    vectors_on_the_interpreter,
+    vectors_in_native_code,
+    vectors_in_the_kernel,
+    programs_as_arguments,
+    objects_on_standard_input,
+    what_is_wrong_is_said,
 }

@@ -3,14 +3,15 @@
 mod common;
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
 
-use common::{Case, Mode, blocked, cases, corpus, exists_library, low_halves, modes, skip, twinbpf};
-use libtest_mimic::{Arguments, Failed, Trial};
+use common::{Case, Mode, blocked, cases, corpus, exists_library, harness, low_halves, modes, skip, twinbpf};
+use harness::Tests;
+use libtest_mimic::Failed;
 
-fn main() {
-    let args = Arguments::from_args();
-    let mut trials = Vec::new();
+fn main() -> ExitCode {
+    let mut tests = Tests::default();
+    let mut count = 0;
     for case in cases() {
         for mode in modes() {
             // Some count instructions in all modes, some work with raw pointers only.
@@ -24,20 +25,21 @@ fn main() {
                 mode.args.retain(|arg| *arg != "--trust");
             }
             let case = case.clone();
-            trials.push(Trial::test(format!("{}::{}", case.name, mode.name), move || check(&case, &mode)));
+            tests.add(format!("{}::{}", case.name, mode.name), move || check(&case, &mode));
+            count += 1;
         }
     }
-    assert!(trials.len() > 100, "the cases were found");
+    assert!(count > 100, "the cases were found");
     const BLOCKED: &str = "with_every_signal_blocked";
-    trials.push(Trial::test(BLOCKED, || Ok(blocked::run_again(BLOCKED)?)));
-    libtest_mimic::run(&args, trials).exit();
+    tests.add(BLOCKED, || Ok(blocked::run_again(BLOCKED)?));
+    tests.run()
 }
 
 fn check(case: &Case, mode: &Mode) -> Result<(), Failed> {
     if let Some(need) = &case.needs {
         let library = need.strip_prefix("lib ").ok_or("only `needs = lib NAME` is known")?;
         if !exists_library(library) {
-            skip(&format!("{}: {library} is not installed", case.name));
+            skip(&format!("{library} is not installed"));
             return Ok(());
         }
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{installed, skip, stderr, twinbpf};
+use common::{harness, installed, skip, stderr, twinbpf};
 use serde_json::{Value, json};
 
 fn fuzz(folder: &Path, args: &[&str]) -> Output {
@@ -33,7 +33,6 @@ fn liar(folder: &Path) -> String {
     format!("plugin:{}", path.display())
 }
 
-#[test]
 fn engines_agree_and_a_campaign_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["--engines", "interp,step,jit,changed", "--programs", "128", "--insns", "12", "--inputs", "1"];
@@ -52,7 +51,6 @@ fn engines_agree_and_a_campaign_goes_on() {
     assert!(text.starts_with("seed 5, from batch ") && !text.contains("from batch 0"), "{text}");
 }
 
-#[test]
 fn words_choose_modes_of_native_code() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["--engines", "jit-all", "--modes", "trusted,none,sandbox", "--programs", "64", "--inputs", "1"];
@@ -64,7 +62,6 @@ fn words_choose_modes_of_native_code() {
     assert!(stderr(&output).contains("no-fuel"), "{}", stderr(&output));
 }
 
-#[test]
 fn what_differs_is_made_small_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = liar(folder.path());
@@ -85,7 +82,6 @@ fn what_differs_is_made_small_and_kept() {
     assert!(text.contains("plugin(liar): differs") && text.contains("wrong, by the majority: plugin(liar)"), "{text}");
 }
 
-#[test]
 fn a_child_that_is_killed_is_followed_by_another() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = twinbpf();
@@ -124,7 +120,6 @@ fn deadly(args: &[&str]) -> (String, String, PathBuf, tempfile::TempDir) {
     (text, kept, path, folder)
 }
 
-#[test]
 fn a_program_that_ends_a_child_is_a_finding() {
     let (text, kept, ..) = deadly(&["--mutant", "die", "--modes", "none", "--programs", "64"]);
     assert!(text.contains("times: ended by signal 6\n") && text.contains("1 findings that are not known"), "{text}");
@@ -133,7 +128,6 @@ fn a_program_that_ends_a_child_is_a_finding() {
 
 /// Two programs of a batch end the process, in one of four modes, which is not the first: found again in that mode, and
 /// made small.
-#[test]
 fn programs_that_end_a_child_together_are_kept_together() {
     let args = ["--mutant", "die_together", "--modes", "none,sandbox,strict", "--programs", "512"];
     let (text, kept, path, _folder) = deadly(&args);
@@ -151,7 +145,6 @@ fn programs_that_end_a_child_together_are_kept_together() {
 }
 
 /// A panic of the compiler, or IR that its verifier rejects, ends no process.
-#[test]
 fn a_mistake_of_the_compiler_is_a_finding_that_names_the_stage() {
     let (text, kept, path, _folder) =
         deadly(&["--mutant", "panic_demanded_bits", "--modes", "speed", "--programs", "64"]);
@@ -177,7 +170,6 @@ fn answers(args: &[&str], lines: &str) -> Vec<Value> {
     stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-#[test]
 fn a_worker_answers_batches() {
     let case = "input r1=0x5\nprogram\n  r0 = 7\n  *(u64 *)(r1 + 8) = r0\n  exit\n";
     let lines = [
@@ -201,7 +193,6 @@ fn a_worker_answers_batches() {
     assert!(said[3]["error"].as_str().unwrap().starts_with("case 0: line 2"), "{said:?}");
 }
 
-#[test]
 fn a_worker_takes_part_in_a_campaign() {
     let folder = tempfile::tempdir().unwrap();
     let worker = format!("worker:{} fuzz --worker --engines step,interp", env!("CARGO_BIN_EXE_twinbpf"));
@@ -219,7 +210,6 @@ fn a_worker_takes_part_in_a_campaign() {
 }
 
 /// Kernels that QEMU boots: the compiler and the interpreter of each are two engines. Both know what they are given.
-#[test]
 fn other_kernels_take_part() {
     let kernels = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("vm");
     let folders = fs::read_dir(&kernels).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -250,7 +240,6 @@ fn other_kernels_take_part() {
     }
 }
 
-#[test]
 fn mistakes_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = fuzz(folder.path(), &["--against", "moon"]);
@@ -264,7 +253,6 @@ fn mistakes_are_reported() {
 }
 
 /// Hundreds of programs in the kernel; of one that it does not take, the reason is printed.
-#[test]
 fn the_kernel_takes_what_is_generated() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["--engines", "interp", "--against", "kernel", "--programs", "640", "--inputs", "4", "--seed", "1"];
@@ -282,7 +270,6 @@ fn the_kernel_takes_what_is_generated() {
 }
 
 /// What the verifier takes of valid and nearly valid programs does what it may, and no more.
-#[test]
 fn the_verifier_agrees() {
     let folder = tempfile::tempdir().unwrap();
     let output =
@@ -301,7 +288,6 @@ fn the_verifier_agrees() {
     assert!(count("nearly valid: refused by both") > 64 && count("ran on both") > 80, "{text}");
 }
 
-#[test]
 fn programs_in_c_are_compared_and_repeated() {
     if !["clang-19", "cc"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok()) {
         return skip("clang-19 or cc is not installed");
@@ -333,4 +319,21 @@ fn programs_in_c_are_compared_and_repeated() {
     assert!(text.contains("\n  cc, interp of v1, "), "{text}");
     let wrong = "\n  interp of v4, jit of v4, jit(none,strict) of v4, jit(trusted) of v4: input ";
     assert!(text.contains(wrong), "{text}");
+}
+
+harness::tests! {
+    engines_agree_and_a_campaign_goes_on,
+    words_choose_modes_of_native_code,
+    what_differs_is_made_small_and_kept,
+    a_child_that_is_killed_is_followed_by_another,
+    a_program_that_ends_a_child_is_a_finding,
+    programs_that_end_a_child_together_are_kept_together,
+    a_mistake_of_the_compiler_is_a_finding_that_names_the_stage,
+    a_worker_answers_batches,
+    a_worker_takes_part_in_a_campaign,
+    other_kernels_take_part,
+    mistakes_are_reported,
+    the_kernel_takes_what_is_generated,
+    the_verifier_agrees,
+    programs_in_c_are_compared_and_repeated,
 }

@@ -16,3 +16,44 @@ mod refused;
 mod rig;
 #[path = "kernel/tools.rs"]
 mod tools;
+
+use common::harness;
+
+harness::tests! {
+    bench::programs_of_each_kind_with_a_test_run_are_measured,
+    bench::what_the_kernel_does_not_run_or_runs_otherwise_is_left_out,
+    bench::where_nothing_may_be_loaded_the_kernel_is_not_among_all,
+    leaving::nothing_stays_of_a_session_that_is_killed,
+    leaving::ctrl_c_ends_a_session_and_end_runs,
+    leaving::a_second_ctrl_c_ends_it_at_once,
+    leaving::a_reader_that_goes_ends_it,
+    leaving::a_failing_workload_gives_its_status,
+    leaving::a_missing_probe_is_one_error,
+    leaving::a_table_of_functions_is_registered_as_long_as_the_session_lasts,
+    maps::elements_are_printed_by_their_types,
+    maps::what_is_set_is_seen_by_scripts,
+    maps::errors_name_map_key_and_type,
+    maps::a_name_of_two_maps_is_ambiguous,
+    maps::changes_are_watched,
+    maps::a_pinned_map_is_found_by_its_path,
+    maps::values_are_those_of_bpftool,
+    places::tracepoints_are_those_of_bpftrace,
+    places::arguments_are_named,
+    places::missing_things_are_reported,
+    places::programs_of_userspace_have_functions_and_static_probes,
+    refused::without_privilege_the_message_says_which,
+    refused::without_types_the_message_names_program_and_need,
+    refused::types_and_configuration_come_from_files,
+    refused::without_a_kind_of_map_or_program_the_message_names_it,
+    refused::every_failure_is_reported,
+    tools::syscalls_are_counted_exactly,
+    tools::what_was_delivered_and_what_was_lost_is_what_was_sent,
+    tools::opened_files_come_in_order,
+    tools::executed_programs_come_in_order,
+    tools::tasks_are_listed_with_their_parents,
+    tools::calls_of_a_function_are_summed,
+    tools::static_probes_give_their_arguments,
+    tools::packets_of_an_interface_are_counted,
+    tools::latencies_of_reads_are_a_histogram,
+    tools::samples_are_where_the_time_goes,
+}

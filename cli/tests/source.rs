@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{corpus, installed, skip, twinbpf};
+use common::{corpus, harness, installed, skip, twinbpf};
 use serde_json::Value;
 
 const CLANG: &str = "clang-19";
@@ -66,7 +66,6 @@ fn has_clang() -> bool {
     has
 }
 
-#[test]
 fn a_new_tool_compiles_and_runs() {
     if !has_clang() {
         return;
@@ -82,7 +81,6 @@ fn a_new_tool_compiles_and_runs() {
     assert_eq!(workspace.files(), ["script.h", "tool.bpf.c"]);
 }
 
-#[test]
 fn a_source_does_where_an_object_does() {
     if !has_clang() {
         return;
@@ -98,7 +96,6 @@ fn a_source_does_where_an_object_does() {
     assert!(text(&output.stdout).contains("n.bpf.c: little-endian, with BTF"), "{}", text(&output.stdout));
 }
 
-#[test]
 fn the_kernels_types_are_at_hand() {
     if !has_clang() {
         return;
@@ -117,7 +114,6 @@ fn the_kernels_types_are_at_hand() {
     assert_eq!(workspace.files(), ["k.bpf.c", "script.h"]);
 }
 
-#[test]
 fn what_does_not_compile_leaves_nothing_but_clangs_words() {
     if !has_clang() {
         return;
@@ -132,7 +128,6 @@ fn what_does_not_compile_leaves_nothing_but_clangs_words() {
     assert_eq!(workspace.files(), ["bad.bpf.c", "script.h"]);
 }
 
-#[test]
 fn a_missing_clang_is_one_clear_error() {
     let workspace = Workspace::new();
     workspace.write("x.bpf.c", "int BEGIN(void) { return 0; }\n");
@@ -154,7 +149,6 @@ fn typed() -> Vec<PathBuf> {
     files
 }
 
-#[test]
 fn types_are_dumped_as_bpftool_dumps_them() {
     if !installed("bpftool") {
         return skip("bpftool is not installed");
@@ -177,7 +171,6 @@ fn types_are_dumped_as_bpftool_dumps_them() {
     }
 }
 
-#[test]
 fn roots_are_named_or_numbered() {
     let workspace = Workspace::new();
     let nested = corpus().join("maps/nested.bpf.o");
@@ -188,4 +181,14 @@ fn roots_are_named_or_numbered() {
     assert_eq!(text(&dump(&["--root", "nobody"]).stderr), "twinbpf: --root nobody: there is no such type\n");
     let output = workspace.run(&["btf", "dump", "/dev/null"]);
     assert_eq!(output.status.code(), Some(125));
+}
+
+harness::tests! {
+    a_new_tool_compiles_and_runs,
+    a_source_does_where_an_object_does,
+    the_kernels_types_are_at_hand,
+    what_does_not_compile_leaves_nothing_but_clangs_words,
+    a_missing_clang_is_one_clear_error,
+    types_are_dumped_as_bpftool_dumps_them,
+    roots_are_named_or_numbered,
 }

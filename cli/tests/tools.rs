@@ -1,5 +1,4 @@
 //! What perf and gdb see of programs that run as native code.
-#![cfg(all(target_arch = "x86_64", target_os = "linux"))]
 
 mod common;
 
@@ -7,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{corpus, skip, twinbpf};
+use common::{corpus, harness, skip, twinbpf};
 
 const PACKET: &str = "02000000000102000000000208004500001e00014000401126cc0a0000010a00000203e80035000a7f516869";
 
@@ -34,7 +33,6 @@ fn take_map(process: u32) -> String {
     text
 }
 
-#[test]
 fn perf_finds_programs_in_its_map() {
     let folder = tempfile::tempdir().unwrap();
     let text = take_map(exec(&["--perf", "map"], folder.path()));
@@ -46,7 +44,6 @@ fn perf_finds_programs_in_its_map() {
     assert!(take_map(id).contains(" bpf_prog_parse\n"));
 }
 
-#[test]
 fn perf_finds_programs_and_lines_in_the_dump() {
     let folder = tempfile::tempdir().unwrap();
     let process = exec(&["--perf", "jitdump"], folder.path());
@@ -55,7 +52,6 @@ fn perf_finds_programs_and_lines_in_the_dump() {
     assert!(has(b"\0bpf_prog_parse\0") && has(b"xdp_parse.bpf.c\0"));
 }
 
-#[test]
 fn a_file_for_perf_that_cannot_be_written_is_an_error() {
     let mut command = twinbpf();
     let output = command.args(exec_args(&["--perf", "jitdump"])).env("JITDUMPDIR", "/nowhere").output().unwrap();
@@ -67,14 +63,13 @@ fn a_file_for_perf_that_cannot_be_written_is_an_error() {
     );
 }
 
-#[test]
 fn gdb_stops_in_a_program_by_its_name() {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-ex", "set breakpoint pending on", "-ex", "break bpf_prog_parse"]);
     gdb.args(["-ex", "run", "-ex", "backtrace", "-ex", "kill", "--args"]);
     gdb.arg(twinbpf().get_program()).args(exec_args(&["--gdb"]));
     let Ok(output) = gdb.output() else {
-        return skip("gdb is not there");
+        return skip("gdb is not installed");
     };
     let text = String::from_utf8_lossy(&output.stdout);
     if text.contains("ptrace: Operation not permitted") || text.contains("Cannot PTRACE_GETREGS") {
@@ -83,4 +78,11 @@ fn gdb_stops_in_a_program_by_its_name() {
     let frame = text.lines().find(|line| line.starts_with("#0")).unwrap_or_else(|| panic!("no frame in {text}"));
     assert!(frame.contains("bpf_prog_parse") && frame.contains("xdp_parse.bpf.c:"), "{text}");
     assert!(text.contains(" main ("), "frames of the command below: {text}");
+}
+
+harness::tests! {
+    perf_finds_programs_in_its_map,
+    perf_finds_programs_and_lines_in_the_dump,
+    a_file_for_perf_that_cannot_be_written_is_an_error,
+    gdb_stops_in_a_program_by_its_name,
 }

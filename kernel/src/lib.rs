@@ -26,6 +26,3 @@ pub use link::{Link, Options, Pending, Target};
 pub use load::{LoadOptions, Loaded, Loading, load};
 pub use map::{Map, MapBtf, MapCreate, MapKind, Shared};
 pub use prog::{AttachType, Prog, ProgLoad, ProgType, TestRun, TestRunResult, run_function};
-
-#[cfg(test)]
-mod tests;

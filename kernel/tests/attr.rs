@@ -4,12 +4,16 @@
 //! Needs gcc and libbpf-dev; skips with a reason without them, unless `TWINBPF_CI=1`. Needs no privilege.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use support::{harness, skip};
 use twinbpf_kernel::link::{Functions, Interface, Iter, Return};
 use twinbpf_kernel::prog::LoadTarget;
 use twinbpf_kernel::{AttachType, Options, Prog, ProgLoad, ProgType, Target, probe};
@@ -42,12 +46,6 @@ fn compile(source: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
     }
 }
 
-fn skip(reason: &str) {
-    let strict = std::env::var_os("TWINBPF_CI").is_some_and(|value| value == "1");
-    assert!(!strict, "TWINBPF_CI=1 allows no skipping: {reason}");
-    eprintln!("skipped: {reason}");
-}
-
 /// What a program wrote down: label by label.
 fn recorded(command: &mut Command, library: &Path, name: &str) -> Vec<(String, Vec<String>)> {
     let file = folder().join(name);
@@ -69,7 +67,6 @@ fn recorded(command: &mut Command, library: &Path, name: &str) -> Vec<(String, V
     groups
 }
 
-#[test]
 fn attributes_are_libbpfs() {
     let library = compile("record.c", "record.so", &["-shared", "-fPIC", "-ldl"]);
     let (Some(library), Some(libbpf)) = (library, compile("libbpf.c", "libbpf", &["-lbpf"])) else { return };
@@ -85,7 +82,6 @@ fn attributes_are_libbpfs() {
 }
 
 /// Run by the test above as a process of its own; alone it does nothing.
-#[test]
 fn the_same_by_us() {
     let Some(record) = std::env::var_os("RECORD") else { return };
     assert!(probe::Feature::ALL.iter().any(|feature| probe::has(*feature)));
@@ -145,4 +141,9 @@ fn the_same_by_us() {
     attach(Target::Btf, &Prog::load(&extension).unwrap(), &plain);
     label("iter");
     attach(Target::Iter(Iter::default()), &load(tracing, AttachType::TraceIter, 81, 0), &plain);
+}
+
+harness::tests! {
+    attributes_are_libbpfs,
+    the_same_by_us,
 }

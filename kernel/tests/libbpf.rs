@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use support::{cilium, corpus, libbpf_program, objects, selftests, skip, xdp_tools};
+use support::{cilium, corpus, harness, libbpf_program, objects, selftests, skip, xdp_tools};
 use twinbpf_kernel::load::{LoadOptions, Pinning, load};
 use twinbpf_kernel::system::System;
 use twinbpf_loader::Object;
@@ -95,14 +95,12 @@ fn compare(paths: &[PathBuf]) -> usize {
     both
 }
 
-#[test]
 fn the_corpus_loads_as_with_libbpf() {
     let paths: Vec<PathBuf> =
         objects(&["scripts", "maps", "kernel", "packets"]).iter().map(|path| corpus().join(path)).collect();
     assert!(compare(&paths) >= 30);
 }
 
-#[test]
 fn the_objects_of_xdp_tools_load_as_with_libbpf() {
     let paths = xdp_tools();
     if paths.is_empty() {
@@ -111,7 +109,6 @@ fn the_objects_of_xdp_tools_load_as_with_libbpf() {
     assert!(compare(&paths) >= 10);
 }
 
-#[test]
 fn the_objects_of_cilium_load_as_with_libbpf() {
     let paths = cilium();
     if paths.is_empty() {
@@ -120,9 +117,15 @@ fn the_objects_of_cilium_load_as_with_libbpf() {
     assert!(compare(&paths) >= 2);
 }
 
-#[test]
 fn the_selftests_of_the_kernel_load_as_with_libbpf() {
     if let Some(paths) = selftests() {
         assert!(compare(&paths) >= 150);
     }
+}
+
+harness::tests! {
+    the_corpus_loads_as_with_libbpf,
+    the_objects_of_xdp_tools_load_as_with_libbpf,
+    the_objects_of_cilium_load_as_with_libbpf,
+    the_selftests_of_the_kernel_load_as_with_libbpf,
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
 
-use support::{corpus, installed, objects, skip};
+use support::{corpus, harness, installed, objects, skip};
 use twinbpf_loader::Object;
 use twinbpf_loader::btf::{Btf, Composite, Enum, Type, TypeId};
 
@@ -162,7 +162,6 @@ fn round_trip(what: &str, btf: &Btf) -> usize {
     expected.values().sum()
 }
 
-#[test]
 fn every_type_of_the_kernel_comes_back() {
     if !installed(CLANG) {
         return skip("clang-19 is not installed");
@@ -172,7 +171,6 @@ fn every_type_of_the_kernel_comes_back() {
     assert!(count > 1000, "{count} types of a kernel");
 }
 
-#[test]
 fn every_type_of_the_corpus_comes_back() {
     if !installed(CLANG) {
         return skip("clang-19 is not installed");
@@ -187,7 +185,6 @@ fn every_type_of_the_corpus_comes_back() {
     assert!(count > 100, "{count} types of the corpus");
 }
 
-#[test]
 fn the_header_is_in_every_dialect_and_relocates() {
     if !installed(CLANG) {
         return skip("clang-19 is not installed");
@@ -203,4 +200,10 @@ fn the_header_is_in_every_dialect_and_relocates() {
         let relocs = |name| object.core_relocs(&object.programs[object.program(name).unwrap()]).len();
         assert_eq!((relocs("pid"), object.externs.len()), (1, 1), "{dialect}");
     }
+}
+
+harness::tests! {
+    every_type_of_the_kernel_comes_back,
+    every_type_of_the_corpus_comes_back,
+    the_header_is_in_every_dialect_and_relocates,
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
-use support::{cilium, corpus, libbpf_program, objects, selftests, skip, xdp_tools};
+use support::{cilium, corpus, harness, libbpf_program, objects, selftests, skip, xdp_tools};
 use twinbpf_isa::Insn;
 use twinbpf_isa::program::Binding;
 use twinbpf_loader::btf::{Btf, Endian};
@@ -309,14 +309,12 @@ const NOT_FOR_LIBBPF: [(&str, &str, &str); 5] = [
     ("pointers.bpf.o", "", "libbpf fails: libbpf: failed to find BTF for extern"),
 ];
 
-#[test]
 fn the_corpus_links_as_with_libbpf() {
     let paths: Vec<PathBuf> =
         objects(&["scripts", "maps", "kernel", "packets"]).iter().map(|path| corpus().join(path)).collect();
     assert!(compare(&paths, &NOT_FOR_LIBBPF) >= 37);
 }
 
-#[test]
 fn the_objects_of_xdp_tools_link_as_with_libbpf() {
     let paths = xdp_tools();
     if paths.is_empty() {
@@ -325,7 +323,6 @@ fn the_objects_of_xdp_tools_link_as_with_libbpf() {
     assert!(compare(&paths, &[]) >= 10);
 }
 
-#[test]
 fn the_objects_of_cilium_link_as_with_libbpf() {
     let paths = cilium();
     if paths.is_empty() {
@@ -351,7 +348,6 @@ fn the_objects_of_cilium_link_as_with_libbpf() {
 
 /// The machine in a kernel's world has the same CO-RE values, and a weak symbol where the kernel's program has an
 /// invalid instruction.
-#[test]
 fn the_machine_gets_the_same_values() {
     let paths = cilium();
     if paths.is_empty() || !Path::new("/sys/kernel/btf/vmlinux").exists() {
@@ -381,7 +377,6 @@ fn the_machine_gets_the_same_values() {
     assert!(values >= 10 && missing >= 1, "{values} values, {missing} missing");
 }
 
-#[test]
 fn the_selftests_of_the_kernel_link_as_with_libbpf() {
     let Some(paths) = selftests() else { return };
     let known = [
@@ -404,7 +399,6 @@ fn the_selftests_of_the_kernel_link_as_with_libbpf() {
 
 /// Every test of CO-RE against each of the sets of types that the kernel's tests have for it, those included with
 /// which it must fail.
-#[test]
 fn the_core_tests_of_the_kernel_link_as_with_libbpf() {
     let Some(paths) = selftests() else { return };
     let mut pairs = 0;
@@ -425,4 +419,13 @@ fn the_core_tests_of_the_kernel_link_as_with_libbpf() {
         }
     }
     assert!(pairs >= 40, "only {pairs}");
+}
+
+harness::tests! {
+    the_corpus_links_as_with_libbpf,
+    the_objects_of_xdp_tools_link_as_with_libbpf,
+    the_objects_of_cilium_link_as_with_libbpf,
+    the_machine_gets_the_same_values,
+    the_selftests_of_the_kernel_link_as_with_libbpf,
+    the_core_tests_of_the_kernel_link_as_with_libbpf,
 }

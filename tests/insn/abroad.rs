@@ -198,8 +198,7 @@ fn compare(all: &[&Shared<'_>], memory: Memory, mut output: &[u8], target: &str)
     assert!(failures.is_empty(), "{target}, {memory:?}: {} runs fail, the first of them:\n{shown}", failures.len());
 }
 
-#[test]
-fn every_case_on_other_machines() {
+pub(crate) fn every_case_on_other_machines() {
     let cases = crate::corpus();
     let shared = shared(&cases, Prologue::Loads);
     for machine in MACHINES {

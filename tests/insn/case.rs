@@ -236,8 +236,7 @@ pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, String> {
     Ok(once.repeat(number(times)? as usize))
 }
 
-#[test]
-fn a_case_is_read() {
+pub(crate) fn a_case_is_read() {
     let text = "# about\n\ncase add r1\n  r1 += $imm # body\n  exit\n\nrun r1=-1 imm=5 mem=00ff*2 -> r1=4 mem=0102 lost\n\
                 run r2=mem+8 insns=3 -> trap=OutOfBounds at=2 strays=sandbox,strict\nrun policy=kernel -> reject zero\n";
     let cases = parse("a.case", text).expect("parses");

@@ -124,13 +124,11 @@ fn insns() -> usize {
     std::env::var("TWINBPF_INSNS").ok().and_then(|insns| insns.parse().ok()).unwrap_or(20_000)
 }
 
-#[test]
-fn a_long_function() {
+pub(crate) fn a_long_function() {
     check(program("long", vec![function(insns(), &mut 1)]));
 }
 
-#[test]
-fn many_functions() {
+pub(crate) fn many_functions() {
     let mut seed = 2;
     let bodies = (0..=insns().div_ceil(FUNCTION)).map(|_| function(FUNCTION, &mut seed)).collect();
     check(program("many", bodies));

@@ -23,6 +23,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use support::harness;
 use twinbpf_isa::program::Program;
 use twinbpf_isa::validate::Valid;
 use twinbpf_isa::{Groups, Mode, Policy};
@@ -59,7 +60,6 @@ fn check(arena: &Arc<Arena>, case: &Case, run: &Run) -> Result<(), String> {
     }
 }
 
-#[test]
 fn every_case_on_every_engine() {
     let arena = Arena::new(1 << 24).expect("address space");
     let cases = corpus();
@@ -74,19 +74,16 @@ fn every_case_on_every_engine() {
     assert!(failures.is_empty(), "{} cases fail, the first of them:\n{shown}", failures.len());
 }
 
-#[test]
 fn every_form_has_a_case() {
     forms::check(&corpus());
 }
 
-#[test]
 fn every_known_class_of_bugs_has_a_case() {
     let text = std::fs::read_to_string(directory().join("classes.txt")).expect("classes.txt");
     forms::check_classes(&corpus(), &text);
 }
 
 /// About a second of it; `RANDOM_PROGRAMS=100000` for more.
-#[test]
 fn random_programs_run_or_trap_alike() {
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
     random::check(count.unwrap_or(500));
@@ -94,10 +91,38 @@ fn random_programs_run_or_trap_alike() {
 
 /// The same in native code of every mode; fewer of them, for each is compiled a dozen times.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-#[test]
 fn random_programs_do_alike_in_native_code() {
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok());
     random::check_native(count.unwrap_or(100));
 }
 
-blocked::with_every_signal_blocked!();
+#[cfg(target_os = "linux")]
+fn with_every_signal_blocked() {
+    blocked::run_again("with_every_signal_blocked").unwrap_or_else(|error| panic!("{error}"));
+}
+
+harness::tests! {
+    every_case_on_every_engine,
+    every_form_has_a_case,
+    every_known_class_of_bugs_has_a_case,
+    random_programs_run_or_trap_alike,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    random_programs_do_alike_in_native_code,
+    #[cfg(target_os = "linux")]
+    with_every_signal_blocked,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    abroad::every_case_on_other_machines,
+    case::a_case_is_read,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    large::a_long_function,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    large::many_functions,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    native::every_case_in_the_sandbox,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    native::every_case_in_strict_code,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    native::every_case_in_trusted_code,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    native::every_case_with_constants,
+}

@@ -139,24 +139,20 @@ fn every_case(memory: Memory) {
     report(check(&crate::corpus(), Prologue::Loads, &modes));
 }
 
-#[test]
-fn every_case_in_the_sandbox() {
+pub(crate) fn every_case_in_the_sandbox() {
     every_case(Memory::Sandbox);
 }
 
-#[test]
-fn every_case_in_strict_code() {
+pub(crate) fn every_case_in_strict_code() {
     every_case(Memory::Strict);
 }
 
-#[test]
-fn every_case_in_trusted_code() {
+pub(crate) fn every_case_in_trusted_code() {
     every_case(Memory::Trusted);
 }
 
 /// A compiler knows what is in the registers.
-#[test]
-fn every_case_with_constants() {
+pub(crate) fn every_case_with_constants() {
     let mode = JitMode { memory: Memory::Sandbox, strategy: Strategy::Optimised, fuel: false };
     report(check(&crate::corpus(), Prologue::Constants, &[mode]));
 }

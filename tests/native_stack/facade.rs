@@ -39,12 +39,14 @@ fn run(pre: &InstancePre<()>, depth: u64) -> Result<u64, TrapCode> {
     instance.call(pre.program("main").expect("it has one"), &[depth, 77]).map_err(|trap| trap.code())
 }
 
-#[test]
-fn code_that_was_compiled_before_checks_the_limit_too() {
+pub(crate) fn code_that_was_compiled_before_checks_the_limit_too() {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return skip("no native code on this machine");
+    }
+    if !installed("cc") {
+        return skip("cc is not installed");
+    }
     in_child("facade::code_that_was_compiled_before_checks_the_limit_too", || {
-        if !cfg!(all(target_arch = "x86_64", target_os = "linux")) || !installed("cc") {
-            return skip("needs x86-64 Linux and cc");
-        }
         let object = object(&[LARGE]);
         let reference = instantiate(config(EngineKind::Interp), &object, None);
         for opt in [OptLevel::Speed, OptLevel::None] {
@@ -82,8 +84,7 @@ fn objects(directory: &Path) -> Vec<(String, Vec<u8>)> {
     objects
 }
 
-#[test]
-fn an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib() {
+pub(crate) fn an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib() {
     in_child("facade::an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib", || {
         let file = std::fs::read(crate::support::corpus().join("bench/call.bpf.o")).expect("the corpus");
         let all = objects(&crate::support::corpus());

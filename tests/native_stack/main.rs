@@ -14,6 +14,7 @@ use std::thread;
 use generate::{Call, Random, Shape};
 use rig::{End, Mode, Rig, SPEED, modes};
 #[cfg(target_arch = "x86_64")]
+use support::{harness, skip};
 use twinbpf_jit::{OptLevel, Options};
 use twinbpf_vm::interp::Limits;
 use twinbpf_vm::trap::TrapCode;
@@ -49,7 +50,6 @@ fn rig(shapes: &[Shape], trusted: bool) -> Rig {
     Rig::new(&generate::text(shapes, trusted, &mut Random(1)))
 }
 
-#[test]
 fn recursion_with_large_frames_is_as_interpreted_in_every_mode() {
     in_child("recursion_with_large_frames_is_as_interpreted_in_every_mode", || {
         // Frames of 9 KiB each; the innermost functions call what needs native stack.
@@ -64,7 +64,6 @@ fn recursion_with_large_frames_is_as_interpreted_in_every_mode() {
     });
 }
 
-#[test]
 fn host_functions_with_large_frames_that_call_back_end_in_a_trap() {
     in_child("host_functions_with_large_frames_that_call_back_end_in_a_trap", || {
         let shapes = [Shape { values: 3, call: Call::HostWith96KiB, deep: true, looped: false }];
@@ -95,7 +94,6 @@ fn host_functions_with_large_frames_that_call_back_end_in_a_trap() {
     });
 }
 
-#[test]
 fn threads_with_small_stacks_compile_and_run() {
     in_child("threads_with_small_stacks_compile_and_run", || {
         let shapes = [
@@ -118,7 +116,6 @@ fn threads_with_small_stacks_compile_and_run() {
     });
 }
 
-#[test]
 fn a_limit_of_depth_is_bounded_by_the_native_stack_there_can_be() {
     let rig = rig(&[RECURSION], false);
     let mut machine = rig.machine(Mode::None);
@@ -128,12 +125,11 @@ fn a_limit_of_depth_is_bounded_by_the_native_stack_there_can_be() {
     assert_eq!(end.map_err(|(code, _)| code), Err(TrapCode::CallDepth));
 }
 
-#[test]
 fn a_function_whose_frame_is_too_large_is_compiled_without_the_optimiser() {
+    if modes().is_empty() {
+        return skip("no native code on this machine");
+    }
     in_child("a_function_whose_frame_is_too_large_is_compiled_without_the_optimiser", || {
-        if modes().is_empty() {
-            return;
-        }
         // Eight bytes for each value, and then some: the optimiser would keep them all.
         let rig = rig(&[Shape { values: 8800, ..RECURSION }], false);
         let (mut wanted, mut machine) = (rig.reference(Mode::None), rig.machine(Mode::All(SPEED)));
@@ -142,7 +138,6 @@ fn a_function_whose_frame_is_too_large_is_compiled_without_the_optimiser() {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[test]
 fn frames_up_to_64_kib_are_proved_to_touch_their_stack_in_order() {
     let options = modes().into_iter().filter_map(|mode| match mode {
         Mode::All(options) if !mode.is_trusted() => Some(options),
@@ -168,7 +163,6 @@ fn frames_up_to_64_kib_are_proved_to_touch_their_stack_in_order() {
     }
 }
 
-#[test]
 fn generated_programs_with_large_frames_end_in_a_result_or_a_trap() {
     in_child("generated_programs_with_large_frames_end_in_a_result_or_a_trap", || {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
@@ -200,4 +194,17 @@ fn generated_programs_with_large_frames_end_in_a_result_or_a_trap() {
         }
         println!("{done} runs of {programs} programs: {results} results, {traps} traps");
     });
+}
+
+harness::tests! {
+    recursion_with_large_frames_is_as_interpreted_in_every_mode,
+    host_functions_with_large_frames_that_call_back_end_in_a_trap,
+    threads_with_small_stacks_compile_and_run,
+    a_limit_of_depth_is_bounded_by_the_native_stack_there_can_be,
+    a_function_whose_frame_is_too_large_is_compiled_without_the_optimiser,
+    #[cfg(target_arch = "x86_64")]
+    frames_up_to_64_kib_are_proved_to_touch_their_stack_in_order,
+    generated_programs_with_large_frames_end_in_a_result_or_a_trap,
+    facade::code_that_was_compiled_before_checks_the_limit_too,
+    facade::an_object_is_opened_compiled_and_run_on_a_thread_of_64_kib,
 }

@@ -1,8 +1,12 @@
 //! What several integration tests need: the corpus with its cases, and tools that may be missing.
 #![allow(dead_code, reason = "each test crate uses its own part")]
 
+pub(crate) mod harness;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub(crate) use harness::skip;
 
 /// The `corpus` directory, beside or above the package under test.
 pub(crate) fn corpus() -> PathBuf {
@@ -91,16 +95,6 @@ pub(crate) fn objects(directories: &[&str]) -> Vec<String> {
     }
     objects.sort();
     objects
-}
-
-/// Reports that something a test needs is missing: a printed reason, or a failure where CI demands all of it.
-pub(crate) fn skip(reason: &str) {
-    assert!(
-        std::env::var_os("TWINBPF_CI").is_none_or(|value| value != "1"),
-        "TWINBPF_CI=1 allows no skipping: {reason}"
-    );
-    println!("skipped: {reason}");
-    eprintln!("skipped: {reason}");
 }
 
 /// Whether `tool --version` runs.

@@ -16,6 +16,7 @@ mod test_bpf;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use support::harness;
 use twinbpf::{Config, Engine, EngineKind};
 
 /// The engines under test with this configuration, each in an arena of its own.
@@ -65,4 +66,14 @@ impl Table {
     }
 }
 
-blocked::with_every_signal_blocked!();
+#[cfg(target_os = "linux")]
+fn with_every_signal_blocked() {
+    blocked::run_again("with_every_signal_blocked").unwrap_or_else(|error| panic!("{error}"));
+}
+
+harness::tests! {
+    #[cfg(target_os = "linux")]
+    with_every_signal_blocked,
+    selftests::the_annotated_selftests,
+    test_bpf::the_vectors_of_test_bpf,
+}

@@ -46,8 +46,7 @@ enum End {
     Linked,
 }
 
-#[test]
-fn the_annotated_selftests() {
+pub(crate) fn the_annotated_selftests() {
     let Some(files) = compiled() else { return };
     let policy = Policy { groups: Groups::ALL, ..Policy::default() };
     let engines = engines(&Config::new().policy(policy).timeout(Duration::from_secs(20)));

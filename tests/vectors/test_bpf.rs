@@ -39,8 +39,7 @@ struct Vector {
     code: Vec<u8>,
 }
 
-#[test]
-fn the_vectors_of_test_bpf() {
+pub(crate) fn the_vectors_of_test_bpf() {
     let Some(root) = unpacked() else { return };
     let reader = Mutex::new(BufReader::new(File::open(written(&root)).expect("the table")));
     let table = Mutex::new(Table::default());

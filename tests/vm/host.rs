@@ -13,8 +13,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 use machine::Machine;
+use support::harness::Tests;
 
 /// A kernel and what the checks found in it, once it has booted.
 struct Guest {
@@ -38,16 +39,25 @@ fn main() -> ExitCode {
         Some("--workload") => return guest::workload::run(),
         _ => {}
     }
-    let arguments = Arguments::from_args();
-    let guests: Vec<(String, Arc<Guest>)> = kernels().into_iter().map(named).collect();
+    let mut tests = Tests::default();
+    let kernels = kernels().unwrap_or_else(|reason| {
+        for (check, _) in guest::CHECKS {
+            let reason = reason.clone();
+            tests.add(*check, move || {
+                support::skip(&reason);
+                Ok(())
+            });
+        }
+        Vec::new()
+    });
+    let guests: Vec<(String, Arc<Guest>)> = kernels.into_iter().map(named).collect();
     // Neighbours are of different kernels, so that several boot at once.
     let both = guest::CHECKS.iter().flat_map(|check| guests.iter().map(move |guest| (check, guest)));
-    let trials = both.map(|((check, _), (release, guest))| {
+    for ((check, _), (release, guest)) in both {
         let guest = Arc::clone(guest);
-        Trial::test(format!("{release}::{check}"), move || guest.result(check))
-    });
-    let trials = trials.collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+        tests.add(format!("{release}::{check}"), move || guest.result(check));
+    }
+    tests.run()
 }
 
 fn named(kernel: PathBuf) -> (String, Arc<Guest>) {
@@ -55,28 +65,23 @@ fn named(kernel: PathBuf) -> (String, Arc<Guest>) {
     (release, Arc::new(Guest { machine: Machine { kernel }, results: OnceLock::new() }))
 }
 
-/// The unpacked kernels; none, with a reason, where something is missing.
-fn kernels() -> Vec<PathBuf> {
+/// The unpacked kernels, or why none can run.
+fn kernels() -> Result<Vec<PathBuf>, String> {
     if !cfg!(target_arch = "x86_64") {
-        support::skip("the guest runs what was compiled for this machine, and its kernels are for x86_64");
-        return Vec::new();
+        return Err("the guest runs what was compiled for this machine, and its kernels are for x86_64".to_owned());
     }
-    for tool in ["qemu-system-x86_64", "cpio", "strip"] {
-        if !support::installed(tool) {
-            support::skip(&format!("{tool} is not installed"));
-            return Vec::new();
-        }
+    if let Some(tool) = ["qemu-system-x86_64", "cpio", "strip"].into_iter().find(|tool| !support::installed(tool)) {
+        return Err(format!("{tool} is not installed"));
     }
     if !PathBuf::from(machine::BUSYBOX).exists() {
-        support::skip("busybox-static is not installed");
-        return Vec::new();
+        return Err("busybox-static is not installed".to_owned());
     }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("vm");
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut kernels: Vec<PathBuf> = entries.filter(|path| machine::image(path).is_some()).collect();
     kernels.sort();
     if kernels.is_empty() {
-        support::skip(&format!("no kernel in {}; .ci/kernels puts some there", folder.display()));
+        return Err(format!("no kernel in {}, where .ci/kernels puts some", folder.display()));
     }
-    kernels
+    Ok(kernels)
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use support::{cases, corpus, objects, skip};
+use support::{cases, corpus, harness, objects, skip};
 use twinbpf::isa::{Groups, Policy};
 use twinbpf::map::{MapKind, MapOps};
 use twinbpf::{Config, Engine, Entry, Instance, InstancePre, Linker, PacketKind};
@@ -61,7 +61,6 @@ enum Verdict {
     Apart(&'static str),
 }
 
-#[test]
 fn kernel_and_machine_agree() {
     if let Err(why) = allowed() {
         return skip(&why);
@@ -367,4 +366,8 @@ fn contents(map: &dyn MapOps) -> BTreeMap<Vec<u8>, Vec<u64>> {
         sum
     };
     map.keys().into_iter().map(|key| (key.clone(), value(&key))).collect()
+}
+
+harness::tests! {
+    kernel_and_machine_agree,
 }

@@ -34,7 +34,7 @@ struct Figures {
     executed: BTreeMap<String, u64>,
     refused: BTreeMap<(String, String), u64>,
     left_out: BTreeMap<String, u64>,
-    /// Of `--agreement`.
+    /// Counts that `--agreement` prints.
     counts: BTreeMap<String, u64>,
     points: u64,
     operations: u64,

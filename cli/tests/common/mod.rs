@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 #[allow(unused_imports, reason = "each test binary uses its part")]
-pub(crate) use support::{Case, cases, corpus, installed, low_halves, skip};
+pub(crate) use support::{Case, cases, corpus, harness, installed, low_halves, skip};
 
 /// The command under test.
 pub(crate) fn twinbpf() -> Command {
@@ -71,6 +71,9 @@ pub(crate) fn modes() -> Vec<Mode> {
     }
     modes
 }
+
+/// Why a test skips where it cannot.
+pub(crate) const NO_NATIVE_CODE: &str = "no native code on this machine";
 
 /// Whether compiled code can run here.
 pub(crate) fn runs_native() -> bool {

@@ -25,8 +25,7 @@ fn in_kernel(program: &str, input: [&str; 2]) -> Value {
     engine
 }
 
-#[test]
-fn programs_of_each_kind_with_a_test_run_are_measured() {
+pub(crate) fn programs_of_each_kind_with_a_test_run_are_measured() {
     if !kernel() {
         return;
     }
@@ -45,8 +44,7 @@ fn programs_of_each_kind_with_a_test_run_are_measured() {
     }
 }
 
-#[test]
-fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
+pub(crate) fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
     if !kernel() {
         return;
     }
@@ -61,8 +59,7 @@ fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
     }
 }
 
-#[test]
-fn where_nothing_may_be_loaded_the_kernel_is_not_among_all() {
+pub(crate) fn where_nothing_may_be_loaded_the_kernel_is_not_among_all() {
     let folder = public("packets/xdp_swap.bpf.o");
     let args = ["bench", "tool.bpf.o", "--packet", FRAME, "--json", "--time", "30ms"];
     let Some(output) = as_unprivileged(folder.path(), &args) else { return };

@@ -88,8 +88,7 @@ fn ready() -> bool {
     true
 }
 
-#[test]
-fn nothing_stays_of_a_session_that_is_killed() {
+pub(crate) fn nothing_stays_of_a_session_that_is_killed() {
     if !ready() {
         return;
     }
@@ -124,8 +123,7 @@ fn nothing_stays_of_a_session_that_is_killed() {
     assert_eq!(names(), before);
 }
 
-#[test]
-fn ctrl_c_ends_a_session_and_end_runs() {
+pub(crate) fn ctrl_c_ends_a_session_and_end_runs() {
     if !ready() {
         return;
     }
@@ -138,8 +136,7 @@ fn ctrl_c_ends_a_session_and_end_runs() {
     all_gone(&held);
 }
 
-#[test]
-fn a_second_ctrl_c_ends_it_at_once() {
+pub(crate) fn a_second_ctrl_c_ends_it_at_once() {
     use std::os::unix::process::ExitStatusExt;
     if !ready() {
         return;
@@ -158,8 +155,7 @@ fn a_second_ctrl_c_ends_it_at_once() {
     all_gone(&held);
 }
 
-#[test]
-fn a_reader_that_goes_ends_it() {
+pub(crate) fn a_reader_that_goes_ends_it() {
     use std::os::unix::process::ExitStatusExt;
     if !ready() {
         return;
@@ -183,8 +179,7 @@ fn a_reader_that_goes_ends_it() {
     all_gone(&held);
 }
 
-#[test]
-fn a_failing_workload_gives_its_status() {
+pub(crate) fn a_failing_workload_gives_its_status() {
     if !ready() {
         return;
     }
@@ -197,8 +192,7 @@ fn a_failing_workload_gives_its_status() {
     assert!(output.stdout.is_empty() && stderr(&output).contains("cannot run the workload"), "{output:?}");
 }
 
-#[test]
-fn a_missing_probe_is_one_error() {
+pub(crate) fn a_missing_probe_is_one_error() {
     if !ready() {
         return;
     }
@@ -215,8 +209,7 @@ fn congestion_controls() -> String {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
-#[test]
-fn a_table_of_functions_is_registered_as_long_as_the_session_lasts() {
+pub(crate) fn a_table_of_functions_is_registered_as_long_as_the_session_lasts() {
     if !kernel() {
         return;
     }

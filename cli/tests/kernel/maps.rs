@@ -19,8 +19,7 @@ fn with_shelf(script: &str) -> Output {
     command.arg(format!("{PREAMBLE}{script}")).output().unwrap()
 }
 
-#[test]
-fn elements_are_printed_by_their_types() {
+pub(crate) fn elements_are_printed_by_their_types() {
     if !kernel() {
         return;
     }
@@ -51,8 +50,7 @@ fn elements_are_printed_by_their_types() {
     }
 }
 
-#[test]
-fn what_is_set_is_seen_by_scripts() {
+pub(crate) fn what_is_set_is_seen_by_scripts() {
     if !kernel() {
         return;
     }
@@ -77,8 +75,7 @@ fn what_is_set_is_seen_by_scripts() {
     assert_eq!(lines.last(), Some(&"41 hits, limit -9"), "{text}");
 }
 
-#[test]
-fn errors_name_map_key_and_type() {
+pub(crate) fn errors_name_map_key_and_type() {
     if !kernel() {
         return;
     }
@@ -112,8 +109,7 @@ fn errors_name_map_key_and_type() {
     }
 }
 
-#[test]
-fn a_name_of_two_maps_is_ambiguous() {
+pub(crate) fn a_name_of_two_maps_is_ambiguous() {
     if !kernel() {
         return;
     }
@@ -123,8 +119,7 @@ fn a_name_of_two_maps_is_ambiguous() {
     assert!(text.contains("say which by its number"), "{text}");
 }
 
-#[test]
-fn changes_are_watched() {
+pub(crate) fn changes_are_watched() {
     if !kernel() {
         return;
     }
@@ -142,8 +137,7 @@ fn changes_are_watched() {
     assert!(changed.contains(" -> { .hits = 1000,"), "{text}");
 }
 
-#[test]
-fn a_pinned_map_is_found_by_its_path() {
+pub(crate) fn a_pinned_map_is_found_by_its_path() {
     if !kernel() {
         return;
     }
@@ -158,8 +152,7 @@ fn a_pinned_map_is_found_by_its_path() {
     assert_eq!(text.lines().next(), Some("hex:01000000: hex:616200"), "{text}");
 }
 
-#[test]
-fn values_are_those_of_bpftool() {
+pub(crate) fn values_are_those_of_bpftool() {
     if !kernel() {
         return;
     }

@@ -13,8 +13,7 @@ fn listed(pattern: &str) -> BTreeSet<String> {
     said(&run(&["list", pattern])).lines().map(str::to_owned).collect()
 }
 
-#[test]
-fn tracepoints_are_those_of_bpftrace() {
+pub(crate) fn tracepoints_are_those_of_bpftrace() {
     if !kernel() {
         return;
     }
@@ -37,8 +36,7 @@ fn tracepoints_are_those_of_bpftrace() {
     assert_eq!(more, Vec::<&String>::new());
 }
 
-#[test]
-fn arguments_are_named() {
+pub(crate) fn arguments_are_named() {
     if !kernel() {
         return;
     }
@@ -50,8 +48,7 @@ fn arguments_are_named() {
     assert!(text.contains("struct task_struct *"), "{text}");
 }
 
-#[test]
-fn missing_things_are_reported() {
+pub(crate) fn missing_things_are_reported() {
     if !kernel() {
         return;
     }
@@ -69,8 +66,7 @@ fn missing_things_are_reported() {
     assert!(stderr(&usdt).contains("say in which one, usdt:FILE:*"), "{usdt:?}");
 }
 
-#[test]
-fn programs_of_userspace_have_functions_and_static_probes() {
+pub(crate) fn programs_of_userspace_have_functions_and_static_probes() {
     if !kernel() {
         return;
     }

@@ -17,8 +17,7 @@ fn assert_says(output: &Output, parts: &[&str]) {
     }
 }
 
-#[test]
-fn without_privilege_the_message_says_which() {
+pub(crate) fn without_privilege_the_message_says_which() {
     let folder = public("scripts/opensnoop.bpf.o");
     let Some(refused) = as_unprivileged(folder.path(), &["run", "tool.bpf.o", "--", "true"]) else { return };
     let unprivileged = |args: &[&str]| as_unprivileged(folder.path(), args).expect("it ran just now");
@@ -45,8 +44,7 @@ fn without_privilege_the_message_says_which() {
     assert!(stderr(&listed).contains("left out: tp"), "{}", stderr(&listed));
 }
 
-#[test]
-fn without_types_the_message_names_program_and_need() {
+pub(crate) fn without_types_the_message_names_program_and_need() {
     let no_types = ["--btf", "/dev/null", "scripts/tasks.bpf.o"];
     let refused = run(&[&["run"][..], &no_types].concat());
     let parts = ["programs of section kind 'iter'", "(BTF)", "program: list", "CONFIG_DEBUG_INFO_BTF", "--mode user"];
@@ -59,8 +57,7 @@ fn without_types_the_message_names_program_and_need() {
     assert!(text.contains("cannot be linked") && text.contains("and it has none"), "{text}");
 }
 
-#[test]
-fn types_and_configuration_come_from_files() {
+pub(crate) fn types_and_configuration_come_from_files() {
     let folder = tempdir().unwrap();
     let config = folder.path().join("config");
     fs::write(&config, "# Linux/x86 6.1.0 Kernel Configuration\nCONFIG_HZ=250\n").unwrap();
@@ -79,8 +76,7 @@ fn types_and_configuration_come_from_files() {
     assert!(stderr(&wrong).contains("cases.txt: no types: "), "{}", stderr(&wrong));
 }
 
-#[test]
-fn without_a_kind_of_map_or_program_the_message_names_it() {
+pub(crate) fn without_a_kind_of_map_or_program_the_message_names_it() {
     if !kernel() {
         return;
     }
@@ -105,8 +101,7 @@ fn without_a_kind_of_map_or_program_the_message_names_it() {
     assert_eq!(String::from_utf8_lossy(&user.stdout), "userspace runs\n");
 }
 
-#[test]
-fn every_failure_is_reported() {
+pub(crate) fn every_failure_is_reported() {
     if !kernel() {
         return;
     }

@@ -16,8 +16,7 @@ const THOUSAND: &str = "void _start(void) {
     __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(7));
 }";
 
-#[test]
-fn syscalls_are_counted_exactly() {
+pub(crate) fn syscalls_are_counted_exactly() {
     if !kernel() {
         return;
     }
@@ -44,8 +43,7 @@ const EVENTS: &str = "void _start(void) {
     __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(0));
 }";
 
-#[test]
-fn what_was_delivered_and_what_was_lost_is_what_was_sent() {
+pub(crate) fn what_was_delivered_and_what_was_lost_is_what_was_sent() {
     if !kernel() {
         return;
     }
@@ -65,8 +63,7 @@ fn what_was_delivered_and_what_was_lost_is_what_was_sent() {
     assert!(events.is_sorted_by_key(|words| words[0].parse::<u64>().unwrap()), "in the order in which they were sent");
 }
 
-#[test]
-fn opened_files_come_in_order() {
+pub(crate) fn opened_files_come_in_order() {
     if !kernel() {
         return;
     }
@@ -96,8 +93,7 @@ fn opened_files_come_in_order() {
     }
 }
 
-#[test]
-fn executed_programs_come_in_order() {
+pub(crate) fn executed_programs_come_in_order() {
     if !kernel() {
         return;
     }
@@ -120,8 +116,7 @@ fn executed_programs_come_in_order() {
     }
 }
 
-#[test]
-fn tasks_are_listed_with_their_parents() {
+pub(crate) fn tasks_are_listed_with_their_parents() {
     if !kernel() {
         return;
     }
@@ -156,8 +151,7 @@ fn tasks_are_listed_with_their_parents() {
     }
 }
 
-#[test]
-fn calls_of_a_function_are_summed() {
+pub(crate) fn calls_of_a_function_are_summed() {
     if !kernel() {
         return;
     }
@@ -191,8 +185,7 @@ __attribute__((noinline)) void step(int number, long square) {
 int main(void) { for (int i = -2; i < 3; i++) step(i, (long)i * i * 10000000000); return 0; }
 ";
 
-#[test]
-fn static_probes_give_their_arguments() {
+pub(crate) fn static_probes_give_their_arguments() {
     if !kernel() {
         return;
     }
@@ -241,8 +234,7 @@ impl Drop for Pair {
     }
 }
 
-#[test]
-fn packets_of_an_interface_are_counted() {
+pub(crate) fn packets_of_an_interface_are_counted() {
     if !kernel() {
         return;
     }
@@ -267,8 +259,7 @@ fn packets_of_an_interface_are_counted() {
     }
 }
 
-#[test]
-fn latencies_of_reads_are_a_histogram() {
+pub(crate) fn latencies_of_reads_are_a_histogram() {
     if !kernel() {
         return;
     }
@@ -292,8 +283,7 @@ fn latencies_of_reads_are_a_histogram() {
     }
 }
 
-#[test]
-fn samples_are_where_the_time_goes() {
+pub(crate) fn samples_are_where_the_time_goes() {
     if !kernel() {
         return;
     }

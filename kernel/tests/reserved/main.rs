@@ -6,13 +6,15 @@
 mod kernel;
 mod probe;
 mod rfc;
+#[path = "../../../tests/support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 
 use probe::{EXIT, LDDW, Probe, TYPE_ID, probes};
+use support::harness;
 use twinbpf_isa::{Group, Groups, Mode, Policy};
 
-#[test]
 fn the_kernel_policy_is_the_kernel() {
     let Some(mut peer) = kernel::Peer::new() else { return };
     // What this kernel has no instructions for.
@@ -32,7 +34,6 @@ fn the_kernel_policy_is_the_kernel() {
     tally.report("the kernel");
 }
 
-#[test]
 fn the_rfc_policy_is_the_rfc() {
     let groups = [Group::Callx, Group::Gotox, Group::MayGoto, Group::LoadAcquire, Group::AddrSpaceCast];
     let groups = groups.into_iter().fold(Groups::ALL, Groups::without);
@@ -87,4 +88,9 @@ impl Tally {
             self.differences[..shown].join("\n")
         );
     }
+}
+
+harness::tests! {
+    the_kernel_policy_is_the_kernel,
+    the_rfc_policy_is_the_rfc,
 }

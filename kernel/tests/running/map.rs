@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use super::{allowed, skip};
-use crate::map::{MapFlags, Pinned};
-use crate::{Error, Map, MapCreate, MapKind, cpu};
+use twinbpf_kernel::map::{MapFlags, Pinned};
+use twinbpf_kernel::{Error, Map, MapCreate, MapKind, cpu};
 
 fn create(kind: MapKind, key: u32, value: u32, entries: u32, flags: MapFlags) -> Result<Map, Error> {
     Map::create(&MapCreate {
@@ -13,8 +13,7 @@ fn create(kind: MapKind, key: u32, value: u32, entries: u32, flags: MapFlags) ->
     })
 }
 
-#[test]
-fn a_map_keeps_values_until_it_is_frozen() {
+pub(crate) fn a_map_keeps_values_until_it_is_frozen() {
     let Some(map) = allowed(create(MapKind::Array, 4, 8, 2, MapFlags::empty())) else { return };
     let key = 1_u32.to_ne_bytes();
     map.update(&key, &[5; 8], 0).unwrap();
@@ -26,8 +25,7 @@ fn a_map_keeps_values_until_it_is_frozen() {
     assert!(error.to_string().contains("map a map with a long name"), "{error}");
 }
 
-#[test]
-fn memory_of_a_map_is_shared() {
+pub(crate) fn memory_of_a_map_is_shared() {
     let Some(map) = allowed(create(MapKind::Array, 4, 8, 2, MapFlags::MMAPABLE)) else { return };
     let mut shared = map.share(0, 16).unwrap();
     shared.write(8, &[3; 8]);
@@ -40,8 +38,7 @@ fn memory_of_a_map_is_shared() {
     assert!(map.as_fd().as_raw_fd() > 2);
 }
 
-#[test]
-fn elements_come_in_batches_and_one_by_one() {
+pub(crate) fn elements_come_in_batches_and_one_by_one() {
     const COUNT: u32 = 5000;
     for kind in [MapKind::Hash, MapKind::LruHash, MapKind::Array, MapKind::LpmTrie] {
         let flags = if kind == MapKind::LpmTrie { MapFlags::NO_PREALLOC } else { MapFlags::empty() };
@@ -73,8 +70,7 @@ fn elements_come_in_batches_and_one_by_one() {
     }
 }
 
-#[test]
-fn values_of_all_cpus() {
+pub(crate) fn values_of_all_cpus() {
     let Some(map) = allowed(create(MapKind::PercpuArray, 4, 4, 1, MapFlags::empty())) else { return };
     assert_eq!(map.copy_size(), 8 * cpu::possible());
     let value: Vec<u8> = (0..cpu::possible() as u64).flat_map(|cpu| (cpu + 7).to_ne_bytes()).collect();
@@ -82,8 +78,7 @@ fn values_of_all_cpus() {
     assert_eq!(map.lookup(&[0; 4]).unwrap(), Some(value));
 }
 
-#[test]
-fn a_queue_gives_each_value_once() {
+pub(crate) fn a_queue_gives_each_value_once() {
     let Some(map) = allowed(create(MapKind::Queue, 0, 4, 4, MapFlags::empty())) else { return };
     map.update(&[], &[1; 4], 0).unwrap();
     map.update(&[], &[2; 4], 0).unwrap();
@@ -92,8 +87,7 @@ fn a_queue_gives_each_value_once() {
     assert_eq!(map.take(&[]).unwrap(), None);
 }
 
-#[test]
-fn pins_are_compared() {
+pub(crate) fn pins_are_compared() {
     let folder = std::path::Path::new("/sys/fs/bpf");
     let path = folder.join(format!("twinbpf-test-{}", std::process::id()));
     let Some(map) = allowed(create(MapKind::Hash, 4, 8, 16, MapFlags::empty())) else { return };
@@ -118,8 +112,7 @@ fn pins_are_compared() {
     assert!(error.contains("/tmp is in no BPF file system"), "{error}");
 }
 
-#[test]
-fn a_kind_that_the_kernel_refuses_is_named() {
+pub(crate) fn a_kind_that_the_kernel_refuses_is_named() {
     let Some(_) = allowed(create(MapKind::Hash, 4, 4, 1, MapFlags::empty())) else { return };
     let error = create(MapKind::Hash, 0, 4, 1, MapFlags::empty()).unwrap_err().to_string();
     assert!(error.starts_with("MAP_CREATE of map a map with a long name (hash): "), "{error}");

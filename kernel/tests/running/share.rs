@@ -7,8 +7,8 @@ use twinbpf_vm::map::{BPF_NOEXIST, Data, Errno, MapFlags, MapKind, MapOps, MapSp
 use twinbpf_vm::mem::{Access, Arena, Bounds, View};
 
 use super::allowed;
-use crate::share::KernelMap;
-use crate::{Map, MapCreate, cpu};
+use twinbpf_kernel::share::KernelMap;
+use twinbpf_kernel::{Map, MapCreate, cpu};
 
 fn made(spec: &MapSpec) -> Option<Map> {
     let create = MapCreate {
@@ -25,8 +25,7 @@ fn shared(spec: &MapSpec) -> Option<(Map, Arc<KernelMap>, Arc<Arena>)> {
     Some((map, shared, arena))
 }
 
-#[test]
-fn variables_are_the_same_memory() {
+pub(crate) fn variables_are_the_same_memory() {
     let spec = MapSpec {
         flags: MapFlags::MMAPABLE.bits(),
         data: Some(Data::new(vec![0; 5000], 5000, false)),
@@ -51,8 +50,7 @@ fn variables_are_the_same_memory() {
     assert_eq!(map.lookup(&[0; 4]).unwrap().unwrap()[..8], [0; 8]);
 }
 
-#[test]
-fn a_lookup_gives_a_copy_that_traps_when_it_is_written() {
+pub(crate) fn a_lookup_gives_a_copy_that_traps_when_it_is_written() {
     let spec = MapSpec::new("counts", MapKind::Hash, 4, 8, 100);
     let Some((map, shared, arena)) = shared(&spec) else { return };
     shared.update(&[1; 4], &[5; 8], BPF_NOEXIST, 0).unwrap();
@@ -71,8 +69,7 @@ fn a_lookup_gives_a_copy_that_traps_when_it_is_written() {
     assert_eq!(shared.delete(&[1; 4]), Err(Errno::ENOENT));
 }
 
-#[test]
-fn a_walk_sees_every_key() {
+pub(crate) fn a_walk_sees_every_key() {
     let spec = MapSpec::new("many", MapKind::Hash, 4, 8, 3000);
     let Some((map, shared, _)) = shared(&spec) else { return };
     for key in 0..2500_u32 {
@@ -87,8 +84,7 @@ fn a_walk_sees_every_key() {
     assert_eq!(distinct.len(), 2500);
 }
 
-#[test]
-fn each_cpu_has_its_value() {
+pub(crate) fn each_cpu_has_its_value() {
     let spec = MapSpec::new("percpu", MapKind::PercpuArray, 4, 4, 1);
     let Some((map, shared, _)) = shared(&spec) else { return };
     let last = cpu::possible() as u32 - 1;
@@ -101,8 +97,7 @@ fn each_cpu_has_its_value() {
     assert_eq!(shared.lookup_copy(&[0; 4], last + 1, &mut value), Err(Errno::ERANGE));
 }
 
-#[test]
-fn constants_are_there_and_stay() {
+pub(crate) fn constants_are_there_and_stay() {
     let spec = MapSpec {
         flags: MapFlags::RDONLY_PROG.bits(),
         data: Some(Data::new(vec![3; 16], 16, true)),
@@ -117,8 +112,7 @@ fn constants_are_there_and_stay() {
     assert_eq!(shared.update(&[0; 4], &[4; 16], 0, 0), Err(Errno::EPERM));
 }
 
-#[test]
-fn a_queue_and_a_ring() {
+pub(crate) fn a_queue_and_a_ring() {
     let spec = MapSpec::new("queue", MapKind::Queue, 0, 8, 4);
     let Some((_, shared, _)) = shared(&spec) else { return };
     shared.push(&[1; 8], 0).unwrap();
@@ -133,10 +127,12 @@ fn a_queue_and_a_ring() {
         "*(u64 *)(r10 - 8) = 77\nr1 = map_fd({}) ll\nr2 = r10\nr2 += -8\nr3 = 8\nr4 = 0\ncall 130\nr0 = 0\nexit",
         ring.as_fd().as_raw_fd()
     ));
-    let spec =
-        crate::ProgLoad { flags: 1 << 4, ..crate::ProgLoad::new("out", crate::ProgType::Syscall, &insns, "GPL") };
-    let Some(prog) = allowed(crate::Prog::load(&spec)) else { return };
-    prog.test_run(&crate::TestRun::default()).unwrap();
+    let spec = twinbpf_kernel::ProgLoad {
+        flags: 1 << 4,
+        ..twinbpf_kernel::ProgLoad::new("out", twinbpf_kernel::ProgType::Syscall, &insns, "GPL")
+    };
+    let Some(prog) = allowed(twinbpf_kernel::Prog::load(&spec)) else { return };
+    prog.test_run(&twinbpf_kernel::TestRun::default()).unwrap();
     let sent = shared.take_sent();
     assert_eq!((sent.len(), sent[0].bytes.as_slice()), (1, 77_u64.to_ne_bytes().as_slice()));
 }

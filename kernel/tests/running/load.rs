@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::KernelOptions;
 
-use super::{allowed, load as load_text, skip};
-use crate::load::{LoadOptions, Loaded, Why, load};
-use crate::sys::memory::page_size;
-use crate::system::System;
-use crate::{MapKind, Options, ProgType, TestRun, probe};
+use super::{allowed, load as load_text, page_size, skip};
+use twinbpf_kernel::load::{LoadOptions, Loaded, Why, load};
+use twinbpf_kernel::system::System;
+use twinbpf_kernel::{MapKind, Options, ProgType, TestRun, probe};
 
 pub(super) fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus")
@@ -42,8 +41,7 @@ fn objects(folders: &[&str]) -> Vec<PathBuf> {
     paths
 }
 
-#[test]
-fn kernel_programs_of_the_corpus_load_and_attach() {
+pub(crate) fn kernel_programs_of_the_corpus_load_and_attach() {
     if !may_load() {
         return;
     }
@@ -73,8 +71,7 @@ fn kernel_programs_of_the_corpus_load_and_attach() {
     assert!(programs > 30 && attached >= 2, "{programs} programs, {attached} attached");
 }
 
-#[test]
-fn global_variables_of_an_arena_are_there_when_programs_run() {
+pub(crate) fn global_variables_of_an_arena_are_there_when_programs_run() {
     if !may_load() {
         return;
     }
@@ -101,8 +98,7 @@ fn congestion_controls() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }
 
-#[test]
-fn a_table_of_functions_is_registered_until_its_link_is_dropped() {
+pub(crate) fn a_table_of_functions_is_registered_until_its_link_is_dropped() {
     if !may_load() {
         return;
     }
@@ -119,8 +115,7 @@ fn a_table_of_functions_is_registered_until_its_link_is_dropped() {
     assert!(!congestion_controls().contains("twinbpf_steady"));
 }
 
-#[test]
-fn system_calls_of_a_thread_are_counted() {
+pub(crate) fn system_calls_of_a_thread_are_counted() {
     if !may_load() {
         return;
     }
@@ -139,8 +134,7 @@ fn system_calls_of_a_thread_are_counted() {
     assert!((1000..1100).contains(&count), "{count}");
 }
 
-#[test]
-fn a_map_that_is_not_there_fails_the_programs_that_need_it() {
+pub(crate) fn a_map_that_is_not_there_fails_the_programs_that_need_it() {
     if !may_load() {
         return;
     }
@@ -154,8 +148,7 @@ fn a_map_that_is_not_there_fails_the_programs_that_need_it() {
     assert!(matches!(&loaded.failures[1].why, Why::Map { map, .. } if &**map == "counts"));
 }
 
-#[test]
-fn a_map_that_is_left_out_is_named_in_the_log() {
+pub(crate) fn a_map_that_is_left_out_is_named_in_the_log() {
     if !may_load() {
         return;
     }
@@ -169,8 +162,7 @@ fn a_map_that_is_left_out_is_named_in_the_log() {
     assert!(text.contains("counts"), "{text}");
 }
 
-#[test]
-fn a_refusal_shows_the_last_instructions_and_the_c_line() {
+pub(crate) fn a_refusal_shows_the_last_instructions_and_the_c_line() {
     if !may_load() {
         return;
     }
@@ -187,8 +179,7 @@ fn a_refusal_shows_the_last_instructions_and_the_c_line() {
     assert!(failure.view.contains("call bpf_map_lookup_elem") && failure.log().len() >= failure.view.len() / 2);
 }
 
-#[test]
-fn pinned_maps_are_shared_or_say_how_they_differ() {
+pub(crate) fn pinned_maps_are_shared_or_say_how_they_differ() {
     if !may_load() {
         return;
     }

@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{RETURN_0, allowed, load};
-use crate::link::{Functions, Return, UprobeSite};
-use crate::user::{Binary, Boundary};
-use crate::{AttachType, Options, Prog, ProgLoad, ProgType, Target};
+use twinbpf_kernel::link::{Functions, Return, UprobeSite};
+use twinbpf_kernel::user::{Binary, Boundary};
+use twinbpf_kernel::{AttachType, Options, Prog, ProgLoad, ProgType, Target};
 
 /// Has a loop and calls, so that its instructions are of many lengths.
 #[unsafe(no_mangle)]
@@ -51,8 +51,7 @@ fn inside(binary: &Binary, function: u64) -> (u64, u64) {
     found.expect("an instruction of several bytes")
 }
 
-#[test]
-fn instructions_are_found_from_symbols_and_from_frames() {
+pub(crate) fn instructions_are_found_from_symbols_and_from_frames() {
     let (path, function) = own();
     let whole = Binary::read(&path).unwrap();
     let stripped = Binary::parse(without(&path, &[".symtab"])).unwrap();
@@ -95,8 +94,7 @@ fn refusals(path: &Path, offset: u64, ret: bool, unproven_places: bool) -> Optio
     Some([one, multi])
 }
 
-#[test]
-fn a_uprobe_inside_an_instruction_is_refused() {
+pub(crate) fn a_uprobe_inside_an_instruction_is_refused() {
     let (path, function) = own();
     let (offset, start) = inside(&Binary::read(&path).unwrap(), function);
     for unproven in [false, true] {
@@ -114,8 +112,7 @@ fn a_uprobe_inside_an_instruction_is_refused() {
     }
 }
 
-#[test]
-fn a_place_that_nothing_proves_needs_an_option() {
+pub(crate) fn a_place_that_nothing_proves_needs_an_option() {
     let (path, function) = own();
     let file = std::env::temp_dir().join(format!("twinbpf-bare-{}", std::process::id()));
     std::fs::write(&file, without(&path, &[".symtab", ".eh_frame"])).unwrap();
@@ -129,8 +126,7 @@ fn a_place_that_nothing_proves_needs_an_option() {
     assert_eq!(taken, [Ok(()), Ok(())]);
 }
 
-#[test]
-fn a_return_probe_goes_to_the_start_of_a_function() {
+pub(crate) fn a_return_probe_goes_to_the_start_of_a_function() {
     let (path, function) = own();
     let binary = Binary::read(&path).unwrap();
     let later = (function + 1..function + 64).find(|offset| binary.boundary(*offset) == Boundary::Instruction);

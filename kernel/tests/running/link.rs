@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{RETURN_0, allowed, load, skip};
-use crate::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobeSite};
-use crate::probe::{Feature, has};
-use crate::prog::LoadTarget;
-use crate::system::System;
-use crate::{AttachType, Error, Link, Map, MapCreate, MapKind, Options, Prog, ProgLoad, ProgType, Target, user};
+use twinbpf_kernel::link::{Clock, Functions, Iter, Rate, Return, Sampling, UprobeSite};
+use twinbpf_kernel::probe::{Feature, has};
+use twinbpf_kernel::prog::LoadTarget;
+use twinbpf_kernel::system::System;
+use twinbpf_kernel::{
+    AttachType, Error, Link, Map, MapCreate, MapKind, Options, Prog, ProgLoad, ProgType, Target, user,
+};
 
 /// An array with counters, and a program that adds one to the one whose index is the lower byte of its cookie, or 0.
 fn counter(kind: ProgType, attach: u32, with_cookie: bool) -> Result<(Map, Prog), Error> {
@@ -72,8 +74,7 @@ fn getpid(times: u64) {
     }
 }
 
-#[test]
-fn a_tracepoint_counts_while_the_link_lives() {
+pub(crate) fn a_tracepoint_counts_while_the_link_lives() {
     let Some((map, prog)) = allowed(counter(ProgType::Tracepoint, 0, false)) else { return };
     let target = Target::Tracepoint { category: "syscalls".into(), name: "sys_enter_getppid".into() };
     let pending = target.open(&prog, &Options::default()).unwrap_or_else(|error| panic!("{error:#}"));
@@ -89,8 +90,7 @@ fn a_tracepoint_counts_while_the_link_lives() {
     assert_eq!(count(&map, 0), counted, "gone");
 }
 
-#[test]
-fn a_tracepoint_that_is_not_there_is_named() {
+pub(crate) fn a_tracepoint_that_is_not_there_is_named() {
     let Some(prog) = allowed(load(ProgType::Tracepoint, RETURN_0)) else { return };
     let open = |category: &str, name: &str| {
         let target = Target::Tracepoint { category: category.into(), name: name.into() };
@@ -104,8 +104,7 @@ fn a_tracepoint_that_is_not_there_is_named() {
     assert!(error.contains("no tracepoint has such a name"), "{error}");
 }
 
-#[test]
-fn a_kind_that_cannot_filter_refuses_a_process() {
+pub(crate) fn a_kind_that_cannot_filter_refuses_a_process() {
     let Some(prog) = allowed(load(ProgType::RawTracepoint, RETURN_0)) else { return };
     let options = Options { pid: Some(1), ..Options::default() };
     let error = Target::RawTracepoint { name: "sys_enter".into() }.open(&prog, &options).unwrap_err().to_string();
@@ -113,8 +112,7 @@ fn a_kind_that_cannot_filter_refuses_a_process() {
     assert!(error.contains("cannot be limited to process 1"), "{error}");
 }
 
-#[test]
-fn a_raw_tracepoint_counts() {
+pub(crate) fn a_raw_tracepoint_counts() {
     let Some((map, prog)) = allowed(counter(ProgType::RawTracepoint, 0, false)) else { return };
     let link = Target::RawTracepoint { name: "sys_enter".into() }.attach(&prog, &Options::default()).unwrap();
     getpid(10);
@@ -123,8 +121,7 @@ fn a_raw_tracepoint_counts() {
     drop(link);
 }
 
-#[test]
-fn a_typed_raw_tracepoint_counts() {
+pub(crate) fn a_typed_raw_tracepoint_counts() {
     let Some(btf) = System::get().btf() else { return skip("no BTF of the kernel") };
     let name = "btf_trace_sys_enter";
     let id = btf.find(name, |found| matches!(found, twinbpf_loader::btf::Type::Typedef(_)));
@@ -144,8 +141,7 @@ fn a_typed_raw_tracepoint_counts() {
     assert!(count(&map, 0) >= 10);
 }
 
-#[test]
-fn a_uprobe_counts_exactly() {
+pub(crate) fn a_uprobe_counts_exactly() {
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, 0, true)) else { return };
     let (path, offset, _turn) = own_probe_site();
     let site = UprobeSite { offset, semaphore: 0, cookie: 3 };
@@ -162,8 +158,7 @@ fn a_uprobe_counts_exactly() {
     }
 }
 
-#[test]
-fn many_uprobes_in_one_link() {
+pub(crate) fn many_uprobes_in_one_link() {
     if !has(Feature::UprobeMulti) {
         return skip("this kernel has no links of many offsets in files");
     }
@@ -185,8 +180,7 @@ fn many_uprobes_in_one_link() {
     assert!(nothing.open(&prog, &options).unwrap_err().to_string().contains("no function of the file matches"));
 }
 
-#[test]
-fn one_program_for_a_call_and_its_return() {
+pub(crate) fn one_program_for_a_call_and_its_return() {
     let attach = AttachType::TraceUprobeSession as u32;
     let Some((map, prog)) = allowed(counter(ProgType::Kprobe, attach, true)) else { return };
     let (path, _, _turn) = own_probe_site();
@@ -203,8 +197,7 @@ fn one_program_for_a_call_and_its_return() {
     }
 }
 
-#[test]
-fn samples_come_at_a_rate() {
+pub(crate) fn samples_come_at_a_rate() {
     let Some((map, prog)) = allowed(counter(ProgType::PerfEvent, 0, false)) else { return };
     let sampling = Sampling { clock: Clock::Cpu, rate: Rate::Frequency(999), pid: None, cpus: Vec::new() };
     let link = Target::Sampling(sampling).attach(&prog, &Options::default()).unwrap();
@@ -214,11 +207,10 @@ fn samples_come_at_a_rate() {
         turns = std::hint::black_box(turns + 1);
     }
     assert!(count(&map, 0) > 0);
-    assert_eq!(link.events().len(), crate::cpu::online().len());
+    assert_eq!(link.events().len(), twinbpf_kernel::cpu::online().len());
 }
 
-#[test]
-fn an_iterator_writes_text() {
+pub(crate) fn an_iterator_writes_text() {
     let Some(btf) = System::get().btf() else { return skip("no BTF of the kernel") };
     let Some(id) = btf.func("bpf_iter_task") else { return skip("no iterator of tasks") };
     // if (ctx->task) bpf_seq_write(ctx->meta->seq, "x\n", 2)
@@ -241,8 +233,7 @@ fn an_iterator_writes_text() {
     assert!(!mine.is_empty() && mine.len() < all.len(), "{mine:?}");
 }
 
-#[test]
-fn a_kprobe_on_a_kernel_without_says_so() {
+pub(crate) fn a_kprobe_on_a_kernel_without_says_so() {
     let Some(prog) = allowed(load(ProgType::Kprobe, RETURN_0)) else { return };
     let open = |function: &str| {
         Target::Kprobe { function: function.into(), offset: 0, ret: false }.attach(&prog, &Options::default())

@@ -8,11 +8,11 @@ use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_loader::{NoInstance, Object};
 
 use super::load::{corpus, may_load, open};
-use crate::link::UprobeSite;
-use crate::load::{LoadOptions, Loading, Why};
-use crate::system::System;
-use crate::user::Binary;
-use crate::{Link, Options, Target};
+use twinbpf_kernel::link::UprobeSite;
+use twinbpf_kernel::load::{LoadOptions, Loading, Why};
+use twinbpf_kernel::system::System;
+use twinbpf_kernel::user::Binary;
+use twinbpf_kernel::{Link, Options, Target};
 
 macro_rules! targets {
     ($($name:ident($($param:ident),*) in $offset:literal;)*) => {
@@ -80,8 +80,7 @@ fn with_prologue(program: &KernelProgram, offset: i16, site: usize) -> KernelPro
 }
 
 #[cfg(target_arch = "x86_64")]
-#[test]
-fn each_function_has_its_exact_sum_and_count() {
+pub(crate) fn each_function_has_its_exact_sum_and_count() {
     with_loading(|program, loading| {
         let variants = TARGETS.iter().enumerate();
         let variants = variants.map(|(site, (_, offset))| Some(with_prologue(program, *offset, site)));
@@ -89,7 +88,7 @@ fn each_function_has_its_exact_sum_and_count() {
         let loaded = loading.finish();
         let path: PathBuf = std::env::current_exe().unwrap();
         let binary = Binary::read(&path).unwrap();
-        let attach = |(number, instance): (usize, &crate::load::LoadedProgram)| -> Link {
+        let attach = |(number, instance): (usize, &twinbpf_kernel::load::LoadedProgram)| -> Link {
             let site = UprobeSite { offset: binary.function(TARGETS[number].0).unwrap(), ..UprobeSite::default() };
             let target = Target::Uprobe { path: path.clone(), site, ret: false };
             let options = Options { pid: Some(std::process::id()), ..Options::default() };
@@ -110,8 +109,7 @@ fn each_function_has_its_exact_sum_and_count() {
     });
 }
 
-#[test]
-fn variants_are_requested_in_order_and_may_be_left_out() {
+pub(crate) fn variants_are_requested_in_order_and_may_be_left_out() {
     with_loading(|program, loading| {
         let empty = KernelProgram { insns: Vec::new(), ..program.clone() };
         let variants = [Some(with_prologue(program, 112, 0)), None, Some(empty), Some(with_prologue(program, 104, 1))];
@@ -125,8 +123,7 @@ fn variants_are_requested_in_order_and_may_be_left_out() {
     });
 }
 
-#[test]
-fn the_first_variant_that_fails_ends_it() {
+pub(crate) fn the_first_variant_that_fails_ends_it() {
     with_loading(|program, loading| {
         let mut asked = 0;
         let variants = [Some(with_prologue(program, 112, 0)), Some(program.clone()), None];
@@ -137,8 +134,7 @@ fn the_first_variant_that_fails_ends_it() {
     });
 }
 
-#[test]
-fn a_variant_keeps_its_source_lines() {
+pub(crate) fn a_variant_keeps_its_source_lines() {
     with_loading(|program, loading| {
         let mut variant = program.clone();
         let before = variant.lines.clone();

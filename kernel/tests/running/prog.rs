@@ -1,11 +1,10 @@
 //! Loading of programs, their verifier logs, and test runs.
 
 use super::{RETURN_0, allowed, code, load};
-use crate::prog::{LoadTarget, log};
-use crate::{AttachType, MapKind, Prog, ProgLoad, ProgType, TestRun, probe, run_function};
+use twinbpf_kernel::prog::{LoadTarget, log};
+use twinbpf_kernel::{AttachType, MapKind, Prog, ProgLoad, ProgType, TestRun, probe, run_function};
 
-#[test]
-fn a_program_runs() {
+pub(crate) fn a_program_runs() {
     let Some(prog) = allowed(load(ProgType::Xdp, "r0 = 7\nexit")) else { return };
     let run = TestRun { data: &[0; 64], repeat: 100, ..TestRun::default() };
     let result = prog.test_run(&run).unwrap();
@@ -13,8 +12,7 @@ fn a_program_runs() {
     assert!(prog.id().unwrap() > 0);
 }
 
-#[test]
-fn a_function_gives_all_of_its_result() {
+pub(crate) fn a_function_gives_all_of_its_result() {
     let sum = code("r0 = *(u64 *)(r1 + 0)\nr0 += r2\nexit");
     let Some(r0) = allowed(run_function(&sum, &0xffff_ffff_ffff_0000u64.to_le_bytes())) else { return };
     assert_eq!(r0, 0xffff_ffff_ffff_0008);
@@ -24,8 +22,7 @@ fn a_function_gives_all_of_its_result() {
     assert!(error.errno() == Some(libc::EACCES) && format!("{error:#}").contains("value_size=7"), "{error:#}");
 }
 
-#[test]
-fn a_program_that_the_verifier_refuses_says_why() {
+pub(crate) fn a_program_that_the_verifier_refuses_says_why() {
     if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
         return;
     }
@@ -36,8 +33,7 @@ fn a_program_that_the_verifier_refuses_says_why() {
     assert_eq!(log::last_pc(&error.log), Some(0));
 }
 
-#[test]
-fn a_long_log_is_read_whole() {
+pub(crate) fn a_long_log_is_read_whole() {
     if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
         return;
     }
@@ -49,16 +45,14 @@ fn a_long_log_is_read_whole() {
     assert!(error.log.contains("\n0: (b7) r0 = 1"), "the beginning is there");
 }
 
-#[test]
-fn a_requested_log_is_there_without_errors() {
+pub(crate) fn a_requested_log_is_there_without_errors() {
     let insns = code(RETURN_0);
     let spec = ProgLoad { log_level: 1, ..ProgLoad::new("talkative", ProgType::Xdp, &insns, "GPL") };
     let Some(prog) = allowed(Prog::load(&spec)) else { return };
     assert!(prog.log().contains("processed 2 insns"), "{}", prog.log());
 }
 
-#[test]
-fn an_absent_licence_stays_absent() {
+pub(crate) fn an_absent_licence_stays_absent() {
     let insns = code("r1 = r10\nr1 += -8\nr2 = 8\nr3 = 0\ncall 4\nr0 = 0\nexit");
     let with = |license| Prog::load(&ProgLoad::new("licence", ProgType::Kprobe, &insns, license));
     let Some(_) = allowed(with("GPL")) else { return };
@@ -66,8 +60,7 @@ fn an_absent_licence_stays_absent() {
     assert!(error.reason().is_some_and(|line| line.contains("GPL")), "{error:#}");
 }
 
-#[test]
-fn hints_need_evidence() {
+pub(crate) fn hints_need_evidence() {
     let insns = code(RETURN_0);
     let target = LoadTarget { attach: AttachType::TraceFentry as u32, btf_id: u32::MAX, of: None };
     let spec = ProgLoad { target, ..ProgLoad::new("nowhere", ProgType::Tracing, &insns, "GPL") };
@@ -79,8 +72,7 @@ fn hints_need_evidence() {
     assert!(error.contains("program nowhere (tracing)"), "{error}");
 }
 
-#[test]
-fn probes_know_this_kernel() {
+pub(crate) fn probes_know_this_kernel() {
     if allowed(load(ProgType::Xdp, RETURN_0)).is_none() {
         return;
     }
@@ -100,8 +92,7 @@ fn probes_know_this_kernel() {
     assert!(probe::has(probe::Feature::Btf) || !std::path::Path::new("/sys/kernel/btf/vmlinux").exists());
 }
 
-#[test]
-fn the_context_of_a_syscall_program_comes_back() {
+pub(crate) fn the_context_of_a_syscall_program_comes_back() {
     let text = "r0 = *(u64 *)(r1 + 0)\nr2 = r0\nr2 += 1\n*(u64 *)(r1 + 8) = r2\nexit";
     let bytes = code(text);
     // BPF_F_SLEEPABLE.

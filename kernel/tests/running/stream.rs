@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use super::{allowed, load};
-use crate::stream::{PerfReader, RingReader, RingWriter, Waiter};
-use crate::{Map, MapCreate, MapKind, Options, Prog, ProgType, Target, TestRun, cpu};
+use twinbpf_kernel::stream::{PerfReader, RingReader, RingWriter, Waiter};
+use twinbpf_kernel::{Map, MapCreate, MapKind, Options, Prog, ProgType, Target, TestRun, cpu};
 
 fn map(kind: MapKind, key: u32, value: u32, entries: u32) -> Option<Map> {
     allowed(Map::create(&MapCreate::new("stream", kind, key, value, entries)))
@@ -20,7 +20,10 @@ fn ring_program(map: &Map) -> Option<Prog> {
         map.as_fd().as_raw_fd()
     );
     let insns = super::code(&text);
-    let spec = crate::ProgLoad { flags: 1 << 4, ..crate::ProgLoad::new("ring", ProgType::Syscall, &insns, "GPL") };
+    let spec = twinbpf_kernel::ProgLoad {
+        flags: 1 << 4,
+        ..twinbpf_kernel::ProgLoad::new("ring", ProgType::Syscall, &insns, "GPL")
+    };
     allowed(Prog::load(&spec))
 }
 
@@ -28,8 +31,7 @@ fn run(prog: &Prog, ctx: u64) -> u32 {
     prog.test_run(&TestRun { ctx: &ctx.to_ne_bytes(), ..TestRun::default() }).unwrap().r0
 }
 
-#[test]
-fn records_of_a_ring_arrive_in_order_and_around_its_end() {
+pub(crate) fn records_of_a_ring_arrive_in_order_and_around_its_end() {
     let Some(map) = map(MapKind::Ringbuf, 0, 0, 4096) else { return };
     let (Some(prog), mut reader) = (ring_program(&map), RingReader::new(&map).unwrap()) else { return };
     let waiter = Waiter::new().unwrap();
@@ -54,8 +56,7 @@ fn records_of_a_ring_arrive_in_order_and_around_its_end() {
     assert_eq!(got, (0..sent).collect::<Vec<u64>>());
 }
 
-#[test]
-fn a_reader_can_stop_after_a_record() {
+pub(crate) fn a_reader_can_stop_after_a_record() {
     let Some(map) = map(MapKind::Ringbuf, 0, 0, 4096) else { return };
     let (Some(prog), mut reader) = (ring_program(&map), RingReader::new(&map).unwrap()) else { return };
     (0..3).for_each(|value| assert_eq!(run(&prog, value), 0));
@@ -64,8 +65,7 @@ fn a_reader_can_stop_after_a_record() {
     assert_eq!(reader.consume(|_| ControlFlow::Continue(())), 2);
 }
 
-#[test]
-fn samples_of_all_cpus_come_in_the_order_of_time() {
+pub(crate) fn samples_of_all_cpus_come_in_the_order_of_time() {
     let Some(map) = map(MapKind::PerfEventArray, 4, 4, cpu::possible() as u32) else { return };
     let mut reader = match PerfReader::new(&map, 8) {
         Ok(reader) => reader,
@@ -92,8 +92,7 @@ fn samples_of_all_cpus_come_in_the_order_of_time() {
     assert!(samples.is_sorted_by_key(|sample| sample.time));
 }
 
-#[test]
-fn a_user_ring_takes_until_it_is_full() {
+pub(crate) fn a_user_ring_takes_until_it_is_full() {
     let Some(map) = map(MapKind::UserRingbuf, 0, 0, 4096) else { return };
     let mut writer = RingWriter::new(&map).unwrap();
     let sent = (0..1000).take_while(|_| writer.send(&[7; 24])).count();

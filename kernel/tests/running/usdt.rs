@@ -7,9 +7,9 @@ use std::path::Path;
 use twinbpf_loader::kernel::KernelOptions;
 
 use super::load::{corpus, load_object, may_load, open};
-use crate::load::LoadOptions;
-use crate::user::Binary;
-use crate::{Options, Target};
+use twinbpf_kernel::load::LoadOptions;
+use twinbpf_kernel::user::Binary;
+use twinbpf_kernel::{Options, Target};
 
 std::arch::global_asm!(
     r#"
@@ -100,8 +100,7 @@ impl Drop for Again {
     }
 }
 
-#[test]
-fn arguments_arrive_and_users_are_counted() {
+pub(crate) fn arguments_arrive_and_users_are_counted() {
     if !may_load() {
         return;
     }
