@@ -24,15 +24,15 @@ pub enum JitError {
     /// Computed jumps times labels exceed what is sensible.
     #[error("function {function} has too many computed jumps for native code; run with the interpreter")]
     Entangled {
-        /// The function.
+        /// Name of the function.
         function: Arc<str>,
     },
     /// A function exceeds a limit of Cranelift.
     #[error("program {program}, function {function}: {why}; run with the interpreter")]
     Codegen {
-        /// The program.
+        /// Name of the program that contains it.
         program: Arc<str>,
-        /// The function.
+        /// Name of the function.
         function: Arc<str>,
         /// What Cranelift says.
         why: String,
@@ -46,9 +46,9 @@ pub enum JitError {
          the function, or run it in the interpreter (engine auto or interp)"
     )]
     Frame {
-        /// The program.
+        /// Name of the program that contains it.
         program: Arc<str>,
-        /// The function.
+        /// Name of the function.
         function: Arc<str>,
         /// What it needs.
         bytes: u32,
@@ -61,7 +61,7 @@ pub enum JitError {
         "native code of function {function} fails verification: {why}; this is a bug in the compiler, please report it"
     )]
     Rejected {
-        /// The function.
+        /// Name of the function.
         function: Arc<str>,
         /// Address, instruction and reason.
         why: String,

@@ -104,7 +104,7 @@ struct Work {
     depth: u64,
     /// Instructions of the longest loop.
     longest: u64,
-    /// Computed jumps.
+    /// Number of computed jumps.
     computed: u64,
 }
 

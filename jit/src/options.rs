@@ -55,13 +55,13 @@ impl Default for CompileLimits {
 /// What code is made for. Code for different options can run side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Addresses.
+    /// How generated code confines and translates addresses.
     pub memory: Memory,
     /// Counts instructions, as the interpreter does. Without it a run has no instruction limit.
     pub fuel: bool,
     /// Leaves r0 to r9 in [`Context::regs`](twinbpf_vm::host::native::Context::regs) at every exit, for tests.
     pub keep_registers: bool,
-    /// Effort.
+    /// How much the compiler optimises.
     pub opt: OptLevel,
     /// Above these a function gets baseline code.
     pub limits: CompileLimits,

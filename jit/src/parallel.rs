@@ -13,7 +13,7 @@ const WORTH: usize = 4096;
 /// Who may take part in a compilation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// The caller.
+    /// The calling thread alone.
     One,
     /// As many threads as this process may run at once, but for one that continues with something else.
     Spare,

@@ -20,7 +20,7 @@ use twinbpf_vm::trap::panic_words;
      object; the interpreter runs the program"
 )]
 pub struct InternalError {
-    /// The program.
+    /// Name of the program that was compiled.
     pub program: Arc<str>,
     /// The function of it.
     pub function: Arc<str>,

@@ -25,7 +25,7 @@ pub enum ArtifactError {
     /// Made by another version.
     #[error("its format is version {version}, and only {known} can be loaded; compile the object again", known = blob::VERSION)]
     Version {
-        /// Its version.
+        /// Version of the artifact's format.
         version: u32,
     },
     /// The description is not what was written.

@@ -41,7 +41,7 @@ pub enum AotError {
     /// Computed jumps times labels exceed what is sensible.
     #[error("function {function} has too many computed jumps for native code")]
     Entangled {
-        /// The function.
+        /// Name of the function.
         function: String,
     },
     /// The compiler makes a mistake.
@@ -50,7 +50,7 @@ pub enum AotError {
     /// A function exceeds a limit of Cranelift.
     #[error("function {function}: {why}")]
     Codegen {
-        /// The function.
+        /// Name of the function.
         function: String,
         /// What Cranelift says.
         why: String,
@@ -60,7 +60,7 @@ pub enum AotError {
         "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it"
     )]
     Frame {
-        /// The function.
+        /// Name of the function.
         function: String,
         /// What it needs.
         bytes: u32,
@@ -71,7 +71,7 @@ pub enum AotError {
     /// The code needs something that neither it nor the context has.
     #[error("function {function} refers to the undefined symbol {symbol}")]
     Undefined {
-        /// The function.
+        /// Name of the function.
         function: String,
         /// What the code refers to.
         symbol: String,

@@ -15,7 +15,7 @@ pub enum TargetError {
     /// It is no target triple.
     #[error("target {text}: {why}; write it as aarch64-unknown-linux-gnu, or just one of {SUPPORTED}")]
     Syntax {
-        /// As written.
+        /// The triple as the user wrote it.
         text: String,
         /// What is wrong with it.
         why: String,
@@ -26,25 +26,25 @@ pub enum TargetError {
          read each other's numbers with their bytes reversed; targets are {SUPPORTED}"
     )]
     BigEndian {
-        /// The target.
+        /// Triple of the target.
         target: String,
     },
     /// No compiler for this architecture, or no ELF there.
     #[error("there is no compiler for target {target}: targets are {SUPPORTED}, with ELF objects")]
     Unsupported {
-        /// The target.
+        /// Triple of the target.
         target: String,
     },
     /// The compiler was left out.
     #[error("this build compiles for its own machine only; target {target} needs one with `--features cross`")]
     Disabled {
-        /// The target.
+        /// Triple of the target.
         target: String,
     },
     /// The CPU at hand is another one than the target's.
     #[error("the CPU of this machine is none of target {target}: leave out either of them")]
     NotNative {
-        /// The target.
+        /// Triple of the target.
         target: String,
     },
     /// Cranelift knows nothing of this machine.

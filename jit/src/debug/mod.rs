@@ -60,10 +60,10 @@ pub(crate) struct SymbolLine {
 /// Which file `perf` reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Perf {
-    /// None.
+    /// No file: perf shows addresses without names.
     #[default]
     Off,
-    /// `/tmp/perf-PID.map`.
+    /// `/tmp/perf-PID.map`, which gives names to functions.
     Map,
     /// `jit-PID.dump` in `$JITDUMPDIR` or the current directory.
     Dump,

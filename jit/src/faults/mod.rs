@@ -17,7 +17,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::Function;
 use cranelift_module::ModuleReloc;
 
-/// A mistake.
+/// A mistake that a build with the feature `faults` makes on request.
 #[derive(Clone, Copy, Debug)]
 pub struct Mistake {
     /// What it is called.
@@ -68,7 +68,7 @@ impl Mistake {
     }
 }
 
-/// All mistakes.
+/// Every mistake that this build can make.
 pub fn all() -> impl Iterator<Item = &'static Mistake> {
     [address::ALL, calls::ALL, context::ALL, code::ALL].into_iter().flatten()
 }

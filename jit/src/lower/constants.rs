@@ -20,7 +20,7 @@ const PLACES: usize = 128;
 pub(super) struct Constants {
     /// The end of the first block, if constants go there.
     end: PackedOption<Inst>,
-    /// By [`slot`].
+    /// Direct-mapped table, indexed by [`slot`].
     known: [Known; PLACES],
     /// What the current constants belong to: a function or a block of one.
     scope: u64,

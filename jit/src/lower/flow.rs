@@ -27,7 +27,7 @@ enum Next {
     None,
     One(u32),
     Two(u32, u32),
-    /// All labels.
+    /// Every label, after a computed jump.
     Labels,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Flow {
     pub(crate) first_label: u32,
     /// Instructions from the start of each block to the next header, at most.
     most: Vec<u32>,
-    /// At least.
+    /// The same distance, at least.
     least: Vec<u32>,
     /// At least, after the block.
     after: Vec<u32>,

@@ -185,7 +185,7 @@ struct Translator<'a> {
     constants: &'a mut Constants,
     /// Instructions left, with fuel.
     fuel: Variable,
-    /// `may_goto` budget.
+    /// Iterations left for `may_goto`.
     loops: Variable,
     cx: Value,
     fp: Value,

@@ -65,7 +65,7 @@ enum Use {
 /// Reused from function to function.
 #[derive(Debug, Default)]
 pub(crate) struct StackSlots {
-    /// By offset.
+    /// Words of the frame, sorted by offset.
     list: Vec<Word>,
     /// Those that are variables.
     chosen: Set,

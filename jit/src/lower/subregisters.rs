@@ -16,7 +16,7 @@ use super::{Translator, reg_field};
 /// What is known of registers in the current block. At its start that is nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Subregisters {
-    /// Low halves.
+    /// Low halves of r0 to r9, as 32-bit values.
     low: [Option<Value>; 10],
     /// Registers whose variable is out of date: they are their low half, extended.
     owed: Regs,

@@ -4,7 +4,7 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
 use smallvec::SmallVec;
 
-/// Where control goes at the end of a block.
+/// Outgoing edges of a block.
 pub(super) fn destinations(func: &Function, block: Block) -> &[BlockCall] {
     let Some(last) = func.layout.last_inst(block) else { return &[] };
     func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables)
@@ -25,21 +25,21 @@ pub(super) fn each_use(func: &Function, inst: Inst, mut each: impl FnMut(usize, 
     }
 }
 
-/// What a value stands for. Most are no aliases, which is known sooner.
+/// The value that an alias stands for. Most values are no aliases, which a check finds sooner.
 pub(super) fn resolve(func: &Function, value: Value) -> Value {
     if func.dfg.value_is_alias(value) { func.dfg.resolve_aliases(value) } else { value }
 }
 
-/// The instruction that makes a value.
-pub(super) fn maker(func: &Function, value: Value) -> Option<Inst> {
+/// The instruction that defines a value; `None` for a block parameter.
+pub(super) fn def_inst(func: &Function, value: Value) -> Option<Inst> {
     match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, _) => Some(inst),
         ValueDef::Param(..) | ValueDef::Union(..) => None,
     }
 }
 
-/// The block that makes a value.
-pub(super) fn home(func: &Function, value: Value) -> Option<Block> {
+/// The block that defines a value, by an instruction or as its parameter.
+pub(super) fn def_block(func: &Function, value: Value) -> Option<Block> {
     match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, _) => func.layout.inst_block(inst),
         ValueDef::Param(block, _) => Some(block),
@@ -47,28 +47,28 @@ pub(super) fn home(func: &Function, value: Value) -> Option<Block> {
     }
 }
 
-/// The operands of the instruction that makes a value, if it is this one of two.
+/// The operands of the instruction that defines a value, if it is a binary one with this opcode.
 pub(super) fn binary(func: &Function, value: Value, wanted: Opcode) -> Option<[Value; 2]> {
-    match func.dfg.insts[maker(func, value)?] {
+    match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::Binary { opcode, args } if opcode == wanted => Some(args),
         _ => None,
     }
 }
 
-/// Whether a value comes from memory.
+/// Whether a load defines a value.
 pub(super) fn is_load(func: &Function, value: Value) -> bool {
-    maker(func, value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load())
+    def_inst(func, value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load())
 }
 
 /// The bits of a constant.
 pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
-    match func.dfg.insts[maker(func, value)?] {
+    match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
         _ => None,
     }
 }
 
-/// Values passed along an edge.
+/// Arguments that an edge passes to the parameters of its target.
 pub(super) fn passed(func: &Function, call: BlockCall) -> Vec<Value> {
     let values = call.args(&func.dfg.value_lists).map(|arg| match arg {
         BlockArg::Value(value) => func.dfg.resolve_aliases(value),
@@ -77,8 +77,8 @@ pub(super) fn passed(func: &Function, call: BlockCall) -> Vec<Value> {
     values.collect()
 }
 
-/// Replaces the arguments that the branch of a block passes to these parameters. `convert` makes the new argument of the old one
-/// and inserts its instructions before the branch.
+/// Replaces the arguments that the branch of a block passes to these parameters. `convert` computes the new argument
+/// from the old one and inserts its instructions before the branch.
 pub(super) fn pass(
     func: &mut Function,
     block: Block,
@@ -86,8 +86,8 @@ pub(super) fn pass(
     mut convert: impl FnMut(&mut Function, Inst, Value) -> Value,
 ) {
     let last = func.layout.last_inst(block).expect("blocks end");
-    for way in 0..destinations(func, block).len() {
-        let call = destinations(func, block)[way];
+    for edge in 0..destinations(func, block).len() {
+        let call = destinations(func, block)[edge];
         let to = func.dfg.block_params(call.block(&func.dfg.value_lists)).iter().enumerate();
         let wanted: SmallVec<[usize; 8]> = to.filter(|(_, param)| params[**param]).map(|(at, _)| at).collect();
         for at in wanted {
@@ -96,7 +96,7 @@ pub(super) fn pass(
             let dfg = &mut func.dfg;
             let calls = dfg.insts[last].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables);
             let mut index = 0;
-            calls[way].update_args(&mut dfg.value_lists, |old| {
+            calls[edge].update_args(&mut dfg.value_lists, |old| {
                 index += 1;
                 if index == at + 1 { BlockArg::Value(arg) } else { old }
             });
@@ -104,7 +104,7 @@ pub(super) fn pass(
     }
 }
 
-/// Whether an instruction does more than make values from others.
+/// Whether an instruction has an effect besides its results: it accesses memory, traps, calls or branches.
 pub(super) fn acts(opcode: Opcode) -> bool {
     opcode.can_load()
         || opcode.can_store()
@@ -115,7 +115,7 @@ pub(super) fn acts(opcode: Opcode) -> bool {
         || opcode.other_side_effects()
 }
 
-/// Whether it makes no code: a listing has more of them, and must show the same code.
+/// Whether an instruction is a sequence point, which emits no code: a listing has more of them, and must show the same code.
 pub(super) fn is_point(func: &Function, inst: Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::SequencePoint
 }

@@ -1,4 +1,4 @@
-//! What a pass is.
+//! The interface of a pass: name, phase, analyses needed and kept, and `run`.
 
 use cranelift_codegen::Context;
 

@@ -19,7 +19,7 @@ pub struct PassSet {
 const _: () = assert!(PASSES.len() <= u32::BITS as usize);
 
 impl PassSet {
-    /// All passes.
+    /// Every pass, without a limit on changes.
     pub const ALL: PassSet = PassSet { removed: 0, limit: None };
 
     /// The same set, but only the first `count` runs of a pass over a function of an image take place. They are counted by

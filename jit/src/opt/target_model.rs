@@ -1,4 +1,4 @@
-//! What passes know of a machine.
+//! Target model: the registers and latencies that decide whether a transformation pays.
 
 use cranelift_codegen::isa::TargetIsa;
 

@@ -1,4 +1,4 @@
-//! Analyses of a function that passes share, and which of them are up to date.
+//! Analysis manager: the analyses that passes share, and which of them are up to date.
 
 pub(crate) mod uses;
 

@@ -1,11 +1,11 @@
-//! Users of values.
+//! Def-use counts: how often a value is used, and its user if there is one. Dead-code elimination by them.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
 use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
-use super::super::ir::{acts, each_use, maker, resolve};
+use super::super::ir::{acts, def_inst, each_use, resolve};
 
 #[derive(Clone, Copy, Default)]
 struct Use {
@@ -21,7 +21,7 @@ struct Use {
 pub(crate) struct Uses {
     values: SecondaryMap<Value, Use>,
     known: bool,
-    /// What may make a value that nothing uses.
+    /// Instructions that may be dead: nothing may use their results.
     idle: Vec<Inst>,
 }
 
@@ -61,20 +61,20 @@ impl Uses {
         aliased
     }
 
-    /// A value that one other instruction used has a new user, or its first one.
+    /// A value with at most one user gets this one instead.
     pub(crate) fn moved(&mut self, value: Value, user: Inst) {
         let used = &mut self.values[value];
         *used = Use { count: used.count.max(1), as_value: true, user: Some(user).into() };
     }
 
-    /// Counts again, puts values in the place of their aliases, and removes what makes values that nothing uses. Returns
-    /// how many instructions are changed or removed.
+    /// Counts again, replaces aliases by their values, and removes dead instructions. Returns how many instructions are
+    /// changed or removed.
     pub(crate) fn renew(&mut self, func: &mut Function) -> usize {
         let mut changes = 0;
         self.known = true;
         self.values.clear();
         self.values.resize(func.dfg.num_values());
-        // Users first, as a rule: what nothing uses shows sooner.
+        // Mostly users before definitions, so that most dead instructions are found in one walk.
         let mut block = func.layout.last_block();
         while let Some(current) = block {
             let mut next = func.layout.last_inst(current);
@@ -144,18 +144,18 @@ pub(crate) trait Counts {
     /// An instruction uses a value once less. True if that was the last use.
     fn drop_use(&mut self, value: Value, by: Inst) -> bool;
 
-    /// What may make a value that nothing uses.
+    /// Instructions that may be dead: nothing may use their results.
     fn idle(&mut self) -> &mut Vec<Inst>;
 
-    /// An instruction uses a value once less; what makes it may be idle now.
+    /// An instruction uses a value once less, whose definition may be dead now.
     fn less(&mut self, func: &Function, value: Value, by: Inst) {
         if self.drop_use(value, by) {
-            self.idle().extend(maker(func, value));
+            self.idle().extend(def_inst(func, value));
         }
     }
 }
 
-/// Removes what makes values that nothing uses, of the idle instructions and those that only they used. Returns how many.
+/// Removes dead instructions, of the idle ones and those that only they used. Returns how many.
 pub(crate) fn sweep(func: &mut Function, counts: &mut impl Counts) -> usize {
     let mut removed = 0;
     while let Some(inst) = counts.idle().pop() {

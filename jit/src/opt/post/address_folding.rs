@@ -25,7 +25,7 @@ use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, O
 
 use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
-use super::super::ir::{binary, constant, maker};
+use super::super::ir::{binary, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
 use crate::lower::{field, reaches};
 
@@ -106,7 +106,7 @@ fn in_arena(
     let [arena, wide] = binary(func, addr, Opcode::Iadd)?;
     let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };
     let Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: low }) =
-        maker(func, wide).map(|made| func.dfg.insts[made])
+        def_inst(func, wide).map(|made| func.dfg.insts[made])
     else {
         return None;
     };
@@ -160,7 +160,7 @@ fn accessed(func: &Function, inst: Inst) -> u64 {
 /// Whether this is the arena's address, which code takes from its context.
 fn is_arena(func: &Function, value: Value) -> bool {
     let context = func.layout.entry_block().and_then(|entry| func.dfg.block_params(entry).first().copied());
-    match maker(func, value).map(|inst| func.dfg.insts[inst]) {
+    match def_inst(func, value).map(|inst| func.dfg.insts[inst]) {
         Some(InstructionData::Load { opcode: Opcode::Load, arg, offset, .. }) => {
             Some(arg) == context && i32::from(offset) == field!(arena_base)
         }

@@ -1,6 +1,6 @@
 //! Operand commutation: the operand that dies comes first.
 //!
-//! **Why here.** On x86-64 most arithmetic overwrites its first operand. If that is needed later it is copied before, even where the
+//! **Why here.** On x86-64 most arithmetic overwrites its first operand. If that has later uses it is copied first, even where the
 //! second one is free. Cranelift keeps the order of the program.
 //!
 //! **Before and after.** If `v2` has its last use here and `v1` has not:
@@ -20,7 +20,7 @@ use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
-use super::super::ir::{constant, each_use, home, is_load};
+use super::super::ir::{constant, def_block, each_use, is_load};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
 
@@ -79,11 +79,11 @@ fn commute(
         if !matches!(opcode, Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Imul) {
             continue;
         }
-        // A value from outside is needed in the next round.
+        // The next iteration needs a value that is defined outside the loop.
         let here =
-            |value| home(func, value).is_some_and(|home| loops.innermost_loop(home) == loops.innermost_loop(block));
+            |value| def_block(func, value).is_some_and(|at| loops.innermost_loop(at) == loops.innermost_loop(block));
         let dies = |value| seen[value] == uses.total(value) && here(value);
-        // Those may stay where they are.
+        // Immediates and folded loads are second operands.
         let stays = |value| constant(func, value).is_some() || uses.once(value) && is_load(func, value);
         if dies(second) && !dies(first) && !stays(first) && !stays(second) {
             func.dfg.insts[inst] = InstructionData::Binary { opcode, args: [second, first] };

@@ -12,7 +12,7 @@
 //!   jump block1(v2, v3)                     jump block1(v8, v3)
 //! ```
 //!
-//! **Cost.** At most [`LOOKS`] instructions are looked at for each of the function.
+//! **Cost.** The search visits at most [`VISITS`] instructions for each of the function.
 //!
 //! **Safety.** The new parameter has the same value; only uses that the latch dominates are renamed.
 
@@ -26,27 +26,27 @@ use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Inst, InstBuil
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{acts, destinations, each_use, home, passed};
+use super::super::ir::{acts, def_block, destinations, each_use, passed};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Blocks behind the end of a round that are looked at, at most.
+/// Blocks after the latch that the search visits, at most.
 const MOST: usize = 32;
-/// Edges to a block that are looked at, at most.
+/// Edges to a block that the search visits, at most.
 const EDGES: usize = 8;
-/// Instructions that are looked at for each of a function, at most.
-const LOOKS: usize = 4;
+/// Visits for each instruction of a function, at most.
+const VISITS: usize = 4;
 
 type Values = SmallVec<[Value; 4]>;
 
-/// How a latch is to be split: it ends before an instruction, and the rest has a value under another name.
-struct Turn {
+/// Where a latch is split: it ends before an instruction, and the rest has a value under another name.
+struct Split {
     block: Block,
     at: Inst,
     value: Value,
-    /// Where the value is a parameter.
-    home: Block,
-    /// The blocks that can only be reached through this one, as far as they use the value.
-    behind: Vec<Block>,
+    /// The block whose parameter the value is.
+    of: Block,
+    /// Blocks that the latch dominates and that use the value.
+    dominated: Vec<Block>,
 }
 
 /// See the module documentation.
@@ -69,50 +69,50 @@ impl Pass for CopyCoalescing {
 /// Returns how many latches are split.
 fn run(context: &mut Context) -> usize {
     let Context { func, cfg, domtree, .. } = context;
-    let left = &Cell::new(LOOKS * func.dfg.num_insts());
-    let back = |block: &Block| {
+    let left = &Cell::new(VISITS * func.dfg.num_insts());
+    let find = |block: &Block| {
         let to = |call: &BlockCall| call.block(&func.dfg.value_lists);
-        let mut heads = destinations(func, *block).iter().filter(|call| domtree.block_dominates(to(call), *block));
-        // What several edges pass is not what one does.
-        let head = heads.next().filter(|_| heads.next().is_none())?;
-        Round { func, cfg, domtree, block: *block, head: to(head), left }.turn(&passed(func, *head))
+        let mut headers = destinations(func, *block).iter().filter(|call| domtree.block_dominates(to(call), *block));
+        // Several back edges pass different values.
+        let header = headers.next().filter(|_| headers.next().is_none())?;
+        Latch { func, cfg, domtree, block: *block, header: to(header), left }.split(&passed(func, *header))
     };
-    let turns: Vec<Turn> = func.layout.blocks().filter_map(|block| back(&block)).collect();
-    turns.iter().for_each(|turn| split(func, turn));
-    turns.len()
+    let splits: Vec<Split> = func.layout.blocks().filter_map(|block| find(&block)).collect();
+    splits.iter().for_each(|split| apply(func, split));
+    splits.len()
 }
 
-/// A loop's last block, which leads back to its first.
-struct Round<'a> {
+/// A loop's latch and its header.
+struct Latch<'a> {
     func: &'a Function,
     cfg: &'a ControlFlowGraph,
     domtree: &'a DominatorTree,
     block: Block,
-    head: Block,
-    /// Instructions that may be looked at yet.
+    header: Block,
+    /// Visits that are left.
     left: &'a Cell<usize>,
 }
 
-impl Round<'_> {
-    /// The first value that would be swapped with another, of those that are passed to the head.
-    fn turn(&self, args: &[Value]) -> Option<Turn> {
-        let params = self.func.dfg.block_params(self.head);
-        let handed = params.iter().zip(args).filter(|(param, value)| param != value);
-        let mut turns = handed.filter_map(|(param, value)| {
+impl Latch<'_> {
+    /// The first of the values passed to the header that the allocator would swap with another.
+    fn split(&self, args: &[Value]) -> Option<Split> {
+        let params = self.func.dfg.block_params(self.header);
+        let changing = params.iter().zip(args).filter(|(param, value)| param != value);
+        let mut splits = changing.filter_map(|(param, value)| {
             let ValueDef::Param(from, nth) = self.func.dfg.value_def(*value) else { return None };
-            // Parameters that share a register with the value, as far as one can guess.
+            // Parameters that are likely to share a register with the value.
             let shares = |other: Value| other == *value || self.is_passed((from, nth), other);
-            let next = params.iter().zip(args).filter(|(_, next)| home(self.func, **next) == Some(self.block));
+            let next = params.iter().zip(args).filter(|(_, next)| def_block(self.func, **next) == Some(self.block));
             let next = next.filter(|(other, _)| *other != param && shares(**other));
             let next: Values = next.map(|(_, next)| *next).collect();
             if next.is_empty() {
                 return None;
             }
-            let (at, made) = self.place((*param, from), *value, &next)?;
-            let behind = self.behind(&made, *value)?;
-            Some(Turn { block: self.block, at, value: *value, home: from, behind })
+            let (at, derived) = self.place((*param, from), *value, &next)?;
+            let dominated = self.dominated(&derived, *value)?;
+            Some(Split { block: self.block, at, value: *value, of: from, dominated })
         });
-        turns.next()
+        splits.next()
     }
 
     /// Whether an edge passes a value to the parameter of this number.
@@ -122,36 +122,36 @@ impl Round<'_> {
         edges.any(|call| call.args(&self.func.dfg.value_lists).nth(nth) == Some(BlockArg::Value(value)))
     }
 
-    /// The first instruction behind all uses of `param` that uses the value or makes one of the next ones, if the block
-    /// makes one from there on; and `param` with what is made of it without effects, which Cranelift may do where it is used.
-    fn place(&self, (param, home): (Value, Block), value: Value, next: &[Value]) -> Option<(Inst, Values)> {
-        let (mut place, mut makes, mut used) = (None, false, home == self.head);
-        let mut made = Values::from_slice(&[param]);
+    /// The first instruction after all uses of `param` that uses the value or defines one of the next ones, if the block
+    /// defines one from there on; and `param` with the pure values derived from it, which Cranelift may compute at their use.
+    fn place(&self, (param, of): (Value, Block), value: Value, next: &[Value]) -> Option<(Inst, Values)> {
+        let (mut place, mut defines, mut used) = (None, false, of == self.header);
+        let mut derived = Values::from_slice(&[param]);
         for inst in self.func.layout.block_insts(self.block) {
-            self.look()?;
+            self.visit()?;
             let results = self.func.dfg.inst_results(inst);
-            if self.uses(inst, &made) {
-                (place, makes, used) = (None, false, true);
+            if self.uses(inst, &derived) {
+                (place, defines, used) = (None, false, true);
                 if !acts(self.func.dfg.insts[inst].opcode()) {
-                    made.extend_from_slice(results);
+                    derived.extend_from_slice(results);
                 }
                 continue;
             }
-            let makes_next = results.iter().any(|result| next.contains(result));
-            if place.is_none() && (makes_next || self.uses(inst, &[value])) {
+            let defines_next = results.iter().any(|result| next.contains(result));
+            if place.is_none() && (defines_next || self.uses(inst, &[value])) {
                 place = Some(inst);
             }
-            makes |= makes_next;
+            defines |= defines_next;
         }
-        place.filter(|_| used && makes).map(|place| (place, made))
+        place.filter(|_| used && defines).map(|place| (place, derived))
     }
 
-    /// The blocks behind this one, in the same round or behind the loop, that use the value. None if some of them can be
-    /// reached in other ways, if one leads back to this one, or if one uses what was made of the parameter.
-    fn behind(&self, made: &[Value], value: Value) -> Option<Vec<Block>> {
+    /// The blocks after the latch, in the same iteration or after the loop, that use the value. `None` if the latch does not
+    /// dominate one of them, if one leads back to the latch, or if one uses a value derived from the parameter.
+    fn dominated(&self, derived: &[Value], value: Value) -> Option<Vec<Block>> {
         let next = |block| destinations(self.func, block).iter().map(|call| call.block(&self.func.dfg.value_lists));
-        let mut seen: SmallVec<[Block; MOST]> = next(self.block).filter(|block| *block != self.head).collect();
-        let (mut at, mut behind) = (0, Vec::new());
+        let mut seen: SmallVec<[Block; MOST]> = next(self.block).filter(|block| *block != self.header).collect();
+        let (mut at, mut dominated) = (0, Vec::new());
         while let Some(block) = seen.get(at).copied() {
             if at == MOST || block == self.block {
                 return None;
@@ -159,8 +159,8 @@ impl Round<'_> {
             at += 1;
             let mut used = false;
             for inst in self.func.layout.block_insts(block) {
-                self.look()?;
-                if self.uses(inst, made) {
+                self.visit()?;
+                if self.uses(inst, derived) {
                     return None;
                 }
                 used |= self.uses(inst, &[value]);
@@ -169,19 +169,19 @@ impl Round<'_> {
                 if !self.domtree.block_dominates(self.block, block) {
                     return None;
                 }
-                behind.push(block);
+                dominated.push(block);
             }
-            for block in next(block).filter(|block| *block != self.head) {
+            for block in next(block).filter(|block| *block != self.header) {
                 if !seen.contains(&block) {
                     seen.push(block);
                 }
             }
         }
-        Some(behind)
+        Some(dominated)
     }
 
-    /// Looks at one more instruction, if that is not too much.
-    fn look(&self) -> Option<()> {
+    /// Counts a visit; `None` if none is left.
+    fn visit(&self) -> Option<()> {
         self.left.set(self.left.get().checked_sub(1)?);
         Some(())
     }
@@ -193,27 +193,27 @@ impl Round<'_> {
     }
 }
 
-/// Splits the block before the instruction.
-fn split(func: &mut Function, turn: &Turn) {
+/// Splits the latch before the instruction.
+fn apply(func: &mut Function, split: &Split) {
     let rest = func.dfg.make_block();
-    let ty = func.dfg.value_type(turn.value);
+    let ty = func.dfg.value_type(split.value);
     let renamed = func.dfg.append_block_param(rest, ty);
-    // The allocator joins first what comes first: the new name with the place that it is for, not with the old one.
-    func.layout.insert_block(rest, turn.home);
-    let mut next = Some(turn.at);
+    // The allocator merges live ranges in layout order: the new name with the parameter that it is passed to, not with the old one.
+    func.layout.insert_block(rest, split.of);
+    let mut next = Some(split.at);
     while let Some(inst) = next {
         next = func.layout.next_inst(inst);
         func.layout.remove_inst(inst);
         func.layout.append_inst(inst, rest);
     }
-    let mut cursor = FuncCursor::new(func).at_bottom(turn.block);
-    cursor.use_srcloc(turn.at);
-    cursor.ins().jump(rest, &[BlockArg::Value(turn.value)]);
-    for block in turn.behind.iter().copied().chain([rest]) {
+    let mut cursor = FuncCursor::new(func).at_bottom(split.block);
+    cursor.use_srcloc(split.at);
+    cursor.ins().jump(rest, &[BlockArg::Value(split.value)]);
+    for block in split.dominated.iter().copied().chain([rest]) {
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
-            func.dfg.map_inst_values(inst, |value| if value == turn.value { renamed } else { value });
+            func.dfg.map_inst_values(inst, |value| if value == split.value { renamed } else { value });
         }
     }
 }

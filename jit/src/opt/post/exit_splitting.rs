@@ -1,4 +1,4 @@
-//! Exit-edge splitting and fall-through layout: where a branch leaves a loop, the loop goes on at the next instruction.
+//! Exit-edge splitting and fall-through layout: where a branch leaves a loop, the loop continues at the next instruction.
 //!
 //! **Why here.** Cranelift lays out the second target of a branch next, and puts the moves of an edge before it. So the exit becomes
 //! the first target, and its moves go to a block of their own after the loop. Where the other target is the header, which is
@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, I
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, destinations, maker, passed};
+use super::super::ir::{constant, def_inst, destinations, passed};
 use super::super::pass::{Input, Pass, Phase};
 
 /// How many earlier edges are compared to find one that passes the same.
@@ -50,15 +50,15 @@ impl Pass for ExitSplitting {
 fn run(context: &mut Context) -> usize {
     let Context { func, cfg, loop_analysis, .. } = context;
     let mut changes = 0;
-    let mut ways = Vec::new();
+    let mut splits = Vec::new();
     let mut next = func.layout.entry_block();
     while let Some(block) = next {
         next = func.layout.next_block(block);
         let branch = func.layout.last_inst(block).expect("blocks end");
-        if let Some((way, wanted)) = exit(func, loop_analysis, block, branch) {
-            let split = split(func, cfg, (block, branch, way), &mut ways);
-            changes += usize::from(split || way != wanted);
-            if way != wanted {
+        if let Some((out, wanted)) = exit(func, loop_analysis, block, branch) {
+            let split = split(func, cfg, (block, branch, out), &mut splits);
+            changes += usize::from(split || out != wanted);
+            if out != wanted {
                 swap(func, branch);
             }
         }
@@ -66,17 +66,17 @@ fn run(context: &mut Context) -> usize {
     changes
 }
 
-/// Which of a branch's two targets is out of the loop, if the other is not, and which should be.
+/// Which of a branch's two edges leaves the loop, if the other does not, and which should.
 fn exit(func: &Function, loops: &LoopAnalysis, block: Block, branch: Inst) -> Option<(usize, usize)> {
     let inner = loops.innermost_loop(block)?;
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[branch] else { return None };
     let to = blocks.map(|call| call.block(&func.dfg.value_lists));
-    let way = match to.map(|block| loops.is_in_loop(block, inner)) {
+    let out = match to.map(|block| loops.is_in_loop(block, inner)) {
         [false, true] => 0,
         [true, false] => 1,
         _ => return None,
     };
-    Some((way, usize::from(to[1 - way] == loops.loop_header(inner))))
+    Some((out, usize::from(to[1 - out] == loops.loop_header(inner))))
 }
 
 /// Exchanges a branch's targets.
@@ -90,7 +90,7 @@ fn swap(func: &mut Function, branch: Inst) {
 
 /// The negation of a condition, computed before a branch.
 fn not(func: &mut Function, branch: Inst, cond: Value) -> Value {
-    let compare = maker(func, cond).map(|inst| func.dfg.insts[inst]);
+    let compare = def_inst(func, cond).map(|inst| func.dfg.insts[inst]);
     let mut cursor = FuncCursor::new(func).at_inst(branch);
     cursor.use_srcloc(branch);
     match compare {
@@ -99,24 +99,24 @@ fn not(func: &mut Function, branch: Inst, cond: Value) -> Value {
     }
 }
 
-/// An edge that has a block of its own: the block, where it leads, and what it passes.
-type Way = (Block, Block, Vec<Value>);
+/// A split edge: its block, its target, and the values that it passes.
+type SplitEdge = (Block, Block, Vec<Value>);
 
-/// Gives the edge that leaves a loop a block, if the target has other edges and this one moves something. Edges
-/// that pass the same share one. It defines the constants that it passes, so that the loop does not.
+/// Splits the edge that leaves a loop, if its target has other predecessors and the edge passes values. Edges
+/// that pass the same values share a block. It defines the constants that it passes, so that the loop does not.
 fn split(
     func: &mut Function,
     cfg: &ControlFlowGraph,
-    (block, branch, way): (Block, Inst, usize),
-    ways: &mut Vec<Way>,
+    (block, branch, at): (Block, Inst, usize),
+    splits: &mut Vec<SplitEdge>,
 ) -> bool {
-    let out = destinations(func, block)[way];
+    let out = destinations(func, block)[at];
     let target = out.block(&func.dfg.value_lists);
     let args = passed(func, out);
     if args.is_empty() || cfg.pred_iter(target).nth(1).is_none() {
         return false;
     }
-    let mut last = ways.iter().rev().take(LAST);
+    let mut last = splits.iter().rev().take(LAST);
     let known = last.find(|(_, to, others)| *to == target && alike(func, &args, others)).map(|(edge, ..)| *edge);
     let edge = known.unwrap_or_else(|| {
         let edge = func.dfg.make_block();
@@ -129,12 +129,12 @@ fn split(
         };
         let own: Vec<BlockArg> = args.iter().copied().map(own).map(BlockArg::Value).collect();
         cursor.ins().jump(target, &own);
-        ways.push((edge, target, args));
+        splits.push((edge, target, args));
         edge
     });
     let out = func.dfg.block_call(edge, &[]);
     let dfg = &mut func.dfg;
-    dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[way] = out;
+    dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)[at] = out;
     true
 }
 

@@ -1,6 +1,6 @@
 //! Induction-variable increment sinking: the increment goes after the last use of the old value.
 //!
-//! **Why here.** The optimiser computes what a branch tests first of all, and tests the old value where it can. Then old and new
+//! **Why here.** The optimiser computes a branch's condition first, and tests the old value where it can. Then old and new
 //! value are live at once, both need a register, and the loop ends in a move.
 //!
 //! **Before and after.**
@@ -28,7 +28,7 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Block, BlockCall, Function, Inst, InstructionData, Opcode, Value, ValueDef};
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, destinations, maker, modular_increment_of, resolve};
+use super::super::ir::{constant, def_inst, destinations, modular_increment_of, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
 /// See the module documentation.
@@ -53,10 +53,10 @@ fn run(context: &mut Context) -> usize {
     let mut changes = 0;
     let Context { func, domtree, loop_analysis, .. } = context;
     let mut next = func.layout.entry_block();
-    let (mut steps, mut last) = (Vec::new(), HashMap::new());
+    let (mut increments, mut last) = (Vec::new(), HashMap::new());
     while let Some(block) = next {
         if loop_analysis.innermost_loop(block).is_some() {
-            changes += end_of(func, block, &mut steps, &mut last);
+            changes += end_of(func, block, &mut increments, &mut last);
         }
         next = func.layout.next_block(block);
     }
@@ -66,59 +66,59 @@ fn run(context: &mut Context) -> usize {
     changes
 }
 
-/// Moves down to the branch: what its condition is computed from, then increments, then the condition.
-fn end_of(func: &mut Function, block: Block, steps: &mut Vec<Value>, last: &mut HashMap<Value, Value>) -> usize {
+/// Moves down to the branch: the operands of its condition, then increments, then the condition.
+fn end_of(func: &mut Function, block: Block, increments: &mut Vec<Value>, last: &mut HashMap<Value, Value>) -> usize {
     let Some(branch) = func.layout.last_inst(block) else { return 0 };
     let mut changes = 0;
-    steps.clear();
-    counters(func, block, steps);
+    increments.clear();
+    induction_variables(func, block, increments);
     let mut before = branch;
     let mut tested = [None; 2];
     if let InstructionData::Brif { arg, .. } = func.dfg.insts[branch] {
         changes += usize::from(sink(func, block, arg, &mut before));
-        if let Some(compare) = maker(func, arg) {
-            changes += usize::from(test_new(func, block, compare, steps).is_some());
+        if let Some(compare) = def_inst(func, arg) {
+            changes += usize::from(test_new(func, block, compare, increments).is_some());
             let mut args = func.dfg.inst_args(compare).iter();
             tested = [args.next().copied(), args.next().copied()];
         }
     }
-    for step in steps.iter() {
-        if sink(func, block, *step, &mut before) {
+    for increment in increments.iter() {
+        if sink(func, block, *increment, &mut before) {
             changes += 1;
-            shorten(func, *step);
-            if let Some((old, _)) = maker(func, *step).and_then(|inst| step_of(func, inst)) {
-                last.insert(old, *step);
+            shorten(func, *increment);
+            if let Some((old, _)) = def_inst(func, *increment).and_then(|inst| increment_of(func, inst)) {
+                last.insert(old, *increment);
             }
         }
     }
     for value in tested.into_iter().flatten() {
-        if !steps.contains(&value) {
+        if !increments.contains(&value) {
             changes += usize::from(sink(func, block, value, &mut before));
         }
     }
     changes
 }
 
-/// Equality with a counter's old value, which is what the optimiser makes of a test of the new one, becomes one with
-/// the new value again.
-fn test_new(func: &mut Function, block: Block, compare: Inst, steps: &[Value]) -> Option<()> {
+/// A compare for equality with an induction variable's old value, to which the optimiser turns a test of the new one,
+/// tests the new value again.
+fn test_new(func: &mut Function, block: Block, compare: Inst, increments: &[Value]) -> Option<()> {
     let InstructionData::IntCompare { opcode, cond, args: [old, with] } = func.dfg.insts[compare] else { return None };
     let alone = matches!(cond, IntCC::Equal | IntCC::NotEqual) && func.layout.inst_block(compare) == Some(block);
     let bits = constant(func, with).filter(|_| alone)?;
-    for step in steps {
-        let Some(inst) = maker(func, *step) else { continue };
+    for increment in increments {
+        let Some(inst) = def_inst(func, *increment) else { continue };
         let Some((_, term)) = modular_increment_of(func, inst).filter(|(from, _)| *from == old) else { continue };
         if func.layout.inst_block(inst) != Some(block) || !precedes(func, inst, compare) {
             continue;
         }
-        let imm = maker(func, with).expect("a constant");
+        let imm = def_inst(func, with).expect("a constant");
         let imm = func.dfg.clone_inst(imm);
         func.layout.insert_inst(imm, compare);
         let bits = bits.wrapping_add(term);
         let bits = if func.dfg.value_type(old) == I32 { i64::from(bits as u32) } else { bits };
         func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: bits.into() };
         let with = func.dfg.first_result(imm);
-        func.dfg.insts[compare] = InstructionData::IntCompare { opcode, cond, args: [*step, with] };
+        func.dfg.insts[compare] = InstructionData::IntCompare { opcode, cond, args: [*increment, with] };
         return Some(());
     }
     None
@@ -129,8 +129,9 @@ fn precedes(func: &Function, first: Inst, second: Inst) -> bool {
     std::iter::successors(Some(first), |inst| func.layout.next_inst(*inst)).any(|inst| inst == second)
 }
 
-/// Values passed to a block that are its parameter plus something, or one of this block that is passed nowhere.
-fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
+/// Increments of induction variables: values passed to a parameter that they are computed from, or that add to a parameter
+/// of this block that no edge passes on.
+fn induction_variables(func: &Function, block: Block, increments: &mut Vec<Value>) {
     let calls = destinations(func, block);
     let passed = |calls: &[BlockCall], old| {
         let args = calls.iter().flat_map(|call| call.args(&func.dfg.value_lists));
@@ -139,14 +140,14 @@ fn counters(func: &Function, block: Block, steps: &mut Vec<Value>) {
     for call in calls {
         let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
         for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
-            let Some(value) = arg.as_value().filter(|value| !steps.contains(value)) else { continue };
-            let Some(inst) = maker(func, value) else { continue };
+            let Some(value) = arg.as_value().filter(|value| !increments.contains(value)) else { continue };
+            let Some(inst) = def_inst(func, value) else { continue };
             // Tables have many edges.
             let ends = |old| calls.len() <= 2 && func.dfg.block_params(block).contains(&old) && !passed(calls, old);
             if func.dfg.inst_args(inst).contains(param)
                 || modular_increment_of(func, inst).is_some_and(|(old, _)| ends(resolve(func, old)))
             {
-                steps.push(value);
+                increments.push(value);
             }
         }
     }
@@ -188,12 +189,12 @@ fn shorten(func: &mut Function, value: Value) {
     let InstructionData::Binary { opcode: Opcode::Iadd, args } = func.dfg.insts[inst] else { return };
     let Some(bits) = constant(func, args[1]) else { return };
     let narrow = func.dfg.value_type(value) == I32;
-    let step = if narrow { i64::from(bits as i32) } else { bits };
-    if !(-127..=127).contains(&step) || func.layout.inst_block(inst).is_none() {
+    let term = if narrow { i64::from(bits as i32) } else { bits };
+    if !(-127..=127).contains(&term) || func.layout.inst_block(inst).is_none() {
         return;
     }
-    let minus = if narrow { i64::from(-step as u32) } else { -step };
-    let imm = maker(func, args[1]).expect("a constant");
+    let minus = if narrow { i64::from(-term as u32) } else { -term };
+    let imm = def_inst(func, args[1]).expect("a constant");
     let imm = func.dfg.clone_inst(imm);
     func.layout.insert_inst(imm, inst);
     func.dfg.insts[imm] = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: minus.into() };
@@ -202,12 +203,12 @@ fn shorten(func: &mut Function, value: Value) {
 }
 
 /// An increment of a 64-bit induction variable: the variable and the constant.
-fn step_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
+fn increment_of(func: &Function, inst: Inst) -> Option<(Value, i64)> {
     modular_increment_of(func, inst).filter(|(from, _)| func.dfg.value_type(*from) == I64)
 }
 
-/// Behind the loop, a sum with the counter's old value is one with the new: the optimiser joins two sums into one, but
-/// then both values are needed.
+/// After the loop, a sum with the induction variable's old value becomes one with the new: the optimiser combines two
+/// sums into one, which keeps both values live.
 fn release(func: &mut Function, domtree: &DominatorTree, last: &HashMap<Value, Value>) -> usize {
     let mut changes = 0;
     let mut next = func.layout.entry_block();
@@ -216,15 +217,15 @@ fn release(func: &mut Function, domtree: &DominatorTree, last: &HashMap<Value, V
         let mut inst = func.layout.first_inst(block);
         while let Some(current) = inst {
             inst = func.layout.next_inst(current);
-            let Some((old, sum)) = step_of(func, current) else { continue };
+            let Some((old, sum)) = increment_of(func, current) else { continue };
             let Some(new) = last.get(&old).copied() else { continue };
-            let stepped = maker(func, new).expect("a step is computed");
-            let Some((_, term)) = step_of(func, stepped) else { continue };
-            let at = func.layout.inst_block(stepped).expect("in place");
+            let increment = def_inst(func, new).expect("an increment is an instruction");
+            let Some((_, term)) = increment_of(func, increment) else { continue };
+            let at = func.layout.inst_block(increment).expect("in place");
             if at == block || !domtree.block_dominates(at, block) {
                 continue;
             }
-            let imm = maker(func, func.dfg.inst_args(current)[1]).expect("a constant");
+            let imm = def_inst(func, func.dfg.inst_args(current)[1]).expect("a constant");
             let imm = func.dfg.clone_inst(imm);
             func.layout.insert_inst(imm, current);
             let rest = sum.wrapping_sub(term);

@@ -12,7 +12,7 @@
 //!   jump block1(v4)                         v9 = uextend.i64 v4; jump block1(v9)
 //! ```
 //!
-//! **Cost.** Linear, at most [`MAX_PASSES`] times over the edges.
+//! **Cost.** Linear, with at most [`MAX_ITERATIONS`] iterations over the edges.
 //!
 //! **Safety.** Every edge passes the extended value.
 
@@ -24,14 +24,14 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, Instruction
 use cranelift_codegen::loop_analysis::LoopAnalysis;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{constant, destinations, maker, pass};
+use super::super::ir::{constant, def_inst, destinations, pass};
 use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
 
-/// Passes over all edges before some parameters stay narrow.
-const MAX_PASSES: u32 = 4;
+/// Iterations over all edges, at most; parameters that would be found later stay narrow.
+const MAX_ITERATIONS: u32 = 4;
 
-/// What becomes of parameters: none for those that stay.
+/// See the module documentation.
 #[derive(Default)]
 pub(in super::super) struct IvWidening {
     chosen: SecondaryMap<Value, bool>,
@@ -91,7 +91,7 @@ fn extended(func: &Function, inst: Inst) -> Option<(Value, Block)> {
 /// A value of 32 bits as 64.
 fn extend(func: &mut Function, last: Inst, arg: Value) -> Value {
     let bits = constant(func, arg);
-    let from = match maker(func, arg).map(|inst| func.dfg.insts[inst]) {
+    let from = match def_inst(func, arg).map(|inst| func.dfg.insts[inst]) {
         Some(InstructionData::Unary { opcode: Opcode::Uextend, arg: from }) => from,
         _ => arg,
     };
@@ -117,7 +117,7 @@ impl IvWidening {
                 }
             }
         }
-        for _ in 0..MAX_PASSES {
+        for _ in 0..MAX_ITERATIONS {
             let before = self.params.len();
             for block in func.layout.blocks().filter(|block| before > 0 && inside(*block)) {
                 for call in destinations(func, block) {

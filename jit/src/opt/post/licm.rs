@@ -28,10 +28,10 @@ use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
-use super::super::ir::{binary, constant, each_use, home, resolve};
+use super::super::ir::{binary, constant, def_block, each_use, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Registers that are left for what is computed in between.
+/// Registers that are left for temporaries of the loop.
 const TEMPORARIES: u32 = 3;
 /// Values in a sum, at most.
 const MOST: usize = 4;
@@ -61,7 +61,7 @@ pub(in super::super) struct Licm {
     current: PackedOption<Loop>,
     /// Instructions that are moved, replaced or rewritten.
     changes: usize,
-    /// [`MUTANT`].
+    /// Whether the mistake [`MUTANT`] is switched on.
     mutant: bool,
 }
 
@@ -98,19 +98,19 @@ fn run(context: &mut Context, scratch: &mut Licm) -> usize {
     while let Some(block) = next {
         next = func.layout.next_block(block);
         let Some(inner) = scratch.innermost(loop_analysis, block) else { continue };
-        let Some(front) = domtree.idom(loop_analysis.loop_header(inner)) else { continue };
-        let place = Place { inner, front: func.layout.last_inst(front).expect("blocks end") };
-        scratch.block(func, loop_analysis, block, place);
+        let Some(before) = domtree.idom(loop_analysis.loop_header(inner)) else { continue };
+        let preheader = Preheader { inner, end: func.layout.last_inst(before).expect("blocks end") };
+        scratch.block(func, loop_analysis, block, preheader);
     }
     std::mem::take(&mut scratch.changes)
 }
 
-/// Where things go.
+/// A loop, and where invariant code goes.
 #[derive(Clone, Copy)]
-struct Place {
+struct Preheader {
     inner: Loop,
-    /// The end of the block that comes before the loop.
-    front: Inst,
+    /// Terminator of the immediate dominator of the header.
+    end: Inst,
 }
 
 impl Licm {
@@ -171,31 +171,31 @@ impl Licm {
         uses.register |= !folded;
     }
 
-    /// Moves what is worth it out of a block of a loop.
-    fn block(&mut self, func: &mut Function, loops: &LoopAnalysis, block: Block, place: Place) {
-        if self.current != Some(place.inner).into() {
-            self.current = Some(place.inner).into();
+    /// Moves invariant code out of a block of a loop, while registers last.
+    fn block(&mut self, func: &mut Function, loops: &LoopAnalysis, block: Block, preheader: Preheader) {
+        if self.current != Some(preheader.inner).into() {
+            self.current = Some(preheader.inner).into();
             self.constants.clear();
             self.sums.clear();
         }
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
-            if self.live[place.inner] >= self.registers {
+            if self.live[preheader.inner] >= self.registers {
                 return;
             }
             match func.dfg.insts[inst].opcode() {
-                Opcode::Iconst => self.constant(func, inst, place),
-                Opcode::Iadd if self.split(func, loops, inst, place) => {}
+                Opcode::Iconst => self.constant(func, inst, preheader),
+                Opcode::Iadd if self.split(func, loops, inst, preheader) => {}
                 Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bnot => {
-                    self.operation(func, loops, inst, place);
+                    self.operation(func, loops, inst, preheader);
                 }
                 _ => {}
             }
         }
     }
 
-    fn constant(&mut self, func: &mut Function, inst: Inst, place: Place) {
+    fn constant(&mut self, func: &mut Function, inst: Inst, preheader: Preheader) {
         let value = func.dfg.first_result(inst);
         if !self.uses[value].register || self.uses[value].passed {
             return;
@@ -208,47 +208,48 @@ impl Licm {
             return;
         }
         self.constants.push(value);
-        self.move_out(func, inst, place);
+        self.move_out(func, inst, preheader);
     }
 
-    fn operation(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) {
+    fn operation(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, preheader: Preheader) {
         let value = func.dfg.first_result(inst);
-        let still = |arg: &Value| constant(func, *arg).is_some() || invariant(func, loops, place.inner, *arg);
-        if !self.uses[value].register || !func.dfg.inst_args(inst).iter().all(still) {
+        let is_invariant =
+            |arg: &Value| constant(func, *arg).is_some() || invariant(func, loops, preheader.inner, *arg);
+        if !self.uses[value].register || !func.dfg.inst_args(inst).iter().all(is_invariant) {
             return;
         }
         if let InstructionData::Binary { opcode: Opcode::Iadd, args: [base, term] } = func.dfg.insts[inst]
             && let Some(term) = constant(func, term)
         {
-            let base = self.in_front(func, base, place);
-            let sum = self.sum(func, &[base], term, place);
+            let base = self.operand(func, base, preheader);
+            let sum = self.sum(func, &[base], term, preheader);
             self.replace(func, inst, sum);
             return;
         }
         for at in 0..func.dfg.inst_args(inst).len() {
-            let arg = self.in_front(func, func.dfg.inst_args(inst)[at], place);
+            let arg = self.operand(func, func.dfg.inst_args(inst)[at], preheader);
             func.dfg.inst_args_mut(inst)[at] = arg;
         }
-        self.move_out(func, inst, place);
+        self.move_out(func, inst, preheader);
     }
 
     /// An operand of an instruction that moves out of a loop: a constant of the loop is rematerialised before it, also
     /// where both operands are constants. The optimiser leaves such sums where a parameter became a constant late.
-    fn in_front(&self, func: &mut Function, arg: Value, place: Place) -> Value {
+    fn operand(&self, func: &mut Function, arg: Value, preheader: Preheader) -> Value {
         let Some(bits) = constant(func, arg).filter(|_| !self.mutant) else { return arg };
         let ty = func.dfg.value_type(arg);
-        FuncCursor::new(func).at_inst(place.front).ins().iconst(ty, bits)
+        FuncCursor::new(func).at_inst(preheader.end).ins().iconst(ty, bits)
     }
 
     /// The sum of values and a constant before the loop, once. The constant is subtracted: Cranelift would add it in
     /// each address again.
-    fn sum(&mut self, func: &mut Function, values: &[Value], term: i64, place: Place) -> Value {
+    fn sum(&mut self, func: &mut Function, values: &[Value], term: i64, preheader: Preheader) -> Value {
         let known = self.sums.iter().find(|known| (&known.0[..], known.1) == (values, term));
         if let Some((_, _, sum)) = known {
             return *sum;
         }
         let ty = func.dfg.value_type(values[0]);
-        let mut cursor = FuncCursor::new(func).at_inst(place.front);
+        let mut cursor = FuncCursor::new(func).at_inst(preheader.end);
         let mut sum = values[0];
         for value in &values[1..] {
             sum = cursor.ins().iadd(sum, *value);
@@ -259,24 +260,24 @@ impl Licm {
             sum = cursor.ins().isub(sum, minus);
         }
         self.sums.push((values.into(), term, sum));
-        self.live[place.inner] += 1;
+        self.live[preheader.inner] += 1;
         sum
     }
 
     /// A sum of 32 bits, as addresses in the sandbox are before they are extended: what is invariant in the loop is
     /// added up before it, if it is more than one value. clang could not do that, since it does not know that bits
     /// above the sum do not count. A sum that is part of another is left to that one.
-    fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, place: Place) -> bool {
+    fn split(&mut self, func: &mut Function, loops: &LoopAnalysis, inst: Inst, preheader: Preheader) -> bool {
         if self.uses[func.dfg.first_result(inst)].summed {
             return false;
         }
-        let Some((mut still, moving, term)) = terms(func, loops, inst, place.inner) else { return false };
-        if still.is_empty() || moving.is_empty() || still.len() + usize::from(term != 0) < 2 {
+        let Some((mut fixed, varying, term)) = terms(func, loops, inst, preheader.inner) else { return false };
+        if fixed.is_empty() || varying.is_empty() || fixed.len() + usize::from(term != 0) < 2 {
             return false;
         }
-        still.sort_unstable();
-        let mut sum = self.sum(func, &still, term, place);
-        let (last, rest) = moving.split_last().expect("not empty");
+        fixed.sort_unstable();
+        let mut sum = self.sum(func, &fixed, term, preheader);
+        let (last, rest) = varying.split_last().expect("not empty");
         let mut cursor = FuncCursor::new(func).at_inst(inst);
         cursor.use_srcloc(inst);
         for value in rest {
@@ -287,7 +288,7 @@ impl Licm {
         true
     }
 
-    /// Puts another value in the place of an instruction's.
+    /// Replaces an instruction by another value, its alias from now on.
     fn replace(&mut self, func: &mut Function, inst: Inst, by: Value) {
         let value = func.dfg.first_result(inst);
         func.dfg.detach_inst_results(inst);
@@ -296,36 +297,36 @@ impl Licm {
         self.changes += 1;
     }
 
-    fn move_out(&mut self, func: &mut Function, inst: Inst, place: Place) {
+    fn move_out(&mut self, func: &mut Function, inst: Inst, preheader: Preheader) {
         func.layout.remove_inst(inst);
-        func.layout.insert_inst(inst, place.front);
+        func.layout.insert_inst(inst, preheader.end);
         self.changes += 1;
-        self.live[place.inner] += 1;
+        self.live[preheader.inner] += 1;
     }
 }
 
-/// What a sum of 32 bits adds up: values that do not change in a loop, others, and a constant. None if that is too much.
+/// Terms of a 32-bit sum: loop-invariant values, others, and a constant. `None` if there are more than [`MOST`].
 fn terms(func: &Function, loops: &LoopAnalysis, root: Inst, inner: Loop) -> Option<(Terms, Terms, i64)> {
     let sum = |value| binary(func, value, Opcode::Iadd);
     let root = sum(func.dfg.first_result(root)).filter(|args| func.dfg.value_type(args[0]) == I32)?;
-    let (mut still, mut moving, mut term) = (Terms::new(), Terms::new(), 0_i64);
+    let (mut fixed, mut varying, mut term) = (Terms::new(), Terms::new(), 0_i64);
     let mut work = Terms::from_slice(&root);
     while let Some(value) = work.pop() {
         let value = resolve(func, value);
         match (constant(func, value), sum(value)) {
             (Some(bits), _) => term = i64::from((term as u32).wrapping_add(bits as u32)),
-            _ if invariant(func, loops, inner, value) => still.push(value),
+            _ if invariant(func, loops, inner, value) => fixed.push(value),
             (_, Some(args)) => work.extend(args),
-            _ => moving.push(value),
+            _ => varying.push(value),
         }
-        if work.len() + still.len() + moving.len() > MOST {
+        if work.len() + fixed.len() + varying.len() > MOST {
             return None;
         }
     }
-    Some((still, moving, term))
+    Some((fixed, varying, term))
 }
 
-/// Whether a value comes from outside a loop.
+/// Whether a value is defined outside a loop.
 fn invariant(func: &Function, loops: &LoopAnalysis, inner: Loop, value: Value) -> bool {
-    home(func, value).is_some_and(|block| !loops.is_in_loop(block, inner))
+    def_block(func, value).is_some_and(|block| !loops.is_in_loop(block, inner))
 }

@@ -2,7 +2,7 @@
 //!
 //! **Why here.** Cranelift folds a load into its only user, unless the user's result is used more than once, since that might be
 //! computed more than once. A block parameter is never computed again: so the block ends after such a result, and the next
-//! begins with it as its parameter. No instruction comes of that.
+//! begins with it as its parameter. The split itself costs no instruction.
 //!
 //! **Before and after.** With several users of `v3`:
 //!
@@ -30,7 +30,7 @@ use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
 use super::sequence_points::NEAR;
 
-/// Blocks of a function that are ended, at most: the allocator's work grows with the square of such a chain.
+/// Blocks of a function that are split, at most: the allocator's work grows with the square of such a chain.
 const MOST: usize = 128;
 
 /// See the module documentation.
@@ -38,7 +38,7 @@ const MOST: usize = 128;
 pub(in super::super) struct LoadFolding {
     /// Instructions that are moved or rewritten.
     changes: usize,
-    /// Instructions that blocks are to end behind.
+    /// Instructions after which blocks are split.
     ends: Vec<Inst>,
     /// Instructions of the current block, and which of them are loads that can move.
     insts: Vec<Inst>,
@@ -76,8 +76,8 @@ fn run(context: &mut Context, uses: &Uses, scratch: &mut LoadFolding) -> usize {
         let (mut effect, mut at) = (None, func.layout.first_inst(block));
         while let Some(inst) = at {
             at = func.layout.next_inst(inst);
-            if let Some(load) = effect.filter(|load| taker(func, uses, *load) == Some(inst)) {
-                scratch.changes += usize::from(take_second(func, inst, load));
+            if let Some(load) = effect.filter(|load| folding_user(func, uses, *load) == Some(inst)) {
+                scratch.changes += usize::from(commute_compare(func, inst, load));
                 scratch.ends.extend(end(func, uses, inst));
             }
             if acts(func.dfg.insts[inst].opcode()) {
@@ -92,19 +92,19 @@ fn run(context: &mut Context, uses: &Uses, scratch: &mut LoadFolding) -> usize {
     std::mem::take(&mut scratch.changes) + scratch.ends.len()
 }
 
-/// A load that is extended to 64 bits only to be cut to 32 loads 32.
+/// Narrows a load that is extended to 64 bits only to be truncated to 32.
 fn narrow(func: &mut Function, uses: &Uses, load: Inst) -> bool {
     let InstructionData::Load { opcode: Opcode::Uload32 | Opcode::Sload32, arg, flags, offset } = func.dfg.insts[load]
     else {
         return false;
     };
-    let Some(cut) = uses.only(func.dfg.first_result(load)) else { return false };
-    let value = func.dfg.inst_results(cut).first().copied();
+    let Some(truncation) = uses.only(func.dfg.first_result(load)) else { return false };
+    let value = func.dfg.inst_results(truncation).first().copied();
     let Some(value) = value.filter(|value| func.dfg.value_type(*value) == I32) else { return false };
-    let reduces = func.dfg.insts[cut].opcode() == Opcode::Ireduce;
+    let reduces = func.dfg.insts[truncation].opcode() == Opcode::Ireduce;
     if reduces {
-        func.dfg.detach_inst_results(cut);
-        func.layout.remove_inst(cut);
+        func.dfg.detach_inst_results(truncation);
+        func.layout.remove_inst(truncation);
         func.dfg.detach_inst_results(load);
         func.dfg.insts[load] = InstructionData::Load { opcode: Opcode::Load, arg, flags, offset };
         func.dfg.make_inst_results_reusing(load, I32, [Some(value)].into_iter());
@@ -113,7 +113,7 @@ fn narrow(func: &mut Function, uses: &Uses, load: Inst) -> bool {
 }
 
 impl LoadFolding {
-    /// Moves loads down to the arithmetic that uses them, as far as only loads and what has no effects lie between.
+    /// Moves loads down to the arithmetic that uses them, past loads and instructions without effects only.
     fn sink(&mut self, func: &mut Function, uses: &Uses, block: Block) {
         self.insts.clear();
         let mut next = func.layout.first_inst(block);
@@ -146,7 +146,7 @@ impl LoadFolding {
         while let Some(at) = self.loads.pop() {
             let load = self.insts[at];
             let near = &self.insts[at..end.min(at + NEAR as usize)];
-            let user = taker(func, uses, load);
+            let user = folding_user(func, uses, load);
             let place = user.and_then(|user| near.iter().position(|inst| *inst == user));
             end = place.map_or(at, |place| at + place);
             if place.is_some() {
@@ -157,8 +157,8 @@ impl LoadFolding {
     }
 }
 
-/// The only user of a load, if it could do with the loaded value still in memory.
-fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
+/// The only user of a load, if the load can be its memory operand.
+fn folding_user(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
     if func.dfg.insts[load].opcode() != Opcode::Load {
         return None;
     }
@@ -168,8 +168,8 @@ fn taker(func: &Function, uses: &Uses, load: Inst) -> Option<Inst> {
     uses.only(loaded).filter(|user| !far(*user) && takes(func, *user, loaded))
 }
 
-/// A compare has only its second operand in memory.
-fn take_second(func: &mut Function, inst: Inst, load: Inst) -> bool {
+/// Exchanges the operands of a compare if the first is the load: only the second can be a memory operand.
+fn commute_compare(func: &mut Function, inst: Inst, load: Inst) -> bool {
     let loaded = func.dfg.first_result(load);
     match &mut func.dfg.insts[inst] {
         InstructionData::IntCompare { args, cond, .. } if args[0] == loaded => {
@@ -181,7 +181,7 @@ fn take_second(func: &mut Function, inst: Inst, load: Inst) -> bool {
     }
 }
 
-/// Behind which instruction a block should end for the only user of a load.
+/// The instruction after which to split a block, so that the only user of a load takes it from memory.
 fn end(func: &Function, uses: &Uses, user: Inst) -> Option<Inst> {
     let block = func.layout.inst_block(user);
     let mut inst = user;
@@ -193,7 +193,7 @@ fn end(func: &Function, uses: &Uses, user: Inst) -> Option<Inst> {
     None
 }
 
-/// Whether this could be done with the loaded value still in memory.
+/// Whether an instruction can have the loaded value as its memory operand.
 fn takes(func: &Function, inst: Inst, loaded: Value) -> bool {
     if !matches!(func.dfg.value_type(loaded), I32 | I64) {
         return false;
@@ -209,7 +209,7 @@ fn takes(func: &Function, inst: Inst, loaded: Value) -> bool {
     }
 }
 
-/// Whether an instruction makes one value from others and nothing else.
+/// Whether an instruction computes one value and has no effect.
 fn plain(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -227,7 +227,7 @@ fn plain(opcode: Opcode) -> bool {
     )
 }
 
-/// Ends the block of an instruction behind it.
+/// Splits a block after an instruction, whose result becomes a parameter of the second part.
 fn split(func: &mut Function, inst: Inst) {
     let block = func.layout.inst_block(inst).expect("it was found in one");
     let next = func.layout.next_inst(inst).expect("blocks end with a branch");
@@ -236,10 +236,10 @@ fn split(func: &mut Function, inst: Inst) {
     func.dfg.detach_inst_results(inst);
     func.dfg.make_inst_results(inst, ty);
     let result = func.dfg.first_result(inst);
-    let behind = func.dfg.make_block();
-    func.layout.split_block(behind, next);
-    func.dfg.attach_block_param(behind, value);
+    let rest = func.dfg.make_block();
+    func.layout.split_block(rest, next);
+    func.dfg.attach_block_param(rest, value);
     let mut cursor = FuncCursor::new(func).at_bottom(block);
     cursor.use_srcloc(inst);
-    cursor.ins().jump(behind, &[BlockArg::Value(result)]);
+    cursor.ins().jump(rest, &[BlockArg::Value(result)]);
 }

@@ -1,4 +1,4 @@
-//! Passes after Cranelift's optimiser.
+//! Passes after Cranelift's optimiser, mostly on loops.
 
 mod address_folding;
 mod commutation;

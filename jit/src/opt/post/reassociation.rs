@@ -22,17 +22,17 @@ use cranelift_codegen::ir::{Block, Function, Inst, InstBuilder as _, Instruction
 
 use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
-use super::super::ir::{acts, constant, is_load, maker, modular_increment_of};
+use super::super::ir::{acts, constant, def_inst, is_load, modular_increment_of};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Operands of a sum that is looked at, at most.
+/// Operands of a sum, at most; longer ones stay.
 const MOST: usize = 8;
 
 #[derive(Clone, Copy, Default)]
 struct Time {
-    /// Cycles from the start of a round.
+    /// Cycles from the start of an iteration until the value is ready.
     ready: u32,
-    /// Whether other than counters and what the loop does not change has part in it.
+    /// Whether it depends on more than induction variables and loop-invariant values.
     varies: bool,
 }
 
@@ -44,7 +44,7 @@ pub(in super::super) struct Reassociation {
     multiply: u32,
     times: SecondaryMap<Value, Time>,
     operands: Vec<Value>,
-    /// The sums inside the one that is looked at.
+    /// Inner sums of the current one.
     parts: Vec<Inst>,
 }
 
@@ -85,12 +85,12 @@ impl Reassociation {
         }
         for inst in func.layout.block_insts(block) {
             let Some((from, _)) = modular_increment_of(func, inst) else { continue };
-            let cut = maker(func, from).map(|inst| func.dfg.insts[inst]);
-            let counter = match cut {
+            let truncated = def_inst(func, from).map(|inst| func.dfg.insts[inst]);
+            let variable = match truncated {
                 Some(InstructionData::Unary { opcode: Opcode::Ireduce, arg }) => arg,
                 _ => from,
             };
-            self.times[counter].varies = false;
+            self.times[variable].varies = false;
         }
         let mut next = func.layout.first_inst(block);
         while let Some(inst) = next {
@@ -109,10 +109,10 @@ impl Reassociation {
         let args = func.dfg.inst_args(inst).iter().map(|arg| self.times[*arg]);
         let (ready, varies) = args.fold((0, false), |sum, arg| (sum.0.max(arg.ready), sum.1 || arg.varies));
         match opcode {
-            // Those of the next rounds begin before this one has ended.
+            // The CPU starts loads of later iterations before this one has ended.
             _ if opcode.can_load() && !varies => Time { ready: 0, varies: true },
             _ if opcode.can_load() => Time { ready: ready + self.load, varies: true },
-            // The last becomes part of a conjunction.
+            // `Bnot` becomes part of an and-not.
             Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend | Opcode::Bnot => Time { ready, varies },
             Opcode::Imul => Time { ready: ready + self.multiply, varies },
             _ if acts(opcode) => Time { ready, varies: true },
@@ -120,24 +120,24 @@ impl Reassociation {
         }
     }
 
-    /// Whether a sum is nothing but an operand of another one of its block.
+    /// Whether the only user of a sum is another sum in its block.
     fn is_part(&self, func: &Function, uses: &Uses, block: Block, value: Value) -> bool {
         uses.only(value).is_some_and(|user| is_sum(func, user) && func.layout.inst_block(user) == Some(block))
     }
 
-    /// Gives a sum the order that is ready first. False if it has that already, or is none that can get another.
+    /// Reorders a sum so that it is ready soonest. False if it is already, or cannot be reordered.
     fn arrange(&mut self, func: &mut Function, uses: &mut Uses, (block, root): (Block, Inst)) -> bool {
         if !uses.as_value(func.dfg.first_result(root)) || !self.collect(func, uses, (block, root)) {
             return false;
         }
         let before = self.time(func, root).ready;
         let times = &self.times;
-        // Loads behind others of their time: they stay in memory if the other operand is in a register.
+        // Loads after others of their time: as second operands they can be folded.
         let key = |value: &Value| (std::cmp::Reverse(times[*value].ready), std::cmp::Reverse(is_load(func, *value)));
         self.operands.sort_by_key(key);
         let mut times: Vec<u32> = self.operands.iter().map(|value| times[*value].ready).collect();
         let mut pairs = Vec::with_capacity(MOST);
-        // From the end: what is ready first. A sum goes back to its place among the rest, before those of its time.
+        // Pairs what is ready soonest, from the end. The sum is inserted before those of the same time.
         while times.len() > 2 {
             let ready = times[times.len() - 2].max(times[times.len() - 1]) + 1;
             times.truncate(times.len() - 2);
@@ -154,7 +154,7 @@ impl Reassociation {
             let mut cursor = FuncCursor::new(func).at_inst(root);
             cursor.use_srcloc(root);
             let sum = cursor.ins().iadd(a, b);
-            let inst = maker(func, sum).expect("made just now");
+            let inst = def_inst(func, sum).expect("an addition defines it");
             self.times[sum] = self.time(func, inst);
             self.operands.insert(at, sum);
             uses.moved(a, inst);
@@ -166,7 +166,7 @@ impl Reassociation {
         true
     }
 
-    /// Finds what a sum adds up: three operands or more, none of them a constant, and not too many.
+    /// Collects the operands of a sum: three to [`MOST`], none of them a constant. False otherwise.
     fn collect(&mut self, func: &Function, uses: &Uses, (block, root): (Block, Inst)) -> bool {
         self.operands.clear();
         self.parts.clear();
@@ -180,7 +180,7 @@ impl Reassociation {
                 ValueDef::Param(..) | ValueDef::Union(..) => false,
             };
             if part {
-                let inst = maker(func, value).expect("looked at just now");
+                let inst = def_inst(func, value).expect("an inner sum is an instruction");
                 let args = func.dfg.inst_args(inst);
                 self.operands[at] = args[0];
                 self.operands.push(args[1]);

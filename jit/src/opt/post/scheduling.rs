@@ -23,24 +23,24 @@ use super::super::analysis::Analyses;
 use super::super::ir::{acts, constant, each_use, is_point, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Instructions of a block that is looked at, at least. With fewer, registers last.
+/// Instructions of a block to reorder, at least. With fewer, registers suffice.
 const LEAST: usize = 24;
 
-/// Registers that are left for what is computed in between.
+/// Registers that are left for temporaries.
 const TEMPORARIES: u32 = 2;
 
-/// The key of what belongs where it is used first.
+/// Key of an instruction that belongs directly before its first user.
 const LATE: u32 = u32::MAX;
 
-/// An instruction, and its key: it belongs behind everything with a lower one.
+/// An instruction and its key: it belongs after all instructions with a lower key.
 type Keyed = (u32, Inst);
 
 /// See the module documentation.
 #[derive(Default)]
 pub(in super::super) struct Scheduling {
-    /// Values that find room in registers.
+    /// Number of values that registers can hold.
     registers: u64,
-    /// Keys of what makes the values of the current block, which are never 0.
+    /// Keys of the instructions that define the values of the current block; never 0.
     keys: SecondaryMap<Value, u32>,
     insts: Vec<Keyed>,
     sorted: Vec<Keyed>,
@@ -85,8 +85,8 @@ impl Scheduling {
             let (insts, mut sorted) = (std::mem::take(&mut self.insts), std::mem::take(&mut self.sorted));
             sorted.clone_from(&insts);
             sorted.sort_by_key(|(key, _)| *key);
-            // Where the program itself has more words in its frame than there are registers, it may be worse.
-            if self.waiting(func, &sorted) <= self.waiting(func, &insts) {
+            // A program that keeps more words in its frame than there are registers may have a worse order itself.
+            if self.excess_pressure(func, &sorted) <= self.excess_pressure(func, &insts) {
                 for (_, inst) in &sorted {
                     func.layout.remove_inst(*inst);
                     func.layout.append_inst(*inst, block);
@@ -101,8 +101,8 @@ impl Scheduling {
         changed
     }
 
-    /// How many values have no register, added up over the instructions, as far as one can guess.
-    fn waiting(&mut self, func: &Function, insts: &[Keyed]) -> u64 {
+    /// Estimated register pressure above the limit, added up over the instructions.
+    fn excess_pressure(&mut self, func: &Function, insts: &[Keyed]) -> u64 {
         self.counts = self.counts.wrapping_add(1);
         let (mut sum, mut live) = (0, 0_u64);
         for (_, inst) in insts.iter().rev() {
@@ -157,11 +157,11 @@ impl Scheduling {
             func.dfg.inst_results(inst).iter().for_each(|value| self.keys[*value] = key);
             self.insts.push((key, inst));
         }
-        // Nothing comes behind the branch.
+        // The branch stays last.
         self.insts.last_mut().expect("blocks end").0 = LATE;
     }
 
-    /// Finds where the rest is used.
+    /// Gives the remaining instructions the key of their first user.
     fn late(&mut self, func: &Function) {
         for (key, inst) in self.insts.iter_mut().rev() {
             if let Some(value) = func.dfg.inst_results(*inst).first().filter(|_| *key == LATE) {

@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, O
 
 use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
-use super::super::ir::{binary, constant, maker};
+use super::super::ir::{binary, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
 
 /// See the module documentation.
@@ -91,7 +91,7 @@ fn union(func: &mut Function, inst: Inst, [shifted, bits]: [Value; 2], uses: &mu
     func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [shifted, bits] };
     uses.know(func);
     if by == 1 && !uses.once(shifted) {
-        let inst = maker(func, shifted).expect("a shift");
+        let inst = def_inst(func, shifted).expect("a shift");
         func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [x, x] };
     }
     Some(())
@@ -99,7 +99,7 @@ fn union(func: &mut Function, inst: Inst, [shifted, bits]: [Value; 2], uses: &mu
 
 /// `a <= b` looks at two flags, `b >= a` at one; a conditional move takes a cycle more for two.
 fn select(func: &mut Function, cond: Value) -> Option<()> {
-    let compare = maker(func, cond)?;
+    let compare = def_inst(func, cond)?;
     let InstructionData::IntCompare { opcode, args, cond } = func.dfg.insts[compare] else { return None };
     let two = matches!(cond, IntCC::UnsignedGreaterThan | IntCC::UnsignedLessThanOrEqual);
     if !two || constant(func, args[1]).is_some() {

@@ -1,6 +1,6 @@
 //! Tail duplication: the short block that all cases of a dispatch loop share is copied into each.
 //!
-//! **Why here.** In an interpreter's loop, the block after all cases increments a counter and goes back. A copy in each case saves
+//! **Why here.** In an interpreter's loop, the block after all cases increments the program counter and jumps to the header. A copy in each case saves
 //! a jump, and the processor's branch history, by which it predicts the table, reaches further back. clang merges tails.
 //!
 //! **Before and after.** In a loop with a `br_table`:
@@ -56,7 +56,7 @@ fn run(context: &mut Context) -> usize {
     if tables.is_empty() {
         return 0;
     }
-    // Behind what they jump to.
+    // In postorder: after the blocks that they jump to.
     let ends = domtree.cfg_postorder().iter().filter_map(|block| {
         let inner = loop_analysis.innermost_loop(*block).filter(|inner| tables.contains(inner));
         let inner = inner.filter(|inner| loop_analysis.loop_header(*inner) != *block)?;
@@ -83,7 +83,7 @@ fn run(context: &mut Context) -> usize {
     copied
 }
 
-/// Loops that jump by a table.
+/// Loops with a jump table.
 fn dispatching(func: &Function, loops: &LoopAnalysis) -> Vec<Loop> {
     let by_table = |block: &Block| {
         let last = func.layout.last_inst(*block).expect("blocks end");
@@ -92,19 +92,19 @@ fn dispatching(func: &Function, loops: &LoopAnalysis) -> Vec<Loop> {
     func.layout.blocks().filter(by_table).filter_map(|block| loops.innermost_loop(block)).collect()
 }
 
-/// Keeps those blocks of which others use no values but what is passed to them.
+/// Keeps the blocks whose values no other block uses.
 fn keep_closed(func: &Function, ends: &mut Vec<(Block, Loop)>) {
-    let mut homes: SecondaryMap<Value, PackedOption<Block>> = SecondaryMap::with_capacity(func.dfg.num_values());
+    let mut defs: SecondaryMap<Value, PackedOption<Block>> = SecondaryMap::with_capacity(func.dfg.num_values());
     for (block, _) in ends.iter() {
         let results = func.layout.block_insts(*block).flat_map(|inst| func.dfg.inst_results(inst));
-        results.chain(func.dfg.block_params(*block)).for_each(|value| homes[*value] = Some(*block).into());
+        results.chain(func.dfg.block_params(*block)).for_each(|value| defs[*value] = Some(*block).into());
     }
     let mut open = EntitySet::with_capacity(func.dfg.num_blocks());
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             each_use(func, inst, |_, value| {
-                if let Some(home) = homes[resolve(func, value)].expand().filter(|home| *home != block) {
-                    open.insert(home);
+                if let Some(at) = defs[resolve(func, value)].expand().filter(|at| *at != block) {
+                    open.insert(at);
                 }
             });
         }
@@ -125,10 +125,10 @@ fn size(func: &Function, block: Block) -> Option<usize> {
 fn copy(func: &mut Function, pred: Block, block: Block) -> bool {
     let jump = func.layout.last_inst(pred).expect("blocks end");
     let InstructionData::Jump { destination, .. } = func.dfg.insts[jump] else { return false };
-    let mut stands: HashMap<Value, Value> = HashMap::new();
+    let mut renamed: HashMap<Value, Value> = HashMap::new();
     for (param, arg) in func.dfg.block_params(block).iter().zip(destination.args(&func.dfg.value_lists)) {
         let BlockArg::Value(value) = arg else { return false };
-        stands.insert(*param, value);
+        renamed.insert(*param, value);
     }
     func.layout.remove_inst(jump);
     let mut next = func.layout.first_inst(block);
@@ -138,10 +138,10 @@ fn copy(func: &mut Function, pred: Block, block: Block) -> bool {
             continue;
         }
         let new = func.dfg.clone_inst(inst);
-        func.dfg.map_inst_values(new, |value| stands.get(&value).copied().unwrap_or(value));
+        func.dfg.map_inst_values(new, |value| renamed.get(&value).copied().unwrap_or(value));
         func.set_srcloc(new, func.srcloc(inst));
         func.layout.append_inst(new, pred);
-        stands.extend(func.dfg.inst_results(inst).iter().copied().zip(func.dfg.inst_results(new).iter().copied()));
+        renamed.extend(func.dfg.inst_results(inst).iter().copied().zip(func.dfg.inst_results(new).iter().copied()));
     }
     true
 }

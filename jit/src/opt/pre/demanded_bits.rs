@@ -15,7 +15,7 @@
 //!   brif v5, block1(v4), block2
 //! ```
 //!
-//! **Cost.** Linear; demands and choices settle within [`MAX_PASSES`] rounds, or everything stays as it is.
+//! **Cost.** Linear; demands and choices reach a fixed point within [`MAX_ITERATIONS`] iterations, or nothing changes.
 //!
 //! **Safety.** A bit of a result is computed from bits at or below it by the instructions that demands flow through. Cold blocks,
 //! which pass registers to the interpreter, extend the parameter, and only where its upper half is known to be zero.
@@ -29,15 +29,15 @@ use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
 use super::super::analysis::uses::{Counts, sweep};
-use super::super::ir::{constant, destinations, maker, pass, resolve};
+use super::super::ir::{constant, def_inst, destinations, pass, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Passes before everything stays as wide as it is.
-const MAX_PASSES: u32 = 32;
+/// Iterations over the data flow, at most; without a fixed point by then nothing changes.
+const MAX_ITERATIONS: u32 = 32;
 
 /// The bits of a value that are demanded.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Asked {
+struct Demand {
     /// All of its bits.
     whole: bool,
     /// All of its bits, but only in cold blocks.
@@ -49,7 +49,7 @@ struct Asked {
 /// See the module documentation.
 #[derive(Default)]
 pub(in super::super) struct DemandedBits {
-    asked: SecondaryMap<Value, Asked>,
+    demands: SecondaryMap<Value, Demand>,
     /// Values, and results whose low bits depend on no higher bits of them: the same is demanded of both.
     flows: Vec<(Value, Value)>,
     /// Parameters that become narrow.
@@ -58,7 +58,7 @@ pub(in super::super) struct DemandedBits {
     halving: Vec<Inst>,
     /// The low half of a value, if it was taken.
     lows: SecondaryMap<Value, PackedOption<Value>>,
-    /// What may make a value that nothing uses.
+    /// Instructions that may be dead: nothing may use their results.
     idle: Vec<Inst>,
 }
 
@@ -76,11 +76,11 @@ impl Pass for DemandedBits {
 
 /// Returns how many parameters became narrow and instructions were removed.
 fn run(func: &mut Function, scratch: &mut DemandedBits) -> usize {
-    scratch.asked.clear();
+    scratch.demands.clear();
     scratch.flows.clear();
     scratch.params.clear();
     scratch.lows.clear();
-    // Users first, as a rule, so that what is demanded of them is known.
+    // Mostly users before definitions, so that demands on them are known.
     let mut block = func.layout.last_block();
     while let Some(current) = block {
         let cold = func.layout.is_cold(current);
@@ -89,9 +89,9 @@ fn run(func: &mut Function, scratch: &mut DemandedBits) -> usize {
         }
         block = func.layout.prev_block(current);
     }
-    let chosen = scratch.spread() && scratch.choose(func);
+    let chosen = scratch.propagate() && scratch.choose(func);
     let mut changes = if chosen { scratch.narrow(func) } else { 0 };
-    changes += scratch.unite(func);
+    changes += scratch.merge_low_halves(func);
     if chosen {
         scratch.pass(func);
     }
@@ -99,12 +99,12 @@ fn run(func: &mut Function, scratch: &mut DemandedBits) -> usize {
 }
 
 impl DemandedBits {
-    /// Notes what an instruction asks of its operands.
+    /// Records what an instruction demands of its operands.
     fn uses(&mut self, func: &Function, inst: Inst, cold: bool) {
         let data = &func.dfg.insts[inst];
         let opcode = data.opcode();
         if let [result] = func.dfg.inst_results(inst) {
-            if self.asked[*result].uses == 0 {
+            if self.demands[*result].uses == 0 {
                 self.idle.push(inst);
             }
             if opcode == Opcode::Ireduce && func.dfg.value_type(*result) == I32 {
@@ -120,8 +120,8 @@ impl DemandedBits {
             }
             let low = opcode == Opcode::Ireduce && func.dfg.value_type(func.dfg.first_result(inst)).bits() <= 32;
             let arg = resolve(func, *arg);
-            self.ask(arg, !cold && !low, cold && !low);
-            self.asked[arg].uses += 1;
+            self.demand(arg, !cold && !low, cold && !low);
+            self.demands[arg].uses += 1;
         }
         if !opcode.is_branch() {
             return;
@@ -136,33 +136,33 @@ impl DemandedBits {
         }
     }
 
-    /// Demands of a value what is demanded of a result that it flows to. Once all of it is demanded, nothing can be
+    /// Propagates the demand on a result to an operand that it is computed from. Once all bits are demanded, nothing can be
     /// added later.
     fn flow(&mut self, func: &Function, from: Value, to: Value) {
         let from = resolve(func, from);
-        self.ask(from, self.asked[to].whole, self.asked[to].rarely);
-        self.asked[from].uses += 1;
-        if !self.asked[from].whole {
+        self.demand(from, self.demands[to].whole, self.demands[to].rarely);
+        self.demands[from].uses += 1;
+        if !self.demands[from].whole {
             self.flows.push((from, to));
         }
     }
 
     /// Adds a demand to a value. True if it is new.
-    fn ask(&mut self, value: Value, whole: bool, rarely: bool) -> bool {
-        let asked = &mut self.asked[value];
-        let new = whole && !asked.whole || rarely && !asked.rarely;
-        asked.whole |= whole;
-        asked.rarely |= rarely;
+    fn demand(&mut self, value: Value, whole: bool, rarely: bool) -> bool {
+        let demand = &mut self.demands[value];
+        let new = whole && !demand.whole || rarely && !demand.rarely;
+        demand.whole |= whole;
+        demand.rarely |= rarely;
         new
     }
 
-    /// Propagates demands from results to operands. False if that takes too many passes.
-    fn spread(&mut self) -> bool {
-        for _ in 0..MAX_PASSES {
+    /// Propagates demands from results to operands. False if there is no fixed point within the limit.
+    fn propagate(&mut self) -> bool {
+        for _ in 0..MAX_ITERATIONS {
             let mut again = false;
             for at in 0..self.flows.len() {
                 let (from, to) = self.flows[at];
-                again |= self.ask(from, self.asked[to].whole, self.asked[to].rarely);
+                again |= self.demand(from, self.demands[to].whole, self.demands[to].rarely);
             }
             if !again {
                 return true;
@@ -177,13 +177,13 @@ impl DemandedBits {
         let mut any = false;
         for block in func.layout.blocks().filter(|block| Some(*block) != entry) {
             for param in func.dfg.block_params(block) {
-                if func.dfg.value_type(*param) == I64 && !self.asked[*param].whole {
+                if func.dfg.value_type(*param) == I64 && !self.demands[*param].whole {
                     self.params[*param] = true;
                     any = true;
                 }
             }
         }
-        for _ in 0..MAX_PASSES {
+        for _ in 0..MAX_ITERATIONS {
             if !any {
                 return false;
             }
@@ -193,7 +193,7 @@ impl DemandedBits {
                     let params = func.dfg.block_params(call.block(&func.dfg.value_lists));
                     for (param, arg) in params.iter().zip(call.args(&func.dfg.value_lists)) {
                         let Some(arg) = arg.as_value() else { continue };
-                        if self.params[*param] && self.asked[*param].rarely && !self.extended(func, arg) {
+                        if self.params[*param] && self.demands[*param].rarely && !self.extended(func, arg) {
                             self.params[*param] = false;
                             again = true;
                         }
@@ -210,7 +210,7 @@ impl DemandedBits {
     /// Whether the upper half of a value is zero.
     fn extended(&self, func: &Function, value: Value) -> bool {
         let value = func.dfg.resolve_aliases(value);
-        let Some(made) = maker(func, value) else { return self.params[value] };
+        let Some(made) = def_inst(func, value) else { return self.params[value] };
         match &func.dfg.insts[made] {
             InstructionData::Unary { opcode: Opcode::Uextend, .. } => true,
             InstructionData::Load { opcode, .. } => {
@@ -220,7 +220,7 @@ impl DemandedBits {
         }
     }
 
-    /// Makes the chosen parameters narrow, and extends them where they come in.
+    /// Makes the chosen parameters 32 bits wide, and extends them at the start of their block.
     fn narrow(&mut self, func: &mut Function) -> usize {
         let mut count = 0;
         let mut next = func.layout.entry_block();
@@ -233,17 +233,17 @@ impl DemandedBits {
                 let first = func.layout.first_inst(block).expect("blocks end");
                 let wide = FuncCursor::new(func).at_inst(first).ins().uextend(I64, narrow);
                 func.dfg.change_to_alias(param, wide);
-                self.asked[wide] = self.asked[param];
-                self.asked[narrow].uses = 1;
-                self.idle.extend(maker(func, wide));
+                self.demands[wide] = self.demands[param];
+                self.demands[narrow].uses = 1;
+                self.idle.extend(def_inst(func, wide));
                 count += 1;
             }
         }
         count
     }
 
-    /// Takes low halves from where they are.
-    fn unite(&mut self, func: &mut Function) -> usize {
+    /// Replaces instructions that take the same low half by one.
+    fn merge_low_halves(&mut self, func: &mut Function) -> usize {
         let mut count = 0;
         while let Some(inst) = self.halving.pop() {
             let InstructionData::Unary { arg, .. } = func.dfg.insts[inst] else { unreachable!("it takes one value") };
@@ -252,7 +252,7 @@ impl DemandedBits {
                 self.lows[value] = low.into();
                 continue;
             };
-            self.asked[known].uses += self.asked[low].uses;
+            self.demands[known].uses += self.demands[low].uses;
             self.less(func, value, inst);
             func.dfg.detach_inst_results(inst);
             func.dfg.change_to_alias(low, known);
@@ -262,18 +262,17 @@ impl DemandedBits {
         count
     }
 
-    /// The low half of a value, if there is one, made to be there for an instruction behind all others that take it so
-    /// far.
+    /// The low half of a value, if there is one. Its instruction moves up so that it dominates this user, too.
     fn known_low(&self, func: &mut Function, value: Value, at: Inst) -> Option<Value> {
         if let Some(low) = low_half(func, value) {
             return Some(func.dfg.resolve_aliases(low));
         }
         let low = self.lows[value].expand()?;
-        let made = maker(func, low).expect("an instruction takes it");
+        let made = def_inst(func, low).expect("an instruction takes it");
         if func.layout.inst_block(made) != func.layout.inst_block(at) {
             func.layout.remove_inst(made);
-            let behind = behind(func, value);
-            func.layout.insert_inst(made, behind);
+            let next = after_definition(func, value);
+            func.layout.insert_inst(made, next);
         }
         Some(low)
     }
@@ -287,12 +286,12 @@ impl DemandedBits {
             pass(func, block, &params, |func, last, arg| {
                 let value = func.dfg.resolve_aliases(arg);
                 let low = self.known_low(func, value, last).unwrap_or_else(|| {
-                    self.asked[value].uses += 1;
-                    let behind = behind(func, value);
-                    FuncCursor::new(func).at_inst(behind).ins().ireduce(I32, value)
+                    self.demands[value].uses += 1;
+                    let next = after_definition(func, value);
+                    FuncCursor::new(func).at_inst(next).ins().ireduce(I32, value)
                 });
                 self.lows[value] = low.into();
-                self.asked[low].uses += 1;
+                self.demands[low].uses += 1;
                 self.less(func, value, last);
                 low
             });
@@ -303,12 +302,12 @@ impl DemandedBits {
 
 impl Counts for DemandedBits {
     fn used(&self, value: Value) -> bool {
-        self.asked[value].uses > 0
+        self.demands[value].uses > 0
     }
 
     fn drop_use(&mut self, value: Value, _: Inst) -> bool {
-        self.asked[value].uses -= 1;
-        self.asked[value].uses == 0
+        self.demands[value].uses -= 1;
+        self.demands[value].uses == 0
     }
 
     fn idle(&mut self) -> &mut Vec<Inst> {
@@ -316,8 +315,8 @@ impl Counts for DemandedBits {
     }
 }
 
-/// The instruction behind what makes a value.
-fn behind(func: &Function, value: Value) -> Inst {
+/// The instruction after the definition of a value.
+fn after_definition(func: &Function, value: Value) -> Inst {
     match func.dfg.value_def(value) {
         ValueDef::Result(made, _) => func.layout.next_inst(made).expect("the last makes nothing"),
         ValueDef::Param(block, _) => func.layout.first_inst(block).expect("blocks end"),
@@ -325,9 +324,9 @@ fn behind(func: &Function, value: Value) -> Inst {
     }
 }
 
-/// What a value was extended from, if it was from 32 bits.
+/// The 32-bit value that a value extends, if it does.
 fn low_half(func: &Function, value: Value) -> Option<Value> {
-    match func.dfg.insts[maker(func, value)?] {
+    match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::Unary { opcode: Opcode::Uextend, arg } if func.dfg.value_type(arg) == I32 => Some(arg),
         _ => None,
     }

@@ -12,10 +12,10 @@
 //!         jump block2(v3)
 //! ```
 //!
-//! Where a load decides which address is loaded next ([`chased`]) the branch stays: a prediction lets that load begin early.
+//! Where a load decides which address is loaded next ([`chases_pointer`]) the branch stays: a prediction lets that load begin early.
 //! With an instruction budget, two selects of charges by one condition become one.
 //!
-//! **Cost.** Linear: short blocks are merged on the way from the last block to the first, so that sides of outer branches
+//! **Cost.** Linear: short blocks are merged in the walk from the last block to the first, so that sides of outer branches
 //! are single blocks; long ones are merged at the end, each chain from its head, so that an instruction moves once.
 //!
 //! **Safety.** Only instructions without side effects are executed speculatively, at most [`WORK`] for a branch.
@@ -26,16 +26,16 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
 use super::super::analysis::Analyses;
-use super::super::ir::{binary, cheap, constant, is_load, is_point, maker, passed};
+use super::super::ir::{binary, cheap, constant, def_inst, is_load, is_point, passed};
 use super::super::pass::{Input, Pass, Phase};
 
-/// Instructions computed in vain, at most.
+/// Instructions executed speculatively for a branch, at most.
 const WORK: u32 = 2;
 /// Selects in place of one branch, at most.
 const SELECTS: usize = 2;
 /// Instructions of a short block. What a side of a branch may have is less.
 const SHORT: usize = 32;
-/// Instructions behind a branch that are searched for a load.
+/// Instructions after a branch that are searched for a load.
 const NEAR: usize = 16;
 
 /// See the module documentation.
@@ -62,7 +62,7 @@ fn run(func: &mut Function, preds: &mut [u32], counted: bool) -> usize {
     let extra = u32::from(counted);
     let limits = Limits { work: WORK + extra, selects: SELECTS + extra as usize };
     let mut next = func.layout.last_block();
-    // Inner branches come behind outer ones.
+    // From the last block to the first: inner branches before outer ones.
     while let Some(block) = next {
         while convert(func, block, preds, limits) || merge(func, block, preds, SHORT) {
             changes += 1;
@@ -99,7 +99,7 @@ struct Side {
     work: u32,
 }
 
-/// Both ways of a branch and where they meet.
+/// Both sides of a branch and the block where they join.
 struct Diamond {
     join: Block,
     sides: Vec<Side>,
@@ -129,11 +129,11 @@ fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: L
     if to[0] == to[1] {
         return None;
     }
-    let [then, other] = [0, 1].map(|way| {
-        let alone = preds[to[way].as_u32() as usize] == 1 && to[way] != block;
-        if alone { side(func, to[way], passed(func, blocks[way]), limits.work) } else { None }
+    let [then, other] = [0, 1].map(|side_at| {
+        let alone = preds[to[side_at].as_u32() as usize] == 1 && to[side_at] != block;
+        if alone { side(func, to[side_at], passed(func, blocks[side_at]), limits.work) } else { None }
     });
-    let direct = |way: usize| passed(func, blocks[way]);
+    let direct = |at: usize| passed(func, blocks[at]);
     let found = match (then, other) {
         (Some(then), _) if then.join == to[1] => {
             Diamond { join: to[1], values: [then.passes.clone(), direct(1)], sides: vec![then] }
@@ -155,14 +155,14 @@ fn diamond(func: &Function, block: Block, branch: Inst, preds: &[u32], limits: L
     };
     let pairs = found.values[0].iter().zip(&found.values[1]);
     let selects = pairs.filter(|(a, b)| stands(**a) != stands(**b)).count();
-    // A loop of nothing else stays one.
+    // A block that jumps to itself stays a loop.
     (selects <= limits.selects && found.join != block).then_some(found)
 }
 
-/// Whether a loaded value decides which address the block behind the branch loads from.
-fn chased(func: &Function, cond: Value, found: &Diamond) -> bool {
+/// Whether a loaded value decides which address the block after the branch loads from (pointer chasing).
+fn chases_pointer(func: &Function, cond: Value, found: &Diamond) -> bool {
     let decides =
-        maker(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(|value| is_load(func, *value)));
+        def_inst(func, cond).is_some_and(|inst| func.dfg.inst_args(inst).iter().any(|value| is_load(func, *value)));
     if !decides {
         return false;
     }
@@ -184,7 +184,7 @@ fn convert(func: &mut Function, block: Block, preds: &mut [u32], limits: Limits)
     let Some(branch) = func.layout.last_inst(block) else { return false };
     let Some(found) = diamond(func, block, branch, preds, limits) else { return false };
     let InstructionData::Brif { arg: cond, .. } = func.dfg.insts[branch] else { unreachable!("a diamond has one") };
-    if chased(func, cond, &found) {
+    if chases_pointer(func, cond, &found) {
         return false;
     }
     for side in &found.sides {
@@ -207,7 +207,7 @@ fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -
         return then;
     }
     // A condition is 0 or 1 if a compare made it.
-    let compared = maker(cursor.func, cond).is_some_and(|inst| cursor.func.dfg.insts[inst].opcode() == Opcode::Icmp);
+    let compared = def_inst(cursor.func, cond).is_some_and(|inst| cursor.func.dfg.insts[inst].opcode() == Opcode::Icmp);
     let ty = cursor.func.dfg.value_type(then);
     match (compared, known(cursor.func, then), known(cursor.func, other)) {
         (true, Some(1), Some(0)) => cursor.ins().uextend(ty, cond),
@@ -216,7 +216,7 @@ fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -
             cursor.ins().uextend(ty, not)
         }
         _ => match (sum(cursor.func, then), sum(cursor.func, other)) {
-            // A counter waits for one sum, not for the condition.
+            // A loop-carried sum waits for one addition, not for the condition.
             ((x, a), (y, b)) if x == y => {
                 let [a, b] = [a, b].map(|term| cursor.ins().iconst(ty, term));
                 let term = cursor.ins().select(cond, a, b);
@@ -238,7 +238,7 @@ struct Choice {
 /// What a value is if it is such a sum, and a constant was added to it: only [`join`]'s look at a sum may be long.
 fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
     let [base, term] = binary(func, value, Opcode::Iadd)?;
-    match func.dfg.insts[maker(func, term)?] {
+    match func.dfg.insts[def_inst(func, term)?] {
         InstructionData::Ternary { opcode: Opcode::Select, args: [cond, then, other] } => {
             let terms = [constant(func, then)?.wrapping_add(more), constant(func, other)?.wrapping_add(more)];
             Some(Choice { base, cond, terms })
@@ -247,8 +247,8 @@ fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
     }
 }
 
-/// Two choices by one condition become one choice. A counter of instructions is full of them: what clang decided once
-/// and used for two registers are two branches in BPF.
+/// Joins two selects of terms by one condition. The instruction budget has many of them: where clang computed a condition
+/// once and used it for two registers, BPF has two branches.
 fn join_choices(func: &mut Function) -> usize {
     let mut joined = 0;
     let mut block = func.layout.entry_block();
@@ -278,20 +278,20 @@ fn join(func: &mut Function, inst: Inst) -> Option<()> {
     }
     let mut cursor = FuncCursor::new(func).at_inst(inst);
     cursor.use_srcloc(inst);
-    let terms = [0, 1].map(|way| first.terms[way].wrapping_add(second.terms[way]));
+    let terms = [0, 1].map(|at| first.terms[at].wrapping_add(second.terms[at]));
     let [then, other] = terms.map(|term| cursor.ins().iconst(I64, term));
     let term = cursor.ins().select(second.cond, then, other);
     func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [first.base, term] };
     Some(())
 }
 
-/// Whether two values are computed in the same way: conditions are, again and again, before the optimiser has run.
+/// Whether two values are computed by equal instructions: before the optimiser has run, many conditions are.
 fn same(func: &Function, a: Value, b: Value) -> bool {
     let [a, b] = [a, b].map(|value| func.dfg.resolve_aliases(value));
     if a == b || func.dfg.value_type(a) != func.dfg.value_type(b) {
         return a == b;
     }
-    let (Some(a), Some(b)) = (maker(func, a), maker(func, b)) else { return false };
+    let (Some(a), Some(b)) = (def_inst(func, a), def_inst(func, b)) else { return false };
     match (func.dfg.insts[a], func.dfg.insts[b]) {
         (InstructionData::UnaryImm { imm: a, .. }, InstructionData::UnaryImm { imm: b, .. }) => a == b,
         (
@@ -308,7 +308,7 @@ fn same(func: &Function, a: Value, b: Value) -> bool {
 
 /// Whether one condition holds where the other does not.
 fn opposite(func: &Function, a: Value, b: Value) -> bool {
-    let compare = |value| match func.dfg.insts[maker(func, value)?] {
+    let compare = |value| match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::IntCompare { cond, args, .. } => Some((cond, args)),
         _ => None,
     };
@@ -328,7 +328,7 @@ fn sum(func: &Function, value: Value) -> (Value, i64) {
 
 /// A constant, also one that was widened.
 fn known(func: &Function, value: Value) -> Option<i64> {
-    match func.dfg.insts[maker(func, value)?] {
+    match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::Unary { opcode: Opcode::Uextend, arg } => constant(func, arg),
         _ => constant(func, value),
     }

@@ -27,7 +27,7 @@ use cranelift_codegen::ir::{
 };
 
 use super::super::analysis::Analyses;
-use super::super::ir::{cheap, constant, maker};
+use super::super::ir::{cheap, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
 
 /// Compares that a tree has at least.
@@ -41,11 +41,11 @@ const MAX_DENSITY: i64 = 8;
 #[derive(Clone, Copy)]
 struct Node {
     branch: Inst,
-    /// What is compared, before it is cut to the width of the compare.
+    /// The compared value, before it is truncated to the width of the compare.
     subject: Value,
     ty: Type,
     cc: IntCC,
-    /// Sign-extended.
+    /// The constant it is compared with, sign-extended.
     with: i64,
     /// If the condition holds, and if not.
     to: [BlockCall; 2],
@@ -53,7 +53,7 @@ struct Node {
 
 struct Tree {
     root: Node,
-    /// Those below the root, each behind its parent.
+    /// Nodes below the root, each after its parent.
     nodes: Vec<(Block, Node)>,
     /// Smallest and largest value of the table.
     range: (i64, i64),
@@ -94,11 +94,11 @@ fn run(func: &mut Function, preds: &mut Vec<u32>) -> usize {
     tables
 }
 
-/// What a block compares. An inner block of a tree does nothing else.
+/// The compare at the end of a block. An inner block of a tree does nothing else.
 fn node(func: &Function, block: Block, inner: bool) -> Option<Node> {
     let branch = func.layout.last_inst(block)?;
     let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[branch] else { return None };
-    let InstructionData::IntCompare { args, cond, .. } = func.dfg.insts[maker(func, arg)?] else { return None };
+    let InstructionData::IntCompare { args, cond, .. } = func.dfg.insts[def_inst(func, arg)?] else { return None };
     let with = constant(func, args[1])?;
     let ty = func.dfg.value_type(args[0]);
     let with = match ty {
@@ -116,11 +116,11 @@ fn node(func: &Function, block: Block, inner: bool) -> Option<Node> {
     Some(Node { branch, subject, ty, cc: cond, with, to: blocks })
 }
 
-/// What is compared: registers are cut to 32 bits and extended again on the way from block to block.
+/// The compared value, without the truncations to 32 bits and extensions that each block applies again.
 fn subject(func: &Function, compared: Value) -> Value {
     let ty = func.dfg.value_type(compared);
     let mut value = func.dfg.resolve_aliases(compared);
-    while let Some(InstructionData::Unary { opcode, arg }) = maker(func, value).map(|inst| func.dfg.insts[inst]) {
+    while let Some(InstructionData::Unary { opcode, arg }) = def_inst(func, value).map(|inst| func.dfg.insts[inst]) {
         let same =
             opcode == Opcode::Ireduce || opcode == Opcode::Uextend && ty == I32 && func.dfg.value_type(arg) == I32;
         if !same {
@@ -140,7 +140,7 @@ fn find(func: &Function, block: Block, preds: &[u32]) -> Option<Tree> {
     loop {
         for call in level {
             let block = call.block(&func.dfg.value_lists);
-            // One of two predecessors may be reached by a way that compares nothing.
+            // Another predecessor may be on a path without compares.
             if preds.get(block.as_u32() as usize) != Some(&1) || nodes.len() == MAX_NODES {
                 continue;
             }
@@ -199,7 +199,7 @@ impl Tree {
     }
 }
 
-/// Gives the block that the tree begins with now.
+/// Replaces a tree by its table. Returns the block that ends with the remaining tree, if there is one.
 fn replace(func: &mut Function, block: Block, tree: &Tree, preds: &mut Vec<u32>) -> Block {
     let branch = tree.root.branch;
     // What inner blocks compute, their leaves may use.
@@ -259,7 +259,7 @@ fn replace(func: &mut Function, block: Block, tree: &Tree, preds: &mut Vec<u32>)
 
 /// Whether all values that the subject can have and the table has not are larger, so that they compare as its last one.
 fn small(func: &Function, tree: &Tree) -> bool {
-    let Some(made) = maker(func, tree.root.subject) else { return false };
+    let Some(made) = def_inst(func, tree.root.subject) else { return false };
     let few = match &func.dfg.insts[made] {
         InstructionData::Load { opcode: Opcode::Uload8 | Opcode::Uload16, .. } => true,
         InstructionData::Unary { opcode: Opcode::Uextend, arg } => func.dfg.value_type(*arg).bits() < 32,
@@ -271,7 +271,7 @@ fn small(func: &Function, tree: &Tree) -> bool {
     few && tree.range.0 == 0
 }
 
-/// Takes the branches of a tree out, and the blocks below its root.
+/// Removes the branches of a tree, and the blocks below its root.
 fn forget(func: &mut Function, tree: &Tree, preds: &mut [u32]) {
     for (inner, node) in
         [(None, &tree.root)].into_iter().chain(tree.nodes.iter().map(|(inner, node)| (Some(*inner), node)))

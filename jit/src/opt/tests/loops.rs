@@ -10,7 +10,7 @@ use super::{count, function, optimised, run};
 use cranelift_codegen::verify_function;
 
 use crate::compile::{Registers, isa};
-use crate::opt::ir::maker;
+use crate::opt::ir::def_inst;
 use crate::opt::post::{LICM_MUTANT, Licm};
 use crate::options::OptLevel;
 
@@ -136,7 +136,7 @@ fn the_end_of_a_round_is_in_each_case() {
     });
     let ways: Vec<Block> = ends
         .map(|(arg, [back, out])| {
-            let tested = func.dfg.inst_args(maker(&func, arg).unwrap())[0];
+            let tested = func.dfg.inst_args(def_inst(&func, arg).unwrap())[0];
             let passed = back.args(&func.dfg.value_lists).nth(1).unwrap().as_value().unwrap();
             assert_eq!(func.dfg.resolve_aliases(tested), func.dfg.resolve_aliases(passed), "{func}");
             out.block(&func.dfg.value_lists)

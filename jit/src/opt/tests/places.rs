@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{
 use cranelift_frontend::FunctionBuilder;
 
 use super::{function, optimised};
-use crate::opt::ir::maker;
+use crate::opt::ir::def_inst;
 
 /// Opcodes of a block that some instruction of this opcode is in, without constants.
 fn around(func: &Function, opcode: Opcode) -> Vec<Opcode> {
@@ -157,7 +157,7 @@ fn what_nobody_needs_any_more_comes_first() {
             func.layout.blocks().flat_map(|block| func.layout.block_insts(block).collect::<Vec<Inst>>()).collect()
         };
         let inst = all(&func).into_iter().find(|inst| func.dfg.insts[*inst].opcode() == opcode).unwrap();
-        let first = maker(&func, func.dfg.inst_args(inst)[0]).unwrap();
+        let first = def_inst(&func, func.dfg.inst_args(inst)[0]).unwrap();
         let expected = if opcode == Opcode::Isub { Opcode::Load } else { Opcode::Rotr };
         assert_eq!(func.dfg.insts[first].opcode(), expected, "{func}");
     }

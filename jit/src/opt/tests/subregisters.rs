@@ -58,10 +58,10 @@ fn what_nothing_uses_is_gone() {
 fn what_a_block_above_uses_stays() {
     // The user is laid out before what it uses, and so is visited last.
     let func = before(function(|b, x, y| {
-        let (user, maker, nobody) = (b.create_block(), b.create_block(), b.create_block());
-        b.ins().brif(x, maker, &[], nobody, &[]);
+        let (user, def_inst, nobody) = (b.create_block(), b.create_block(), b.create_block());
+        b.ins().brif(x, def_inst, &[], nobody, &[]);
         b.func.layout.append_block(user);
-        b.switch_to_block(maker);
+        b.switch_to_block(def_inst);
         let three = b.ins().iconst(I64, 3);
         let sum = b.ins().iadd(y, three);
         b.ins().jump(user, &[]);
