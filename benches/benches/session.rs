@@ -9,7 +9,7 @@ use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
 use twinbpf_benches::question::asked;
 use twinbpf_benches::rounds::Figure;
-use twinbpf_benches::session::{Rig, Sums, Took};
+use twinbpf_benches::session::{Rig, Took, Totals};
 use twinbpf_benches::workload::corpus;
 use twinbpf_kernel::system::System;
 use twinbpf_loader::Object;
@@ -173,12 +173,12 @@ fn events(rig: &Rig, report: &mut Report) {
     {
         let ours = words(&[&rig.twinbpf(), "run", &object, "--"], rig.burst(EVENTS));
         let libbpf = words(&[&rig.path("libbpf"), "events", &object], rig.burst(EVENTS));
-        let mut kept: [Vec<Sums>; 2] = [Vec::new(), Vec::new()];
+        let mut kept: [Vec<Totals>; 2] = [Vec::new(), Vec::new()];
         let [own_sums, c_sums] = &mut kept;
         let mut own = || consumed(rig, &ours, own_sums);
         let mut c = || consumed(rig, &libbpf, c_sums);
         let took = alternate(LONG_ROUNDS, [&mut own, &mut c]);
-        let whole = |sums: &Sums| sums.sent == EVENTS && sums.delivered + sums.lost == sums.sent;
+        let whole = |sums: &Totals| sums.sent == EVENTS && sums.delivered + sums.lost == sums.sent;
         if kept.iter().any(|sums| sums.len() != LONG_ROUNDS || !sums.iter().all(whole)) {
             wrong.push(format!("ring of {ring}"));
         }
@@ -200,7 +200,7 @@ fn events(rig: &Rig, report: &mut Report) {
     report.promises.nowhere("delivered + lost is not sent", &wrong);
 }
 
-fn consumed(rig: &Rig, command: &[String], sums: &mut Vec<Sums>) -> Result<Took, String> {
+fn consumed(rig: &Rig, command: &[String], sums: &mut Vec<Totals>) -> Result<Took, String> {
     let took = rig.measure(command)?;
     sums.push(rig.sums().ok_or("what was printed is not what was delivered")?);
     Ok(took)

@@ -1,5 +1,5 @@
-//! Clocks.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+//! The clocks of the kernel that benchmarks read.
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 /// Nanoseconds of CPU time that the calling thread has used: what a sample costs on a machine that others use too.
 pub fn thread_cpu_ns() -> u64 {

@@ -2,7 +2,7 @@
 //!
 //! A peer that computes the wrong thing may as well never end, or end the process it runs in. So its first two runs
 //! happen in a child, with a time limit; what comes back is whether they gave the right result.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 use std::fs::File;
 use std::io::{Read, Write};

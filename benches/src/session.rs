@@ -30,7 +30,7 @@ pub struct Took {
     pub run_ns: f64,
     /// From exec to its end.
     pub whole_ns: f64,
-    /// `ru_maxrss`, kB.
+    /// Largest resident set, in kB (`ru_maxrss`).
     pub peak_kb: f64,
     /// Its CPU time and the workload's.
     pub cpu_ns: f64,
@@ -38,12 +38,12 @@ pub struct Took {
 
 /// What the last line of `events.bpf.c` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sums {
+pub struct Totals {
     /// By the kernel's program.
     pub sent: u64,
     /// Of them, those without room.
     pub lost: u64,
-    /// To userspace.
+    /// Events that userspace received.
     pub delivered: u64,
 }
 
@@ -131,11 +131,11 @@ impl Rig {
     }
 
     /// What became of the events, by the last line that was printed; none if there are not as many lines as were delivered.
-    pub fn sums(&self) -> Option<Sums> {
+    pub fn sums(&self) -> Option<Totals> {
         let output = self.output();
         let words: Vec<&str> = output.lines().last()?.split_whitespace().collect();
         let ["sent", sent, "lost", lost, "delivered", delivered] = words[..] else { return None };
-        let sums = Sums { sent: sent.parse().ok()?, lost: lost.parse().ok()?, delivered: delivered.parse().ok()? };
+        let sums = Totals { sent: sent.parse().ok()?, lost: lost.parse().ok()?, delivered: delivered.parse().ok()? };
         (output.lines().count() as u64 == sums.delivered + 1).then_some(sums)
     }
 }

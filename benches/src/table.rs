@@ -6,9 +6,9 @@ use crate::rounds::Figure;
 
 /// One line: a name and a figure for each column, or none where a machine was left out.
 pub struct Row {
-    /// First cell.
+    /// Text of the first cell.
     pub name: String,
-    /// By column.
+    /// Figures, one for each column.
     pub figures: Vec<Option<Figure>>,
 }
 

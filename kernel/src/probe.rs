@@ -19,7 +19,7 @@ macro_rules! features {
         pub enum Feature { $($(#[$doc])* $Name,)* }
 
         impl Feature {
-            /// Every feature.
+            /// Every feature that can be probed for.
             pub const ALL: &'static [Feature] = &[$(Feature::$Name),*];
 
             fn probe(self) -> bool {

@@ -72,7 +72,7 @@ impl System {
         self.config.get_or_init(read).as_deref()
     }
 
-    /// `/proc/kallsyms`.
+    /// Text of `/proc/kallsyms`; `None` if it cannot be read.
     pub fn kallsyms(&self) -> Option<&str> {
         self.kallsyms.get_or_init(|| fs::read_to_string("/proc/kallsyms").ok()).as_deref()
     }

@@ -8,14 +8,14 @@ use twinbpf::{Engine, Object, PassSet};
 use crate::peers::twinbpf::{Mode, instantiate_in};
 use crate::peers::{Runner, native};
 
-mod foreign;
 mod inputs;
 mod real;
 mod selftests;
+mod third_party;
 mod written;
 
-use foreign::Foreign;
 use real::Real;
+use third_party::ThirdParty;
 use written::Written;
 
 /// Bytes of a frame, as much as any of them needs.
@@ -36,7 +36,7 @@ pub struct Outside {
 #[derive(Clone, Copy)]
 enum Source {
     Written(&'static Written),
-    Foreign(&'static Foreign),
+    ThirdParty(&'static ThirdParty),
     Real(&'static Real),
     Selftest,
 }
@@ -44,10 +44,11 @@ enum Source {
 /// All of them, whatever set they are in.
 pub(crate) fn all() -> Vec<Outside> {
     let written = written::WRITTEN.iter().map(|it| Outside { name: it.name, source: Source::Written(it) });
-    let foreign = foreign::FOREIGN.iter().map(|it| Outside { name: it.name, source: Source::Foreign(it) });
+    let third_party =
+        third_party::THIRD_PARTY.iter().map(|it| Outside { name: it.name, source: Source::ThirdParty(it) });
     let real = real::REAL.iter().map(|it| Outside { name: it.name, source: Source::Real(it) });
     let selftest = Outside { name: selftests::NAME, source: Source::Selftest };
-    written.chain(foreign).chain(real).chain([selftest]).collect()
+    written.chain(third_party).chain(real).chain([selftest]).collect()
 }
 
 impl Outside {
@@ -55,7 +56,7 @@ impl Outside {
     pub fn expected(&self) -> u64 {
         match self.source {
             Source::Written(it) => it.expected,
-            Source::Foreign(it) => it.expected,
+            Source::ThirdParty(it) => it.expected,
             Source::Real(it) => it.expected(),
             Source::Selftest => selftests::expected(),
         }
@@ -65,7 +66,7 @@ impl Outside {
     pub fn object(&self) -> Result<Object, String> {
         match self.source {
             Source::Written(it) => it.object(),
-            Source::Foreign(it) => it.object(),
+            Source::ThirdParty(it) => it.object(),
             Source::Real(it) => it.object(),
             Source::Selftest => selftests::object(),
         }
@@ -76,7 +77,7 @@ impl Outside {
         let (object, engine) = (self.object()?, engine(mode, passes)?);
         match self.source {
             Source::Written(it) => over(&object, &engine, &it.block()),
-            Source::Foreign(it) => over(&object, &engine, &it.block()),
+            Source::ThirdParty(it) => over(&object, &engine, &it.block()),
             Source::Real(it) => it.run_in(&object, &engine),
             Source::Selftest => selftests::run_in(&object, &engine),
         }
@@ -91,7 +92,7 @@ impl Outside {
     pub fn native(&self, flags: &[&str]) -> Result<Runner, String> {
         match self.source {
             Source::Written(it) => native::over(&it.source(), flags, &it.block()),
-            Source::Foreign(it) => it.native(flags),
+            Source::ThirdParty(it) => it.native(flags),
             Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
         }
     }

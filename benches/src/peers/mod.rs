@@ -30,7 +30,7 @@ impl<F: FnMut() -> Result<u64, String>> Run for F {
     }
 }
 
-/// Some machine.
+/// A backend with a program that is ready to run.
 pub type Runner = Box<dyn Run>;
 
 /// Makes a machine that is ready to run.
@@ -40,6 +40,6 @@ pub type Make = Box<dyn Fn() -> Result<Runner, String>>;
 pub struct Subject {
     /// Column of the table.
     pub name: &'static str,
-    /// The machine.
+    /// The backend that runs it.
     pub machine: Runner,
 }

@@ -1,6 +1,6 @@
 //! The workload's C as native code: what a compiler makes of it that may do everything but use vectors, unroll loops and
 //! replace loops by calls of the C library.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! The interpreter checks every access against the memory it is given, its own JIT checks none, the one on Cranelift
 //! compares each address with three regions and stops the process where none has it. The buffer of its own JIT is one
 //! page: larger programs stop it too. [`probe`](crate::probe) keeps both from us.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 use super::Runner;
 use crate::workload::{Block, Dialect, Workload, code};
@@ -13,13 +13,13 @@ use crate::workload::{Block, Dialect, Workload, code};
 pub enum Engine {
     /// All accesses checked.
     Interpreter,
-    /// Nothing checked.
+    /// rbpf's own compiler, which checks no access.
     Jit,
     /// All accesses checked.
     Cranelift,
 }
 
-/// A workload.
+/// A runner of this workload.
 pub fn workload(workload: &Workload, engine: Engine) -> Result<Runner, String> {
     // The machine borrows its code. Both live as long as the process, which measures a few dozen programs.
     program(code(workload.name, Dialect::V3).leak(), &workload.block(), engine)

@@ -1,7 +1,7 @@
 //! `solana-sbpf`'s interpreter and JIT, as they are and with less and less checking.
 //!
 //! Its oldest instruction set, V0, is clang's v2 as long as nothing divides by zero.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The memory of a workload for machines that take any address.
-#![expect(unsafe_code, reason = "calls of the C library, and foreign functions")]
+#![expect(unsafe_code, reason = "calls of the C library and of generated code")]
 
 /// A cache line, so that the block begins at one on every machine.
 #[repr(C, align(64))]

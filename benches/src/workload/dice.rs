@@ -12,7 +12,7 @@ impl Dice {
         Self { words: words.collect::<Vec<_>>().into_iter().cycle() }
     }
 
-    /// Any word.
+    /// A pseudo-random number of 32 bits.
     pub fn word(&mut self) -> u32 {
         self.words.next().expect("the input is not empty")
     }

@@ -26,7 +26,7 @@ pub const INPUT: usize = 64;
 /// Bytes of the whole block.
 pub const BLOCK: usize = INPUT + 2 * AREA;
 
-/// One workload.
+/// A program with its input and its expected result.
 pub struct Workload {
     /// File name in `corpus/bench`, without extension.
     pub name: &'static str,

@@ -20,7 +20,7 @@ pub enum Return {
     Session,
 }
 
-/// Which functions.
+/// The functions that one probe is attached to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Functions {
     /// Those whose name matches: `*` is any text, `?` any character.
@@ -60,7 +60,7 @@ pub struct Iter {
 pub struct Netfilter {
     /// `NFPROTO_IPV4` (2) or `NFPROTO_IPV6` (10).
     pub family: u32,
-    /// `NF_INET_*`.
+    /// Hook in the path of a packet (`NF_INET_*`).
     pub hook: u32,
     /// Lower is earlier.
     pub priority: i32,
@@ -71,7 +71,7 @@ pub struct Netfilter {
 /// Where a program goes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// A tracepoint.
+    /// A tracepoint of tracefs, by its category and name.
     Tracepoint {
         /// For example `syscalls`.
         category: String,
@@ -103,7 +103,7 @@ pub enum Target {
     },
     /// A place in a file of user space.
     Uprobe {
-        /// The file.
+        /// Path of the ELF file.
         path: PathBuf,
         /// Offset in the file, with semaphore and cookie.
         site: UprobeSite,
@@ -112,16 +112,16 @@ pub enum Target {
     },
     /// Many places in a file of user space.
     UprobeMulti {
-        /// The file.
+        /// Path of the ELF file.
         path: PathBuf,
-        /// Which functions.
+        /// Functions that the probe is attached to.
         functions: Functions,
         /// Entry, return, or both.
         ret: Return,
     },
     /// A static probe of user space.
     Usdt {
-        /// The file.
+        /// Path of the ELF file with the probe's note.
         path: PathBuf,
         /// Its provider, the first argument of `DTRACE_PROBE`.
         provider: String,
@@ -134,21 +134,21 @@ pub enum Target {
     Iter(Iter),
     /// Packets that an interface receives.
     Xdp {
-        /// The interface.
+        /// Network interface that receives the packets.
         interface: Interface,
-        /// `XDP_FLAGS_*`.
+        /// How it is attached (`XDP_FLAGS_*`); 0 lets the kernel choose.
         flags: u32,
     },
     /// Packets of an interface with their `sk_buff`.
     Tc {
-        /// The interface.
+        /// Network interface of the packets.
         interface: Interface,
         /// Those that leave.
         egress: bool,
     },
     /// Packets of a netkit device.
     Netkit {
-        /// The device.
+        /// The netkit device itself, not its peer.
         interface: Interface,
         /// At its peer.
         peer: bool,
@@ -233,7 +233,7 @@ pub enum TargetError {
     /// The file has no such place.
     #[error("{path}: {error}")]
     Binary {
-        /// The file.
+        /// Path of the ELF file.
         path: String,
         /// Error of reading the ELF file.
         error: user::ElfError,

@@ -66,7 +66,7 @@ pub enum Operand {
 pub struct Argument {
     /// Bytes: 1, 2, 4 or 8.
     pub size: u8,
-    /// Sign-extended.
+    /// Whether the value is sign-extended to 64 bits.
     pub signed: bool,
     /// Operand that holds the value.
     pub operand: Operand,

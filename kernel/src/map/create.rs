@@ -35,7 +35,7 @@ pub struct MapCreate<'a> {
     pub flags: u32,
     /// Meaning depends on the kind: the user address of an arena, hash functions of a bloom filter.
     pub extra: u64,
-    /// With `BPF_F_NUMA_NODE`.
+    /// NUMA node of its memory, if `flags` has `BPF_F_NUMA_NODE`.
     pub numa_node: u32,
     /// A map of the form that the maps inside shall have.
     pub inner: Option<BorrowedFd<'a>>,

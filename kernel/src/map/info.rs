@@ -22,7 +22,7 @@ pub struct MapInfo {
     pub value_size: u32,
     /// Entries; bytes for ring buffers, pages for arenas.
     pub max_entries: u32,
-    /// `BPF_F_*`.
+    /// Flags it was created with (`BPF_F_*`).
     pub flags: u32,
     /// Depends on the kind.
     pub extra: u64,

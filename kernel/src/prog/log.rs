@@ -6,7 +6,7 @@ use std::fmt::Write;
 /// What a place in a program means, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The instruction.
+    /// Slot of the instruction.
     pub pc: usize,
     /// What to say of it.
     pub text: String,

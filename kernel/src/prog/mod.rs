@@ -325,7 +325,7 @@ pub struct TestRun<'a> {
     pub data: &'a [u8],
     /// Bytes that the packet may grow by.
     pub headroom: usize,
-    /// The context.
+    /// Bytes of the context, for example a `struct __sk_buff`.
     pub ctx: &'a [u8],
     /// Whether the context is wanted back. Raw tracepoints do not give it.
     pub ctx_out: bool,

@@ -6,7 +6,7 @@
 //!
 //! Maps inside of maps, and programs inside of prog arrays, are not reached from here.
 
-mod copies;
+mod snapshots;
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ use crate::cpu;
 use crate::error::Error;
 use crate::map::{Map, is_per_cpu};
 use crate::stream::{PerfReader, RingReader, RingWriter};
-use copies::Copies;
+use snapshots::Snapshots;
 
 /// Pages for each CPU of a perf event array.
 const PERF_PAGES: usize = 64;
@@ -40,7 +40,7 @@ enum Values {
     /// It cannot change, and is in the arena as it is.
     Frozen(Block),
     /// Values are copied by system calls.
-    Copies(Mutex<Copies>),
+    Snapshots(Mutex<Snapshots>),
     /// Records come out of it.
     Ring(Mutex<RingReader>),
     /// Records go into it.
@@ -95,7 +95,7 @@ impl KernelMap {
     pub fn lost(&self) -> u64 {
         match &self.values {
             Values::Perf(reader) => reader.lock().expect("no panic while held").lost(),
-            Values::Memory(_) | Values::Frozen(_) | Values::Copies(_) | Values::Ring(_) | Values::User(_) => 0,
+            Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) | Values::Ring(_) | Values::User(_) => 0,
             Values::None => 0,
         }
     }
@@ -112,7 +112,7 @@ impl KernelMap {
                 let samples = if last { reader.drain() } else { reader.read() };
                 let _ = samples.iter().try_for_each(|sample| each(sample.cpu, &sample.bytes));
             }
-            Values::Memory(_) | Values::Frozen(_) | Values::Copies(_) | Values::User(_) | Values::None => {}
+            Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) | Values::User(_) | Values::None => {}
         }
     }
 
@@ -127,7 +127,7 @@ impl KernelMap {
                 let reader = reader.lock().expect("no panic while held");
                 reader.sources().try_for_each(|source| waiter.add(source, token))?;
             }
-            Values::Memory(_) | Values::Frozen(_) | Values::Copies(_) | Values::User(_) | Values::None => {
+            Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) | Values::User(_) | Values::None => {
                 return Ok(false);
             }
         }
@@ -195,7 +195,7 @@ fn values(map: &Map, spec: &MapSpec, arena: &Arc<Arena>) -> Result<Values, Share
         | MapKind::PercpuCgroupStorage
         | MapKind::Devmap
         | MapKind::DevmapHash
-        | MapKind::Cpumap => Values::Copies(Mutex::new(Copies::new(spec, arena))),
+        | MapKind::Cpumap => Values::Snapshots(Mutex::new(Snapshots::new(spec, arena))),
         MapKind::ProgArray
         | MapKind::CgroupArray
         | MapKind::ArrayOfMaps
@@ -241,11 +241,11 @@ impl MapOps for KernelMap {
                 let index = u32::from_ne_bytes(key.try_into().ok()?);
                 (index < self.spec.max_entries).then(|| block.element(index))
             }
-            Values::Copies(copies) => {
+            Values::Snapshots(snapshots) => {
                 // The lock is held meanwhile, so that an older value does not overwrite a newer one.
-                let mut copies = copies.lock().expect("no panic while held");
+                let mut snapshots = snapshots.lock().expect("no panic while held");
                 let value = self.copied(key, cpu).ok()?;
-                copies.put(key, cpu, &value)
+                snapshots.put(key, cpu, &value)
             }
             Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => None,
         }
@@ -294,7 +294,7 @@ impl MapOps for KernelMap {
             Values::Memory(_) | Values::Frozen(_) => {
                 (0..self.spec.max_entries).map(|index| index.to_ne_bytes().to_vec()).collect()
             }
-            Values::Copies(_) => {
+            Values::Snapshots(_) => {
                 let entries = self.map.entries().unwrap_or_default();
                 entries.into_iter().map(|(key, _)| key).collect()
             }
@@ -309,7 +309,7 @@ impl MapOps for KernelMap {
     fn memory(&self) -> Option<&Block> {
         match &self.values {
             Values::Memory(block) | Values::Frozen(block) => Some(block),
-            Values::Copies(_) | Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => None,
+            Values::Snapshots(_) | Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => None,
         }
     }
 
@@ -341,7 +341,7 @@ impl MapOps for KernelMap {
     fn ring(&self) -> Option<&dyn Ring> {
         match &self.values {
             Values::User(ring) => Some(ring),
-            Values::Memory(_) | Values::Frozen(_) | Values::Copies(_) | Values::Ring(_) | Values::Perf(_) => None,
+            Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) | Values::Ring(_) | Values::Perf(_) => None,
             Values::None => None,
         }
     }

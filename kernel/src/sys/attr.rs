@@ -26,7 +26,7 @@ macro_rules! attrs {
 }
 
 attrs! {
-    /// `BPF_MAP_CREATE`.
+    /// Attributes of `BPF_MAP_CREATE`.
     MapCreate [80] {
         map_type: u32, key_size: u32, value_size: u32, max_entries: u32, map_flags: u32, inner_map_fd: u32,
         numa_node: u32, map_name: [u8; 16], map_ifindex: u32, btf_fd: u32, btf_key_type_id: u32,
@@ -35,13 +35,13 @@ attrs! {
     }
     /// `BPF_MAP_*_ELEM` and `BPF_MAP_GET_NEXT_KEY`, where `value` is the next key.
     Elem [32] { map_fd: u32, unused: u32, key: u64, value: u64, flags: u64, }
-    /// `BPF_MAP_*_BATCH`.
+    /// Attributes of `BPF_MAP_*_BATCH`.
     Batch [56] {
         in_batch: u64, out_batch: u64, keys: u64, values: u64, count: u32, map_fd: u32, elem_flags: u64, flags: u64,
     }
-    /// `BPF_MAP_FREEZE`.
+    /// Attributes of `BPF_MAP_FREEZE`.
     Freeze [4] { map_fd: u32, }
-    /// `BPF_PROG_LOAD`.
+    /// Attributes of `BPF_PROG_LOAD`.
     ProgLoad [144] {
         prog_type: u32, insn_cnt: u32, insns: u64, license: u64, log_level: u32, log_size: u32, log_buf: u64,
         kern_version: u32, prog_flags: u32, prog_name: [u8; 16], prog_ifindex: u32, expected_attach_type: u32,
@@ -49,7 +49,7 @@ attrs! {
         line_info: u64, line_info_cnt: u32, attach_btf_id: u32, attach_fd: u32, core_relo_cnt: u32, fd_array: u64,
         core_relos: u64, core_relo_rec_size: u32, log_true_size: u32,
     }
-    /// `BPF_PROG_TEST_RUN`.
+    /// Attributes of `BPF_PROG_TEST_RUN`.
     TestRun [80] {
         prog_fd: u32, retval: u32, data_size_in: u32, data_size_out: u32, data_in: u64, data_out: u64, repeat: u32,
         duration: u32, ctx_size_in: u32, ctx_size_out: u32, ctx_in: u64, ctx_out: u64, flags: u32, cpu: u32,
@@ -59,13 +59,13 @@ attrs! {
     Obj [16] { pathname: u64, bpf_fd: u32, file_flags: u32, }
     /// `BPF_*_GET_NEXT_ID` and `BPF_*_GET_FD_BY_ID`.
     Id [12] { id: u32, next_id: u32, open_flags: u32, }
-    /// `BPF_OBJ_GET_INFO_BY_FD`.
+    /// Attributes of `BPF_OBJ_GET_INFO_BY_FD`.
     Info [16] { bpf_fd: u32, info_len: u32, info: u64, }
-    /// `BPF_BTF_LOAD`.
+    /// Attributes of `BPF_BTF_LOAD`.
     BtfLoad [32] {
         btf: u64, btf_log_buf: u64, btf_size: u32, btf_log_size: u32, btf_log_level: u32, btf_log_true_size: u32,
     }
-    /// `BPF_RAW_TRACEPOINT_OPEN`.
+    /// Attributes of `BPF_RAW_TRACEPOINT_OPEN`.
     RawTracepoint [24] { name: u64, prog_fd: u32, unused: u32, cookie: u64, }
     /// `BPF_PROG_ATTACH` and `BPF_PROG_DETACH`.
     Attach [20] { target: u32, attach_bpf_fd: u32, attach_type: u32, attach_flags: u32, replace_bpf_fd: u32, }
@@ -97,11 +97,11 @@ attrs! {
     LinkOrdered [32] {
         fd: u32, target: u32, attach_type: u32, flags: u32, relative: u32, unused: u32, expected_revision: u64,
     }
-    /// `BPF_LINK_UPDATE`.
+    /// Attributes of `BPF_LINK_UPDATE`.
     LinkUpdate [16] { link_fd: u32, new_fd: u32, flags: u32, old_fd: u32, }
-    /// `BPF_ITER_CREATE`.
+    /// Attributes of `BPF_ITER_CREATE`.
     IterCreate [8] { link_fd: u32, flags: u32, }
-    /// `BPF_PROG_BIND_MAP`.
+    /// Attributes of `BPF_PROG_BIND_MAP`.
     BindMap [12] { prog_fd: u32, map_fd: u32, flags: u32, }
 }
 

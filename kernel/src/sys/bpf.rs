@@ -38,13 +38,13 @@ mod command {
 /// Kinds of kernel objects that can be opened by id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
-    /// Programs.
+    /// Programs (`BPF_PROG_*` commands).
     Prog,
-    /// Maps.
+    /// Maps (`BPF_MAP_*` commands).
     Map,
-    /// BTF objects.
+    /// BTF objects (`BPF_BTF_*` commands).
     Btf,
-    /// Links.
+    /// Links (`BPF_LINK_*` commands).
     Link,
 }
 
@@ -147,7 +147,7 @@ commands! {
     obj_get(attr::Obj) = OBJ_GET make -> OwnedFd;
     /// Attaches a program to a raw tracepoint, or, without a name, to what it was loaded for.
     raw_tracepoint_open(attr::RawTracepoint) = RAW_TRACEPOINT_OPEN make -> OwnedFd;
-    /// Checks BTF.
+    /// Has the kernel check and keep BTF.
     btf_load(attr::BtfLoad) = BTF_LOAD make -> OwnedFd;
     /// Replaces the program of a link.
     link_update(attr::LinkUpdate) = LINK_UPDATE done -> ();

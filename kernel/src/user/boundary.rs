@@ -20,7 +20,7 @@ pub enum Boundary {
     Instruction,
     /// It does not: here are the offsets of the instruction that holds the place, and of its function.
     Inside {
-        /// The instruction.
+        /// Bytes of the instruction, as offsets in the file.
         insn: Range<u64>,
         /// Where its function begins.
         function: u64,
@@ -31,7 +31,7 @@ pub enum Boundary {
 
 /// A machine's instructions, as far as it takes to find their ends.
 struct Machine {
-    /// `e_machine`.
+    /// The machine's number in ELF headers (`e_machine`).
     number: u16,
     /// Bytes of the first of `code`, which is at `address`; `None` where no instruction is.
     length: fn(code: &[u8], address: u64) -> Option<usize>,

@@ -77,7 +77,7 @@ pub struct Sdt {
     pub address: u64,
     /// Where the counter of its users is in the file; 0 for none.
     pub semaphore: u64,
-    /// `8@%rdi -4@$5`.
+    /// Sizes and operands of its arguments, for example `8@%rdi -4@$5`.
     pub arguments: String,
 }
 

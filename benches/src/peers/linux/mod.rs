@@ -17,7 +17,7 @@ use crate::workload::{BLOCK, Dialect, Workload, program};
 
 mod wrap;
 
-use wrap::{Place, wrap};
+use wrap::{BlockLocation, wrap};
 
 /// How a workload got past the verifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ fn load(workload: &Workload, form: Form) -> Result<Loaded, twinbpf_kernel::Error
     let mut memory = map.share(0, pages * PAGE)?;
     memory.write(0, &workload.block());
     let fd = map.as_fd().as_raw_fd();
-    let place = if arena { Place::Arena(fd, memory.addr() as u64) } else { Place::Value(fd) };
+    let place = if arena { BlockLocation::Arena(fd, memory.addr() as u64) } else { BlockLocation::Value(fd) };
     let len = (!arena).then_some(workload.len as i32);
     let insns = wrap(&program(workload.name, Dialect::V3).insns, place, len, form != Form::Proved);
     let spec = ProgLoad::new(workload.name, ProgType::Xdp, &insns, "GPL");

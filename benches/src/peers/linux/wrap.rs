@@ -8,7 +8,7 @@ use super::RESULT;
 
 /// Where the block is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum BlockLocation {
     /// In the value of the array map with this descriptor.
     Value(i32),
     /// In the arena with this descriptor, at this address.
@@ -25,7 +25,7 @@ const PASS: i32 = 2;
 
 /// The program that calls the workload and keeps its result, then the workload itself. `len` takes the place of loads from
 /// the start of the block; `guarded` puts a `may_goto` at each loop header.
-pub(super) fn wrap(workload: &[Insn], place: Place, len: Option<i32>, guarded: bool) -> Vec<u8> {
+pub(super) fn wrap(workload: &[Insn], place: BlockLocation, len: Option<i32>, guarded: bool) -> Vec<u8> {
     let workload = len.map_or_else(|| workload.to_vec(), |len| with_constant(workload, len));
     let body = if guarded { with_guards(&workload) } else { workload };
     let address = block_address(place);
@@ -41,11 +41,11 @@ fn constant(dst: Reg, imm: i32) -> Insn {
 }
 
 /// Loads r1 with the address of the block.
-fn block_address(place: Place) -> Vec<Insn> {
+fn block_address(place: BlockLocation) -> Vec<Insn> {
     let load = |kind, imm, high| [Insn::LoadImm { dst: Reg::R1, kind, imm }, Insn::LoadImmHi { imm: high }];
     match place {
-        Place::Value(fd) => load(PSEUDO_MAP_VALUE, fd, 0).to_vec(),
-        Place::Arena(fd, at) => {
+        BlockLocation::Value(fd) => load(PSEUDO_MAP_VALUE, fd, 0).to_vec(),
+        BlockLocation::Arena(fd, at) => {
             // Naming the map is what makes this a program with an arena.
             let cast = Insn::AddrSpaceCast { dst: Reg::R1, src: Reg::R1, imm: TO_KERNEL };
             [&load(PSEUDO_MAP_FD, fd, 0)[..], &load(0, at as i32, (at >> 32) as i32), &[cast]].concat()

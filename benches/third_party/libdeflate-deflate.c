@@ -1,5 +1,5 @@
 // Compression of libdeflate in libdeflate-sys, level 6: len bytes to a raw DEFLATE stream.
-#include <foreign.h>
+#include <third_party.h>
 
 /* Nothing for particular processors. */
 #undef __x86_64__
@@ -9,7 +9,7 @@
 #include "libdeflate/lib/deflate_compress.c"
 #include "libdeflate/lib/utils.c"
 #pragma clang attribute pop
-FOREIGN_END
+THIRD_PARTY_END
 
 WORKLOAD uint64_t prog(struct block *block)
 {

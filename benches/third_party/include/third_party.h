@@ -1,9 +1,9 @@
 /*
- * What the wrappers of foreign C share: the block of corpus/bench/block.h with the types of <stdint.h>, and the part of the C
+ * What the wrappers of third-party C share: the block of corpus/bench/block.h with the types of <stdint.h>, and the part of the C
  * library that such code calls. BPF and the scalar native baseline have no C library; plain native code has.
  */
-#ifndef FOREIGN_H
-#define FOREIGN_H
+#ifndef THIRD_PARTY_H
+#define THIRD_PARTY_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ struct block {
 #define WORKLOAD __attribute__((section("syscall"), used, visibility("default")))
 
 #if defined(__bpf__) || !__STDC_HOSTED__
-static inline void *foreign_memcpy(void *to, const void *from, size_t n)
+static inline void *third_party_memcpy(void *to, const void *from, size_t n)
 {
 	uint8_t *d = to;
 	const uint8_t *s = from;
@@ -30,19 +30,19 @@ static inline void *foreign_memcpy(void *to, const void *from, size_t n)
 	return to;
 }
 
-static inline void *foreign_memmove(void *to, const void *from, size_t n)
+static inline void *third_party_memmove(void *to, const void *from, size_t n)
 {
 	uint8_t *d = to;
 	const uint8_t *s = from;
 
 	if (d <= s)
-		return foreign_memcpy(to, from, n);
+		return third_party_memcpy(to, from, n);
 	while (n--)
 		d[n] = s[n];
 	return to;
 }
 
-static inline void *foreign_memset(void *to, int byte, size_t n)
+static inline void *third_party_memset(void *to, int byte, size_t n)
 {
 	uint8_t *d = to;
 
@@ -72,9 +72,9 @@ static inline size_t strlen(const char *s)
 
 /* Short copies of a known size are for the compiler, as in BPF programs. */
 #define SHORT(n) (__builtin_constant_p(n) && (n) <= 64)
-#define memcpy(to, from, n) (SHORT(n) ? __builtin_memcpy(to, from, SHORT(n) ? (n) : 0) : foreign_memcpy(to, from, n))
-#define memmove(to, from, n) foreign_memmove(to, from, n)
-#define memset(to, byte, n) (SHORT(n) ? __builtin_memset(to, byte, SHORT(n) ? (n) : 0) : foreign_memset(to, byte, n))
+#define memcpy(to, from, n) (SHORT(n) ? __builtin_memcpy(to, from, SHORT(n) ? (n) : 0) : third_party_memcpy(to, from, n))
+#define memmove(to, from, n) third_party_memmove(to, from, n)
+#define memset(to, byte, n) (SHORT(n) ? __builtin_memset(to, byte, SHORT(n) ? (n) : 0) : third_party_memset(to, byte, n))
 #else
 void *memcpy(void *to, const void *from, size_t n);
 void *memmove(void *to, const void *from, size_t n);
@@ -134,6 +134,6 @@ static inline uint64_t digest(const void *from, size_t n)
 
 /* Foreign functions that nothing calls go, and those of one caller become part of it. */
 #pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)
-#define FOREIGN_END _Pragma("clang attribute pop")
+#define THIRD_PARTY_END _Pragma("clang attribute pop")
 
 #endif

@@ -1,4 +1,4 @@
-/* Foreign code includes it; see foreign.h. */
+/* Third-party code includes it; see third_party.h. */
 typedef struct file FILE;
 #define stderr NULL
 #define fprintf(...) ((void)0)

@@ -1,9 +1,9 @@
 // The CRC-32 of zlib in libz-sys over len bytes, several words at a time.
-#include <foreign.h>
+#include <third_party.h>
 
 #define Z_SOLO
 #include "src/zlib/crc32.c"
-FOREIGN_END
+THIRD_PARTY_END
 
 WORKLOAD uint64_t prog(struct block *block)
 {

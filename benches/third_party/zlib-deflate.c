@@ -1,5 +1,5 @@
 // Compression of zlib in libz-sys, level 6: len bytes to a raw DEFLATE stream.
-#include <foreign.h>
+#include <third_party.h>
 
 #define Z_SOLO
 #define HAVE_MEMCPY
@@ -7,7 +7,7 @@
 #include "src/zlib/trees.c"
 #include "src/zlib/adler32.c"
 #include "src/zlib/crc32.c"
-FOREIGN_END
+THIRD_PARTY_END
 
 char *const z_errmsg[10];
 

@@ -1,4 +1,4 @@
-//! Workloads in C of other projects, as packages of the registry carry it: `benches/foreign` has the wrappers, and a manifest by
+//! Workloads in C of other projects, as packages of the registry carry it: `benches/third_party` has the wrappers, and a manifest by
 //! which cargo fetches the packages. They are compiled here, once a process, and left out where they cannot be had.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use crate::peers::Runner;
 use crate::peers::native::{self, clang};
 
 /// One of them.
-pub(super) struct Foreign {
-    /// Wrapper in `benches/foreign`, without extension.
+pub(super) struct ThirdParty {
+    /// Wrapper in `benches/third_party`, without extension.
     pub(super) name: &'static str,
     /// Package that has the sources.
     package: &'static str,
@@ -25,21 +25,27 @@ pub(super) struct Foreign {
     pub(super) expected: u64,
 }
 
-const fn foreign(name: &'static str, package: &'static str, len: u64, shape: fn(&mut [u8]), expected: u64) -> Foreign {
-    Foreign { name, package, len, shape, expected }
+const fn third_party(
+    name: &'static str,
+    package: &'static str,
+    len: u64,
+    shape: fn(&mut [u8]),
+    expected: u64,
+) -> ThirdParty {
+    ThirdParty { name, package, len, shape, expected }
 }
 
 /// All.
-pub(super) const FOREIGN: &[Foreign] = &[
-    foreign("blake3", "blake3", 16384, inputs::noise, 0x637d_3ddb_e215_00de),
-    foreign("bzip2-sys", "bzip2-sys", 4096, inputs::text, 0x3c20_4d5b_2d41_1e2b),
-    foreign("libdeflate-deflate", "libdeflate-sys", 8192, inputs::text, 0xd2e9_b999_6058_e32d),
-    foreign("libdeflate-inflate", "libdeflate-sys", inputs::WHOLE, inputs::deflated, 0xb5d0_cce2_3c28_9704),
-    foreign("lz4-sys", "lz4-sys", 16384, inputs::text, 0xd8b0_83a5_b8d4_37b2),
-    foreign("mozjpeg-dct", "mozjpeg-sys", 64, inputs::noise, 0x2100_3396_0179_904e),
-    foreign("secp256k1-field", "secp256k1-sys", 4, inputs::noise, 0x12ca_6d27_cf7b_93ee),
-    foreign("zlib-crc32", "libz-sys", 16384, inputs::noise, 0x4cea_382f),
-    foreign("zlib-deflate", "libz-sys", 8192, inputs::text, 0x852f_6238_a764_34df),
+pub(super) const THIRD_PARTY: &[ThirdParty] = &[
+    third_party("blake3", "blake3", 16384, inputs::noise, 0x637d_3ddb_e215_00de),
+    third_party("bzip2-sys", "bzip2-sys", 4096, inputs::text, 0x3c20_4d5b_2d41_1e2b),
+    third_party("libdeflate-deflate", "libdeflate-sys", 8192, inputs::text, 0xd2e9_b999_6058_e32d),
+    third_party("libdeflate-inflate", "libdeflate-sys", inputs::WHOLE, inputs::deflated, 0xb5d0_cce2_3c28_9704),
+    third_party("lz4-sys", "lz4-sys", 16384, inputs::text, 0xd8b0_83a5_b8d4_37b2),
+    third_party("mozjpeg-dct", "mozjpeg-sys", 64, inputs::noise, 0x2100_3396_0179_904e),
+    third_party("secp256k1-field", "secp256k1-sys", 4, inputs::noise, 0x12ca_6d27_cf7b_93ee),
+    third_party("zlib-crc32", "libz-sys", 16384, inputs::noise, 0x4cea_382f),
+    third_party("zlib-deflate", "libz-sys", 8192, inputs::text, 0x852f_6238_a764_34df),
 ];
 
 /// Objects of this process, by name.
@@ -47,7 +53,7 @@ static OBJECTS: Mutex<BTreeMap<&str, Result<Vec<u8>, String>>> = Mutex::new(BTre
 /// Folders of packages, by name.
 static FOLDERS: LazyLock<Result<BTreeMap<String, PathBuf>, String>> = LazyLock::new(folders);
 
-impl Foreign {
+impl ThirdParty {
     /// The block of each run.
     pub(super) fn block(&self) -> Vec<u8> {
         inputs::block(self.len, self.shape)
@@ -95,7 +101,7 @@ impl Foreign {
 }
 
 fn home() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/foreign"))
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/third_party"))
 }
 
 /// Has cargo fetch the packages, and asks it where they are.

@@ -1,5 +1,5 @@
 // Decompression of libdeflate in libdeflate-sys: a raw DEFLATE stream of len bytes.
-#include <foreign.h>
+#include <third_party.h>
 
 /* Nothing for particular processors. */
 #undef __x86_64__
@@ -8,7 +8,7 @@
 #pragma clang attribute push(__attribute__((always_inline)), apply_to = function)
 #include "libdeflate/lib/deflate_decompress.c"
 #pragma clang attribute pop
-FOREIGN_END
+THIRD_PARTY_END
 
 static struct libdeflate_decompressor decompressor;
 

@@ -1,11 +1,11 @@
 // LZ4 of lz4-sys: compresses len bytes, decompresses them, and compares.
-#include <foreign.h>
+#include <third_party.h>
 
 #define LZ4_STATIC_LINKING_ONLY
 #define LZ4_memcpy(to, from, n) memcpy(to, from, n)
 #define LZ4_memmove(to, from, n) memmove(to, from, n)
 #include "liblz4/lib/lz4.c"
-FOREIGN_END
+THIRD_PARTY_END
 
 static LZ4_stream_t state;
 

@@ -1,12 +1,12 @@
 // Numbers modulo the prime of secp256k1, of secp256k1-sys: len inversions by exponentiation, each result checked.
-#include <foreign.h>
+#include <third_party.h>
 
 #define stderr NULL
 #define fprintf(...) ((void)0)
 #define USE_FORCE_WIDEMUL_INT64 1
 #define VERIFY_CHECK(condition) ((void)0)
 #include "depend/secp256k1/src/field_impl.h"
-FOREIGN_END
+THIRD_PARTY_END
 
 WORKLOAD uint64_t prog(struct block *block)
 {

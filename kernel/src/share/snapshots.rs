@@ -1,4 +1,4 @@
-//! Copies of values, in memory of the arena that programs can only read.
+//! Snapshots of map values, in memory of the arena that programs can only read.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ type SlotKey = (Vec<u8>, u32);
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Copies {
+pub(super) struct Snapshots {
     arena: Arc<Arena>,
     label: Arc<str>,
     value_size: u32,
@@ -29,10 +29,10 @@ pub(super) struct Copies {
     used: u32,
 }
 
-impl Copies {
-    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Copies {
+impl Snapshots {
+    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Snapshots {
         let label = format!("copy of a value of kernel map {}, which bpf_map_update_elem changes", spec.name);
-        Copies {
+        Snapshots {
             arena: Arc::clone(arena),
             label: label.into(),
             value_size: spec.value_size,

@@ -1,5 +1,5 @@
 // bzip2 of bzip2-sys: compresses len bytes, decompresses them, and compares.
-#include <foreign.h>
+#include <third_party.h>
 
 #define BZ_NO_STDIO
 /* BPF has five arguments; functions with more have to go. */
@@ -20,7 +20,7 @@ void bz_internal_error(int code)
 	(void)code;
 	abort();
 }
-FOREIGN_END
+THIRD_PARTY_END
 
 static void *take(void *opaque, int n, int size)
 {

@@ -1,5 +1,5 @@
 // The portable compression function of blake3: the chunks of len bytes, their chaining values added up.
-#include <foreign.h>
+#include <third_party.h>
 
 #define BLAKE3_NO_SSE2
 #define BLAKE3_NO_SSE41
@@ -7,7 +7,7 @@
 #define BLAKE3_NO_AVX512
 #define BLAKE3_USE_NEON 0
 #include "c/blake3_portable.c"
-FOREIGN_END
+THIRD_PARTY_END
 
 WORKLOAD uint64_t prog(struct block *block)
 {

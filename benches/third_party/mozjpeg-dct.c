@@ -1,5 +1,5 @@
 // The slow integer transforms of mozjpeg-sys: len blocks of pixels to coefficients, coarser ones, and back. Adds up the error.
-#include <foreign.h>
+#include <third_party.h>
 
 #define NO_GETENV
 #define NO_PUTENV
@@ -8,7 +8,7 @@
 #undef PASS1_BITS
 #undef FIX_0_298631336
 #include "vendor/jidctint.c"
-FOREIGN_END
+THIRD_PARTY_END
 
 WORKLOAD uint64_t prog(struct block *block)
 {

@@ -1,2 +1,0 @@
-/* Foreign code includes it; see foreign.h. */
-#define assert(condition) ((void)0)

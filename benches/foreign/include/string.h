@@ -1,1 +1,0 @@
-/* Foreign code includes it; see foreign.h. */

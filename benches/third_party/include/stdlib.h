@@ -1,0 +1,1 @@
+/* Third-party code includes it; see third_party.h. */
