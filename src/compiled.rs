@@ -73,7 +73,7 @@ mod library {
         /// It cannot be loaded.
         #[error("cannot load {}: {why}; make it with `twinbpf compile OBJ -o x.o` and `cc -shared x.o -o x.so`", path.display())]
         Load {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
             /// The system's words.
             why: String,
@@ -81,7 +81,7 @@ mod library {
         /// It is not what it should be.
         #[error("cannot use {}: {why}", path.display())]
         Artifact {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
             /// Why the artifact does not fit.
             why: ArtifactError,
@@ -89,9 +89,9 @@ mod library {
         /// It was made of another object, or for other settings.
         #[error("{} does not fit {object}: {why}", path.display())]
         Unfit {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
-            /// Object file.
+            /// Name of the object file.
             object: Arc<str>,
             /// What is different.
             why: ArtifactError,
@@ -99,9 +99,9 @@ mod library {
         /// It was made of another object.
         #[error("{} was not made of these bytes of {object} but of {made_of}; compile it again", path.display())]
         OtherBytes {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
-            /// Object file.
+            /// Name of the object file.
             object: Arc<str>,
             /// Name of the object it was made of.
             made_of: String,
@@ -109,9 +109,9 @@ mod library {
         /// Its code fails verification.
         #[error("{}: native code of function {function} fails verification: {why}; compile the object again", path.display())]
         Rejected {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
-            /// The function.
+            /// Name of the function.
             function: Arc<str>,
             /// Address, instruction and reason.
             why: String,
@@ -119,9 +119,9 @@ mod library {
         /// A program was not compiled.
         #[error("{} has no program {program}; it has {}", path.display(), known.join(", "))]
         NoProgram {
-            /// The file.
+            /// Path of the shared library.
             path: PathBuf,
-            /// The program.
+            /// Name of the requested program.
             program: String,
             /// Programs it has.
             known: Vec<String>,

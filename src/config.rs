@@ -15,7 +15,7 @@ pub enum EngineKind {
     /// there is no compiler for the machine, the interpreter.
     #[default]
     Auto,
-    /// The interpreter.
+    /// The interpreter alone: nothing is compiled.
     Interp,
     /// Native code, of all programs, compiled when they are instantiated. An error where there is no compiler.
     Jit,

@@ -19,7 +19,7 @@ pub enum InstanceError {
          more CPUs (Config::cpus)"
     )]
     NoCpu {
-        /// [`Config::cpus`](crate::Config::cpus).
+        /// Number of CPUs, of [`Config::cpus`](crate::Config::cpus).
         cpus: u32,
         /// One of the maps.
         map: Arc<str>,
@@ -37,7 +37,7 @@ pub enum InstanceError {
     UnknownCpu {
         /// The requested CPU number.
         cpu: u32,
-        /// [`Config::cpus`](crate::Config::cpus).
+        /// Number of CPUs, of [`Config::cpus`](crate::Config::cpus).
         cpus: u32,
     },
 }

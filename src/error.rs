@@ -39,7 +39,7 @@ pub enum LinkError {
     /// No such function in the object.
     #[error("{object}: there is no program '{name}'; it has {}", known.join(", "))]
     NoProgram {
-        /// Object file.
+        /// Name of the object file.
         object: Arc<str>,
         /// The requested program name.
         name: String,
@@ -49,7 +49,7 @@ pub enum LinkError {
     /// The engine runs native code only, and there is none.
     #[error("{object}: cannot be compiled: {why}")]
     Compile {
-        /// Object file.
+        /// Name of the object file.
         object: Arc<str>,
         /// Error of the compiler.
         why: JitError,
@@ -67,11 +67,11 @@ pub enum LinkError {
 /// An undefined symbol that a program needs and nothing resolves.
 #[derive(Clone, Debug)]
 pub struct SymbolError {
-    /// Object file.
+    /// Name of the object file.
     pub object: Arc<str>,
     /// Program that needs it.
     pub program: Arc<str>,
-    /// The symbol.
+    /// Name of the undefined symbol.
     pub symbol: Arc<str>,
     /// First instruction that refers to it.
     pub pc: usize,
@@ -93,7 +93,7 @@ pub enum SymbolFault {
     /// The host has it with another number of parameters.
     #[error("'{name}' is declared with {declared} parameters, the host's takes {host}")]
     Parameters {
-        /// The symbol.
+        /// Name of the symbol.
         name: Arc<str>,
         /// In the object.
         declared: usize,
@@ -109,7 +109,7 @@ pub enum SymbolFault {
     /// The host has it, but not for this program.
     #[error("'{name}' {why}")]
     Refused {
-        /// The symbol.
+        /// Name of the symbol.
         name: Arc<str>,
         /// What it needs.
         why: Arc<str>,
@@ -118,7 +118,7 @@ pub enum SymbolFault {
     #[cfg(feature = "dl")]
     #[error("'{name}' cannot be called: {why}")]
     Library {
-        /// The symbol.
+        /// Name of the symbol.
         name: Arc<str>,
         /// Why the library function cannot be called.
         why: crate::dl::DlError,

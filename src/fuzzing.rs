@@ -92,7 +92,7 @@ pub struct Outcome {
     pub narrow: bool,
     /// The state map: registers, stack words, memory.
     pub state: [u8; STATE_SIZE],
-    /// The context.
+    /// Bytes of the context.
     pub context: [u8; CONTEXT_SIZE],
     /// The array, if it is used.
     pub array: [u8; ARRAY_LEN as usize * VALUE],

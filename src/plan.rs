@@ -21,7 +21,7 @@ pub struct Plan {
     pub externs: Vec<Resolution>,
     /// Kernel helpers that programs call by number: name, and whether this machine has it.
     pub helpers: Vec<(String, bool)>,
-    /// See [`InstancePre::warnings`](crate::InstancePre::warnings).
+    /// What [`InstancePre::warnings`](crate::InstancePre::warnings) returns.
     pub warnings: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ pub enum Resolution {
     },
     /// A value the embedder gave.
     Value(u64),
-    /// `bpf_tail_call`.
+    /// The helper `bpf_tail_call`, which the backend implements itself.
     TailCall,
     /// A weak symbol that nothing defines.
     Weak,

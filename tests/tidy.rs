@@ -217,12 +217,179 @@ fn every_dependency_says_why() {
 fn architecture_fits_on_a_few_pages() {
     let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
     assert!(text.lines().count() <= 200, "docs/ARCHITECTURE.md has at most 200 lines");
-    let gone = |word: &&str| word.ends_with('/') && !word.contains("..") && !root().join(word).exists();
-    let words = text.split(['`', ' ', '\n', '(', ')']).filter(|word| word.contains('/') && !word.contains("://"));
-    report(
-        "folders that docs/ARCHITECTURE.md names and that do not exist",
-        words.filter(gone).map(str::to_owned).collect(),
-    );
+}
+
+/// Every file and folder below a folder, relative to the root; a folder ends in `/`.
+fn paths(folder: &str, found: &mut Vec<String>) {
+    for entry in fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
+        let path = format!("{folder}{}", entry.file_name().into_string().unwrap());
+        match entry.path().is_dir() {
+            true if path == ".git" || path == "target" => {}
+            true => {
+                found.push(format!("{path}/"));
+                paths(&format!("{path}/"), found);
+            }
+            false => found.push(path),
+        }
+    }
+}
+
+/// What a page has between backticks, with its line number.
+fn quoted(text: &str) -> Vec<(usize, &str)> {
+    text.lines()
+        .enumerate()
+        .flat_map(|(at, line)| line.split('`').skip(1).step_by(2).map(move |word| (at + 1, word)))
+        .collect()
+}
+
+/// `a/{b, c}/d` is `a/b/d` and `a/c/d`.
+fn braces(word: &str) -> Vec<String> {
+    let Some((head, rest)) = word.split_once('{') else { return vec![word.to_owned()] };
+    let Some((list, tail)) = rest.split_once('}') else { return vec![word.to_owned()] };
+    list.split(',').flat_map(|part| braces(&format!("{head}{}{tail}", part.trim()))).collect()
+}
+
+/// Whether a path is like a pattern, in which `*` and words of capitals are any text without a slash.
+fn is_like(path: &str, pattern: &str) -> bool {
+    let is_placeholder =
+        |part: &str| part.contains('*') || part.split('.').next().unwrap().chars().all(|c| c.is_ascii_uppercase());
+    let (parts, wanted) = (path.split('/'), pattern.split('/'));
+    parts.clone().count() == wanted.clone().count()
+        && parts.zip(wanted).all(|(part, wanted)| match wanted {
+            _ if part == wanted => true,
+            "" => false,
+            wanted if is_placeholder(wanted) => part.ends_with(wanted.trim_start_matches(|c| c != '.')),
+            _ => false,
+        })
+}
+
+/// The pages for those who change the project name no file that is gone. A name without a folder is some file's.
+#[test]
+fn files_that_pages_name_exist() {
+    let mut all = Vec::new();
+    paths("", &mut all);
+    let first = |word: &str| word.split('/').next().unwrap().to_owned();
+    let exists = |word: &str| match word.contains('/') {
+        true => all.iter().any(|path| is_like(path, word)),
+        false => all.iter().any(|path| path.rsplit('/').next() == Some(word)),
+    };
+    let mut findings = Vec::new();
+    let mut count = 0;
+    for page in ["CONTRIBUTING.md", "docs/ARCHITECTURE.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        for (line, word) in quoted(&text) {
+            let ends = [".rs", ".md", ".toml"].iter().any(|end| word.ends_with(end));
+            let is_path = word.contains('/') && all.contains(&format!("{}/", first(word)));
+            if word.contains("..") || word.starts_with(['/', '#']) || !(ends || is_path) {
+                continue;
+            }
+            count += 1;
+            findings
+                .extend(braces(word).iter().filter(|word| !exists(word)).map(|word| format!("{page}:{line}: {word}")));
+        }
+    }
+    report("files that pages name and that do not exist", findings);
+    assert!(count > 100, "{count} paths were found");
+}
+
+/// Where CONTRIBUTING.md says that a test finds what was forgotten, there is such a test.
+#[test]
+fn tests_that_pages_name_exist() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let named = text.split("test `").skip(1).map(|rest| rest.split('`').next().unwrap());
+    let named =
+        named.filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.".contains(c)));
+    let sources = sources();
+    let exists = |name: &str| {
+        let test = format!("fn {}", name.trim_end_matches('.'));
+        sources.iter().any(|(path, text)| text.contains(&test) || path.ends_with(&format!("tests/{name}.rs")))
+    };
+    let named: Vec<&str> = named.collect();
+    assert!(named.len() > 5, "{named:?}");
+    let gone = named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
+    report("tests that CONTRIBUTING.md names and that do not exist", gone);
+}
+
+/// A file whose manifest says `harness = false` has no `#[test]`: rustc would drop the function without a word.
+#[test]
+fn tests_of_an_own_harness_are_listed() {
+    let mut findings = Vec::new();
+    let mut count = 0;
+    for (folder, _) in EDGES {
+        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        for target in manifest.split("\n[[test]]\n").skip(1) {
+            let target = target.split("\n[").next().unwrap();
+            let value = |key: &str| {
+                target
+                    .lines()
+                    .find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(" = ")?.trim_matches('"').to_owned()))
+            };
+            if value("harness").is_none_or(|harness| harness != "false") {
+                continue;
+            }
+            count += 1;
+            let name = value("name").unwrap();
+            let main = value("path").unwrap_or(format!("tests/{name}"));
+            let start = root().join(folder).join(main).with_extension("");
+            let start = match start.parent() {
+                Some(parent) if start.ends_with("main") || start.ends_with("host") => parent.to_owned(),
+                _ => start,
+            };
+            for (path, text) in sources() {
+                let path = root().join(path);
+                let is_part = path.starts_with(&start) || path.with_extension("") == start;
+                if is_part && text.lines().any(|line| line.trim() == "#[test]") {
+                    findings.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    report("list these tests in `harness::tests!`", findings);
+    assert!(count > 15, "{count} test binaries were found");
+}
+
+/// A public item's documentation of one or two words says no more than its name.
+#[test]
+fn public_documentation_has_three_words() {
+    let private = [
+        "pub(",
+        "const ",
+        "static ",
+        "fn ",
+        "struct ",
+        "enum ",
+        "type ",
+        "mod ",
+        "trait ",
+        "impl",
+        "let ",
+        "unsafe ",
+        "macro_rules!",
+        "extern ",
+    ];
+    let is_doc = |line: &str, mark: &str| line.trim_start().starts_with(mark);
+    let mut findings = Vec::new();
+    // The command has no public items: what stands there is its help.
+    let is_ours = |path: &str| !path.starts_with("cli/") && !path.starts_with("tests/") && !path.contains("/tests");
+    for (path, text) in sources().into_iter().filter(|(path, _)| is_ours(path)) {
+        let lines: Vec<&str> = text.lines().collect();
+        let mut at = 0;
+        while at < lines.len() {
+            let Some(mark) = ["///", "//!"].into_iter().find(|mark| is_doc(lines[at], mark)) else {
+                at += 1;
+                continue;
+            };
+            let end = at + lines[at..].iter().take_while(|line| is_doc(line, mark)).count();
+            let words = lines[at..end].iter().flat_map(|line| line.trim_start()[3..].split_whitespace()).count();
+            let mut after = lines[end..].iter().map(|line| line.trim_start()).skip_while(|line| line.starts_with("#["));
+            let item = after.next().unwrap_or("");
+            if words < 3 && (mark == "//!" || !private.iter().any(|start| item.starts_with(start))) {
+                findings.push(format!("{path}:{}: {}", at + 1, lines[at].trim()));
+            }
+            at = end;
+        }
+    }
+    report("say what it is: the unit, the syntax, the kernel's constant, the meaning", findings);
 }
 
 /// FNV-1a, 64 bits.

@@ -43,18 +43,18 @@ pub(super) const LDDW_KINDS: u8 = 6;
 /// A field of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// Destination register.
+    /// Destination register, bits 0 to 3 of byte 1.
     Dst,
-    /// Source register.
+    /// Source register, bits 4 to 7 of byte 1.
     Src,
-    /// Offset.
+    /// Signed 16-bit offset, bytes 2 and 3.
     Off,
-    /// Immediate.
+    /// Signed 32-bit immediate, bytes 4 to 7.
     Imm,
 }
 
 impl Field {
-    /// Every field.
+    /// Every field, in the order of their bits.
     pub const ALL: [Field; 4] = [Field::Dst, Field::Src, Field::Off, Field::Imm];
 
     /// As the RFC spells it.
@@ -96,9 +96,9 @@ pub enum DecodeError {
     Reserved {
         /// Of the instruction.
         opcode: u8,
-        /// Which field.
+        /// The field that holds it.
         field: Field,
-        /// Its value.
+        /// Value of the field, sign-extended.
         value: i32,
     },
     /// A field that selects a form holds a value that selects none.
@@ -106,9 +106,9 @@ pub enum DecodeError {
     Form {
         /// Of the instruction.
         opcode: u8,
-        /// Which field.
+        /// The field that holds it.
         field: Field,
-        /// Its value.
+        /// Value of the field, sign-extended.
         value: i32,
     },
     /// The bytes end inside a slot.

@@ -9,7 +9,7 @@ use super::{
 
 const R1: Reg = Reg::R1;
 
-/// The page.
+/// The text of `docs/isa.md`, in Markdown.
 pub fn markdown() -> String {
     let mut out = String::from(INTRO);
     groups(&mut out);

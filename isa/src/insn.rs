@@ -6,9 +6,9 @@ use super::{AluOp, AtomicOp, Cond, Shape};
 /// Operand width: the 32-bit forms zero the upper half of their destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// `ALU`, `JMP32`.
+    /// 32 bits: the classes `ALU` and `JMP32`.
     W32,
-    /// `ALU64`, `JMP`.
+    /// 64 bits: the classes `ALU64` and `JMP`.
     W64,
 }
 
@@ -25,13 +25,13 @@ impl Width {
 /// Size of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Size {
-    /// 1 byte.
+    /// 1 byte (`BPF_B`).
     B,
-    /// 2 bytes.
+    /// 2 bytes, a half word (`BPF_H`).
     H,
-    /// 4 bytes.
+    /// 4 bytes, a word (`BPF_W`).
     W,
-    /// 8 bytes.
+    /// 8 bytes, a double word (`BPF_DW`).
     Dw,
 }
 
@@ -55,7 +55,7 @@ impl Size {
 pub enum ByteOrder {
     /// `le16`..`le64`: on a little-endian machine, truncation.
     ToLe,
-    /// `be16`..`be64`.
+    /// `be16`..`be64`: on a little-endian machine, a byte swap and truncation.
     ToBe,
     /// `bswap16`..`bswap64`, on every machine.
     Swap,
@@ -97,7 +97,7 @@ impl Reg {
 /// The second operand of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
-    /// A register.
+    /// The value of a register.
     Reg(Reg),
     /// A 32-bit immediate; 64-bit operations sign-extend it.
     Imm(i32),
@@ -150,7 +150,7 @@ pub enum Insn {
     MayGoto { off: i16 },
     /// `call 5`, `call pc+7`, or a function outside the object (`off` is the kernel's fd_array index).
     Call { kind: CallKind, off: i16, imm: i32 },
-    /// `callx r1`.
+    /// `callx r1`: calls the function whose address the register holds.
     Callx { dst: Reg },
     /// `r1 = addr_space_cast(r2, 0, 1)`; `imm` is `dst_as << 16 | src_as`.
     AddrSpaceCast { dst: Reg, src: Reg, imm: i32 },

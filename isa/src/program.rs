@@ -32,7 +32,7 @@ pub struct Program {
 /// One function inside a [`Program`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
     /// pc of its first instruction; it ends where the next one starts.
     pub start: usize,
@@ -45,7 +45,7 @@ pub struct Function {
 pub struct Line {
     /// First pc it covers.
     pub pc: usize,
-    /// Source file.
+    /// Path of the source file, as the compiler recorded it.
     pub file: Arc<str>,
     /// Line number, from 1.
     pub line: u32,
@@ -112,7 +112,7 @@ impl<'a> InOrder<'a> {
 /// An undefined symbol of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extern {
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
     /// An unresolved weak symbol has address 0.
     pub weak: bool,
@@ -140,28 +140,28 @@ pub struct Signature {
     pub params: Vec<ValType>,
     /// Whether `...` follows.
     pub variadic: bool,
-    /// Result.
+    /// Type of the result.
     pub result: ValType,
 }
 
 /// C type class of a parameter or result: what decides extension and register class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValType {
-    /// No value.
+    /// No value: the type of a function that returns nothing.
     Void,
     /// An integer, enum or bool of 1, 2, 4 or 8 bytes.
     Int {
-        /// Bytes.
+        /// Size in bytes: 1, 2, 4 or 8.
         size: u8,
         /// Sign-extended if set, else zero-extended.
         signed: bool,
     },
     /// `float` (4) or `double` (8); BPF passes the bits in an integer register.
     Float {
-        /// Bytes.
+        /// Size in bytes: 4 or 8.
         size: u8,
     },
-    /// Any pointer.
+    /// A pointer to anything, 8 bytes.
     Pointer,
     /// Something that cannot be passed in one register (a struct by value, `__int128`).
     Unsupported,

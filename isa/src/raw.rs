@@ -5,7 +5,7 @@
 pub enum Endian {
     /// `bpfel`, what clang makes by default.
     Little,
-    /// `bpfeb`.
+    /// Most significant byte first (clang's target `bpfeb`).
     Big,
 }
 
@@ -16,9 +16,9 @@ pub struct Raw {
     pub opcode: u8,
     /// `src << 4 | dst`. In a big-endian object the two are the other way round on the wire, not here.
     pub regs: u8,
-    /// Signed offset.
+    /// Signed offset: slots for a jump, bytes for a memory access.
     pub off: i16,
-    /// Signed immediate.
+    /// Signed 32-bit immediate value.
     pub imm: i32,
 }
 

@@ -18,7 +18,7 @@ const FUNCTION: u8 = 4;
 /// What a splice did to places in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// Where.
+    /// Index of the first slot that changed.
     pub at: usize,
     /// Slots that went away.
     pub removed: usize,
@@ -53,12 +53,12 @@ pub enum SpliceError {
     },
     /// An instruction that stays leads into what goes away.
     Target {
-        /// The instruction.
+        /// Slot of the instruction that stays.
         pc: usize,
     },
     /// A jump would be longer than its field.
     Far {
-        /// The instruction.
+        /// Slot of the jump.
         pc: usize,
     },
 }

@@ -10,7 +10,7 @@ macro_rules! groups {
         pub enum Group { $(#[doc = $doc] $Name),* }
 
         impl Group {
-            /// Every group.
+            /// Every group, in the order of declaration.
             pub const ALL: &'static [Group] = &[$(Group::$Name),*];
 
             /// Its name. The RFC's own groups take the width as a suffix, see [`Insn::conformance`](super::Insn::conformance).
@@ -61,7 +61,7 @@ pub enum Shape {
     BinaryReg,
     /// As `BinaryReg`, 64-bit form only.
     BinaryReg64,
-    /// `dst` only.
+    /// `dst` alone: no source register, no immediate.
     Unary,
 }
 
@@ -82,7 +82,7 @@ impl Shape {
 /// One operation of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<Op> {
-    /// The operation.
+    /// The operation that the row defines.
     pub op: Op,
     /// Its name in the assembler of llvm and the RFC.
     pub mnemonic: &'static str,
@@ -92,9 +92,9 @@ pub struct Row<Op> {
     pub code: u8,
     /// The value the offset field must hold.
     pub ext: i16,
-    /// Conformance group.
+    /// Conformance group of RFC 9669 that it belongs to.
     pub group: Group,
-    /// Operand shape.
+    /// Which operands its forms take.
     pub shape: Shape,
     /// One line on what it does.
     pub doc: &'static str,

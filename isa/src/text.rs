@@ -179,7 +179,7 @@ impl Insn {
 }
 
 impl ByteOrder {
-    /// Every order.
+    /// Every conversion of the byte order.
     pub const ALL: [ByteOrder; 3] = [ByteOrder::ToLe, ByteOrder::ToBe, ByteOrder::Swap];
 
     /// One line on what it does.

@@ -384,7 +384,7 @@ fn truncated(what: &str, needed: u64, have: usize) -> Cause {
 /// The NUL-terminated names of a string table, within limits of time and memory.
 struct Names<'a> {
     strings: &'a [u8],
-    /// Longest name.
+    /// Most bytes of a name.
     limit: usize,
     /// Bytes that may still be copied.
     left: usize,

@@ -54,19 +54,19 @@ pub enum Cause {
     /// Compiled for something else.
     #[error("this is an {} object, not BPF", machine_name(*machine))]
     Machine {
-        /// `e_machine`.
+        /// The ELF header's `e_machine`.
         machine: u16,
     },
     /// BPF has only 64-bit objects.
     #[error("ELF class {class}, a BPF object has class 2 (64-bit)")]
     Class {
-        /// `EI_CLASS`.
+        /// The byte `EI_CLASS` of the ELF identification.
         class: u8,
     },
-    /// Already linked.
+    /// The file is linked already, or a core dump.
     #[error("this is {}, not a relocatable object", file_type_name(*kind))]
     NotRelocatable {
-        /// `e_type`.
+        /// The ELF header's `e_type`.
         kind: u16,
     },
     /// The ELF structure contradicts itself.
@@ -85,7 +85,7 @@ pub enum Cause {
         what: String,
         /// Number of bytes needed.
         size: u64,
-        /// Bytes allowed.
+        /// Number of bytes allowed.
         limit: u64,
     },
     /// `.BTF` or `.BTF.ext` cannot be read.
@@ -103,7 +103,7 @@ pub enum Cause {
     /// A map definition without BTF that means nothing, or one with an unknown key.
     #[error("map '{map}': {why}")]
     Map {
-        /// Variable.
+        /// Name of the variable that defines the map.
         map: Arc<str>,
         /// What is wrong.
         why: String,
@@ -158,7 +158,7 @@ pub enum Cause {
     /// A function symbol that covers no whole instructions of its section.
     #[error("the function covers bytes {start} to {end} of a section of {size} bytes")]
     Extent {
-        /// First byte.
+        /// Offset of the first byte in the section.
         start: u64,
         /// Byte after the last.
         end: u64,
@@ -171,13 +171,13 @@ pub enum Cause {
     /// A program with everything it calls is longer than any engine takes.
     #[error("the program and what it calls have more than {limit} instructions")]
     TooLong {
-        /// Instructions allowed.
+        /// Number of instructions allowed.
         limit: usize,
     },
     /// All programs together are longer than this crate links.
     #[error("the programs before this one and this one have more than {limit} instructions together")]
     TooManyInsns {
-        /// Instructions allowed.
+        /// Number of instructions allowed.
         limit: usize,
     },
     /// The object has no function of the requested name.
@@ -209,7 +209,7 @@ pub enum Cause {
     /// A configuration value that a program reads and that has no value.
     #[error("configuration value '{name}': {why}")]
     Kconfig {
-        /// The extern.
+        /// Name of the extern variable.
         name: Arc<str>,
         /// Reason, for the message.
         why: String,
@@ -217,7 +217,7 @@ pub enum Cause {
     /// A function or variable of the kernel that is not there.
     #[error("kernel symbol '{name}': {why}")]
     Ksym {
-        /// The extern.
+        /// Name of the extern symbol.
         name: Arc<str>,
         /// Reason, for the message.
         why: String,
@@ -272,15 +272,15 @@ pub enum RelocFault {
     NoMap {
         /// Section of the maps.
         section: Arc<str>,
-        /// Byte offset.
+        /// Offset in the section, in bytes.
         offset: i64,
     },
     /// An address outside the data it points to.
     #[error("offset {offset} lies outside section '{section}' of {size} bytes")]
     OutOfData {
-        /// Data section.
+        /// Name of the data section.
         section: Arc<str>,
-        /// Byte offset.
+        /// Offset in the section, in bytes.
         offset: i64,
         /// Size of the section in bytes.
         size: u64,
@@ -288,9 +288,9 @@ pub enum RelocFault {
     /// An address inside a function.
     #[error("byte {offset} of section '{section}' is not the start of a function")]
     NotFunctionStart {
-        /// Code section.
+        /// Name of the code section.
         section: Arc<str>,
-        /// Byte offset.
+        /// Offset in the section, in bytes.
         offset: i64,
     },
     /// A relocation that is not supported, with its description.

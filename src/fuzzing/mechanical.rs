@@ -42,7 +42,7 @@ pub enum Kind {
 /// What became of the changes of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Changes.
+    /// Number of changes made.
     pub changes: usize,
     /// Those that the verifier rejects.
     pub detected: usize,
@@ -53,7 +53,7 @@ pub struct Row {
 /// What became of all changes.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Functions.
+    /// Number of functions changed.
     pub functions: usize,
     /// Places, by kind.
     pub sites: BTreeMap<Kind, usize>,
@@ -65,7 +65,7 @@ pub struct Changes {
     every: usize,
     /// What is in work.
     name: String,
-    /// Sites seen.
+    /// Number of sites seen.
     seen: usize,
 }
 

@@ -16,25 +16,25 @@ pub enum Error {
          PROG=PLACE); `twinbpf exec` runs a single program"
     )]
     Nothing {
-        /// Object file.
+        /// Name of the object file.
         object: Arc<str>,
     },
     /// A program that cannot be attached as requested.
     #[error("{object}: program {program} (section {section}): {why}")]
     Program {
-        /// Object file.
+        /// Name of the object file.
         object: Arc<str>,
         /// Name of the program.
         program: Arc<str>,
         /// Section name of the program.
         section: Arc<str>,
-        /// The reason.
+        /// Reason of the refusal.
         why: String,
     },
     /// An option names a program that no object has.
     #[error("{option} {name}: no object has a program of this name")]
     NoProgram {
-        /// The option.
+        /// Name of the option, with its dashes.
         option: &'static str,
         /// Program name that the option gives.
         name: String,
@@ -63,7 +63,7 @@ pub enum Error {
     /// The workload cannot be run.
     #[error("cannot run the workload '{name}': {cause}")]
     Workload {
-        /// The command.
+        /// The command as the user wrote it.
         name: String,
         /// Error of fork, pipe or `execve`.
         cause: io::Error,

@@ -18,7 +18,7 @@ use crate::workload::Child;
 pub(crate) enum SessionEnd {
     /// The workload or the process that was watched has ended.
     Ended,
-    /// SIGTERM.
+    /// SIGTERM has arrived.
     Terminated,
     /// SIGINT or SIGQUIT.
     Interrupted,

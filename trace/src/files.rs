@@ -23,7 +23,7 @@ pub enum FilesError {
     /// It cannot be read.
     #[error("cannot read {}: {cause}", .path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the read.
         cause: std::io::Error,
@@ -31,7 +31,7 @@ pub enum FilesError {
     /// It is no BTF, alone or on top of the first one.
     #[error("{}: no types: {why}", .path.display())]
     Types {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the ELF or BTF parser.
         why: String,

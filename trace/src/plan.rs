@@ -24,7 +24,7 @@ pub struct Plan {
 /// The plan of one object.
 #[derive(Debug)]
 pub struct ObjectPlan {
-    /// The object.
+    /// The object as it was read.
     pub object: Object,
     /// Whether its maps are created in the kernel.
     pub in_kernel: bool,

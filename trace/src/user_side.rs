@@ -24,7 +24,7 @@ const KEPT: usize = 64;
 /// How a script call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It returned.
+    /// The program has returned.
     Done,
     /// It called `exit(status)`.
     Exit(u8),

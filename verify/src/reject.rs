@@ -105,7 +105,7 @@ pub enum Reason {
     /// A register or the stack is not as the function found it.
     #[error("{what} is {value}, not what the function found")]
     Restored {
-        /// What.
+        /// The register, or the stack pointer.
         what: &'static str,
         /// What is known of it.
         value: String,

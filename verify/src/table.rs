@@ -75,7 +75,7 @@ pub enum Load {
     FrameLimit,
     /// The address of this region, by index.
     Region(u16),
-    /// A number.
+    /// A constant, with its value.
     Number(u64),
 }
 
@@ -141,7 +141,7 @@ pub enum Argument {
     Any,
     /// The VM context.
     Context,
-    /// This number.
+    /// Exactly this constant.
     Number(u64),
     /// A number less than this.
     Below(u64),
@@ -150,7 +150,7 @@ pub enum Argument {
 /// What a callee gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Returns {
-    /// A number.
+    /// A number without an address in it.
     Number,
     /// In rax the address of a function that takes the caller's frame over, if rdx is zero.
     TailTarget,

@@ -45,7 +45,7 @@ pub struct Resolve<'a> {
     pub maps: &'a [u64],
     /// Address of the value of each data map; anything for other maps.
     pub values: &'a [u64],
-    /// Each extern.
+    /// What each extern refers to.
     pub externs: &'a [Target],
     /// Kernel helpers by number. [`TAIL_CALL`] is never requested.
     pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
@@ -66,7 +66,7 @@ pub enum Link {
     Function(u32),
     /// `call`: a host function, by index.
     Host(u32),
-    /// `call`: `bpf_tail_call`.
+    /// `call`: the helper `bpf_tail_call`, which the backend implements itself.
     TailCall,
     /// `call`: this trap ([`Image::trap`]).
     Trap(u32),
@@ -84,7 +84,7 @@ pub enum Callee {
 /// A BPF function of the image.
 #[derive(Clone, Debug)]
 pub struct Function {
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
     /// Index of its program.
     pub program: u32,
@@ -101,7 +101,7 @@ pub struct Function {
 pub struct FrameSizes {
     /// The least that a function has.
     pub smallest: u32,
-    /// The most.
+    /// The most that a function has.
     pub largest: u32,
 }
 
@@ -126,13 +126,13 @@ pub enum ImageError {
     /// More code than pcs can number.
     #[error("more than {limit} instructions in one image")]
     TooLarge {
-        /// The limit.
+        /// Number of instructions allowed.
         limit: usize,
     },
     /// A binding names something that the resolution does not have.
     #[error("{object}: program {program}, insn {pc}: {what} {index} does not exist; link and resolve the same object")]
     Dangling {
-        /// Object file.
+        /// Name of the object file.
         object: Arc<str>,
         /// Name of the program's entry function.
         program: Arc<str>,
@@ -140,7 +140,7 @@ pub enum ImageError {
         pc: usize,
         /// `map`, `data map`, `extern` or `function`.
         what: &'static str,
-        /// Its index.
+        /// Index that the resolution does not have.
         index: usize,
     },
 }
@@ -214,7 +214,7 @@ impl Image {
         })
     }
 
-    /// Its identity.
+    /// Number that no other image of the process has.
     pub fn id(&self) -> ImageId {
         self.id
     }

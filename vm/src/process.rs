@@ -50,7 +50,7 @@ struct Generation<T> {
 }
 
 impl<T: Default + Send + Sync> PerProcess<T> {
-    /// Nothing yet.
+    /// No value yet: each process makes its own.
     pub const fn new() -> PerProcess<T> {
         PerProcess { current: AtomicPtr::new(ptr::null_mut()) }
     }

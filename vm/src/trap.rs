@@ -13,7 +13,7 @@ macro_rules! trap_codes {
         pub enum TrapCode { $(#[doc = $text] $Name = $number),* }
 
         impl TrapCode {
-            /// Every code.
+            /// Every code, in the order of its numbers.
             pub const ALL: &'static [TrapCode] = &[$(TrapCode::$Name),*];
 
             /// What happened, in a few words.
@@ -82,7 +82,7 @@ pub struct CallSite {
 /// A place in a program: instruction and C line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Object file.
+    /// Name of the object file.
     pub object: Arc<str>,
     /// Entry function of the program.
     pub program: Arc<str>,
@@ -120,7 +120,7 @@ impl Trap {
         self.0.code
     }
 
-    /// The particulars.
+    /// The particulars, such as the address of an access.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }

@@ -44,7 +44,7 @@ impl fmt::Display for AsmError {
 
 impl std::error::Error for AsmError {}
 
-/// Assembled text.
+/// Result of assembling a text: its instructions, with the source line of each.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Assembled {
     /// One per 8-byte slot.

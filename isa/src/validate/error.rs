@@ -30,7 +30,7 @@ pub enum Reason {
     /// Kernel policy: an immediate shift count out of range.
     #[error("shift by {count} in a {bits}-bit operation")]
     ShiftCount {
-        /// The immediate.
+        /// The shift count, as the immediate holds it.
         count: i32,
         /// Width of the operation.
         bits: u32,
@@ -46,7 +46,7 @@ pub enum Reason {
     Frame {
         /// Offset from r10.
         off: i16,
-        /// Bytes accessed.
+        /// Number of bytes that it accesses.
         size: usize,
         /// Bytes of a frame.
         stack: u32,
@@ -88,7 +88,7 @@ pub enum Reason {
     /// The address of something that is not the start of a function is taken.
     #[error("address of instruction {target} is taken as a function, but no function starts there")]
     FunctionAddress {
-        /// The instruction.
+        /// Slot whose address is taken.
         target: usize,
     },
     /// What the linker bound to this instruction is missing, or is not what the instruction refers to.

@@ -15,7 +15,7 @@ pub enum BtfError {
         /// Bytes there are.
         have: usize,
     },
-    /// Not BTF.
+    /// The data does not begin with BTF's magic number.
     #[error("BTF magic is {magic:#06x}, not 0xeb9f")]
     Magic {
         /// What stands there.
@@ -24,7 +24,7 @@ pub enum BtfError {
     /// BTF of the other byte order.
     #[error("BTF has the other byte order than its ELF file")]
     ByteOrder,
-    /// Unknown version.
+    /// The header states an unknown version of the format.
     #[error("BTF version {version} is unknown, only 1 is defined")]
     Version {
         /// What stands there.
@@ -41,7 +41,7 @@ pub enum BtfError {
     /// The string section does not start and end with NUL.
     #[error("BTF string section does not start and end with a NUL byte")]
     Strings,
-    /// Unknown kind.
+    /// A type has a kind that `linux/btf.h` does not define.
     #[error("BTF type {id} has unknown kind {kind}")]
     Kind {
         /// Id of the type.
@@ -106,7 +106,7 @@ pub enum BtfError {
     Endless {
         /// Id of the type.
         id: TypeId,
-        /// C name.
+        /// Name of the type, as C writes it.
         name: String,
     },
     /// Text of types that would be absurdly long.
@@ -122,7 +122,7 @@ pub enum BtfError {
     Unsized {
         /// Id of the type.
         id: TypeId,
-        /// C name.
+        /// Name of the type, as C writes it.
         name: String,
     },
     /// The size does not fit 32 bits.
@@ -223,13 +223,13 @@ pub enum MapError {
     /// `pinning` in an inner map.
     #[error("map '{map}': an inner map cannot be pinned")]
     InnerPinned {
-        /// Inner map.
+        /// Name of the inner map.
         map: String,
     },
     /// Maps of maps of maps.
     #[error("map '{map}': an inner map cannot have 'values', maps nest one level")]
     Nested {
-        /// Inner map.
+        /// Name of the inner map.
         map: String,
     },
     /// `values` not at the end.
@@ -243,7 +243,7 @@ pub enum MapError {
     ValuesKind {
         /// Name of the map.
         map: String,
-        /// Map type.
+        /// Map type, in bpftool's words.
         kind: String,
     },
     /// `values` of a wrong type.
@@ -256,7 +256,7 @@ pub enum MapError {
         /// What it should be.
         want: &'static str,
     },
-    /// No `type`.
+    /// A definition without the key `type`.
     #[error("map '{map}' has no type, write __uint(type, BPF_MAP_TYPE_...)")]
     NoType {
         /// Name of the map.
@@ -302,9 +302,9 @@ pub enum SetError {
         text: String,
         /// Type of the variable.
         type_name: String,
-        /// Smallest value.
+        /// Smallest value that the type holds.
         min: String,
-        /// Largest value.
+        /// Largest value that the type holds.
         max: String,
     },
     /// No enumerator of that name.
@@ -320,7 +320,7 @@ pub enum SetError {
     /// String too long.
     #[error("the string has {len} bytes, {type_name} holds {max} and the NUL")]
     TooLong {
-        /// Bytes given.
+        /// Bytes of the given string.
         len: usize,
         /// Type of the variable.
         type_name: String,
@@ -347,7 +347,7 @@ pub enum SetError {
         member: String,
         /// C name of the struct or union.
         type_name: String,
-        /// Its members.
+        /// Names of its members, separated by commas.
         known: String,
     },
     /// The path names a member of a type that has none.

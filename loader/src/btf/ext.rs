@@ -28,9 +28,9 @@ pub struct ExtSection {
     pub name: Arc<str>,
     /// `func_info` records of the section.
     pub funcs: Vec<FuncInfo>,
-    /// Source lines.
+    /// `line_info` records of the section.
     pub lines: Vec<LineInfo>,
-    /// CO-RE relocations.
+    /// CO-RE relocations of the section.
     pub relos: Vec<CoreRelo>,
 }
 
@@ -39,7 +39,7 @@ pub struct ExtSection {
 pub struct FuncInfo {
     /// Byte offset in the section.
     pub insn_off: u32,
-    /// Its `FUNC`.
+    /// Id of its type of kind `FUNC`.
     pub type_id: TypeId,
 }
 

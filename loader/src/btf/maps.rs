@@ -25,7 +25,7 @@ const MAX_KEYS: usize = 64;
 pub struct MapDecl {
     /// Name of the variable, and of the map.
     pub name: String,
-    /// Its `VAR`.
+    /// Id of its type of kind `VAR`.
     pub var_id: TypeId,
     /// Offset that BTF gives; clang writes 0 and leaves the truth to the symbol table.
     pub offset: u32,
@@ -59,9 +59,9 @@ pub struct Slots {
 /// What slots point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotsKind {
-    /// Inner maps.
+    /// Inner maps of a map of maps.
     Maps,
-    /// Programs.
+    /// Programs of a prog array.
     Programs,
 }
 

@@ -23,7 +23,7 @@ impl fmt::Display for TypeId {
 /// One type, without its name (see [`Btf::name`]). The kinds are those of `include/uapi/linux/btf.h`.
 #[derive(Clone, Copy, Debug)]
 pub enum Type<'a> {
-    /// Type 0.
+    /// `void`, the type with id 0.
     Void,
     /// Integer, `char` or `bool`.
     Int(Int),
@@ -31,9 +31,9 @@ pub enum Type<'a> {
     Ptr(TypeId),
     /// Array: element type, index type, length.
     Array(Array),
-    /// `struct`.
+    /// `struct` with its members.
     Struct(Composite<'a>),
-    /// `union`.
+    /// `union` with its members.
     Union(Composite<'a>),
     /// `enum` whose enumerators have up to 32 bits.
     Enum(Enum<'a>),
@@ -44,15 +44,15 @@ pub enum Type<'a> {
     },
     /// `typedef` of a type.
     Typedef(TypeId),
-    /// `volatile` type.
+    /// `volatile` applied to a type.
     Volatile(TypeId),
-    /// `const` type.
+    /// `const` applied to a type.
     Const(TypeId),
-    /// `restrict` type.
+    /// `restrict` applied to a type.
     Restrict(TypeId),
     /// A function: its prototype and linkage.
     Func {
-        /// A [`Type::FuncProto`].
+        /// Id of its prototype, a [`Type::FuncProto`].
         proto: TypeId,
         /// Static, global or extern.
         linkage: Linkage,
@@ -68,7 +68,7 @@ pub enum Type<'a> {
     },
     /// The variables of an ELF section.
     Datasec(Datasec<'a>),
-    /// `float`, `double`.
+    /// A floating-point number: `float`, `double` or `long double`.
     Float {
         /// Size in bytes: 2, 4, 8, 12 or 16.
         size: u32,
@@ -137,7 +137,7 @@ pub struct Int {
     pub signed: bool,
     /// `char`. clang does not set it; see [`Btf::is_char`].
     pub is_char: bool,
-    /// `bool`.
+    /// Whether it is `bool` (`BTF_INT_BOOL`).
     pub is_bool: bool,
 }
 
@@ -155,7 +155,7 @@ pub struct Array {
 /// Linkage of a function or variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linkage {
-    /// File scope.
+    /// Visible in its own file only.
     Static,
     /// Defined here, visible outside.
     Global,
@@ -380,7 +380,7 @@ pub struct Datasec<'a> {
 /// A variable of a section, or a function of `.ksyms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VarInfo<'a> {
-    /// Symbol name.
+    /// Name of the variable's ELF symbol.
     pub name: &'a str,
     /// The `VAR` or `FUNC` itself.
     pub var_id: TypeId,

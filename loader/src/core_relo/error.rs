@@ -59,7 +59,7 @@ pub enum Mismatch {
     /// The access names a member of something without members.
     #[error("{within} has no members, so no '{member}'")]
     NoMembers {
-        /// The type.
+        /// The type that the access goes through.
         within: String,
         /// Name of the missing member.
         member: String,
@@ -67,13 +67,13 @@ pub enum Mismatch {
     /// The access indexes something that is no array.
     #[error("{found} is no array")]
     NotArray {
-        /// The type.
+        /// The type that the target has there.
         found: String,
     },
     /// An array is too short.
     #[error("{found} has no element {index}")]
     TooShort {
-        /// The type.
+        /// The type that the target has there.
         found: String,
         /// Index of the element.
         index: u32,
@@ -81,7 +81,7 @@ pub enum Mismatch {
     /// An enum has no such constant.
     #[error("{within} has no constant '{name}'")]
     NoConstant {
-        /// The enum.
+        /// The enum of the target.
         within: String,
         /// Name of the enumerator.
         name: String,
@@ -89,13 +89,13 @@ pub enum Mismatch {
     /// The relocation names a constant of something that is no enum.
     #[error("{found} is no enum")]
     NotEnum {
-        /// The type.
+        /// The type that the target has there.
         found: String,
     },
     /// The type as a whole is another.
     #[error("{found} is another type")]
     Type {
-        /// The type.
+        /// The type that the target has there.
         found: String,
     },
     /// It matches, and gives nothing that could be put into the instruction.
@@ -114,7 +114,7 @@ pub enum CoreError {
     Access {
         /// Access string of the relocation, as compiled.
         access: String,
-        /// Root type.
+        /// Type that the access string starts from.
         type_id: TypeId,
         /// What is wrong.
         why: &'static str,
@@ -133,9 +133,9 @@ pub enum CoreError {
     OffsetAmbiguous {
         /// Description of the relocation.
         spec: String,
-        /// Bit offset.
+        /// Offset in one candidate, in bits.
         first: u64,
-        /// Bit offset.
+        /// Offset in another candidate, in bits.
         second: u64,
     },
     /// Candidates give different values.

@@ -92,7 +92,7 @@ pub struct KernelStructOps {
     pub index: usize,
     /// Name of the variable.
     pub name: Arc<str>,
-    /// `btf_vmlinux_value_type_id`.
+    /// Type of the value, for `btf_vmlinux_value_type_id` of `BPF_MAP_CREATE`.
     pub value_type: TypeId,
     /// Whose type that is, if not the kernel's own: the descriptor of its types is `value_type_btf_obj_fd`.
     pub module: Option<Arc<str>>,
@@ -110,9 +110,9 @@ pub struct KernelStructOps {
 pub struct KernelProgram {
     /// Index in [`Object::programs`](crate::Object::programs).
     pub spec: usize,
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
-    /// ELF section.
+    /// Name of its ELF section.
     pub section: Arc<str>,
     /// What the section says.
     pub attach: Attach,
@@ -129,7 +129,7 @@ pub struct KernelProgram {
     pub functions: Vec<(usize, Arc<str>)>,
     /// `func_info`: `insn_off` counts slots of `insns`. Empty if not every function has a record.
     pub func_info: Vec<FuncInfo>,
-    /// `line_info`, likewise.
+    /// `line_info`: `insn_off` counts slots of `insns`.
     pub line_info: Vec<LineInfo>,
     /// The same lines in words, for messages.
     pub lines: Vec<Line>,
@@ -166,9 +166,9 @@ pub enum AttachBtf {
     Kernel(TypeId),
     /// A type of a module, whose descriptor is `attach_btf_obj_fd`.
     Module {
-        /// Module.
+        /// Name of the kernel module.
         module: Arc<str>,
-        /// `attach_btf_id`.
+        /// Id of the type in the module's BTF, for `attach_btf_id`.
         id: TypeId,
     },
     /// A function of another program (`freplace`), to be looked up among that program's types.

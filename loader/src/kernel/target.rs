@@ -62,19 +62,19 @@ pub struct Module {
 /// A kernel that was read beforehand, or one that is not running here.
 #[derive(Clone, Default)]
 pub struct KernelData {
-    /// See [`Kernel::btf`].
+    /// What [`Kernel::btf`] returns.
     pub btf: Option<Arc<Btf>>,
-    /// See [`Kernel::modules`].
+    /// What [`Kernel::modules`] returns.
     pub modules: Vec<Module>,
-    /// See [`Kernel::config`].
+    /// What [`Kernel::config`] returns.
     pub config: Option<String>,
-    /// See [`Kernel::kallsyms`].
+    /// What [`Kernel::kallsyms`] returns.
     pub kallsyms: Option<String>,
-    /// See [`Kernel::version`].
+    /// What [`Kernel::version`] returns.
     pub version: u32,
-    /// See [`Kernel::has_bpf_cookie`].
+    /// What [`Kernel::has_bpf_cookie`] returns.
     pub bpf_cookie: bool,
-    /// See [`Kernel::has_syscall_wrapper`].
+    /// What [`Kernel::has_syscall_wrapper`] returns.
     pub syscall_wrapper: bool,
 }
 

@@ -64,7 +64,7 @@ pub struct Object {
     pub programs: Vec<ProgramSpec>,
     /// Maps that were defined, then one for each data section.
     pub maps: Vec<MapSpec>,
-    /// Undefined symbols.
+    /// Undefined symbols that programs or data refer to.
     pub externs: Vec<Extern>,
     /// Pointers inside data maps.
     pub pointers: Vec<DataPointer>,
@@ -74,11 +74,11 @@ pub struct Object {
     pub variables: Vec<Variable>,
     /// `license` section. Absent stays absent: no licence is invented.
     pub license: Option<Arc<str>>,
-    /// `version` section.
+    /// Contents of the `version` section.
     pub version: Option<u32>,
     /// `config` section, as it is.
     pub config: Option<Vec<u8>>,
-    /// Type data.
+    /// Types of the section `.BTF`, if there is one.
     pub btf: Option<Arc<Btf>>,
     /// Why there is no type data, if there should be.
     pub btf_error: Option<BtfError>,

@@ -12,9 +12,9 @@ use crate::section::Attach;
 /// One function of the object, as it was compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramSpec {
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
-    /// ELF section.
+    /// Name of its ELF section.
     pub section: Arc<str>,
     /// What the section, or for `BEGIN` and its like in `.text` the name, says of it.
     pub attach: Attach,
@@ -22,7 +22,7 @@ pub struct ProgramSpec {
     pub role: Role,
     /// Visible outside its file (`STB_GLOBAL` or `STB_WEAK`).
     pub global: bool,
-    /// `STB_WEAK`.
+    /// Whether another definition may replace it (`STB_WEAK`).
     pub weak: bool,
     /// `STV_HIDDEN` or `STV_INTERNAL`: the kernel verifies it as a static function.
     pub hidden: bool,

@@ -14,7 +14,7 @@ use crate::elf::{DefinedIn, Elf, Section, SectionType};
 pub struct StructOps {
     /// Name of the variable, and of the map that it becomes.
     pub name: Arc<str>,
-    /// ELF section.
+    /// Name of its ELF section.
     pub section: Arc<str>,
     /// Its struct, for example `tcp_congestion_ops`.
     pub type_id: TypeId,

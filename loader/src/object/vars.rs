@@ -15,7 +15,7 @@ use crate::error::{Cause, Error};
 /// A variable of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Symbol name.
+    /// Name of its ELF symbol.
     pub name: Arc<str>,
     /// Index of the data map that holds it.
     pub map: usize,

@@ -44,7 +44,7 @@ pub enum SectionKind {
         /// Matched as a mere prefix, as libbpf before 1.0 and others do (`classifier/foo`, `xdp_drop`).
         loose: bool,
     },
-    /// perf's `group:event`.
+    /// A tracepoint in perf's syntax, `group:event`.
     PerfTracepoint(Arc<PerfTracepoint>),
     /// perf's `event=function arguments`, a kprobe or, with `exec=`, a uprobe.
     PerfProbe(Arc<PerfProbe>),
@@ -70,7 +70,7 @@ pub enum Script {
     End,
     /// When a program traps.
     Error,
-    /// Periodically.
+    /// Repeatedly, at a fixed period.
     Timer {
         /// From `TIMER/100ms`; without it the script calls `set_timer`.
         period: Option<Duration>,

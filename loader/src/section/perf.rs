@@ -6,20 +6,20 @@ use std::sync::Arc;
 
 use super::{SectionKind, number};
 
-/// `[!]group:event`.
+/// A tracepoint in perf's syntax: `[!]group:event`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfTracepoint {
     /// What stands before the definition.
     pub options: PerfOptions,
     /// Tracefs group, for example `raw_syscalls`.
     pub group: Arc<str>,
-    /// Event name.
+    /// Tracefs event, for example `sys_enter`.
     pub event: Arc<str>,
     /// Without a leading `!`, which loads the program and leaves it unattached (a tail call target).
     pub attach: bool,
 }
 
-/// `event=function[position] arguments`.
+/// A probe in perf's syntax: `event=function[position] arguments`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfProbe {
     /// What stands before the definition.
@@ -37,7 +37,7 @@ pub struct PerfProbe {
 pub struct ProbePoint {
     /// Function name or glob.
     pub function: Option<Arc<str>>,
-    /// Source file.
+    /// Path of the source file, or its end.
     pub file: Option<Arc<str>>,
     /// Position inside the function or file.
     pub position: ProbePosition,
@@ -46,17 +46,17 @@ pub struct ProbePoint {
 /// Position inside a function or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbePosition {
-    /// First instruction.
+    /// At the first instruction.
     Entry,
     /// Line, relative to the function, absolute in a file.
     Line(u32),
-    /// Byte offset.
+    /// Offset from the function's start, in bytes.
     Offset(u64),
-    /// `%return`.
+    /// When the function returns (`%return`).
     Return,
 }
 
-/// `[NAME=]EXPR[:TYPE][@user]`.
+/// An argument in perf's syntax: `[NAME=]EXPR[:TYPE][@user]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfArg {
     /// Given name, or the last member of the expression.
@@ -82,11 +82,11 @@ pub struct PerfOptions {
     pub force: bool,
     /// `pid=N`: only that process.
     pub pid: Option<u32>,
-    /// `sleepable=yes|no|auto`.
+    /// `sleepable=yes|no|auto`: whether the program may sleep.
     pub sleepable: Switch,
-    /// `abi=perf|struct`.
+    /// `abi=perf|struct`: how it gets its arguments.
     pub abi: Abi,
-    /// `mode=kernel|user|auto`.
+    /// `mode=kernel|user|auto`: where it runs.
     pub mode: Mode,
     /// `max=N`: most probe points of one definition.
     pub max: Option<u32>,
@@ -119,7 +119,7 @@ pub enum Abi {
 pub enum Mode {
     /// In the kernel.
     Kernel,
-    /// In userspace.
+    /// In the userspace VM.
     User,
     /// As the target allows.
     Auto,
@@ -145,13 +145,13 @@ impl Default for PerfOptions {
 /// Why a name in perf's language says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfError {
-    /// perf's `PROGCONF_TERM`.
+    /// An option that perf does not define (its `PROGCONF_TERM`).
     #[error("unknown option '{0}', there are exec module inlines force pid sleepable abi mode max")]
     Key(Arc<str>),
     /// A value the key does not take.
     #[error("option '{key}' cannot be '{value}'")]
     Value {
-        /// The key.
+        /// Name of the option.
         key: Arc<str>,
         /// Value of the option.
         value: Arc<str>,

@@ -9,7 +9,7 @@ pub struct Row {
     pub pattern: &'static str,
     /// `pattern/target` matches too.
     pub takes_target: bool,
-    /// Program type.
+    /// Program type (`BPF_PROG_TYPE_*`).
     pub prog: ProgType,
     /// `expected_attach_type` of `BPF_PROG_LOAD`; zero where absent.
     pub attach: Option<AttachType>,
@@ -44,7 +44,7 @@ macro_rules! optional {
 
 macro_rules! rows {
     ($($pattern:literal $prog:ident $attach:ident $auto:ident [$($flag:ident)*];)*) => {
-        /// Every row.
+        /// Every row, in libbpf's order.
         pub const TABLE: &[Row] = &[$(Row {
             pattern: split($pattern).0,
             takes_target: split($pattern).1,

@@ -128,29 +128,29 @@ numbered! {
 pub enum AutoAttach {
     /// `kprobe/FUNC[+OFFSET]` and `kretprobe/FUNC`.
     Kprobe,
-    /// `kprobe.multi/GLOB`.
+    /// `kprobe.multi/GLOB` and `kretprobe.multi/GLOB`.
     KprobeMulti,
-    /// `kprobe.session/GLOB`.
+    /// `kprobe.session/GLOB`, at entry and return.
     KprobeSession,
-    /// `uprobe/BINARY:FUNC[+OFFSET]`.
+    /// `uprobe/BINARY:FUNC[+OFFSET]` and `uretprobe/BINARY:FUNC`.
     Uprobe,
-    /// `uprobe.multi/BINARY:GLOB`.
+    /// `uprobe.multi/BINARY:GLOB` and relatives.
     UprobeMulti,
-    /// `ksyscall/NAME`.
+    /// `ksyscall/NAME` and `kretsyscall/NAME`.
     Ksyscall,
-    /// `usdt/PATH:PROVIDER:NAME`.
+    /// `usdt/PATH:PROVIDER:NAME`, a static probe.
     Usdt,
-    /// `tp/CATEGORY/NAME`.
+    /// `tp/CATEGORY/NAME`, a tracepoint of tracefs.
     Tp,
-    /// `raw_tp/NAME`.
+    /// `raw_tp/NAME`, a tracepoint with raw arguments.
     RawTp,
     /// `fentry/FUNC`, `tp_btf/NAME` and relatives, by BTF id.
     Trace,
     /// `fentry.multi/[MODULE:]GLOB` and relatives.
     TracingMulti,
-    /// `lsm/HOOK`.
+    /// `lsm/HOOK`, a hook of the security modules.
     Lsm,
-    /// `iter/KIND`.
+    /// `iter/KIND`, an iterator over kernel objects.
     Iter,
 }
 
@@ -163,9 +163,9 @@ pub enum Flag {
     AttachTypeOptional,
     /// The target after `/` is searched in the kernel's BTF at load.
     AttachBtf,
-    /// `BPF_F_SLEEPABLE`.
+    /// The program may sleep (`BPF_F_SLEEPABLE`).
     Sleepable,
-    /// `BPF_F_XDP_HAS_FRAGS`.
+    /// The program takes packets in fragments (`BPF_F_XDP_HAS_FRAGS`).
     XdpFrags,
     /// Uses a multi-uprobe link where the kernel has it.
     Usdt,

@@ -14,7 +14,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Listing<'a> {
     pub(super) start: u64,
     pub(super) code: &'a [u8],
-    /// By offset.
+    /// Decoded instructions, sorted by offset.
     instructions: Vec<(usize, Instruction, ConstantOffsets)>,
     /// Index of the instruction at each offset.
     index: Vec<u32>,

@@ -106,7 +106,7 @@ fn fetch_extension(insn: Insn, wanted: AtomicOp, result: Option<Reg>) -> Option<
 
 macro_rules! bugs {
     ($($name:literal: |$insn:pat_param, $next:pat_param| $rewrite:expr;)*) => {
-        /// All bugs.
+        /// Every bug of this module.
         pub const ALL: &[Bug] = &[$(Bug { name: $name, rewrite: |$insn, $next| $rewrite }),*];
     };
 }

@@ -28,9 +28,9 @@ pub struct Config {
     /// Slots, about: its body and the functions that it calls. What loads registers and stores results comes on top, as do
     /// what it tail calls and a rare long branch.
     pub insns: usize,
-    /// Inputs.
+    /// Number of inputs to generate.
     pub inputs: usize,
-    /// For whom.
+    /// Backends that must accept the program.
     pub dialect: Dialect,
     /// With which instructions.
     pub cpu: Cpu,

@@ -21,7 +21,7 @@ pub struct Case {
     pub inputs: Vec<Input>,
 }
 
-/// One input.
+/// What one run of a case starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     /// r0 to r9.
@@ -37,11 +37,11 @@ pub struct Input {
 /// Which parts of the world a case uses, besides the state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uses {
-    /// The array.
+    /// Whether it uses the array.
     pub array: bool,
     /// The hash table.
     pub hash: bool,
-    /// Tail calls.
+    /// Whether it makes tail calls.
     pub jumps: bool,
     /// The table of `gotox`.
     pub table: bool,

@@ -60,7 +60,7 @@ impl<'a> Choices<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// 64 bits.
+    /// A number of 64 bits, each value possible.
     pub fn word(&mut self) -> u64 {
         if self.bytes.is_some() {
             return self.take(8);

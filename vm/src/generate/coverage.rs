@@ -7,9 +7,9 @@ use twinbpf_isa::{CallKind, Insn, Operand, Reg, Size, Width};
 pub enum OperandClass {
     /// No second operand.
     None,
-    /// An immediate.
+    /// The second operand is an immediate.
     Imm,
-    /// Another register.
+    /// The second operand is another register.
     Reg,
     /// The same register twice.
     Same,
@@ -24,11 +24,11 @@ pub enum OperandClass {
 pub enum Edge {
     /// There is none.
     None,
-    /// 0.
+    /// The number 0.
     Zero,
-    /// 1.
+    /// The number 1.
     One,
-    /// -1.
+    /// The number -1.
     MinusOne,
     /// The most an `i32` holds, or the least.
     Extreme,

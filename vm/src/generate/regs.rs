@@ -9,14 +9,14 @@ use twinbpf_isa::Reg;
 pub(super) enum Kind {
     /// Nothing that may be read.
     Nothing,
-    /// Any number.
+    /// Any 64-bit number.
     Number,
     /// The counter of a loop: it may be read.
     Counter,
     /// The address of `len` bytes of a map's value, from `low` to `high` bytes after their start. `state` tells
     /// whether it is the memory of the state.
     Value { low: i16, high: i16, len: i16, state: bool },
-    /// The context.
+    /// Pointer to the context.
     Context,
 }
 

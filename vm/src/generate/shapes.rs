@@ -48,7 +48,7 @@ impl Shape {
 
 macro_rules! shapes {
     ($($name:literal: $build:expr,)*) => {
-        /// All shapes.
+        /// Every shape of this module.
         pub const SHAPES: &[Shape] = &[$(Shape { name: $name, build: $build }),*];
     };
 }

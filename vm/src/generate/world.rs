@@ -4,7 +4,7 @@ use crate::map::{MapKind, MapSpec};
 
 /// The state: registers in and out, stack words out, a counter, memory. One value of an array.
 pub const STATE: usize = 0;
-/// An array.
+/// Index of the array.
 pub const ARRAY: usize = 1;
 /// A hash table.
 pub const HASH: usize = 2;
@@ -27,7 +27,7 @@ pub const COUNTER: usize = 224;
 pub const TAIL_OUT: usize = 232;
 /// Memory to work on.
 pub const MEMORY: usize = 256;
-/// Its bytes.
+/// Size of that memory in bytes.
 pub const MEMORY_SIZE: usize = STATE_SIZE - MEMORY;
 
 /// Bytes of the context, to which `r1` points.

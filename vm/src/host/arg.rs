@@ -121,7 +121,7 @@ impl Ptr {
         Ptr { addr, position: 0 }
     }
 
-    /// The address.
+    /// The address that the program passed.
     #[inline]
     pub fn addr(self) -> u64 {
         self.addr

@@ -33,7 +33,10 @@ impl<T: 'static> Caller<'_, T> {
         self.data_mut()
     }
 
-    /// See [`Caller::data`].
+    /// The embedder's data of this instance, to change.
+    ///
+    /// # Panics
+    /// As [`Caller::data`].
     pub fn data_mut(&mut self) -> &mut T {
         let data = self.activation.runtime().data.downcast_mut();
         data.expect("an instance's data has the type its linker was made with")

@@ -119,7 +119,7 @@ impl HostFn {
         function.into_host_fn(name.into())
     }
 
-    /// Symbol name.
+    /// Name of the symbol that calls refer to.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -129,7 +129,10 @@ impl HostFn {
         &self.signature
     }
 
-    /// Runs it.
+    /// Calls it with the registers r1 to r5 as arguments; the result is r0.
+    ///
+    /// # Errors
+    /// The trap that the function ends the run with.
     #[inline]
     pub fn call(&self, activation: &mut dyn Activation, args: &[u64; 5]) -> Result<u64, Trap> {
         (self.body)(activation, args)

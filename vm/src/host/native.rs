@@ -52,7 +52,7 @@ pub struct Context {
     pub interrupt: *const u8,
     /// Native frame pointer of the function that left generated code last.
     pub exit_fp: u64,
-    /// Its r10.
+    /// Value of r10 in that function.
     pub exit_frame: u64,
     /// Its flat pc.
     pub exit_pc: u32,
@@ -177,7 +177,7 @@ pub struct Site {
 pub enum SiteKind {
     /// Loads (or stores, with `write`) at `base + off`.
     Access {
-        /// Base register.
+        /// Register that holds the base address.
         base: Reg,
         /// Offset from the base register, in bytes.
         off: i16,

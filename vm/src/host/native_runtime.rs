@@ -46,7 +46,7 @@ pub(crate) struct NativeRuntime {
     cx: NonNull<Context>,
     gate: NonNull<EntryGate>,
     stack: NativeStack,
-    /// See [`Context::native_limit`].
+    /// What [`Context::native_limit`] holds while native code runs.
     native_limit: u64,
     code: Arc<dyn Native>,
     /// Where `hosts` of the context points.

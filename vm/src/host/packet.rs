@@ -33,9 +33,9 @@ const MAX_CLONES: usize = 16 << 20;
 /// Which context a packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
-    /// `struct xdp_md`.
+    /// `struct xdp_md`, of XDP programs.
     Xdp,
-    /// `struct __sk_buff`.
+    /// `struct __sk_buff`, of tc and socket filter programs.
     Skb,
 }
 
@@ -83,7 +83,7 @@ pub(crate) mod skb {
 pub enum Redirect {
     /// To an interface: `bpf_redirect`, `bpf_redirect_peer`, `bpf_redirect_neigh`.
     Interface {
-        /// Its index.
+        /// Index of the network interface.
         ifindex: u32,
         /// Flags of the call.
         flags: u64,
@@ -99,7 +99,7 @@ pub enum Redirect {
     },
     /// A copy to an interface: `bpf_clone_redirect`.
     Clone {
-        /// Its index.
+        /// Index of the network interface.
         ifindex: u32,
         /// Flags of the call.
         flags: u64,

@@ -25,11 +25,11 @@ pub(super) trait Compare {
 /// Register that gets the old value of an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Old {
-    /// None.
+    /// The old value is not kept.
     Dropped,
     /// The source register.
     Src,
-    /// r0.
+    /// Register r0 gets the old value.
     R0,
 }
 

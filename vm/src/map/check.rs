@@ -63,7 +63,7 @@ pub enum MapError {
     Slot {
         /// Name of the map.
         map: Arc<str>,
-        /// Which slot.
+        /// Index of the slot.
         slot: u32,
         /// Reason, for messages.
         reason: String,

@@ -91,7 +91,7 @@ pub const BPF_F_LOCK: u64 = 4;
 pub struct Sent {
     /// CPU or slot it was sent to.
     pub slot: u32,
-    /// The payload.
+    /// The bytes that were sent.
     pub bytes: Vec<u8>,
 }
 

@@ -12,7 +12,7 @@ const PIECE: usize = 1024;
 pub enum SortBy {
     /// Not at all: the map's own order.
     Map,
-    /// By key.
+    /// By key, in the order of its fields.
     Key,
     /// By value, and by key among equal values.
     Value,
@@ -21,7 +21,7 @@ pub enum SortBy {
 /// A copy of one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
+    /// Bytes of the key.
     pub key: Vec<u8>,
     /// Its value; in per-CPU maps one for each CPU, in order.
     pub values: Vec<Vec<u8>>,

@@ -11,7 +11,7 @@ macro_rules! map_kinds {
         pub enum MapKind { $(#[doc = $text] $Name = $number),* }
 
         impl MapKind {
-            /// Every kind.
+            /// Every kind, in the order of the kernel's numbers.
             pub const ALL: &'static [MapKind] = &[$(MapKind::$Name),*];
 
             /// The kernel's number, if it is known.
@@ -240,7 +240,7 @@ pub enum Pointer {
     MapValue {
         /// Index of the map.
         map: usize,
-        /// Byte offset.
+        /// Offset in the value, in bytes.
         off: u32,
     },
     /// A function, by program (its linked stream) and pc.
@@ -261,7 +261,7 @@ pub enum Pointer {
 pub struct Field {
     /// Dotted name, empty for a bare scalar.
     pub name: Arc<str>,
-    /// Byte offset.
+    /// Offset of the field in bytes.
     pub off: u32,
     /// Size of the field in bytes.
     pub size: u32,
@@ -274,7 +274,7 @@ pub struct Field {
 pub enum FieldKind {
     /// Unsigned integer, bool, enum or pointer of 1, 2, 4 or 8 bytes.
     Unsigned,
-    /// Signed integer.
+    /// Signed integer of 1, 2, 4 or 8 bytes.
     Signed,
     /// `char[N]`: a string that ends at the first NUL.
     String,

@@ -84,7 +84,7 @@ pub trait Elements: std::fmt::Debug + Send + Sync {
 pub struct Region {
     /// The specification that it was allocated by.
     pub spec: RegionSpec,
-    /// First byte.
+    /// Offset of its first byte.
     pub start: u32,
     /// Bytes in use, `stride * count`.
     pub len: u32,

@@ -85,7 +85,10 @@ impl Block {
         self.arena.write_at(self.region.start).wrapping_add(off as usize)
     }
 
-    /// Copies out.
+    /// Copies bytes from this offset into a buffer.
+    ///
+    /// # Panics
+    /// If they are not all inside the block.
     pub fn read(&self, off: u32, out: &mut [u8]) {
         let from = self.at(off, out.len());
         // SAFETY: `at` checked that the source lies inside this block, whose pages stay mapped while `self`
@@ -93,7 +96,10 @@ impl Block {
         unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
     }
 
-    /// Copies in.
+    /// Copies bytes to this offset.
+    ///
+    /// # Panics
+    /// If they are not all inside the block.
     pub fn write(&self, off: u32, bytes: &[u8]) {
         let to = self.at(off, bytes.len());
         // SAFETY: as in `read`, in the other direction; `at` is writable for the host.

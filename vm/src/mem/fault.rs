@@ -9,7 +9,7 @@ use crate::trap::{Trap, TrapCode};
 /// Direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Load.
+    /// A load from memory.
     Read,
     /// Store or atomic.
     Write,
@@ -22,7 +22,7 @@ pub struct Fault {
     pub addr: u64,
     /// Number of bytes of the access.
     pub len: u64,
-    /// Direction.
+    /// Whether it reads or writes.
     pub access: Access,
     /// Why the access is invalid.
     pub reason: FaultReason,
@@ -149,9 +149,9 @@ pub enum MemError {
         name: Arc<str>,
         /// Number of bytes requested.
         wanted: u64,
-        /// Bytes left.
+        /// Number of bytes left.
         free: u64,
-        /// The limit.
+        /// The memory limit in bytes.
         limit: u64,
     },
     /// The kernel refused.

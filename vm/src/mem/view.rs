@@ -173,7 +173,7 @@ impl View {
         View { trusted: true, ..View::new(arena, owner, Bounds::Exact) }
     }
 
-    /// The arena.
+    /// The arena that it gives access to.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
     }

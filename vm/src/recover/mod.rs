@@ -75,7 +75,7 @@ pub enum Signal {
     Segv,
     /// A mapped file is shorter than its mapping.
     Bus,
-    /// Division.
+    /// An integer division that the CPU refuses.
     Fpe,
     /// An instruction that traps.
     Ill,
@@ -99,7 +99,7 @@ impl Signal {
 /// A signal that ended native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which one.
+    /// The signal that arrived.
     pub signal: Signal,
     /// Native address of the instruction.
     pub pc: u64,
@@ -144,7 +144,7 @@ pub struct Form {
 /// Why native code did not return.
 #[derive(Debug)]
 pub enum Abort {
-    /// A signal.
+    /// A signal ended it.
     Fault(Fault),
     /// It was a C function, and a callback of it ended with this trap.
     Trap(Trap),
@@ -164,7 +164,7 @@ pub struct Owner {
     pub interrupt: *const u8,
     /// First argument of `call`.
     pub data: *mut (),
-    /// Serves callbacks.
+    /// Runs the callbacks of C functions.
     pub call: Callback,
 }
 

@@ -17,7 +17,7 @@ type VariadicFloats = unsafe extern "C" fn(u64, ...) -> f64;
 pub struct EntryGate(Owner);
 
 impl EntryGate {
-    /// Leads nowhere.
+    /// A gate that is never entered.
     pub fn new(owner: Owner, _: &NativeStack) -> EntryGate {
         EntryGate(owner)
     }
@@ -112,7 +112,7 @@ pub unsafe fn enter_first(
 #[derive(Clone, Copy, Debug)]
 pub struct Idle(());
 
-/// Never.
+/// Always `None`: no thread is prepared.
 pub fn idle() -> Option<Idle> {
     None
 }
@@ -125,7 +125,7 @@ pub fn prepare_thread() -> Result<(), Unprepared> {
     Ok(())
 }
 
-/// As [`prepare_thread`].
+/// Does nothing, as [`prepare_thread`] has nothing to do.
 pub fn check_thread() {}
 
 /// Nothing here needs signals.

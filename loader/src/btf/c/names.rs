@@ -23,7 +23,7 @@ pub(super) struct Names<'a> {
     /// Number of requests, by name.
     tags: HashMap<&'a str, u32>,
     ordinary: HashMap<&'a str, u32>,
-    /// Made-up names.
+    /// Names that this module has made up.
     made: HashSet<(Space, String)>,
     of_type: HashMap<TypeId, Cow<'a, str>>,
 }

@@ -34,7 +34,7 @@ impl Shapes {
 /// How a compiler places one member; all in bits.
 #[derive(Clone, Copy, Debug)]
 struct Placing {
-    /// First bit.
+    /// Offset of the first bit.
     start: u64,
     bits: u64,
     align: u64,

@@ -76,7 +76,7 @@ enum Kind {
     Number { ty: Int, counter: bool },
     /// So many numbers, a power of two; a table is only read.
     Array { ty: Int, len: usize, table: bool },
-    /// A structure.
+    /// A structure, by its index.
     Struct(usize),
     /// The address of one.
     Pointer(usize),

@@ -5,11 +5,11 @@ use super::Sink;
 /// Length modifier, as far as it matters where `long` has 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Length {
-    /// `hh`
+    /// `hh`: an argument of type `char`.
     Char,
-    /// `h`
+    /// `h`: an argument of type `short`.
     Short,
-    /// none
+    /// No modifier: an `int`, or a `double` for conversions of floating-point numbers.
     #[default]
     Int,
     /// `l`, `ll`, `j`, `z`, `t`, `L`
