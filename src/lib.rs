@@ -53,6 +53,7 @@ pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 
+pub use twinbpf_btf as btf;
 pub use twinbpf_isa as isa;
 pub use twinbpf_isa::program;
 pub use twinbpf_jit::aot;

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 /// Crate folder -> crates of this workspace it may depend on (outside tests and benches).
 const EDGES: &[(&str, &[&str])] = &[
     ("isa", &[]),
+    ("btf", &["twinbpf-isa"]),
     ("vm", &["twinbpf-isa"]),
     ("jit", &["twinbpf-isa", "twinbpf-vm"]),
-    ("loader", &["twinbpf-isa", "twinbpf-vm"]),
+    ("loader", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm"]),
     ("verify", &[]),
-    (".", &["twinbpf-isa", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
-    ("kernel", &["twinbpf-isa", "twinbpf-vm", "twinbpf-loader"]),
-    ("trace", &["twinbpf", "twinbpf-kernel", "twinbpf-loader"]),
+    (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
+    ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
+    ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader"]),
     ("cli", &["twinbpf", "twinbpf-trace"]),
     ("benches", &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel"]),
 ];
@@ -62,7 +63,7 @@ fn every_crate_has_the_lints_of_the_workspace() {
 
 #[test]
 fn safe_parts_forbid_unsafe_code() {
-    let must = ["isa/src/lib.rs", "loader/src/lib.rs"];
+    let must = ["isa/src/lib.rs", "btf/src/lib.rs", "loader/src/lib.rs"];
     let modules = ["vm/src/interp", "vm/src/image"].map(|module| {
         let folder = root().join(format!("{module}/mod.rs"));
         if folder.exists() { format!("{module}/mod.rs") } else { format!("{module}.rs") }

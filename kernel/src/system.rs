@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use flate2::read::GzDecoder;
-use twinbpf_loader::btf::{Btf, Endian};
+use twinbpf_btf::{Btf, Endian};
 use twinbpf_loader::kernel::{Kernel, Module, kernel_version};
 
 use crate::probe::{Feature, has};

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use twinbpf_btf::BtfError;
+use twinbpf_btf::core_relo::{CoreError, CoreMiss};
 use twinbpf_isa::program::Line;
 use twinbpf_isa::{DecodeError, Endian};
 
-use crate::btf::{BtfError, MapError};
-use crate::core_relo::{CoreError, CoreMiss};
+use crate::maps::MapError;
 
 /// Something in an object is wrong. `{}` is one line, `{:#}` the full story.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, Type, TypeId};
 use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{Data, MapFlags, MapKind, MapSpec};
 
-use crate::btf::{Btf, Type, TypeId};
 use crate::error::Cause;
 use crate::kernel::Kernel;
 use crate::object::Object;

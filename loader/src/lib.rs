@@ -7,20 +7,21 @@
 //! [`Object::link_kernel`] programs for a kernel. Untrusted bytes end in an [`Error`] value, in bounded time and memory.
 #![forbid(unsafe_code)]
 
-pub mod btf;
-mod core_relo;
+#[cfg(test)]
+#[path = "../../btf/src/tests/support/mod.rs"]
+mod btf_support;
 mod elf;
 mod error;
 mod instances;
 mod kconfig;
 pub mod kernel;
 mod link;
+pub mod maps;
 mod object;
 pub mod section;
 #[cfg(test)]
 mod testing;
 
-pub use core_relo::{CoreCandidate, CoreError, CoreMiss, Mismatch};
 pub use error::{Cause, Error, RelocFault, Report};
 pub use instances::{Instances, NoInstance};
 pub use link::{

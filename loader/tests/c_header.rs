@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use support::{corpus, harness, installed, objects, skip};
+use twinbpf_btf::{Btf, Composite, Enum, Type, TypeId};
 use twinbpf_loader::Object;
-use twinbpf_loader::btf::{Btf, Composite, Enum, Type, TypeId};
 
 const CLANG: &str = "clang-19";
 /// Variables in one file; the time that clang takes grows with the square.

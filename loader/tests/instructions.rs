@@ -17,9 +17,9 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 
 use support::{cilium, corpus, harness, libbpf_program, objects, selftests, skip, xdp_tools};
+use twinbpf_btf::{Btf, Endian};
 use twinbpf_isa::Insn;
 use twinbpf_isa::program::Binding;
-use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{
     AttachBtf, KernelData, KernelLinked, KernelOptions, KernelProgram, Module, kernel_version,
 };

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, Endian};
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::user::Binary;
-use twinbpf_loader::btf::{Btf, Endian};
 use twinbpf_loader::kernel::{Kernel, KernelOptions, Module, kernel_version};
 
 /// What `--btf` and `--kconfig` say. By default, nothing.

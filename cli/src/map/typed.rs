@@ -1,8 +1,9 @@
 //! A map with the types of its keys and values: elements to text and JSON.
 
 use anyhow::{Result, bail};
+use twinbpf::btf::{Btf, TypeId, format_value, json_value};
 use twinbpf::isa::Endian;
-use twinbpf::loader::btf::{Btf, TypeId, fields, format_value, json_value};
+use twinbpf::loader::maps::fields;
 use twinbpf::map::{Entry, Field, MapKind, compare};
 use twinbpf_trace::twinbpf_kernel::Map;
 use twinbpf_trace::twinbpf_kernel::map::{MapTypes, is_per_cpu};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use twinbpf_loader::btf::{Btf, Type, TypeId};
+use twinbpf_btf::{Btf, Type, TypeId};
 use twinbpf_loader::kernel::Kernel;
 
 use super::{Catalog, LeftOut, Pattern, kprobes, programs, types};

@@ -1,6 +1,6 @@
 //! Hooks of security modules and of control groups.
 
-use twinbpf_loader::btf::Type;
+use twinbpf_btf::Type;
 use twinbpf_loader::section::TABLE;
 
 use super::functions::{describe, try_load};

@@ -145,6 +145,6 @@ fn kprobes() -> Result<(), String> {
 }
 
 /// The kernel's types, or why nothing can be said without.
-fn types() -> Result<&'static twinbpf_loader::btf::Btf, String> {
+fn types() -> Result<&'static twinbpf_btf::Btf, String> {
     System::get().btf().map(AsRef::as_ref).ok_or_else(|| "this kernel has no BTF (CONFIG_DEBUG_INFO_BTF)".to_owned())
 }

@@ -1,6 +1,6 @@
 //! Types of keys and values, as the kernel keeps them beside a map.
 
-use twinbpf_loader::btf::{Btf, Endian, TypeId};
+use twinbpf_btf::{Btf, Endian, TypeId};
 
 use super::Map;
 use crate::error::Error;

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 pub use function::run_function;
-use twinbpf_loader::btf::{Btf, Endian};
+use twinbpf_btf::{Btf, Endian};
 pub use twinbpf_loader::section::{AttachType, ProgType};
 
 use crate::error::Error;

@@ -124,7 +124,7 @@ pub(crate) fn a_raw_tracepoint_counts() {
 pub(crate) fn a_typed_raw_tracepoint_counts() {
     let Some(btf) = System::get().btf() else { return skip("no BTF of the kernel") };
     let name = "btf_trace_sys_enter";
-    let id = btf.find(name, |found| matches!(found, twinbpf_loader::btf::Type::Typedef(_)));
+    let id = btf.find(name, |found| matches!(found, twinbpf_btf::Type::Typedef(_)));
     let map = allowed(Map::create(&MapCreate::new("counters", MapKind::Array, 4, 8, 1)));
     let (Some(id), Some(map)) = (id, map) else { return };
     let text = format!(

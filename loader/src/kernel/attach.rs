@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, Type, TypeId};
+
 use super::{AttachBtf, AttachTarget, Kernel};
-use crate::btf::{Btf, Type, TypeId};
 use crate::error::Cause;
 use crate::section::{Attach, AttachType, Flag, ProgType, Row, SectionKind};
 

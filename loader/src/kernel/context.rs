@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use twinbpf_btf::{Btf, Edit, FuncCopy, Linkage, Type, TypeId};
+
 use super::{KernelLinked, KernelProgram};
-use crate::btf::{Btf, Edit, FuncCopy, Linkage, Type, TypeId};
 use crate::object::Object;
 use crate::section::ProgType;
 

@@ -3,7 +3,8 @@
 //! Nothing calls the function that handles `bpf_throw`: the tag alone makes it part of the program, after everything
 //! that is called.
 
-use crate::btf::{Btf, Linkage, Type};
+use twinbpf_btf::{Btf, Linkage, Type};
+
 use crate::error::Cause;
 use crate::object::{Object, ProgramSpec};
 
@@ -42,7 +43,7 @@ pub(super) fn callback(object: &Object, program: &ProgramSpec) -> Result<Option<
 }
 
 /// The names after the prefix, and what they are tags of; of parameters and members there are none.
-fn tags(btf: &Btf) -> impl Iterator<Item = (&str, crate::btf::TypeId)> {
+fn tags(btf: &Btf) -> impl Iterator<Item = (&str, twinbpf_btf::TypeId)> {
     btf.ids().filter_map(|id| match btf.type_by_id(id) {
         Some(Type::DeclTag { target, component: -1 }) => Some((btf.name(id).strip_prefix(PREFIX)?, target)),
         _ => None,

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use twinbpf_btf::core_relo::{Budget, types_are_compatible};
+use twinbpf_btf::{Btf, Type, TypeId, essential_name};
 use twinbpf_isa::program::ExternKind;
 
 use super::{Kernel, Module};
-use crate::btf::{Btf, Type, TypeId, essential_name};
-use crate::core_relo::{Budget, types_are_compatible};
 use crate::error::Cause;
 use crate::kconfig::{self, Kconfig};
 use crate::object::Object;
@@ -73,7 +73,7 @@ fn resolve_those(
     kconfig: Option<&Kconfig>,
     wanted: impl Fn(usize) -> bool,
 ) -> Symbols {
-    let mut search = Search { object, kernel, budget: Budget::new(), slots: HashMap::new(), fd_array: Vec::new() };
+    let mut search = Search { object, kernel, budget: Budget::default(), slots: HashMap::new(), fd_array: Vec::new() };
     let unknown = |index: usize| {
         let name = object.externs[index].name.clone();
         Err(Cause::Ksym { name, why: "it is declared neither __ksym nor __kconfig".into() })

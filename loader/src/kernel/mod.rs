@@ -26,6 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use twinbpf_btf::{CoreKind, FuncInfo, LineInfo, TypeId};
 use twinbpf_isa::Raw;
 use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
@@ -33,7 +34,6 @@ use twinbpf_vm::map::MapSpec;
 pub use context::ContextTypes;
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
-use crate::btf::{CoreKind, FuncInfo, LineInfo, TypeId};
 use crate::error::{Cause, Error};
 use crate::link::Failure;
 use crate::section::Attach;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use twinbpf_btf::core_relo::invalid_call;
+use twinbpf_btf::{FuncInfo, LineInfo};
 use twinbpf_isa::Raw;
 
 use super::externs::{Symbol, Symbols};
 use super::{AttachTarget, Fixup, KernelProgram, Poison, Reach};
-use crate::btf::{FuncInfo, LineInfo};
-use crate::core_relo::invalid_call;
 use crate::error::{Cause, Error};
 use crate::link::{Functions, Layout, Planner};
 use crate::object::{ArenaData, ProgramSpec, Reference};

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, Composite, Type, TypeId, essential_name};
+
 use super::{AttachBtf, AttachTarget, Kernel, KernelStructOps};
-use crate::btf::{Btf, Composite, Type, TypeId, essential_name};
 use crate::error::Cause;
 use crate::object::{Object, StructOps};
 
@@ -134,6 +135,6 @@ impl KernelTypes<'_> {
 }
 
 /// A member by name, with its number.
-fn find<'k>(of: Composite<'k>, name: &str) -> Option<(u32, crate::btf::Member<'k>)> {
+fn find<'k>(of: Composite<'k>, name: &str) -> Option<(u32, twinbpf_btf::Member<'k>)> {
     (0..).zip(of.members()).find(|(_, member)| member.name == name)
 }

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use twinbpf_btf::Btf;
 use twinbpf_isa::Endian;
-
-use crate::btf::Btf;
 
 /// A kernel to link for.
 ///

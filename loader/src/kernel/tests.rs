@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, FuncInfo, Linkage, Type, TypeId};
 use twinbpf_isa::program::{Binding, ExternKind};
 use twinbpf_isa::{Endian, Insn, Raw, Reg, asm};
 
 use super::{Fixup, KernelData, KernelLinked, KernelOptions, Module, Reach, kernel_version};
-use crate::btf::tests::build::{BOOL, Build, SIGNED};
-use crate::btf::{Btf, FuncInfo, Linkage, Type, TypeId};
+use crate::btf_support::build::{BOOL, Build, SIGNED};
 use crate::error::Cause;
 use crate::testing::{ALLOC, GLOBAL, LOCAL, PROGBITS, R64_32, R64_64, SECTION, WEAK, Writer};
 use crate::{LinkOptions, Object};
@@ -271,7 +271,7 @@ fn types_for_the_kernel_have_places_and_no_undefined_symbols() {
     let object = object(types, &[("in_kernel", GLOBAL, true), ("counter", GLOBAL, false)]);
     assert_eq!(object.externs[0].kind, ExternKind::Function);
     let bytes = object.kernel_btf().expect("types");
-    let btf = crate::btf::Btf::parse(&bytes, Endian::Little).expect("well-formed");
+    let btf = twinbpf_btf::Btf::parse(&bytes, Endian::Little).expect("well-formed");
     let section = btf.datasec(".ksyms").expect("a section");
     let places: Vec<_> = section.vars().map(|var| (var.name, var.offset, var.size, var.type_id)).collect();
     assert_eq!(places, [("dummy_ksym", 0, 4, TypeId(1)), ("counter", 4, 4, TypeId(1))]);

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
+use twinbpf_btf::{Datasec, Edit, Endian, Linkage, SectionEntry, Type, TypeId, VarInfo};
 use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::KernelMap;
-use crate::btf::{self, Datasec, Edit, Entry, Linkage, MapDecl, Type, TypeId};
 use crate::kconfig;
+use crate::maps::{MapDecl, map_specs};
 use crate::object::Object;
 
 /// The descriptions, by name.
@@ -19,7 +20,7 @@ pub(super) fn map_types(object: &Object) -> MapTypes<'_> {
     let Some(btf) = object.btf.as_deref() else {
         return MapTypes { declared: HashMap::new(), sections: HashMap::new() };
     };
-    let declared = btf::map_specs(btf).into_iter().map(|decl| (decl.name.clone(), decl)).collect();
+    let declared = map_specs(btf).into_iter().map(|decl| (decl.name.clone(), decl)).collect();
     let section = |id| matches!(btf.type_by_id(id), Some(Type::Datasec(_))).then(|| (btf.name(id), id));
     MapTypes { declared, sections: btf.ids().filter_map(section).collect() }
 }
@@ -49,7 +50,7 @@ impl Object {
 
     /// [`Object::kernel_btf`], not yet written.
     pub(super) fn kernel_types(&self) -> Option<Edit<'_>> {
-        let btf = self.btf.as_deref().filter(|btf| btf.endian() == btf::Endian::Little)?;
+        let btf = self.btf.as_deref().filter(|btf| btf.endian() == Endian::Little)?;
         let mut edit = btf.edit();
         for id in btf.ids() {
             let Some(Type::Datasec(section)) = btf.type_by_id(id) else { continue };
@@ -72,15 +73,15 @@ impl Object {
             0 => self.layout.sections.get(name).copied().unwrap_or(0),
             size => size,
         };
-        let place = |var: btf::VarInfo<'_>| {
+        let place = |var: VarInfo<'_>| {
             let placed = self.layout.vars.get(&var.var_id).copied().filter(|_| section.size == 0);
-            (var.var_id, placed.unwrap_or(var.offset), var.size)
+            SectionEntry { var: var.var_id, offset: placed.unwrap_or(var.offset), size: var.size }
         };
-        let mut entries: Vec<Entry> = section.vars().map(place).collect();
-        entries.sort_by_key(|entry| entry.1);
+        let mut entries: Vec<SectionEntry> = section.vars().map(place).collect();
+        entries.sort_by_key(|entry| entry.offset);
         edit.section(id, size, &entries);
-        for (var, ..) in entries.iter().filter(|(var, ..)| self.layout.hidden.contains(var)) {
-            edit.linkage(*var, Linkage::Static);
+        for entry in entries.iter().filter(|entry| self.layout.hidden.contains(&entry.var)) {
+            edit.linkage(entry.var, Linkage::Static);
         }
     }
 
@@ -88,10 +89,10 @@ impl Object {
     fn edit_ksyms(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>) {
         let int = edit.int();
         let dummy = section.vars().any(|var| var.is_func).then(|| edit.add_var("dummy_ksym", int));
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<SectionEntry> = Vec::new();
         for var in section.vars() {
             edit.linkage(var.var_id, Linkage::Global);
-            let entry = match dummy {
+            let var = match dummy {
                 Some((dummy, name)) if var.is_func => {
                     edit.name_parameters(var.type_id, name);
                     dummy
@@ -101,20 +102,20 @@ impl Object {
                     var.var_id
                 }
             };
-            entries.push((entry, 4 * entries.len() as u32, 4));
+            entries.push(SectionEntry { var, offset: 4 * entries.len() as u32, size: 4 });
         }
         edit.section(id, 4 * entries.len() as u32, &entries);
     }
 
     fn edit_kconfig(&self, edit: &mut Edit<'_>, id: TypeId, section: Datasec<'_>) {
         let layout = kconfig::layout(self);
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<SectionEntry> = Vec::new();
         for var in section.vars() {
             edit.linkage(var.var_id, Linkage::Global);
-            let (off, size) = layout.get(var.name).copied().unwrap_or((var.offset, var.size));
-            entries.push((var.var_id, off, size));
+            let (offset, size) = layout.get(var.name).copied().unwrap_or((var.offset, var.size));
+            entries.push(SectionEntry { var: var.var_id, offset, size });
         }
-        entries.sort_by_key(|entry| entry.1);
+        entries.sort_by_key(|entry| entry.offset);
         let size = layout.values().map(|(off, size)| off + size).max().unwrap_or(section.size);
         edit.section(id, size, &entries);
     }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::{LineInfo, LineResolver};
 use twinbpf_isa::program::Line;
 
 use super::{FUNCTION_WEIGHT, MAX_INSNS, MAX_TOTAL_INSNS};
-use crate::btf::{LineInfo, LineResolver};
 use crate::error::{Cause, Error};
 use crate::object::{Object, ProgramSpec, Reference};
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::core_relo::{self, CoreMiss, Resolver, Sources};
+use twinbpf_btf::{Btf, CoreKind};
 use twinbpf_isa::Raw;
 
-use crate::btf::{Btf, CoreKind};
-use crate::core_relo::{self, CoreMiss, Resolver, Sources};
 use crate::error::Cause;
 use crate::kernel::{CoreApplied, Module};
 use crate::object::{Object, ProgramSpec};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, Type};
 use twinbpf_isa::program::{Extern, ExternKind};
 
 use super::functions::is_code;
 use super::types::Types;
-use crate::btf::{Btf, Type};
 use crate::elf::{Bind, DefinedIn, Elf};
 
 /// `call`.

@@ -13,9 +13,9 @@ use super::functions::Functions;
 use super::legacy;
 use super::spec::{Notes, Reference};
 use super::types::Types;
-use crate::btf::{self, MapDecl};
 use crate::elf::{DefinedIn, Elf, Reloc, Section, SectionType};
 use crate::error::{Cause, RelocFault};
+use crate::maps::{MapDecl, map_specs};
 use crate::section::SectionKind;
 
 /// `BPF_F_RDONLY_PROG`.
@@ -98,7 +98,7 @@ impl Maps {
                 return;
             }
         };
-        for decl in btf::map_specs(btf) {
+        for decl in map_specs(btf) {
             let offset = offsets.get(&*decl.name).copied().unwrap_or(u64::from(decl.offset));
             match finish(&decl).and_then(|spec| only_arena(spec, &self.specs)) {
                 Ok(spec) => {

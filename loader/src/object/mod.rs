@@ -27,6 +27,7 @@ mod tests;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
 use twinbpf_isa::Endian;
 use twinbpf_isa::program::Extern;
 use twinbpf_vm::digest::Digest;
@@ -36,7 +37,6 @@ pub use spec::{DataPointer, Note, NoteKind, ProgramSpec, Reference, Role};
 pub use struct_ops::StructOps;
 pub use vars::Variable;
 
-use crate::btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
 use crate::elf::{Elf, Read, Section, SectionType};
 use crate::error::Error;
 use crate::section::SectionKind;

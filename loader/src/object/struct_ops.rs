@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use twinbpf_btf::{Type, TypeId};
+
 use super::code::{Targets, address};
 use super::functions::Functions;
 use super::spec::Reference;
 use super::types::Types;
-use crate::btf::{Type, TypeId};
 use crate::elf::{DefinedIn, Elf, Section, SectionType};
 
 /// A variable in `.struct_ops` or `.struct_ops.link`.

@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use twinbpf_btf::TypeId;
+
 use super::types::Types;
-use crate::btf::TypeId;
 use crate::elf::Elf;
 
 /// Sections and variables of an object's BTF, as they lie in the file.

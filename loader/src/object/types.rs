@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, BtfError, BtfExt, CoreRelo, ExtSection, LineInfo, TypeId};
 use twinbpf_isa::program::Signature;
 
 use super::spec::Notes;
-use crate::btf::{Btf, BtfError, BtfExt, CoreRelo, ExtSection, LineInfo, TypeId};
 use crate::elf::Elf;
 
 /// What the object says about types and lines.

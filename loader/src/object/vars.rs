@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf_btf::{Btf, TypeId, set_value};
 use twinbpf_isa::Endian;
 
 use super::Object;
 use super::maps::Maps;
 use super::types::Types;
-use crate::btf::{self, Btf, TypeId};
 use crate::elf::{DefinedIn, Elf, SymbolKind};
 use crate::error::{Cause, Error};
 
@@ -99,7 +99,7 @@ impl Object {
         });
         let bytes = bytes.ok_or_else(|| fail("it lies outside its section".into()))?;
         // Whatever the object was compiled for, the machine reads its memory in little-endian order.
-        btf::set_value(btf, type_id, member, text, bytes, Endian::Little).map_err(|error| fail(error.to_string()))
+        set_value(btf, type_id, member, text, bytes, Endian::Little).map_err(|error| fail(error.to_string()))
     }
 
     fn no_variable(&self) -> String {
