@@ -1,10 +1,10 @@
 //! What does a call cost: of a whole program, of a subprogram, of a callback?
 
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::question::{Case, Machine, ask};
 
 /// Calls a run makes, as in `corpus/bench/call.bpf.c`.
 const ROUNDS: u32 = 1000;
@@ -16,7 +16,7 @@ const COLUMNS: &[&str] =
 
 fn main() {
     let cases = vec![case("empty", 1, 0, true), case("local", ROUNDS, SUM, true), case("callback", ROUNDS, SUM, false)];
-    let Some(table) = ask("call", COLUMNS, cases) else { return };
+    let Some(table) = run("call", COLUMNS, cases) else { return };
     let mut promises = Promises::default();
     for own in ["trusted", "jit"] {
         let ratio = table.column(own).zip(table.column("rbpf jit")).and_then(|(own, peer)| {

@@ -5,12 +5,12 @@
 use std::rc::Rc;
 
 use twinbpf::Object;
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::compiling::{Wall, in_rbpf, in_sbpf, in_twinbpf, large, large_program, small, warm};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate};
 use twinbpf_benches::peers::{Make, Runner, rbpf, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
 use twinbpf_benches::workload::{BLOCK, Dialect};
 use twinbpf_isa::program::Program;
@@ -26,7 +26,7 @@ const RBPF_CRANELIFT: &str = "rbpf cranelift";
 const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How the small program is measured.
-const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that nobody measures, so that caches are warm. `none` is \
+const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that are not measured, so that caches are warm. `none` is \
      trusted code without the optimiser (`--opt-level none`).\n";
 
 /// Work of every workload inside the large program.
@@ -40,11 +40,11 @@ fn main() {
     let program = large.as_ref().ok().map(|object| large_program(object).unwrap_or_else(|error| panic!("{error}")));
     let mut promises = Promises::default();
     let cases = [Some(small_case()), program.map(large_case)].into_iter().flatten().collect();
-    let Some(table) = ask("compilation", COLUMNS, cases) else { return };
+    let Some(table) = run("compilation", COLUMNS, cases) else { return };
     compilation(&table, &mut promises);
     let mut body = table.markdown() + WARM;
     if let Some(case) = large.ok().map(|object| cold_case(Rc::new(object)))
-        && let Some(table) = ask("first result", &["interp", "auto"], vec![case])
+        && let Some(table) = run("first result", &["interp", "auto"], vec![case])
     {
         promises.at_most("first result of the large program, auto / interpreter", table.mean_ratio(1, 0), 1.2, "");
         body += &format!("\n{}", table.markdown());
@@ -53,7 +53,7 @@ fn main() {
     performance::write("compile", "Compiling", &format!("{}\n{body}", promises.markdown()));
 }
 
-/// Our columns, measured in some way.
+/// twinbpf's columns, with the measurement of each.
 fn ours(program: &Program, measured: fn(Runner) -> Runner) -> Vec<Machine> {
     let (sandbox, trusted) = (Options::default(), Options { memory: Memory::Trusted, ..Options::default() });
     let columns = [(TRUSTED, trusted), (SANDBOX, sandbox), (PLAIN, Options { opt: OptLevel::None, ..trusted })];

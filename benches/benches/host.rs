@@ -1,11 +1,11 @@
 //! What does a call of a host function cost? A thousand calls in a loop: of a closure that adds two numbers, and of a
 //! function of the C library that no machine of others can call.
 
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, calls, rbpf, sbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::question::{Case, Machine, ask};
 
 /// Calls a run makes, as in `corpus/bench/call.bpf.c`.
 const ROUNDS: u32 = 1000;
@@ -39,7 +39,7 @@ fn main() {
         expected: u64::from(ROUNDS - 1) * u64::from(ROUNDS) / 2,
         machines,
     });
-    let Some(table) = ask("host call", COLUMNS, cases.collect()) else { return };
+    let Some(table) = run("host call", COLUMNS, cases.collect()) else { return };
     let mut promises = Promises::default();
     for own in ["trusted", "jit"] {
         let ns = table.column(own).and_then(|at| Some(table.rows.first()?.figures[at].as_ref()?.ns()));

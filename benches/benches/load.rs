@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::{Make, Runner, sbpf};
 use twinbpf_benches::performance;
-use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::workload::{Dialect, WORKLOADS, code, corpus};
 use twinbpf_isa::Policy;
 use twinbpf_loader::{LinkOptions, Object};
@@ -32,7 +32,7 @@ fn main() {
             ],
         }
     }));
-    if let Some(table) = ask("object", &["twinbpf", "rbpf", "solana-sbpf"], cases) {
+    if let Some(table) = run("object", &["twinbpf", "rbpf", "solana-sbpf"], cases) {
         performance::write("load", "Loading", &table.markdown());
     }
 }

@@ -1,9 +1,9 @@
 //! What does a map operation of a program cost, by kind of map? No peer has maps.
 
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, Runner, twinbpf};
 use twinbpf_benches::performance;
-use twinbpf_benches::question::{Case, Machine, ask};
 
 /// Operations a run makes, as in `corpus/bench/maps.bpf.c`.
 const ROUNDS: u32 = 1000;
@@ -23,7 +23,7 @@ fn main() {
         let machines = vec![machine("jit", Mode::Sandbox), machine("interp", Mode::Interpreter)];
         Case { name, operations: ROUNDS, expected: 0, machines }
     });
-    if let Some(table) = ask("map operation", &["jit", "interp"], cases.collect()) {
+    if let Some(table) = run("map operation", &["jit", "interp"], cases.collect()) {
         performance::write("map", "Maps", &table.markdown());
     }
 }

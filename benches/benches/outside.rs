@@ -2,11 +2,11 @@
 //! baseline of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library.
 
 use twinbpf::PassSet;
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::outside::Outside;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, native};
 use twinbpf_benches::performance;
-use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::sets::{dropped, reported};
 use twinbpf_benches::table::Table;
 
@@ -40,7 +40,7 @@ fn main() {
         }
     }
     dropped().iter().for_each(|(name, reason)| println!("{name} dropped: {reason}"));
-    let tables = [ask("outside", &columns, plain), ask("with packets", &ours.collect::<Vec<_>>(), real)];
+    let tables = [run("outside", &columns, plain), run("with packets", &ours.collect::<Vec<_>>(), real)];
     let [Some(plain), Some(real)] = tables else { return };
     let means = means(&plain);
     println!("\n{means}");

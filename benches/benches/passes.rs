@@ -9,16 +9,16 @@ use std::fmt::Write as _;
 
 use twinbpf::{Config, Engine, EngineKind, Linker, Object, PassSet};
 use twinbpf_benches::ablation::{Build, Changes, EQUAL, Loss, Spread, builds};
+use twinbpf_benches::bench::{has_flag, is_selected};
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::outside::{FRAME, Outside, engine};
 use twinbpf_benches::peers::twinbpf::{Mode, instantiate_in};
 use twinbpf_benches::peers::{Run, Runner, Subject};
 use twinbpf_benches::performance;
-use twinbpf_benches::question::{asked, wanted};
 use twinbpf_benches::rounds::{Figure, measure};
 use twinbpf_benches::sets::selection;
 
-/// How often the machines are made anew: where memory and code lie is luck, which all rounds of a machine share.
+/// How often the instances are created: the addresses of memory and code are random, and all rounds of an instance share them.
 const PLACEMENTS: usize = 9;
 /// Rounds of running of each; figures are medians over all.
 const ROUNDS: usize = 3;
@@ -26,12 +26,12 @@ const ROUNDS: usize = 3;
 const COMPILATIONS: usize = 11;
 
 fn main() {
-    let mode = if asked("--trusted") { Mode::Trusted } else { Mode::Sandbox };
-    let builds = builds(wanted);
+    let mode = if has_flag("--trusted") { Mode::Trusted } else { Mode::Sandbox };
+    let builds = builds(is_selected);
     let subjects = available();
     let names: Vec<&'static str> = subjects.iter().map(|(it, _)| it.name).collect();
     // Without `cargo bench`, the check is all.
-    if !asked("--bench") {
+    if !has_flag("--bench") {
         subjects.iter().for_each(|(it, _)| drop(machines(it, mode, &builds, 0)));
         return;
     }
@@ -109,7 +109,7 @@ fn machines(subject: &Outside, mode: Mode, builds: &[Build], first: usize) -> Ve
     builds.iter().cycle().skip(first).take(builds.len()).map(ready).collect()
 }
 
-/// A machine whose samples begin after a run that nobody measures, so that it finds its own data in the caches.
+/// A machine whose samples begin after a run that is not measured, so that its own data is in the caches.
 struct Settled(Runner);
 
 impl Run for Settled {

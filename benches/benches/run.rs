@@ -5,10 +5,10 @@
 //! accesses and counts instructions; that checks accesses; that checks nothing. The kernel proves what it can before.
 //! The end of the output says whether our engines keep their promises.
 
+use twinbpf_benches::bench::{Case, Machine, run};
 use twinbpf_benches::peers::{Make, Runner, linux, native, rbpf, sbpf, twinbpf};
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::question::{Case, Machine, ask};
 use twinbpf_benches::table::Table;
 use twinbpf_benches::workload::{WORKLOADS, Workload};
 
@@ -21,7 +21,7 @@ const PLAIN: &str = "none";
 const SBPF_INTERPRETER: &str = "sbpf interp";
 const LINUX: &str = "kernel";
 
-/// Columns behind `native`.
+/// Columns after `native`.
 const MACHINES: &[&str] = &[
     TRUSTED,
     SANDBOX,
@@ -55,7 +55,7 @@ fn main() {
         println!("no {}: the column of native code is left out, and nothing is compared with it", native::clang());
     }
     let columns: Vec<_> = with_native.then_some(NATIVE).into_iter().chain(MACHINES.iter().copied()).collect();
-    let Some(table) = ask("workload", &columns, WORKLOADS.iter().map(|workload| case(workload, with_native)).collect())
+    let Some(table) = run("workload", &columns, WORKLOADS.iter().map(|workload| case(workload, with_native)).collect())
     else {
         return;
     };

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::process::Command;
 use std::time::Instant;
 
+use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::question::asked;
 use twinbpf_benches::rounds::Figure;
 use twinbpf_benches::session::{Rig, Took, Totals};
 use twinbpf_benches::workload::corpus;
@@ -28,7 +28,7 @@ fn main() {
     if let Some(object) = std::env::args().skip_while(|word| word != "link").nth(1) {
         return println!("{}", link(&object));
     }
-    if !asked("--bench") {
+    if !has_flag("--bench") {
         return;
     }
     let rig = match Rig::new() {

@@ -7,15 +7,15 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use twinbpf_benches::bench::is_selected;
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
-use twinbpf_benches::question::wanted;
 use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
 use twinbpf_vm::generate::shapes::{SHAPES, Shape};
 
 /// Lengths with limits: the last one is what the kernel's verifier takes.
 const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
-/// A column ends behind a compilation that takes so long, with limits.
+/// With limits, a column ends after the first compilation that takes this long.
 const LONGEST_NS: u64 = 10_000_000_000;
 /// Lengths without limits.
 const FREE: [usize; 4] = [500, 1_000, 2_000, 4_000];
@@ -35,7 +35,7 @@ fn main() {
     );
     let mut slowest: Option<(f64, String)> = None;
     let mut ratios: Vec<(f64, String)> = Vec::new();
-    for shape in SHAPES.iter().filter(|shape| wanted(shape.name)) {
+    for shape in SHAPES.iter().filter(|shape| is_selected(shape.name)) {
         for fuel in [false, true] {
             let column = |opt, limits, lengths: &[usize], longest| {
                 let options = Options { opt, fuel, limits, verify: false, ..Options::default() };

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_equal_builds_differ_by_justifies_nothing() {
+    fn differences_between_equal_builds_justify_nothing() {
         let same = Spread::of(&[loss([1.0, 1.0, 1.0, 1.0]), loss([1.08, 0.99, 1.0, 1.0])]);
         assert!(!loss([1.07, 0.99, 1.0, 1.0]).justifies(same));
         assert!(!loss([1.01, 1.01, 1.01, 1.01]).justifies(same));

@@ -75,7 +75,7 @@ pub fn in_sbpf(program: &Program, engine: sbpf::Engine) -> Runner {
     Box::new(move || sbpf::compiled(&code, &[], engine).map(|_| insns))
 }
 
-/// The machine, but so that it finds caches as it leaves them: each sample follows as many runs that nobody measures.
+/// A backend with warm caches: before each sample as many runs are not measured.
 pub fn warm(machine: Runner) -> Runner {
     Box::new(Warm(machine))
 }

@@ -1,16 +1,16 @@
-//! `docs/performance.md`: a section for each question, written by the bench that asks it, when told to.
+//! `docs/performance.md`: a section for each benchmark, which writes it on request.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::question::asked;
+use crate::bench::has_flag;
 
-/// What stands above the sections.
+/// Text above the sections.
 const HEAD: &str = "# Performance
 
 Written by the benches themselves: each section by the one that is named in it, as it measured. Samples alternate
-between the machines, and each figure is the median of 21 rounds. A machine first has to return the right result; one
+between the backends, and each figure is the median of 21 rounds. A backend first has to return the right result; one
 that does not is left out of that line and named below it.
 ";
 
@@ -19,15 +19,15 @@ that does not is left out of that line and named below it.
 /// # Panics
 ///
 /// When the file cannot be written.
-pub fn write(question: &str, title: &str, body: &str) {
-    if !asked("--write") {
+pub fn write(bench: &str, title: &str, body: &str) {
+    if !has_flag("--write") {
         return;
     }
     let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md"));
     let text = fs::read_to_string(&path).unwrap_or_else(|_| HEAD.to_owned());
-    let (start, end) = (format!("<!-- {question} -->"), format!("<!-- end of {question} -->"));
+    let (start, end) = (format!("<!-- {bench} -->"), format!("<!-- end of {bench} -->"));
     let section = format!(
-        "{start}\n## {title}\n\n{}. To repeat: `cargo bench -p twinbpf-benches --bench {question}`, with `-- --write` \
+        "{start}\n## {title}\n\n{}. To repeat: `cargo bench -p twinbpf-benches --bench {bench}`, with `-- --write` \
          to renew this section.\n\n{}\n{end}\n",
         circumstances(),
         body.trim_end()

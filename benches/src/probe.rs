@@ -22,7 +22,7 @@ pub fn probe(make: &Make, expected: u64) -> Result<(), String> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(format!("no pipe: {}", std::io::Error::last_os_error()));
     }
-    // SAFETY: both were opened just now, for nobody else.
+    // SAFETY: both were opened just now, and nothing else uses them.
     let [mut reader, mut writer] = ends.map(|fd| unsafe { File::from_raw_fd(fd) });
     // SAFETY: the child runs on its copy of this thread alone and ends in `_exit`. Other threads of this process
     // hold no lock that it takes: it allocates, which the C library makes safe, and runs a machine that it makes.

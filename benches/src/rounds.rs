@@ -1,7 +1,7 @@
-//! The alternating measurement behind the tables.
+//! Interleaved measurement of several subjects.
 //!
-//! In each round every subject takes one sample, in an order that turns round every time, so that whatever else the
-//! machine does hits all of them alike. A sample is the time of so many runs as fill it; figures are medians of all
+//! In each round every subject takes one sample, in an order that reverses every time, so that other load
+//! of the machine affects all alike. A sample is the time of so many runs as fill it; figures are medians of all
 //! rounds, and of ratios inside a round.
 
 use crate::peers::Subject;

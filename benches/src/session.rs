@@ -101,7 +101,7 @@ impl Rig {
         vec![self.path("launch"), "stamp".to_owned(), self.path("stamp")]
     }
 
-    /// The workload that asks for events.
+    /// The workload that causes the events.
     pub fn burst(&self, events: u64) -> Vec<String> {
         vec![self.path("launch"), "burst".to_owned(), self.path("stamp"), events.to_string()]
     }

@@ -1,28 +1,33 @@
 //! Which workloads from outside choose, and which only report: `sets.toml`.
 //!
-//! A workload is in the selection if FNV-1a of its name, 64 bits, is a multiple of three, so that nobody chooses after
-//! measuring. Constants, superinstructions and passes are chosen by [`selection`] alone. [`reported`] is for the one bench
+//! A workload is in the selection if FNV-1a of its name, 64 bits, is a multiple of three, so that the division does not depend on
+//! measurements. Constants, superinstructions and passes are chosen by [`selection`] alone. [`reported`] is for the one bench
 //! that reports; `tests/tidy.rs` refuses it in any other.
+
+use std::sync::LazyLock;
+
+use toml::{Table, Value};
 
 use crate::outside::{Outside, all};
 
-/// The file.
-const SETS: &str = include_str!("../sets.toml");
+/// The contents of `sets.toml`.
+static SETS: LazyLock<Table> = LazyLock::new(|| include_str!("../sets.toml").parse().expect("sets.toml is TOML"));
 
-/// What tuning may look at.
+/// The workloads that tuning may use.
 pub fn selection() -> Vec<Outside> {
     set("selection")
 }
 
-/// What nothing is tuned by.
+/// The workloads that are only reported.
 pub fn reported() -> Vec<Outside> {
     set("report")
 }
 
 /// Names that were taken out, with the reason of each.
 pub fn dropped() -> Vec<(String, String)> {
-    let lines = section("[dropped]").filter_map(|line| line.split_once('='));
-    lines.map(|(name, reason)| (unquoted(name), unquoted(reason))).collect()
+    let dropped = SETS["dropped"].as_table().expect("`dropped` is a table");
+    let text = |reason: &Value| reason.as_str().expect("reasons are strings").to_owned();
+    dropped.iter().map(|(name, reason)| (name.clone(), text(reason))).collect()
 }
 
 fn set(name: &str) -> Vec<Outside> {
@@ -30,21 +35,9 @@ fn set(name: &str) -> Vec<Outside> {
     all().into_iter().filter(|it| names.iter().any(|name| name == it.name)).collect()
 }
 
-/// The strings of an array, each on a line of its own.
 fn names(array: &str) -> Vec<String> {
-    let head = format!("{array} = [");
-    let lines = section(&head);
-    lines.take_while(|line| *line != "]").map(|line| unquoted(line.trim_end_matches(','))).collect()
-}
-
-/// Lines after one, without comments and blank lines.
-fn section(head: &str) -> impl Iterator<Item = &'static str> {
-    let lines = SETS.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.skip_while(move |line| *line != head).skip(1)
-}
-
-fn unquoted(text: &str) -> String {
-    text.trim().trim_matches('"').to_owned()
+    let names = SETS[array].as_array().unwrap_or_else(|| panic!("`{array}` is an array"));
+    names.iter().map(|name| name.as_str().expect("names are strings").to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Table {
     }
 }
 
-/// Three digits at least, and no more behind the point than that takes.
+/// Three significant digits or more, with as few decimals as they need.
 fn cell(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| match value {
         ..10.0 => format!("{value:.2}"),

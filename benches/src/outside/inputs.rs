@@ -209,7 +209,7 @@ fn formula(text: &mut String, dice: &mut Dice, depth: u32) {
     *text += if group { ")" } else { "" };
 }
 
-/// A program that prints words again and again, each letter by a product, the way such programs are written.
+/// A program that prints words again and again, each letter by a product, as is usual in Brainfuck.
 pub(super) fn brainfuck(input: &mut [u8]) {
     let mut code = "+".repeat(12) + "[";
     for byte in WORDS[..10].join(" ").bytes() {

@@ -74,7 +74,7 @@ impl ThirdParty {
     }
 
     fn wrapper(&self) -> PathBuf {
-        home().join(format!("{}.c", self.name))
+        wrappers().join(format!("{}.c", self.name))
     }
 
     /// Where headers are found: ours in place of the C library's, and the package's folder.
@@ -83,7 +83,7 @@ impl ThirdParty {
         let folder = folders.get(self.package).ok_or_else(|| format!("cargo knows no package {}", self.package))?;
         let include = |path: &Path| ["-I".to_owned(), path.to_string_lossy().into_owned()];
         let plain = ["-w", "-nostdlibinc"].map(str::to_owned);
-        Ok(plain.into_iter().chain(include(&home().join("include"))).chain(include(folder)).collect())
+        Ok(plain.into_iter().chain(include(&wrappers().join("include"))).chain(include(folder)).collect())
     }
 
     fn compile(&self) -> Result<Vec<u8>, String> {
@@ -100,14 +100,14 @@ impl ThirdParty {
     }
 }
 
-fn home() -> PathBuf {
+fn wrappers() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/third_party"))
 }
 
 /// Has cargo fetch the packages, and asks it where they are.
 fn folders() -> Result<BTreeMap<String, PathBuf>, String> {
     let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()));
-    command.args(["metadata", "--locked", "--format-version=1", "--manifest-path"]).arg(home().join("Cargo.toml"));
+    command.args(["metadata", "--locked", "--format-version=1", "--manifest-path"]).arg(wrappers().join("Cargo.toml"));
     let output = command.output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! The machines under measurement, each behind the same trait.
+//! The backends under measurement: twinbpf, its peers, native code and the kernel, with one trait.
 
 use crate::clock::thread_cpu_ns;
 
@@ -9,12 +9,12 @@ pub mod rbpf;
 pub mod sbpf;
 pub mod twinbpf;
 
-/// A machine that is ready to run one program again and again. Every closure that runs it is one.
+/// A backend that is ready to run one program repeatedly. Every closure that runs a program is one.
 pub trait Run {
-    /// Runs the program once; the error is the machine's own words.
+    /// Runs the program once; the error is the backend's message.
     fn run(&mut self) -> Result<u64, String>;
 
-    /// Nanoseconds that so many runs take: CPU time of this thread, unless the machine has a clock of its own.
+    /// Nanoseconds that so many runs take: CPU time of this thread, unless the backend has a clock of its own.
     fn time(&mut self, runs: u64) -> Result<u64, String> {
         let start = thread_cpu_ns();
         for _ in 0..runs {
@@ -33,10 +33,10 @@ impl<F: FnMut() -> Result<u64, String>> Run for F {
 /// A backend with a program that is ready to run.
 pub type Runner = Box<dyn Run>;
 
-/// Makes a machine that is ready to run.
+/// Prepares a backend to run a program.
 pub type Make = Box<dyn Fn() -> Result<Runner, String>>;
 
-/// A machine under its name.
+/// A backend, with the name of its column.
 pub struct Subject {
     /// Column of the table.
     pub name: &'static str,

@@ -11,11 +11,11 @@ use libloading::Library;
 use super::Runner;
 use crate::workload::{Block, Workload, corpus};
 
-/// What clang is told for the scalar baseline.
+/// clang's options for the scalar baseline.
 pub const FLAGS: &[&str] =
     &["-O2", "-fno-vectorize", "-fno-slp-vectorize", "-fno-unroll-loops", "-fno-builtin", "-ffreestanding"];
 
-/// What it is told when nothing is held back: vectors, unrolled loops, and the C library's functions.
+/// clang's options without restrictions: vectors, unrolled loops, and the C library's functions.
 pub const UNBOUND: &[&str] = &["-O2"];
 
 /// The compiler; the variable `CLANG` names another.

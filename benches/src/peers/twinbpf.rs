@@ -1,4 +1,4 @@
-//! Our own machine as an embedder gets it, no limits that were not asked for.
+//! twinbpf as an embedder gets it, without optional limits.
 #![expect(unsafe_code, reason = "programs of the benches are trusted")]
 
 use twinbpf::mem::MemError;
@@ -20,7 +20,7 @@ pub enum Mode {
     Trusted,
     /// The same without the optimiser.
     Plain,
-    /// As an embedder gets it unasked: interpreted until it is hot.
+    /// The default: interpreted until it is hot.
     Auto,
 }
 

@@ -10,7 +10,7 @@ struct Line([u8; 64]);
 pub struct Block(Vec<Line>);
 
 impl Block {
-    /// A copy of `bytes`, up to 63 zero bytes behind them.
+    /// A copy of `bytes`, followed by up to 63 zero bytes.
     pub fn new(bytes: &[u8]) -> Self {
         let line = |chunk: &[u8]| {
             let mut line = Line([0; 64]);

@@ -63,7 +63,7 @@ struct Reader<'a> {
     hash: u64,
 }
 
-/// The error is the position behind the byte that is wrong.
+/// The error is the position after the wrong byte.
 type Step<T = ()> = Result<T, usize>;
 
 impl Reader<'_> {
@@ -226,7 +226,7 @@ mod tests {
         for bad in ["", "[", "[1,]", "{\"a\"}", "01", "1.", "1e", "\"\n\"", "\"\\x\"", "tru", "[1 2]", "[}", "{1:2}"] {
             assert_ne!(read(bad) & WRONG, 0, "{bad}");
         }
-        assert_eq!(read("[1 2]"), WRONG | 4, "behind the byte that is wrong");
+        assert_eq!(read("[1 2]"), WRONG | 4, "after the wrong byte");
         assert_ne!(read("[1,2]"), read("[2,1]"));
     }
 }

@@ -73,7 +73,7 @@ fn first_form(workload: &Workload) -> Result<Form, String> {
     Err(refused.join("; "))
 }
 
-/// Where a program leaves its result: behind the length, in a word of the block that no workload uses.
+/// Where a program leaves its result: after the length, in a word of the block that no workload uses.
 const RESULT: usize = 8;
 /// Size of a page of an arena.
 const PAGE: usize = 4096;

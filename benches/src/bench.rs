@@ -1,7 +1,7 @@
-//! What the files under `benches/` have in common: cases, the machines that answer them, and how they are asked.
+//! Harness of the benchmarks: cases, the backends that run them, and the comparison as a table.
 //!
-//! Criterion gives each machine of ours its distribution; the table at the end comes from samples that alternate
-//! between all machines. `-- NAME` takes only the cases with this in their name, `-- --write` puts the answer in
+//! Criterion measures the distribution of each backend of twinbpf; the table at the end comes from samples that alternate
+//! between all backends. `-- NAME` takes only the cases with this in their name, `-- --write` puts the table into
 //! `docs/performance.md`.
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::table::{Row, Table};
 /// Rounds of the alternating measurement.
 const ROUNDS: usize = 21;
 
-/// One that can run a case.
+/// A backend that can run a case.
 pub struct Machine {
     name: &'static str,
     make: Make,
@@ -24,31 +24,31 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One of ours, or another that we answer for.
+    /// A backend of twinbpf, or another that is known to be right.
     pub fn ours(name: &'static str, make: Make) -> Self {
         Self { name, make, peer: false }
     }
 
-    /// One that must first show in a process of its own that it gets the case right.
+    /// A peer, which first has to return the right result in a process of its own.
     pub fn peer(name: &'static str, make: Make) -> Self {
         Self { name, make, peer: true }
     }
 }
 
-/// One program, and the machines that can run it.
+/// One program, and the backends that can run it.
 pub struct Case {
     /// First cell of its row.
     pub name: String,
-    /// What one run does so many times; figures are for one.
+    /// Operations of one run; figures are for one operation.
     pub operations: u32,
     /// What every run must return.
     pub expected: u64,
-    /// By column, any order.
+    /// Backends by name of their column, in any order.
     pub machines: Vec<Machine>,
 }
 
 impl Case {
-    /// The machines that return what they must; the others by name and reason.
+    /// The backends that return the expected result; the others with the reason.
     fn ready(&self) -> (Vec<Subject>, Vec<String>) {
         let (mut subjects, mut left_out) = (Vec::new(), Vec::new());
         for Machine { name, make, peer } in &self.machines {
@@ -62,20 +62,20 @@ impl Case {
     }
 }
 
-/// Whether the command line has this word.
-pub fn asked(word: &str) -> bool {
+/// Whether the command line has this flag.
+pub fn has_flag(word: &str) -> bool {
     std::env::args().skip(1).any(|argument| argument == word)
 }
 
-/// Whether the command line wants this case: it has no name to look for, or a part of this one.
-pub fn wanted(name: &str) -> bool {
+/// Whether the command line selects this case: it has no filter, or one that is part of this name.
+pub fn is_selected(name: &str) -> bool {
     std::env::args().skip(1).find(|argument| !argument.starts_with('-')).is_none_or(|part| name.contains(&part))
 }
 
-/// Asks every case and prints the table, whose ratios are to the first column; none when this is not `cargo bench`.
-pub fn ask(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>) -> Option<Table> {
-    cases.retain(|case| wanted(&case.name));
-    // Criterion knows no `--write`.
+/// Runs every case and prints the table, whose ratios are to the first column; `None` if this is not `cargo bench`.
+pub fn run(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>) -> Option<Table> {
+    cases.retain(|case| is_selected(&case.name));
+    // Criterion does not know `--write`, so it parses no arguments.
     let mut criterion = Criterion::default()
         .without_plots()
         .sample_size(10)
@@ -86,13 +86,13 @@ pub fn ask(subject: &'static str, columns: &[&'static str], mut cases: Vec<Case>
         let (mut subjects, left_out) = case.ready();
         left_out.iter().for_each(|line| println!("{line}"));
         table.notes.extend(left_out);
-        // Without `cargo bench`, the check was all.
-        if asked("--bench") {
+        // Without `cargo bench` there is only the check.
+        if has_flag("--bench") {
             distributions(&mut criterion, subject, case, &mut subjects);
             table.rows.push(row(case, columns, &mut subjects));
         }
     }
-    if !asked("--bench") {
+    if !has_flag("--bench") {
         return None;
     }
     println!();
