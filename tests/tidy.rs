@@ -1,5 +1,9 @@
-//! Rules of the repository that a compiler does not check: who may know whom, how long a file and
-//! a function may be.
+//! Rules of the repository that a compiler does not check: dependencies between crates, lengths, documentation, words.
+
+#[path = "tidy/names.rs"]
+mod names;
+#[path = "tidy/words.rs"]
+mod words;
 
 use std::fs;
 use std::path::PathBuf;
@@ -167,44 +171,6 @@ fn pages() -> Vec<(String, String)> {
     pages
 }
 
-/// Comments and pages name the caller, thread or kernel that acts, and say before, after, read and check.
-#[test]
-fn words_of_the_field() {
-    let words = [
-        "nobody",
-        "somebody",
-        "someone",
-        "whoever",
-        "in front of",
-        "is asked",
-        "is told",
-        "unasked",
-        "looked for",
-        "hand on",
-        "handed on",
-        "goes round",
-        "by way of",
-        "in which ways",
-    ];
-    let words = words.map(|word| format!(" {word} "));
-    let looks = ["look at", "looks at", "looked at"].map(|word| format!(" {word} "));
-    let looks_left = ["jit/src/opt/", "src/fuzzing/mechanical", "docs/passes.md"];
-    let is_left = |path: &str| ["benches/", "fuzz/", "docs/performance.md"].iter().any(|left| path.starts_with(left));
-    let mut findings = Vec::new();
-    for (path, text) in sources().into_iter().chain(pages()).filter(|(path, _)| !is_left(path)) {
-        let is_prose = |line: &str| path.ends_with(".md") || line.trim_start().starts_with("//");
-        for (at, line) in text.lines().enumerate().filter(|(_, line)| is_prose(line)) {
-            let plain = line.to_lowercase().replace(|c: char| !c.is_alphanumeric() && c != '_', " ");
-            let plain = format!(" {plain} ");
-            let looks = looks.iter().filter(|_| !looks_left.iter().any(|left| path.starts_with(left)));
-            if words.iter().chain(looks).any(|word| plain.contains(word)) {
-                findings.push(format!("{path}:{}: {}", at + 1, line.trim()));
-            }
-        }
-    }
-    report("say who acts, and before or after", findings);
-}
-
 #[test]
 fn every_dependency_says_why() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
@@ -218,97 +184,6 @@ fn every_dependency_says_why() {
 fn architecture_fits_on_a_few_pages() {
     let text = fs::read_to_string(root().join("docs/ARCHITECTURE.md")).unwrap();
     assert!(text.lines().count() <= 200, "docs/ARCHITECTURE.md has at most 200 lines");
-}
-
-/// Every file and folder below a folder, relative to the root; a folder ends in `/`.
-fn paths(folder: &str, found: &mut Vec<String>) {
-    for entry in fs::read_dir(root().join(folder)).unwrap().map(Result::unwrap) {
-        let path = format!("{folder}{}", entry.file_name().into_string().unwrap());
-        match entry.path().is_dir() {
-            true if path == ".git" || path == "target" => {}
-            true => {
-                found.push(format!("{path}/"));
-                paths(&format!("{path}/"), found);
-            }
-            false => found.push(path),
-        }
-    }
-}
-
-/// What a page has between backticks, with its line number.
-fn quoted(text: &str) -> Vec<(usize, &str)> {
-    text.lines()
-        .enumerate()
-        .flat_map(|(at, line)| line.split('`').skip(1).step_by(2).map(move |word| (at + 1, word)))
-        .collect()
-}
-
-/// `a/{b, c}/d` is `a/b/d` and `a/c/d`.
-fn braces(word: &str) -> Vec<String> {
-    let Some((head, rest)) = word.split_once('{') else { return vec![word.to_owned()] };
-    let Some((list, tail)) = rest.split_once('}') else { return vec![word.to_owned()] };
-    list.split(',').flat_map(|part| braces(&format!("{head}{}{tail}", part.trim()))).collect()
-}
-
-/// Whether a path is like a pattern, in which `*` and words of capitals are any text without a slash.
-fn is_like(path: &str, pattern: &str) -> bool {
-    let is_placeholder =
-        |part: &str| part.contains('*') || part.split('.').next().unwrap().chars().all(|c| c.is_ascii_uppercase());
-    let (parts, wanted) = (path.split('/'), pattern.split('/'));
-    parts.clone().count() == wanted.clone().count()
-        && parts.zip(wanted).all(|(part, wanted)| match wanted {
-            _ if part == wanted => true,
-            "" => false,
-            wanted if is_placeholder(wanted) => part.ends_with(wanted.trim_start_matches(|c| c != '.')),
-            _ => false,
-        })
-}
-
-/// The pages for those who change the project name no file that is gone. A name without a folder is some file's.
-#[test]
-fn files_that_pages_name_exist() {
-    let mut all = Vec::new();
-    paths("", &mut all);
-    let first = |word: &str| word.split('/').next().unwrap().to_owned();
-    let exists = |word: &str| match word.contains('/') {
-        true => all.iter().any(|path| is_like(path, word)),
-        false => all.iter().any(|path| path.rsplit('/').next() == Some(word)),
-    };
-    let mut findings = Vec::new();
-    let mut count = 0;
-    for page in ["CONTRIBUTING.md", "docs/ARCHITECTURE.md"] {
-        let text = fs::read_to_string(root().join(page)).unwrap();
-        for (line, word) in quoted(&text) {
-            let ends = [".rs", ".md", ".toml"].iter().any(|end| word.ends_with(end));
-            let is_path = word.contains('/') && all.contains(&format!("{}/", first(word)));
-            if word.contains("..") || word.starts_with(['/', '#']) || !(ends || is_path) {
-                continue;
-            }
-            count += 1;
-            findings
-                .extend(braces(word).iter().filter(|word| !exists(word)).map(|word| format!("{page}:{line}: {word}")));
-        }
-    }
-    report("files that pages name and that do not exist", findings);
-    assert!(count > 100, "{count} paths were found");
-}
-
-/// Where CONTRIBUTING.md says that a test finds what was forgotten, there is such a test.
-#[test]
-fn tests_that_pages_name_exist() {
-    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
-    let named = text.split("test `").skip(1).map(|rest| rest.split('`').next().unwrap());
-    let named =
-        named.filter(|name| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_.".contains(c)));
-    let sources = sources();
-    let exists = |name: &str| {
-        let test = format!("fn {}", name.trim_end_matches('.'));
-        sources.iter().any(|(path, text)| text.contains(&test) || path.ends_with(&format!("tests/{name}.rs")))
-    };
-    let named: Vec<&str> = named.collect();
-    assert!(named.len() > 5, "{named:?}");
-    let gone = named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
-    report("tests that CONTRIBUTING.md names and that do not exist", gone);
 }
 
 /// A file whose manifest says `harness = false` has no `#[test]`: rustc would drop the function without a word.
@@ -347,50 +222,6 @@ fn tests_of_an_own_harness_are_listed() {
     }
     report("list these tests in `harness::tests!`", findings);
     assert!(count > 15, "{count} test binaries were found");
-}
-
-/// A public item's documentation of one or two words says no more than its name.
-#[test]
-fn public_documentation_has_three_words() {
-    let private = [
-        "pub(",
-        "const ",
-        "static ",
-        "fn ",
-        "struct ",
-        "enum ",
-        "type ",
-        "mod ",
-        "trait ",
-        "impl",
-        "let ",
-        "unsafe ",
-        "macro_rules!",
-        "extern ",
-    ];
-    let is_doc = |line: &str, mark: &str| line.trim_start().starts_with(mark);
-    let mut findings = Vec::new();
-    // The command has no public items: what stands there is its help.
-    let is_ours = |path: &str| !path.starts_with("cli/") && !path.starts_with("tests/") && !path.contains("/tests");
-    for (path, text) in sources().into_iter().filter(|(path, _)| is_ours(path)) {
-        let lines: Vec<&str> = text.lines().collect();
-        let mut at = 0;
-        while at < lines.len() {
-            let Some(mark) = ["///", "//!"].into_iter().find(|mark| is_doc(lines[at], mark)) else {
-                at += 1;
-                continue;
-            };
-            let end = at + lines[at..].iter().take_while(|line| is_doc(line, mark)).count();
-            let words = lines[at..end].iter().flat_map(|line| line.trim_start()[3..].split_whitespace()).count();
-            let mut after = lines[end..].iter().map(|line| line.trim_start()).skip_while(|line| line.starts_with("#["));
-            let item = after.next().unwrap_or("");
-            if words < 3 && (mark == "//!" || !private.iter().any(|start| item.starts_with(start))) {
-                findings.push(format!("{path}:{}: {}", at + 1, lines[at].trim()));
-            }
-            at = end;
-        }
-    }
-    report("say what it is: the unit, the syntax, the kernel's constant, the meaning", findings);
 }
 
 /// FNV-1a, 64 bits.
