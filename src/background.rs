@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_begun_is_forgotten_with_the_engine() {
+    fn jobs_that_have_not_begun_end_with_the_engine() {
         let background = Background::default();
         let (sender, receiver) = mpsc::channel();
         let (release, wait) = mpsc::channel::<()>();

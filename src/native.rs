@@ -1,6 +1,6 @@
 //! Native code of an instance's programs: all of it at once, or what is hot, compiled in the background.
 //!
-//! Machines say where they spend their time ([`Native::heat`]). A program that is named gets compiled; a loop that is
+//! Machines say where they spend their time ([`Native::report_hot`]). A program that is named gets compiled; a loop that is
 //! still named when its program is compiled gets an on-stack replacement entry, for the frame that executes it.
 //! Machines see new code at their next call, or at the next turn of such a loop. What cannot be compiled stays in the
 //! interpreter, and the log says why.
@@ -25,7 +25,7 @@ use crate::verify;
 /// instructions.
 const HOT: u32 = 4;
 
-/// How an engine wants its code.
+/// How an engine compiles.
 pub(crate) fn options(engine: &Engine) -> Options {
     let config = engine.config();
     let memory = match (engine.is_trusted(), config.isolation) {
@@ -55,12 +55,12 @@ pub(crate) fn exceeding(engine: &Engine, program: &Program) -> Vec<String> {
     exceeding.collect()
 }
 
-/// Whether an engine wants its code verified.
+/// Whether an engine verifies its code.
 pub(crate) fn verifies(engine: &Engine) -> bool {
     engine.config().verify_native && !engine.is_trusted()
 }
 
-/// Has code verified where the engine wants that.
+/// Has code verified if the engine does so.
 ///
 /// # Errors
 /// There is no verifier for this machine.
@@ -72,7 +72,7 @@ fn checked(engine: &Engine, code: Code) -> Result<Code, JitError> {
     Ok(code.with_check(Arc::new(|emitted| verify::check(emitted).1)))
 }
 
-/// What the machines of an image get, if they shall run native code.
+/// The native code that the instances of an image get, if their engine runs native code.
 ///
 /// # Errors
 /// The engine is configured for native code only, and something cannot be compiled; or it cannot be announced to
@@ -180,7 +180,7 @@ unsafe impl Native for Tiered {
         self.code.site(address)
     }
 
-    fn heat(&self, pc: u32) {
+    fn report_hot(&self, pc: u32) {
         let image = self.code.image();
         let index = image.function_at(pc as usize);
         let function = &image.functions()[index];

@@ -37,7 +37,7 @@ impl Resolution {
         }
     }
 
-    /// As an image wants it.
+    /// The form that an image takes.
     pub(crate) fn target(&self, name: &Arc<str>, function: Option<HostFn>) -> Target {
         match (self, function) {
             (Resolution::Host { .. }, Some(function)) => Target::Host(function),

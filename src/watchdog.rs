@@ -71,7 +71,7 @@ struct Armed {
     /// When it got its first signal, once its flag is raised.
     since: Option<Instant>,
     /// That signals have no effect was in the log.
-    told: bool,
+    reported: bool,
 }
 
 /// What a run may take.
@@ -169,7 +169,8 @@ pub(crate) fn arm<'a>(flag: &'a Arc<Interrupt>, limits: Limits<'_>) -> Result<Gu
     }
     let (id, flag_of_run, token) = (state.next_id, Arc::clone(flag), limits.token.cloned());
     state.next_id += 1;
-    let armed = Armed { id, flag: flag_of_run, thread, deadline, cpu_deadline, token, due, since: None, told: false };
+    let armed =
+        Armed { id, flag: flag_of_run, thread, deadline, cpu_deadline, token, due, since: None, reported: false };
     state.armed.push(armed);
     if let Some(due) = due {
         shared.wake_at(&mut state, due);
@@ -245,8 +246,8 @@ impl Armed {
 
     /// Whether signals have had no effect for long, the first time that it is so.
     fn is_stuck(&mut self, now: Instant) -> bool {
-        let stuck = !self.told && self.since.is_some_and(|since| now.duration_since(since) >= STUCK);
-        self.told |= stuck;
+        let stuck = !self.reported && self.since.is_some_and(|since| now.duration_since(since) >= STUCK);
+        self.reported |= stuck;
         stuck
     }
 }

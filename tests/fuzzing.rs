@@ -68,7 +68,7 @@ fn native_code_agrees() {
 }
 
 /// Also programs that are not valid by construction: mutated ones, which may see addresses, and slots at random.
-fn whatever_validation_takes_ends_alike() {
+fn valid_programs_end_alike() {
     let mut campaign = Campaign::of_one_memory().expect("memory");
     let mut judged = 0;
     for seed in 0..500 {
@@ -90,7 +90,7 @@ fn whatever_validation_takes_ends_alike() {
     assert!(judged > 120, "{judged} programs were valid");
 }
 
-fn what_must_not_matter_does_not() {
+fn equivalent_programs_agree() {
     let changed = Changed::new(Vm::interp(Driver::Threaded).expect("memory"));
     let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(changed)]);
     for batch in 0..40 {
@@ -103,7 +103,7 @@ fn what_must_not_matter_does_not() {
 }
 
 /// Also where it shows at an instruction that only has to do with it.
-fn what_is_known_of_kernels_is_no_news() {
+fn known_kernel_bugs_are_recognised() {
     let find = |suspect: &str, insn: &str, text: &str| {
         let finding = Finding {
             failed: None,
@@ -165,7 +165,7 @@ fn encodings_of_c_agree() {
     assert!(campaign.refused < 10, "{} encodings refused", campaign.refused);
 }
 
-fn an_encoding_that_differs_is_found_and_made_small() {
+fn an_encoding_that_differs_is_found_and_reduced() {
     let Some(mut campaign) = compilers("c-differs") else { return };
     let program = c_program(&mut Choices::from_seed(1), 2);
     let end = program.rfind("\treturn").expect("the entry returns");
@@ -256,13 +256,13 @@ harness::tests! {
     both_drivers_agree,
     programs_for_kernels_come_to_their_end,
     native_code_agrees,
-    whatever_validation_takes_ends_alike,
-    what_must_not_matter_does_not,
-    what_is_known_of_kernels_is_no_news,
+    valid_programs_end_alike,
+    equivalent_programs_agree,
+    known_kernel_bugs_are_recognised,
     maps_are_their_models,
     printf_is_that_of_c,
     encodings_of_c_agree,
-    an_encoding_that_differs_is_found_and_made_small,
+    an_encoding_that_differs_is_found_and_reduced,
     every_seeded_bug_is_found,
     programs_of_earlier_findings_agree,
     every_mutant_of_the_compiler_is_found,

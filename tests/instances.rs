@@ -1,5 +1,5 @@
 //! One program for functions whose argument is in different registers, in userspace and without root: a variant for each
-//! place, with instructions in front that bring the argument. The kernel crate does the same with probes.
+//! place, with instructions at its start that fetch the argument. The kernel crate does the same with probes.
 
 mod support;
 
@@ -63,7 +63,7 @@ fn each_place_has_its_exact_sum_and_count() {
     }
 }
 
-fn what_is_left_out_keeps_its_number() {
+fn omitted_instances_keep_their_numbers() {
     let engine = Engine::new(Config::new().engine(EngineKind::Interp)).unwrap();
     let linker = Linker::<()>::new(&engine);
     let (pre, instances) = linker
@@ -95,6 +95,6 @@ fn a_variant_that_is_wrong_is_named() {
 
 harness::tests! {
     each_place_has_its_exact_sum_and_count,
-    what_is_left_out_keeps_its_number,
+    omitted_instances_keep_their_numbers,
     a_variant_that_is_wrong_is_named,
 }

@@ -59,7 +59,7 @@ fn stock_libbpf_opens_and_loads_every_object() {
     assert_eq!(text.matches("loaded ").count(), args.len() - 1, "{text}");
 }
 
-fn what_libbpf_refuses_is_as_listed() {
+fn objects_that_libbpf_refuses_are_listed() {
     let binary = match program() {
         Ok(binary) => binary,
         Err(reason) => return skip(reason),
@@ -127,7 +127,7 @@ fn bpftool_loads_the_scripts_that_carry_kernel_programs() {
 
 harness::tests! {
     stock_libbpf_opens_and_loads_every_object,
-    what_libbpf_refuses_is_as_listed,
+    objects_that_libbpf_refuses_are_listed,
     the_kernel_agrees_on_every_packet,
     bpftool_loads_the_scripts_that_carry_kernel_programs,
 }

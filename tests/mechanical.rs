@@ -28,7 +28,7 @@ fn change(every: usize) -> Changes {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn what_the_verifier_does_not_notice_does_no_harm() {
+fn undetected_changes_are_harmless() {
     let every = std::env::var("TWINBPF_MECHANICAL").map_or(997, |every| every.parse().unwrap());
     let start = std::time::Instant::now();
     let changes = change(every);

@@ -1,5 +1,5 @@
-//! Runs inside runs: instances that move from one run to the next, whose host functions call back now and then, by way
-//! of C or of another instance or neither, or run programs of other instances.
+//! Runs inside runs: instances that move from one run to the next, whose host functions call back directly, through
+//! C or through another instance, or run programs of other instances.
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 #[path = "support/blocked.rs"]

@@ -18,7 +18,7 @@ pub enum BtfError {
     /// The data does not begin with BTF's magic number.
     #[error("BTF magic is {magic:#06x}, not 0xeb9f")]
     Magic {
-        /// What stands there.
+        /// The number found in its place.
         magic: u16,
     },
     /// BTF of the other byte order.
@@ -27,7 +27,7 @@ pub enum BtfError {
     /// The header states an unknown version of the format.
     #[error("BTF version {version} is unknown, only 1 is defined")]
     Version {
-        /// What stands there.
+        /// Version that the header states.
         version: u8,
     },
     /// A number in a header that cannot be.
@@ -35,7 +35,7 @@ pub enum BtfError {
     Header {
         /// Name of the header field.
         what: &'static str,
-        /// What stands there.
+        /// Value of the field.
         value: usize,
     },
     /// The string section does not start and end with NUL.
@@ -46,7 +46,7 @@ pub enum BtfError {
     Kind {
         /// Id of the type.
         id: TypeId,
-        /// What stands there.
+        /// Number of the kind.
         kind: u32,
     },
     /// The type section ends inside a type.
@@ -82,7 +82,7 @@ pub enum BtfError {
         id: TypeId,
         /// Name of the field.
         what: &'static str,
-        /// What stands there.
+        /// The value found there.
         value: u32,
     },
     /// No such id.
@@ -136,7 +136,7 @@ pub enum BtfError {
     Ext {
         /// Name of the field.
         what: &'static str,
-        /// What stands there.
+        /// The value found there.
         value: u32,
     },
 }

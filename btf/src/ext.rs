@@ -203,7 +203,7 @@ impl<'a> Collector<'a> {
 
 /// Makes [`Line`]s of [`LineInfo`]s, each string once.
 ///
-/// Hostile records can refer to every suffix of one long string. So the strings handed out together are at most
+/// Hostile records can refer to every suffix of one long string. So the strings returned together are at most
 /// twice as long as the string section; past that they are empty.
 #[derive(Debug)]
 pub struct LineResolver<'a> {

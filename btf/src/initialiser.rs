@@ -71,7 +71,7 @@ impl<'a> Parser<'a> {
         encode_value(self.btf, id, &scalar, out, self.endian)
     }
 
-    /// A string without its quotes, or what stands before the next comma or bracket.
+    /// A string without its quotes, or the text before the next comma or bracket.
     fn scalar(&mut self) -> Result<String, SetError> {
         self.blanks();
         if self.rest().starts_with('"') {

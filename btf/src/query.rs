@@ -1,5 +1,5 @@
 //! Questions to a [`Btf`]: types by id and name, what a type is once its typedefs are gone, how large it is, and
-//! the prototype of a function as the machine wants it.
+//! the prototype of a function as the VM takes it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Types as a reader wants them: one enum over all kinds, borrowing from the [`Btf`] they came from.
+//! Types: one enum over all kinds, borrowing from the [`Btf`] they came from.
 
 use std::fmt;
 

@@ -141,7 +141,7 @@ fn objects_on_standard_input() {
     assert!(stderr.contains("report") || stderr.contains("no program"), "{stderr}");
 }
 
-fn what_is_wrong_is_said() {
+fn invalid_input_is_reported() {
     let cases: [(&[&str], &[u8], &str); 4] = [
         (&[], b"", "0 bytes are no program"),
         (&[], b"b7 00 00", "3 bytes are no program"),
@@ -161,5 +161,5 @@ harness::tests! {
     vectors_in_the_kernel,
     programs_as_arguments,
     objects_on_standard_input,
-    what_is_wrong_is_said,
+    invalid_input_is_reported,
 }

@@ -33,7 +33,7 @@ fn liar(folder: &Path) -> String {
     format!("plugin:{}", path.display())
 }
 
-fn engines_agree_and_a_campaign_goes_on() {
+fn engines_agree_and_a_campaign_continues() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["--engines", "interp,step,jit,changed", "--programs", "128", "--insns", "12", "--inputs", "1"];
     let output = fuzz(folder.path(), &[&args[..], &["--jobs", "2", "--seed", "5"]].concat());
@@ -62,7 +62,7 @@ fn words_choose_modes_of_native_code() {
     assert!(stderr(&output).contains("no-fuel"), "{}", stderr(&output));
 }
 
-fn what_differs_is_made_small_and_kept() {
+fn findings_are_reduced_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = liar(folder.path());
     let args = ["--engines", "interp,step", "--against", &plugin, "--programs", "64", "--inputs", "1"];
@@ -322,9 +322,9 @@ fn programs_in_c_are_compared_and_repeated() {
 }
 
 harness::tests! {
-    engines_agree_and_a_campaign_goes_on,
+    engines_agree_and_a_campaign_continues,
     words_choose_modes_of_native_code,
-    what_differs_is_made_small_and_kept,
+    findings_are_reduced_and_kept,
     a_child_that_is_killed_is_followed_by_another,
     a_program_that_ends_a_child_is_a_finding,
     programs_that_end_a_child_together_are_kept_together,

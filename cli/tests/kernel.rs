@@ -21,8 +21,8 @@ use common::harness;
 
 harness::tests! {
     bench::programs_of_each_kind_with_a_test_run_are_measured,
-    bench::what_the_kernel_does_not_run_or_runs_otherwise_is_left_out,
-    bench::where_nothing_may_be_loaded_the_kernel_is_not_among_all,
+    bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,
+    bench::without_privilege_all_engines_exclude_the_kernel,
     leaving::nothing_stays_of_a_session_that_is_killed,
     leaving::ctrl_c_ends_a_session_and_end_runs,
     leaving::a_second_ctrl_c_ends_it_at_once,
@@ -31,7 +31,7 @@ harness::tests! {
     leaving::a_missing_probe_is_one_error,
     leaving::a_table_of_functions_is_registered_as_long_as_the_session_lasts,
     maps::elements_are_printed_by_their_types,
-    maps::what_is_set_is_seen_by_scripts,
+    maps::values_set_by_the_command_are_seen_by_scripts,
     maps::errors_name_map_key_and_type,
     maps::a_name_of_two_maps_is_ambiguous,
     maps::changes_are_watched,
@@ -47,7 +47,7 @@ harness::tests! {
     refused::without_a_kind_of_map_or_program_the_message_names_it,
     refused::every_failure_is_reported,
     tools::syscalls_are_counted_exactly,
-    tools::what_was_delivered_and_what_was_lost_is_what_was_sent,
+    tools::delivered_and_lost_events_add_up_to_sent_ones,
     tools::opened_files_come_in_order,
     tools::executed_programs_come_in_order,
     tools::tasks_are_listed_with_their_parents,

@@ -114,7 +114,7 @@ fn the_kernels_types_are_at_hand() {
     assert_eq!(workspace.files(), ["k.bpf.c", "script.h"]);
 }
 
-fn what_does_not_compile_leaves_nothing_but_clangs_words() {
+fn a_compile_error_shows_clangs_messages_only() {
     if !has_clang() {
         return;
     }
@@ -187,7 +187,7 @@ harness::tests! {
     a_new_tool_compiles_and_runs,
     a_source_does_where_an_object_does,
     the_kernels_types_are_at_hand,
-    what_does_not_compile_leaves_nothing_but_clangs_words,
+    a_compile_error_shows_clangs_messages_only,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,
     roots_are_named_or_numbered,

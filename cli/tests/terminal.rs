@@ -47,7 +47,7 @@ fn on_terminal(args: &[&str]) -> String {
 }
 
 #[test]
-fn what_programs_print_is_escaped() {
+fn output_of_programs_is_escaped() {
     let folder = tempfile::tempdir().unwrap();
     let object =
         patched(folder.path(), "scripts/hello.bpf.o", "BEGIN: filling the map", "\x1b[2J\x1b]0;pwn\x07\u{9b}1m......");

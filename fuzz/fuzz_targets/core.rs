@@ -1,4 +1,4 @@
-//! Objects relocate to any types, or say why not. A word tells how long the types are, the object is behind them.
+//! Objects relocate to any types, or say why not. The first word is the length of the types, which the object follows.
 #![no_main]
 
 use std::sync::Arc;

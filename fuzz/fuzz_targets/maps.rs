@@ -1,4 +1,4 @@
-//! Maps answer what their models answer, whatever is asked of them.
+//! Maps agree with their models on any sequence of operations.
 #![no_main]
 
 use std::{cell::LazyCell, sync::Arc};

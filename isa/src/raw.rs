@@ -14,7 +14,7 @@ pub enum Endian {
 pub struct Raw {
     /// Class, operation or mode, source bit or size.
     pub opcode: u8,
-    /// `src << 4 | dst`. In a big-endian object the two are the other way round on the wire, not here.
+    /// `src << 4 | dst`. In a big-endian object the two nibbles are exchanged in memory, not here.
     pub regs: u8,
     /// Signed offset: slots for a jump, bytes for a memory access.
     pub off: i16,

@@ -98,7 +98,7 @@ fn is_second_half(insns: &[Raw], pc: usize) -> bool {
     pc.checked_sub(1).and_then(|before| insns.get(before)).is_some_and(|raw| raw.opcode == LDDW)
 }
 
-/// Replaces `remove` slots from `at` on. A jump to `at` leads behind what is inserted, unless that replaces something;
+/// Replaces `remove` slots from `at` on. A jump to `at` leads to the first slot after the inserted ones, unless they replace others;
 /// calls of a function that begins there, and falling into it, lead to its first new instruction. Distances inside the
 /// inserted instructions must be right already.
 ///

@@ -221,13 +221,13 @@ pub fn text_at(insns: &[Insn], pc: usize) -> String {
     }
 }
 
-/// A listing, one instruction per line behind its pc. [`asm::parse`](super::asm::parse) is its exact inverse.
+/// A listing, one instruction per line, after its pc. [`asm::parse`](super::asm::parse) is its exact inverse.
 pub fn disasm(insns: &[Insn]) -> String {
     disasm_with(insns, |_| None, |_| None)
 }
 
 /// A listing with comments: `above(pc)` on lines of their own before the instruction (a source line, the name of
-/// a function), `beside(pc)` behind it (what it refers to). Comments start with `;`, so it still assembles.
+/// a function), `beside(pc)` after it (what it refers to). Comments start with `;`, so it still assembles.
 pub fn disasm_with(
     insns: &[Insn],
     mut above: impl FnMut(usize) -> Option<String>,

@@ -369,7 +369,7 @@ unsafe impl Native for Code {
         self.modules.read().expect("no panic while held").read_rest.contains(&function)
     }
 
-    fn heat(&self, _pc: u32) {}
+    fn report_hot(&self, _pc: u32) {}
 
     fn functions(&self) -> *const u64 {
         self.functions.as_ptr().cast()

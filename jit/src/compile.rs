@@ -338,7 +338,7 @@ fn compile_alone(build: impl FnOnce(&mut Function, &dyn TargetIsa) -> Vec<Site>)
         at.set(PLACING);
         emit_module(
             isa,
-            &CodePool::shared(CodePool::home())?,
+            &CodePool::shared(CodePool::own_address())?,
             vec![UnplacedFunction { unit, code, relocs: Vec::new(), sites, lead: 0, reads_rest: false }],
             "",
         )

@@ -39,7 +39,7 @@ pub struct EmittedFunction {
     pub range: Range<u64>,
 }
 
-/// Why a checker does not want a function to run.
+/// Why a checker rejects a function.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     /// Index in [`Emitted::functions`]; nothing if it is the module as a whole.

@@ -45,7 +45,7 @@ pub const STACK_SIZE: u32 = 512;
 /// How to link for the userspace VM.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
-    /// A kernel in whose world the programs shall believe to run: its types are those that CO-RE relocates to (if it
+    /// The kernel that the programs see: its types are those that CO-RE relocates to (if it
     /// has any), its configuration is what `__kconfig` variables hold. Without one, instructions keep what was compiled
     /// and configuration values are undefined symbols.
     pub kernel: Option<Arc<dyn Kernel>>,

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prototype_is_refused() {
+    fn malformed_prototypes_are_refused() {
         for text in [
             "double",
             "f(int)",

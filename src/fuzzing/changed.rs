@@ -1,4 +1,4 @@
-//! An oracle that needs no peer: programs changed in ways that must not matter do the same.
+//! Metamorphic oracle: programs changed without changing their result must have the same outcome.
 
 use twinbpf_vm::generate::{Case, Choices, Meta, equivalent};
 

@@ -93,7 +93,7 @@ impl Watch {
     }
 
     fn step(&mut self, step: &TraceStep, insn: Insn, link: Link, arena: u64) {
-        self.settle(step.depth);
+        self.apply_last(step.depth);
         let Some(frame) = self.frames.last_mut() else { return };
         frame.end.get_or_insert(step.registers[10]);
         let context = *self.context.get_or_insert(step.registers[1]);
@@ -128,8 +128,8 @@ impl Watch {
         self.last = Some((does, matches!(insn, Insn::Call { .. } | Insn::Callx { .. }), step.depth));
     }
 
-    /// What the instruction before has left.
-    fn settle(&mut self, depth: usize) {
+    /// Applies the effects of the previous instruction.
+    fn apply_last(&mut self, depth: usize) {
         let Some((does, called, before)) = self.last else { return };
         if depth > before {
             let regs = self.frames.last().map_or(0, |frame| frame.regs) & ARGS;

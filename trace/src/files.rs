@@ -12,7 +12,7 @@ use twinbpf_loader::kernel::{Kernel, KernelOptions, Module, kernel_version};
 /// What `--btf` and `--kconfig` say. By default, nothing.
 #[derive(Clone, Debug, Default)]
 pub struct KernelFiles {
-    /// The first is the kernel's, the others are modules' or further sets. Empty where the kernel shall have none.
+    /// The first is the kernel's, the others are modules' or further sets. Empty for a kernel without types.
     types: Option<Vec<Module>>,
     config: Option<String>,
 }

@@ -47,12 +47,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Readable when the session shall end and the workload with it: SIGTERM.
+    /// Readable when the session is to end and the workload with it: SIGTERM.
     pub(crate) fn terminate(&self) -> BorrowedFd<'_> {
         self.terminate.as_fd()
     }
 
-    /// Readable when the session shall end: what a terminal sends to the workload, too.
+    /// Readable when the session is to end: signals that a terminal also sends to the workload.
     pub(crate) fn interrupt(&self) -> BorrowedFd<'_> {
         self.interrupt.as_fd()
     }

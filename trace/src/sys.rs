@@ -29,7 +29,7 @@ fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
 }
 
 /// What a forked child needs before it becomes the workload.
-pub(crate) struct Gate<'a> {
+pub(crate) struct Pipes<'a> {
     /// Readable, or at its end, when the child may continue.
     pub(crate) wait: BorrowedFd<'a>,
     /// Our end of it, which the child must not have.
@@ -38,9 +38,9 @@ pub(crate) struct Gate<'a> {
     pub(crate) failure: BorrowedFd<'a>,
 }
 
-/// Forks a child that waits at the gate and then executes a command, searched for in PATH. It ends when this thread
-/// does, however that ends: at the gate because it closes, later by SIGKILL.
-pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid_t> {
+/// Forks a child that waits for `Pipes::wait` and then executes a command, searched for in PATH. It ends when this thread
+/// does, however that ends: while it waits because the pipe closes, later by SIGKILL.
+pub(crate) fn fork(command: &[CString], pipes: &Pipes<'_>) -> io::Result<libc::pid_t> {
     let mut argv: Vec<*const libc::c_char> = command.iter().map(|word| word.as_ptr()).collect();
     argv.push(std::ptr::null());
     assert!(argv.len() > 1, "a command has a name");
@@ -52,7 +52,7 @@ pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // SAFETY: this is the child of the fork above, `argv` ends with null and points to live strings.
-            unsafe { become_command(&argv, gate, parent) }
+            unsafe { become_command(&argv, pipes, parent) }
         }
         pid => Ok(pid),
     }
@@ -60,10 +60,10 @@ pub(crate) fn fork(command: &[CString], gate: &Gate<'_>) -> io::Result<libc::pid
 
 /// # Safety
 /// In a forked child only. `argv` is a null-terminated array of C strings.
-unsafe fn become_command(argv: &[*const libc::c_char], gate: &Gate<'_>, parent: libc::pid_t) -> ! {
+unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent: libc::pid_t) -> ! {
     // SAFETY: all of these are async-signal-safe; buffers are local; the child leaves only by exec or _exit.
     unsafe {
-        libc::close(gate.release.as_raw_fd());
+        libc::close(pipes.release.as_raw_fd());
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -73,7 +73,7 @@ unsafe fn become_command(argv: &[*const libc::c_char], gate: &Gate<'_>, parent: 
         libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
         let mut byte = 0_u8;
         loop {
-            match libc::read(gate.wait.as_raw_fd(), (&raw mut byte).cast(), 1) {
+            match libc::read(pipes.wait.as_raw_fd(), (&raw mut byte).cast(), 1) {
                 1 => break,
                 -1 if *libc::__errno_location() == libc::EINTR && libc::getppid() == parent => {}
                 _ => libc::_exit(0),
@@ -81,7 +81,7 @@ unsafe fn become_command(argv: &[*const libc::c_char], gate: &Gate<'_>, parent: 
         }
         libc::execvp(argv[0], argv.as_ptr());
         let errno = *libc::__errno_location();
-        libc::write(gate.failure.as_raw_fd(), (&raw const errno).cast(), 4);
+        libc::write(pipes.failure.as_raw_fd(), (&raw const errno).cast(), 4);
         libc::_exit(127)
     }
 }

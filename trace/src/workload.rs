@@ -1,7 +1,7 @@
 //! Workload of a session: a child process that is forked and suspended before any attachment is enabled, and executes
 //! its command after.
 //!
-//! It ends with the thread that forked it: suspended, because its gate closes; running, by SIGKILL.
+//! It ends with the thread that forked it: suspended, because the pipe closes; running, by SIGKILL.
 
 use std::ffi::CString;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
@@ -16,11 +16,11 @@ use crate::sys;
 /// How long a workload whose status is not needed may take to end by SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A forked child that waits at its gate before `execve`.
+/// A forked child that waits on a pipe before `execve`.
 #[derive(Debug)]
 pub(crate) struct Suspended {
     /// Closed before the child is waited for: that ends it.
-    gate: PipeWriter,
+    release: PipeWriter,
     failure: PipeReader,
     child: Child,
 }
@@ -41,12 +41,12 @@ impl Suspended {
         let failed = |cause| Error::Workload { name: name.clone(), cause };
         let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_str())).collect();
         let words = words.map_err(|error| failed(error.into()))?;
-        let (wait, gate) = pipe().map_err(failed)?;
+        let (wait, release) = pipe().map_err(failed)?;
         let (failure, report) = pipe().map_err(failed)?;
-        let ends = sys::Gate { wait: wait.as_fd(), release: gate.as_fd(), failure: report.as_fd() };
+        let ends = sys::Pipes { wait: wait.as_fd(), release: release.as_fd(), failure: report.as_fd() };
         let pid = sys::fork(&words, &ends).map_err(failed)?;
         let pidfd = sys::pidfd(pid).map_err(failed)?;
-        Ok(Suspended { gate, failure, child: Child { name, pid, pidfd, status: None } })
+        Ok(Suspended { release, failure, child: Child { name, pid, pidfd, status: None } })
     }
 
     /// Its process id, which the command will have.
@@ -54,14 +54,14 @@ impl Suspended {
         self.child.pid
     }
 
-    /// Opens the gate and returns once the child has executed its command.
+    /// Lets the child continue and returns once the child has executed its command.
     ///
     /// # Errors
     /// The errno of `execve`.
     pub(crate) fn release(self) -> Result<Child, Error> {
-        let Suspended { mut gate, mut failure, mut child } = self;
+        let Suspended { mut release, mut failure, mut child } = self;
         let failed = |cause| Error::Workload { name: child.name.clone(), cause };
-        gate.write_all(&[1]).map_err(failed)?;
+        release.write_all(&[1]).map_err(failed)?;
         let mut errno = [0; 4];
         match failure.read_exact(&mut errno) {
             Ok(()) => {

@@ -9,7 +9,7 @@ use twinbpf::{Config, Engine, Linker, helper};
 
 type Names = BTreeSet<String>;
 
-/// Functions behind macros of `script.h`, which scripts do not call by these names.
+/// Functions that macros of `script.h` call, so that scripts do not use these names.
 const BEHIND_MACROS: [&str; 2] = ["printfv", "snprintfv"];
 
 /// A file of the repository.

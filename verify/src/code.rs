@@ -39,8 +39,8 @@ pub(crate) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// Decodes from the first byte to where constants seem to begin, which are no jumps whatever they look like. What is
-    /// no instruction that way may still be jumped to.
+    /// Decodes from the first byte to where constants seem to begin, which are no jumps whatever they look like. A jump may
+    /// still lead to bytes that this walk does not decode as the start of an instruction.
     pub(crate) fn new(start: u64, bytes: &'a [u8]) -> Code<'a> {
         let len = bytes.len();
         let mut code = Code {
@@ -230,7 +230,7 @@ impl<'a> Code<'a> {
                 // Constants are aligned with zeros, and some are zero and never loaded.
                 let zero = self.bytes[off] == 0;
                 let index = self.decode(off).filter(|_| !zero);
-                // A jump to a block of one jump leads past it, which the assembler then leaves behind a table.
+                // The assembler redirects a jump to a block of one jump past it, and leaves the block after a table.
                 let nop = index.map(|index| self.instructions[index]).filter(|found| {
                     matches!(found.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
                         || found.flow_control() == FlowControl::UnconditionalBranch

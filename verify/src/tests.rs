@@ -181,7 +181,7 @@ fn jumps_stay_in_the_function() {
 }
 
 #[test]
-fn what_programs_do_not_need_is_unknown() {
+fn unneeded_registers_are_unknown() {
     // syscall; int 0x80; rep movsb; mov rax, fs:[0]; wrpkru; lgdt; in al, dx; iretq; loop; jmp far
     let all: [&[u8]; 10] = [
         &[0x0f, 0x05],
@@ -247,7 +247,7 @@ fn a_loop_over_spilled_words_is_interpreted_once() {
 }
 
 #[test]
-fn what_a_quick_attempt_forgets_a_thorough_one_knows() {
+fn a_thorough_attempt_proves_more_than_a_quick_one() {
     // xor ecx, ecx; mov r8, [rdi+8]; again: mov rax, [r8+rcx]; add rcx, 1; cmp rcx, 256; jb again
     let mut code = [
         0x31, 0xc9, 0x4c, 0x8b, 0x47, 0x08, 0x49, 0x8b, 0x04, 0x08, 0x48, 0x83, 0xc1, 0x01, 0x48, 0x81, 0xf9, 0, 1, 0,
@@ -261,7 +261,7 @@ fn what_a_quick_attempt_forgets_a_thorough_one_knows() {
 }
 
 #[test]
-fn what_is_taken_to_hold_in_a_loop_is_proved() {
+fn loop_invariants_are_proved() {
     // again: mov rax, [r8+rcx]; xchg r9, rcx; test rdx, rdx; jne again
     let swapped = [0x49, 0x8b, 0x04, 0x08, 0x49, 0x87, 0xc9, 0x48, 0x85, 0xd2, 0x75, 0xf4];
     assert!(matches!(body(&[&ARENA[..], &swapped].concat()), Err(Reason::Unproved { .. })));

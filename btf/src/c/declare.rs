@@ -20,7 +20,7 @@ struct Qualifiers {
     tag: Option<TypeId>,
 }
 
-/// What stands between a name and its base type, from the name outwards.
+/// The declarators between a name and its base type, from the name outwards.
 #[derive(Clone, Copy, Debug)]
 enum Link<'a> {
     Pointer(Qualifiers),

@@ -79,7 +79,7 @@ impl<'o, 't> Resolver<'o, 't> {
         result
     }
 
-    /// The one change that all candidates that match ask for.
+    /// The one change on which all matching candidates agree.
     fn agree(&mut self, local: &Spec<'_>, candidates: &mut Vec<Candidate<'t>>) -> Result<Outcome, CoreError> {
         let mut agreed: Option<(u64, Change)> = None;
         let mut matching = Vec::new();

@@ -64,7 +64,7 @@ fn a_field_is_found_by_name_through_anonymous_members_and_flavours() {
 }
 
 #[test]
-fn what_is_missing_says_why_of_each_candidate() {
+fn a_missing_type_names_each_candidate_and_why() {
     let mut case = Case::new();
     let int = case.local.int("int", 4, 0);
     case.root = case.local.structure("s", 8, &[("a", int, 0), ("b", int, 32)]);

@@ -14,7 +14,7 @@ pub(super) struct Answer {
     certain: bool,
 }
 
-/// Both answers: what the instruction holds and what it shall hold.
+/// Both answers: the value that the instruction holds and the one that it must hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     pub(super) old: u64,

@@ -40,7 +40,7 @@ fn members_come_to_lie_where_they_are() {
 }
 
 #[test]
-fn what_is_needed_comes_first() {
+fn required_types_are_declared_first() {
     let (mut build, int, _) = build();
     // Types 3 to 9, each with references to later ones.
     build.structure("outer", 24, &[("inner", 4, 0), ("next", 5, 64), ("call", 6, 128)]);

@@ -29,7 +29,7 @@ impl Types {
 }
 
 #[test]
-fn what_is_printed_can_be_entered() {
+fn formatted_values_parse_back() {
     let types = types();
     let btf = types.b.btf();
     let text = r#"{ .pair = { { .comm = "a,}\"b", .pid = -3, .level = LOUD }, { .comm = "", .pid = 0, .level = 5 } }, .mac = { 0x01, 0xff, 0x00 } }"#;
@@ -59,7 +59,7 @@ fn names_may_be_left_out_and_what_is_left_out_is_zero() {
 }
 
 #[test]
-fn what_does_not_fit_says_why() {
+fn malformed_initialisers_are_explained() {
     let types = types();
     for (text, why) in [
         ("{ .pid = 1", "expected a comma or a closing bracket, found ''"),

@@ -86,7 +86,7 @@ fn integers_in_every_notation() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_does() {
+fn values_out_of_range_name_the_range() {
     let t = types(Endian::Little);
     let range = "does not fit int, which holds -2147483648 to 2147483647";
     for text in ["2147483648", "-2147483649", "0xffffffff", "340282366920938463463374607431768211455"] {
@@ -152,7 +152,7 @@ fn strings_and_floats() {
 }
 
 #[test]
-fn what_cannot_be_set_says_what_can() {
+fn unsettable_variables_name_alternatives() {
     let t = types(Endian::Little);
     let text = "int * (pointer) cannot be set: there is nothing a text could point to";
     assert_eq!(roundtrip(&t, t.ptr, "0"), text);

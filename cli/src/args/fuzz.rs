@@ -40,7 +40,7 @@ pub(crate) enum FuzzEngine {
     Jit,
     /// Native code in all modes, every program in each.
     JitAll,
-    /// The interpreter, with programs changed in ways that must not matter.
+    /// The interpreter, with programs changed without changing their result.
     Changed,
     /// None of them.
     None,

@@ -31,7 +31,7 @@ pub(super) struct Contest<'a> {
 type Timed<'a> = Box<dyn Subject + 'a>;
 
 /// The same, with what the program did on the engine once, and its instructions if they were counted.
-type Ready<'a> = (Timed<'a>, Effect, Option<u64>);
+type Candidate<'a> = (Timed<'a>, Effect, Option<u64>);
 
 /// A program on one engine of ours.
 struct Runner<'a> {
@@ -55,7 +55,7 @@ impl<'a> Contest<'a> {
         let mut machines = Vec::new();
         let mut reference: Option<(BenchEngine, Effect)> = None;
         let mut insns = None;
-        let program = Program { object, spec, input, args, told: RefCell::default() };
+        let program = Program { object, spec, input, args, warned: RefCell::default() };
         for &engine in engines {
             let ready = match engine.config(load::config(&args.load, &args.limits, &args.compile)) {
                 Some(config) => {
@@ -103,7 +103,7 @@ impl<'a> Contest<'a> {
     }
 }
 
-fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<Ready<'a>> {
+fn in_kernel<'a>(object: &Object, spec: &ProgramSpec, input: &Input) -> Result<Candidate<'a>> {
     let kernel = InKernel::new(object, spec, input)?;
     let effect = kernel.effect()?;
     // Maps and globals are to be as they were.
@@ -117,12 +117,12 @@ struct Program<'a, 'i> {
     input: &'i Input,
     args: &'a BenchArgs,
     /// Warnings that are printed: engines share most of them.
-    told: RefCell<BTreeSet<String>>,
+    warned: RefCell<BTreeSet<String>>,
 }
 
 impl<'i> Program<'_, 'i> {
     /// The program runs once on another machine than the one that is timed.
-    fn ready(&self, engine: &dyn Fn() -> Result<Engine, MemError>) -> Result<Ready<'i>> {
+    fn ready(&self, engine: &dyn Fn() -> Result<Engine, MemError>) -> Result<Candidate<'i>> {
         let printed = Capture::default();
         let mut first = self.runner(engine()?, Box::new(printed.clone()))?;
         let effect = first.effect(&printed)?;
@@ -134,7 +134,7 @@ impl<'i> Program<'_, 'i> {
         let linker = load::linker(&engine, &self.args.load)?;
         let pre = linker.instantiate_programs(self.object, &[&self.spec.name])?;
         for warning in pre.warnings() {
-            if self.told.borrow_mut().insert(warning.clone()) {
+            if self.warned.borrow_mut().insert(warning.clone()) {
                 errln!("twinbpf: warning: {warning}");
             }
         }

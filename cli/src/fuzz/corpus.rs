@@ -62,7 +62,7 @@ impl Corpus {
         fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, &path)).with_context(|| path.display().to_string())
     }
 
-    /// Writes a case, with the command that repeats it in front. The same bucket has the same name.
+    /// Writes a case, after a line with the command that repeats it. The same bucket has the same name.
     pub(super) fn write(&self, bucket: &str, text: &str, engines: &[String]) -> Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         bucket.hash(&mut hasher);

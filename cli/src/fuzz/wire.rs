@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_batches_read_back() {
         let config = Config { insns: 24, inputs: 3, ..Config::default() };
         let all: Vec<Case> = (0..200).map(|seed| case(&mut Choices::from_seed(seed), &config)).collect();
         assert_eq!(cases(&batch(1, &all)).unwrap(), all);

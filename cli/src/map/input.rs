@@ -7,7 +7,7 @@ use super::things;
 use super::typed::{ENDIAN, Typed};
 use crate::load;
 
-/// What stands before bytes.
+/// The prefix of bytes in hexadecimal.
 const HEX: &str = "hex:";
 
 impl Typed {

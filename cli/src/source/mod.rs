@@ -1,4 +1,4 @@
-//! A C source in place of an object: compiled by the clang at hand, with the kernel's types and our own header.
+//! A C source in place of an object: compiled by the installed clang, with the kernel's types and our own header.
 //!
 //! The object comes through a pipe and is never a file. What clang has to say it says itself, on standard error.
 

@@ -44,7 +44,7 @@ pub(crate) fn programs_of_each_kind_with_a_test_run_are_measured() {
     }
 }
 
-pub(crate) fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
+pub(crate) fn programs_that_the_kernel_refuses_or_runs_differently_are_left_out() {
     if !kernel() {
         return;
     }
@@ -59,7 +59,7 @@ pub(crate) fn what_the_kernel_does_not_run_or_runs_otherwise_is_left_out() {
     }
 }
 
-pub(crate) fn where_nothing_may_be_loaded_the_kernel_is_not_among_all() {
+pub(crate) fn without_privilege_all_engines_exclude_the_kernel() {
     let folder = public("packets/xdp_swap.bpf.o");
     let args = ["bench", "tool.bpf.o", "--packet", FRAME, "--json", "--time", "30ms"];
     let Some(output) = as_unprivileged(folder.path(), &args) else { return };

@@ -204,7 +204,7 @@ pub(crate) fn a_missing_probe_is_one_error() {
     assert_eq!(names(), before);
 }
 
-/// What TCP can be told to use.
+/// Congestion control algorithms that TCP can use.
 fn congestion_controls() -> String {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }

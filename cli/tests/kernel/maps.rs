@@ -50,7 +50,7 @@ pub(crate) fn elements_are_printed_by_their_types() {
     }
 }
 
-pub(crate) fn what_is_set_is_seen_by_scripts() {
+pub(crate) fn values_set_by_the_command_are_seen_by_scripts() {
     if !kernel() {
         return;
     }

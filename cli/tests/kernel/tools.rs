@@ -43,7 +43,7 @@ const EVENTS: &str = "void _start(void) {
     __asm__ volatile(\"syscall\" : : \"a\"(60), \"D\"(0));
 }";
 
-pub(crate) fn what_was_delivered_and_what_was_lost_is_what_was_sent() {
+pub(crate) fn delivered_and_lost_events_add_up_to_sent_ones() {
     if !kernel() {
         return;
     }

@@ -14,7 +14,7 @@ pub(super) struct Parsed {
     pub(super) target: Option<(String, usize)>,
 }
 
-/// A register and the width its name asks for.
+/// A register and the width that its name states.
 type Named = (Width, Reg);
 
 struct Parser<'a> {
@@ -30,7 +30,7 @@ pub(super) fn line(tokens: Vec<Token<'_>>) -> Result<Parsed, Fault> {
     if parser.peek() != Tok::End {
         parser.statement()?;
     }
-    // llvm-objdump names the place behind a jump: <symbol+0x10>.
+    // llvm-objdump prints a jump's target after it: <symbol+0x10>.
     let place = parser.peek() == Tok::Sym("<") && !parser.out.insns.is_empty();
     if parser.peek() != Tok::End && !place {
         return Err(parser.expected("the end of the line"));

@@ -34,7 +34,7 @@ fn a_call_enters_what_is_put_before_a_function() {
 }
 
 #[test]
-fn what_jumps_over_the_place_jumps_farther() {
+fn jumps_across_an_insertion_get_longer() {
     let (_, found) = after(7, 1, "r0 = 2\nr0 = 3").unwrap();
     assert_eq!(found, text(&raws(&LOOP.replace("r0 = 1\n", "r0 = 2\nr0 = 3\n"))));
     let (_, found) = after(7, 1, "").unwrap();
@@ -42,7 +42,7 @@ fn what_jumps_over_the_place_jumps_farther() {
 }
 
 #[test]
-fn what_cannot_be_leaves_all_as_it_was() {
+fn a_failed_splice_changes_nothing() {
     assert_eq!(after(5, 0, "r0 = 1"), Err(SpliceError::Place { at: 5 }));
     assert_eq!(after(4, 1, "r0 = 1"), Err(SpliceError::Place { at: 4 }));
     assert_eq!(after(8, 9, ""), Err(SpliceError::Place { at: 8 }));

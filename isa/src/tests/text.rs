@@ -18,7 +18,7 @@ fn text_assembles_back() {
     });
 }
 
-/// The whole grid as one stream, which pairs halves of `lddw` in every way.
+/// The whole grid as one stream, which pairs halves of `lddw` in every combination.
 #[test]
 fn listings_assemble_back() {
     let mut insns = Vec::new();

@@ -62,7 +62,7 @@ pub(super) fn grid(mut each: impl FnMut(Raw)) {
 }
 
 #[test]
-fn what_decodes_encodes_back() {
+fn decoded_instructions_encode_to_the_same_bytes() {
     let mut accepted = 0;
     grid(|raw| {
         if let Ok(insn) = Insn::decode(raw) {

@@ -125,7 +125,7 @@ impl Reason {
             Reason::UnknownHelper(_) => "the program can only run in the kernel, or the helper must be registered",
             Reason::Binding { binding: None } => "link the object first: a map, function or symbol is still open here",
             Reason::JumpOutside { .. } | Reason::LocalCall { .. } => {
-                "functions are told apart by symbol: one label in the middle of a function splits it"
+                "functions are distinguished by symbol: one label in the middle of a function splits it"
             }
             Reason::Empty
             | Reason::FunctionTable

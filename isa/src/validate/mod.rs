@@ -180,7 +180,7 @@ impl Checker<'_> {
         if dst == Reg::FP { Err(Reason::WritesFp) } else { Ok(()) }
     }
 
-    /// Whether control cannot go on past `insn`, or past a call that may be the last thing a function does.
+    /// Whether control cannot continue past `insn`, or past a call that may be the last thing a function does.
     fn ends_function(&self, insn: Insn) -> bool {
         match insn {
             Insn::Exit | Insn::Goto { .. } | Insn::Gotol { .. } | Insn::Gotox { .. } => true,

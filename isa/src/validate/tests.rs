@@ -244,7 +244,7 @@ fn groups_are_switched() {
 
 /// Instructions that no bytes stand for, which only code can make.
 #[test]
-fn what_has_no_encoding_is_rejected() {
+fn instructions_without_an_encoding_are_rejected() {
     use crate::{AluOp, ByteOrder, CallKind, Operand, Reg, Size, Width};
     let (dst, src, off) = (Reg::R1, Operand::Imm(1), 0);
     let bad = [

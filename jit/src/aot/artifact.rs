@@ -217,7 +217,7 @@ unsafe impl Native for LoadedArtifact {
         self.kept.sites(function)?.at(off)
     }
 
-    fn heat(&self, _pc: u32) {}
+    fn report_hot(&self, _pc: u32) {}
 
     fn functions(&self) -> *const u64 {
         self.addresses.as_ptr()

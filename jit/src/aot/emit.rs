@@ -88,7 +88,7 @@ impl From<ModuleError> for AotError {
 }
 
 /// Compiles all programs of an image into a relocatable object file. The C function of a program has its name, with
-/// `prefix` in front.
+/// `prefix` before it.
 ///
 /// # Errors
 /// See [`AotError`].

@@ -1,4 +1,4 @@
-//! What compiled code was made of and for, as text: a line per fact, `key value`, in the object file for people
+//! What compiled code was made of and for, as text: a line per fact, `key value`, in the object file, readable
 //! (`strings`, `readelf -p`) and for the loader.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::options::{Memory, OptLevel, Options};
 /// What an image does not say about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// File name of the object, for people.
+    /// File name of the object, for messages.
     pub object: &'a str,
     /// [`Digest`](twinbpf_vm::digest::Digest) of its bytes.
     pub digest: u128,
@@ -25,7 +25,7 @@ pub struct Origin<'a> {
 /// A key and its value, one line of the description.
 pub(super) type Fact = (String, String);
 
-/// A fact that is not the same where code was made and where it shall run.
+/// A fact that differs between where code was compiled and where it is to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Key of the differing fact.

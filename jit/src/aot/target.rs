@@ -41,7 +41,7 @@ pub enum TargetError {
         /// Triple of the target.
         target: String,
     },
-    /// The CPU at hand is another one than the target's.
+    /// The CPU of this machine does not belong to the target.
     #[error("the CPU of this machine is none of target {target}: leave out either of them")]
     NotNative {
         /// Triple of the target.

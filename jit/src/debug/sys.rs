@@ -1,4 +1,4 @@
-//! Calls into the C library and its unwinder, and the words that debuggers look for.
+//! Calls into the C library and its unwinder, and the symbols that debuggers need.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
 use std::fs::File;

@@ -80,7 +80,7 @@ impl Generated {
             flags.set(flag, "true").unwrap();
         }
         let isa = cranelift_native::builder().unwrap().finish(Flags::new(flags)).unwrap();
-        let memory = tools.pool(CodePool::home()).unwrap().module(4096).unwrap();
+        let memory = tools.pool(CodePool::own_address()).unwrap().module(4096).unwrap();
         let mut builder = JITBuilder::with_isa(isa.clone(), default_libcall_names());
         builder.memory_provider(memory.provider());
         let mut module = JITModule::new(builder);

@@ -9,7 +9,7 @@ use twinbpf_vm::host::native::Context;
 use twinbpf_vm::mem::MARGIN;
 
 use super::edit::{
-    Access, accesses, any, constant, each_address, each_index, in_loop, maker, offset, opcode, operands, param,
+    Access, accesses, any, constant, def_inst, each_address, each_index, in_loop, offset, opcode, operands, param,
     set_offset, set_operand, unmasked, with_base,
 };
 use super::{Mistake, passed, translated};
@@ -195,7 +195,7 @@ fn from_param(cursor: &mut FuncCursor<'_>, index: Value) -> Option<Value> {
     let whole = operands(cursor.func, low, Opcode::Ireduce)?[0];
     let entry = cursor.func.layout.entry_block()?;
     let is_own = cursor.func.dfg.block_params(entry).contains(&whole);
-    (maker(cursor.func, whole).is_none() && !is_own).then_some(whole)
+    (def_inst(cursor.func, whole).is_none() && !is_own).then_some(whole)
 }
 
 /// Moves what is added to a pointer into the displacement, where `wanted` says so of the displacement and the bytes.

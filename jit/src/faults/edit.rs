@@ -20,27 +20,27 @@ pub(super) struct Access {
     more: Option<Value>,
 }
 
-/// The instruction that makes a value.
-pub(super) fn maker(func: &Function, value: Value) -> Option<Inst> {
+/// The instruction that defines a value; `None` for a block parameter.
+pub(super) fn def_inst(func: &Function, value: Value) -> Option<Inst> {
     match func.dfg.value_def(func.dfg.resolve_aliases(value)) {
         ValueDef::Result(inst, _) => Some(inst),
         ValueDef::Param(..) | ValueDef::Union(..) => None,
     }
 }
 
-/// The opcode of the instruction that makes a value.
+/// The opcode of the instruction that defines a value.
 pub(super) fn opcode(func: &Function, value: Value) -> Option<Opcode> {
-    maker(func, value).map(|inst| func.dfg.insts[inst].opcode())
+    def_inst(func, value).map(|inst| func.dfg.insts[inst].opcode())
 }
 
 /// The operands of the instruction that makes a value, if it is this one.
 pub(super) fn operands(func: &Function, value: Value, wanted: Opcode) -> Option<Vec<Value>> {
-    let inst = maker(func, value).filter(|inst| func.dfg.insts[*inst].opcode() == wanted)?;
+    let inst = def_inst(func, value).filter(|inst| func.dfg.insts[*inst].opcode() == wanted)?;
     Some(func.dfg.inst_args(inst).iter().map(|arg| func.dfg.resolve_aliases(*arg)).collect())
 }
 
 pub(super) fn constant(func: &Function, value: Value) -> Option<i64> {
-    match func.dfg.insts[maker(func, value)?] {
+    match func.dfg.insts[def_inst(func, value)?] {
         InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(imm.bits()),
         _ => None,
     }
@@ -73,7 +73,7 @@ pub(super) fn address(func: &Function, inst: Inst) -> Option<usize> {
 
 /// Whether a value is loaded from this offset of the context.
 pub(super) fn is_field(func: &Function, value: Value, offset: usize) -> bool {
-    maker(func, value).is_some_and(|inst| match func.dfg.insts[inst] {
+    def_inst(func, value).is_some_and(|inst| match func.dfg.insts[inst] {
         InstructionData::Load { arg, offset: at, .. } => {
             func.dfg.resolve_aliases(arg) == param(func, 0) && i32::from(at) == offset as i32
         }

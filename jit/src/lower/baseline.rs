@@ -47,7 +47,7 @@ impl Translator<'_> {
         self.put(FP, fp);
     }
 
-    /// Starts a native block. `joined` says that values of others are not at hand.
+    /// Starts a native block. `joined` says that values of other blocks are not available.
     pub(super) fn begin(&mut self, joined: bool) {
         let Some(frame) = &mut self.frame else { return };
         frame.known = [None; WORDS];

@@ -252,7 +252,7 @@ impl Translator<'_> {
         let frame = self.checked_frame();
         let used = self.take_stack(callee);
         let local = (self.input.local)(callee);
-        self.hand_over(reads & REST);
+        self.store_registers(reads & REST);
         let mut args = [self.cx; 7];
         args[1] = frame;
         for (reg, arg) in ARG_REGS.iter().zip(&mut args[2..]) {
@@ -298,7 +298,7 @@ impl Translator<'_> {
     /// else the machine decides.
     pub(super) fn callx(&mut self, dst: Reg) -> bool {
         let addr = self.get(dst);
-        self.hand_over(REST);
+        self.store_registers(REST);
         let done = self.b.create_block();
         self.b.append_block_param(done, I64);
         if self.input.image.frame_sizes().same().is_some() {
@@ -324,7 +324,7 @@ impl Translator<'_> {
             self.b.ins().jump(done, &[BlockArg::Value(value)]);
             self.continue_in(other);
         }
-        self.hand_over(ARGS);
+        self.store_registers(ARGS);
         let (value, status) = self.service(Service::Call, &[addr]);
         self.trap_if(status, SiteKind::Failed);
         self.b.ins().jump(done, &[BlockArg::Value(value)]);

@@ -60,7 +60,7 @@ impl Translator<'_> {
 
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self) -> bool {
-        let (on, to) = self.next(0).zip(self.next(1)).expect("two ways");
+        let (on, to) = self.next(0).zip(self.next(1)).expect("a branch has two edges");
         let (taken, left, next) = (self.edge(to), self.b.create_block(), self.edge(on));
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
@@ -128,7 +128,7 @@ impl Translator<'_> {
             self.save_fuel();
         }
         if self.input.options.keep_registers {
-            self.hand_over(ALL);
+            self.store_registers(ALL);
             let fp = self.fp;
             self.store_cx(fp, reg_field(10));
         }

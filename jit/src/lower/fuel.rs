@@ -43,7 +43,7 @@ impl Translator<'_> {
             return;
         }
         if self.flow.stores_early(block) && !self.input.baseline() {
-            self.hand_over(self.flow.live(block));
+            self.store_registers(self.flow.live(block));
             self.store_words(block);
         }
         let fuel = self.use_fuel();
@@ -99,7 +99,7 @@ impl Translator<'_> {
             return self.resume_here(enough);
         }
         if !self.flow.stores_early(block) {
-            self.hand_over(self.flow.live(block));
+            self.store_registers(self.flow.live(block));
             self.store_words(block);
         }
         self.save_loops();
@@ -135,7 +135,7 @@ impl Translator<'_> {
             self.begin(true);
             if self.input.baseline() {
                 self.subregs = Subregisters::default();
-                self.hand_over(ALL);
+                self.store_registers(ALL);
                 let loops = self.use_loops();
                 self.store_cx(loops, field!(loops));
             }

@@ -399,8 +399,8 @@ impl Translator<'_> {
     /// Materializes pending values before the instruction's successors, which other paths may also reach.
     fn materialize_for(&mut self, insn: Insn) {
         match successors(insn, self.input.image.links()[self.pc as usize], self.pc) {
-            Successors::FallThrough if matches!(insn, Insn::LoadPacket { .. }) => self.settle(ALL),
-            Successors::Call => self.settle(ALL),
+            Successors::FallThrough if matches!(insn, Insn::LoadPacket { .. }) => self.materialize(ALL),
+            Successors::Call => self.materialize(ALL),
             Successors::FallThrough | Successors::Exit => {}
             Successors::Branch(_) | Successors::Jump(_) | Successors::Computed => self.materialize_live(),
         }

@@ -56,7 +56,7 @@ impl RegisterLiveness {
         let mut summary = RegisterLiveness { first, reads: Vec::new() };
         if let Some(called_later) = called(image, first, count) {
             summary.reads.resize(count, 0);
-            summary.settle(image, options, flow, &called_later);
+            summary.iterate(image, options, flow, &called_later);
         }
         // Otherwise no function calls another, so that no summary is read.
         summary
@@ -64,7 +64,7 @@ impl RegisterLiveness {
 
     /// Iterates over the functions until nothing changes. `called_later` says which are called by themselves or by a later
     /// function.
-    fn settle(&mut self, image: &Image, options: Options, flow: &mut Flow, called_later: &[bool]) {
+    fn iterate(&mut self, image: &Image, options: Options, flow: &mut Flow, called_later: &[bool]) {
         let mut again = true;
         let mut passes = 0;
         while again && passes < MAX_PASSES {

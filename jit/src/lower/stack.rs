@@ -17,7 +17,7 @@ impl Translator<'_> {
         self.b.set_cold_block(cold);
         self.b.ins().brif(low, cold, &[], enough, &[]);
         self.continue_in(cold);
-        self.hand_over(self.flow.live(self.flow.entry()));
+        self.store_registers(self.flow.live(self.flow.entry()));
         self.save_loops();
         if self.input.options.fuel {
             self.save_fuel();

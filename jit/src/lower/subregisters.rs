@@ -82,12 +82,12 @@ impl Translator<'_> {
     }
 
     fn whole(&mut self, reg: usize) -> Value {
-        self.settle(1 << reg);
+        self.materialize(1 << reg);
         self.use_reg(reg)
     }
 
     /// Materializes the pending 64-bit values of these registers, before control leaves the block.
-    pub(super) fn settle(&mut self, regs: Regs) {
+    pub(super) fn materialize(&mut self, regs: Regs) {
         let owed = self.subregs.owed & regs;
         self.subregs.owed &= !owed;
         for reg in members(owed) {
@@ -109,12 +109,12 @@ impl Translator<'_> {
         if self.subregs.owed | self.subregs.owed_sums != 0 {
             let mut live = 0;
             self.flow.for_next(self.block, |next| live |= self.flow.live(next));
-            self.settle(live);
+            self.materialize(live);
         }
     }
 
-    /// Stores registers where others find them.
-    pub(super) fn hand_over(&mut self, regs: Regs) {
+    /// Stores registers to the VM context, where the interpreter and other functions find them.
+    pub(super) fn store_registers(&mut self, regs: Regs) {
         for reg in members(regs) {
             let value = self.whole(reg);
             self.store_cx(value, reg_field(reg));

@@ -37,7 +37,7 @@ pub(crate) struct CodePool {
 struct Space {
     free: FreeList,
     used: usize,
-    /// Nothing at or above was ever handed out.
+    /// Nothing at or above was ever allocated.
     frontier: usize,
     /// Free bytes whose pages the system may still hold, at most.
     idle: usize,
@@ -98,22 +98,21 @@ impl CodePool {
         CodePool::of_process(&POOLS, near, || single().map_err(|error| refused(SHARED, &error)))
     }
 
-    /// An address of this library, where the machine is that generated code is called by and calls.
-    pub(crate) fn home() -> u64 {
-        CodePool::home as *const () as u64
+    /// An address inside this library, which generated code calls and is called by.
+    pub(crate) fn own_address() -> u64 {
+        CodePool::own_address as *const () as u64
     }
 
-    /// The address that stands for most of these, as far as [`CodePool::shared`] is concerned; [`CodePool::home`] if no
-    /// others are more.
+    /// The address near which most of these lie, within reach of a shared pool; [`CodePool::own_address`] in case of a tie.
     pub(crate) fn nearest(addresses: impl Iterator<Item = u64>) -> u64 {
-        let mut counts = vec![(CodePool::home(), 0)];
+        let mut counts = vec![(CodePool::own_address(), 0)];
         for address in addresses {
             match counts.iter_mut().find(|(known, _)| part(*known) == part(address)) {
                 Some((_, count)) => *count += 1,
                 None => counts.push((address, 1)),
             }
         }
-        counts.iter().rev().max_by_key(|(_, count)| *count).expect("home is one").0
+        counts.iter().rev().max_by_key(|(_, count)| *count).expect("there is at least one").0
     }
 
     fn of_process(

@@ -17,7 +17,7 @@ pub(crate) struct ModuleMemory(Arc<Mutex<State>>);
 struct State {
     /// Gone once it is published.
     chunk: Option<Chunk>,
-    /// Bytes handed out.
+    /// Bytes allocated so far.
     used: usize,
     finalized: bool,
 }

@@ -119,7 +119,7 @@ fn mapping(start: u64) -> (u64, String) {
 
 fn both() -> [Arc<CodePool>; 2] {
     let capacity = 64 << 20;
-    let near = CodePool::home();
+    let near = CodePool::own_address();
     [Region::dual(capacity, near), Region::single(capacity, near)]
         .map(|region| CodePool::over(region.unwrap(), capacity))
 }
@@ -127,7 +127,7 @@ fn both() -> [Arc<CodePool>; 2] {
 #[test]
 fn a_pool_lies_close_to_what_it_calls() {
     let parts = |at: u64, pool: &CodePool| (part(at), part(pool.range().start), part(pool.range().end - 1));
-    for at in [CodePool::home(), libc::qsort as *const () as u64] {
+    for at in [CodePool::own_address(), libc::qsort as *const () as u64] {
         for make in [Region::dual, Region::single] {
             let pool = CodePool::over(make(1 << 20, at).unwrap(), 1 << 20);
             let (wanted, first, last) = parts(at, &pool);
@@ -145,7 +145,7 @@ fn a_pool_lies_close_to_what_it_calls() {
 
 #[test]
 fn most_calls_decide_where_code_goes() {
-    let (home, libc) = (CodePool::home(), libc::qsort as *const () as u64);
+    let (home, libc) = (CodePool::own_address(), libc::qsort as *const () as u64);
     assert_eq!(CodePool::nearest([].into_iter()), home);
     assert_eq!(CodePool::nearest([libc, home + 8].into_iter()), home);
     assert_eq!(CodePool::nearest([libc, home, libc + 64].into_iter()), libc);
@@ -166,7 +166,7 @@ fn functions_of_a_module_call_each_other() {
 
 #[test]
 fn many_programs_share_a_page() {
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let programs: Vec<_> = (0..30).map(|add| chain(&pool, 1 << 12, 1, add)).collect();
     let pages: std::collections::BTreeSet<_> = programs.iter().map(|(_, entry)| entry / PAGE as u64).collect();
     assert_eq!(pages.len(), 1);
@@ -186,7 +186,7 @@ fn a_module_grows_past_its_bound() {
     }
     // Not into its neighbour.
     use cranelift_jit::JITMemoryKind;
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let (first, _second) = (pool.module(64).unwrap(), pool.module(64).unwrap());
     let error = first.provider().allocate(65, 1, JITMemoryKind::Executable).unwrap_err();
     assert_eq!(error.to_string(), "no room for 128 bytes of generated code: 128 of 1048576 are in use");
@@ -195,7 +195,7 @@ fn a_module_grows_past_its_bound() {
 #[test]
 fn alignment_counts_from_address_zero() {
     use cranelift_jit::JITMemoryKind;
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let _other = bytes(&pool, 1);
     let memory = pool.module(1 << 14).unwrap();
     let mut provider = memory.provider();
@@ -228,7 +228,7 @@ fn no_page_can_be_written_and_executed() {
 
 #[test]
 fn memory_is_reused_and_given_back() {
-    let pool = CodePool::new(256 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(256 << 20, CodePool::own_address()).unwrap();
     let [a, b, c] = [bytes(&pool, 100), bytes(&pool, 100), bytes(&pool, 100)];
     let hole = b.range();
     drop(b);
@@ -245,7 +245,7 @@ fn memory_is_reused_and_given_back() {
 
 #[test]
 fn loading_and_unloading_leaves_nothing() {
-    let pool = CodePool::new(64 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(64 << 20, CodePool::own_address()).unwrap();
     let stays = bytes(&pool, 300);
     for round in 0..100_000usize {
         let [a, b] = [bytes(&pool, 64 + round % 9000), bytes(&pool, 1 + round % 100)];
@@ -286,7 +286,7 @@ fn threads_make_run_and_drop_code() {
 
 #[test]
 fn an_unfinished_module_is_given_back() {
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let memory = pool.module(5000).unwrap();
     let mut unfinished = module(&memory);
     define(&mut unfinished, "f", 1, None);
@@ -300,7 +300,7 @@ fn an_unfinished_module_is_given_back() {
 
 #[test]
 fn a_child_leaves_its_parents_pool_alone() {
-    let pool = CodePool::new(16 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(16 << 20, CodePool::own_address()).unwrap();
     let code = bytes(&pool, 4 << 20);
     // SAFETY: the child touches nothing but this pool, which no other thread of its parent knows, and exits.
     let child = unsafe { libc::fork() };
@@ -320,7 +320,7 @@ fn a_child_leaves_its_parents_pool_alone() {
 
 #[test]
 fn a_finalized_module_cannot_write_any_more() {
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let memory = pool.module(5000).unwrap();
     let mut module = module(&memory);
     define(&mut module, "f", 1, None);
@@ -335,7 +335,7 @@ fn a_finalized_module_cannot_write_any_more() {
 
 #[test]
 fn references_out_of_the_module_are_found() {
-    let pool = CodePool::new(1 << 20, CodePool::home()).unwrap();
+    let pool = CodePool::new(1 << 20, CodePool::own_address()).unwrap();
     let memory = pool.module(5000).unwrap();
     let mut module = module(&memory);
     let puts = module.declare_function("puts", Linkage::Import, &signature()).unwrap();

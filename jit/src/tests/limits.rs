@@ -51,7 +51,7 @@ fn chosen(name: &str, n: usize, options: Options) -> Strategy {
 }
 
 #[test]
-fn what_is_too_much_work_gets_baseline_code() {
+fn functions_above_the_limit_get_baseline_code() {
     let options = Options::default();
     let none = Options { opt: OptLevel::None, ..options };
     for name in

@@ -358,7 +358,7 @@ fn branches_that_their_path_decides() {
 }
 
 #[test]
-fn what_was_written_long_ago_is_not_known() {
+fn facts_about_distant_code_are_forgotten() {
     let mut text = String::from("r6 = 1\nr0 = 0\nif r2 == 12345 goto X\nr6 = 2\n");
     text += &"r0 += 1\n".repeat(17);
     text += "if r2 == 99 goto X\nif r6 == 1 goto Z\nr0 = 7\nexit\nZ: r0 = 666\nexit\nX: r0 = 1\nexit\n";
@@ -420,7 +420,7 @@ fn words_of_the_frame() {
 }
 
 /// A loop that counts with `w` or `r` registers from `start` by `step`, continues or ends by `goes_on`, ends early in
-/// iteration `ends`, and then compares the counter with `bound`.
+/// iteration `ends`, and then compares the induction variable with `bound`.
 fn counting(wide: &str, start: &str, step: i64, goes_on: &str, (ends, bound): (i64, i64)) -> String {
     let mut text = format!("r6 = {ends}\nr0 = 0\nr9 = 0\n{start}\nnext: r9 += 1\nif r9 > 40 goto out\n");
     let _ = write!(text, "if r9 == r6 goto out\n{goes_on}\n{wide}7 += {step}\ngoto next\nout: r0 = r7\nr0 <<= 24\n");

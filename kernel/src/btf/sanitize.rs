@@ -31,7 +31,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// `None` where it is no BTF that we know, which the kernel shall say.
+    /// `None` if this is no BTF that the parser knows: the kernel reports what is wrong.
     fn of(bytes: &[u8]) -> Option<Parts> {
         let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         if word(0)? & 0xffff != 0xeb9f {

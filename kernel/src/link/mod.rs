@@ -46,7 +46,7 @@ pub struct Options<'a> {
 /// An attached program.
 #[derive(Debug)]
 pub struct Link {
-    /// What it is attached to, for people.
+    /// What it is attached to, for messages.
     what: String,
     attachment: Attachment,
 }
@@ -129,7 +129,7 @@ impl Link {
         Link { what, attachment: Attachment::Bpf(fd) }
     }
 
-    /// What the program is attached to, for people.
+    /// What the program is attached to, for messages.
     pub fn what(&self) -> &str {
         &self.what
     }

@@ -228,7 +228,7 @@ pub enum TargetError {
         instead: &'static str,
     },
     /// The file is nowhere.
-    #[error("there is no file {0}; a bare name is looked for in PATH, or, with .so in it, where libraries are")]
+    #[error("there is no file {0}; a bare name is searched for in PATH, or, with .so in it, where libraries are")]
     NoFile(String),
     /// The file has no such place.
     #[error("{path}: {error}")]

@@ -212,7 +212,7 @@ impl Loading<'_> {
     }
 }
 
-/// A map as this kernel shall make it.
+/// The attributes by which this kernel creates a map.
 fn create_attributes<'a>(spec: &MapSpec, name: &'a str) -> MapCreate<'a> {
     let mut flags = spec.flags();
     if spec.data.is_some() && spec.kind != MapKind::Arena && !has(Feature::ArrayMmap) {

@@ -29,7 +29,7 @@ use crate::map::{Map, Shared};
 use crate::probe::{Feature, has};
 use crate::prog::Prog;
 
-/// What to do where a map shall be pinned and something is at its path that differs.
+/// What to do if a map is to be pinned where another object is pinned already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
     /// The map fails, and says in what they differ.
@@ -50,7 +50,7 @@ pub struct LoadOptions<'a> {
     pub pinning: Pinning,
     /// Maps that exist, by index, in place of new ones.
     pub given: BTreeMap<usize, &'a Map>,
-    /// Maps that shall not be made, by index: those that the linker's options name as absent.
+    /// Maps that are not created, by index: those that the linker's options name as absent.
     pub absent: BTreeSet<usize>,
     /// Level of the verifier's log for programs that load, too; 0 for none.
     pub log_level: u32,

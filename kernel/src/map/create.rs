@@ -37,7 +37,7 @@ pub struct MapCreate<'a> {
     pub extra: u64,
     /// NUMA node of its memory, if `flags` has `BPF_F_NUMA_NODE`.
     pub numa_node: u32,
-    /// A map of the form that the maps inside shall have.
+    /// For a map of maps, a map with the type and sizes of the inner maps.
     pub inner: Option<BorrowedFd<'a>>,
     /// Types of key and value.
     pub btf: Option<MapBtf<'a>>,

@@ -139,7 +139,7 @@ pub fn holders() -> BTreeMap<u32, Vec<Holder>> {
     all
 }
 
-/// Several, for people.
+/// A list of several, for messages.
 pub fn joined(holders: &[Holder]) -> String {
     holders.iter().map(Holder::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -10,7 +10,7 @@ use super::{Difference, Map, MapInfo};
 use crate::error::Error;
 use crate::sys::{attr, bpf, number};
 
-/// What is at a path where a map shall be pinned.
+/// What is at the path where a map is to be pinned.
 #[derive(Debug)]
 pub enum Pinned {
     /// No file is at the path.
@@ -90,7 +90,7 @@ impl Map {
         bpf::ids(bpf::ObjectKind::Map).map_err(|cause| Error::new("MAP_GET_NEXT_ID", "all maps", cause))
     }
 
-    /// What is at a path, compared with what shall be there.
+    /// What is at a path, compared with the map that is to be pinned there.
     ///
     /// # Errors
     /// There is something, but no map, or it cannot be opened.

@@ -1,4 +1,4 @@
-//! The verifier's log for people: the line that says why, the last instructions before it, our C lines beside them, and
+//! The verifier's log in readable form: the line that says why, the last instructions before it, our C lines beside them, and
 //! what instructions mean that only a loader writes.
 
 use std::fmt::Write;

@@ -23,7 +23,7 @@ pub struct LoadTarget<'a> {
     pub attach: u32,
     /// BTF id of the function, tracepoint or struct; for struct_ops programs, of the struct.
     pub btf_id: u32,
-    /// The module's BTF, or the program that shall be extended; vmlinux without.
+    /// The module's BTF, or the program to extend; `None` stands for vmlinux.
     pub of: Option<BorrowedFd<'a>>,
 }
 
@@ -47,7 +47,7 @@ pub struct ProgLoad<'a> {
     pub kind: ProgType,
     /// The instructions, eight bytes each in this machine's byte order, file descriptors in place.
     pub insns: &'a [u8],
-    /// `GPL` or another; some helpers ask for it. An absent one stays absent: the kernel gets an empty text.
+    /// `GPL` or another; some helpers require it. Without a licence the kernel gets an empty text.
     pub license: &'a str,
     /// `BPF_F_*` of `linux/bpf.h` for programs.
     pub flags: u32,

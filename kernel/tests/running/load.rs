@@ -93,7 +93,7 @@ pub(crate) fn global_variables_of_an_arena_are_there_when_programs_run() {
     assert_eq!(u32::from_le_bytes(answer), 42);
 }
 
-/// What TCP can be told to use.
+/// Congestion control algorithms that TCP can use.
 fn congestion_controls() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
 }

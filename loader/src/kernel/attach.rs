@@ -1,4 +1,4 @@
-//! What a program attaches to, where the kernel wants to know when it is loaded (`libbpf_find_attach_btf_id`).
+//! What a program attaches to, for kinds that the kernel must know it of at load (`libbpf_find_attach_btf_id`).
 
 use std::sync::Arc;
 

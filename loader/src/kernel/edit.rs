@@ -1,4 +1,4 @@
-//! Changing a linked program: variants of one program, each with its own instructions in front.
+//! Changing a linked program: variants of one program, each with its own instructions at the start.
 
 use twinbpf_isa::{Moved, Raw, SpliceError, difference, splice};
 

@@ -89,7 +89,7 @@ impl Object {
 }
 
 /// What becomes of an object of the other byte order (libbpf's `bpf_object__check_endianness`): nothing, as its data
-/// would be read the wrong way too.
+/// would be read in the wrong byte order, too.
 fn refuse_all(planner: &mut Planner<'_>, wanted: impl Iterator<Item = usize>, kernel: &dyn Kernel) -> KernelLinked {
     let cause = Cause::ByteOrder { object: planner.object.endian, kernel: kernel.endian() };
     let failure = |spec| Failure { spec, error: planner.error(spec, planner.spec(spec), None, cause.clone()) };

@@ -44,7 +44,7 @@ pub struct KernelOptions {
     /// Indices in [`Object::programs`](crate::Object::programs). `None`: the entries with a program type that do not
     /// say otherwise (`?` before the section's name).
     pub programs: Option<Vec<usize>>,
-    /// Types that CO-RE shall use in place of the kernel's, for kernels without any. The later ones are searched for
+    /// Types that CO-RE uses in place of the kernel's, for kernels without any. The later ones are searched for
     /// names that the first does not have.
     pub core: Vec<Module>,
     /// Lines of configuration that go before the kernel's.
@@ -85,7 +85,7 @@ pub struct KernelMap {
     pub inner_types: (Option<TypeId>, Option<TypeId>),
 }
 
-/// A value of `.struct_ops` as the kernel wants it: a map of type `struct_ops` with one element.
+/// A value of `.struct_ops` in the form that the kernel takes: a map of type `struct_ops` with one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelStructOps {
     /// Index in [`Object::struct_ops`](crate::Object::struct_ops).
@@ -105,7 +105,7 @@ pub struct KernelStructOps {
     pub link: bool,
 }
 
-/// A program as the kernel wants it, but for file descriptors.
+/// A program in the form that the kernel takes, but for file descriptors.
 #[derive(Clone, Debug)]
 pub struct KernelProgram {
     /// Index in [`Object::programs`](crate::Object::programs).
@@ -123,7 +123,7 @@ pub struct KernelProgram {
     /// One per slot, in normal form: the index of a map in place of its descriptor; for a variable of a module, one
     /// more than the index in [`Kernel::modules`] in place of the descriptor of its types.
     pub insns: Vec<Raw>,
-    /// Slots that want a descriptor. An `lddw` is keyed by its first.
+    /// Slots that need a descriptor. An `lddw` is keyed by its first.
     pub fixups: BTreeMap<usize, Fixup>,
     /// First slot and name of each function.
     pub functions: Vec<(usize, Arc<str>)>,
@@ -139,7 +139,7 @@ pub struct KernelProgram {
     pub poisons: Vec<Poison>,
 }
 
-/// A descriptor that an instruction wants.
+/// A descriptor that an instruction needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fixup {
     /// `lddw`: the `imm` of the slot is that of a map.

@@ -28,7 +28,7 @@ pub trait Kernel: fmt::Debug + Send + Sync {
     /// Its symbols, as in `/proc/kallsyms`.
     fn kallsyms(&self) -> Option<&str>;
 
-    /// What `LINUX_KERNEL_VERSION` shall be; see [`kernel_version`].
+    /// Value of `LINUX_KERNEL_VERSION`; see [`kernel_version`].
     fn version(&self) -> u32;
 
     /// Bytes of a page: of those an arena is made.

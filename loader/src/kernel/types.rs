@@ -1,4 +1,4 @@
-//! The object's own types as a kernel wants them, and which of them describe the keys and values of its maps.
+//! The object's own types in the form that a kernel takes, and which of them describe the keys and values of its maps.
 
 use std::collections::HashMap;
 

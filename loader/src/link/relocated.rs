@@ -18,7 +18,7 @@ const LDDW: u8 = 0x18;
 pub(crate) enum CoreTypes<'t> {
     /// The object's own are the target's: nothing changes.
     Own,
-    /// There are none, which only matters to objects that ask.
+    /// There are none, an error only for objects that need them.
     None,
     /// These, and where they have nothing of a name, those of the modules.
     Some(&'t Btf, Arc<str>, Box<dyn Fn() -> &'t [Module] + 't>),

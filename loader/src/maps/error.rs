@@ -78,7 +78,7 @@ pub enum MapError {
     Pinning {
         /// Name of the map.
         map: String,
-        /// What stands there.
+        /// The value found there.
         value: u32,
     },
     /// `pinning` in an inner map.
@@ -128,7 +128,7 @@ pub enum MapError {
     Kind {
         /// Name of the map.
         map: String,
-        /// What stands there.
+        /// The value found there.
         number: u32,
     },
     /// A type in the definition makes no sense.

@@ -9,7 +9,7 @@ use twinbpf_vm::map::{Field, FieldKind};
 const MAX_ELEMENTS: u32 = 128;
 /// Types of more scalars become one field of bytes.
 const MAX_FIELDS: usize = 1024;
-/// Scalars handed out by one [`Layouts`]; later types become one field of bytes.
+/// Scalars returned by one [`Layouts`]; later types become one field of bytes.
 const MAX_TOTAL: usize = 1 << 14;
 /// Types visited by one [`Layouts`]; bounds nests of empty structs.
 const MAX_VISITS: usize = 1 << 16;

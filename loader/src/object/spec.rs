@@ -81,7 +81,7 @@ pub struct DataPointer {
     pub target: Result<Reference, Cause>,
 }
 
-/// Something about an object that its user may want to know.
+/// A note about an object for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// What was done with it.

@@ -156,7 +156,7 @@ fn duration(text: &str) -> Option<Duration> {
     (nanos > 0).then(|| Duration::from_nanos(nanos))
 }
 
-/// A name without perf's delimiters in front.
+/// The kind of a name that contains none of perf's delimiters.
 fn plain(name: &str) -> SectionKind {
     if name == ".text" {
         return SectionKind::Text;

@@ -9,7 +9,7 @@ use super::{SectionKind, number};
 /// A tracepoint in perf's syntax: `[!]group:event`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfTracepoint {
-    /// What stands before the definition.
+    /// Options before the definition, `key=value;` each.
     pub options: PerfOptions,
     /// Tracefs group, for example `raw_syscalls`.
     pub group: Arc<str>,
@@ -22,13 +22,13 @@ pub struct PerfTracepoint {
 /// A probe in perf's syntax: `event=function[position] arguments`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfProbe {
-    /// What stands before the definition.
+    /// Options before the definition, `key=value;` each.
     pub options: PerfOptions,
     /// Name of the event.
     pub event: Arc<str>,
     /// Location of the probe.
     pub point: ProbePoint,
-    /// Values handed to the program, in order.
+    /// Values passed to the program, in order.
     pub args: Vec<PerfArg>,
 }
 

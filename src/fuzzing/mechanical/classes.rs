@@ -178,7 +178,7 @@ fn clamps(listing: &Listing<'_>, at: usize) -> bool {
     })
 }
 
-/// Whether what is loaded from the jump table behind a place is in the table, by what the judge knows.
+/// Whether the next load from a jump table stays inside the table, by what the judge knows.
 fn index_fits(subject: &Subject<'_>, listing: &Listing<'_>, at: usize) -> bool {
     let Some((jump, table, targets)) = listing.tables().find(|(jump, ..)| *jump > at) else { return false };
     let load = listing.before(jump).take(8).find(|(_, load, _)| load.mnemonic() == Mnemonic::Movsxd);
@@ -257,7 +257,7 @@ fn dominated(listing: &Listing<'_>, before: &[Event], changed: usize) -> Result<
         let mut to: Vec<usize> = listing.table(off).to_vec();
         match (instruction.flow_control(), instruction.condition_code()) {
             (FlowControl::UnconditionalBranch, _) => to.extend(target),
-            // Behind a compare that is as it was, there is room where this says so.
+            // After an unchanged compare, these edges lead to code with enough room.
             (FlowControl::ConditionalBranch, ConditionCode::a) if guarded => to.extend(target),
             (FlowControl::ConditionalBranch, ConditionCode::be) if guarded => to.push(next),
             (FlowControl::ConditionalBranch, _) => to.extend(target.into_iter().chain([next])),

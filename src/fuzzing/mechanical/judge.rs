@@ -21,7 +21,7 @@ const COMPARED: usize = 1 << 40;
 pub(super) enum Event {
     /// An access of memory, by address; `stores` it or not.
     Access { at: usize, address: Fact, bytes: usize, stores: Option<Fact>, stack: i64 },
-    /// A compare or test that a guard looks at, or what looks at its outcome.
+    /// A compare or test of a guard, or an instruction that uses its flags.
     Guard { at: usize, guard: Guard, sides: [Fact; 2] },
     /// A call of a function.
     Call { at: usize },

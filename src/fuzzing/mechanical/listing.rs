@@ -56,7 +56,7 @@ impl<'a> Listing<'a> {
         listing
     }
 
-    /// Reads the jump table behind a jump, up to the first of its targets. Gives its end.
+    /// Reads the jump table after a jump, up to the first of its targets. Returns its end.
     fn entries(&mut self, jump: usize, table: usize) -> usize {
         let (mut targets, mut at, mut end) = (Vec::new(), table, self.code.len());
         while at + ENTRY <= end {
@@ -108,8 +108,8 @@ impl<'a> Listing<'a> {
         self.instructions[..to].iter().rev()
     }
 
-    /// Instructions behind the one at an offset, the nearest first.
-    pub(super) fn behind(&self, off: usize) -> impl Iterator<Item = &(usize, Instruction, ConstantOffsets)> {
+    /// Instructions after the one at an offset, the nearest first.
+    pub(super) fn after(&self, off: usize) -> impl Iterator<Item = &(usize, Instruction, ConstantOffsets)> {
         let from = self.instructions.partition_point(|(at, ..)| *at <= off);
         self.instructions[from..].iter()
     }

@@ -33,7 +33,7 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Says in the state behind it that its result differs. False if it does not.
+    /// Records in the state after it that its result differs. False if it does not.
     pub(super) fn mark(&self, state: &mut State) -> bool {
         let reg = self.instruction.op0_register();
         if self.instruction.op0_kind() != OpKind::Register || !reg.is_gpr() {
@@ -201,7 +201,7 @@ fn displacements(
     all.collect()
 }
 
-/// A compare, and what looks at its flags.
+/// A compare, and the instructions that use its flags.
 fn guards(listing: &Listing<'_>, kind: Kind, at: usize) -> Vec<Change> {
     let change =
         |what, at: usize, bytes| Change { kind, what, at, moved: 0, differs: Differs::Nothing, bytes, insert: None };
@@ -231,7 +231,7 @@ fn guards(listing: &Listing<'_>, kind: Kind, at: usize) -> Vec<Change> {
             change("bound + 1", off, plus(field, constants.immediate_size(), 1))
         }));
     }
-    for &(off, ref user, _) in listing.behind(at) {
+    for &(off, ref user, _) in listing.after(at) {
         let code = user.condition_code();
         if code != ConditionCode::None {
             let at_code = match (user.flow_control(), listing.code[off]) {

@@ -30,7 +30,7 @@ impl Native for Wild {
         None
     }
 
-    fn heat(&self, _: u32) {}
+    fn report_hot(&self, _: u32) {}
 
     fn functions(&self) -> *const u64 {
         std::ptr::null()

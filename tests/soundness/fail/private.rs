@@ -11,12 +11,12 @@ fn main() {
     let mut view = View::new(Arc::clone(&arena), 0, Bounds::Exact);
     let _ = view.lend(0, 0x1000, Size::Dw, Access::Read, false);
     let _ = view.take_back(0, 0x1000, Size::Dw, Access::Write, None);
-    let _ = twinbpf_jit::memory::CodePool::home();
+    let _ = twinbpf_jit::memory::CodePool::own_address();
     let _ = twinbpf_jit::debug::Tools::default().announce();
 }
 
 //~ error[E0603]: module `memory` is private
-//~ error[E0624]: associated function `home` is private
+//~ error[E0624]: associated function `own_address` is private
 //~ error[E0624]: method `announce` is private
 //~ error[E0624]: method `lend` is private
 //~ error[E0624]: method `take_back` is private

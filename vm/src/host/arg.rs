@@ -116,7 +116,7 @@ pub struct Ptr {
 }
 
 impl Ptr {
-    /// A pointer to hand to a program.
+    /// A pointer that is to be passed to a program.
     pub fn new(addr: u64) -> Ptr {
         Ptr { addr, position: 0 }
     }

@@ -237,7 +237,7 @@ pub unsafe trait Native: fmt::Debug + Send + Sync {
 
     /// The interpreter is at this loop header, or the start of this function: a sample, taken every so many
     /// instructions of loops and calls of functions.
-    fn heat(&self, pc: u32);
+    fn report_hot(&self, pc: u32);
 
     /// Table for [`Context::functions`].
     fn functions(&self) -> *const u64;

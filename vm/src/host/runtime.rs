@@ -58,7 +58,7 @@ pub struct Runtime {
     /// The packet of an XDP or TC program.
     pub packet: Option<Packet>,
     /// What the program must give back: released by [`Runtime::abandon`].
-    pub(crate) held: Held,
+    pub(crate) held: HeldResources,
     /// State of `bpf_get_prandom_u32`.
     pub(crate) random: u64,
     /// Room for what is printed next.
@@ -90,7 +90,7 @@ pub struct Task {
 
 /// Resources a program holds between two helper calls.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldResources {
     /// Address of a spin lock. The kernel's verifier allows one at a time.
     pub(crate) lock: Option<u64>,
     /// Open ring buffer reservations: address of the sample, and its ring.
@@ -108,7 +108,7 @@ impl Runtime {
         let random = 0x9e37_79b9_7f4a_7c15 ^ u64::from(view.owner());
         let interrupt = Arc::default();
         let trace = Box::new(std::io::stderr());
-        let (held, task, format, line) = (Held::default(), Task::default(), OutputFormat::Text, Vec::new());
+        let (held, task, format, line) = (HeldResources::default(), Task::default(), OutputFormat::Text, Vec::new());
         Runtime {
             view,
             maps,

@@ -48,8 +48,8 @@ impl Kind {
     /// A number of its own for each kind.
     #[inline(always)]
     pub(super) fn index(self) -> usize {
-        let at = |variant: usize, row: usize, ways: [bool; 2]| {
-            variant * Kind::ROOM + row * 4 + usize::from(ways[0]) * 2 + usize::from(ways[1])
+        let at = |variant: usize, row: usize, flags: [bool; 2]| {
+            variant * Kind::ROOM + row * 4 + usize::from(flags[0]) * 2 + usize::from(flags[1])
         };
         let wide = |width| width == Width::W64;
         match self {

@@ -273,7 +273,7 @@ impl Machine {
         tier.calls_to_sample -= 1;
         if tier.calls_to_sample == 0 {
             tier.calls_to_sample = SAMPLE_CALLS;
-            tier.native.code().heat(self.image.functions()[function as usize].start);
+            tier.native.code().report_hot(self.image.functions()[function as usize].start);
         }
         None
     }
@@ -339,7 +339,7 @@ impl Machine {
         let code = match tier.native.loop_entry(pc as u32) {
             Some(code) => code,
             None => {
-                tier.native.code().heat(pc as u32);
+                tier.native.code().report_hot(pc as u32);
                 return Ok(None);
             }
         };

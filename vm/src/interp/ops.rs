@@ -88,7 +88,7 @@ pub(super) trait Op {
     /// What it accesses at `b + x`.
     const MEM: Option<Mem> = None;
 
-    /// Executes it. `first` is the value of `b` where the caller has it at hand; `out` gets the value written to
+    /// Executes it. `first` is the value of `b` where the caller has it; `out` gets the value written to
     /// `a`. Operations that can miss do nothing before they know that they hit.
     fn run(o: &Operands, s: &mut State, first: Option<u64>, out: &mut u64) -> Flow;
 }

@@ -45,7 +45,7 @@ pub enum RegionKind {
     Host,
 }
 
-/// What [`Arena::alloc`] shall make.
+/// Specification of a region for [`Arena::alloc`].
 #[derive(Clone, Debug)]
 pub struct RegionSpec {
     /// How messages call it: `value of map counts`, `stack`, `context`.
@@ -167,7 +167,7 @@ struct Pages {
 
 #[derive(Debug)]
 struct Space {
-    /// Pages below can be accessed: everything that was ever handed out.
+    /// Pages below can be accessed: everything that was ever allocated.
     frontier: u64,
     free: FreeList,
 }
@@ -363,7 +363,7 @@ impl Arena {
         Ok(start as u32)
     }
 
-    /// Gives programs access to pages that were never handed out. Called with the lock of the pages held.
+    /// Gives programs access to pages that were never allocated. Called with the lock of the pages held.
     fn open(&self, start: u64, len: u64, writable: bool) -> io::Result<()> {
         if !writable && self.alias.get().is_none() {
             let alias = self.reservation.share(self.in_mapping(self.split), self.read_only_space as usize)?;
@@ -427,7 +427,7 @@ impl Arena {
         Some((self.alias.get().expect("there is a read-only region"), off as usize))
     }
 
-    /// Extent of the pages that were ever handed out, writable half or read-only half, by offset.
+    /// Extent of the pages that were ever allocated, writable half or read-only half, by offset.
     pub(super) fn extent(&self, off: u32) -> Option<(u32, u32, bool)> {
         let pages = self.pages.lock().expect("no panic while held");
         let split = self.split as u32;

@@ -143,7 +143,7 @@ impl From<Fault> for Trap {
 #[derive(Debug, thiserror::Error)]
 pub enum MemError {
     /// More than the arena or the configured limit holds.
-    #[error("{name}: {wanted} bytes asked for, but {free} of the memory limit of {limit} bytes are left")]
+    #[error("{name}: {wanted} bytes requested, but {free} of the memory limit of {limit} bytes are left")]
     Limit {
         /// Label of the requested region.
         name: Arc<str>,

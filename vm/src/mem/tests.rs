@@ -91,7 +91,7 @@ fn pages_come_back_zeroed_and_the_limit_holds() {
     let block = arena.alloc(region(5000)).unwrap();
     block.fill(0, 5000, 0xff);
     let error = arena.alloc(region(1)).unwrap_err();
-    assert_eq!(error.to_string(), "thing: 1 bytes asked for, but 0 of the memory limit of 8192 bytes are left");
+    assert_eq!(error.to_string(), "thing: 1 bytes requested, but 0 of the memory limit of 8192 bytes are left");
     let addr = block.addr();
     drop(block);
     assert_eq!(arena.used(), 0);
@@ -217,7 +217,7 @@ fn only_the_host_writes_to_read_only_pages() {
     for off in [0, 4999, 8191] {
         assert!(!can_store(block.addr() + off));
     }
-    assert!(!can_store(block.addr() + 8192) && !can_store(arena.base()), "never handed out");
+    assert!(!can_store(block.addr() + 8192) && !can_store(arena.base()), "never allocated");
     let mut view = view(&arena);
     assert_eq!(load8(&mut view, block.addr() + 4096), Ok(0x0707_0707_0707_0707));
     assert_eq!(block.to_vec(4088, 4), [0, 0, 7, 7]);

@@ -20,7 +20,7 @@ pub enum Bounds {
     /// Only bytes of a region element. Finds every overflow.
     #[default]
     Exact,
-    /// Any page that was ever handed out, as code that only masks its pointers sees it.
+    /// Any page that was ever allocated, as code that only masks its pointers sees it.
     Arena,
 }
 

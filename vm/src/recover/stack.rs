@@ -14,7 +14,7 @@ pub struct NativeStack {
     len: usize,
 }
 
-// SAFETY: an address range that this value owns, not tied to a thread; it hands out numbers only.
+// SAFETY: an address range that this value owns, not tied to a thread; it gives out numbers only.
 unsafe impl Send for NativeStack {}
 // SAFETY: as above.
 unsafe impl Sync for NativeStack {}

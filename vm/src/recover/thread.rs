@@ -55,7 +55,7 @@ impl Thread {
 /// Blocks signals in the calling thread, which is one of ours: those that are sent to the process are for the host's
 /// threads. Faults stay what they are.
 pub fn leave_signals_to_others() {
-    // SAFETY: fills in a set of its own and hands it to the kernel.
+    // SAFETY: fills in a set of its own and passes it to the kernel.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut set);

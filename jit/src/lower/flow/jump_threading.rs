@@ -20,14 +20,14 @@ const BACK: usize = 4;
 /// Instructions of each of them that are examined.
 const LOOK: u32 = 16;
 /// Each iteration threads edges that the one before has made adjacent.
-const ROUNDS: u32 = 3;
+const MAX_ITERATIONS: u32 = 3;
 
 impl Flow {
     /// Leads edges past branches that they decide. To be done before anything else is found out about the blocks.
     pub(crate) fn thread(&mut self, image: &Image) {
         // A copy of a loop's first block would be a second entry into it.
         self.loops_from();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ITERATIONS {
             self.find_sources();
             let (blocks, room) = (self.len(), 2 * self.starts.len() as u32 + 16);
             let mut changed = false;

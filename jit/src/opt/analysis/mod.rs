@@ -65,7 +65,7 @@ impl Analysis {
         if missing.contains(Analyses::LOOPS) {
             missing |= Analyses::DOMINATORS - self.valid;
         }
-        // Chains of aliases can be as long as the function, and others look at values again and again.
+        // Chains of aliases can be as long as the function, and passes resolve values many times.
         if missing.contains(Analyses::RESOLVED) {
             context.func.dfg.resolve_all_aliases();
         }

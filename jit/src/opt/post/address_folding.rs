@@ -32,8 +32,8 @@ use crate::lower::{field, reaches};
 /// Addresses of a block that are searched for one that can be used again.
 const REMEMBERED: usize = 8;
 
-/// A place in the arena: the sum of 32 bits of a base and an index shifted by some bits, and its address.
-type Place = ((Value, Value, i64), Value);
+/// An arena address that a block has computed: base, index and shift of its 32-bit sum, and the 64-bit address.
+type Known = ((Value, Value, i64), Value);
 
 /// See the module documentation.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Pass for AddressFolding {
 
 /// Returns how many accesses have another address. Users of values are counted only where they matter.
 fn run(func: &mut Function, uses: &mut Uses) -> usize {
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Known> = Vec::new();
     let mut changes = 0;
     uses.clear();
     let mut block = func.layout.entry_block();
@@ -101,7 +101,7 @@ fn in_arena(
     inst: Inst,
     (addr, off): (Value, i32),
     uses: &mut Uses,
-    places: &mut Vec<Place>,
+    places: &mut Vec<Known>,
 ) -> Option<()> {
     let [arena, wide] = binary(func, addr, Opcode::Iadd)?;
     let (arena, wide) = if is_arena(func, arena) { (arena, wide) } else { (wide, arena) };

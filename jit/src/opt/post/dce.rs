@@ -10,7 +10,7 @@
 //! v3 -> v4; v5 = iadd v3, v3              v5 = iadd v4, v4
 //! ```
 //!
-//! **Cost.** Linear. Establishes the users of all values on the way.
+//! **Cost.** Linear. Establishes the users of all values, too.
 //!
 //! **Safety.** Only instructions without side effects are removed.
 

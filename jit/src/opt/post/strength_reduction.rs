@@ -97,7 +97,7 @@ fn union(func: &mut Function, inst: Inst, [shifted, bits]: [Value; 2], uses: &mu
     Some(())
 }
 
-/// `a <= b` looks at two flags, `b >= a` at one; a conditional move takes a cycle more for two.
+/// `a <= b` tests two flags, `b >= a` one; a conditional move takes a cycle more for two.
 fn select(func: &mut Function, cond: Value) -> Option<()> {
     let compare = def_inst(func, cond)?;
     let InstructionData::IntCompare { opcode, args, cond } = func.dfg.insts[compare] else { return None };

@@ -235,7 +235,7 @@ struct Choice {
     terms: [i64; 2],
 }
 
-/// What a value is if it is such a sum, and a constant was added to it: only [`join`]'s look at a sum may be long.
+/// What a value is if it is such a sum, and a constant was added to it: only [`join`] may follow a long chain of sums.
 fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
     let [base, term] = binary(func, value, Opcode::Iadd)?;
     match func.dfg.insts[def_inst(func, term)?] {

@@ -1,4 +1,4 @@
-//! The order inside loops, and the ways out of them.
+//! Instruction order inside loops, and their exit edges.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
@@ -39,7 +39,7 @@ fn a_sum_of_constants_leaves_a_loop_with_both() {
 }
 
 #[test]
-fn a_counter_steps_behind_its_last_use() {
+fn increments_sink_below_the_last_use() {
     let func = optimised(function(|b, x, y| {
         let (head, done) = (b.create_block(), b.create_block());
         b.append_block_param(head, I64);
@@ -84,7 +84,7 @@ fn search() -> Function {
 }
 
 #[test]
-fn a_loop_goes_on_behind_its_exits() {
+fn loops_fall_through_past_their_exits() {
     let func = search();
     let mut exits = 0;
     for block in func.layout.blocks() {
@@ -99,8 +99,8 @@ fn a_loop_goes_on_behind_its_exits() {
 }
 
 #[test]
-fn the_end_of_a_round_is_in_each_case() {
-    // Four cases, and behind them what counts and goes back.
+fn the_latch_is_copied_into_each_case() {
+    // Four cases, and the latch after them.
     let func = optimised(function(|b, x, y| {
         let (head, tail, end) = (b.create_block(), b.create_block(), b.create_block());
         let found = b.append_block_param(end, I64);
@@ -134,7 +134,7 @@ fn the_end_of_a_round_is_in_each_case() {
         InstructionData::Brif { arg, blocks, .. } => Some((arg, blocks)),
         _ => None,
     });
-    let ways: Vec<Block> = ends
+    let exits: Vec<Block> = ends
         .map(|(arg, [back, out])| {
             let tested = func.dfg.inst_args(def_inst(&func, arg).unwrap())[0];
             let passed = back.args(&func.dfg.value_lists).nth(1).unwrap().as_value().unwrap();
@@ -142,13 +142,13 @@ fn the_end_of_a_round_is_in_each_case() {
             out.block(&func.dfg.value_lists)
         })
         .collect();
-    let first = func.layout.first_inst(ways[0]).unwrap();
+    let first = func.layout.first_inst(exits[0]).unwrap();
     assert_eq!(func.dfg.insts[first].opcode(), Opcode::Iconst, "{func}");
-    assert!(ways.iter().all(|way| *way == ways[0]), "{func}");
+    assert!(exits.iter().all(|exit| *exit == exits[0]), "{func}");
 }
 
 /// `last = y; at = x; loop { *(at + 8) = last; next = *at; (last, at) = (at, next) }`, while there is a next one; returns
-/// `last` as it is then, or as it was in the last round.
+/// `last` as it is then, or as it was in the previous iteration.
 fn walk(old: bool) -> Function {
     optimised(function(|b, x, y| {
         let (head, end) = (b.create_block(), b.create_block());
@@ -164,10 +164,10 @@ fn walk(old: bool) -> Function {
 }
 
 #[test]
-fn what_is_handed_on_is_where_it_belongs_before_the_next_is_made() {
+fn loop_carried_copies_are_coalesced() {
     let func = walk(false);
     let blocks: Vec<Block> = func.layout.blocks().collect();
-    // The entry, the rest of a round, its beginning, the end. The allocator sees the rest before the beginning.
+    // The entry, the second part of the latch, its first part, the exit. The allocator visits the second part first.
     let [_, rest, head, end] = blocks[..] else { panic!("{func}") };
     let [at] = *func.dfg.block_params(rest) else { panic!("{func}") };
     let last = func.layout.last_inst(rest).unwrap();
@@ -176,18 +176,18 @@ fn what_is_handed_on_is_where_it_belongs_before_the_next_is_made() {
     assert_eq!(back.args(&func.dfg.value_lists).next(), Some(BlockArg::Value(at)), "{func}");
     let load = func.layout.first_inst(rest).unwrap();
     assert_eq!(func.dfg.inst_args(load), [at], "{func}");
-    // The way out has the value under its new name, too, or both would be needed.
+    // The exit edge has the value under its new name, too, or both would be live.
     assert_eq!(func.dfg.inst_args(func.layout.last_inst(end).unwrap()), [at], "{func}");
 }
 
 #[test]
-fn what_is_needed_later_keeps_its_place() {
+fn values_with_later_uses_are_not_renamed() {
     let func = walk(true);
     assert_eq!(func.layout.blocks().count(), 3, "{func}");
 }
 
 #[test]
-fn what_does_not_change_is_added_up_in_front_of_the_loop() {
+fn invariant_terms_are_added_in_the_preheader() {
     for term in [0, 5] {
         let func = optimised(function(|b, x, y| {
             let (head, end) = (b.create_block(), b.create_block());

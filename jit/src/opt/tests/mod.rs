@@ -77,7 +77,7 @@ fn count(func: &Function, opcode: Opcode) -> usize {
     insts.filter(|inst| func.dfg.insts[*inst].opcode() == opcode).count()
 }
 
-/// `if x < y`, then `then`, and the value of either way.
+/// `if x < y`, then `then`, and the value of either path.
 fn branch(b: &mut FunctionBuilder<'_>, x: Value, y: Value, then: impl FnOnce(&mut FunctionBuilder<'_>) -> Value) {
     let (side, join) = (b.create_block(), b.create_block());
     b.append_block_param(join, I64);
@@ -137,7 +137,7 @@ fn a_branch_that_chooses_the_next_address_stays() {
 
 #[test]
 fn counting_waits_for_a_sum_only() {
-    // Both ways take something from a counter.
+    // Both paths subtract from a budget.
     let func = optimised(function(|b, x, y| {
         let (side, join) = (b.create_block(), b.create_block());
         b.append_block_param(join, I64);
@@ -242,20 +242,20 @@ fn a_tree_of_compares_is_a_table() {
 fn two_charges_by_one_condition_are_one() {
     for second in [IntCC::UnsignedLessThan, IntCC::UnsignedGreaterThanOrEqual, IntCC::Equal] {
         let twice = function(|b, x, y| {
-            let mut counter = x;
+            let mut budget = x;
             for (cc, more) in [(IntCC::UnsignedLessThan, -4), (second, -9)] {
                 let (side, join) = (b.create_block(), b.create_block());
                 b.append_block_param(join, I64);
                 let holds = b.ins().icmp(cc, y, x);
-                let charged = b.ins().iadd_imm_s(counter, -3);
+                let charged = b.ins().iadd_imm_s(budget, -3);
                 b.ins().brif(holds, side, &[], join, &[BlockArg::Value(charged)]);
                 b.switch_to_block(side);
                 let charged = b.ins().iadd_imm_s(charged, more);
                 b.ins().jump(join, &[BlockArg::Value(charged)]);
                 b.switch_to_block(join);
-                counter = b.block_params(join)[0];
+                budget = b.block_params(join)[0];
             }
-            b.ins().return_(&[counter]);
+            b.ins().return_(&[budget]);
         });
         let func = optimised_for(twice, true);
         let expected = if second == IntCC::Equal { 2 } else { 1 };
@@ -293,7 +293,7 @@ fn a_load_is_next_to_the_sum_that_ends_a_block() {
     assert!(order.ends_with(&[Opcode::Load, Opcode::Iadd, Opcode::Jump]), "{func}");
 }
 
-/// The sum of two words at indices behind `y`, from a base that `base` makes.
+/// The sum of two words at indices from `y` on, from a base that `base` makes.
 fn indexing(base: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
     optimised(function(|b, x, y| {
         let base = base(b, x);
@@ -348,7 +348,7 @@ fn constants_in_an_index_are_offsets_in_the_arena() {
 }
 
 #[test]
-fn what_is_late_is_added_last() {
+fn the_operand_that_is_ready_last_is_added_last() {
     let func = summing(|b, old, word| {
         let turned = b.ins().rotl_imm_u(old, 5);
         let mixed = b.ins().bxor(turned, old);

@@ -119,7 +119,7 @@ fn an_order_that_needs_more_registers_is_not_brought_back() {
 }
 
 #[test]
-fn what_waits_for_a_call_goes_on_waiting() {
+fn instructions_do_not_move_across_a_call() {
     // The stores wait for all of it, and the call for nothing.
     let func = optimised(function(|b, x, y| {
         let mut signature = Signature::new(b.func.signature.call_conv);
@@ -137,7 +137,7 @@ fn what_waits_for_a_call_goes_on_waiting() {
 }
 
 #[test]
-fn what_nobody_needs_any_more_comes_first() {
+fn the_operand_that_dies_comes_first() {
     for opcode in [Opcode::Bxor, Opcode::Band, Opcode::Bor, Opcode::Imul, Opcode::Isub] {
         let func = optimised(function(|b, x, y| {
             let (head, end) = (b.create_block(), b.create_block());

@@ -1,4 +1,4 @@
-//! What the optimiser need not look at: it is gone before.
+//! Dead code that demanded-bits narrowing removes before the optimiser runs.
 
 use cranelift_codegen::Context;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -43,7 +43,7 @@ fn a_low_half_is_taken_once() {
 }
 
 #[test]
-fn what_nothing_uses_is_gone() {
+fn dead_code_is_removed() {
     let func = before(function(|b, x, y| {
         let five = b.ins().iconst(I64, 5);
         let sum = b.ins().iadd(x, five);
@@ -55,7 +55,7 @@ fn what_nothing_uses_is_gone() {
 }
 
 #[test]
-fn what_a_block_above_uses_stays() {
+fn values_with_users_in_other_blocks_stay() {
     // The user is laid out before what it uses, and so is visited last.
     let func = before(function(|b, x, y| {
         let (user, def_inst, nobody) = (b.create_block(), b.create_block(), b.create_block());
@@ -76,7 +76,7 @@ fn what_a_block_above_uses_stays() {
 
 #[test]
 fn a_narrow_parameter_is_passed_on_as_it_is() {
-    // Two loops hand a counter of 32 bits to each other.
+    // Two loops pass a 32-bit induction variable to each other.
     let func = before(function(|b, x, y| {
         let (outer, inner, end) = (b.create_block(), b.create_block(), b.create_block());
         let [first, second, last] = [outer, inner, end].map(|block| b.append_block_param(block, I64));

@@ -79,7 +79,7 @@ fn callbacks_end_before_the_native_stack_does() {
 }
 
 #[test]
-fn whatever_a_register_holds_is_called() {
+fn callx_calls_any_function_address() {
     let rig = Rig::new(
         "r6 = r2
          r7 = r1

@@ -59,7 +59,7 @@ unsafe impl Native for Hot {
         self.code.site(address)
     }
 
-    fn heat(&self, pc: u32) {
+    fn report_hot(&self, pc: u32) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         match self.code.image().functions().iter().any(|function| function.start == pc) {
             true => self.code.compile_program(0).unwrap(),

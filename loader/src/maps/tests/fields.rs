@@ -90,7 +90,7 @@ fn bitfields_are_the_bytes_that_hold_them() {
 }
 
 #[test]
-fn what_is_too_much_or_makes_no_sense_is_one_field() {
+fn oversized_or_malformed_types_are_one_field() {
     let mut b = Build::new(Endian::Little);
     let int = b.int("int", 4, SIGNED);
     let row = b.array(int, 64);

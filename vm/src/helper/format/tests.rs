@@ -118,7 +118,7 @@ fn values_from_an_array() {
 }
 
 #[test]
-fn what_cannot_be_obeyed_is_a_trap() {
+fn unsupported_conversions_trap() {
     let why = |format: &str| print(&mut Fake::new(), format, &[1, 2, 3, 4]).unwrap_err().detail().to_owned();
     assert_eq!(why("x%n\n"), r#"format of printf: %n is refused, it would write to memory, at "%n\n""#);
     assert_eq!(why("%k"), r#"format of printf: unknown conversion, at "%k""#);

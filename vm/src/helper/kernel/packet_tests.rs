@@ -95,7 +95,7 @@ fn heads_and_tails_move() {
 }
 
 #[test]
-fn metadata_lies_in_front_and_moves_along() {
+fn metadata_precedes_the_packet_and_moves_with_it() {
     let (mut fake, context) = xdp(&[]);
     assert_eq!(ok(&mut fake, "bpf_xdp_adjust_meta", &[context, -3i64 as u64]), -13);
     assert_eq!(ok(&mut fake, "bpf_xdp_adjust_meta", &[context, 4]), EINVAL);

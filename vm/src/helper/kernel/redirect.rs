@@ -103,7 +103,7 @@ fn clone_redirect(mut caller: Host<'_>, context: Ptr, ifindex: u32, flags: u64) 
     Ok(packet.clone_to(ifindex, flags)?)
 }
 
-/// Data, and after it the start of the packet where the flags ask for it.
+/// Data, and after it the start of the packet if the flags say so.
 fn event_output(mut caller: Host<'_>, _context: Ptr, handle: Ptr, flags: u64, data: Ptr, size: u64) -> HelperResult {
     let map = caller.map(handle)?;
     if map.spec().kind != MapKind::PerfEventArray {

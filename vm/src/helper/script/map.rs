@@ -99,7 +99,7 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
 /// Checks for an interrupt in a long operation: an error is the trap of a run that must end.
 pub(super) type InterruptCheck<'a> = &'a mut dyn FnMut() -> Result<(), Trap>;
 
-/// Copies all entries of a map that has keys to ask for.
+/// Copies all entries of a map that has keys.
 pub(super) fn snapshot(
     map: &MapRef,
     by: SortBy,

@@ -8,7 +8,7 @@ use crate::helper::format::{Format, Formatter, Sink, Values};
 use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};
 
-/// Bytes one call may print or format; a wide `%*d` shall not eat the host's memory.
+/// Bytes one call may print or format; a wide `%*d` must not exhaust the host's memory.
 const MAX_OUTPUT: usize = 1 << 20;
 /// Values `twinbpf_printfv` takes.
 const MAX_VALUES: u32 = 4096;

@@ -30,7 +30,7 @@ fn messages_name_map_attribute_value_and_what_is_allowed() {
     let small = Arena::new(1 << 16).unwrap();
     assert_eq!(
         create(spec(MapKind::Array, 4, 8, 1 << 20), &small, 1).unwrap_err().to_string(),
-        "map counts: value of map counts: 16777216 bytes asked for, but 65536 of the memory limit of 65536 bytes are left"
+        "map counts: value of map counts: 16777216 bytes requested, but 65536 of the memory limit of 65536 bytes are left"
     );
 }
 

@@ -128,7 +128,7 @@ fn slots_reach_from_below_zero_to_the_largest_number() {
 }
 
 #[test]
-fn what_is_no_histogram_says_why() {
+fn maps_that_are_no_histogram_are_explained() {
     let text = vec![field("", 0, 8, FieldKind::String)];
     let specs = [
         MapSpec { key_fields: text.clone(), ..MapSpec::new("names", MapKind::Hash, 8, 8, 4) },
