@@ -448,9 +448,7 @@ impl Report {
             write!(f, "\n  source:  {}:{}:{}: {}", line.file, line.line, line.column, line.text.trim())?;
         }
         if let Cause::CoreMiss(miss) = &self.cause {
-            for reason in miss.reasons() {
-                write!(f, "\n  type:    {reason}")?;
-            }
+            miss.reasons().try_for_each(|reason| write!(f, "\n  type:    {reason}"))?;
         }
         match hint {
             Some(hint) => write!(f, "\n  hint:    {hint}"),
