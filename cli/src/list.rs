@@ -48,7 +48,9 @@ fn catalog(args: &ListArgs) -> Result<Catalog> {
     match user::find(name) {
         Some(path) => binary(&path, &pattern.at(&path.display().to_string())),
         None => {
-            bail!("there is no file {name}; a bare name is looked for in PATH, or, with .so in it, where libraries are")
+            bail!(
+                "there is no file {name}; a bare name is searched for in PATH, or, with .so in it, where libraries are"
+            )
         }
     }
 }

@@ -58,17 +58,17 @@ fn dead_code_is_removed() {
 fn values_with_users_in_other_blocks_stay() {
     // The user is laid out before what it uses, and so is visited last.
     let func = before(function(|b, x, y| {
-        let (user, def_inst, nobody) = (b.create_block(), b.create_block(), b.create_block());
-        b.ins().brif(x, def_inst, &[], nobody, &[]);
+        let (user, definition, other) = (b.create_block(), b.create_block(), b.create_block());
+        b.ins().brif(x, definition, &[], other, &[]);
         b.func.layout.append_block(user);
-        b.switch_to_block(def_inst);
+        b.switch_to_block(definition);
         let three = b.ins().iconst(I64, 3);
         let sum = b.ins().iadd(y, three);
         b.ins().jump(user, &[]);
         b.switch_to_block(user);
         let double = b.ins().iadd(sum, sum);
         b.ins().return_(&[double]);
-        b.switch_to_block(nobody);
+        b.switch_to_block(other);
         b.ins().return_(&[y]);
     }));
     assert_eq!((count(&func, Opcode::Iadd), count(&func, Opcode::Iconst)), (2, 1), "{func}");
