@@ -3,6 +3,13 @@
 use super::{Group, Insn, Size, Width};
 
 /// A set of conformance groups.
+///
+/// ```
+/// use twinbpf_isa::{Group, Groups};
+///
+/// let groups = Groups::default().without(Group::Callx);
+/// assert!(groups.contains(Group::Atomic) && !groups.contains(Group::Callx) && !groups.contains(Group::Packet));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Groups(u16);
 
@@ -36,6 +43,12 @@ impl Default for Groups {
 }
 
 /// Who decides where RFC 9669 defines what the kernel's verifier refuses.
+///
+/// ```
+/// use twinbpf_isa::{Mode, Policy};
+///
+/// assert_eq!(Policy::default().mode, Mode::Rfc);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
     /// Immediate shift counts are masked, division by an immediate zero runs (0, or the dividend for modulo),
@@ -47,6 +60,13 @@ pub enum Mode {
 }
 
 /// What validation accepts.
+///
+/// ```
+/// use twinbpf_isa::{Group, Groups, Mode, Policy};
+///
+/// let policy = Policy { groups: Groups::default().with(Group::Packet), mode: Mode::Kernel };
+/// # assert!(policy.groups.contains(Group::Packet));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Policy {
     /// Groups that are switched on.

@@ -9,6 +9,27 @@ use std::sync::Arc;
 use crate::{Insn, Moved, Raw, SpliceError, splice};
 
 /// Instructions of one entry function and of every function it reaches, in one stream.
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use twinbpf_isa::asm;
+/// use twinbpf_isa::program::{Function, Program};
+///
+/// let insns = asm::parse("r0 = 7; exit")?;
+/// let entry = Function { name: "seven".into(), start: 0, signature: None };
+/// let program = Program {
+///     object: "seven.bpf.o".into(),
+///     name: "seven".into(),
+///     section: ".text".into(),
+///     insns,
+///     bindings: BTreeMap::new(),
+///     functions: vec![entry],
+///     lines: Vec::new(),
+///     stack_size: 512,
+/// };
+/// assert_eq!(program.line_at(0), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// File name of the object, for messages.
@@ -134,6 +155,15 @@ pub enum ExternKind {
 }
 
 /// Type of a function: from a BTF prototype or from the Rust type of a closure.
+///
+/// ```
+/// use twinbpf_isa::program::{Signature, ValType};
+///
+/// // double f(int, ...);
+/// let int = ValType::Int { size: 4, signed: true };
+/// let f = Signature { params: vec![int], variadic: true, result: ValType::Float { size: 8 } };
+/// # assert_eq!(f.params.len(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Fixed parameters, in order. At most five.
@@ -145,6 +175,13 @@ pub struct Signature {
 }
 
 /// C type class of a parameter or result: what decides extension and register class.
+///
+/// ```
+/// use twinbpf_isa::program::ValType;
+///
+/// let size_t = ValType::Int { size: 8, signed: false };
+/// assert_ne!(size_t, ValType::Pointer);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ValType {
     /// No value: the type of a function that returns nothing.

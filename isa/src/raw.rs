@@ -1,6 +1,14 @@
 //! The wire form of a slot: four fields, not yet known to mean anything.
 
 /// Byte order of an object's instructions.
+///
+/// ```
+/// use twinbpf_isa::{Endian, decode_all};
+///
+/// let exit = [0x95, 0, 0, 0, 0, 0, 0, 0];
+/// assert_eq!(decode_all(&exit, Endian::Little)?, decode_all(&exit, Endian::Big)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {
     /// `bpfel`, what clang makes by default.

@@ -5,6 +5,12 @@ use super::Width;
 macro_rules! groups {
     ($(#[doc = $doc:literal] $Name:ident $name:literal;)*) => {
         /// RFC 9669 section 2.4 conformance group, or one of the kernel's extensions (each can be switched off).
+        ///
+        /// ```
+        /// use twinbpf_isa::Group;
+        ///
+        /// assert_eq!(Group::MayGoto.name(), "may_goto");
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Group { $(#[doc = $doc] $Name),* }

@@ -323,6 +323,15 @@ impl Code {
 }
 
 /// The native code of a function in text.
+///
+/// ```
+/// use twinbpf_jit::Listing;
+///
+/// /// How many places of a function the optimiser's passes changed.
+/// fn changes(listing: &Listing) -> usize {
+///     listing.passes.iter().map(|run| run.changes).sum()
+/// }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Listing {

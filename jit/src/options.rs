@@ -15,6 +15,13 @@ pub enum Memory {
 }
 
 /// How hard the compiler works.
+///
+/// ```
+/// use twinbpf_jit::{OptLevel, Options};
+///
+/// let soon = Options { opt: OptLevel::None, ..Options::default() };
+/// # assert_eq!(Options::default().opt, OptLevel::Speed);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptLevel {
     /// Register allocation only: code sooner.
@@ -28,6 +35,13 @@ pub enum OptLevel {
 /// Work is an estimate: instructions x blocks x (1 + depth of loops / 16), and 512 x blocks for each computed jump. A `callx`
 /// ends a block; with an instruction budget all calls do. 64 atomic operations count as a block. It is at
 /// least the square of the instructions of the longest loop, divided by 16.
+///
+/// ```
+/// use twinbpf_jit::CompileLimits;
+///
+/// let quick = CompileLimits::default().work(1 << 20);
+/// assert!(quick.work < CompileLimits::NONE.work);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CompileLimits {

@@ -8,9 +8,18 @@ use twinbpf_btf::core_relo::{CoreError, CoreMiss};
 use twinbpf_isa::program::Line;
 use twinbpf_isa::{DecodeError, Endian};
 
+use crate::elf::{file_type_name, machine_name};
 use crate::maps::MapError;
 
 /// Something in an object is wrong. `{}` is one line, `{:#}` the full story.
+///
+/// ```
+/// use twinbpf_loader::{Cause, Object};
+///
+/// let error = Object::open("empty.bpf.o", &[]).expect_err("there is nothing in it");
+/// assert!(error.to_string().starts_with("empty.bpf.o: "));
+/// assert!(matches!(error.cause(), Cause::NotElf { .. }));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error(Box<Report>);
 
@@ -471,29 +480,4 @@ fn order_name(order: Endian) -> &'static str {
 
 fn symbol_name(symbol: &str) -> String {
     if symbol.is_empty() { "a symbol without name".into() } else { format!("symbol '{symbol}'") }
-}
-
-fn machine_name(machine: u16) -> String {
-    let name = match machine {
-        3 => "i386",
-        8 => "MIPS",
-        20 => "PowerPC",
-        21 => "PowerPC64",
-        22 => "s390",
-        40 => "ARM",
-        62 => "x86-64",
-        183 => "AArch64",
-        243 => "RISC-V",
-        258 => "LoongArch",
-        other => return format!("ELF machine {other}"),
-    };
-    name.into()
-}
-
-fn file_type_name(kind: u16) -> &'static str {
-    match kind {
-        2 => "an executable",
-        3 => "a shared library",
-        _ => "a core dump",
-    }
 }

@@ -5,12 +5,28 @@
 //! remains closed, and the same program may be given other variants at any time.
 
 /// What was made of the variants of a program, by their numbers.
+///
+/// ```
+/// use twinbpf_loader::{Instances, NoInstance};
+///
+/// let instances: Instances<u8> = [Some(5), None].into_iter().collect();
+/// assert_eq!(instances.get(0), Ok(&5));
+/// assert_eq!(instances.get(1), Err(NoInstance::Skipped(1)));
+/// assert_eq!(instances.iter().count(), 1);
+/// ```
 #[derive(Debug)]
 pub struct Instances<T> {
     slots: Vec<Option<T>>,
 }
 
 /// Why there is no instance of a number.
+///
+/// ```
+/// use twinbpf_loader::{Instances, NoInstance};
+///
+/// let none = [None::<u8>].into_iter().collect::<Instances<u8>>();
+/// assert_eq!(none.get(3), Err(NoInstance::Beyond { number: 3, count: 1 }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoInstance {
     /// There are fewer.

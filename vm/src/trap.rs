@@ -8,6 +8,12 @@ use std::sync::Arc;
 macro_rules! trap_codes {
     ($($Name:ident = $number:literal $text:literal;)*) => {
         /// Why a program stopped. Numbers are pinned: they cross the C API and corpus files.
+        ///
+        /// ```
+        /// use twinbpf_vm::trap::TrapCode;
+        ///
+        /// assert_eq!((TrapCode::Timeout as u8, TrapCode::Timeout.text()), (7, "time limit reached"));
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum TrapCode { $(#[doc = $text] $Name = $number),* }
@@ -47,6 +53,15 @@ trap_codes! {
 }
 
 /// The end of a program that could not continue: code, location, backtrace and particulars.
+///
+/// ```
+/// use twinbpf_vm::trap::{Trap, TrapCode};
+///
+/// let trap = Trap::new(TrapCode::Host, "the file is gone");
+/// assert_eq!(trap.code(), TrapCode::Host);
+/// assert_eq!(trap.to_string(), "host function failed: the file is gone");
+/// assert_eq!(Trap::exit(3).exit_status(), Some(3));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Trap(Box<TrapInner>);
 
@@ -62,6 +77,13 @@ struct TrapInner {
 }
 
 /// The functions that had not returned, innermost first, without the faulting place.
+///
+/// ```
+/// use twinbpf_vm::trap::{Trap, TrapCode};
+///
+/// let trap = Trap::new(TrapCode::Host, "before any call");
+/// assert!(trap.backtrace().sites.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backtrace {
     /// Where they were called.
@@ -71,6 +93,16 @@ pub struct Backtrace {
 }
 
 /// A call, or as many calls in a row from the same place.
+///
+/// ```
+/// use twinbpf_vm::trap::Trap;
+///
+/// /// Names of the functions that had called, the innermost first.
+/// fn callers(trap: &Trap) -> Vec<&str> {
+///     trap.backtrace().sites.iter().map(|site| &*site.location.function).collect()
+/// }
+/// assert!(callers(&Trap::exit(0)).is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSite {
     /// Location of the call instruction.
@@ -80,6 +112,16 @@ pub struct CallSite {
 }
 
 /// A place in a program: instruction and C line.
+///
+/// ```
+/// use twinbpf_vm::trap::Trap;
+///
+/// /// Where a trap happened, for a log.
+/// fn place(trap: &Trap) -> String {
+///     trap.location().map_or_else(|| "nowhere".to_owned(), |place| format!("{}:{}", place.function, place.pc))
+/// }
+/// assert_eq!(place(&Trap::exit(0)), "nowhere");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Name of the object file.

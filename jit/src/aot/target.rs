@@ -10,6 +10,13 @@ use crate::options::OptLevel;
 const SUPPORTED: &str = "x86_64, aarch64, riscv64";
 
 /// Why there is no compiler for a target.
+///
+/// ```
+/// use twinbpf_jit::aot::{Cpu, Target, TargetError};
+///
+/// let error = Target::new(Some("s390x"), Cpu::Baseline).expect_err("it is big-endian");
+/// assert!(matches!(error, TargetError::BigEndian { .. }));
+/// ```
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// It is no target triple.
@@ -53,6 +60,13 @@ pub enum TargetError {
 }
 
 /// Which instructions code may use.
+///
+/// ```
+/// use twinbpf_jit::aot::{Cpu, Target};
+///
+/// assert!(Target::new(None, Cpu::Native).is_ok());
+/// assert_eq!(Cpu::default(), Cpu::Baseline);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cpu {
     /// Those that every CPU of the architecture has.
@@ -63,6 +77,14 @@ pub enum Cpu {
 }
 
 /// A machine to compile for.
+///
+/// ```
+/// use twinbpf_jit::aot::{Cpu, Target};
+///
+/// let arm = Target::new(Some("aarch64"), Cpu::Baseline)?;
+/// assert_eq!(arm.triple(), "aarch64-unknown-linux-gnu");
+/// # Ok::<(), twinbpf_jit::aot::TargetError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Target {
     triple: Triple,

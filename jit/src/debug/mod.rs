@@ -58,6 +58,13 @@ pub(crate) struct SymbolLine {
 }
 
 /// Which file `perf` reads.
+///
+/// ```
+/// use twinbpf_jit::debug::Perf;
+///
+/// assert_eq!("jitdump".parse(), Ok(Perf::Dump));
+/// assert_eq!(Perf::default(), Perf::Off);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Perf {
     /// No file: perf shows addresses without names.

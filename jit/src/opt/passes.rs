@@ -9,6 +9,14 @@ use super::pipeline::PASSES;
 ///
 /// Its text is a list separated by commas, applied in order to the set of all passes: `-NAME` removes a pass, `+NAME` or `NAME`
 /// adds it, `-all` and `all` do so with each.
+///
+/// ```
+/// use twinbpf_jit::PassSet;
+///
+/// let set: PassSet = "-licm,-dce".parse()?;
+/// assert_eq!(set.to_string(), "-licm,-dce");
+/// # Ok::<(), twinbpf_jit::PassSetError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PassSet {
     removed: u32,

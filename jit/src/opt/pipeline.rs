@@ -110,6 +110,14 @@ impl PassInfo {
 }
 
 /// A run of a pass over a function.
+///
+/// ```
+/// use twinbpf_jit::PassRun;
+///
+/// fn line(run: &PassRun) -> String {
+///     format!("{:<20} {:>5} {:?}", run.name, run.changes, run.time)
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PassRun {

@@ -10,6 +10,14 @@ use twinbpf_isa::Endian;
 ///
 /// The linker calls a method only if an object needs its result, so that implementations may read files lazily. The
 /// same call must always return the same.
+///
+/// ```
+/// use twinbpf_loader::kernel::{Kernel, KernelData};
+///
+/// let kernel = KernelData { config: Some("CONFIG_HZ=250\n".to_owned()), ..KernelData::default() };
+/// assert_eq!(kernel.config(), Some("CONFIG_HZ=250\n"));
+/// assert!(kernel.btf().is_none());
+/// ```
 pub trait Kernel: fmt::Debug + Send + Sync {
     /// The types of the kernel itself (`/sys/kernel/btf/vmlinux`), if it has any.
     fn btf(&self) -> Option<&Btf>;

@@ -51,6 +51,18 @@ use types::{Records, Types};
 /// An opened object.
 ///
 /// Lists refer to each other by index, so entries may be edited and appended, not removed.
+///
+/// ```
+/// use twinbpf_isa::{Endian, Insn};
+/// use twinbpf_loader::{LinkOptions, Object};
+///
+/// // r0 = 7; exit
+/// let code = [0xb7, 0, 0, 0, 7, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
+/// let object = Object::of_code("seven", &code, Endian::Little)?;
+/// assert_eq!(object.programs.len(), 1);
+/// assert_eq!(object.link(&LinkOptions::default())?.programs[0].insns.len(), 2);
+/// # Ok::<(), twinbpf_loader::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Object {
     /// File name, for messages.

@@ -109,6 +109,19 @@ impl HostArg for f64 {
 
 /// An address that the program gave. Nothing is known of it until [`Caller`](super::Caller) reads or writes
 /// through it; a refused access names the argument it came from.
+///
+/// ```
+/// use twinbpf_vm::host::{Caller, HostFn, Ptr};
+/// use twinbpf_vm::trap::Trap;
+///
+/// /// Swaps two bytes of the program's memory.
+/// fn swap<T: 'static>(mut caller: Caller<'_, T>, at: Ptr) -> Result<(), Trap> {
+///     let [one, two] = caller.array(at)?;
+///     caller.write(at, &[two, one])
+/// }
+/// let function = HostFn::typed::<(), _>("swap", swap::<()>);
+/// assert_eq!(Ptr::new(16).offset(8).addr(), 24);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ptr {
     addr: u64,
@@ -167,6 +180,14 @@ impl HostArg for Ptr {
 }
 
 /// A C string: a copy of its bytes without the NUL, read inside the bounds of its region.
+///
+/// ```
+/// use twinbpf_vm::host::{CStr, HostFn};
+///
+/// // unsigned long length(const char *text);
+/// let length = HostFn::typed::<(), _>("length", |text: CStr| text.len() as u64);
+/// # assert_eq!(length.signature().params.len(), 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct CStr {
     ptr: Ptr,
@@ -208,6 +229,14 @@ impl HostArg for CStr {
 }
 
 /// A map, as functions for scripts take it: the program named it by its handle.
+///
+/// ```
+/// use twinbpf_vm::host::{HostFn, MapRef};
+///
+/// // unsigned int elements(void *map);
+/// let elements = HostFn::typed::<(), _>("elements", |map: MapRef| map.len());
+/// # assert_eq!(elements.signature().params.len(), 1);
+/// ```
 #[derive(Clone, Debug)]
 pub struct MapRef(Arc<dyn MapOps>);
 
@@ -254,6 +283,14 @@ impl HostArg for MapRef {
 
 /// C's `...`: the registers after the fixed parameters. How many of them mean something only the function
 /// can know.
+///
+/// ```
+/// use twinbpf_vm::host::{HostFn, VarArgs};
+///
+/// // unsigned long sum(int count, ...);
+/// let sum = HostFn::typed::<(), _>("sum", |count: i32, values: VarArgs| values.take(count as usize).sum::<u64>());
+/// assert!(sum.signature().variadic);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct VarArgs {
     regs: [u64; 5],

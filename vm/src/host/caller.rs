@@ -12,6 +12,18 @@ use crate::trap::Trap;
 ///
 /// Accesses to the program's memory are checked against the exact bounds of its regions. A refused one is a
 /// trap that names the function and the argument the pointer came from.
+///
+/// ```
+/// use twinbpf_vm::host::{Caller, HostFn, Ptr};
+/// use twinbpf_vm::trap::Trap;
+///
+/// // void store(unsigned long *to, unsigned long value);
+/// let store = HostFn::typed("store", |mut caller: Caller<'_, u64>, to: Ptr, value: u64| -> Result<(), Trap> {
+///     *caller.data_mut() += 1;
+///     caller.write(to, &value.to_le_bytes())
+/// });
+/// # assert_eq!(store.signature().params.len(), 2);
+/// ```
 pub struct Caller<'a, T> {
     activation: &'a mut dyn Activation,
     function: &'a str,

@@ -12,6 +12,17 @@ use twinbpf_isa::program::Signature;
 
 /// A closure or function that can become a [`HostFn`]: up to five [`HostArg`]s, a [`HostRet`], and optionally
 /// a leading [`Caller`]. `Params` only distinguishes the implementations.
+///
+/// ```
+/// use twinbpf_vm::host::{Caller, HostFn, IntoHostFn};
+///
+/// fn named<Params>(name: &str, function: impl IntoHostFn<u64, Params>) -> HostFn {
+///     function.into_host_fn(name.into())
+/// }
+/// let add = named("add", |a: u32, b: u32| a.wrapping_add(b));
+/// let count = named("count", |mut caller: Caller<'_, u64>| *caller.data_mut() += 1);
+/// assert_eq!((add.signature().params.len(), count.signature().params.len()), (2, 0));
+/// ```
 pub trait IntoHostFn<T, Params>: Send + Sync + 'static {
     /// The host function of this name.
     fn into_host_fn(self, name: Arc<str>) -> HostFn;

@@ -31,6 +31,12 @@ const MAX_PACKET: usize = 1 << 20;
 const MAX_CLONES: usize = 16 << 20;
 
 /// Which context a packet has.
+///
+/// ```
+/// use twinbpf_vm::host::PacketKind;
+///
+/// assert_eq!(PacketKind::Xdp.context(), "struct xdp_md");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketKind {
     /// `struct xdp_md`, of XDP programs.
@@ -79,6 +85,19 @@ pub(crate) mod skb {
 }
 
 /// Where a program sent a packet.
+///
+/// ```
+/// use twinbpf_vm::host::Redirect;
+///
+/// /// The interface that a packet goes to, if it goes to one by number.
+/// fn interface(redirects: &[Redirect]) -> Option<u32> {
+///     redirects.iter().find_map(|redirect| match redirect {
+///         Redirect::Interface { ifindex, .. } => Some(*ifindex),
+///         Redirect::Map { .. } | Redirect::Clone { .. } => None,
+///     })
+/// }
+/// assert_eq!(interface(&[Redirect::Interface { ifindex: 2, flags: 0 }]), Some(2));
+/// ```
 #[derive(Clone, Debug)]
 pub enum Redirect {
     /// To an interface: `bpf_redirect`, `bpf_redirect_peer`, `bpf_redirect_neigh`.
@@ -112,6 +131,15 @@ pub enum Redirect {
 pub(crate) const BROADCAST: u64 = 8;
 
 /// See the module documentation.
+///
+/// ```
+/// use twinbpf_vm::host::Packet;
+/// use twinbpf_vm::mem::Arena;
+///
+/// let packet = Packet::xdp(&Arena::new(1 << 20)?, 0, &[0; 64])?;
+/// assert_eq!((packet.len(), packet.meta().len()), (64, 0));
+/// # Ok::<(), twinbpf_vm::mem::MemError>(())
+/// ```
 #[derive(Debug)]
 pub struct Packet {
     kind: PacketKind,

@@ -100,6 +100,21 @@ impl<R: HostRet> HostRet for Result<R, Errno> {
 }
 
 /// Why a host function did not succeed: with a value the program sees, or for good.
+///
+/// ```
+/// use twinbpf_vm::host::{Fail, HostFn};
+/// use twinbpf_vm::map::Errno;
+/// use twinbpf_vm::trap::{Trap, TrapCode};
+///
+/// fn divide(a: u64, b: u64) -> Result<u64, Fail> {
+///     match b {
+///         0 => Err(Fail::Errno(Errno::EDOM)),
+///         13 => Err(Fail::Trap(Trap::new(TrapCode::Host, "unlucky"))),
+///         _ => Ok(a / b),
+///     }
+/// }
+/// let divide = HostFn::typed::<(), _>("divide", divide);
+/// ```
 #[derive(Clone, Debug)]
 pub enum Fail {
     /// r0 is the negative errno.

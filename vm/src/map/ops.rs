@@ -7,6 +7,13 @@ use super::MapSpec;
 use crate::mem::Block;
 
 /// A map operation failed: one of the kernel's errno values, positive.
+///
+/// ```
+/// use twinbpf_vm::map::Errno;
+///
+/// assert_eq!(Errno::ENOENT.to_r0() as i64, -2);
+/// assert_eq!(Errno::ENOENT.to_string(), "no such element (ENOENT)");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
@@ -87,6 +94,17 @@ pub const BPF_EXIST: u64 = 2;
 pub const BPF_F_LOCK: u64 = 4;
 
 /// Something a program sent out through a map: a perf event, or a redirected frame.
+///
+/// ```
+/// use twinbpf_vm::map::{MapKind, MapOps, MapSpec, create};
+/// use twinbpf_vm::mem::Arena;
+///
+/// let map = create(MapSpec::new("events", MapKind::PerfEventArray, 4, 4, 2), &Arena::new(1 << 20)?, 2)?;
+/// map.send(1, b"event")?;
+/// let sent = map.take_sent();
+/// assert_eq!((sent[0].slot, &*sent[0].bytes), (1, &b"event"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
     /// CPU or slot it was sent to.
@@ -100,6 +118,19 @@ pub struct Sent {
 /// host sees all CPUs through [`MapOps::lookup_copy`] with `cpu`.
 ///
 /// Errno values and flags are those of the kernel's `map_ops` (kernel/bpf/*map*.c).
+///
+/// ```
+/// use twinbpf_vm::map::{BPF_ANY, Errno, MapKind, MapSpec, create};
+/// use twinbpf_vm::mem::Arena;
+///
+/// let map = create(MapSpec::new("counts", MapKind::Hash, 4, 8, 16), &Arena::new(1 << 20)?, 1)?;
+/// map.update(&1_u32.to_le_bytes(), &7_u64.to_le_bytes(), BPF_ANY, 0)?;
+/// let mut value = [0; 8];
+/// map.lookup_copy(&1_u32.to_le_bytes(), 0, &mut value)?;
+/// assert_eq!((u64::from_le_bytes(value), map.keys().len()), (7, 1));
+/// assert_eq!(map.delete(&2_u32.to_le_bytes()), Err(Errno::ENOENT));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait MapOps: Send + Sync + fmt::Debug {
     /// Its definition, after the kernel's own adjustments (ring buffer size, value size of maps of maps).
     fn spec(&self) -> &MapSpec;

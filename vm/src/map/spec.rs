@@ -6,6 +6,13 @@ use std::sync::Arc;
 macro_rules! map_kinds {
     ($($(#[$doc:meta])* $Name:ident = $number:literal $text:literal;)*) => {
         /// Map type, numbered as in the kernel's `enum bpf_map_type`.
+        ///
+        /// ```
+        /// use twinbpf_vm::map::MapKind;
+        ///
+        /// assert_eq!(MapKind::new(1), Some(MapKind::Hash));
+        /// assert_eq!(MapKind::LruPercpuHash.name(), "lru_percpu_hash");
+        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u32)]
         pub enum MapKind { $(#[doc = $text] $Name = $number),* }
@@ -75,6 +82,13 @@ impl MapKind {
 }
 
 /// A map's definition, as the object declares it and the user edited it.
+///
+/// ```
+/// use twinbpf_vm::map::{MapKind, MapSpec};
+///
+/// let spec = MapSpec::new("counts", MapKind::Hash, 4, 8, 1024);
+/// assert!(spec.program_writable() && spec.flags().is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapSpec {
     /// Name of the variable, or of the section for data maps (`.rodata`, `.bss`, `.data.foo`).
@@ -147,6 +161,13 @@ impl MapSpec {
 
 bitflags::bitflags! {
     /// `BPF_F_*` of `BPF_MAP_CREATE` (include/uapi/linux/bpf.h), without the prefix.
+    ///
+    /// ```
+    /// use twinbpf_vm::map::MapFlags;
+    ///
+    /// let flags = MapFlags::NO_PREALLOC | MapFlags::RDONLY_PROG;
+    /// assert_eq!(flags.to_string(), "BPF_F_NO_PREALLOC | BPF_F_RDONLY_PROG");
+    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct MapFlags: u32 {
         /// Elements are allocated when needed.

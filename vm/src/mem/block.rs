@@ -8,6 +8,15 @@ use super::arena::{Arena, Elements, Region};
 use super::view::AtomicCell;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
+///
+/// ```
+/// use twinbpf_vm::mem::{Arena, RegionKind, RegionSpec};
+///
+/// let block = Arena::new(1 << 20)?.alloc(RegionSpec::new("a request", RegionKind::Context, 16))?;
+/// block.write(4, &[1, 2]);
+/// assert_eq!(block.to_vec(4, 3), [1, 2, 0]);
+/// # Ok::<(), twinbpf_vm::mem::MemError>(())
+/// ```
 #[derive(Debug)]
 pub struct Block {
     arena: Arc<Arena>,

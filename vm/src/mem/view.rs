@@ -15,6 +15,12 @@ use super::fault::{Access, Fault, FaultReason};
 use twinbpf_isa::Size;
 
 /// Which accesses a view permits.
+///
+/// ```
+/// use twinbpf_vm::mem::Bounds;
+///
+/// assert_eq!(Bounds::default(), Bounds::Exact);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Bounds {
     /// Only bytes of a region element. Finds every overflow.
