@@ -19,7 +19,7 @@ use twinbpf::btf::Btf;
 use crate::btf::KERNEL;
 
 /// A link into `include/` of the repository, in whose place a package has the file.
-const SCRIPT: &str = include_str!("script.h");
+const SCRIPT: &str = include_str!("../../include/twinbpf/script.h");
 /// Changes whenever the same types give another header.
 const FORMAT: u32 = 1;
 
