@@ -72,6 +72,21 @@ impl CancelToken {
 
 /// What one call may take, besides what the engine's [`Config`](crate::Config) says: the smaller limit counts. See
 /// [`Instance::call_with`](crate::Instance::call_with). Setters of limits take a value or an `Option`.
+///
+/// ```
+/// use std::time::Duration;
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// # let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new())?);
+/// # linker.func("report", |_: u64| ());
+/// # let pre = linker.instantiate_pre(&object)?;
+/// use twinbpf::CallOptions;
+///
+/// let entry = pre.program("double_all").expect("the object has it");
+/// let options = CallOptions::new().timeout(Duration::from_secs(1)).cpu_time(Duration::from_millis(100));
+/// assert_eq!(pre.instance(Vec::new())?.call_with(entry, &[0, 0], &options)?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CallOptions {
     pub(crate) timeout: Option<Duration>,

@@ -1,13 +1,12 @@
 //! Programs compiled ahead of time: object files of them, and shared libraries made of those.
-#![expect(unsafe_code, reason = "loads and calls shared libraries")]
 
 use std::sync::Arc;
 
-use twinbpf_jit::aot::{self, AotError, Origin, Target};
+use twinbpf_jit::aot::{self, Origin, Target};
 use twinbpf_loader::Object;
 use twinbpf_vm::map::MapSpec;
 
-use crate::{InstancePre, native};
+use crate::{Error, InstancePre, native};
 
 /// What an instance was made of, besides its image.
 #[derive(Debug)]
@@ -36,17 +35,20 @@ impl<T: Send + 'static> InstancePre<T> {
     /// given to [`Linker::compiled`](crate::Linker::compiled). Settings are those of the engine.
     ///
     /// # Errors
-    /// See [`AotError`].
-    pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, AotError> {
+    /// There is no compiler for the target, it cannot compile a function, or a program's name is no name of a C function.
+    pub fn object_file(&self, target: &Target, prefix: &str) -> Result<Vec<u8>, Error> {
         let options = native::options(self.engine());
-        aot::object(self.image(), options, target, self.source().origin(), prefix)
+        Ok(aot::object(self.image(), options, target, self.source().origin(), prefix)?)
     }
 }
 
 #[cfg(feature = "dl")]
-pub use library::{Compiled, CompiledError};
+pub use library::Compiled;
+#[cfg(feature = "dl")]
+pub(crate) use library::CompiledError;
 
 #[cfg(feature = "dl")]
+#[expect(unsafe_code, reason = "loads and calls shared libraries")]
 mod library {
     use std::fmt;
     use std::ops::Range;
@@ -58,9 +60,21 @@ mod library {
     use twinbpf_vm::image::Image;
 
     use super::{Arc, Source};
-    use crate::verify;
+    use crate::{Error, verify};
 
     /// A shared library of compiled programs.
+    ///
+    /// ```no_run
+    /// use std::path::Path;
+    /// use twinbpf::{Compiled, Config, Engine, Linker, Object};
+    ///
+    /// # let object = Object::open("score.bpf.o", include_bytes!("../corpus/embed/score.bpf.o"))?;
+    /// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+    /// // SAFETY: `cc -shared` has made it of what `InstancePre::object_file` gave.
+    /// linker.compiled(unsafe { Compiled::open(Path::new("./score.so")) }?);
+    /// let pre = linker.instantiate_pre(&object)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[derive(Clone)]
     pub struct Compiled {
         path: Arc<Path>,
@@ -69,7 +83,7 @@ mod library {
 
     /// Why compiled programs cannot be used.
     #[derive(Debug, thiserror::Error)]
-    pub enum CompiledError {
+    pub(crate) enum CompiledError {
         /// It cannot be loaded.
         #[error("cannot load {}: {why}; make it with `twinbpf compile OBJ -o x.o` and `cc -shared x.o -o x.so`", path.display())]
         Load {
@@ -132,13 +146,13 @@ mod library {
         /// Loads a shared library.
         ///
         /// # Errors
-        /// [`CompiledError::Load`], [`CompiledError::Artifact`].
+        /// It is no library of compiled programs ([`ErrorKind::Compiled`](crate::ErrorKind::Compiled)).
         ///
         /// # Safety
         /// Loading runs the library's initialisers, and programs run as the code in it, which nothing checks. It must
         /// be one that a C linker has made of what [`InstancePre::object_file`](crate::InstancePre::object_file) gave,
         /// unchanged, and other initialisers that were linked into it must be fit to be run.
-        pub unsafe fn open(path: &Path) -> Result<Compiled, CompiledError> {
+        pub unsafe fn open(path: &Path) -> Result<Compiled, Error> {
             let load = |why: String| CompiledError::Load { path: path.to_owned(), why };
             // The loader would search for a bare name among the system's libraries.
             let file = path.canonicalize().map_err(|error| load(error.to_string()))?;
@@ -147,7 +161,7 @@ mod library {
             // SAFETY: only its address is used.
             let symbol = unsafe { library.get::<*const u8>(SYMBOL.as_bytes()) };
             let Ok(symbol) = symbol.map(|symbol| *symbol) else {
-                return Err(load(format!("it has no symbol {SYMBOL}")));
+                return Err(load(format!("it has no symbol {SYMBOL}")).into());
             };
             let kept = |why| CompiledError::Artifact { path: path.to_owned(), why };
             // SAFETY: the symbol is data of at least this size in every library that defines it, and is loaded.

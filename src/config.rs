@@ -3,25 +3,54 @@
 use std::time::Duration;
 
 use twinbpf_isa::Policy;
+#[cfg(feature = "jit")]
 use twinbpf_jit::debug::Perf;
+#[cfg(feature = "jit")]
 use twinbpf_jit::{CompileLimits, OptLevel, PassSet};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::mem::Bounds;
 
 /// What executes programs.
+///
+/// ```
+/// use twinbpf::{Config, EngineKind};
+///
+/// let kind = if EngineKind::Jit.is_available() { EngineKind::Jit } else { EngineKind::Interp };
+/// assert_eq!(Config::new().engine(kind).engine, kind);
+/// assert_eq!(Config::new().engine, EngineKind::Auto);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// The interpreter, and native code where a program is hot: a thread of the engine compiles it meanwhile. Where
-    /// there is no compiler for the machine, the interpreter.
+    /// there is no compiler for the machine, or the feature `jit` is off, the interpreter.
     #[default]
     Auto,
     /// The interpreter alone: nothing is compiled.
     Interp,
-    /// Native code, of all programs, compiled when they are instantiated. An error where there is no compiler.
+    /// Native code, of all programs, compiled when they are instantiated. An error where there is no compiler: on other
+    /// machines than x86-64 Linux, and without the feature `jit`.
     Jit,
 }
 
+impl EngineKind {
+    /// Whether this build on this machine has it. `Auto` is always available, and is the interpreter where `Jit` is not.
+    pub const fn is_available(self) -> bool {
+        match self {
+            EngineKind::Auto | EngineKind::Interp => true,
+            EngineKind::Jit => cfg!(all(feature = "jit", target_arch = "x86_64", target_os = "linux")),
+        }
+    }
+}
+
 /// What native code does with a pointer that leads out of the arena. With either the program reaches no other memory.
+///
+/// ```
+/// use twinbpf::{Config, Isolation};
+///
+/// assert_eq!(Config::new().isolation, Isolation::Sandbox);
+/// let strict = Config::new().isolation(Isolation::Strict);
+/// # assert_eq!(strict.isolation, Isolation::Strict);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
     /// It accesses the arena at the pointer's low 32 bits.
@@ -68,26 +97,34 @@ pub struct Config {
     pub isolation: Isolation,
     /// Which addresses of the arena the interpreter lets programs access. Default: [`Bounds::Exact`].
     pub interp_bounds: Bounds,
-    /// How the interpreter goes from instruction to instruction; the results are the same.
+    /// How the interpreter goes from instruction to instruction; the results are the same. For tests and benches.
+    #[doc(hidden)]
     pub driver: Driver,
     /// How much the compiler does for the speed of native code. Default: [`OptLevel::Speed`].
+    #[cfg(feature = "jit")]
     pub opt_level: OptLevel,
     /// Passes of the optimiser that run, to find out what one of them does. Default: all.
+    #[cfg(feature = "jit")]
     pub passes: PassSet,
     /// How much work the compiler may have with a function before it gets code that is compiled sooner and runs slower.
     /// Warnings name such functions. Default: see [`CompileLimits`].
+    #[cfg(feature = "jit")]
     pub compile_limits: CompileLimits,
     /// Whether large programs are compiled in several threads, at most as many as this process may run at once.
     /// Default: true.
+    #[cfg(feature = "jit")]
     pub parallel_compilation: bool,
     /// Whether native code of programs that are not trusted is verified before it can run, so that neither the compiler nor
     /// its optimiser is among what has to be right (`docs/embedding.md`). Code that fails is not used: an error with
     /// [`EngineKind::Jit`] and for compiled libraries; with [`EngineKind::Auto`] the program stays in the interpreter, and
     /// the log says why. x86-64 only. Default: false.
+    #[cfg(feature = "jit")]
     pub verify_native: bool,
     /// The file by which `perf` finds the names of native code. Default: none.
+    #[cfg(feature = "jit")]
     pub perf: Perf,
     /// Whether debuggers are given the names and lines of native code. Default: false.
+    #[cfg(feature = "jit")]
     pub gdb: bool,
     /// CPUs that per-CPU maps have values for, at least 1. Default: the number of CPUs of this machine.
     pub cpus: u32,
@@ -108,12 +145,19 @@ impl Default for Config {
             isolation: Isolation::default(),
             interp_bounds: Bounds::Exact,
             driver: Driver::default(),
+            #[cfg(feature = "jit")]
             opt_level: OptLevel::Speed,
+            #[cfg(feature = "jit")]
             passes: PassSet::ALL,
+            #[cfg(feature = "jit")]
             compile_limits: CompileLimits::default(),
+            #[cfg(feature = "jit")]
             parallel_compilation: true,
+            #[cfg(feature = "jit")]
             verify_native: false,
+            #[cfg(feature = "jit")]
             perf: Perf::Off,
+            #[cfg(feature = "jit")]
             gdb: false,
             cpus,
         }
@@ -128,8 +172,9 @@ impl Config {
 }
 
 macro_rules! setters {
-    ($($field:ident: $Value:ty,)*) => {
+    ($($(#[$attribute:meta])? $field:ident: $Value:ty,)*) => {
         impl Config {$(
+            $(#[$attribute])?
             #[doc = concat!("Sets the field [`", stringify!($field), "`](Config#structfield.", stringify!($field), ").")]
             #[must_use]
             pub fn $field(mut self, $field: $Value) -> Config {
@@ -151,13 +196,21 @@ setters! {
     engine: EngineKind,
     isolation: Isolation,
     interp_bounds: Bounds,
+    #[doc(hidden)]
     driver: Driver,
+    #[cfg(feature = "jit")]
     opt_level: OptLevel,
+    #[cfg(feature = "jit")]
     passes: PassSet,
+    #[cfg(feature = "jit")]
     compile_limits: CompileLimits,
+    #[cfg(feature = "jit")]
     parallel_compilation: bool,
+    #[cfg(feature = "jit")]
     verify_native: bool,
+    #[cfg(feature = "jit")]
     perf: Perf,
+    #[cfg(feature = "jit")]
     gdb: bool,
     cpus: u32,
 }

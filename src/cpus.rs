@@ -4,21 +4,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use twinbpf_vm::map::{MapOps, MapSpec};
-use twinbpf_vm::mem::MemError;
 
-/// Why an [`Instance`](crate::Instance) could not be made.
+/// Why an [`Instance`](crate::Instance) has no CPU number.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstanceError {
-    /// There is no memory for its stacks.
-    #[error(transparent)]
-    Memory(#[from] MemError),
-    /// Its per-CPU maps have no values left for another instance.
+pub(crate) enum CpuError {
+    /// The per-CPU maps have no values left for another instance.
     #[error(
         "all {cpus} CPU numbers of the per-CPU map '{map}' are taken by other instances; drop one, or make the engine with \
          more CPUs (Config::cpus)"
     )]
-    NoCpu {
+    NoneLeft {
         /// Number of CPUs, of [`Config::cpus`](crate::Config::cpus).
         cpus: u32,
         /// One of the maps.
@@ -26,7 +21,7 @@ pub enum InstanceError {
     },
     /// Another instance that shares a per-CPU map has this number.
     #[error("CPU number {cpu} is taken by another instance with the per-CPU map '{map}'")]
-    CpuTaken {
+    Taken {
         /// The requested CPU number.
         cpu: u32,
         /// One of the maps.
@@ -34,7 +29,7 @@ pub enum InstanceError {
     },
     /// The engine has fewer CPUs.
     #[error("there is no CPU number {cpu}: the engine has {cpus} CPUs (Config::cpus), numbered from 0")]
-    UnknownCpu {
+    Unknown {
         /// The requested CPU number.
         cpu: u32,
         /// Number of CPUs, of [`Config::cpus`](crate::Config::cpus).
@@ -86,7 +81,7 @@ fn has_values_per_cpu(spec: &MapSpec) -> bool {
 
 impl Cpus {
     /// The lowest free one of `cpus` numbers, or the given one. Without per-CPU maps numbers are shared.
-    pub(crate) fn take(&self, maps: &PerCpuMaps, cpus: u32, wanted: Option<u32>) -> Result<Cpu, InstanceError> {
+    pub(crate) fn take(&self, maps: &PerCpuMaps, cpus: u32, wanted: Option<u32>) -> Result<Cpu, CpuError> {
         let mut taken = lock(&self.taken);
         let is_free = |cpu: u32| {
             let shares = |other: &Taken| other.maps.iter().any(|map| maps.addresses.contains(map));
@@ -94,11 +89,11 @@ impl Cpus {
         };
         let name = || Arc::clone(&maps.name);
         let number = match wanted {
-            Some(cpu) if cpu >= cpus => return Err(InstanceError::UnknownCpu { cpu, cpus }),
-            Some(cpu) if !is_free(cpu) => return Err(InstanceError::CpuTaken { cpu, map: name() }),
+            Some(cpu) if cpu >= cpus => return Err(CpuError::Unknown { cpu, cpus }),
+            Some(cpu) if !is_free(cpu) => return Err(CpuError::Taken { cpu, map: name() }),
             Some(cpu) => cpu,
             None if maps.addresses.is_empty() => 0,
-            None => (0..cpus).find(|cpu| is_free(*cpu)).ok_or_else(|| InstanceError::NoCpu { cpus, map: name() })?,
+            None => (0..cpus).find(|cpu| is_free(*cpu)).ok_or_else(|| CpuError::NoneLeft { cpus, map: name() })?,
         };
         let maps = Arc::clone(&maps.addresses);
         if !maps.is_empty() {

@@ -3,15 +3,26 @@
 
 use std::sync::Arc;
 
-use twinbpf_vm::mem::{Arena, MemError, View};
-use twinbpf_vm::recover::{self, Unprepared};
+use twinbpf_vm::mem::{Arena, View};
+use twinbpf_vm::recover;
 
+#[cfg(feature = "jit")]
 use crate::background::Background;
 use crate::config::Config;
 use crate::cpus::Cpus;
+use crate::error::Error;
 use crate::watchdog::Watchdog;
 
 /// See the module documentation. A clone is the same engine.
+///
+/// ```
+/// use twinbpf::{Config, Engine};
+///
+/// let engine = Engine::new(Config::new().memory_limit(1 << 20))?;
+/// assert!(!engine.is_trusted());
+/// assert_eq!(engine.clone().config().memory_limit, 1 << 20);
+/// # Ok::<(), twinbpf::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -22,6 +33,7 @@ struct Inner {
     arena: Arc<Arena>,
     config: Config,
     _watchdog: Watchdog,
+    #[cfg(feature = "jit")]
     background: Background,
     cpus: Cpus,
 }
@@ -30,8 +42,8 @@ impl Engine {
     /// Reserves the arena: 4 GiB of address space, no memory yet.
     ///
     /// # Errors
-    /// The system has no room.
-    pub fn new(config: Config) -> Result<Engine, MemError> {
+    /// The system has no room ([`ErrorKind::Memory`](crate::ErrorKind::Memory)).
+    pub fn new(config: Config) -> Result<Engine, Error> {
         Ok(Engine::over(Arena::new(config.memory_limit)?, config))
     }
 
@@ -49,7 +61,7 @@ impl Engine {
     /// safe code that accesses addresses through a `Caller` or a view of this engine, calls host functions of its images,
     /// or gives a view or runtime of it to an instance of another engine.
     #[expect(unsafe_code, reason = "trust is the caller's word")]
-    pub unsafe fn new_trusted(config: Config) -> Result<Engine, MemError> {
+    pub unsafe fn new_trusted(config: Config) -> Result<Engine, Error> {
         // SAFETY: the caller answers for all programs.
         Ok(Engine::over(unsafe { Arena::trusted(config.memory_limit) }?, config))
     }
@@ -57,8 +69,15 @@ impl Engine {
     fn over(arena: Arc<Arena>, config: Config) -> Engine {
         // Its threads end a moment after it, and need the library they run in.
         recover::keep_loaded();
-        let (_watchdog, background, cpus) = (Watchdog::new(), Background::default(), Cpus::default());
-        Engine { inner: Arc::new(Inner { arena, config, _watchdog, background, cpus }) }
+        let inner = Inner {
+            arena,
+            config,
+            _watchdog: Watchdog::new(),
+            #[cfg(feature = "jit")]
+            background: Background::default(),
+            cpus: Cpus::default(),
+        };
+        Engine { inner: Arc::new(inner) }
     }
 
     /// Whether it is one of [`Engine::new_trusted`].
@@ -80,7 +99,8 @@ impl Engine {
         &self.inner.config
     }
 
-    /// The arena that holds the memory of all its programs.
+    /// The arena that holds the memory of all its programs, for tools that share it: not part of what is kept compatible.
+    #[doc(hidden)]
     pub fn arena(&self) -> &Arc<Arena> {
         &self.inner.arena
     }
@@ -92,14 +112,15 @@ impl Engine {
     ///
     /// # Errors
     /// The thread can run programs all the same, but some faults end the process.
-    pub fn prepare_thread(&self) -> Result<(), Unprepared> {
-        recover::prepare_thread()
+    pub fn prepare_thread(&self) -> Result<(), Error> {
+        Ok(recover::prepare_thread()?)
     }
 
     pub(crate) fn cpus(&self) -> &Cpus {
         &self.inner.cpus
     }
 
+    #[cfg(feature = "jit")]
     pub(crate) fn background(&self) -> &Background {
         &self.inner.background
     }

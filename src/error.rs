@@ -1,169 +1,228 @@
-//! Errors of linking and instantiating an object.
+//! The facade's one error: a kind, and the story of what is wrong.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_isa::program::Program;
 use twinbpf_isa::validate::ValidateError;
-use twinbpf_jit::JitError;
+#[cfg(feature = "jit")]
+use twinbpf_jit::aot::{AotError, TargetError};
 use twinbpf_vm::image::ImageError;
 use twinbpf_vm::map::MapError;
 use twinbpf_vm::mem::MemError;
+use twinbpf_vm::recover::Unprepared;
 
-use crate::cpus::InstanceError;
+use crate::cpus::CpuError;
+use crate::native::CompileError;
+use crate::symbol::SymbolError;
 
-/// An object could not be made ready to run. `{}` is one line, `{:#}` the full story.
+/// Why an engine, a program or an instance cannot be made. What ends a program that runs is a [`Trap`](crate::Trap).
+///
+/// `{}` is one line, `{:#}` the whole story with place, cause and hint.
+///
+/// ```
+/// use twinbpf::{Config, Engine, ErrorKind, Linker, Object, SymbolError};
+///
+/// let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// let error = linker.instantiate_pre(&object).expect_err("it calls a function that the host has not given");
+/// assert_eq!(error.kind(), ErrorKind::Symbol);
+/// assert_eq!(&*error.downcast_ref::<SymbolError>().expect("the details of this kind").symbol, "report");
+/// assert!(format!("{error:#}").contains("hint: "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Error(Box<Cause>);
+
+/// What an [`Error`] is about, for hosts that treat some kinds in ways of their own.
+///
+/// ```
+/// use twinbpf::{Config, Engine, ErrorKind};
+///
+/// match Engine::new(Config::new()) {
+///     Ok(engine) => drop(engine),
+///     Err(error) if error.kind() == ErrorKind::Memory => eprintln!("later, perhaps: {error}"),
+///     Err(error) => eprintln!("{error:#}"),
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The object is broken, or a program of it cannot be linked.
+    Object,
+    /// A program breaks a rule of the instruction set, or the programs of an object do not fit together.
+    Program,
+    /// Nothing resolves a symbol that a program needs, or what does has another type ([`SymbolError`]).
+    Symbol,
+    /// The object has no program of the requested name, or the entry is another object's.
+    NotFound,
+    /// A map has attributes that the kernel would refuse, or is of a kind that exists only there.
+    Map,
+    /// Memory or addresses are used up, or a limit of memory is reached.
+    Memory,
+    /// No CPU number is free for another instance, or the requested one is not.
+    Cpu,
+    /// Native code cannot be made: the message says whether the program, the machine or this build is the reason.
+    Compile,
+    /// A library of compiled programs cannot be loaded, or was made of other bytes or for other settings.
+    Compiled,
+    /// A shared library cannot be loaded, or the declaration of one of its functions cannot be read.
+    Library,
+    /// Signal handlers or the alternate signal stack of a thread cannot be installed.
+    Signals,
+}
+
+/// What is wrong, with the evidence.
 #[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// The object itself, or a program in it, is broken.
+pub(crate) enum Cause {
     #[error(transparent)]
     Object(#[from] twinbpf_loader::Error),
-    /// A program breaks a rule of the instruction set.
     #[error(transparent)]
     Validate(#[from] ValidateError),
-    /// A symbol that nothing resolves.
     #[error(transparent)]
     Symbol(#[from] Box<SymbolError>),
-    /// A map cannot be made.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The programs do not fit together.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// Memory for the instance cannot be allocated.
     #[error(transparent)]
     Memory(#[from] MemError),
-    /// No instance can be made.
     #[error(transparent)]
-    Instance(#[from] InstanceError),
-    /// No such function in the object.
+    Cpu(#[from] CpuError),
+    #[error(transparent)]
+    Signals(#[from] Unprepared),
     #[error("{object}: there is no program '{name}'; it has {}", known.join(", "))]
-    NoProgram {
-        /// Name of the object file.
-        object: Arc<str>,
-        /// The requested program name.
-        name: String,
-        /// What there is.
-        known: Vec<Arc<str>>,
-    },
+    NoProgram { object: Arc<str>, name: String, known: Vec<Arc<str>> },
+    #[cfg(feature = "jit")]
+    #[error("the program is of another image; find it by name in what is to be listed")]
+    Foreign,
     /// The engine runs native code only, and there is none.
     #[error("{object}: cannot be compiled: {why}")]
-    Compile {
-        /// Name of the object file.
-        object: Arc<str>,
-        /// Error of the compiler.
-        why: JitError,
-    },
-    /// Programs that were compiled ahead of time cannot be used.
-    #[cfg(feature = "dl")]
+    Compile { object: Arc<str>, why: CompileError },
+    /// Code that is not for running: a listing.
+    #[cfg(feature = "jit")]
+    #[error(transparent)]
+    Listing(#[from] CompileError),
+    #[cfg(feature = "jit")]
+    #[error(transparent)]
+    Aot(#[from] AotError),
+    #[cfg(feature = "jit")]
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[cfg(all(feature = "dl", feature = "jit"))]
     #[error(transparent)]
     Compiled(#[from] crate::compiled::CompiledError),
-    /// A shared library cannot be used.
     #[cfg(feature = "dl")]
     #[error(transparent)]
     Library(#[from] crate::dl::DlError),
 }
 
-/// An undefined symbol that a program needs and nothing resolves.
-#[derive(Clone, Debug)]
-pub struct SymbolError {
-    /// Name of the object file.
-    pub object: Arc<str>,
-    /// Program that needs it.
-    pub program: Arc<str>,
-    /// Name of the undefined symbol.
-    pub symbol: Arc<str>,
-    /// First instruction that refers to it.
-    pub pc: usize,
-    /// `file:line: text` of that instruction.
-    pub line: Option<String>,
-    /// What is wrong with it.
-    pub why: SymbolFault,
-}
-
-/// What is wrong with a symbol.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SymbolFault {
-    /// No definition has this name.
-    #[error("undefined symbol '{0}': neither the object, the host nor a library has it")]
-    Unknown(Arc<str>),
-    /// Undefined, which a weak symbol may be; but it is called.
-    #[error("nothing defines the weak symbol '{0}'; a call that is reached traps")]
-    Weak(Arc<str>),
-    /// The host has it with another number of parameters.
-    #[error("'{name}' is declared with {declared} parameters, the host's takes {host}")]
-    Parameters {
-        /// Name of the symbol.
-        name: Arc<str>,
-        /// In the object.
-        declared: usize,
-        /// In the host.
-        host: usize,
-    },
-    /// A map of a kind that exists only in the kernel.
-    #[error("{0}; a call that takes it traps")]
-    KernelMap(String),
-    /// A value of the kernel.
-    #[error("'{0}' is a value of the kernel's configuration or symbol table, which the virtual machine does not have")]
-    Kernel(Arc<str>),
-    /// The host has it, but not for this program.
-    #[error("'{name}' {why}")]
-    Refused {
-        /// Name of the symbol.
-        name: Arc<str>,
-        /// What it needs.
-        why: Arc<str>,
-    },
-    /// A library has it, and it cannot be called.
-    #[cfg(feature = "dl")]
-    #[error("'{name}' cannot be called: {why}")]
-    Library {
-        /// Name of the symbol.
-        name: Arc<str>,
-        /// Why the library function cannot be called.
-        why: crate::dl::DlError,
-    },
-}
-
-impl SymbolFault {
-    fn hint(&self) -> Option<&'static str> {
-        match self {
-            SymbolFault::Unknown(_) => Some(
-                "name a library that has it with --lib (Linker::library), or declare it __weak and test its address",
-            ),
-            SymbolFault::Weak(_) => Some("name a library that has it with --lib (Linker::library)"),
-            SymbolFault::Parameters { .. } => Some("declare it as include/twinbpf/script.h does"),
-            SymbolFault::Kernel(_) | SymbolFault::KernelMap(_) => Some("run the program in the kernel"),
-            SymbolFault::Refused { .. } => None,
+impl Error {
+    /// What it is about.
+    pub fn kind(&self) -> ErrorKind {
+        match &*self.0 {
+            Cause::Object(_) => ErrorKind::Object,
+            Cause::Validate(_) | Cause::Image(_) => ErrorKind::Program,
+            Cause::Symbol(_) => ErrorKind::Symbol,
+            Cause::Map(_) => ErrorKind::Map,
+            Cause::Memory(_) => ErrorKind::Memory,
+            Cause::Cpu(_) => ErrorKind::Cpu,
+            Cause::Signals(_) => ErrorKind::Signals,
+            Cause::NoProgram { .. } => ErrorKind::NotFound,
+            #[cfg(feature = "jit")]
+            Cause::Foreign => ErrorKind::NotFound,
+            Cause::Compile { .. } => ErrorKind::Compile,
+            #[cfg(feature = "jit")]
+            Cause::Listing(_) | Cause::Aot(_) | Cause::Target(_) => ErrorKind::Compile,
+            #[cfg(all(feature = "dl", feature = "jit"))]
+            Cause::Compiled(_) => ErrorKind::Compiled,
             #[cfg(feature = "dl")]
-            SymbolFault::Library { .. } => None,
+            Cause::Library(_) => ErrorKind::Library,
         }
     }
-}
 
-impl SymbolError {
-    /// A fault of the symbol that the instruction at `pc` refers to.
-    pub(crate) fn new(program: &Program, pc: usize, symbol: &Arc<str>, why: SymbolFault) -> Box<SymbolError> {
-        let line = program.line_at(pc).map(|line| format!("{}:{}: {}", line.file, line.line, line.text.trim()));
-        let (object, name) = (Arc::clone(&program.object), Arc::clone(&program.name));
-        Box::new(SymbolError { object, program: name, symbol: Arc::clone(symbol), pc, line, why })
+    /// The details, if they are of this type: [`SymbolError`], or an error of one of the crates that this one is made of.
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        let details: &(dyn StdError + 'static) = match &*self.0 {
+            Cause::Object(error) => error,
+            Cause::Validate(error) => error,
+            Cause::Symbol(error) => &**error,
+            Cause::Map(error) => error,
+            Cause::Image(error) => error,
+            Cause::Memory(error) => error,
+            Cause::Cpu(error) => error,
+            Cause::Signals(error) => error,
+            Cause::NoProgram { .. } => return None,
+            #[cfg(feature = "jit")]
+            Cause::Foreign => return None,
+            Cause::Compile { why, .. } => why,
+            #[cfg(feature = "jit")]
+            Cause::Listing(error) => error,
+            #[cfg(feature = "jit")]
+            Cause::Aot(error) => error,
+            #[cfg(feature = "jit")]
+            Cause::Target(error) => error,
+            #[cfg(all(feature = "dl", feature = "jit"))]
+            Cause::Compiled(error) => error,
+            #[cfg(feature = "dl")]
+            Cause::Library(error) => error,
+        };
+        details.downcast_ref()
     }
 }
 
-impl fmt::Display for SymbolError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: program {}, insn {}: {}", self.object, self.program, self.pc, self.why)?;
-        match (f.alternate(), &self.line) {
-            (true, Some(line)) => write!(f, "\n  at {line}")?,
-            (false, Some(line)) => write!(f, " ({line})")?,
-            (_, None) => {}
-        }
-        match self.why.hint() {
-            Some(hint) if f.alternate() => write!(f, "\n  hint: {hint}"),
-            Some(hint) => write!(f, "; {hint}"),
-            None => Ok(()),
-        }
+        self.0.fmt(f)
     }
 }
 
-impl std::error::Error for SymbolError {}
+/// What is wrong in the words of `Display`, since it is what `unwrap` prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {:#}", self.kind(), self.0)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Error {
+        Error(Box::new(cause))
+    }
+}
+
+macro_rules! from {
+    ($($(#[$cfg:meta])? $Source:ty,)*) => {$(
+        $(#[$cfg])?
+        impl From<$Source> for Error {
+            fn from(source: $Source) -> Error {
+                Error::from(Cause::from(source))
+            }
+        }
+    )*};
+}
+
+from! {
+    twinbpf_loader::Error,
+    ValidateError,
+    Box<SymbolError>,
+    MapError,
+    ImageError,
+    MemError,
+    CpuError,
+    Unprepared,
+    #[cfg(feature = "jit")]
+    CompileError,
+    #[cfg(feature = "jit")]
+    AotError,
+    #[cfg(feature = "jit")]
+    TargetError,
+    #[cfg(all(feature = "dl", feature = "jit"))]
+    crate::compiled::CompiledError,
+    #[cfg(feature = "dl")]
+    crate::dl::DlError,
+}

@@ -7,7 +7,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf_jit::{Code, JitError, Listing};
+#[cfg(feature = "jit")]
+use twinbpf_jit::{Code, Listing};
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Packet, PacketKind, Reason, Runtime};
 use twinbpf_vm::ident::ProgramId;
@@ -18,14 +19,26 @@ use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
 use crate::cancel::CallOptions;
-use crate::compiled::Source;
-use crate::cpus::{Cpu, InstanceError, PerCpuMaps};
+use crate::cpus::{Cpu, PerCpuMaps};
 use crate::engine::Engine;
-use crate::native;
+use crate::error::Error;
+use crate::native::Source;
 use crate::watchdog;
 
 /// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from
 /// every thread.
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// # let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new())?);
+/// # linker.func("report", |_: u64| ());
+/// # let pre = linker.instantiate_pre(&object)?;
+/// assert_eq!(pre.programs().collect::<Vec<_>>(), ["double_all"]);
+/// let other = pre.clone();
+/// std::thread::spawn(move || drop(other.instance(Vec::new()))).join().expect("no panic");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct InstancePre<T> {
     inner: Arc<Pre>,
     data: PhantomData<fn(T) -> T>,
@@ -42,6 +55,17 @@ struct Pre {
 }
 
 /// A program of an [`InstancePre`], found by name. Other instances do not know it.
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// # let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new())?);
+/// # linker.func("report", |_: u64| ());
+/// # let pre = linker.instantiate_pre(&object)?;
+/// let entry = pre.program("double_all").expect("the object has it");
+/// assert_eq!(pre.instance(Vec::new())?.call(entry, &[0, 0])?, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Entry(ProgramId);
 
@@ -53,7 +77,8 @@ impl<T> Clone for InstancePre<T> {
 
 impl<T> fmt::Debug for InstancePre<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InstancePre").field("image", &self.inner.image).finish_non_exhaustive()
+        let Pre { source, image, .. } = &*self.inner;
+        f.debug_struct("InstancePre").field("object", &source.object).field("image", image).finish_non_exhaustive()
     }
 }
 
@@ -74,10 +99,12 @@ impl<T: Send + 'static> InstancePre<T> {
         }
     }
 
+    #[cfg(feature = "jit")]
     pub(crate) fn image(&self) -> &Arc<Image> {
         &self.inner.image
     }
 
+    #[cfg(feature = "jit")]
     pub(crate) fn source(&self) -> &Source {
         &self.inner.source
     }
@@ -87,10 +114,11 @@ impl<T: Send + 'static> InstancePre<T> {
     ///
     /// # Errors
     /// There is no compiler for this machine, or it cannot compile them; or the entry is another [`InstancePre`]'s.
-    pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, Listing)>, JitError> {
+    #[cfg(feature = "jit")]
+    pub fn listing(&self, entry: Entry) -> Result<Vec<(Arc<str>, Listing)>, Error> {
         let image = &self.inner.image;
-        let code = Code::new(Arc::clone(image), native::options(&self.inner.engine))?;
-        let program = image.index_of(entry.0).ok_or(JitError::Foreign)?;
+        let code = Code::new(Arc::clone(image), crate::native::options(&self.inner.engine))?;
+        let program = image.index_of(entry.0).ok_or(crate::error::Cause::Foreign)?;
         let functions = image.functions().iter().enumerate();
         let own = functions.filter(|(_, function)| function.program as usize == program);
         own.map(|(index, function)| Ok((Arc::clone(&function.name), code.disassemble(index as u32)?))).collect()
@@ -137,7 +165,7 @@ impl<T: Send + 'static> InstancePre<T> {
     /// # Errors
     /// There is no memory for its stacks, or as many instances with one of its per-CPU maps live as the engine has CPUs
     /// ([`Config::cpus`](crate::Config::cpus)).
-    pub fn instance(&self, data: T) -> Result<Instance<T>, InstanceError> {
+    pub fn instance(&self, data: T) -> Result<Instance<T>, Error> {
         self.make(None, data, Box::new(std::io::stdout()))
     }
 
@@ -145,7 +173,7 @@ impl<T: Send + 'static> InstancePre<T> {
     ///
     /// # Errors
     /// Also if the engine has no such CPU, or another instance that shares a per-CPU map is it.
-    pub fn instance_on(&self, cpu: u32, data: T) -> Result<Instance<T>, InstanceError> {
+    pub fn instance_on(&self, cpu: u32, data: T) -> Result<Instance<T>, Error> {
         self.make(Some(cpu), data, Box::new(std::io::stdout()))
     }
 
@@ -153,11 +181,11 @@ impl<T: Send + 'static> InstancePre<T> {
     ///
     /// # Errors
     /// As there.
-    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, InstanceError> {
+    pub fn instance_with_output(&self, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, Error> {
         self.make(None, data, output)
     }
 
-    fn make(&self, cpu: Option<u32>, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, InstanceError> {
+    fn make(&self, cpu: Option<u32>, data: T, output: Box<dyn Write + Send>) -> Result<Instance<T>, Error> {
         let config = self.inner.engine.config();
         let cpu = self.inner.engine.cpus().take(&self.inner.per_cpu, config.cpus, cpu)?;
         let data: Box<dyn Any + Send> = Box::new(data);
@@ -174,6 +202,22 @@ impl<T: Send + 'static> InstancePre<T> {
 
 /// One thread's stack and state. Calls programs one after another; globals and maps are shared with the other
 /// instances of the same [`InstancePre`].
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// # let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new())?);
+/// # linker.func("report", |_: u64| ());
+/// # let pre = linker.instantiate_pre(&object)?;
+/// let entry = pre.program("double_all").expect("the object has it");
+/// let mut instance = pre.instance(vec![1])?;
+/// instance.data_mut().push(2);
+/// let numbers = instance.context(&7_u64.to_le_bytes())?;
+/// assert_eq!(instance.call(entry, &[numbers.addr(), 1])?, 1);
+/// assert_eq!(numbers.to_vec(0, 8), 14_u64.to_le_bytes());
+/// assert_eq!(*instance.data(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Instance<T> {
     machine: Machine,
     /// Of the engine's configuration.
@@ -263,7 +307,7 @@ impl<T: Send + 'static> Instance<T> {
 
     /// Memory in the arena that only this instance sees, filled with `bytes`: a context, or an argument that
     /// programs get a pointer to. It goes when the block is dropped.
-    pub fn context(&mut self, bytes: &[u8]) -> Result<Block, MemError> {
+    pub fn context(&self, bytes: &[u8]) -> Result<Block, Error> {
         let arena = self.pre.engine().arena();
         let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let spec = RegionSpec {
@@ -277,9 +321,9 @@ impl<T: Send + 'static> Instance<T> {
 
     /// Gives the instance a packet and the context of an XDP or TC program around it, and returns the address of
     /// the context: the argument of the program.
-    pub fn set_packet(&mut self, kind: PacketKind, bytes: &[u8]) -> Result<u64, MemError> {
+    pub fn set_packet(&mut self, kind: PacketKind, bytes: &[u8]) -> Result<u64, Error> {
         let arena = Arc::clone(self.pre.engine().arena());
-        let runtime = self.machine.runtime();
+        let runtime = self.machine.runtime_mut();
         // The old packet's memory may serve the new one.
         runtime.packet = None;
         let owner = runtime.view.owner();
@@ -294,13 +338,13 @@ impl<T: Send + 'static> Instance<T> {
 
     /// Takes the packet back, as the last run left it.
     pub fn take_packet(&mut self) -> Option<Packet> {
-        self.machine.runtime().packet.take()
+        self.machine.runtime_mut().packet.take()
     }
 
     /// Instructions that the last call executed. `None` where native code may have run that does not count them: it
     /// does with [`Config::max_insns`](crate::Config::max_insns) only. Of a call that trapped in native code, those
     /// before.
-    pub fn insns_executed(&mut self) -> Option<u64> {
+    pub fn insns_executed(&self) -> Option<u64> {
         let functions = self.pre.inner.image.functions().len() as u32;
         let native = self.pre.inner.native.as_ref();
         let counts = |native: &Arc<dyn Native>| native.counts() || (0..functions).all(|f| native.entry(f).is_none());
@@ -308,11 +352,17 @@ impl<T: Send + 'static> Instance<T> {
     }
 
     /// The embedder's data.
-    pub fn data(&mut self) -> &mut T {
-        self.machine.runtime().data.downcast_mut().expect("made with this type")
+    pub fn data(&self) -> &T {
+        self.machine.runtime().data.downcast_ref().expect("made with this type")
     }
 
-    /// The machine that runs it: registers after a run, tracing, packet state.
+    /// The embedder's data, to be changed.
+    pub fn data_mut(&mut self) -> &mut T {
+        self.machine.runtime_mut().data.downcast_mut().expect("made with this type")
+    }
+
+    /// The machine that runs it, for tools that trace it or look into it: not part of what is kept compatible.
+    #[doc(hidden)]
     pub fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }

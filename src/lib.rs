@@ -19,8 +19,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "jit")]
 mod background;
 mod cancel;
+#[cfg(feature = "jit")]
 mod compiled;
 mod config;
 mod cpus;
@@ -32,36 +34,42 @@ mod error;
 pub mod fuzzing;
 mod instance;
 mod linker;
+#[cfg(feature = "jit")]
+mod native;
+#[cfg(not(feature = "jit"))]
+#[path = "without_jit.rs"]
 mod native;
 mod plan;
 mod resolution;
+mod symbol;
 mod variants;
+#[cfg(feature = "jit")]
 mod verify;
 mod watchdog;
 
 pub use cancel::{CallOptions, CancelToken};
-#[cfg(feature = "dl")]
-pub use compiled::{Compiled, CompiledError};
+#[cfg(all(feature = "dl", feature = "jit"))]
+pub use compiled::Compiled;
 pub use config::{Config, EngineKind, Isolation};
-pub use cpus::InstanceError;
-#[cfg(feature = "dl")]
-pub use dl::DlError;
 pub use engine::Engine;
-pub use error::{LinkError, SymbolError, SymbolFault};
+pub use error::{Error, ErrorKind};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
+pub use symbol::{SymbolError, SymbolFault};
 
-pub use twinbpf_btf as btf;
-pub use twinbpf_isa as isa;
-pub use twinbpf_isa::program;
-pub use twinbpf_jit::aot;
+pub use twinbpf_isa::program::{Program, Signature, ValType};
+pub use twinbpf_isa::{Endian, Group, Groups, Mode, Policy};
+#[cfg(feature = "jit")]
+pub use twinbpf_jit::aot::{Cpu, Target, TargetError};
+#[cfg(feature = "jit")]
 pub use twinbpf_jit::debug::Perf;
-pub use twinbpf_jit::{CompileLimits, JitError, Listing, OptLevel, PassInfo, PassRun, PassSet};
-pub use twinbpf_loader as loader;
-pub use twinbpf_loader::Object;
-pub use twinbpf_vm::host::{CStr, Caller, Fail, MapRef, OutputFormat, Packet, PacketKind, Ptr, Redirect, VarArgs};
-pub use twinbpf_vm::recover::Unprepared;
-pub use twinbpf_vm::trap::{Trap, TrapCode};
-pub use twinbpf_vm::{helper, image, interp, map, mem, os};
+#[cfg(feature = "jit")]
+pub use twinbpf_jit::{CompileLimits, Listing, OptLevel, PassRun, PassSet};
+pub use twinbpf_loader::kernel::Kernel;
+pub use twinbpf_loader::{Error as ObjectError, Instances, NoInstance, Object};
+pub use twinbpf_vm::host::{CStr, Caller, Fail, IntoHostFn, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};
+pub use twinbpf_vm::map::{Errno, MapFlags, MapKind, MapOps, MapSpec, Sent};
+pub use twinbpf_vm::mem::{Block, Bounds};
+pub use twinbpf_vm::trap::{Backtrace, CallSite, Location, Trap, TrapCode};

@@ -21,19 +21,29 @@ use twinbpf_vm::mem::MemError;
 use twinbpf_vm::recover::with_stack;
 use twinbpf_vm::trap::{Trap, TrapCode};
 
-use crate::compiled::Source;
 use crate::config::EngineKind;
 use crate::engine::Engine;
-use crate::error::{LinkError, SymbolError, SymbolFault};
+use crate::error::{Cause, Error};
 use crate::instance::InstancePre;
-use crate::native;
+use crate::native::{self, Source};
 use crate::plan::exported;
 use crate::resolution::Resolution;
+use crate::symbol::{SymbolError, SymbolFault, check_parameters};
 
 /// Native stack that linking, validating and compiling need.
 const STACK: usize = 1 << 20;
 
 /// Names and what they mean. `T` is the data of the instances that will be made.
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// linker.func("report", |n: u64| println!("{n}"));
+/// let pre = linker.instantiate_pre(&object)?;
+/// assert!(pre.program("double_all").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Linker<T> {
     engine: Engine,
@@ -46,7 +56,7 @@ pub struct Linker<T> {
     libraries: Vec<crate::dl::Library>,
     #[cfg(feature = "dl")]
     declarations: crate::dl::Declarations,
-    #[cfg(feature = "dl")]
+    #[cfg(all(feature = "dl", feature = "jit"))]
     compiled: Vec<crate::compiled::Compiled>,
     data: std::marker::PhantomData<fn(T) -> T>,
 }
@@ -65,7 +75,7 @@ impl<T: Send + 'static> Linker<T> {
             libraries: Vec::new(),
             #[cfg(feature = "dl")]
             declarations: crate::dl::Declarations::default(),
-            #[cfg(feature = "dl")]
+            #[cfg(all(feature = "dl", feature = "jit"))]
             compiled: Vec::new(),
             data: std::marker::PhantomData,
         }
@@ -135,7 +145,7 @@ impl<T: Send + 'static> Linker<T> {
     /// arithmetic of the C library.
     #[cfg(feature = "dl")]
     #[expect(unsafe_code, reason = "loads a library")]
-    pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, LinkError> {
+    pub unsafe fn library(&mut self, name: &str) -> Result<&mut Linker<T>, Error> {
         // SAFETY: passed on to the caller.
         self.libraries.push(unsafe { crate::dl::Library::open(name) }?);
         Ok(self)
@@ -154,14 +164,14 @@ impl<T: Send + 'static> Linker<T> {
     /// no file or lock that the host relies on, and do nothing that the host cannot bear.
     #[cfg(feature = "dl")]
     #[expect(unsafe_code, reason = "the caller answers for the prototypes")]
-    pub unsafe fn declare(&mut self, prototypes: &str) -> Result<&mut Linker<T>, LinkError> {
+    pub unsafe fn declare(&mut self, prototypes: &str) -> Result<&mut Linker<T>, Error> {
         self.declarations.add(prototypes)?;
         Ok(self)
     }
 
     /// Has the programs of the object that this was made of run as the code in it, whatever engine runs others.
     /// Every object needs one, once there is any.
-    #[cfg(feature = "dl")]
+    #[cfg(all(feature = "dl", feature = "jit"))]
     pub fn compiled(&mut self, compiled: crate::Compiled) -> &mut Linker<T> {
         self.compiled.push(compiled);
         self
@@ -173,7 +183,7 @@ impl<T: Send + 'static> Linker<T> {
     ///
     /// # Errors
     /// The first program, in the order of the object, that cannot run here.
-    pub fn instantiate_pre(&self, object: &Object) -> Result<InstancePre<T>, LinkError> {
+    pub fn instantiate_pre(&self, object: &Object) -> Result<InstancePre<T>, Error> {
         self.instantiate(object, None)
     }
 
@@ -181,20 +191,20 @@ impl<T: Send + 'static> Linker<T> {
     /// object come along where they can, as targets of tail calls; of those that cannot, ones that do not even
     /// link are in [`InstancePre::warnings`], the rest goes to the log. A name may be that of any function of the
     /// object.
-    pub fn instantiate_programs(&self, object: &Object, names: &[&str]) -> Result<InstancePre<T>, LinkError> {
+    pub fn instantiate_programs(&self, object: &Object, names: &[&str]) -> Result<InstancePre<T>, Error> {
         self.instantiate(object, Some(names))
     }
 
-    fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
+    fn instantiate(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, Error> {
         with_stack(STACK, || self.instantiate_here(object, names)).map_err(MemError::from)?
     }
 
     /// What [`Linker::instantiate`] does, with enough native stack.
-    fn instantiate_here(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, LinkError> {
-        #[cfg(feature = "dl")]
+    fn instantiate_here(&self, object: &Object, names: Option<&[&str]>) -> Result<InstancePre<T>, Error> {
+        #[cfg(all(feature = "dl", feature = "jit"))]
         let compiled =
             self.compiled_of(object.digest, &object.name)?.map(|compiled| compiled.programs_with(names)).transpose()?;
-        #[cfg(feature = "dl")]
+        #[cfg(all(feature = "dl", feature = "jit"))]
         let names = compiled.as_deref().or(names);
         let linked = self.link(object, names)?;
         self.build(object, linked, names)
@@ -206,7 +216,7 @@ impl<T: Send + 'static> Linker<T> {
         object: &Object,
         linked: Linked,
         names: Option<&[&str]>,
-    ) -> Result<InstancePre<T>, LinkError> {
+    ) -> Result<InstancePre<T>, Error> {
         let config = self.engine.config();
         let prepared = self.prepare_all(object, linked, names)?;
         let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
@@ -231,7 +241,7 @@ impl<T: Send + 'static> Linker<T> {
             pointed: &pointed,
         };
         let image = Image::new(self.engine.arena(), programs, resolve)?;
-        maps.write_pointers::<LinkError>(|pointer| {
+        maps.write_pointers::<Error>(|pointer| {
             Ok(match pointer {
                 Pointer::Function { program, pc } => positions
                     .get(program)
@@ -249,30 +259,31 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     /// What runs the programs of an image besides the interpreter.
-    fn native(&self, image: &Arc<Image>, source: &Source) -> Result<Option<Arc<dyn Native>>, LinkError> {
-        #[cfg(feature = "dl")]
+    fn native(&self, image: &Arc<Image>, source: &Source) -> Result<Option<Arc<dyn Native>>, Error> {
+        #[cfg(all(feature = "dl", feature = "jit"))]
         if let Some(compiled) = self.compiled_of(source.digest, &source.object)? {
             let verify = native::verifies(&self.engine);
             return Ok(Some(compiled.native(image, native::options(&self.engine), source, verify)?));
         }
         let native = native::native(&self.engine, image);
-        native.map_err(|why| LinkError::Compile { object: Arc::clone(&source.object), why })
+        Ok(native.map_err(|why| Cause::Compile { object: Arc::clone(&source.object), why })?)
     }
 
     /// The compiled programs of the object with these bytes.
-    #[cfg(feature = "dl")]
-    fn compiled_of(&self, digest: u128, object: &Arc<str>) -> Result<Option<&crate::Compiled>, LinkError> {
+    #[cfg(all(feature = "dl", feature = "jit"))]
+    fn compiled_of(&self, digest: u128, object: &Arc<str>) -> Result<Option<&crate::Compiled>, Error> {
         match self.compiled.iter().find(|compiled| compiled.is_of(digest)) {
             None if !self.compiled.is_empty() => Err(self.compiled[0].other(object).into()),
             found => Ok(found),
         }
     }
 
-    pub(crate) fn link(&self, object: &Object, names: Option<&[&str]>) -> Result<Linked, LinkError> {
+    pub(crate) fn link(&self, object: &Object, names: Option<&[&str]>) -> Result<Linked, Error> {
         for name in names.unwrap_or(&[]) {
             if object.program(name).is_none() {
                 let known = object.programs.iter().map(|program| Arc::clone(&program.name)).collect();
-                return Err(LinkError::NoProgram { object: Arc::clone(&object.name), name: (*name).to_owned(), known });
+                let (object, name) = (Arc::clone(&object.name), (*name).to_owned());
+                return Err(Cause::NoProgram { object, name, known }.into());
             }
         }
         let entries = match names {
@@ -284,7 +295,7 @@ impl<T: Send + 'static> Linker<T> {
     }
 
     /// Decides which programs can run, and what every extern is.
-    fn prepare_all(&self, object: &Object, linked: Linked, names: Option<&[&str]>) -> Result<Prepared, LinkError> {
+    fn prepare_all(&self, object: &Object, linked: Linked, names: Option<&[&str]>) -> Result<Prepared, Error> {
         let mut prepared = Prepared { specs: linked.maps, ..Prepared::default() };
         let needed = |name: &str| names.is_none_or(|names| names.contains(&name));
         for failure in linked.failures {
@@ -326,7 +337,7 @@ impl<T: Send + 'static> Linker<T> {
         externs: &[Extern],
         resolved: &[Resolved],
         warnings: &mut Vec<String>,
-    ) -> Result<Valid<Program>, LinkError> {
+    ) -> Result<Valid<Program>, Error> {
         let mut seen = BTreeSet::new();
         for (pc, binding) in &program.bindings {
             let Binding::Extern(index) = *binding else { continue };
@@ -415,7 +426,10 @@ impl<T: Send + 'static> Linker<T> {
                     let signature = function.signature().clone();
                     (Resolution::Host { signature, library: Some(Arc::clone(library.name())) }, Some(function))
                 }
-                Err(why) => (Resolution::Fault(SymbolFault::Library { name, why }), None),
+                Err(why) => {
+                    let why = why.to_string().into();
+                    (Resolution::Fault(SymbolFault::Library { name, why }), None)
+                }
             })
         })
     }
@@ -478,20 +492,4 @@ fn linked_name(object: &Object, index: usize) -> Option<&str> {
 fn dangling(warnings: &mut Vec<String>, program: usize) -> u64 {
     warnings.push(format!("a pointer to program number {program} is null: the program cannot run here"));
     0
-}
-
-/// A prototype in the object must have as many parameters as the host's function.
-fn check_parameters(symbol: &Extern, function: &HostFn) -> Result<(), SymbolFault> {
-    let Some(declared) = &symbol.signature else { return Ok(()) };
-    let host = function.signature();
-    let fits = match (declared.variadic, host.variadic) {
-        (false, false) => declared.params.len() == host.params.len(),
-        (_, true) => declared.params.len() >= host.params.len(),
-        (true, false) => declared.params.len() <= host.params.len(),
-    };
-    if fits {
-        return Ok(());
-    }
-    let (declared, host) = (declared.params.len(), host.params.len());
-    Err(SymbolFault::Parameters { name: Arc::clone(&symbol.name), declared, host })
 }

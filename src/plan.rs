@@ -8,12 +8,26 @@ use twinbpf_loader::{Object, Role};
 use twinbpf_vm::helper;
 use twinbpf_vm::map::{MapSpec, kernel_only};
 
-use crate::error::{LinkError, SymbolError, SymbolFault};
+use crate::error::Error;
 use crate::linker::Linker;
 use crate::resolution::Resolution;
+use crate::symbol::{SymbolError, SymbolFault};
 
 /// What [`Linker::check`] finds.
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// for program in linker.check(&object)?.programs {
+///     if let Some(problem) = program.problem {
+///         println!("{}: {problem}", object.programs[program.spec].name);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// The programs, in the order of the object.
     pub programs: Vec<PlannedProgram>,
@@ -26,7 +40,18 @@ pub struct Plan {
 }
 
 /// One program of a [`Plan`].
+///
+/// ```
+/// # use twinbpf::{Config, Engine, ErrorKind, Linker, Object};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// let program = linker.check(&object)?.programs.remove(0);
+/// assert_eq!((&*object.programs[program.spec].name, program.functions), ("double_all", 1));
+/// assert_eq!(program.problem.expect("it needs 'report'").kind(), ErrorKind::Symbol);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PlannedProgram {
     /// Index in [`Object::programs`].
     pub spec: usize,
@@ -35,7 +60,7 @@ pub struct PlannedProgram {
     /// Functions, itself included.
     pub functions: usize,
     /// Why it cannot run here.
-    pub problem: Option<LinkError>,
+    pub problem: Option<Error>,
 }
 
 impl<T: Send + 'static> Linker<T> {
@@ -43,7 +68,7 @@ impl<T: Send + 'static> Linker<T> {
     ///
     /// # Errors
     /// Only what concerns the object as a whole; a program that cannot run is part of the plan.
-    pub fn check(&self, object: &Object) -> Result<Plan, LinkError> {
+    pub fn check(&self, object: &Object) -> Result<Plan, Error> {
         let linked = self.link(object, None)?;
         let resolved: Vec<_> = linked.externs.iter().map(|symbol| self.resolve(symbol)).collect();
         let mut warnings = Vec::new();

@@ -6,9 +6,19 @@ use twinbpf_isa::program::Signature;
 use twinbpf_vm::host::HostFn;
 use twinbpf_vm::image::Target;
 
-use crate::error::SymbolFault;
+use crate::symbol::SymbolFault;
 
 /// What an extern means to a [`Linker`](crate::Linker).
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object, Resolution};
+/// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// assert!(!linker.check(&object)?.externs[0].is_resolved());
+/// linker.func("report", |_: u64| ());
+/// assert!(matches!(linker.check(&object)?.externs[0], Resolution::Host { library: None, .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub enum Resolution {
     /// A function of the host.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use twinbpf_isa::program::Program;
 use twinbpf_loader::{Instances, Object};
 
-use crate::error::LinkError;
+use crate::error::Error;
 use crate::instance::{Entry, InstancePre};
 use crate::linker::Linker;
 
@@ -21,7 +21,7 @@ impl<T: Send + 'static> Linker<T> {
         object: &Object,
         name: &str,
         variants: impl FnOnce(&Program) -> V,
-    ) -> Result<(InstancePre<T>, Instances<Entry>), LinkError>
+    ) -> Result<(InstancePre<T>, Instances<Entry>), Error>
     where
         V: IntoIterator<Item = Option<Program>>,
     {

@@ -5,10 +5,10 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use twinbpf::interp::Driver;
 use twinbpf::{CallOptions, Caller, CancelToken, Config, Engine, EngineKind, Entry, Instance, InstancePre};
 use twinbpf::{Linker, Object, Trap, TrapCode};
 use twinbpf_vm::host::Reason;
+use twinbpf_vm::interp::Driver;
 use twinbpf_vm::recover::Thread;
 
 /// What the host function does.
@@ -17,7 +17,7 @@ type Host = Box<dyn FnMut(u64) -> Result<u64, Trap> + Send>;
 fn backends() -> Vec<Config> {
     let config = |engine, driver| Config::new().engine(engine).driver(driver);
     let mut all = vec![config(EngineKind::Interp, Driver::Step), config(EngineKind::Interp, Driver::Threaded)];
-    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    if EngineKind::Jit.is_available() {
         all.extend([config(EngineKind::Auto, Driver::default()), config(EngineKind::Jit, Driver::default())]);
     }
     all

@@ -6,10 +6,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use support::{corpus, harness, objects};
-use twinbpf::loader::{LinkOptions, Object};
 use twinbpf::{Config, Engine, EngineKind, Linker};
 use twinbpf_jit::limits::{Excess, excess, work};
 use twinbpf_jit::{CompileLimits, Options};
+use twinbpf_loader::{LinkOptions, Object};
 use twinbpf_vm::map::only_in_kernel;
 
 const ALL: [&str; 8] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "outside", "probes"];

@@ -6,9 +6,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use twinbpf::aot::{Cpu, Target};
-use twinbpf::isa::{Endian, asm};
-use twinbpf::{Config, Engine, EngineKind, InstancePre, LinkError, Linker, Object};
+use twinbpf::{Config, Engine, EngineKind, Error, InstancePre, Linker, Object};
+use twinbpf::{Cpu, Target};
+use twinbpf_isa::{Endian, asm};
 
 /// Counts down from r1 and adds up.
 const SUM: &str = "r0 = 0\nif r1 == 0 goto end\nL: r0 += r1\nr1 += -1\nif r1 != 0 goto L\nend: exit";
@@ -22,7 +22,7 @@ fn object(stage: &str) -> Object {
     object
 }
 
-fn linked(engine: &Engine, stage: &str) -> Result<InstancePre<()>, LinkError> {
+fn linked(engine: &Engine, stage: &str) -> Result<InstancePre<()>, Error> {
     Linker::new(engine).instantiate_pre(&object(stage))
 }
 

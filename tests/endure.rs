@@ -11,7 +11,7 @@ const TIMES: usize = 1000;
 
 /// Engines that run native code from the first call, or at some time.
 fn engines() -> &'static [EngineKind] {
-    match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    match EngineKind::Jit.is_available() {
         true => &[EngineKind::Auto, EngineKind::Jit],
         false => &[EngineKind::Auto],
     }

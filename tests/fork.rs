@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use twinbpf::{CallOptions, CancelToken, Config, Engine, EngineKind, Entry, Instance, InstancePre};
 use twinbpf::{Linker, Object, TrapCode};
 
-const KINDS: [EngineKind; 3] = [EngineKind::Interp, EngineKind::Auto, EngineKind::Jit];
+const KINDS: &[EngineKind] = match EngineKind::Jit.is_available() {
+    true => &[EngineKind::Interp, EngineKind::Auto, EngineKind::Jit],
+    false => &[EngineKind::Interp, EngineKind::Auto],
+};
 
 fn pre(kind: EngineKind, host: impl Fn() -> u64 + Send + Sync + 'static) -> InstancePre<()> {
     let object = Object::open("cancel.bpf.o", include_bytes!("../corpus/embed/cancel.bpf.o")).expect("an object");
@@ -79,7 +82,7 @@ fn succeeds(child: libc::pid_t, what: &str) {
 
 #[test]
 fn a_child_has_limits_of_its_own() {
-    for kind in KINDS {
+    for &kind in KINDS {
         let pre = pre(kind, || 1);
         limits_hold(&pre);
         let (over, begun) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -111,7 +114,7 @@ fn a_child_has_limits_of_its_own() {
 
 #[test]
 fn a_host_function_forks() {
-    for kind in KINDS {
+    for &kind in KINDS {
         let pre = pre(kind, || fork() as u64);
         let mut instance = instance(&pre);
         let options = CallOptions::new().timeout(Duration::from_secs(600)).cancel(&CancelToken::new());

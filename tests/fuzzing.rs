@@ -9,8 +9,8 @@ use support::harness;
 use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
 use twinbpf::fuzzing::seeded::{ALL, Bug, COMPILER, Seeded};
 use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
-use twinbpf::interp::Driver;
-use twinbpf::mem::Arena;
+use twinbpf_vm::interp::Driver;
+use twinbpf_vm::mem::Arena;
 
 const BATCH: u64 = 64;
 

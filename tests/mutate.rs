@@ -119,7 +119,7 @@ fn exercise(bytes: &[u8]) -> Result<u32, Box<dyn std::error::Error>> {
     let pre = linker.instantiate_programs(&object, &[])?;
     let names: Vec<String> = pre.programs().map(str::to_owned).collect();
     let mut instance = pre.instance_with_output((), Box::new(io::sink()))?;
-    instance.machine().runtime().trace = Box::new(io::sink());
+    instance.machine().runtime_mut().trace = Box::new(io::sink());
     let context = instance.context(&[0; 256])?;
     let mut called = 0;
     for name in names {

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use twinbpf::map::{Errno, MapOps, MapSpec};
-use twinbpf::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
-use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, JitError, Linker, Object, Packet, TrapCode};
-use twinbpf_jit::{Code, Memory, Options};
+use twinbpf::{Config, Engine, EngineKind, Entry, ErrorKind, Instance, InstancePre, Linker, Object, Packet, TrapCode};
+use twinbpf_jit::{Code, JitError, Memory, Options};
+use twinbpf_vm::map::{Errno, MapOps, MapSpec};
+use twinbpf_vm::mem::{Arena, Bounds, RegionKind, RegionSpec, View};
 
-const ENGINES: &[EngineKind] = match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+const ENGINES: &[EngineKind] = match EngineKind::Jit.is_available() {
     true => &[EngineKind::Interp, EngineKind::Jit],
     false => &[EngineKind::Interp],
 };
@@ -26,9 +26,12 @@ fn errors(file: &Path, library: &Path) -> Vec<String> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     rustc.args(["--edition", "2024", "--emit", "metadata", "-o", "/dev/null"]).arg(file);
     rustc.arg("-L").arg(format!("dependency={}", folder.display()));
-    for (name, path) in
-        [("twinbpf", library.to_owned()), ("twinbpf_vm", newest("twinbpf_vm")), ("twinbpf_jit", newest("twinbpf_jit"))]
-    {
+    for (name, path) in [
+        ("twinbpf", library.to_owned()),
+        ("twinbpf_isa", newest("twinbpf_isa")),
+        ("twinbpf_vm", newest("twinbpf_vm")),
+        ("twinbpf_jit", newest("twinbpf_jit")),
+    ] {
         rustc.arg("--extern").arg(format!("{name}={}", path.display()));
     }
     let output = rustc.output().expect("rustc runs");
@@ -107,7 +110,7 @@ fn an_entry_of_another_object_runs_nothing() {
         let again = instance(*kind, "endure");
         assert!(!foreign.contains(&entry(&again, "fine")), "nor is one that comes later taken for one that is gone");
         if *kind == EngineKind::Jit {
-            assert!(matches!(own.pre().listing(foreign[0]), Err(JitError::Foreign)));
+            assert!(own.pre().listing(foreign[0]).is_err_and(|error| error.kind() == ErrorKind::NotFound));
         }
     }
 }
@@ -136,7 +139,7 @@ fn a_machine_with_the_runtime_of_another_engine_reaches_its_own_memory_only() {
         let double = entry(&one, "double_all");
         let (mine, theirs) = (one.context(&7_u64.to_le_bytes()).unwrap(), two.context(&9_u64.to_le_bytes()).unwrap());
         assert_eq!(one.call(double, &[mine.addr(), 1]).unwrap(), 1);
-        swap(one.machine().runtime(), two.machine().runtime());
+        swap(one.machine().runtime_mut(), two.machine().runtime_mut());
         for addr in [mine.addr(), theirs.addr()] {
             // Native code does not call the runtime; the interpreter says what is wrong.
             let result = one.call(double, &[addr, 1]);
@@ -157,9 +160,9 @@ fn a_view_or_packet_of_another_engine_leads_nowhere() {
         let block = other.alloc(RegionSpec::new("theirs", RegionKind::Host, 8)).unwrap();
         let packet = Packet::xdp(&other, 0, &[0; 64]).unwrap();
         let context = packet.context_addr();
-        one.machine().runtime().packet = Some(packet);
+        one.machine().runtime_mut().packet = Some(packet);
         let _ = one.call(double, &[context, 1]);
-        one.machine().runtime().view = View::new(Arc::clone(&other), 0, Bounds::Arena);
+        one.machine().runtime_mut().view = View::new(Arc::clone(&other), 0, Bounds::Arena);
         let _ = one.call(double, &[block.addr(), 1]);
         assert_eq!(block.to_vec(0, 8), [0; 8]);
         assert_eq!(one.take_packet().expect("given above").bytes(), [0; 64]);

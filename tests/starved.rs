@@ -187,6 +187,7 @@ fn hosts_that_compile_what_is_hot() {
 }
 
 #[test]
+#[cfg(feature = "jit")]
 fn hosts_that_compile() {
     check("hosts_that_compile", EngineKind::Jit);
 }

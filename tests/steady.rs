@@ -36,7 +36,7 @@ fn check(what: &str, cycles: u64, mut cycle: impl FnMut()) {
 #[test]
 fn loading_and_unloading_leaks_nothing() {
     let object = Object::open("threads.bpf.o", include_bytes!("../corpus/embed/threads.bpf.o")).expect("an object");
-    let kinds: &[EngineKind] = match cfg!(target_arch = "x86_64") {
+    let kinds: &[EngineKind] = match EngineKind::Jit.is_available() {
         true => &[EngineKind::Interp, EngineKind::Jit, EngineKind::Auto],
         false => &[EngineKind::Interp],
     };

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use twinbpf::map::Sent;
 use twinbpf::{Config, Engine, EngineKind, InstancePre, Linker, Object};
+use twinbpf_vm::map::Sent;
 
 /// Turns of one call.
 const TURNS: u32 = 200;
@@ -90,7 +90,7 @@ fn check(kind: EngineKind, threads: u32, calls: u32, time: Duration) {
 }
 
 fn kinds() -> &'static [EngineKind] {
-    match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    match EngineKind::Jit.is_available() {
         true => &[EngineKind::Interp, EngineKind::Auto, EngineKind::Jit],
         false => &[EngineKind::Interp, EngineKind::Auto],
     }

@@ -16,10 +16,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("jit", &["twinbpf-isa", "twinbpf-vm"]),
     ("loader", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm"]),
     ("verify", &[]),
-    (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
+    (".", &["twinbpf-isa", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
-    ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader"]),
-    ("cli", &["twinbpf", "twinbpf-trace"]),
+    ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-isa", "twinbpf-vm"]),
+    ("cli", &["twinbpf", "twinbpf-trace", "twinbpf-loader", "twinbpf-btf", "twinbpf-isa", "twinbpf-vm"]),
     ("benches", &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel"]),
 ];
 

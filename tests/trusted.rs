@@ -34,7 +34,10 @@ impl Write for Output {
 }
 
 /// All of them; what starts in the interpreter stays there for what these scripts do.
-const ENGINES: [EngineKind; 2] = [EngineKind::Interp, EngineKind::Jit];
+const ENGINES: &[EngineKind] = match EngineKind::Jit.is_available() {
+    true => &[EngineKind::Interp, EngineKind::Jit],
+    false => &[EngineKind::Interp],
+};
 
 fn engine(kind: EngineKind) -> Engine {
     let config = Config::new().memory_limit(1 << 25).engine(kind);
@@ -68,7 +71,7 @@ const SORTED: &str = include_str!("../corpus/scripts/sort.out");
 
 #[test]
 fn qsort_of_the_c_library_calls_a_function_of_the_script() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         check_output(&engine(kind), &object!("scripts/sort.bpf.o"), SORTED);
     }
 }
@@ -76,21 +79,21 @@ fn qsort_of_the_c_library_calls_a_function_of_the_script() {
 #[test]
 fn memory_of_the_c_library() {
     let begin = include_str!("../corpus/scripts/libc.out").trim_end_matches("END\n");
-    for kind in ENGINES {
+    for &kind in ENGINES {
         check_output(&engine(kind), &object!("scripts/libc.bpf.o"), begin);
     }
 }
 
 #[test]
 fn c_functions_get_what_their_types_say() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         check_output(&engine(kind), &object!("scripts/foreign.bpf.o"), include_str!("../corpus/scripts/foreign.out"));
     }
 }
 
 #[test]
 fn a_fault_in_c_after_a_callback_is_at_the_call_of_c() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         let (engine, object) = (engine(kind), object!("faults/tree.bpf.o"));
         let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
         let trap = begin(&mut instance).unwrap_err();
@@ -106,7 +109,7 @@ fn a_fault_in_c_after_a_callback_is_at_the_call_of_c() {
 fn a_fault_in_strlen_ends_the_run_and_poisons_the_engine() {
     let object = object!("faults/strlen.bpf.o");
     for turn in 0..TIMES {
-        let engine = engine(ENGINES[turn % 2]);
+        let engine = engine(ENGINES[turn % ENGINES.len()]);
         let pre = pre(&engine, &object);
         let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).unwrap();
         let trap = begin(&mut instance).unwrap_err();
@@ -122,7 +125,7 @@ fn a_fault_in_strlen_ends_the_run_and_poisons_the_engine() {
 
 #[test]
 fn a_trap_in_a_comparison_leaves_qsort() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         let (engine, object) = (engine(kind), object!("faults/compare.bpf.o"));
         let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
         for _ in 0..TIMES {
@@ -137,7 +140,7 @@ fn a_trap_in_a_comparison_leaves_qsort() {
 
 #[test]
 fn the_sandbox_has_its_own_qsort() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         let engine = Engine::new(Config::new().engine(kind)).unwrap();
         check_output(&engine, &object!("scripts/sort.bpf.o"), SORTED);
     }
@@ -145,7 +148,7 @@ fn the_sandbox_has_its_own_qsort() {
 
 #[test]
 fn a_bad_pointer_of_the_program_itself() {
-    for kind in ENGINES {
+    for &kind in ENGINES {
         let (engine, object) = (engine(kind), object!("faults/wild_load.bpf.o"));
         let mut instance = pre(&engine, &object).instance_with_output((), Box::new(std::io::sink())).unwrap();
         for _ in 0..TIMES {

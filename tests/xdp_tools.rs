@@ -6,8 +6,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use support::harness;
-use twinbpf::loader::section::ProgType;
 use twinbpf::{Config, Engine, InstancePre, Linker, Object, PacketKind};
+use twinbpf_loader::section::ProgType;
 
 const XDP_DROP: u64 = 1;
 const XDP_PASS: u64 = 2;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use twinbpf::{PassInfo, PassSet};
+use twinbpf::PassSet;
+use twinbpf_jit::PassInfo;
 
 /// A pass stays if the geometric mean loses so much without it.
 pub const MEAN_LOSS: f64 = 0.005;

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use twinbpf::interp::Driver;
-use twinbpf::isa::{Group, Mode};
-use twinbpf::mem::Bounds;
 use twinbpf::{CompileLimits, EngineKind, OptLevel, PassSet, Perf};
+use twinbpf_isa::{Group, Mode};
 use twinbpf_trace::KernelFiles;
+use twinbpf_vm::interp::Driver;
+use twinbpf_vm::mem::Bounds;
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
@@ -95,6 +95,20 @@ pub(crate) enum Command {
         /// bash, zsh, fish, elvish or powershell.
         shell: Shell,
     },
+    /// Print the manual page of the command, or write one for each subcommand.
+    Man(ManArgs),
+}
+
+/// Arguments of `man`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  twinbpf man | man -l -                          the page of the command
+  twinbpf man --out ~/.local/share/man/man1       a page each for it and its subcommands
+  man twinbpf-run")]
+pub(crate) struct ManArgs {
+    /// The folder that pages go to: twinbpf.1, twinbpf-run.1 and so on. It is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// What applies wherever an object is loaded.

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use twinbpf::isa::Endian;
-use twinbpf::loader::section::{Script, SectionKind};
-use twinbpf::loader::{Object, ProgramSpec};
-use twinbpf::program::{Signature, ValType};
 use twinbpf::{Plan, Resolution};
+use twinbpf_isa::Endian;
+use twinbpf_isa::program::{Signature, ValType};
+use twinbpf_loader::section::{Script, SectionKind};
+use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_trace::terminal;
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use twinbpf::EngineKind;
-use twinbpf::aot::Target;
-use twinbpf::program::{Signature, ValType};
+use twinbpf::Target;
+use twinbpf_isa::program::{Signature, ValType};
 use twinbpf_trace::errln;
 
 use crate::args::{LimitArgs, ObjectFileArgs, split_program};

@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use twinbpf::isa::{Endian, encode_all};
-use twinbpf::loader::LinkOptions;
 use twinbpf::{EngineKind, Object};
+use twinbpf_isa::{Endian, encode_all};
+use twinbpf_loader::LinkOptions;
 use twinbpf_trace::{Output, errln, terminal};
 
 use crate::args::{ConformanceArgs, ConformanceEngine};

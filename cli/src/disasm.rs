@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use twinbpf::helper;
-use twinbpf::isa::{CallKind, Insn, disasm_with};
-use twinbpf::loader::{LinkOptions, Linked, Object};
-use twinbpf::program::{Binding, Program};
 use twinbpf::{EngineKind, PassRun};
+use twinbpf_isa::program::{Binding, Program};
+use twinbpf_isa::{CallKind, Insn, disasm_with};
+use twinbpf_loader::{LinkOptions, Linked, Object};
 use twinbpf_trace::{errln, terminal};
+use twinbpf_vm::helper;
 
 use crate::args::{DisasmArgs, split_program};
 use crate::check::count;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
-use twinbpf::loader::ProgramSpec;
-use twinbpf::loader::section::ProgType;
-use twinbpf::map::Sent;
-use twinbpf::mem::Block;
 use twinbpf::{Entry, Instance, Redirect};
+use twinbpf_loader::ProgramSpec;
+use twinbpf_loader::section::ProgType;
 use twinbpf_trace::{Output, errln, terminal};
+use twinbpf_vm::map::Sent;
+use twinbpf_vm::mem::Block;
 
 use crate::args::{ExecArgs, split_program};
 use crate::input::{Input, choose};
@@ -32,7 +32,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let entry = pre.program(&spec.name).expect("instantiated above");
     let mut output = Output::default();
     let mut instance = pre.instance_with_output((), output.boxed())?;
-    instance.machine().runtime().trace = Box::new(terminal::Stderr);
+    instance.machine().runtime_mut().trace = Box::new(terminal::Stderr);
     let trace = args.trace.then(|| Trace::new(Arc::clone(instance.machine().image())));
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));

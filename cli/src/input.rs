@@ -1,10 +1,10 @@
 //! Which program runs once on what input: what `exec` and `bench` have in common.
 
 use anyhow::{Context, Result, bail};
-use twinbpf::loader::section::ProgType;
-use twinbpf::loader::{Object, ProgramSpec, Role};
-use twinbpf::mem::Block;
 use twinbpf::{Instance, PacketKind};
+use twinbpf_loader::section::ProgType;
+use twinbpf_loader::{Object, ProgramSpec, Role};
+use twinbpf_vm::mem::Block;
 
 use crate::load;
 

@@ -5,10 +5,9 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use twinbpf::loader::ProgramSpec;
-use twinbpf::loader::section::SectionKind;
-use twinbpf::mem::MemError;
 use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
+use twinbpf_loader::ProgramSpec;
+use twinbpf_loader::section::SectionKind;
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 use crate::source;
@@ -60,8 +59,8 @@ pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<V
     Ok(objects)
 }
 
-fn is_missing(error: &twinbpf::loader::Error) -> bool {
-    matches!(error.cause(), twinbpf::loader::Cause::NoVariable { .. })
+fn is_missing(error: &twinbpf_loader::Error) -> bool {
+    matches!(error.cause(), twinbpf_loader::Cause::NoVariable { .. })
 }
 
 /// An engine as the command line describes it.
@@ -79,7 +78,7 @@ pub(crate) fn engine_with(config: Config, load: &LoadArgs) -> Result<Engine> {
 
 /// An engine for programs that the user trusts.
 #[expect(unsafe_code, reason = "the user's word: --trust, --lib, --compiled")]
-pub(crate) fn trusted_engine(config: Config) -> Result<Engine, MemError> {
+pub(crate) fn trusted_engine(config: Config) -> Result<Engine, twinbpf::Error> {
     // SAFETY: the user answers for the objects: `--trust` says so, and `bench --engine trusted`.
     unsafe { Engine::new_trusted(config) }
 }

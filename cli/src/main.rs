@@ -16,20 +16,20 @@ mod fuzz;
 mod input;
 mod list;
 mod load;
+mod man;
 mod map;
 mod new;
 mod run;
 mod source;
 mod trace;
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-use clap_complete::Shell;
+use clap::Parser;
 
 use args::{Cli, Command};
-use twinbpf::{LinkError, Trap, loader};
+use twinbpf::Trap;
 use twinbpf_trace::{errln, terminal, twinbpf_kernel};
 
 /// Exit status for errors that are not the script's or the workload's own.
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::New(args) => new::new(&args),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions { shell } => man::completions(shell),
+        Command::Man(args) => man::man(&args),
     };
     result.unwrap_or_else(|error| {
         if is_broken_pipe(&error) {
@@ -78,13 +79,6 @@ fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(STATUS_ERROR) } else { ExitCode::SUCCESS }
 }
 
-fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "twinbpf", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
-}
-
 /// The whole chain of an error; from the first cause on that formats its own chain, that chain.
 fn story(error: &anyhow::Error) -> String {
     let report = error.chain().enumerate().find_map(|(depth, cause)| Some((depth, full(cause)?)));
@@ -97,8 +91,8 @@ fn story(error: &anyhow::Error) -> String {
 fn full(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
     let report = cause.downcast_ref::<Trap>().map(|trap| format!("{trap:#}"));
     report
-        .or_else(|| cause.downcast_ref::<LinkError>().map(|error| format!("{error:#}")))
-        .or_else(|| cause.downcast_ref::<loader::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf::Error>().map(|error| format!("{error:#}")))
+        .or_else(|| cause.downcast_ref::<twinbpf_loader::Error>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<twinbpf_trace::Error>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<twinbpf_kernel::Error>().map(|error| format!("{error:#}")))
         .or_else(|| cause.downcast_ref::<twinbpf_kernel::map::FindError>().map(|error| format!("{error:#}")))

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use twinbpf::OutputFormat;
 use twinbpf_trace::{ObjectPlan, Output, Plan, Session, errln};
+use twinbpf_vm::host::OutputFormat;
 
 use crate::args::RunArgs;
 use crate::{STATUS_ERROR, load};

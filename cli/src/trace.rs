@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use twinbpf::image::Image;
-use twinbpf::interp::{TraceStep, Tracer};
 use twinbpf_trace::terminal;
+use twinbpf_vm::image::Image;
+use twinbpf_vm::interp::{TraceStep, Tracer};
 
 /// Prints to standard error. What an instruction changed is known when the next one starts, so one is pending.
 pub(crate) struct Trace {

@@ -95,6 +95,36 @@ fn every_shell_has_completions() {
     }
 }
 
+/// Names of the subcommands, as the help lists them.
+fn subcommands() -> Vec<String> {
+    let help = String::from_utf8(run(&["--help"]).stdout).expect("UTF-8");
+    let list = help.split("Commands:\n").nth(1).expect("a list").split("\n\n").next().expect("its lines");
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn pages_and_completions_name_each_subcommand() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pages = folder.path().join("share/man/man1");
+    let output = run(&["man", "--out", pages.to_str().expect("UTF-8")]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let page = |name: &str| std::fs::read_to_string(pages.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let main = page("twinbpf.1");
+    assert_eq!(String::from_utf8_lossy(&run(&["man"]).stdout), main);
+    let scripts = ["bash", "zsh", "fish"].map(|shell| String::from_utf8(run(&["completions", shell]).stdout).unwrap());
+    let names = subcommands();
+    assert!(names.len() > 12 && names.iter().any(|name| name == "man"), "{names:?}");
+    for name in names {
+        assert!(main.contains(&format!("twinbpf\\-{name}(1)")), "twinbpf.1 has no {name}");
+        let own = page(&format!("twinbpf-{name}.1"));
+        assert!(own.contains(".SH SYNOPSIS") && own.contains(".SH DESCRIPTION"), "{name}: {own}");
+        assert!(scripts.iter().all(|script| script.contains(&name)), "{name}");
+    }
+    // Examples are in lines of their own.
+    assert!(page("twinbpf-run.1").contains("\n.nf\n") && page("twinbpf-map-dump.1").contains(".SH OPTIONS"));
+}
+
 #[test]
 fn output_that_cannot_be_written_is_an_error() {
     // A device that is always full.
@@ -115,6 +145,7 @@ fn a_reader_that_goes_ends_the_run_by_sigpipe() {
         &["check", HELLO],
         &["disasm", HELLO],
         &["completions", "bash"],
+        &["man"],
     ];
     for args in commands {
         let (reader, writer) = pipe().unwrap();

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use twinbpf::btf::{Btf, Endian, encode_value, format_value};
+use twinbpf_btf::{Btf, Endian, encode_value, format_value};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(btf) = Btf::parse(bytes, Endian::Little) else { return };

@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use twinbpf::{Object, loader::LinkOptions};
+use twinbpf::Object;
+use twinbpf_loader::LinkOptions;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(object) = Object::open("fuzzed.bpf.o", bytes) else { return };

@@ -18,9 +18,6 @@ pub enum JitError {
     /// The options are those of trusted programs, the image's arena is not.
     #[error("code with raw pointers needs an engine for trusted programs; make it with Engine::new_trusted")]
     Untrusted,
-    /// The program is of another image.
-    #[error("the program is of another image; find it by name in what is to be listed")]
-    Foreign,
     /// Computed jumps times labels exceed what is sensible.
     #[error("function {function} has too many computed jumps for native code; run with the interpreter")]
     Entangled {

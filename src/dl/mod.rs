@@ -32,7 +32,7 @@ pub(crate) struct Library {
 
 /// Why a C function cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DlError {
+pub(crate) enum DlError {
     /// The library cannot be loaded.
     #[error("cannot load library {name}: {why}")]
     Load {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use twinbpf_jit::OptLevel;
 use twinbpf_loader::Object;
 use twinbpf_vm::generate::{C_INPUTS, C_PREAMBLE, C_WORLD, Choices, c_program};
-use twinbpf_vm::mem::MemError;
 
 use crate::{Config, Engine, EngineKind, Isolation, Linker};
 
@@ -89,9 +88,9 @@ pub enum CError {
     /// A temporary file cannot be written or read.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// No memory for an engine.
+    /// There is no engine.
     #[error("{0}")]
-    Memory(#[from] MemError),
+    Engine(#[from] crate::Error),
 }
 
 impl CCampaign {

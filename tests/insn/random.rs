@@ -127,7 +127,7 @@ impl Bench {
         let machine = |reach| {
             let mut machine = run::machine(arena, &image, Driver::Step, LIMITS, reach);
             let packet: Vec<u8> = (0..MEMORY as u8).map(|byte| byte.wrapping_mul(37)).collect();
-            machine.runtime().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
+            machine.runtime_mut().packet = Some(Packet::skb(arena, 0, &packet).expect("room"));
             machine
         };
         Bench { machines: [Reach::Exact, other].map(machine), image, context }

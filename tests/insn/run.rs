@@ -152,7 +152,7 @@ pub(crate) fn execute(machine: &mut Machine, program: usize, context: &Block, in
         let owner = machine.runtime().view.owner();
         Packet::skb(context.arena(), owner, &input.mem).expect("room for a packet")
     });
-    machine.runtime().packet = packet;
+    machine.runtime_mut().packet = packet;
     let result = machine.run(program, [context.addr(), 0, 0, 0, 0]);
     let dump = context.to_vec(0, DUMP);
     let regs =

@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::process::Command;
 
-use twinbpf::aot::Target;
-use twinbpf::interp::Driver;
-use twinbpf::isa::asm;
+use twinbpf::Target;
 use twinbpf::{Compiled, Config, Engine, EngineKind, InstancePre, Linker, Object, OptLevel, TrapCode};
+use twinbpf_isa::asm;
 use twinbpf_isa::{Endian, encode_all};
+use twinbpf_vm::interp::Driver;
 
 use crate::generate::{self, Call, Random, Shape};
 use crate::support::{installed, skip};

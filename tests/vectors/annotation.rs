@@ -2,7 +2,7 @@
 //! `test_loader.c` reads. What holds for a loader without rights (`_unpriv`) is not tested here.
 
 use twinbpf::Object;
-use twinbpf::btf::{Type, TypeId};
+use twinbpf_btf::{Type, TypeId};
 
 /// What a test run of a program returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use twinbpf::btf::Btf;
-use twinbpf::isa::Endian;
+use twinbpf_btf::Btf;
+use twinbpf_isa::Endian;
 
 use crate::source;
 use crate::support::{installed, skip};

@@ -21,7 +21,7 @@ use twinbpf::{Config, Engine, EngineKind};
 
 /// The engines under test with this configuration, each in an arena of its own.
 fn engines(config: &Config) -> Vec<(&'static str, Engine)> {
-    let native = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+    let native = EngineKind::Jit.is_available();
     let kinds = [("interp", EngineKind::Interp), ("jit", EngineKind::Jit)].into_iter();
     let engine = |kind| Engine::new(config.clone().engine(kind)).expect("an engine");
     kinds.filter(|(_, kind)| native || *kind == EngineKind::Interp).map(|(name, kind)| (name, engine(kind))).collect()

@@ -1,18 +1,19 @@
 //! Why a program cannot run or does not end here, in words that many programs share: without names, numbers and places.
 
-use twinbpf::{LinkError, Trap, TrapCode};
-use twinbpf_isa::validate::Reason;
+use twinbpf::{Error, SymbolError, Trap, TrapCode};
+use twinbpf_isa::validate::{Reason, ValidateError};
+use twinbpf_vm::helper;
 
-pub(crate) fn reason(error: &LinkError) -> String {
-    match error {
-        LinkError::Symbol(error) => format!("needs {}", error.symbol),
-        LinkError::Validate(error) => match error.reason() {
-            Reason::UnknownHelper(id) => {
-                format!("needs {}", twinbpf::helper::name(*id).unwrap_or_else(|| format!("helper {id}")))
-            }
-            other => format!("validation: {}", without_numbers(&other.to_string())),
-        },
-        error => {
+pub(crate) fn reason(error: &Error) -> String {
+    if let Some(error) = error.downcast_ref::<SymbolError>() {
+        return format!("needs {}", error.symbol);
+    }
+    match error.downcast_ref().map(ValidateError::reason) {
+        Some(Reason::UnknownHelper(id)) => {
+            format!("needs {}", helper::name(*id).unwrap_or_else(|| format!("helper {id}")))
+        }
+        Some(other) => format!("validation: {}", without_numbers(&other.to_string())),
+        None => {
             let text = error.to_string();
             without_numbers(text.rsplit(": ").next().unwrap_or(&text))
         }

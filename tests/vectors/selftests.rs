@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use twinbpf::isa::{Groups, Policy};
-use twinbpf::loader::section::ProgType;
-use twinbpf::loader::{Object, Role};
-use twinbpf::map::Slot;
-use twinbpf::mem::Block;
 use twinbpf::{Config, Engine, Instance, Linker, PacketKind};
+use twinbpf_isa::{Groups, Policy};
+use twinbpf_loader::section::ProgType;
+use twinbpf_loader::{Object, Role};
+use twinbpf_vm::map::Slot;
+use twinbpf_vm::mem::Block;
 
 use crate::annotation::{self, Expected, Value};
 use crate::compiled::{Compiled, compiled};
@@ -165,7 +165,7 @@ fn called(engine: &Engine, object: &Object, name: &str) -> Result<(End, Option<u
     }
     let entry = pre.program(name).expect("instantiated above");
     let mut instance = pre.instance_with_output((), Box::new(std::io::sink())).map_err(|error| error.to_string())?;
-    instance.machine().runtime().trace = Box::new(std::io::sink());
+    instance.machine().runtime_mut().trace = Box::new(std::io::sink());
     let index = object.program(name).expect("it is of that object");
     let Some(context) = context(&mut instance, object.programs[index].attach.prog_type()) else {
         return Ok((End::Linked, None));

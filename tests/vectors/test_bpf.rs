@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use twinbpf::isa::Endian;
 use twinbpf::{Config, Engine, Linker, Object, OptLevel};
+use twinbpf_isa::Endian;
 
 use crate::source::{cut, unpacked};
 use crate::{Table, engines};

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use twinbpf::{LinkError, Trap};
+use twinbpf::Trap;
 use twinbpf_kernel::load::Why;
 use twinbpf_loader as loader;
 
@@ -56,7 +56,7 @@ pub enum Error {
     Share(#[from] twinbpf_kernel::share::ShareError),
     /// Its userspace programs cannot run.
     #[error(transparent)]
-    Link(#[from] LinkError),
+    Link(#[from] twinbpf::Error),
     /// A userspace program faulted.
     #[error(transparent)]
     Trap(#[from] Trap),

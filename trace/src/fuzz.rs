@@ -12,9 +12,9 @@ use twinbpf::fuzzing::generate::world::{
 };
 use twinbpf::fuzzing::generate::{Case, Input, Uses};
 use twinbpf::fuzzing::{End, Engine, Outcome, Ran, Verifier};
-use twinbpf::isa::{Endian, Raw};
-use twinbpf::map::MapSpec;
+use twinbpf_isa::{Endian, Raw};
 use twinbpf_kernel::{Error, Map, MapCreate, Prog, ProgLoad, ProgType, Shared, TestRun};
+use twinbpf_vm::map::MapSpec;
 
 /// `BPF_F_SLEEPABLE`: programs of this type are.
 const SLEEPABLE: u32 = 1 << 4;

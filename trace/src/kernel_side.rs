@@ -9,8 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use serde_json::json;
-use twinbpf::map::{MapKind, MapOps};
-use twinbpf::{Linker, OutputFormat};
+use twinbpf::Linker;
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::LoadOptions;
 use twinbpf_kernel::probe::{Feature, has};
@@ -18,6 +17,8 @@ use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Link, Loaded, Pending, Target};
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
+use twinbpf_vm::host::OutputFormat;
+use twinbpf_vm::map::{MapKind, MapOps};
 
 use crate::control::Control;
 use crate::errln;

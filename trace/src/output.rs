@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
-use twinbpf::OutputFormat;
+use twinbpf_vm::host::OutputFormat;
 
 use crate::error::Error;
 use crate::terminal::Escaped;

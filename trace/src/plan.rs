@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf::map::Slot;
 use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
+use twinbpf_vm::map::Slot;
 
 use crate::error::Error;
 use crate::options::{Mode, Options};

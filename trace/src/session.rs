@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf::map::{MapKind, MapSpec, create, only_in_kernel};
-use twinbpf::program::ExternKind;
-use twinbpf::{LinkError, Linker};
+use twinbpf::Linker;
+use twinbpf_isa::program::ExternKind;
+use twinbpf_vm::map::{MapKind, MapSpec, create, only_in_kernel};
 
 use crate::control::{self, Control};
 use crate::error::Error;
@@ -204,7 +204,7 @@ fn stand_ins(plan: &ObjectPlan, linker: &mut Linker<Control>) -> Result<(), Erro
     for spec in plan.object.maps.iter().filter(|spec| only_in_kernel(spec.kind).is_some()) {
         let (key, value) = (spec.key_size.max(1), spec.value_size.max(1));
         let empty = MapSpec::new(Arc::clone(&spec.name), MapKind::Hash, key, value, spec.max_entries.max(1));
-        let map = create(empty, linker.engine().arena(), 1).map_err(LinkError::from)?;
+        let map = create(empty, linker.engine().arena(), 1).map_err(twinbpf::Error::from)?;
         linker.map(&spec.name, map);
     }
     Ok(())

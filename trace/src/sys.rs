@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use signal_hook::low_level::emulate_default_handler;
-use twinbpf::os::monotonic_ns;
+use twinbpf_vm::os::monotonic_ns;
 
 /// Signals whose disposition a workload gets as a shell would give it.
 const RESET: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE];

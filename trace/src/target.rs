@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use twinbpf::map::{MapKind, MapSpec};
 use twinbpf_kernel::Target;
 use twinbpf_kernel::link::{EVENTS, Rate, Sampling, interface};
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::{Attach, ProgType, Row, SectionKind};
+use twinbpf_vm::map::{MapKind, MapSpec};
 
 use crate::options::Options;
 

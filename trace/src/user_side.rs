@@ -4,11 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use twinbpf::helper::map_text;
-use twinbpf::map::MapOps;
-use twinbpf::mem::Block;
-use twinbpf::program::ValType;
-use twinbpf::{Entry, Instance, InstancePre, LinkError, MapRef, Trap};
+use twinbpf::{Entry, Instance, InstancePre, MapRef, Trap};
+use twinbpf_isa::program::ValType;
+use twinbpf_vm::helper::map_text;
+use twinbpf_vm::map::MapOps;
+use twinbpf_vm::mem::Block;
 
 use crate::control::Control;
 use crate::errln;
@@ -76,9 +76,9 @@ pub(crate) struct UserSide {
 impl UserSide {
     /// Instantiates the object's scripts.
     pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<UserSide, Error> {
-        let mut instance = pre.instance_with_output(Control::default(), output.boxed()).map_err(LinkError::from)?;
-        instance.machine().runtime().format = output.format();
-        instance.machine().runtime().trace = Box::new(terminal::Stderr);
+        let mut instance = pre.instance_with_output(Control::default(), output.boxed())?;
+        instance.machine().runtime_mut().format = output.format();
+        instance.machine().runtime_mut().trace = Box::new(terminal::Stderr);
         let (name, output) = (Arc::clone(&plan.object.name), output.clone());
         let mut user_side = UserSide {
             name,
@@ -127,12 +127,12 @@ impl UserSide {
 
     /// Sets the processes whose memory `read_mem` may read.
     pub(crate) fn set_reach(&mut self, reach: Reach) {
-        self.instance.data().reach = reach;
+        self.instance.data_mut().reach = reach;
     }
 
     /// Sets the process id that `workload_pid` returns.
     pub(crate) fn set_workload(&mut self, pid: u32) {
-        self.instance.data().workload = pid;
+        self.instance.data_mut().workload = pid;
     }
 
     /// Calls the BEGIN programs, until one of them ends the session.
@@ -246,7 +246,7 @@ impl UserSide {
         if self.records.len() >= KEPT {
             self.records.clear();
         }
-        let block = self.instance.context(bytes).map_err(LinkError::from)?;
+        let block = self.instance.context(bytes)?;
         let addr = block.addr();
         self.records.push((bytes.len(), block));
         Ok(addr)
@@ -282,7 +282,7 @@ impl UserSide {
 
     /// Sets the timers as the last program requested (`set_timer`).
     fn apply(&mut self) -> Result<(), Error> {
-        if let Some(period) = self.instance.data().period.take() {
+        if let Some(period) = self.instance.data_mut().period.take() {
             for timer in self.timers.iter_mut().filter(|timer| timer.period.is_none()) {
                 timer.set(period)?;
             }

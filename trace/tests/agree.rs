@@ -14,9 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use support::{cases, corpus, harness, objects, skip};
-use twinbpf::isa::{Groups, Policy};
-use twinbpf::map::{MapKind, MapOps};
 use twinbpf::{Config, Engine, Entry, Instance, InstancePre, Linker, PacketKind};
+use twinbpf_isa::{Groups, Policy};
 use twinbpf_kernel::load::{LoadOptions, Pinning};
 use twinbpf_kernel::prog::{ProgType, TestRun};
 use twinbpf_kernel::share::KernelMap;
@@ -25,6 +24,7 @@ use twinbpf_kernel::{Loaded, Prog};
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
 use twinbpf_loader::section::SectionKind;
 use twinbpf_loader::{Object, ProgramSpec, Role};
+use twinbpf_vm::map::{MapKind, MapOps};
 
 const FOLDERS: [&str; 5] = ["kernel", "packets", "maps", "scripts", "faults"];
 /// Of the benches' objects. The others work on blocks larger than any context; their bench compares them with the kernel.
@@ -264,8 +264,8 @@ impl InKernel {
 fn needed(object: &Object, index: usize) -> Vec<usize> {
     let slots = object.maps.iter().flat_map(|map| &map.slots);
     let called = slots.filter_map(|(_, slot)| match slot {
-        twinbpf::map::Slot::Program(name) => object.program(name),
-        twinbpf::map::Slot::Map(_) => None,
+        twinbpf_vm::map::Slot::Program(name) => object.program(name),
+        twinbpf_vm::map::Slot::Map(_) => None,
     });
     let mut all = vec![index];
     all.extend(called.filter(|other| *other != index));

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use twinbpf::{Config, Engine, Linker, helper};
+use twinbpf::{Config, Engine, Linker};
+use twinbpf_vm::helper;
 
 type Names = BTreeSet<String>;
 

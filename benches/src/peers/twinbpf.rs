@@ -1,8 +1,7 @@
 //! twinbpf as an embedder gets it, without optional limits.
 #![expect(unsafe_code, reason = "programs of the benches are trusted")]
 
-use twinbpf::mem::MemError;
-use twinbpf::{Config, Engine, EngineKind, Entry, Instance, InstancePre, Linker, Object, OptLevel};
+use twinbpf::{Config, Engine, EngineKind, Entry, Error, Instance, InstancePre, Linker, Object, OptLevel};
 
 use super::Runner;
 use crate::workload::{Workload, corpus};
@@ -44,7 +43,7 @@ impl Mode {
     ///
     /// # Errors
     /// There is no room for its arena.
-    pub fn engine(self) -> Result<Engine, MemError> {
+    pub fn engine(self) -> Result<Engine, Error> {
         self.engine_with(self.config())
     }
 
@@ -52,7 +51,7 @@ impl Mode {
     ///
     /// # Errors
     /// There is no room for its arena.
-    pub fn engine_with(self, config: Config) -> Result<Engine, MemError> {
+    pub fn engine_with(self, config: Config) -> Result<Engine, Error> {
         match self {
             // SAFETY: the programs are those of the corpus and the benches, which access their own memory.
             Mode::Trusted | Mode::Plain => unsafe { Engine::new_trusted(config) },

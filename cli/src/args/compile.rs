@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use twinbpf::aot::Cpu;
+use twinbpf::Cpu;
 
 use super::{CompileArgs, LoadArgs};
 

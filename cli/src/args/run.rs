@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use twinbpf::OutputFormat;
 use twinbpf_trace as trace;
+use twinbpf_vm::host::OutputFormat;
 
 use super::{EngineArgs, KernelArgs, LimitArgs, LoadArgs};
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use twinbpf::loader::{Object, ProgramSpec};
-use twinbpf::mem::{Block, MemError};
 use twinbpf::{Engine, Entry, Instance};
+use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_trace::errln;
+use twinbpf_vm::mem::Block;
 
 use super::effect::Effect;
 use super::kernel::InKernel;
@@ -122,7 +122,7 @@ struct Program<'a, 'i> {
 
 impl<'i> Program<'_, 'i> {
     /// The program runs once on another machine than the one that is timed.
-    fn ready(&self, engine: &dyn Fn() -> Result<Engine, MemError>) -> Result<Candidate<'i>> {
+    fn ready(&self, engine: &dyn Fn() -> Result<Engine, twinbpf::Error>) -> Result<Candidate<'i>> {
         let printed = Capture::default();
         let mut first = self.runner(engine()?, Box::new(printed.clone()))?;
         let effect = first.effect(&printed)?;

@@ -4,9 +4,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use twinbpf::loader::kernel::KernelOptions;
-use twinbpf::loader::section::{ProgType, SectionKind};
-use twinbpf::loader::{Object, ProgramSpec};
+use twinbpf_loader::kernel::KernelOptions;
+use twinbpf_loader::section::{ProgType, SectionKind};
+use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_trace::twinbpf_kernel::load::{LoadOptions, Pinning};
 use twinbpf_trace::twinbpf_kernel::system::System;
 use twinbpf_trace::twinbpf_kernel::{self, Loaded, TestRun, probe};

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use twinbpf::btf::{Btf, TypeId};
+use twinbpf_btf::{Btf, TypeId};
 use twinbpf_trace::Output;
 
 use crate::args::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat};

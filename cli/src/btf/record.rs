@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use twinbpf::btf::{Btf, Composite, Enum, Int, Linkage, Type, TypeId};
+use twinbpf_btf::{Btf, Composite, Enum, Int, Linkage, Type, TypeId};
 
 /// Keys with their values, in order.
 type Fields = Vec<(&'static str, Value)>;

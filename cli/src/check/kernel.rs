@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::Result;
 use serde_json::{Value, json};
 use twinbpf::Object;
-use twinbpf::loader::kernel::{Kernel, KernelLinked, KernelOptions, KernelProgram, Reach};
+use twinbpf_loader::kernel::{Kernel, KernelLinked, KernelOptions, KernelProgram, Reach};
 
 use super::count;
 
@@ -73,6 +73,6 @@ fn notes(program: &KernelProgram) -> Vec<String> {
 }
 
 /// The whole story, set in.
-fn indented(error: &twinbpf::loader::Error) -> String {
+fn indented(error: &twinbpf_loader::Error) -> String {
     format!("{error:#}").replace('\n', "\n    ")
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use twinbpf::fuzzing::{Agreement, Campaign, Changed, Engine, JitMode, Plugin, Vm, jit_modes};
-use twinbpf::interp::Driver;
 use twinbpf_trace::KernelEngine;
+use twinbpf_vm::interp::Driver;
 
 use super::{qemu, remote};
 use crate::args::{EnginesArgs, FuzzEngine, ModeWord, Peer};

@@ -161,7 +161,7 @@ fn runs(value: &Value, name: &str) -> Result<Vec<(usize, Vec<u8>)>, String> {
 mod tests {
     use twinbpf::fuzzing::generate::{Choices, Config, case};
     use twinbpf::fuzzing::{Engine as _, Vm};
-    use twinbpf::interp::Driver;
+    use twinbpf_vm::interp::Driver;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Keys and values from what a user writes.
 
 use anyhow::{Context, Result, anyhow, bail};
-use twinbpf::btf::{Btf, TypeId, encode_initialiser, format_value};
+use twinbpf_btf::{Btf, TypeId, encode_initialiser, format_value};
 
 use super::things;
 use super::typed::{ENDIAN, Typed};

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
-use twinbpf::map::{MapFlags, MapKind};
 use twinbpf_trace::Output;
 use twinbpf_trace::twinbpf_kernel::map::{MapInfo, holders, joined};
 use twinbpf_trace::twinbpf_kernel::{Error, Map};
+use twinbpf_vm::map::{MapFlags, MapKind};
 
 use crate::args::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, ShowArgs};
 use typed::Typed;

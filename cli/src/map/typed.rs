@@ -1,12 +1,12 @@
 //! A map with the types of its keys and values: elements to text and JSON.
 
 use anyhow::{Result, bail};
-use twinbpf::btf::{Btf, TypeId, format_value, json_value};
-use twinbpf::isa::Endian;
-use twinbpf::loader::maps::fields;
-use twinbpf::map::{Entry, Field, MapKind, compare};
+use twinbpf_btf::{Btf, TypeId, format_value, json_value};
+use twinbpf_isa::Endian;
+use twinbpf_loader::maps::fields;
 use twinbpf_trace::twinbpf_kernel::Map;
 use twinbpf_trace::twinbpf_kernel::map::{MapTypes, is_per_cpu};
+use twinbpf_vm::map::{Entry, Field, MapKind, compare};
 
 use super::{explain, not_listed, not_written, things};
 use crate::args::ShowArgs;

@@ -8,8 +8,8 @@ use std::thread;
 
 use anyhow::Result;
 use serde_json::json;
-use twinbpf::map::Entry;
 use twinbpf_trace::Output;
+use twinbpf_vm::map::Entry;
 
 use super::typed::Typed;
 use crate::args::MapWatchArgs;
@@ -89,7 +89,7 @@ fn line(map: &Typed, change: &Change<'_>, args: &MapWatchArgs) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Change, changes};
-    use twinbpf::map::Entry;
+    use twinbpf_vm::map::Entry;
 
     #[test]
     fn changes_are_reported() {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, unregister};
-use twinbpf::btf::Btf;
+use twinbpf_btf::Btf;
 
 use crate::btf::KERNEL;
 

@@ -3,9 +3,9 @@
 
 use std::os::fd::AsFd;
 
-use twinbpf::helper;
-use twinbpf::isa::Size;
-use twinbpf::mem::{Arena, RegionKind, RegionSpec};
+use twinbpf_vm::helper;
+use twinbpf_isa::Size;
+use twinbpf_vm::mem::{Arena, RegionKind, RegionSpec};
 use twinbpf_vm::host::native::{Native, Site};
 use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::recover::{self, CodeRange};
@@ -58,5 +58,5 @@ fn main() {
 //~ error[E0133]: call to unsafe function `HostFn::with_c` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `load` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `store` is unsafe and requires unsafe block
-//~ error[E0133]: call to unsafe function `twinbpf::mem::Arena::alloc_shared` is unsafe and requires unsafe block
-//~ error[E0200]: the trait `twinbpf_vm::host::native::Native` requires an `unsafe impl` declaration
+//~ error[E0133]: call to unsafe function `twinbpf_vm::mem::Arena::alloc_shared` is unsafe and requires unsafe block
+//~ error[E0200]: the trait `Native` requires an `unsafe impl` declaration

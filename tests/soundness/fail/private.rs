@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use twinbpf::isa::Size;
-use twinbpf::mem::{Access, Arena, Bounds, View};
+use twinbpf_isa::Size;
+use twinbpf_vm::mem::{Access, Arena, Bounds, View};
 
 fn main() {
     let arena = Arena::new(1 << 24).unwrap();

@@ -83,7 +83,7 @@ pub(super) fn core() {
     let answers = &words(&text, "kernel")[1..];
     assert_eq!(answers, &words(&text, "userspace")[1..], "{text}");
     let btf = System::get().btf().expect("the kernel's types");
-    let task = btf.find("task_struct", |found| matches!(found, twinbpf::btf::Type::Struct(_))).unwrap();
+    let task = btf.find("task_struct", |found| matches!(found, twinbpf_btf::Type::Struct(_))).unwrap();
     assert_eq!(answers[1], btf.size_of(task).unwrap().to_string(), "{text}");
     assert_eq!(answers[2..4], ["1", "0"], "{text}");
     let arena = if has_symbol("arena_map_ops") { "1" } else { "0" };

@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-use twinbpf::map::Errno;
-use twinbpf::mem::Access;
 use twinbpf::{Caller, Fail, Ptr};
+use twinbpf_vm::map::Errno;
+use twinbpf_vm::mem::Access;
 
 use crate::control::Control;
 

@@ -2,8 +2,9 @@
 //! addresses under a number of 4 bytes.
 
 use serde_json::json;
-use twinbpf::map::Errno;
-use twinbpf::{Caller, Fail, MapRef, OutputFormat, Trap};
+use twinbpf::{Caller, Fail, MapRef, Trap};
+use twinbpf_vm::host::OutputFormat;
+use twinbpf_vm::map::Errno;
 
 use super::SYMBOLS;
 use crate::symbols::Symbol;

@@ -189,7 +189,12 @@ impl Machine {
     }
 
     /// What host functions see.
-    pub fn runtime(&mut self) -> &mut Runtime {
+    pub fn runtime(&self) -> &Runtime {
+        &self.s.runtime
+    }
+
+    /// The same, to be changed.
+    pub fn runtime_mut(&mut self) -> &mut Runtime {
         &mut self.s.runtime
     }
 

@@ -118,7 +118,7 @@ fn host_functions_that_are_called_back_count() {
         DRIVERS.map(|driver| {
             let mut machine = machine(&rig, driver, Limits { max_insns, ..Limits::default() });
             let address = machine.image().host_address("turns").expect("called by the program");
-            machine.runtime().task.pid_tgid = Some(address);
+            machine.runtime_mut().task.pid_tgid = Some(address);
             let result = machine.run(0, [0; 5]);
             (result.map_err(|trap| trap.code()), machine.insns_executed())
         })

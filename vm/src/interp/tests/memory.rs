@@ -133,9 +133,9 @@ fn legacy_packet_loads_are_big_endian_and_leave_when_out_of_range() {
         let trap = machine.run(0, [0; 5]).unwrap_err();
         assert_eq!(trap.code(), TrapCode::BadArgument);
         let arena = rig.memory.arena();
-        machine.runtime().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4, 5]).unwrap());
+        machine.runtime_mut().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4, 5]).unwrap());
         assert_eq!(machine.run(0, [0; 5]).unwrap(), 0x0406);
-        machine.runtime().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4]).unwrap());
+        machine.runtime_mut().packet = Some(Packet::skb(arena, 0, &[1, 2, 3, 4]).unwrap());
         assert_eq!(machine.run(0, [0; 5]).unwrap(), 0);
     }
 }
@@ -149,7 +149,7 @@ fn legacy_packet_loads_below_0_count_from_headers() {
         let rig = Rig::with(&format!("r2 = {off}\nr0 = *(u16 *)skb[r2 + 0]\nexit"));
         for driver in DRIVERS {
             let mut machine = machine(&rig, driver, Limits::default());
-            machine.runtime().packet = Some(Packet::skb(rig.memory.arena(), 0, &bytes).unwrap());
+            machine.runtime_mut().packet = Some(Packet::skb(rig.memory.arena(), 0, &bytes).unwrap());
             assert_eq!(machine.run(0, [0; 5]).unwrap(), expected, "{off}");
         }
     }
