@@ -35,7 +35,7 @@ fn build() -> Result<PathBuf, String> {
     let probe = Command::new(&binary).arg("probe").output().expect("the program runs");
     match probe.status.code() {
         Some(0) => Ok(binary),
-        Some(77) => Err(format!("bpf(2) is not to be had here: {}", String::from_utf8_lossy(&probe.stdout).trim())),
+        Some(77) => Err(format!("bpf(2) is not available here: {}", String::from_utf8_lossy(&probe.stdout).trim())),
         _ => panic!("probe: {probe:?}"),
     }
 }

@@ -74,7 +74,7 @@ fn instance(pre: &InstancePre<()>) -> Option<Instance<()>> {
     }
 }
 
-/// With no thread to be had.
+/// When the system refuses every thread.
 fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
     let Some(mut instance) = instance(pre) else { return };
     let [fine, endless, deep] = ["fine", "endless", "deep"].map(|name| pre.program(name).expect("the object has it"));
@@ -100,7 +100,7 @@ fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
     reports("call", &trap, "RLIMIT_NPROC");
 }
 
-/// Later, with threads to be had.
+/// Later, when the system allows threads again.
 fn with_threads(pre: &InstancePre<()>) {
     let Some(mut instance) = instance(pre) else { return };
     let endless = pre.program("endless").expect("the object has it");

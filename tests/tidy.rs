@@ -160,12 +160,13 @@ fn no_leftovers() {
     report("left open", findings);
 }
 
-/// README.md and the pages in docs/, each with its path relative to the root.
+/// The pages for readers, each with its path relative to the root.
 fn pages() -> Vec<(String, String)> {
     let docs =
         fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let pages = docs.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}"));
-    let paths = pages.chain(["README.md".to_owned()]);
+    let others = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "corpus/README.md", "fuzz/README.md"];
+    let paths = pages.chain(others.map(str::to_owned));
     let pages: Vec<_> = paths.map(|path| (path.clone(), fs::read_to_string(root().join(path)).unwrap())).collect();
     assert!(pages.len() > 5, "the walk found the pages");
     pages

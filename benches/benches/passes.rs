@@ -67,7 +67,7 @@ fn main() {
     performance::write("passes", "Passes", &body);
 }
 
-/// The workloads of the set that can be had here, others by name and reason.
+/// The workloads of the set that are available here; the others by name, with the reason.
 fn available() -> Vec<(Outside, Object)> {
     let mut all = Vec::new();
     for subject in selection() {

@@ -185,7 +185,7 @@ pub(crate) struct LimitArgs {
     /// Time one call of a program may take: 500ms, 2s, 1m; a bare number is seconds.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What the interpreter lets pass: exact (only bytes of live regions) or arena (any page that was ever allocated,
+    /// Accesses that the interpreter allows: exact (only bytes of live regions) or arena (any page that was ever allocated,
     /// as native code has it).
     #[arg(long, value_name = "BOUNDS", value_parser = bounds, conflicts_with = "trust")]
     pub(crate) bounds: Option<Bounds>,

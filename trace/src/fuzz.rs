@@ -38,7 +38,7 @@ pub struct KernelEngine {
     name: String,
 }
 
-/// Why the kernel's interpreter cannot be had.
+/// Why the kernel's interpreter is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum InterpreterError {
     /// The kernel has none, or the process may not choose it.

@@ -1,5 +1,5 @@
 //! Workloads in C of other projects, as packages of the registry carry it: `benches/third_party` has the wrappers, and a manifest by
-//! which cargo fetches the packages. They are compiled here, once a process, and left out where they cannot be had.
+//! which cargo fetches the packages. They are compiled here, once a process, and left out where they are not available.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

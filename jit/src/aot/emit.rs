@@ -57,7 +57,7 @@ pub enum AotError {
     },
     /// Each call would take too much native stack.
     #[error(
-        "function {function} needs {bytes} bytes of native stack for each call, at most {MAX_FRAME} can be had; split it"
+        "function {function} needs {bytes} bytes of native stack for each call, more than the limit of {MAX_FRAME}; split it"
     )]
     Frame {
         /// Name of the function.

@@ -1,7 +1,7 @@
 //! Catalog of the attach points of this kernel, as section names.
 //!
 //! Names come from the kernel's types, its tracing file system and files; whether a kind works at all is tried. What
-//! exists by name and cannot be had is left out, and says why.
+//! exists by name and is not available is left out, with the reason.
 
 mod events;
 mod functions;
@@ -36,7 +36,7 @@ impl AttachPoint {
     }
 }
 
-/// Places that exist by name and cannot be had.
+/// Attach points that exist by name and are not available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// What their sections begin with.

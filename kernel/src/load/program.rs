@@ -213,7 +213,9 @@ fn target(loading: &Loading<'_>, program: &KernelProgram) -> Result<(u32, Option
             Ok((id.0, Some(fd)))
         }
         AttachBtf::Program => {
-            let needed = || Why::Impossible(format!("no program was named whose {} it shall replace", target.name));
+            let needed = || {
+                Why::Impossible(format!("it replaces {} of another program, which the options must name", target.name))
+            };
             let extended = loading.options.extended.get(&program.spec).ok_or_else(needed)?;
             let id = extended.function_type(&target.name).map_err(Why::Kernel)?;
             let fd = extended.as_fd().try_clone_to_owned();

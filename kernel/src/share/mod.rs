@@ -51,7 +51,7 @@ enum Values {
     None,
 }
 
-/// Why a map is not to be had for programs of user space.
+/// Why programs of user space cannot use a map of the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum ShareError {
     /// The arena has no room.

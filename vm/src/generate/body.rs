@@ -11,7 +11,7 @@ use super::world::{CONTEXT_SIZE, MEMORY, MEMORY_SIZE, REGS_IN, REGS_OUT, STACK_O
 use super::{Choices, Cpu, tail};
 use twinbpf_isa::{AluOp, CallKind, Cond, Insn, Operand, Reg, Size, Width};
 
-/// Who shall be able to run it.
+/// The backends that must be able to run a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dialect {
     /// A kernel too: what its verifier refuses does not occur.
