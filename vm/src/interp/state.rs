@@ -57,7 +57,9 @@ impl State {
         self.dead_frame(addr, mem.size as u64, mem.access)?;
         match self.runtime.view.refill(o.b as usize, addr, mem.size as u64, mem.access) {
             Ok(()) => Ok(Refilled::Again),
-            Err(fault) if self.trusted && self.runtime.view.beyond(&fault) => self.run_beyond(addr, mem, o, run),
+            Err(fault) if self.trusted && self.runtime.view.is_out_of_arena(&fault) => {
+                self.run_out_of_arena(addr, mem, o, run)
+            }
             Err(fault) => Err(fault.into()),
         }
     }
@@ -65,7 +67,7 @@ impl State {
     /// Executes an operation on memory outside the arena, on a copy. Repeats an atomic one until the original has not
     /// changed meanwhile.
     #[cold]
-    fn run_beyond(&mut self, addr: u64, mem: Mem, o: &Operands, run: Run) -> Result<Refilled, Trap> {
+    fn run_out_of_arena(&mut self, addr: u64, mem: Mem, o: &Operands, run: Run) -> Result<Refilled, Trap> {
         let (reg, access) = (o.b as usize, mem.access);
         let size = match mem.size {
             1 => Size::B,

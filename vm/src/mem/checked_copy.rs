@@ -46,7 +46,7 @@ impl View {
     /// Checks that `len` bytes at `addr` can be accessed.
     pub fn check(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
         match self.range(addr, len, access) {
-            Err(fault) if self.beyond(&fault) => self.check_beyond(addr, len, access),
+            Err(fault) if self.is_out_of_arena(&fault) => self.check_out_of_arena(addr, len, access),
             result => result.map(|_| ()),
         }
     }
@@ -54,7 +54,7 @@ impl View {
     /// Copies out of the program's memory.
     pub fn read(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
         let from = match self.range(addr, out.len() as u64, Access::Read) {
-            Err(fault) if self.beyond(&fault) => return self.read_beyond(addr, out),
+            Err(fault) if self.is_out_of_arena(&fault) => return self.read_out_of_arena(addr, out),
             result => result?,
         };
         // SAFETY: `range` checked all bytes of the source; `out` is a Rust buffer, which is in no arena.
@@ -65,7 +65,7 @@ impl View {
     /// Copies into the program's memory.
     pub fn write(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
         let to = match self.range(addr, bytes.len() as u64, Access::Write) {
-            Err(fault) if self.beyond(&fault) => return self.write_beyond(addr, bytes),
+            Err(fault) if self.is_out_of_arena(&fault) => return self.write_out_of_arena(addr, bytes),
             result => result?,
         };
         // SAFETY: as in `read`, in the other direction; `range` checked for a writable region.
@@ -76,7 +76,7 @@ impl View {
     /// Sets bytes of the program's memory.
     pub fn fill(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
         let to = match self.range(addr, len, Access::Write) {
-            Err(fault) if self.beyond(&fault) => return self.fill_beyond(addr, len, byte),
+            Err(fault) if self.is_out_of_arena(&fault) => return self.fill_out_of_arena(addr, len, byte),
             result => result?,
         };
         // SAFETY: `range` checked all bytes.
@@ -89,7 +89,7 @@ impl View {
         let ranges =
             self.range(from, len, Access::Read).and_then(|from| Ok((from, self.range(to, len, Access::Write)?)));
         let (from, to) = match ranges {
-            Err(fault) if self.beyond(&fault) => return self.write(to, &self.bytes(from, len)?),
+            Err(fault) if self.is_out_of_arena(&fault) => return self.write(to, &self.bytes(from, len)?),
             result => result?,
         };
         // SAFETY: `range` checked all bytes of both; `copy` allows overlap.
@@ -100,7 +100,7 @@ impl View {
     /// A copy of `len` bytes. `len` is checked before memory is allocated.
     pub fn bytes(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
         let from = match self.range(addr, len, Access::Read) {
-            Err(fault) if self.beyond(&fault) => return self.bytes_beyond(addr, len),
+            Err(fault) if self.is_out_of_arena(&fault) => return self.bytes_out_of_arena(addr, len),
             result => result?,
         };
         let mut bytes = vec![0; len as usize];
@@ -134,7 +134,9 @@ impl View {
         let (element, size) = match self.recent(addr, 1, Access::Read) {
             Some(found) => found,
             None => match self.find(addr, 1, Access::Read) {
-                Err(fault) if self.beyond(&fault) => return self.c_str_beyond(addr, max).map(|text| with(&text)),
+                Err(fault) if self.is_out_of_arena(&fault) => {
+                    return self.c_str_out_of_arena(addr, max).map(|text| with(&text));
+                }
                 result => result.map(|found| (found.element, found.size))?,
             },
         };
@@ -167,7 +169,7 @@ impl View {
         match available < max {
             // Even if the region has grown meanwhile, the part that was searched has no NUL.
             true => match self.find(addr, available + 1, Access::Read) {
-                Err(fault) if self.beyond(&fault) => self.c_str_beyond(addr, max),
+                Err(fault) if self.is_out_of_arena(&fault) => self.c_str_out_of_arena(addr, max),
                 Err(fault) => Err(fault),
                 Ok(_) => {
                     Err(Fault { addr, len: available + 1, access: Access::Read, reason: FaultReason::NoRegion(None) })
@@ -193,10 +195,10 @@ impl View {
     /// takes what several stores left.
     pub(crate) fn words(&self, addr: u64, count: usize) -> Result<Words, Fault> {
         let from = match self.range(addr, count as u64 * 8, Access::Read) {
-            Err(fault) if self.beyond(&fault) => {
+            Err(fault) if self.is_out_of_arena(&fault) => {
                 let word = |index: usize| {
                     let mut bytes = [0; 8];
-                    self.read_beyond(addr.wrapping_add(index as u64 * 8), &mut bytes)?;
+                    self.read_out_of_arena(addr.wrapping_add(index as u64 * 8), &mut bytes)?;
                     Ok(u64::from_le_bytes(bytes))
                 };
                 return (0..count).map(word).collect();

@@ -48,8 +48,8 @@ fn piece(addr: u64, len: usize) -> Size {
 }
 
 impl View {
-    /// Whether what the arena has refused is to be tried all the same.
-    pub fn beyond(&self, fault: &Fault) -> bool {
+    /// Whether a trusted program may make an access that the arena refuses.
+    pub fn is_out_of_arena(&self, fault: &Fault) -> bool {
         self.is_trusted()
             && match &fault.reason {
                 FaultReason::Null | FaultReason::ReadOnly(_) | FaultReason::Signal(_) => false,
@@ -112,7 +112,7 @@ impl View {
     }
 
     /// Copies from any address.
-    pub(super) fn read_beyond(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn read_out_of_arena(&self, addr: u64, out: &mut [u8]) -> Result<(), Fault> {
         let (mut at, mut left) = (addr, &mut *out);
         while !left.is_empty() {
             let size = piece(at, left.len());
@@ -125,7 +125,7 @@ impl View {
     }
 
     /// Copies to any address.
-    pub(super) fn write_beyond(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
+    pub(super) fn write_out_of_arena(&self, addr: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (mut at, mut left) = (addr, bytes);
         while !left.is_empty() {
             let size = piece(at, left.len());
@@ -140,30 +140,30 @@ impl View {
     }
 
     /// Sets bytes at any address.
-    pub(super) fn fill_beyond(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
+    pub(super) fn fill_out_of_arena(&self, addr: u64, len: u64, byte: u8) -> Result<(), Fault> {
         let chunk = [byte; 4096];
         let mut done = 0;
         while done < len {
             let step = (len - done).min(chunk.len() as u64);
-            self.write_beyond(addr.wrapping_add(done), &chunk[..step as usize])?;
+            self.write_out_of_arena(addr.wrapping_add(done), &chunk[..step as usize])?;
             done += step;
         }
         Ok(())
     }
 
     /// Bytes at any address. Memory is taken as they are found to be there.
-    pub(super) fn bytes_beyond(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
+    pub(super) fn bytes_out_of_arena(&self, addr: u64, len: u64) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < len {
             let done = bytes.len();
             bytes.resize(done + CHUNK.min(len - done as u64) as usize, 0);
-            self.read_beyond(addr.wrapping_add(done as u64), &mut bytes[done..])?;
+            self.read_out_of_arena(addr.wrapping_add(done as u64), &mut bytes[done..])?;
         }
         Ok(bytes)
     }
 
     /// A C string at any address.
-    pub(super) fn c_str_beyond(&self, addr: u64, max: u64) -> Result<Text, Fault> {
+    pub(super) fn c_str_out_of_arena(&self, addr: u64, max: u64) -> Result<Text, Fault> {
         let mut bytes = Text::new();
         while (bytes.len() as u64) < max {
             let at = addr.wrapping_add(bytes.len() as u64);
@@ -178,7 +178,7 @@ impl View {
 
     /// Whether bytes at any address can be accessed, by a probe of each page. Writing is tried with what
     /// is there.
-    pub(super) fn check_beyond(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
+    pub(super) fn check_out_of_arena(&self, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
         let fault = fault(addr, len, access);
         let mut done = 0;
         while done < len {

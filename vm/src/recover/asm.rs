@@ -59,9 +59,9 @@ global_asm!(
     ".cfi_def_cfa_register rsp",
     "xor edx, edx",
     // Where both end early: with the registers of the recovery point, and rdx 1.
-    ".globl twinbpf_landing",
-    ".hidden twinbpf_landing",
-    "twinbpf_landing:",
+    ".globl twinbpf_recovery_point",
+    ".hidden twinbpf_recovery_point",
+    "twinbpf_recovery_point:",
     "pop r12",
     ".cfi_def_cfa_offset 8",
     ".cfi_restore r12",
@@ -213,7 +213,7 @@ global_asm!(
     "mov r14, [rdx + 32]",
     "mov r15, [rdx + 40]",
     "mov edx, 1",
-    "jmp twinbpf_landing",
+    "jmp twinbpf_recovery_point",
     ".cfi_endproc",
     ".size twinbpf_call_back, . - twinbpf_call_back",
     ".popsection",
@@ -276,7 +276,7 @@ unsafe extern "C" {
     pub(super) fn twinbpf_enter_again();
     pub(super) fn twinbpf_call_c();
     pub(super) fn twinbpf_variadic();
-    pub(super) fn twinbpf_landing();
+    pub(super) fn twinbpf_recovery_point();
     pub(super) fn twinbpf_call_back();
     fn twinbpf_switch_stack(data: *mut (), work: extern "C" fn(*mut ()), top: NonZeroU64);
     pub(super) fn twinbpf_raw_begin();

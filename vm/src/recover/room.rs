@@ -36,7 +36,7 @@ fn bytes_to(low: u64, high: u64, sp: u64) -> Option<usize> {
 pub fn stack_left() -> Option<usize> {
     let sp = here();
     let (low, high) = OWN.get();
-    bytes_to(low, high, sp).or_else(|| elsewhere(sp))
+    bytes_to(low, high, sp).or_else(|| on_other_stack(sp))
 }
 
 /// An address in the caller's frame, or right below it.
@@ -48,7 +48,7 @@ pub fn here() -> u64 {
 
 #[cold]
 #[inline(never)]
-fn elsewhere(sp: u64) -> Option<usize> {
+fn on_other_stack(sp: u64) -> Option<usize> {
     let mut switched = SWITCHED.get();
     // SAFETY: what is on the chain lives in frames that have not returned.
     while let Some(stack) = unsafe { switched.as_ref() } {

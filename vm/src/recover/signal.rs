@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::activation::{ActivationRecord, Kind, current};
-use super::asm::{twinbpf_landing, twinbpf_raw_begin, twinbpf_raw_end};
+use super::asm::{twinbpf_raw_begin, twinbpf_raw_end, twinbpf_recovery_point};
 use super::range::is_code;
 use super::{Abort, Fault, IN_C, Signal, Unprepared};
 
@@ -211,7 +211,7 @@ unsafe fn redirect(signal: Signal, info: &libc::siginfo_t, context: &mut libc::u
     let address = (matches!(signal, Signal::Segv | Signal::Bus) && info.si_code != libc::SI_KERNEL).then_some(address);
     // SAFETY: the call of the record ends here, and there is no other writer.
     unsafe { (*record.abort.get()).write(Abort::Fault(Fault { signal, pc, address, frame, in_c })) };
-    registers[libc::REG_RIP as usize] = twinbpf_landing as *const () as i64;
+    registers[libc::REG_RIP as usize] = twinbpf_recovery_point as *const () as i64;
     registers[libc::REG_RSP as usize] = recovery_point.sp as i64;
     let others = [libc::REG_RBX, libc::REG_RBP, libc::REG_R13, libc::REG_R14, libc::REG_R15];
     for (register, value) in others.into_iter().zip(recovery_point.others) {
