@@ -145,7 +145,7 @@ fn the_public_interface_is_as_in_api_txt() {
 }
 
 #[test]
-fn what_goes_to_other_threads() {
+fn types_for_other_threads_are_send_and_sync() {
     fn is_send<T: Send>() {}
     fn is_shared<T: Send + Sync>() {}
     is_shared::<(Object, Config, Engine, Linker<()>, InstancePre<()>, Entry)>();

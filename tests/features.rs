@@ -47,7 +47,7 @@ fn run(kind: EngineKind) -> Result<u64, twinbpf::Error> {
 }
 
 #[test]
-fn what_is_available_runs() {
+fn available_features_run() {
     for kind in [EngineKind::Auto, EngineKind::Interp, EngineKind::Jit].into_iter().filter(|kind| kind.is_available()) {
         assert_eq!(run(kind).unwrap_or_else(|error| panic!("{error:#}")), 1, "{kind:?}");
     }
