@@ -23,8 +23,12 @@ use twinbpf_kernel::{Error, Prog, ProgLoad, ProgType};
 fn allowed<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
-        Err(error) if matches!(error.errno(), Some(libc::EPERM | libc::ENOSYS)) => {
-            skip(&error.to_string());
+        Err(error) if error.errno() == Some(libc::EPERM) => {
+            skip("this process may not use bpf(2): run it as root");
+            None
+        }
+        Err(error) if error.errno() == Some(libc::ENOSYS) => {
+            skip("this kernel has no bpf(2)");
             None
         }
         Err(error) => panic!("{error:#}"),
