@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("verify", &[]),
     (".", &["twinbpf-isa", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
+    ("probe", &[]),
     ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-isa", "twinbpf-vm"]),
     ("cli", &["twinbpf", "twinbpf-trace", "twinbpf-loader", "twinbpf-btf", "twinbpf-isa", "twinbpf-vm"]),
     ("benches", &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel"]),
@@ -67,7 +68,7 @@ fn every_crate_has_the_lints_of_the_workspace() {
 
 #[test]
 fn safe_parts_forbid_unsafe_code() {
-    let must = ["isa/src/lib.rs", "btf/src/lib.rs", "loader/src/lib.rs"];
+    let must = ["isa/src/lib.rs", "btf/src/lib.rs", "loader/src/lib.rs", "probe/src/lib.rs"];
     let modules = ["vm/src/interp", "vm/src/image"].map(|module| {
         let folder = root().join(format!("{module}/mod.rs"));
         if folder.exists() { format!("{module}/mod.rs") } else { format!("{module}.rs") }

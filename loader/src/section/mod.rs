@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use perf::{
     Abi, Mode, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition, Switch,
+    definition,
 };
 pub use table::{Row, TABLE};
 pub use types::{AttachType, AutoAttach, Flag, ProgType};

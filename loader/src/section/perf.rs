@@ -251,25 +251,38 @@ fn option(options: &mut PerfOptions, key: &str, value: &str) -> Result<(), PerfE
 }
 
 fn probe(options: PerfOptions, main: &str) -> Result<PerfProbe, PerfError> {
-    let mut words = main.split_ascii_whitespace();
+    let probe = definition(main)?;
+    match &probe.event {
+        event if event.is_empty() => {
+            Err(PerfError::NoEvent(main.split_ascii_whitespace().next().unwrap_or(main).into()))
+        }
+        _ => Ok(PerfProbe { options, ..probe }),
+    }
+}
+
+/// Reads `[EVENT=]FUNCTION[position] arguments`, what `perf probe` takes. Without a name the event's is empty.
+///
+/// # Errors
+/// The text is no definition.
+pub fn definition(text: &str) -> Result<PerfProbe, PerfError> {
+    let mut words = text.split_ascii_whitespace();
     let first = words.next().ok_or(PerfError::Empty)?;
-    let Some((event, point)) = first.split_once('=') else {
-        return Err(PerfError::NoEvent(first.into()));
-    };
+    let (event, point) = first.split_once('=').unwrap_or(("", first));
     let event = match event.split_once(':') {
         Some(("perf_bpf_probe", event)) => event,
         Some((group, _)) => return Err(PerfError::Group(group.into())),
         None => event,
     };
-    if event.is_empty() {
+    if event.is_empty() && first.contains('=') {
         return Err(PerfError::NoEvent(point.into()));
     }
+    let options = PerfOptions::default();
     Ok(PerfProbe { options, event: event.into(), point: probe_point(point)?, args: words.map(arg).collect() })
 }
 
 fn probe_point(text: &str) -> Result<ProbePoint, PerfError> {
     let bad = || PerfError::Point(text.into());
-    let end = text.find([':', '+', '%', '@']).unwrap_or(text.len());
+    let end = name_end(text);
     let (name, mut rest) = text.split_at(end);
     if name.is_empty() {
         return Err(bad());
@@ -302,6 +315,18 @@ fn probe_point(text: &str) -> Result<ProbePoint, PerfError> {
         rest = tail;
     }
     Ok(point)
+}
+
+/// Where a name ends: before the position. `::` is a part of it, as names of C++ and Rust have it.
+fn name_end(text: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = text[from..].find([':', '+', '%', '@']).map(|at| from + at) {
+        if !text[at..].starts_with("::") {
+            return at;
+        }
+        from = at + 2;
+    }
+    text.len()
 }
 
 fn arg(word: &str) -> PerfArg {

@@ -1,3 +1,4 @@
+use super::perf::definition;
 use super::*;
 
 fn known(name: &str) -> (&'static Row, Option<String>, bool) {
@@ -122,6 +123,8 @@ fn perf_probes() {
     assert_eq!(point("e=f@src/a.c:12").file.as_deref(), Some("src/a.c"));
     assert_eq!(point("e=f+0x10").position, ProbePosition::Offset(16));
     assert_eq!(point("e=a.c:7").function, None);
+    assert_eq!(point("e=ns::Class::f:7").function.as_deref(), Some("ns::Class::f"));
+    assert_eq!(point("e=ns::Class::f:7").position, ProbePosition::Line(7));
     let args = probe("lock_page=__lock_page page->flags n=a[3]:u8 b.c@user $retval").args;
     let names: Vec<_> = args.iter().map(|arg| (&*arg.name, &*arg.expr, arg.ty.as_deref(), arg.user)).collect();
     let expected = [
@@ -132,6 +135,11 @@ fn perf_probes() {
     ];
     assert_eq!(names, expected);
     assert_eq!(&*probe("perf_bpf_probe:x=y").event, "x");
+    // Outside of sections an event needs no name.
+    let plain = definition("a::f%return $retval").unwrap();
+    assert_eq!((&*plain.event, plain.point.function.as_deref(), plain.args.len()), ("", Some("a::f"), 1));
+    assert_eq!(definition("=f"), Err(PerfError::NoEvent("f".into())));
+    assert_eq!(definition(" "), Err(PerfError::Empty));
 }
 
 #[test]

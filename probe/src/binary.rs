@@ -1,0 +1,281 @@
+//! A file to be probed, with everything that is known of it.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use gimli::constants as dw;
+use gimli::{AttributeValue, DwTag};
+
+use crate::cfi::Frames;
+use crate::debug::{Debug, Die, Entry, Found, ReadFile, separate};
+use crate::elf::{Elf, Symbol, SymbolKind};
+use crate::error::{Error, Refusal, Tried};
+use crate::index::{Index, Kind};
+use crate::lines::{Lines, Table};
+use crate::machine::Machine;
+use crate::store::Store;
+
+/// A file to be probed.
+pub struct Binary<'a> {
+    elf: Elf<'a>,
+    debug: Debug<'a>,
+    frames: Frames<'a>,
+    index: Index<'a>,
+    lines: Lines,
+    symbols: OnceLock<Vec<Symbol<'a>>>,
+    entries: OnceLock<HashMap<u64, Die>>,
+    /// `.debug_loc` and `.debug_loclists`.
+    locations: [&'a [u8]; 2],
+    /// Why there is no debug information.
+    no_debug: Option<String>,
+}
+
+impl<'a> Binary<'a> {
+    /// Reads the bytes of an ELF file. Its debug information is in it or in other files, which `files` reads: `path` says
+    /// where this one is. What is read is kept in `store`. As many as `threads` threads make the index of functions.
+    ///
+    /// # Errors
+    /// The bytes are no ELF file of a known machine, or are damaged.
+    pub fn open(
+        store: &'a Store,
+        path: &Path,
+        bytes: &'a [u8],
+        files: ReadFile<'a>,
+        threads: usize,
+    ) -> Result<Binary<'a>, Error> {
+        let elf = Elf::parse(bytes)?;
+        let mut no_debug = None;
+        let mut other = None;
+        if elf.is_relocatable() {
+            no_debug = Some("this is an object file; probes are for linked ones".to_owned());
+        } else if !elf.has_section(".debug_info") {
+            match separate(store, path, &elf, files) {
+                Ok((path, elf)) if elf.has_section(".debug_info") => other = Some((path, elf)),
+                Ok((path, _)) => no_debug = Some(format!("{} has none either", path.display())),
+                Err(tried) => no_debug = Some(missing(&elf, &tried)),
+            }
+        }
+        let source = other.as_ref().map_or(&elf, |(_, elf)| elf);
+        let found = Found { elf: source, path: other.as_ref().map(|(path, _)| path.clone()) };
+        let debug = if elf.is_relocatable() {
+            Debug::none(store, path, files)
+        } else {
+            Debug::open(store, path, found, files)?
+        };
+        let frames = Frames::new(store, &elf, other.as_ref().map(|(_, elf)| elf))?;
+        let locations = [source.section(store, ".debug_loc")?, source.section(store, ".debug_loclists")?];
+        let mut symbols = OnceLock::new();
+        if let Some((_, other)) = &other {
+            let all = merged(elf.symbols(), other.symbols());
+            symbols = OnceLock::from(all);
+        }
+        let (index, lines) = (Index::new(debug.len(), threads), Lines::new(debug.len()));
+        Ok(Binary { elf, debug, frames, index, lines, symbols, entries: OnceLock::new(), locations, no_debug })
+    }
+
+    /// The machine that the file is for.
+    pub fn machine(&self) -> Machine {
+        self.elf.machine
+    }
+
+    /// The file with the debug information, if it is another one.
+    pub fn debug_path(&self) -> Option<&Path> {
+        self.debug.path.as_deref()
+    }
+
+    /// Files with parts of the debug information that are not there or do not fit.
+    pub fn missing(&self) -> Vec<Tried> {
+        let mut all = self.debug.missing_splits();
+        all.extend(self.debug.shared_missing.clone());
+        all
+    }
+
+    /// Why there is no debug information, if there is none.
+    pub fn no_debug(&self) -> Option<&str> {
+        self.no_debug.as_deref()
+    }
+
+    pub(crate) fn elf(&self) -> &Elf<'a> {
+        &self.elf
+    }
+
+    pub(crate) fn debug(&self) -> &Debug<'a> {
+        &self.debug
+    }
+
+    pub(crate) fn frames(&self) -> &Frames<'a> {
+        &self.frames
+    }
+
+    pub(crate) fn index(&self) -> &Index<'a> {
+        &self.index
+    }
+
+    pub(crate) fn lines(&self, unit: usize) -> &Table {
+        self.lines.table(&self.debug, unit)
+    }
+
+    /// The section of location lists in that version of DWARF.
+    pub(crate) fn locations(&self, version: u16) -> &'a [u8] {
+        self.locations[usize::from(version >= 5)]
+    }
+
+    pub(crate) fn symbols(&self) -> &[Symbol<'a>] {
+        self.symbols.get_or_init(|| self.elf.symbols())
+    }
+
+    /// Symbols of functions at an address.
+    pub(crate) fn symbols_at(&self, address: u64) -> impl Iterator<Item = &Symbol<'a>> {
+        let all = self.symbols();
+        let from = all.partition_point(|symbol| symbol.address < address);
+        all[from..]
+            .iter()
+            .take_while(move |symbol| symbol.address == address)
+            .filter(|symbol| symbol.kind != SymbolKind::Data)
+    }
+
+    /// The function's symbol that covers an address.
+    pub(crate) fn symbol_over(&self, address: u64) -> Option<&Symbol<'a>> {
+        let all = self.symbols();
+        let to = all.partition_point(|symbol| symbol.address <= address);
+        let near = all[..to].iter().rev().take(64).filter(|symbol| symbol.kind != SymbolKind::Data);
+        let begin = near.clone().find(|symbol| address - symbol.address < symbol.size.max(1))?.address;
+        self.symbols_at(begin).next()
+    }
+
+    /// The concrete function that begins at an address.
+    pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
+        let entries = self.entries.get_or_init(|| {
+            self.index.complete(&self.debug);
+            let mut entries = HashMap::new();
+            for unit in 0..self.debug.len() {
+                let functions = &self.index.part(&self.debug, unit).functions;
+                for function in functions.iter().filter(|function| function.kind == Kind::Concrete) {
+                    let die = Die { unit, offset: function.offset };
+                    if let Ok(Some((entry, _))) = self.entry_of(die) {
+                        entries.insert(entry, die);
+                    }
+                }
+            }
+            entries
+        });
+        entries.get(&address).copied()
+    }
+
+    /// Ranges of a DIE's code that are not empty.
+    pub(crate) fn ranges(&self, die: Die) -> Result<Vec<(u64, u64)>, Refusal> {
+        let unit = self.debug.unit(die.unit)?;
+        let entry = unit.unit.entry(die.offset)?;
+        let mut ranges = unit.dwarf.die_ranges(&unit.unit, &entry)?;
+        let mut found = Vec::new();
+        while let Some(range) = ranges.next()? {
+            if range.begin < range.end {
+                found.push((range.begin, range.end));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where a function or inlined copy is entered, and the end of the range that begins there or has it. `None` where
+    /// the linker has dropped the code.
+    pub(crate) fn entry_of(&self, die: Die) -> Result<Option<(u64, u64)>, Refusal> {
+        let unit = self.debug.unit(die.unit)?;
+        let entry = unit.unit.entry(die.offset)?;
+        let ranges = self.ranges(die)?;
+        let low = match entry.attr_value(dw::DW_AT_low_pc) {
+            Some(value) => unit.dwarf.attr_address(&unit.unit, value)?,
+            None => None,
+        };
+        let first = low.or_else(|| ranges.first().map(|(begin, _)| *begin));
+        let begin = match entry.attr_value(dw::DW_AT_entry_pc) {
+            Some(value) => match (unit.dwarf.attr_address(&unit.unit, value)?, value.udata_value(), first) {
+                (Some(address), ..) => Some(address),
+                (None, Some(offset), Some(first)) => Some(first.wrapping_add(offset)),
+                _ => first,
+            },
+            None => first,
+        };
+        let Some(begin) = begin.filter(|begin| self.elf.is_code(*begin)) else { return Ok(None) };
+        let end = ranges.iter().find(|(from, to)| *from <= begin && begin < *to).map_or(begin, |(_, to)| *to);
+        Ok(Some((begin, end)))
+    }
+
+    pub(crate) fn definitions(&self, tag: DwTag, name: &[u8]) -> Vec<Die> {
+        self.index.definitions(&self.debug, tag, name)
+    }
+
+    fn language(&self, unit: usize) -> Option<gimli::DwLang> {
+        match self.root(unit)?.attr_value(dw::DW_AT_language)? {
+            AttributeValue::Language(language) => Some(language),
+            _ => None,
+        }
+    }
+
+    fn root(&self, unit: usize) -> Option<Entry<'a>> {
+        let unit = &self.debug.unit(unit).ok()?.unit;
+        unit.entry(unit.header.root_offset()).ok()
+    }
+
+    /// Whether the language has scopes and types without `struct`.
+    pub(crate) fn is_scoped(&self, unit: usize) -> bool {
+        let c = [
+            dw::DW_LANG_C,
+            dw::DW_LANG_C89,
+            dw::DW_LANG_C99,
+            dw::DW_LANG_C11,
+            dw::DW_LANG_C17,
+            dw::DW_LANG_Mips_Assembler,
+        ];
+        self.language(unit).is_some_and(|language| !c.contains(&language))
+    }
+
+    /// Whether a unit is Rust, whose calling convention is its own.
+    pub(crate) fn is_rust(&self, unit: usize) -> bool {
+        self.language(unit) == Some(dw::DW_LANG_Rust)
+    }
+
+    /// Whether LLVM made a unit: clang or rustc.
+    pub(crate) fn is_llvm(&self, unit: usize) -> bool {
+        let producer = || {
+            let value = self.root(unit)?.attr_value(dw::DW_AT_producer)?;
+            let text = String::from_utf8_lossy(self.debug.unit(unit).ok()?.string(value)?).into_owned();
+            Some(text.contains("clang") || text.contains("rustc") || text.contains("LLVM"))
+        };
+        producer().unwrap_or(false)
+    }
+
+    /// Whether a function was optimised: compilers that optimise say so of its calls.
+    pub(crate) fn is_optimised(&self, function: Die) -> bool {
+        let of_calls = [
+            dw::DW_AT_call_all_calls,
+            dw::DW_AT_GNU_all_call_sites,
+            dw::DW_AT_call_all_tail_calls,
+            dw::DW_AT_GNU_all_tail_call_sites,
+        ];
+        self.debug.entry(function).is_ok_and(|entry| of_calls.iter().any(|name| entry.has_attr(*name)))
+    }
+}
+
+/// What was tried, and what would help.
+fn missing(elf: &Elf<'_>, tried: &[Tried]) -> String {
+    let mut text = "the file has none".to_owned();
+    for tried in tried {
+        text.push_str(&format!("; {tried}"));
+    }
+    match elf.build_id() {
+        Some(id) => {
+            let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            text.push_str(&format!(". Compile with -g, or install the debug package of build id {id}"));
+        }
+        None => text.push_str(". Compile with -g"),
+    }
+    text
+}
+
+fn merged<'a>(mut symbols: Vec<Symbol<'a>>, others: Vec<Symbol<'a>>) -> Vec<Symbol<'a>> {
+    symbols.extend(others);
+    symbols.sort_by_key(|symbol| (symbol.address, symbol.rank, symbol.name));
+    symbols.dedup_by_key(|symbol| (symbol.address, symbol.name));
+    symbols
+}

@@ -1,0 +1,93 @@
+//! Location lists, with gcc's views: states at one address, which the list tells apart by number.
+
+use gimli::constants as dw;
+use gimli::{AttributeValue, Expression, RawLocListEntry, Reader, UnitOffset};
+
+use super::Site;
+use crate::debug::{Entry, Unit};
+use crate::elf::{Slice, slice};
+use crate::error::Refusal;
+
+/// An entry: from and to, each an address with a view.
+struct Range<'a> {
+    begin: (u64, u64),
+    end: (u64, u64),
+    data: Expression<Slice<'a>>,
+}
+
+/// The expression of the entry that covers the site.
+pub(super) fn at<'a>(
+    site: &Site<'_, 'a>,
+    unit: usize,
+    entry: &Entry<'a>,
+    value: AttributeValue<Slice<'a>>,
+) -> Result<Expression<Slice<'a>>, Refusal> {
+    let found = site.binary.debug().unit(unit)?;
+    let offset = found.dwarf.attr_locations_offset(&found.unit, value)?;
+    let offset = offset.ok_or_else(|| Refusal::Operation(format!("its location has an unknown form, {value:?}")))?;
+    let mut ranges = ranges(found, offset)?;
+    let views = views(site, unit, entry, offset.0);
+    let has_views = views.as_ref().is_some_and(|views| views.len() == ranges.len());
+    for (range, (begin, end)) in ranges.iter_mut().zip(views.into_iter().flatten()).filter(|_| has_views) {
+        (range.begin.1, range.end.1) = (begin, end);
+    }
+    let here = (site.pc, if has_views { site.view.unwrap_or(u64::MAX) } else { 0 });
+    if let Some(range) = ranges.iter().find(|range| range.begin <= here && here < range.end) {
+        return Ok(range.data);
+    }
+    let filled = ranges.iter().filter(|range| range.begin.0 < range.end.0 && !range.data.0.is_empty());
+    let places: Vec<(u64, u64)> = filled.map(|range| (range.begin.0, range.end.0)).collect();
+    if places.is_empty() { Err(Refusal::OptimisedOut) } else { Err(Refusal::NotHere { pc: site.pc, places }) }
+}
+
+/// All entries, empty ones too: those hold at one address, for some of its views.
+fn ranges<'a>(unit: &Unit<'a>, offset: gimli::LocationListsOffset) -> Result<Vec<Range<'a>>, Refusal> {
+    let mut raw = unit.dwarf.raw_locations(&unit.unit, offset)?;
+    let address = |index| unit.dwarf.address(&unit.unit, index);
+    let mut base = unit.unit.low_pc;
+    let mut ranges = Vec::new();
+    while let Some(entry) = raw.next()? {
+        let (begin, end, data) = match entry {
+            RawLocListEntry::BaseAddress { addr } => {
+                base = addr;
+                continue;
+            }
+            RawLocListEntry::BaseAddressx { addr } => {
+                base = address(addr)?;
+                continue;
+            }
+            RawLocListEntry::AddressOrOffsetPair { begin, end, data }
+            | RawLocListEntry::OffsetPair { begin, end, data } => {
+                (base.wrapping_add(begin), base.wrapping_add(end), data)
+            }
+            RawLocListEntry::StartxEndx { begin, end, data } => (address(begin)?, address(end)?, data),
+            RawLocListEntry::StartxLength { begin, length, data } => {
+                let begin = address(begin)?;
+                (begin, begin.wrapping_add(length), data)
+            }
+            RawLocListEntry::StartEnd { begin, end, data } => (begin, end, data),
+            RawLocListEntry::StartLength { begin, length, data } => (begin, begin.wrapping_add(length), data),
+            RawLocListEntry::DefaultLocation { data } => (0, u64::MAX, data),
+        };
+        ranges.push(Range { begin: (begin, 0), end: (end, 0), data });
+    }
+    Ok(ranges)
+}
+
+/// Numbers of the views between which each entry holds, which gcc writes just before the list.
+fn views(site: &Site<'_, '_>, unit: usize, entry: &Entry<'_>, list: usize) -> Option<Vec<(u64, u64)>> {
+    let AttributeValue::SecOffset(begin) = entry.attr_value(dw::DW_AT_GNU_locviews)? else { return None };
+    let unit = site.binary.debug().unit(unit).ok().filter(|unit| unit.skeleton.is_none())?;
+    let section = site.binary.locations(unit.unit.encoding().version);
+    let mut bytes = slice(section.get(begin..list)?);
+    let mut views = Vec::new();
+    while !bytes.is_empty() {
+        views.push((bytes.read_uleb128().ok()?, bytes.read_uleb128().ok()?));
+    }
+    Some(views)
+}
+
+/// A DIE of a base type: offsets into a unit are at least the size of its header.
+pub(super) fn is_generic(base: UnitOffset) -> bool {
+    base.0 == 0
+}

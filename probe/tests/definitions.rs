@@ -1,0 +1,212 @@
+//! Definitions against programs of gcc: which points they have, the places of their arguments in perf's notation, and the
+//! exact words where there is none.
+
+#[path = "../../tests/support/harness.rs"]
+mod harness;
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{parse, read};
+use twinbpf_probe::{Binary, Point, Store};
+
+harness::tests! {
+    places_are_in_perfs_notation,
+    members_behind_implicit_pointers_are_there,
+    without_optimisation_points_are_after_the_prologue,
+    errors_name_what_is_there,
+    a_file_without_debug_information_says_what_would_give_it,
+}
+
+const SOURCE: &str = r#"
+struct inner { short x; };
+struct page { short a; unsigned flags : 3; int mode : 5; unsigned char c; const char *name; int arr[4]; struct page *next;
+    union { long u; char v; }; struct inner in; struct hidden *h; };
+struct pair { int x, y; };
+__attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "memory"); }
+__attribute__((noinline)) int work1(int n, struct page *pg, long l) { use(l); return n + pg->flags; }
+__attribute__((noinline)) int work2(char c, const char *s, unsigned short n, double d) { use((long)s); return n + c + d; }
+__attribute__((noinline)) void nothing(void) { use(3); }
+extern int also(int n, struct page *pg, long l) __attribute__((alias("work1")));
+static inline __attribute__((always_inline)) int inl(struct pair *p, int k) {
+    use(p->x * 3 + k);
+    return p->y;
+}
+__attribute__((noinline)) int copies(int a) { struct pair p = { a, a * 2 }; return inl(&p, 7) + inl(&p, a); }
+__attribute__((noinline)) struct pair both(int x, int y) { struct pair p = { x, y }; return p; }
+int counter = 5;
+int main(int argc, char **argv) {
+    struct page p = { 1, 2, 3, 4, "x", { 1, 2, 3, 4 } };
+    p.next = &p;
+    nothing();
+    return work1(argc, &p, 5) + work2('a', argv[0], 7, 1.0) + copies(argc) + both(argc, 2).y + counter;
+}
+"#;
+
+/// The program, compiled; `None` where there is no gcc.
+fn compile(folder: &Path, options: &[&str]) -> Option<PathBuf> {
+    let (source, program) = (folder.join("t.c"), folder.join("t"));
+    std::fs::write(&source, SOURCE.trim_start()).unwrap();
+    let done = Command::new("gcc").args(options).arg("-o").arg(&program).arg("t.c").current_dir(folder).output();
+    match done {
+        Ok(done) => {
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            Some(program)
+        }
+        Err(error) => {
+            harness::skip(&format!("gcc: {error}"));
+            None
+        }
+    }
+}
+
+/// What definitions lead to in the program that these options make.
+fn with(options: &[&str], check: impl FnOnce(&dyn Fn(&str) -> Vec<String>)) {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = compile(folder.path(), options) else { return };
+    let bytes = std::fs::read(&program).unwrap();
+    let store = Store::new();
+    let binary = Binary::open(&store, &program, &bytes, &read, 2).unwrap();
+    check(&|text| match parse(text).and_then(|definition| binary.probe(&definition)) {
+        Ok(points) => points.iter().map(|point| line(&binary, point)).collect(),
+        Err(error) => vec![format!("error: {error}")],
+    });
+}
+
+fn line(binary: &Binary<'_>, point: &Point) -> String {
+    let mut text = point.function.clone();
+    if let Some(outer) = &point.inlined_in {
+        text.push_str(&format!(" in {outer}"));
+    }
+    if !point.aliases.is_empty() {
+        text.push_str(&format!(" (also {})", point.aliases.join(", ")));
+    }
+    for (name, value) in &point.args {
+        match value {
+            Ok(value) => text.push_str(&format!(" {name}={}", value.text(binary.machine(), 0))),
+            Err(refusal) => text.push_str(&format!(" {name}: {refusal}")),
+        }
+    }
+    text
+}
+
+fn places_are_in_perfs_notation() {
+    for dwarf in ["-gdwarf-4", "-gdwarf-5"] {
+        with(&["-O2", dwarf], |probe| {
+            let work1 = "work1 (also also)";
+            assert_eq!(probe("wk=work* n"), [format!("{work1} n=%di:s32"), "work2 n=%dx:x16".to_owned()]);
+            assert_eq!(probe("also n"), [format!("{work1} n=%di:s32")]);
+            assert_eq!(
+                probe("work1 pg->a pg->arr[2] pg->name:string pg->next->name pg->u pg->in.x l:u8"),
+                [format!(
+                    "{work1} a=+0(%si):s16 arr=+24(%si):s32 name=+0(+8(%si)):string name=+8(+32(%si)):x64 \
+                     u=+40(%si):s64 x=+48(%si):s16 l=%dx:u8"
+                )]
+            );
+            // perf 6.1 fails for DWARF 5, and takes other bits for DWARF 4.
+            assert_eq!(
+                probe("work1 pg->flags pg->mode"),
+                [format!("{work1} flags=+0(%si):b3@16/32 mode=+0(%si):b5@19/32")]
+            );
+            assert_eq!(probe("work1%return $retval"), [format!("{work1} retval=%ax:s32")]);
+            assert_eq!(probe("both%return $retval.x $retval.y"), ["both x=%ax:s32 y=(%ax >>u \\32):s32"]);
+            assert_eq!(
+                probe("main %si %rdi:u32 @counter"),
+                ["main si=%si:x64 rdi=%di:u32 counter=@0x404018:s32"
+                    .replace("@0x404018", &counter(&probe("main @counter")[0]))]
+            );
+        });
+    }
+}
+
+fn counter(text: &str) -> String {
+    text.split(['=', ':']).nth(1).unwrap().to_owned()
+}
+
+fn members_behind_implicit_pointers_are_there() {
+    // perf 6.1 says that the parameter may have been optimised out.
+    with(&["-O2", "-g"], |probe| {
+        let found = probe("inl p->x k");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("inl in copies x=%") && found[0].ends_with(":s32 k=\\7:s32"), "{found:?}");
+        assert!(found[1].starts_with("inl in copies x=%"), "{found:?}");
+        let pointer = "p: the pointer itself was optimised away; what it points to can be had (p->...)";
+        assert_eq!(probe("inl p"), [format!("inl in copies {pointer}"), format!("inl in copies {pointer}")]);
+    });
+}
+
+fn without_optimisation_points_are_after_the_prologue() {
+    with(&["-O0", "-g"], |probe| {
+        assert_eq!(probe("work1 n pg->a"), ["work1 (also also) n=-4(%bp):s32 a=+0(-16(%bp)):s16"]);
+        let early = probe("work1+1 n").remove(0);
+        assert!(early.starts_with("work1 (also also) n: the prologue stores it after 0x"), "{early}");
+    });
+}
+
+fn errors_name_what_is_there() {
+    with(&["-O2", "-g"], |probe| {
+        let is = |definition: &str, words: &str| {
+            let found = probe(definition);
+            assert_eq!(found, [words], "{definition}");
+        };
+        is("wrok1 n", "error: no function wrok1: did you mean work1?");
+        is("zzz* n", "error: no function matches zzz*: list functions with -F");
+        is("work1@u.c n", &probe("work1@u.c n")[0]);
+        assert!(probe("work1@u.c n")[0].starts_with("error: function work1 is not in a file u.c, but in /"));
+        is("u.c:3", "error: no source file u.c: did you mean t.c?");
+        is("t.c:9000", "error: no code is on line 9000 of t.c: the nearest are 21");
+        is("work1:100", "error: no code is on line 100 of work1: the nearest are 0");
+        is("work1+1", "error: work1+0x1 is inside of an instruction, which begins at work1+0x0");
+        is("work1+0x1000", &probe("work1+0x1000")[0]);
+        assert!(probe("work1+0x1000")[0].starts_with("error: work1+0x1000 is beyond the function, which has 0x"));
+        is("inl%return", "error: function inl is inlined wherever it is called: no instruction returns from it");
+        let n = |words: &str| format!("work1 (also also) {words}");
+        is("work1 m", &n("m: no variable m is there; there are l, n, pg"));
+        is(
+            "work1 pg->b",
+            &n("b: struct page has no member b; there are a, c, h, flags, mode, name, arr, next and 3 more"),
+        );
+        is("work1 pg.a", &n("a: struct page * is a pointer: write ->a"));
+        is("work1 pg->in->x", &n("x: struct inner is no pointer: write .x"));
+        is("work1 n->x", &n("x: int has no members"));
+        is("work1 n[1]", &n("n: int has no elements"));
+        is("work1 pg->arr", &n("arr: int[] is an array: take an element, [0] for example, or :string"));
+        is("work1 pg->arr[4]", &n("arr: index 4 is beyond int[]"));
+        is("work1 pg->in", &n("in: struct inner is no single value: take one of .x"));
+        is(
+            "work1 pg->h->z",
+            &n("z: struct hidden is only declared here: its members are not in the debug information"),
+        );
+        is("work1 n:string", &n("n: int cannot be taken as string: it is neither a pointer nor an array"));
+        is("work1 $retval", &n("retval: $retval is only at a return: write FUNCTION%return"));
+        is("work1%return n", &n("n: at a return there is only $retval: variables are gone"));
+        is("work1 %zz", &n("zz: no register %zz"));
+        is("work1 @nope", &n("nope: no symbol nope"));
+        is("nothing%return $retval", "nothing retval: the function returns nothing");
+        is("work2 d", "work2 d: it is in %xmm0, which a probe cannot read");
+        is("work1 n:q", "error: argument 'n:q': its type is none of s8 to s64, u8, x8, string, ustring");
+        is("work1 $x", "error: argument '$x': the only name with $ is $retval");
+        is("work1 n..x", "error: argument 'n..x': after a name come only .member, ->member and [number]");
+    });
+}
+
+fn a_file_without_debug_information_says_what_would_give_it() {
+    with(&["-O2", "-s", "-Wl,--build-id=0x0123456789"], |probe| {
+        let found = probe("main n");
+        assert_eq!(found, ["error: no function main"]);
+    });
+    with(&["-O2", "-Wl,--build-id=0x0123456789"], |probe| {
+        assert_eq!(
+            probe("work2 n"),
+            [
+                "work2 n: it needs debug information: the file has none; /usr/lib/debug/.build-id/01/23456789.debug is not \
+              there. Compile with -g, or install the debug package of build id 0123456789"
+            ]
+        );
+        assert_eq!(probe("work2 %si:string"), ["work2 si=+0(%si):string"]);
+        assert_eq!(probe("work2+4"), probe("work2+4"));
+        assert_eq!(probe("work2%return $retval"), ["work2 retval=%ax:x64"]);
+        assert!(probe("work2:3")[0].starts_with("error: a line needs debug information: the file has none; /usr"));
+    });
+}

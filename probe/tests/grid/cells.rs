@@ -1,0 +1,237 @@
+//! The grid's cells: a program compiled in one manner, probed, run and compared.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use twinbpf_probe::{Binary, Point, Refusal, Store, Value};
+
+use crate::source::{self, Function};
+use crate::support::{parse, read};
+use crate::tracer::{self, Hit};
+
+/// A compiler with its options.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    compiler: &'static str,
+    level: &'static str,
+    dwarf: u8,
+    pie: bool,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pie = if self.pie { "pie" } else { "no-pie" };
+        write!(f, "{} {} DWARF {} {pie}", self.compiler, self.level, self.dwarf)
+    }
+}
+
+/// What came of the arguments of a cell.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Arguments with the right value at each hit, by class.
+    right: BTreeMap<&'static str, usize>,
+    /// Arguments without a value, by reason.
+    refused: BTreeMap<&'static str, usize>,
+    pub(crate) wrong: Vec<String>,
+    refusals: Vec<String>,
+}
+
+impl Counts {
+    pub(crate) fn right(&self, class: &str) -> usize {
+        self.right.get(class).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add(&mut self, cell: &Cell, other: Counts) {
+        for (class, count) in other.right {
+            *self.right.entry(class).or_default() += count;
+        }
+        for (why, count) in other.refused {
+            *self.refused.entry(why).or_default() += count;
+        }
+        self.wrong.extend(other.wrong.iter().map(|wrong| format!("{cell}: {wrong}")));
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "right {:?}, refused {:?}, wrong {}", self.right, self.refused, self.wrong.len())
+    }
+}
+
+impl Cell {
+    pub(crate) fn all(compiler: &'static str) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for level in ["-O0", "-Og", "-O1", "-O2", "-O3"] {
+            for dwarf in [4, 5] {
+                cells.push(Cell { compiler, level, dwarf, pie: (dwarf == 4) != (level == "-O2") });
+            }
+        }
+        if let Ok(only) = std::env::var("TWINBPF_GRID_CELL") {
+            cells.retain(|cell| cell.to_string().contains(&only));
+        }
+        cells
+    }
+
+    fn is_cpp(&self) -> bool {
+        self.compiler.contains("++")
+    }
+
+    fn compile(&self, folder: &Path, text: &str) -> Result<PathBuf, String> {
+        let source = folder.join(if self.is_cpp() { "target.cc" } else { "target.c" });
+        std::fs::write(&source, text).unwrap();
+        let program = folder.join("target");
+        let mut command = Command::new(self.compiler);
+        command.arg(self.level).arg(format!("-gdwarf-{}", self.dwarf)).arg("-w");
+        command.args(if self.pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });
+        let done = command
+            .arg("-o")
+            .arg(&program)
+            .arg(&source)
+            .output()
+            .map_err(|error| format!("{}: {error}", self.compiler))?;
+        assert!(done.status.success(), "{self}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(program)
+    }
+
+    pub(crate) fn run(&self) -> Result<Counts, String> {
+        let folder = match std::env::var_os("TWINBPF_GRID_KEEP") {
+            Some(folder) => PathBuf::from(folder),
+            None => tempfile::tempdir().unwrap().keep(),
+        };
+        let count = if std::env::var("TWINBPF_GRID").is_ok_and(|value| value == "long") { 400 } else { 80 };
+        let (text, functions) = source::program(1, count, self.is_cpp());
+        let program = self.compile(&folder, &text)?;
+        let store = Store::new();
+        let bytes = std::fs::read(&program).unwrap();
+        let binary = Binary::open(&store, &program, &bytes, &read, 2).unwrap();
+        let counts = compare(&binary, &program, self.pie, &functions);
+        if std::env::var_os("TWINBPF_GRID_KEEP").is_none() {
+            std::fs::remove_dir_all(folder).unwrap();
+        }
+        Ok(counts)
+    }
+}
+
+/// Why an argument is refused, in a word or two.
+fn reason(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::OptimisedOut => "optimised out",
+        Refusal::NotHere { .. } => "not here",
+        Refusal::Prologue { .. } => "prologue",
+        Refusal::NotStored(_) => "not stored",
+        Refusal::NoFrame(_) => "no frame",
+        Refusal::Operation(_) => "operation",
+        Refusal::Register(_) => "register",
+        _ => "other",
+    }
+}
+
+fn class(value: &Value) -> &'static str {
+    match value {
+        Value { is_implicit: true, .. } => "implicit pointer",
+        Value { is_piece: true, .. } => "piece",
+        Value { bits: Some(_), .. } => "bit-field",
+        value => value.class().name(),
+    }
+}
+
+/// A value that was read: in which call, of which function, of which argument.
+struct Reading {
+    seq: i64,
+    function: usize,
+    argument: String,
+    value: Option<i128>,
+    class: &'static str,
+    place: String,
+}
+
+fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function]) -> Counts {
+    let mut counts = Counts::default();
+    let mut points: Vec<(usize, Point)> = Vec::new();
+    for (at, function) in functions.iter().enumerate() {
+        for position in [String::new(), function.line.map(|line| format!(":{line}")).unwrap_or_default()] {
+            if position.is_empty() && points.last().is_some_and(|(last, _)| *last == at) {
+                continue;
+            }
+            let args = function.args.iter().map(|arg| format!("{arg}={arg}")).collect::<Vec<_>>().join(" ");
+            let definition = parse(&format!("{}{position} @seq=@seq:s32 {args}", function.name)).unwrap();
+            match binary.probe(&definition) {
+                Ok(found) => points.extend(found.into_iter().map(|point| (at, point))),
+                Err(error) => {
+                    *counts.refused.entry("no point").or_default() += function.args.len();
+                    counts.refusals.push(format!("{}{position}: {error}", function.name));
+                }
+            }
+        }
+    }
+    let mut readings = Vec::new();
+    let sites: Vec<(u64, u64)> =
+        points.iter().map(|(_, point)| (point.address, point.entry.unwrap_or(point.address))).collect();
+    let log = tracer::run(program, pie, &sites, |hit| readings.extend(read_all(binary, &points, hit)));
+    for (at, point) in &points {
+        for (name, value) in point.args.iter().skip(1) {
+            if let Err(refusal) = value {
+                *counts.refused.entry(reason(refusal)).or_default() += 1;
+                let shape = functions[*at].shape;
+                counts.refusals.push(format!("{} {shape:?} {:#x} {name}: {refusal}", point.function, point.address));
+            }
+        }
+    }
+    judge(&mut counts, functions, &readings, &log);
+    if std::env::var_os("TWINBPF_GRID_VERBOSE").is_some() {
+        counts.refusals.iter().for_each(|refusal| println!("    {refusal}"));
+    }
+    counts
+}
+
+fn read_all(binary: &Binary<'_>, points: &[(usize, Point)], hit: &Hit<'_>) -> Vec<Reading> {
+    let mut found = Vec::new();
+    let here = |point: &Point| point.address == hit.address && point.entry.unwrap_or(point.address) == hit.entry;
+    for (function, point) in points.iter().filter(|(_, point)| here(point)) {
+        let values: Vec<_> = point.args.iter().filter_map(|(name, value)| Some((name, value.as_ref().ok()?))).collect();
+        let Some((_, seq)) = values.first().filter(|(name, _)| *name == "@seq") else { panic!("no place of seq") };
+        let seq = i64::try_from(seq.read(hit).expect("seq can be read")).unwrap();
+        for (name, value) in &values[1..] {
+            let place = format!("{:#x} {}", point.address, value.text(binary.machine(), 0));
+            let (argument, value, class) = ((*name).clone(), value.read(hit), class(value));
+            found.push(Reading { seq, function: *function, argument, value, class, place });
+        }
+    }
+    found
+}
+
+fn judge(counts: &mut Counts, functions: &[Function], readings: &[Reading], log: &str) {
+    let mut calls: HashMap<i64, (String, HashMap<String, i128>)> = HashMap::new();
+    let mut last = 0;
+    for line in log.lines() {
+        if let Some((seq, name)) = line.strip_prefix("= ").and_then(|rest| rest.split_once(' ')) {
+            last = seq.parse().unwrap();
+            calls.insert(last, (name.to_owned(), HashMap::new()));
+        } else if let Some((name, value)) = line.split_once(' ') {
+            calls.get_mut(&last).unwrap().1.insert(name.to_owned(), value.parse().unwrap());
+        }
+    }
+    assert!(!calls.is_empty(), "the program logs its calls");
+    let mut seen: HashMap<(&str, &str), bool> = HashMap::new();
+    for reading in readings {
+        let function = &functions[reading.function];
+        let (name, values) = &calls[&reading.seq];
+        let expected = values.get(&reading.argument).copied().filter(|_| *name == function.name);
+        // The log has 64 bits with a sign.
+        let got = reading.value.map(|value| i128::from(value as i64));
+        let right = expected.is_some() && got == expected;
+        if !right {
+            let Reading { seq, argument, place, .. } = reading;
+            let shape = function.shape;
+            counts.wrong.push(format!(
+                "{} {shape:?} {argument} at {place}, call {seq} ({name}): {got:?}, not {expected:?}",
+                function.name
+            ));
+        }
+        if seen.insert((&reading.place, &reading.argument), true).is_none() && right {
+            *counts.right.entry(reading.class).or_default() += 1;
+        }
+    }
+}
