@@ -30,8 +30,6 @@ mod cpus;
 mod dl;
 mod engine;
 mod error;
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing;
 mod instance;
 mod linker;
 #[cfg(feature = "jit")]
@@ -44,7 +42,8 @@ mod resolution;
 mod symbol;
 mod variants;
 #[cfg(feature = "jit")]
-mod verify;
+#[doc(hidden)]
+pub mod verify;
 mod watchdog;
 
 pub use cancel::{CallOptions, CancelToken};

@@ -1,6 +1,7 @@
 //! Description of a compiled module for the verifier of machine code: the contract between generated code and the VM.
 
 use std::mem::{offset_of, size_of};
+use std::sync::Arc;
 
 #[cfg(feature = "dl")]
 use twinbpf_jit::aot;
@@ -12,6 +13,8 @@ use twinbpf_vm::host::native::{Context, HostCode, SERVICES, Services};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::mem::{ARENA_SIZE, MARGIN};
 use twinbpf_vm::recover::{self, NativeStack};
+
+use crate::instance::InstancePre;
 
 /// Tables that the context points to, by their index.
 const FUNCTIONS: u16 = 0;
@@ -60,7 +63,7 @@ pub(crate) fn check_loaded(image: &Image, functions: &[(u32, u64, &[u8])]) -> Re
 }
 
 /// Checks a module that was just compiled.
-pub(crate) fn check(emitted: &Emitted<'_>) -> (Statistics, Vec<Rejected>) {
+pub fn check(emitted: &Emitted<'_>) -> (Statistics, Vec<Rejected>) {
     let layout = layout(emitted.image, emitted.values);
     let reject =
         |rejection: twinbpf_verify::Rejection| Rejected { function: rejection.function, why: rejection.to_string() };
@@ -70,8 +73,13 @@ pub(crate) fn check(emitted: &Emitted<'_>) -> (Statistics, Vec<Rejected>) {
     }
 }
 
+/// What code is made of.
+pub fn image<T: Send + 'static>(pre: &InstancePre<T>) -> &Arc<Image> {
+    pre.image()
+}
+
 /// The functions of a module and what is between them.
-pub(crate) fn module<'a>(emitted: &'a Emitted<'_>, layout: &'a Layout) -> Module<'a> {
+pub fn module<'a>(emitted: &'a Emitted<'_>, layout: &'a Layout) -> Module<'a> {
     let bytes = |from: u64, to: u64| {
         let off = |address: u64| (address - emitted.base) as usize;
         &emitted.code[off(from)..off(to)]
@@ -90,7 +98,7 @@ pub(crate) fn module<'a>(emitted: &'a Emitted<'_>, layout: &'a Layout) -> Module
 }
 
 /// The VM that code of an image runs in.
-pub(crate) fn layout(image: &Image, values: usize) -> Layout {
+pub fn layout(image: &Image, values: usize) -> Layout {
     let functions = image.functions().len() as u64;
     let hosts: Vec<HostCode> = image.hosts().iter().map(|host| host.native().0).collect();
     let words = hosts.iter().flat_map(|host| [host.code.addr() as u64, host.env.addr() as u64]).collect();

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::harness;
-use twinbpf::fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
-use twinbpf::fuzzing::seeded::{ALL, Bug, COMPILER, Seeded};
-use twinbpf::fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
+use twinbpf_fuzzing::generate::{C_PREAMBLE, Case, Choices, Config, Dialect, any_insns, c_program, case, mutate};
+use twinbpf_fuzzing::mutants::seeded::{ALL, Bug, COMPILER, Seeded};
+use twinbpf_fuzzing::{CCampaign, Campaign, Changed, Engine, Finding, MODELS, Printer, Ran, Vm, jit_modes, known};
 use twinbpf_vm::interp::Driver;
 use twinbpf_vm::mem::Arena;
 
@@ -47,7 +47,7 @@ fn programs_for_kernels_come_to_their_end() {
         for (ran, case) in engine.run(&cases).into_iter().zip(&cases) {
             let Ran::Ended(outcomes) = ran else { panic!("{ran:?}\n{case}") };
             for outcome in outcomes.iter().flatten() {
-                assert!(matches!(outcome.end, twinbpf::fuzzing::End::Returned(_)), "{:?}\n{case}", outcome.end);
+                assert!(matches!(outcome.end, twinbpf_fuzzing::End::Returned(_)), "{:?}\n{case}", outcome.end);
             }
         }
     }

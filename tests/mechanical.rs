@@ -5,8 +5,8 @@ mod support;
 use std::fs;
 
 use support::{corpus, objects};
-use twinbpf::fuzzing::mechanical::{self, Changes};
-use twinbpf::fuzzing::verify;
+use twinbpf_fuzzing::mutants::mechanical::{self, Changes};
+use twinbpf_fuzzing::verify;
 
 const ALL: [&str; 9] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "embed", "probes"];
 /// What has maps that exist only in the kernel.

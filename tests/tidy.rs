@@ -20,7 +20,23 @@ const EDGES: &[(&str, &[&str])] = &[
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
     ("probe", &[]),
     ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-isa", "twinbpf-vm"]),
-    ("cli", &["twinbpf", "twinbpf-trace", "twinbpf-loader", "twinbpf-btf", "twinbpf-isa", "twinbpf-vm"]),
+    (
+        "fuzzing",
+        &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel", "twinbpf-verify"],
+    ),
+    (
+        "cli",
+        &[
+            "twinbpf",
+            "twinbpf-trace",
+            "twinbpf-fuzzing",
+            "twinbpf-kernel",
+            "twinbpf-loader",
+            "twinbpf-btf",
+            "twinbpf-isa",
+            "twinbpf-vm",
+        ],
+    ),
     ("benches", &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel"]),
 ];
 

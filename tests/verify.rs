@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 
 use support::{corpus, objects};
-use twinbpf::fuzzing::verify;
+use twinbpf_fuzzing::verify;
 
 const ALL: [&str; 10] =
     ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "outside", "embed", "probes"];

@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use twinbpf::fuzzing::JitMode;
-use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect, case, wild};
-use twinbpf::fuzzing::verify::verified_modes;
-use twinbpf::fuzzing::wrong::{Mistake, Trial, Tried, all};
+use twinbpf_fuzzing::JitMode;
+use twinbpf_fuzzing::generate::{Case, Choices, Config, Dialect, case, wild};
+use twinbpf_fuzzing::mutants::wrong::{Mistake, Trial, Tried, all};
+use twinbpf_fuzzing::verify::verified_modes;
 use twinbpf_jit::Strategy;
 
 /// Programs without a mistake.

@@ -1,6 +1,6 @@
 //! How does the time of compilation grow with the length of a program, for programs that repeat one thing?
 //!
-//! Each shape ([`twinbpf_vm::generate::shapes`]) is compiled at growing lengths, by one thread, at each optimisation level,
+//! Each shape ([`shapes`]) is compiled at growing lengths, by one thread, at each optimisation level,
 //! with and without an instruction budget, within the default limits and without limits. A column ends where one
 //! compilation takes longer than it may. The exponent is that of the last two lengths.
 
@@ -11,7 +11,12 @@ use twinbpf_benches::bench::is_selected;
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
 use twinbpf_jit::{Code, CompileLimits, OptLevel, Options, Strategy, Threads};
-use twinbpf_vm::generate::shapes::{SHAPES, Shape};
+
+// Those of the compiler's own tests.
+#[path = "../../jit/src/tests/shapes.rs"]
+mod shapes;
+
+use shapes::{SHAPES, Shape};
 
 /// Lengths with limits: the last one is what the kernel's verifier takes.
 const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];

@@ -85,5 +85,5 @@ fn in_kernel(object: &Object, name: &str, memory: &[u8]) -> Result<u64> {
     if let Some(pc) = program.bindings.keys().next() {
         bail!("{name}, insn {pc}: it refers to a map or a symbol, and the kernel engine runs bare instructions only");
     }
-    Ok(twinbpf_trace::run_function(&encode_all(&program.insns, Endian::Little), memory)?)
+    Ok(twinbpf_kernel::run_function(&encode_all(&program.insns, Endian::Little), memory)?)
 }

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::generate::Case;
-use twinbpf::fuzzing::{Campaign, Outcome, Ran};
+use twinbpf_fuzzing::generate::Case;
+use twinbpf_fuzzing::{Campaign, Outcome, Ran};
 use twinbpf_trace::outln;
 
 use crate::args::DiffArgs;

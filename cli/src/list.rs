@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use twinbpf_trace::twinbpf_kernel::catalog::{AttachPoint, Catalog, Pattern};
-use twinbpf_trace::twinbpf_kernel::user;
+use twinbpf_kernel::catalog::{AttachPoint, Catalog, Pattern};
+use twinbpf_kernel::user;
 use twinbpf_trace::{Output, errln};
 
 use crate::args::ListArgs;

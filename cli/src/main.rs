@@ -30,7 +30,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 use twinbpf::Trap;
-use twinbpf_trace::{errln, terminal, twinbpf_kernel};
+use twinbpf_trace::{errln, terminal};
 
 /// Exit status for errors that are not the script's or the workload's own.
 const STATUS_ERROR: u8 = 125;

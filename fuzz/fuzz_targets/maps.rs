@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::{cell::LazyCell, sync::Arc};
-use twinbpf::fuzzing::{MODELS, generate::Choices};
+use twinbpf_fuzzing::{MODELS, generate::Choices};
 use twinbpf_vm::mem::Arena;
 
 thread_local!(static ARENA: LazyCell<Arc<Arena>> = LazyCell::new(|| Arena::new(1 << 20).expect("memory")));

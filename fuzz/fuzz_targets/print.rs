@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::cell::RefCell;
-use twinbpf::fuzzing::{Printer, generate::Choices};
+use twinbpf_fuzzing::{Printer, generate::Choices};
 
 thread_local!(static PRINTER: RefCell<Printer> = RefCell::new(Printer::new().expect("memory")));
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use std::cell::RefCell;
-use twinbpf::fuzzing::{Campaign, generate};
+use twinbpf_fuzzing::{Campaign, generate};
 use twinbpf_isa::{Endian, decode_all};
 
 thread_local!(static CAMPAIGN: RefCell<Campaign> = RefCell::new(Campaign::of_one_memory().expect("memory")));

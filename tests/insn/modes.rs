@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use twinbpf::fuzzing::JitMode;
+use twinbpf_fuzzing::JitMode;
 use twinbpf_jit::{Code, Memory, Options};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Driver, Limits, Machine};

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
-use twinbpf::fuzzing::{JitMode, jit_modes};
+use twinbpf_fuzzing::{JitMode, jit_modes};
 use twinbpf_isa::program::Program;
 use twinbpf_isa::validate::Valid;
 use twinbpf_jit::{Memory, Strategy};

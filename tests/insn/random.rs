@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use twinbpf_fuzzing::generate::{Choices, any_insns};
 use twinbpf_isa::program::{Binding, Function, Program};
 use twinbpf_isa::validate::Valid;
 use twinbpf_isa::{AluOp, CallKind, Groups, Insn, Mode, Operand, Policy, Reg, Width, asm, disasm};
-use twinbpf_vm::generate::{Choices, any_insns};
 use twinbpf_vm::host::Packet;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::{Image, Resolve};
@@ -24,7 +24,7 @@ use crate::modes;
 use crate::run::{self, Reach};
 use crate::support::low_halves;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use twinbpf::fuzzing::{JitMode, jit_modes};
+use twinbpf_fuzzing::{JitMode, jit_modes};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use twinbpf_jit::{Code, Memory};
 

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 #[cfg(target_arch = "x86_64")]
-use twinbpf::fuzzing::verify::{self, Verdict};
+use twinbpf_fuzzing::verify::{self, Verdict};
 use twinbpf_isa::program::{Binding, Function, Program, Signature, ValType};
 use twinbpf_isa::{CallKind, Groups, Insn, Policy, asm};
 use twinbpf_jit::{Code, CompileLimits, Memory, OptLevel, Options, PassSet};

@@ -5,8 +5,6 @@
 //!
 //! Modules may use the ones before them in this list, never the reverse:
 //! `trap`, `recover`, `mem`, `map`, `host`, `helper`, `image` | `interp`.
-//!
-//! `generate` stands beside them: random programs, for those who compare engines.
 
 pub mod trap;
 
@@ -30,6 +28,3 @@ pub mod helper;
 pub mod image;
 
 pub mod interp;
-
-#[cfg(feature = "arbitrary")]
-pub mod generate;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use twinbpf::fuzzing::generate::Cpu;
+use twinbpf_fuzzing::generate::Cpu;
 
 use super::duration;
 

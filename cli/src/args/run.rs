@@ -131,7 +131,7 @@ impl SessionArgs {
 
 /// `0,2-3`.
 fn cpus(text: &str) -> Result<CpuList, String> {
-    let list = trace::parse_cpus(text).map(CpuList);
+    let list = twinbpf_kernel::cpu::parse_list(text).map(CpuList);
     list.ok_or_else(|| format!("'{text}' is no list of CPUs such as 0,2-3"))
 }
 

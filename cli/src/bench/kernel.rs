@@ -4,12 +4,12 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use twinbpf_kernel::load::{LoadOptions, Pinning};
+use twinbpf_kernel::system::System;
+use twinbpf_kernel::{Loaded, TestRun, probe};
 use twinbpf_loader::kernel::KernelOptions;
 use twinbpf_loader::section::{ProgType, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
-use twinbpf_trace::twinbpf_kernel::load::{LoadOptions, Pinning};
-use twinbpf_trace::twinbpf_kernel::system::System;
-use twinbpf_trace::twinbpf_kernel::{self, Loaded, TestRun, probe};
 
 use super::effect::Effect;
 use super::measure::Subject;

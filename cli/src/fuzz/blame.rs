@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::generate::Case;
+use twinbpf_fuzzing::generate::Case;
 
 use super::corpus::{self, Corpus};
 use super::ended;

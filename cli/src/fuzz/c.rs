@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::CCampaign;
+use twinbpf_fuzzing::CCampaign;
 use twinbpf_trace::outln;
 
 use super::{clock, stopper};

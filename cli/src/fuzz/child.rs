@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
-use twinbpf::fuzzing::generate::{Case, Choices, Config, Dialect};
-use twinbpf::fuzzing::{Campaign, Finding};
+use twinbpf_fuzzing::generate::{Case, Choices, Config, Dialect};
+use twinbpf_fuzzing::{Campaign, Finding};
 
 use super::engines;
 use crate::args::{FuzzArgs, Peer};

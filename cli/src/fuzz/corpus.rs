@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use twinbpf::fuzzing::generate::Case;
+use twinbpf_fuzzing::generate::Case;
 
 /// See the module documentation.
 pub(super) struct Corpus {

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use twinbpf::fuzzing::{Agreement, Campaign, Changed, Engine, JitMode, Plugin, Vm, jit_modes};
-use twinbpf_trace::KernelEngine;
+use twinbpf_fuzzing::KernelEngine;
+use twinbpf_fuzzing::{Agreement, Campaign, Changed, Engine, JitMode, Plugin, Vm, jit_modes};
 use twinbpf_vm::interp::Driver;
 
 use super::{qemu, remote};
@@ -27,7 +27,7 @@ fn is_first(engine: &FuzzEngine) -> bool {
 
 /// These engines and no other, interpreters first.
 pub(super) fn all(args: &EnginesArgs) -> Result<Vec<Box<dyn Engine>>> {
-    anyhow::ensure!(args.mutant.is_none() || twinbpf::fuzzing::FAULTS, "this build has no mutants");
+    anyhow::ensure!(args.mutant.is_none() || twinbpf_fuzzing::FAULTS, "this build has no mutants");
     let jit = |modes| -> Result<Box<dyn Engine>> {
         let vm = Vm::jit(modes)?;
         Ok(Box::new(match &args.mutant {

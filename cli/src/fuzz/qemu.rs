@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use twinbpf::fuzzing::Engine;
+use twinbpf_fuzzing::Engine;
 
 use super::guest;
 use super::remote::{self, Connect};

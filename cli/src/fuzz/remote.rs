@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use twinbpf::fuzzing::generate::Case;
-use twinbpf::fuzzing::{Engine, Ran};
+use twinbpf_fuzzing::generate::Case;
+use twinbpf_fuzzing::{Engine, Ran};
 
 use super::wire;
 

@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 use twinbpf::TrapCode;
-use twinbpf::fuzzing::generate::Case;
-use twinbpf::fuzzing::generate::world::{ARRAY_LEN, VALUE};
-use twinbpf::fuzzing::{End, Outcome, Ran};
+use twinbpf_fuzzing::generate::Case;
+use twinbpf_fuzzing::generate::world::{ARRAY_LEN, VALUE};
+use twinbpf_fuzzing::{End, Outcome, Ran};
 
 use crate::load::{hex, hex_bytes};
 
@@ -159,8 +159,8 @@ fn runs(value: &Value, name: &str) -> Result<Vec<(usize, Vec<u8>)>, String> {
 
 #[cfg(test)]
 mod tests {
-    use twinbpf::fuzzing::generate::{Choices, Config, case};
-    use twinbpf::fuzzing::{Engine as _, Vm};
+    use twinbpf_fuzzing::generate::{Choices, Config, case};
+    use twinbpf_fuzzing::{Engine as _, Vm};
     use twinbpf_vm::interp::Driver;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use twinbpf::fuzzing::Engine;
+use twinbpf_fuzzing::Engine;
 
 use super::{engines, wire};
 use crate::args::EnginesArgs;

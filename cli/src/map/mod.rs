@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::json;
+use twinbpf_kernel::map::{MapInfo, holders, joined};
+use twinbpf_kernel::{Error, Map};
 use twinbpf_trace::Output;
-use twinbpf_trace::twinbpf_kernel::map::{MapInfo, holders, joined};
-use twinbpf_trace::twinbpf_kernel::{Error, Map};
 use twinbpf_vm::map::{MapFlags, MapKind};
 
 use crate::args::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, ShowArgs};

@@ -3,9 +3,9 @@
 use anyhow::{Result, bail};
 use twinbpf_btf::{Btf, TypeId, format_value, json_value};
 use twinbpf_isa::Endian;
+use twinbpf_kernel::Map;
+use twinbpf_kernel::map::{MapTypes, is_per_cpu};
 use twinbpf_loader::maps::fields;
-use twinbpf_trace::twinbpf_kernel::Map;
-use twinbpf_trace::twinbpf_kernel::map::{MapTypes, is_per_cpu};
 use twinbpf_vm::map::{Entry, Field, MapKind, compare};
 
 use super::{explain, not_listed, not_written, things};
@@ -36,7 +36,7 @@ impl Typed {
     }
 
     /// Names of the types of key and value.
-    pub(super) fn names(map: &Map) -> Result<(Option<String>, Option<String>), twinbpf_trace::twinbpf_kernel::Error> {
+    pub(super) fn names(map: &Map) -> Result<(Option<String>, Option<String>), twinbpf_kernel::Error> {
         let types = map.types()?;
         let name = |id: Option<TypeId>| Some(types.as_ref()?.btf.type_name(id?));
         Ok((name(types.as_ref().and_then(|types| types.key)), name(types.as_ref().and_then(|types| types.value))))

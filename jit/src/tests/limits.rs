@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_vm::generate::shapes::{SHAPES, Shape};
-
+use super::shapes::{SHAPES, Shape};
 use crate::limits::{Strategy, strategy};
 use crate::{Code, CompileLimits, JitError, OptLevel, Options};
 

@@ -8,3 +8,4 @@ mod margin;
 mod passes;
 mod programs;
 mod rig;
+mod shapes;

@@ -1,9 +1,12 @@
 //! Calls, limits, traps and the agreement of the drivers.
 
 mod calls;
+// The source of choices of the fuzzer, which knows this crate.
+#[allow(dead_code, unreachable_pub, reason = "written for another crate")]
+#[path = "../../../../fuzzing/src/generate/choices.rs"]
+mod choices;
 mod limits;
 mod memory;
-#[cfg(feature = "arbitrary")]
 mod random;
 mod trusted;
 

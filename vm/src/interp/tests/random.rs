@@ -1,8 +1,8 @@
 //! Random straight-line and forward-jumping programs: both drivers against an independent evaluator, which works
 //! on 128-bit integers and knows nothing of the rows.
 
+use super::choices::Choices;
 use super::*;
-use crate::generate::Choices;
 use twinbpf_isa::program::Program;
 use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Reg, Size, Width};
 

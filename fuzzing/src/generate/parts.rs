@@ -1,0 +1,421 @@
+//! Generation of straight-line code: arithmetic, memory accesses, calls.
+
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
+
+use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
+use super::regs::Kind;
+use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, SLOTS, STATE, VALUE};
+
+/// Helpers by number: `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem`, `bpf_tail_call`.
+const LOOKUP: i32 = 1;
+const UPDATE: i32 = 2;
+const DELETE: i32 = 3;
+const TAIL_CALL: i32 = 12;
+
+/// Slots that branches, loops and calls want, and the first of these among the items.
+const ROOM: usize = 10;
+const LARGE: usize = 23;
+
+/// Where an access goes: base, the offsets it may have, whether it must be aligned, and for atomics may be at all.
+struct AccessWindow {
+    base: Reg,
+    low: i16,
+    high: i16,
+    aligned: bool,
+    atomic: bool,
+    /// Offsets are aligned where they differ from a multiple by this.
+    phase: i16,
+}
+
+impl Generator<'_, '_> {
+    /// One thing more.
+    pub(super) fn item(&mut self) {
+        // Most things that take many slots are left out where there is no room for them.
+        let full = self.code.len() + ROOM > self.end && !self.choices.once_in(4);
+        match self.choices.below(if full { LARGE } else { 32 }) {
+            0..10 => self.arithmetic(),
+            10 => self.endian(),
+            11 => self.constant(),
+            12..15 => self.load(),
+            15..18 => self.store(),
+            18..20 => self.atomic(),
+            20 => self.ordered(),
+            21 => {
+                self.point();
+            }
+            22 => self.point_somewhere(),
+            LARGE..27 => self.branch(),
+            27..29 => self.repeat(),
+            29 => self.call_any(),
+            _ => self.call_helper(),
+        }
+    }
+
+    /// An operation of the table.
+    pub(super) fn arithmetic(&mut self) {
+        let row = self.choices.pick(AluOp::TABLE);
+        let dst = if row.op.reads_dst() { self.number() } else { self.target() };
+        let width = match row.shape {
+            Shape::BinaryReg64 => Width::W64,
+            Shape::Binary | Shape::BinaryReg | Shape::Unary => self.choices.pick(&[Width::W64, Width::W32]),
+        };
+        let src = match row.shape {
+            Shape::Unary => Operand::Imm(0),
+            Shape::BinaryReg | Shape::BinaryReg64 => Operand::Reg(self.source()),
+            Shape::Binary if self.choices.once_in(2) => Operand::Reg(self.source()),
+            Shape::Binary => Operand::Imm(self.alu_imm(row.op, width)),
+        };
+        // The source may have been made where the destination was.
+        self.emit(Insn::Alu { width, op: row.op, dst, src });
+        self.set(dst, Kind::Number);
+    }
+
+    /// A register to read.
+    pub(super) fn source(&mut self) -> Reg {
+        match self.some_number() {
+            Some(number) => number,
+            None => self.number(),
+        }
+    }
+
+    fn alu_imm(&mut self, op: AluOp, width: Width) -> i32 {
+        let imm = self.choices.imm();
+        if self.dialect == Dialect::Machine {
+            return imm;
+        }
+        match op {
+            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
+                let edge = self.choices.pick(&[0, 1, 8, 31, 32, 63, imm]);
+                edge & (width.bits() as i32 - 1)
+            }
+            AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod if imm == 0 => self.choices.pick(&[-1, 1, 3, i32::MIN]),
+            _ => imm,
+        }
+    }
+
+    fn endian(&mut self) {
+        let dst = self.number();
+        let (order, bits) = (self.choices.pick(&ByteOrder::ALL), self.choices.pick(&[16, 32, 64]));
+        self.emit(Insn::Endian { order, bits, dst });
+    }
+
+    fn constant(&mut self) {
+        let (dst, value) = (self.target(), self.choices.number());
+        self.code.push(Insn::LoadImm { dst, kind: 0, imm: value as i32 });
+        self.emit(Insn::LoadImmHi { imm: (value >> 32) as i32 });
+        self.set(dst, Kind::Number);
+    }
+
+    /// A pointer into the memory of the state, or to the context.
+    fn point(&mut self) -> Reg {
+        let dst = self.target();
+        // Where programs may be tail called, the context is none that they could read.
+        if self.context && self.tails == 0 && self.choices.once_in(3) {
+            self.emit(load(dst, Reg::FP, CONTEXT_SLOT));
+            self.set(dst, Kind::Context);
+            return dst;
+        }
+        let off = self.choices.below(MEMORY_SIZE - 16);
+        let address = value_address(dst, STATE, MEMORY + off);
+        self.code.extend(address);
+        self.set(dst, Generator::memory(off as i16, off as i16));
+        dst
+    }
+
+    /// A pointer whose place in the memory depends on a number.
+    fn point_somewhere(&mut self) {
+        let number = self.number();
+        let dst = self.target();
+        if dst == number {
+            return self.endian();
+        }
+        if self.choices.once_in(4) {
+            // A sum that wraps around at 16 bits.
+            let src = Operand::Imm(self.choices.imm());
+            self.emit(Insn::Alu { width: Width::W32, op: AluOp::Add, dst: number, src });
+            self.emit(Insn::Endian { order: ByteOrder::ToLe, bits: 16, dst: number });
+        }
+        let mask = self.choices.pick(&[1, 7, 31, 63]);
+        self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: number, src: Operand::Imm(mask) });
+        let address = value_address(dst, STATE, MEMORY);
+        self.code.extend(address);
+        self.emit(Insn::Alu { width: Width::W64, op: AluOp::Add, dst, src: Operand::Reg(number) });
+        self.set(dst, Generator::memory(0, mask as i16));
+    }
+
+    /// Somewhere to load from or store to.
+    fn window(&mut self) -> AccessWindow {
+        let stack = self.words > 0 && self.choices.once_in(3);
+        if stack {
+            let low = word(self.words - 1);
+            let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(8);
+            return AccessWindow { base: Reg::FP, low, high: 0, aligned, atomic: true, phase: 0 };
+        }
+        let base = match self.some(self.regs.pointers) {
+            Some(base) => base,
+            None => self.point(),
+        };
+        self.window_at(base)
+    }
+
+    fn window_at(&self, base: Reg) -> AccessWindow {
+        let kind = self.regs[base];
+        let (low, high) = Generator::room(kind).expect("a pointer");
+        match kind {
+            Kind::Value { low: from, high: to, .. } => {
+                let sloppy = self.dialect == Dialect::Machine;
+                AccessWindow { base, low, high, aligned: false, atomic: from == to || sloppy, phase: from & 7 }
+            }
+            Kind::Context | Kind::Nothing | Kind::Number | Kind::Counter => {
+                AccessWindow { base, low, high, aligned: true, atomic: false, phase: 0 }
+            }
+        }
+    }
+
+    fn offset(&mut self, window: &AccessWindow, size: Size, aligned: bool) -> i16 {
+        let bytes = size.bytes() as i16;
+        let span = (window.high - window.low - bytes).max(0) as usize;
+        let off = window.low + self.choices.below(span + 1) as i16;
+        if !aligned {
+            return off;
+        }
+        let off = off - (off + window.phase).rem_euclid(bytes);
+        if off < window.low { off + bytes } else { off }
+    }
+
+    fn load(&mut self) {
+        let window = self.window();
+        let size = self.choices.pick(&Size::ALL);
+        let off = self.offset(&window, size, window.aligned);
+        let dst = self.target();
+        let signed = size != Size::Dw && self.choices.once_in(3);
+        self.emit(Insn::Load { size, signed, dst, base: window.base, off });
+        self.set(dst, Kind::Number);
+    }
+
+    fn store(&mut self) {
+        let window = self.window();
+        let size = self.choices.pick(&Size::ALL);
+        let off = self.offset(&window, size, window.aligned);
+        let src = match self.some_number() {
+            Some(number) if !self.choices.once_in(4) => Operand::Reg(number),
+            _ => Operand::Imm(self.choices.imm()),
+        };
+        self.emit(Insn::Store { size, base: window.base, off, src });
+    }
+
+    /// An atomic operation of the table.
+    fn atomic(&mut self) {
+        let window = self.window();
+        if !window.atomic {
+            return self.store();
+        }
+        let op = self.choices.pick(AtomicOp::TABLE).op;
+        if op == AtomicOp::Cmpxchg && !self.compare_with(window.base) {
+            return self.store();
+        }
+        let src = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
+        let Some(src) = src else { return self.store() };
+        let width = self.choices.pick(&[Width::W64, Width::W32]);
+        let size = if width == Width::W64 { Size::Dw } else { Size::W };
+        let aligned = self.dialect == Dialect::Kernel || !self.choices.once_in(16);
+        let off = self.offset(&window, size, aligned);
+        self.emit(Insn::Atomic { width, op, base: window.base, off, src });
+    }
+
+    /// Has r0 hold a number to compare with; sometimes the one that is there.
+    fn compare_with(&mut self, base: Reg) -> bool {
+        if base == Reg::R0 || self.regs[Reg::R0] == Kind::Counter {
+            return false;
+        }
+        if self.regs[Reg::R0] != Kind::Number {
+            let imm = self.choices.imm();
+            self.emit(mov(Reg::R0, Operand::Imm(imm)));
+            self.set(Reg::R0, Kind::Number);
+        }
+        true
+    }
+
+    /// Loads and stores with an order.
+    fn ordered(&mut self) {
+        let window = self.window();
+        if !window.atomic {
+            return self.load();
+        }
+        let size = self.choices.pick(&Size::ALL);
+        let off = self.offset(&window, size, true);
+        match self.some_number() {
+            Some(src) if self.choices.once_in(2) => {
+                self.emit(Insn::StoreRelease { size, base: window.base, off, src });
+            }
+            _ => {
+                let dst = self.target();
+                self.emit(Insn::LoadAcquire { size, dst, base: window.base, off });
+                self.set(dst, Kind::Number);
+            }
+        }
+    }
+
+    fn call_any(&mut self) {
+        let later = self.functions - self.function - 1;
+        if later == 0 || self.loops > 0 || self.calls.len() + self.addresses.len() > self.functions + 1 {
+            return self.arithmetic();
+        }
+        let function = self.function + 1 + self.choices.below(later);
+        if self.indirect_once_in(3) {
+            let other = self.function + 1 + self.choices.below(later);
+            return self.call_through([function, other]);
+        }
+        self.call_local(function);
+    }
+
+    /// Has the first registers hold arguments.
+    pub(super) fn arguments(&mut self, arity: usize) {
+        for dst in (1..=arity).map(reg) {
+            if self.regs[dst] != Kind::Number {
+                let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
+                self.emit(mov(dst, src));
+                self.set(dst, Kind::Number);
+            }
+        }
+    }
+
+    /// Calls a function of the program.
+    pub(super) fn call_local(&mut self, function: usize) {
+        self.arguments(self.arity[function]);
+        self.calls.push((self.code.len(), function));
+        self.call(CallKind::Local, 0);
+    }
+
+    fn call(&mut self, kind: CallKind, imm: i32) {
+        self.emit(Insn::Call { kind, off: 0, imm });
+        self.called();
+    }
+
+    /// What registers hold after a call.
+    pub(super) fn called(&mut self) {
+        self.set(Reg::R0, Kind::Number);
+        [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].into_iter().for_each(|reg| self.set(reg, Kind::Nothing));
+    }
+
+    fn call_helper(&mut self) {
+        if self.function > 0 {
+            return self.arithmetic();
+        }
+        match self.choices.below(4) {
+            0 | 1 => self.lookup(),
+            2 => self.change(),
+            _ => self.tail_call(),
+        }
+    }
+
+    /// Loads r1 with a map and r2 with the address of a key.
+    fn key(&mut self) -> usize {
+        let map = self.choices.pick(&[ARRAY, HASH]);
+        match self.some_number() {
+            Some(number) if self.choices.once_in(3) => {
+                self.emit(mov(Reg::R2, Operand::Reg(number)));
+                let src = Operand::Imm(KEYS as i32 - 1);
+                self.emit(Insn::Alu { width: Width::W32, op: AluOp::And, dst: Reg::R2, src });
+                self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: KEY_SLOT, src: Operand::Reg(Reg::R2) });
+            }
+            _ => {
+                let src = Operand::Imm(self.choices.below(KEYS as usize) as i32);
+                self.emit(Insn::Store { size: Size::W, base: Reg::FP, off: KEY_SLOT, src });
+            }
+        }
+        self.address_of(Reg::R2, KEY_SLOT);
+        self.map(Reg::R1, map);
+        map
+    }
+
+    fn map(&mut self, dst: Reg, map: usize) {
+        self.code.extend([Insn::LoadImm { dst, kind: 1, imm: map as i32 }, Insn::LoadImmHi { imm: 0 }]);
+    }
+
+    fn address_of(&mut self, dst: Reg, slot: i16) {
+        self.emit(mov(dst, Operand::Reg(Reg::FP)));
+        self.emit(Insn::Alu { width: Width::W64, op: AluOp::Add, dst, src: Operand::Imm(slot.into()) });
+    }
+
+    /// Looks up a value and works on it, if there is one.
+    fn lookup(&mut self) {
+        self.key();
+        self.call(CallKind::Helper, LOOKUP);
+        let at = self.code.len();
+        let src = Operand::Imm(0);
+        self.emit(Insn::Branch { width: Width::W64, cond: Cond::Eq, dst: Reg::R0, src, off: 0 });
+        let before = self.regs;
+        self.set(Reg::R0, Kind::Value { low: 0, high: 0, len: VALUE as i16, state: false });
+        for _ in 0..1 + self.choices.below(3) {
+            let window = self.window_at(Reg::R0);
+            self.access(&window);
+        }
+        let off = 8 * self.choices.below(2) as i16;
+        self.emit(load(Reg::R0, Reg::R0, off));
+        self.set(Reg::R0, Kind::Number);
+        self.land(at);
+        self.regs.meet(&before);
+    }
+
+    /// A store, or an atomic operation that is no `cmpxchg`.
+    fn access(&mut self, window: &AccessWindow) {
+        let number = self.some_number().filter(|number| self.regs[*number] == Kind::Number);
+        let (size, src) =
+            (self.choices.pick(&Size::ALL), number.map_or(Operand::Imm(self.choices.imm()), Operand::Reg));
+        match number {
+            Some(src) if self.choices.once_in(3) => {
+                let width = self.choices.pick(&[Width::W64, Width::W32]);
+                let op = self.choices.pick(&[AtomicOp::Add, AtomicOp::FetchAdd, AtomicOp::Xchg, AtomicOp::FetchOr]);
+                let off = self.offset(window, if width == Width::W64 { Size::Dw } else { Size::W }, true);
+                self.emit(Insn::Atomic { width, op, base: window.base, off, src });
+            }
+            _ => {
+                let off = self.offset(window, size, false);
+                self.emit(Insn::Store { size, base: window.base, off, src });
+            }
+        }
+    }
+
+    /// Updates or deletes an element.
+    fn change(&mut self) {
+        let update = !self.choices.once_in(3);
+        if update {
+            for half in [0, 8] {
+                let src = self.some_number().map_or(Operand::Imm(self.choices.imm()), Operand::Reg);
+                self.emit(Insn::Store { size: Size::Dw, base: Reg::FP, off: VALUE_SLOT + half, src });
+            }
+        }
+        self.key();
+        if !update {
+            return self.call(CallKind::Helper, DELETE);
+        }
+        self.address_of(Reg::R3, VALUE_SLOT);
+        // BPF_ANY, BPF_NOEXIST, BPF_EXIST, and one that no map knows.
+        let flags = self.choices.pick(&[0, 0, 1, 2, 3]);
+        self.emit(mov(Reg::R4, Operand::Imm(flags)));
+        self.call(CallKind::Helper, UPDATE);
+    }
+
+    /// Goes to another program, if the slot has one and there were not too many.
+    fn tail_call(&mut self) {
+        if self.tails == 0 || self.level > 0 {
+            return self.lookup();
+        }
+        match self.some_number() {
+            Some(number) if self.choices.once_in(2) => {
+                self.emit(mov(Reg::R3, Operand::Reg(number)));
+                let src = Operand::Imm(SLOTS as i32 - 1);
+                self.emit(Insn::Alu { width: Width::W64, op: AluOp::And, dst: Reg::R3, src });
+            }
+            _ => {
+                let slot = self.choices.below(SLOTS as usize + 1) as i32;
+                self.emit(mov(Reg::R3, Operand::Imm(slot)));
+            }
+        }
+        self.emit(load(Reg::R1, Reg::FP, CONTEXT_SLOT));
+        self.map(Reg::R2, JUMPS);
+        self.call(CallKind::Helper, TAIL_CALL);
+        self.set(Reg::R0, Kind::Nothing);
+    }
+}

@@ -1,0 +1,63 @@
+//! Environment of a case, the same for every engine: five maps and a context.
+
+use twinbpf_vm::map::{MapKind, MapSpec};
+
+/// The state: registers in and out, stack words out, a counter, memory. One value of an array.
+pub const STATE: usize = 0;
+/// Index of the array.
+pub const ARRAY: usize = 1;
+/// A hash table.
+pub const HASH: usize = 2;
+/// Targets of tail calls.
+pub const JUMPS: usize = 3;
+/// Addresses of the instructions that a `gotox` of the main program may lead to: the `goto`s directly after each.
+pub const TABLE: usize = 4;
+
+/// Bytes of the state.
+pub const STATE_SIZE: usize = 384;
+/// Where r0 to r9 are loaded from.
+pub const REGS_IN: usize = 0;
+/// Where those that hold numbers at the end are stored.
+pub const REGS_OUT: usize = 80;
+/// Where the stack words are stored, from the one below r10 downwards.
+pub const STACK_OUT: usize = 160;
+/// How often tail calls were entered.
+pub const COUNTER: usize = 224;
+/// What the targets of tail calls leave.
+pub const TAIL_OUT: usize = 232;
+/// Memory to work on.
+pub const MEMORY: usize = 256;
+/// Size of that memory in bytes.
+pub const MEMORY_SIZE: usize = STATE_SIZE - MEMORY;
+
+/// Bytes of the context, to which `r1` points.
+pub const CONTEXT_SIZE: usize = 64;
+/// Elements of the array.
+pub const ARRAY_LEN: u32 = 4;
+/// Elements that fit into the hash table: one less than there are keys.
+pub const HASH_LEN: u32 = 7;
+/// Keys are below this.
+pub const KEYS: u32 = 8;
+/// Bytes of a value of array and hash table.
+pub const VALUE: usize = 16;
+/// Slots of tail calls. The last one leads to the program itself, the one before nowhere.
+pub const SLOTS: u32 = 4;
+/// Targets of tail calls that a case has at most.
+pub const TAILS: usize = 2;
+
+/// Addresses that the table has room for.
+pub const LABELS: usize = 32;
+
+/// Blueprints of the maps, by index.
+pub fn maps() -> [MapSpec; 5] {
+    /// `BPF_F_MMAPABLE`: spares a backend in a kernel the lookup of each value.
+    const MMAPABLE: u32 = 1 << 10;
+    let mut state = MapSpec::new("state", MapKind::Array, 4, STATE_SIZE as u32, 1);
+    state.flags = MMAPABLE;
+    let mut array = MapSpec::new("array", MapKind::Array, 4, VALUE as u32, ARRAY_LEN);
+    array.flags = MMAPABLE;
+    let hash = MapSpec::new("hash", MapKind::Hash, 4, VALUE as u32, HASH_LEN);
+    let jumps = MapSpec::new("jumps", MapKind::ProgArray, 4, 4, SLOTS);
+    let table = MapSpec::new("table", MapKind::Array, 4, LABELS as u32 * 8, 1);
+    [state, array, hash, jumps, table]
+}
