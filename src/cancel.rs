@@ -51,7 +51,7 @@ impl CancelToken {
     pub fn cancel(&self) {
         // Before the lock is taken: a call that begins later sees it under the lock, one that began before is found there.
         self.cancelled.store(true, Ordering::Release);
-        watchdog::cancel(self);
+        watchdog::cancel(&self.cancelled);
     }
 
     /// Lets later calls run. Those that were running when it was cancelled end all the same.
@@ -64,9 +64,9 @@ impl CancelToken {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Whether they are the same token.
-    pub(crate) fn is(&self, other: &CancelToken) -> bool {
-        Arc::ptr_eq(&self.cancelled, &other.cancelled)
+    /// What is set while it is cancelled.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.cancelled
     }
 }
 

@@ -18,7 +18,7 @@ use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
-use crate::cancel::CallOptions;
+use crate::cancel::{CallOptions, CancelToken};
 use crate::cpus::{Cpu, PerCpuMaps};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -100,7 +100,8 @@ impl<T: Send + 'static> InstancePre<T> {
     }
 
     #[cfg(feature = "jit")]
-    pub(crate) fn image(&self) -> &Arc<Image> {
+    #[doc(hidden)]
+    pub fn image(&self) -> &Arc<Image> {
         &self.inner.image
     }
 
@@ -281,7 +282,11 @@ impl<T: Send + 'static> Instance<T> {
 
     fn run_with(&mut self, entry: Entry, args: &[u64], options: &CallOptions) -> Result<u64, Trap> {
         let timeout = [options.timeout, self.timeout].into_iter().flatten().min();
-        let limits = watchdog::Limits { timeout, cpu_time: options.cpu_time, token: options.token.as_ref() };
+        let limits = watchdog::Limits {
+            timeout,
+            cpu_time: options.cpu_time,
+            token: options.token.as_ref().map(CancelToken::flag),
+        };
         if options.max_insns.is_some() && self.pre.inner.native.as_ref().is_some_and(|native| !native.counts()) {
             return Err(Trap::new(TrapCode::LimitUnavailable, NO_COUNT));
         }

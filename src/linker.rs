@@ -26,7 +26,6 @@ use crate::engine::Engine;
 use crate::error::{Cause, Error};
 use crate::instance::InstancePre;
 use crate::native::{self, Source};
-use crate::plan::exported;
 use crate::resolution::Resolution;
 use crate::symbol::{SymbolError, SymbolFault, check_parameters};
 
@@ -288,7 +287,7 @@ impl<T: Send + 'static> Linker<T> {
         }
         let entries = match names {
             Some(names) => names.iter().map(|name| (*name).to_owned()).collect(),
-            None => exported(object),
+            None => object.exported().map(str::to_owned).collect(),
         };
         let options = LinkOptions { kernel: self.kernel.clone(), stack_size: self.engine.config().frame_size, entries };
         Ok(object.link(&options)?)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use twinbpf_isa::program::{Binding, Program};
 use twinbpf_isa::{CallKind, Insn};
-use twinbpf_loader::{Object, Role};
+use twinbpf_loader::Object;
 use twinbpf_vm::helper;
 use twinbpf_vm::map::{MapSpec, kernel_only};
 
@@ -121,12 +121,4 @@ fn called_helpers(program: &Program) -> impl Iterator<Item = i32> + '_ {
 
 fn helper_name(id: i32) -> String {
     helper::name(id).unwrap_or_else(|| format!("helper {id}"))
-}
-
-/// The global functions of an object that has no entry points: what it offers to an embedder.
-pub(crate) fn exported(object: &Object) -> Vec<String> {
-    if object.programs.iter().any(|spec| spec.role == Role::Entry) {
-        return Vec::new();
-    }
-    object.programs.iter().filter(|spec| spec.global).map(|spec| spec.name.to_string()).collect()
 }

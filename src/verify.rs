@@ -1,7 +1,6 @@
 //! Description of a compiled module for the verifier of machine code: the contract between generated code and the VM.
 
 use std::mem::{offset_of, size_of};
-use std::sync::Arc;
 
 #[cfg(feature = "dl")]
 use twinbpf_jit::aot;
@@ -13,8 +12,6 @@ use twinbpf_vm::host::native::{Context, HostCode, SERVICES, Services};
 use twinbpf_vm::image::Image;
 use twinbpf_vm::mem::{ARENA_SIZE, MARGIN};
 use twinbpf_vm::recover::{self, NativeStack};
-
-use crate::instance::InstancePre;
 
 /// Tables that the context points to, by their index.
 const FUNCTIONS: u16 = 0;
@@ -71,11 +68,6 @@ pub fn check(emitted: &Emitted<'_>) -> (Statistics, Vec<Rejected>) {
         Ok(statistics) => (statistics, Vec::new()),
         Err(rejections) => (Statistics::default(), rejections.into_iter().map(reject).collect()),
     }
-}
-
-/// What code is made of.
-pub fn image<T: Send + 'static>(pre: &InstancePre<T>) -> &Arc<Image> {
-    pre.image()
 }
 
 /// The functions of a module and what is between them.

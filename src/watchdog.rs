@@ -7,7 +7,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,8 +16,6 @@ use twinbpf_vm::host::{Interrupt, Reason};
 use twinbpf_vm::process::PerProcess;
 use twinbpf_vm::recover::{self, Thread, leave_signals_to_others};
 use twinbpf_vm::trap::{Trap, TrapCode};
-
-use crate::cancel::CancelToken;
 
 /// From one signal to the next.
 const REPEAT: Duration = Duration::from_millis(1);
@@ -65,7 +63,8 @@ struct Armed {
     deadline: Option<Instant>,
     /// Of the thread, as its CPU time counts.
     cpu_deadline: Option<Duration>,
-    token: Option<CancelToken>,
+    /// Set by those who cancel the run.
+    token: Option<Arc<AtomicBool>>,
     /// When something is to be done next.
     due: Option<Instant>,
     /// When it got its first signal, once its flag is raised.
@@ -79,7 +78,8 @@ struct Armed {
 pub(crate) struct Limits<'a> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) cpu_time: Option<Duration>,
-    pub(crate) token: Option<&'a CancelToken>,
+    /// Set to cancel it.
+    pub(crate) token: Option<&'a Arc<AtomicBool>>,
 }
 
 impl Limits<'_> {
@@ -160,7 +160,7 @@ pub(crate) fn arm<'a>(flag: &'a Arc<Interrupt>, limits: Limits<'_>) -> Result<Gu
 
     let shared = SHARED.get();
     let mut state = shared.lock();
-    if limits.token.is_some_and(CancelToken::is_cancelled) {
+    if limits.token.is_some_and(|token| token.load(Ordering::Acquire)) {
         return Err(NotArmed::Cancelled);
     }
     if !state.running {
@@ -179,13 +179,13 @@ pub(crate) fn arm<'a>(flag: &'a Arc<Interrupt>, limits: Limits<'_>) -> Result<Gu
 }
 
 /// Ends the runs that have this token.
-pub(crate) fn cancel(token: &CancelToken) {
+pub(crate) fn cancel(token: &Arc<AtomicBool>) {
     let Some(shared) = SHARED.existing() else { return };
     let mut state = shared.lock();
     let now = Instant::now();
     let mut any = false;
     for armed in &mut state.armed {
-        let is_its = armed.token.as_ref().is_some_and(|own| own.is(token));
+        let is_its = armed.token.as_ref().is_some_and(|own| Arc::ptr_eq(own, token));
         if is_its && !armed.flag.has(Reason::Cancelled) {
             armed.end(Reason::Cancelled, now);
             any = true;

@@ -15,8 +15,9 @@ use twinbpf_vm::map::Sent;
 use twinbpf_vm::mem::Block;
 
 use crate::args::{ExecArgs, split_program};
+use crate::hex::hex;
 use crate::input::{Input, choose};
-use crate::load::{self, hex};
+use crate::load;
 use crate::trace::Trace;
 
 pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {

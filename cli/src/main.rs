@@ -13,6 +13,7 @@ mod diff;
 mod disasm;
 mod exec;
 mod fuzz;
+mod hex;
 mod input;
 mod list;
 mod load;

@@ -11,11 +11,12 @@ use twinbpf_vm::trap::TrapCode;
 
 use crate::generate::{Case, Choices, Coverage, Input};
 
-mod c;
-
 use crate::backend::{End, Engine, Outcome, Ran, Vm, jit_modes};
+use crate::finding::Finding;
 use crate::oracle::known;
 use crate::reduce;
+
+mod c;
 
 pub use c::{CCampaign, CError, CFinding, Vote};
 
@@ -49,25 +50,6 @@ pub struct Tally {
     pub slots: u64,
     /// What was exercised.
     pub coverage: Coverage,
-}
-
-/// Engines that do not agree.
-#[derive(Clone, Debug)]
-pub struct Finding {
-    /// The case, with one input.
-    pub case: Case,
-    /// Those who are alone with what they say.
-    pub suspects: Vec<String>,
-    /// Those who agree.
-    pub majority: Vec<String>,
-    /// The differences of the first dissenting engine.
-    pub difference: String,
-    /// What an engine says of its own mistake, if it made one before anything ran.
-    pub failed: Option<String>,
-    /// The first instruction by which it differs, once the case is small.
-    pub insn: Option<String>,
-    /// Number of the known difference that it is.
-    pub known: Option<&'static str>,
 }
 
 impl Tally {
@@ -109,24 +91,6 @@ impl Finding {
 fn stage(why: &str) -> &str {
     let words = why.find("internal compiler error").map_or(why, |at| &why[at..]);
     words.split_once(": ").map_or(words, |(stage, _)| stage)
-}
-
-/// As a file of the corpus has it.
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "# {} against {}", self.suspects.join(", "), self.majority.join(", "))?;
-        if let Some(why) = &self.failed {
-            writeln!(f, "# {}", why.replace('\n', " "))?;
-        }
-        if let Some(insn) = &self.insn {
-            writeln!(f, "# first difference: {insn}")?;
-        }
-        if let Some(known) = self.known {
-            writeln!(f, "# known: {known}")?;
-        }
-        self.difference.lines().try_for_each(|line| writeln!(f, "# {line}"))?;
-        self.case.fmt(f)
-    }
 }
 
 impl fmt::Debug for Campaign {

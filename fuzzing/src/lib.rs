@@ -7,6 +7,7 @@
 
 pub mod backend;
 mod campaign;
+mod finding;
 pub mod generate;
 pub mod mutants;
 pub mod oracle;
@@ -16,5 +17,6 @@ pub use backend::{
     Doubt, End, Engine, FAULTS, InterpreterError, JitMode, KernelEngine, Outcome, Plugin, Ran, Verifier, Vm, digest,
     jit_modes,
 };
-pub use campaign::{CCampaign, CError, CFinding, Campaign, Finding, Tally, Vote};
+pub use campaign::{CCampaign, CError, CFinding, Campaign, Tally, Vote};
+pub use finding::Finding;
 pub use oracle::{Agreement, Changed, Disagreement, MODELS, Model, Printer, known, verify};

@@ -2,7 +2,7 @@
 
 use twinbpf_isa::{AluOp, Insn, Operand, Raw, Reg, splice, text_at};
 
-use crate::campaign::Finding;
+use crate::finding::Finding;
 use crate::generate::Case;
 
 const NOTHING: Insn = Insn::Goto { off: 0 };

@@ -1,6 +1,7 @@
 //! Wire form to [`Insn`] and back. What the tables do not say (classes, modes, the fields each form uses) is
 //! said here once, as constants that both directions share.
 
+use super::insn::LDDW_KINDS;
 use super::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Endian, Insn, Operand, Raw, Reg, Shape, Size, Width};
 
 /// Instruction classes, opcode bits 2:0 (RFC 9669 section 3.2).
@@ -37,8 +38,6 @@ const CAST: i16 = 1;
 /// Immediates of the atomics that are not read-modify-write.
 const LOAD_ACQUIRE: i32 = 0x100;
 const STORE_RELEASE: i32 = 0x110;
-/// Largest `src` of an `lddw`.
-pub(super) const LDDW_KINDS: u8 = 6;
 
 /// A field of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

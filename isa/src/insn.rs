@@ -1,26 +1,9 @@
 //! One decoded instruction per 8-byte slot.
 
-use super::code::LDDW_KINDS;
-use super::{AluOp, AtomicOp, Cond, Shape};
+use super::{AluOp, AtomicOp, Cond, Shape, Width};
 
-/// Operand width: the 32-bit forms zero the upper half of their destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Width {
-    /// 32 bits: the classes `ALU` and `JMP32`.
-    W32,
-    /// 64 bits: the classes `ALU64` and `JMP`.
-    W64,
-}
-
-impl Width {
-    /// Number of bits, 32 or 64.
-    pub const fn bits(self) -> u32 {
-        match self {
-            Width::W32 => 32,
-            Width::W64 => 64,
-        }
-    }
-}
+/// Largest `src` of an `lddw`.
+pub(super) const LDDW_KINDS: u8 = 6;
 
 /// Size of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

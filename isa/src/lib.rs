@@ -21,11 +21,11 @@ mod text;
 pub mod validate;
 
 pub use code::{DecodeError, Field, decode_all, encode_all};
-pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size, Width};
+pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size};
 pub use policy::{Groups, Mode, Policy};
 pub use raw::{Endian, Raw};
 pub use splice::{Moved, SpliceError, difference, splice};
-pub use table::{AluOp, AtomicOp, Cond, Group, Row, Shape};
+pub use table::{AluOp, AtomicOp, Cond, Group, Row, Shape, Width};
 pub use text::{disasm, disasm_with, text_at};
 
 #[cfg(test)]

@@ -1,6 +1,23 @@
 //! The three tables. A row is one operation: how it is spelled, encoded and constrained.
 
-use super::Width;
+/// Operand width: the 32-bit forms zero the upper half of their destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// 32 bits: the classes `ALU` and `JMP32`.
+    W32,
+    /// 64 bits: the classes `ALU64` and `JMP`.
+    W64,
+}
+
+impl Width {
+    /// Number of bits, 32 or 64.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Width::W32 => 32,
+            Width::W64 => 64,
+        }
+    }
+}
 
 macro_rules! groups {
     ($(#[doc = $doc:literal] $Name:ident $name:literal;)*) => {

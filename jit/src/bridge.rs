@@ -12,11 +12,12 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use twinbpf_vm::host::native::{Context, Services, Site, SiteKind};
 
-use crate::compile::{self, Module, Registers};
+use crate::compile::{self, Module};
 use crate::debug::{Symbol, Tools};
 use crate::error::JitError;
 use crate::lower;
 use crate::options::OptLevel;
+use crate::settings::{self, Registers};
 
 /// Stands for the pc of the bridge, which is no instruction's.
 const NO_PC: u32 = u32::MAX >> 1;
@@ -32,7 +33,7 @@ fn module() -> Result<&'static Module, JitError> {
     let bridge = &mut module.functions[0];
     let range = bridge.start..bridge.start + u64::from(bridge.sites.len);
     let symbol = Symbol { name: String::new(), range, lines: Vec::new(), unwind: bridge.unwind.take() };
-    let isa = compile::isa(OptLevel::Speed, Registers::Backtracking, false)?;
+    let isa = settings::isa(OptLevel::Speed, Registers::Backtracking, false)?;
     module.announced = Tools::default().announce(&*isa, &module.memory, &[symbol]);
     Ok(BRIDGE.get_or_init(|| module))
 }

@@ -13,7 +13,7 @@ use twinbpf_vm::ident::ImageId;
 use twinbpf_vm::image::{Image, Link};
 
 use crate::bridge;
-use crate::compile::{self, Compiled, Job, Module, Registers};
+use crate::compile::{self, Compiled, Job, Module};
 use crate::debug::{Symbol, SymbolLine, Tools};
 use crate::emitted::{Check, Checker};
 use crate::error::JitError;
@@ -24,6 +24,7 @@ use crate::memory::{CodePool, part};
 use crate::opt::PassRun;
 use crate::options::Options;
 use crate::parallel::Threads;
+use crate::settings::{self, Registers};
 use crate::stage::{ANNOUNCING, InternalError, caught};
 
 /// Programs that lie within so many instructions share a module, whose size is limited.
@@ -276,7 +277,7 @@ impl Code {
 
     /// Registers a module with debuggers and profilers.
     fn announce(&self, module: &mut Module) {
-        let isa = compile::isa(self.options.opt, Registers::Backtracking, self.options.verify)
+        let isa = settings::isa(self.options.opt, Registers::Backtracking, self.options.verify)
             .expect("the module was compiled with it");
         let symbols: Vec<Symbol> = module.functions.iter_mut().map(|function| self.symbol(function)).collect();
         module.announced = self.tools.announce(&*isa, &module.memory, &symbols);

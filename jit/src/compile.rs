@@ -9,7 +9,6 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::{Function, Signature};
 use cranelift_codegen::isa::unwind::UnwindInfo;
 use cranelift_codegen::isa::{OwnedTargetIsa, TargetIsa};
-use cranelift_codegen::settings::{self, Configurable as _};
 use cranelift_codegen::{CodegenError, CompiledCode};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module as _, ModuleReloc, ModuleRelocTarget};
@@ -22,12 +21,13 @@ use crate::debug::Announced;
 use crate::error::JitError;
 use crate::frame::fitting;
 use crate::generate::Generator;
-use crate::limits::{self, Strategy};
+use crate::limits;
 use crate::lower::{self, Input, RegisterLiveness, Scratch, Start, Unit};
 use crate::memory::{CodeMemory, CodePool, check_relocs};
 use crate::opt::PassRun;
 use crate::options::{OptLevel, Options};
 use crate::parallel::{Threads, share};
+use crate::settings::{Registers, insns, isa};
 use crate::stage::{GENERATION, InternalError, PLACING, Stages, TRANSLATION, caught, fault, mistake};
 use crate::trap_sites::TrapSites;
 
@@ -105,75 +105,6 @@ fn in_workspace<T>(image: &Image, function: u32, work: impl FnOnce(&mut Workspac
     result
 }
 
-/// Instructions of a function.
-pub(crate) fn insns(image: &Image, function: u32) -> u32 {
-    let function = &image.functions()[function as usize];
-    function.end - function.start
-}
-
-/// How registers are allocated.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Registers {
-    /// As well as can be.
-    Backtracking,
-    /// With a quarter less work for the compiler as a whole. Each value that does not stay in a register has a place of its
-    /// own in the frame.
-    OnePass,
-}
-
-/// Instructions of a function whose registers are allocated in one pass, at most: its frame should fit in the 4 KiB that a
-/// machine has for each call.
-const ONE_PASS: u32 = 256;
-
-impl Registers {
-    pub(crate) fn of(image: &Image, function: u32, strategy: Strategy) -> Registers {
-        let small = insns(image, function) <= ONE_PASS;
-        if strategy == Strategy::Plain && small { Registers::OnePass } else { Registers::Backtracking }
-    }
-}
-
-/// The target for these options, made once.
-pub(crate) fn isa(opt: OptLevel, registers: Registers, verify: bool) -> Result<OwnedTargetIsa, JitError> {
-    static ISAS: [OnceLock<Result<OwnedTargetIsa, String>>; 8] = [const { OnceLock::new() }; 8];
-    let choices = [opt == OptLevel::Speed, registers == Registers::OnePass, verify];
-    let isa = ISAS[choices.into_iter().fold(0, |index, choice| index * 2 + usize::from(choice))].get_or_init(|| {
-        let builder = cranelift_native::builder().map_err(str::to_owned)?;
-        builder.finish(flags(opt, registers, verify, false)).map_err(|error| error.to_string())
-    });
-    isa.clone().map_err(JitError::Host)
-}
-
-/// Cranelift's settings. Tail calls on x86-64 need frame pointers, and so do backtraces.
-pub(crate) fn flags(opt: OptLevel, registers: Registers, verify: bool, pic: bool) -> settings::Flags {
-    let mut flags = settings::builder();
-    let level = match opt {
-        OptLevel::None => "none",
-        OptLevel::Speed => "speed",
-    };
-    let registers = match registers {
-        Registers::Backtracking => "backtracking",
-        Registers::OnePass => "single_pass",
-    };
-    let verify = if verify { "true" } else { "false" };
-    let all = [
-        ("opt_level", level),
-        ("regalloc_algorithm", registers),
-        ("enable_verifier", verify),
-        ("regalloc_checker", verify),
-        ("preserve_frame_pointers", "true"),
-        ("unwind_info", "true"),
-        // Where blocks begin, for `lead`.
-        ("machine_code_cfg_info", if opt == OptLevel::Speed { "true" } else { "false" }),
-        ("enable_probestack", "true"),
-        ("probestack_strategy", "inline"),
-        ("is_pic", if pic { "true" } else { "false" }),
-    ];
-    for (name, value) in all {
-        flags.set(name, value).expect("settings of this version");
-    }
-    settings::Flags::new(flags)
-}
-
 /// A compiled function before its code is placed in memory.
 pub(crate) struct UnplacedFunction {
     unit: Unit,
@@ -183,6 +114,12 @@ pub(crate) struct UnplacedFunction {
     /// Bytes of padding before it.
     lead: usize,
     reads_rest: bool,
+}
+
+impl AsRef<CompiledCode> for UnplacedFunction {
+    fn as_ref(&self) -> &CompiledCode {
+        &self.code
+    }
 }
 
 /// Code to be made of an image.

@@ -13,10 +13,10 @@ use cranelift_codegen::isa::TargetIsa;
 use twinbpf_vm::host::native::{CALL_FRAME, MAX_FRAME};
 use twinbpf_vm::image::Image;
 
-use crate::compile::{Registers, UnplacedFunction, insns, isa};
 use crate::error::JitError;
 use crate::limits::Strategy;
 use crate::options::{OptLevel, Options};
+use crate::settings::{Registers, insns, isa};
 
 /// Instructions of a function that is likely to have a large frame: it compares without being compiled twice.
 const LARGE: u32 = 2048;
@@ -56,18 +56,18 @@ pub(crate) fn judge(code: &CompiledCode, checked: bool) -> Verdict {
 
 /// Compiles a function with other settings until its frame is not too large. `make` gets options, the target, and whether the
 /// code has to check the limit of the native stack.
-pub(crate) fn fitting(
+pub(crate) fn fitting<T: AsRef<CompiledCode>>(
     image: &Image,
     function: u32,
     (strategy, options): (Strategy, Options),
-    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<UnplacedFunction, JitError>,
-) -> Result<UnplacedFunction, JitError> {
+    mut make: impl FnMut(Options, &dyn TargetIsa, bool) -> Result<T, JitError>,
+) -> Result<T, JitError> {
     let mut options = strategy.options(options);
     let mut registers = Registers::of(image, function, strategy);
     let mut checked = checks_at_once(insns(image, function));
     loop {
         let code = make(options, &*isa(options.opt, registers, options.verify)?, checked)?;
-        match judge(&code.code, checked) {
+        match judge(code.as_ref(), checked) {
             Verdict::Fits => return Ok(code),
             Verdict::Unchecked => checked = true,
             Verdict::TooLarge(_) if registers == Registers::OnePass => registers = Registers::Backtracking,

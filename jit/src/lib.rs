@@ -8,6 +8,7 @@ pub mod aot;
 mod bridge;
 mod code;
 mod compile;
+mod context;
 pub mod debug;
 mod emitted;
 mod error;
@@ -22,6 +23,7 @@ mod memory;
 mod opt;
 mod options;
 mod parallel;
+mod settings;
 mod stage;
 mod trap_sites;
 

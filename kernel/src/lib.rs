@@ -14,6 +14,7 @@ pub mod load;
 pub mod map;
 pub mod probe;
 pub mod prog;
+mod running;
 pub mod share;
 pub mod stream;
 mod sys;

@@ -1,5 +1,4 @@
-//! The running kernel as a [`Kernel`]: types, configuration, symbols, version. Each is
-//! read once, at its first use.
+//! What the running kernel says of itself: types, configuration, symbols, version. Each is read once, at its first use.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,9 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use flate2::read::GzDecoder;
 use twinbpf_btf::{Btf, Endian};
-use twinbpf_loader::kernel::{Kernel, Module, kernel_version};
+use twinbpf_loader::kernel::{Module, kernel_version};
 
-use crate::probe::{Feature, has};
 use crate::user::Binary;
 
 /// See the module documentation.
@@ -83,6 +81,11 @@ impl System {
         names.into_iter().any(|other| other == name)
     }
 
+    /// Types of the modules that are there.
+    pub(crate) fn modules(&self) -> &[Module] {
+        self.modules.get_or_init(|| self.btf().map(modules).unwrap_or_default())
+    }
+
     /// As `LINUX_VERSION_CODE` has it. Distributions put the real one elsewhere: Ubuntu into
     /// `/proc/version_signature`, Debian into the build's text.
     pub fn version(&self) -> u32 {
@@ -95,48 +98,6 @@ impl System {
             let debian = build.split("Debian ").nth(1);
             ubuntu.or(debian).and_then(kernel_version).or_else(|| kernel_version(&release())).unwrap_or(0)
         })
-    }
-}
-
-impl Kernel for System {
-    fn page_size(&self) -> u32 {
-        crate::sys::memory::page_size() as u32
-    }
-
-    fn takes_every_offset(&self) -> bool {
-        has(Feature::EveryOffset)
-    }
-
-    fn endian(&self) -> Endian {
-        if cfg!(target_endian = "big") { Endian::Big } else { Endian::Little }
-    }
-
-    fn btf(&self) -> Option<&Btf> {
-        System::btf(self).map(AsRef::as_ref)
-    }
-
-    fn modules(&self) -> &[Module] {
-        self.modules.get_or_init(|| System::btf(self).map(modules).unwrap_or_default())
-    }
-
-    fn config(&self) -> Option<&str> {
-        System::config(self)
-    }
-
-    fn kallsyms(&self) -> Option<&str> {
-        System::kallsyms(self)
-    }
-
-    fn version(&self) -> u32 {
-        System::version(self)
-    }
-
-    fn has_bpf_cookie(&self) -> bool {
-        has(Feature::Cookie)
-    }
-
-    fn has_syscall_wrapper(&self) -> bool {
-        has(Feature::SyscallWrapper)
     }
 }
 
@@ -164,12 +125,6 @@ fn image_btf() -> Option<Vec<u8>> {
         let binary = Binary::read(Path::new(&image)).ok()?;
         binary.section(".BTF").map(<[u8]>::to_vec)
     })
-}
-
-/// Name of the kernel function that implements a system call.
-pub(crate) fn syscall_function(name: &str) -> String {
-    let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
-    format!("{prefix}{name}")
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::kernel::Kernel;
 use crate::object::{ArenaData, Object, ProgramSpec, Reference, Role};
 use crate::section::Attach;
 pub(crate) use layout::{Layout, Planner};
+pub use relocated::CoreApplied;
 pub(crate) use relocated::{CoreTypes, Functions};
 use stream::Linker;
 

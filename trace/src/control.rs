@@ -1,11 +1,17 @@
-//! Host data of a session's script instances, and the host functions that use it.
+//! Host data of a session's script instances.
 
 use std::time::Duration;
 
-use twinbpf::{Caller, Linker};
-
-use crate::script;
-use crate::script::memory::{Reach, read_mem};
+/// Processes whose memory scripts may read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach {
+    /// That of every process (`--unsafe`).
+    pub(crate) any: bool,
+    /// Those of the session's options, by the number of one of their threads.
+    pub(crate) chosen: Vec<u32>,
+    /// What a script learns once.
+    pub(crate) refusal_reported: bool,
+}
 
 /// The data of an instance of a session.
 #[derive(Debug, Default)]
@@ -16,19 +22,4 @@ pub struct Control {
     pub(crate) period: Option<Duration>,
     /// Processes whose memory programs may read.
     pub(crate) reach: Reach,
-}
-
-/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`, and those about other processes.
-pub fn functions(linker: &mut Linker<Control>) {
-    script::functions(linker);
-    linker.func("read_mem", read_mem);
-    // As script.h calls them, and as a script without it may.
-    for name in ["set_timer", "twinbpf_set_timer"] {
-        linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {
-            caller.data_mut().period = Some(Duration::from_nanos(nanos));
-        });
-    }
-    for name in ["workload_pid", "twinbpf_workload_pid"] {
-        linker.func(name, |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
-    }
 }

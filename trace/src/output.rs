@@ -10,12 +10,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use signal_hook::consts::SIGPIPE;
-use signal_hook::low_level::emulate_default_handler;
 use twinbpf_vm::host::OutputFormat;
 
 use crate::error::Error;
-use crate::terminal::Escaped;
+use crate::terminal::{Escaped, end_by_pipe};
 
 /// Bytes that are buffered where lines are not flushed one by one.
 const BUFFER: usize = 64 << 10;
@@ -156,10 +154,4 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         self.lock().flush()
     }
-}
-
-/// Ends the process as a write into a pipe without reader does where SIGPIPE is not ignored. Rust's startup ignores
-/// it. Comes back only where the signal cannot be raised.
-pub fn end_by_pipe() {
-    let _ = emulate_default_handler(SIGPIPE);
 }

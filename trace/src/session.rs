@@ -11,14 +11,14 @@ use twinbpf::Linker;
 use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{MapKind, MapSpec, create, only_in_kernel};
 
-use crate::control::{self, Control};
+use crate::control::{Control, Reach};
 use crate::error::Error;
 use crate::events::{Loop, SessionEnd};
+use crate::functions::functions;
 use crate::kernel_side::KernelSide;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
-use crate::script::memory::Reach;
 use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
@@ -68,7 +68,7 @@ impl Session {
     }
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
-        control::functions(&mut linker);
+        functions(&mut linker);
         if self.options.kernel.are_given() || needs_kernel_types(plan) {
             linker.kernel(self.options.kernel.kernel());
         }

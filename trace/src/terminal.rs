@@ -7,6 +7,9 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
+
 static RAW: AtomicBool = AtomicBool::new(false);
 
 /// From now on [`stdout`], [`stderr`] and outputs that are opened leave every byte as it is (`--raw`).
@@ -52,7 +55,7 @@ macro_rules! errln {
 #[doc(hidden)]
 pub fn lost_stdout(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        crate::output::end_by_pipe();
+        end_by_pipe();
     }
     errln!("twinbpf: cannot write to standard output: {error}");
     std::process::exit(125);
@@ -165,6 +168,12 @@ fn is_deceptive(c: char) -> bool {
 
 fn put_byte(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
+}
+
+/// Ends the process as a write into a pipe without reader does where SIGPIPE is not ignored. Rust's startup ignores
+/// it. Comes back only where the signal cannot be raised.
+pub fn end_by_pipe() {
+    let _ = emulate_default_handler(SIGPIPE);
 }
 
 #[cfg(test)]

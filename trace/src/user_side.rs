@@ -10,12 +10,11 @@ use twinbpf_vm::helper::map_text;
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::Block;
 
-use crate::control::Control;
+use crate::control::{Control, Reach};
 use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Planned, Trigger};
-use crate::script::memory::Reach;
 use crate::{sys, terminal};
 
 /// Most record sizes for which a block of the arena is cached.

@@ -3,9 +3,9 @@
 use iced_x86::{Instruction, Register};
 
 use crate::reject::Reason;
-use crate::state::{State, Word};
+use crate::state::State;
 use crate::table::{Access, Content, Field, Load, Write};
-use crate::value::{Base, Value};
+use crate::value::{Base, Value, Word};
 use crate::walk::Walk;
 
 /// What an instruction does to memory.

@@ -2,8 +2,7 @@
 
 use iced_x86::ConditionCode;
 
-use crate::state::{Conditions, State, Word};
-use crate::value::{Base, Value};
+use crate::value::{Base, Value, Word};
 
 /// One side of a compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,44 +107,6 @@ impl Condition {
                 }
             }
             _ => value,
-        }
-    }
-
-    /// Makes a state one in which it holds.
-    pub(crate) fn assume(&self, state: &mut State, conditions: &Conditions) {
-        match self.flags {
-            Flags::Unknown | Flags::Same(_) => {}
-            Flags::Compare { left, right, .. } if left.id == 0 && right.id == 0 => {}
-            Flags::Compare { left, right, .. } => {
-                let about = |word: &Word| word.id != 0 && (word.id == left.id || word.id == right.id);
-                state.change(about, |word| word.value = self.narrow(*word));
-            }
-            Flags::Frame { off, swapped } => {
-                let fits = match self.code {
-                    ConditionCode::be | ConditionCode::b => !swapped,
-                    ConditionCode::ae | ConditionCode::a => swapped,
-                    _ => false,
-                };
-                if fits {
-                    state.room = state.room.max(off);
-                }
-            }
-            Flags::Status(site) if self.code == ConditionCode::e => {
-                let about = |word: &Word| matches!(word.value, Value::Pending(of) if of == site);
-                state.change(about, |word| word.value = Value::Function);
-            }
-            Flags::Status(_) => {}
-            Flags::Bool(index) => {
-                let meaning = conditions.get(index);
-                let all = match self.code {
-                    ConditionCode::e => &meaning.zero,
-                    ConditionCode::ne => &meaning.nonzero,
-                    _ => return,
-                };
-                for condition in all {
-                    condition.assume(state, conditions);
-                }
-            }
         }
     }
 }

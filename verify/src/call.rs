@@ -3,14 +3,13 @@
 use iced_x86::{Code, Instruction, OpKind};
 
 use crate::access::MemoryEffect;
+use crate::registers::{C_ARGUMENTS, RAX, RDI, RDX, RSI, RSP, SAVED};
 use crate::reject::Reason;
-use crate::state::{RAX, RDI, RDX, RSI, RSP, SAVED, State, Word};
+use crate::state::State;
 use crate::table::{Argument, Callee, Returns};
-use crate::value::{Base, Value};
+use crate::value::{Base, Value, Word};
 use crate::walk::{ARGUMENTS, Next, Walk};
 
-/// Registers of a C function's arguments.
-pub(crate) const C_ARGUMENTS: [usize; 6] = [RDI, RSI, RDX, 1, 8, 9];
 /// Bytes of an entry of a jump table.
 const ENTRY: u64 = 4;
 

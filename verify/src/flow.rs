@@ -10,9 +10,8 @@
 
 use iced_x86::{FlowControl, Instruction, Mnemonic as M, OpKind, Register};
 
-use crate::call::C_ARGUMENTS;
 use crate::code::Code;
-use crate::state::{RAX, RDX, RSP, SAVED};
+use crate::registers::{C_ARGUMENTS, RAX, RDX, RSP, SAVED};
 
 /// No block.
 const NONE: u32 = u32::MAX;

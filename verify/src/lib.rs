@@ -40,18 +40,22 @@
 
 mod access;
 mod arith;
+mod assume;
 mod branch;
 mod call;
 mod code;
 mod flow;
 #[cfg(feature = "fuzzing")]
 mod proof;
+mod registers;
 mod reject;
 mod state;
 mod step;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "fuzzing")]
+mod trial;
 mod value;
 mod walk;
 

@@ -6,34 +6,8 @@
 
 use crate::branch::{Condition, Flags};
 use crate::flow::Set;
-use crate::value::{Base, U32, Value};
-
-/// Registers by number.
-pub(crate) const RAX: usize = 0;
-pub(crate) const RDX: usize = 2;
-pub(crate) const RBX: usize = 3;
-pub(crate) const RSP: usize = 4;
-pub(crate) const RBP: usize = 5;
-pub(crate) const RSI: usize = 6;
-pub(crate) const RDI: usize = 7;
-
-/// Registers that a function leaves as they were.
-pub(crate) const SAVED: [usize; 6] = [RBX, RBP, 12, 13, 14, 15];
-
-/// A word: what is known of it, and its number or zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
-    pub(crate) value: Value,
-    pub(crate) id: u32,
-}
-
-impl Word {
-    pub(crate) const ANY: Word = Word::new(Value::Any);
-
-    pub(crate) const fn new(value: Value) -> Word {
-        Word { value, id: 0 }
-    }
-}
+use crate::registers::{RDI, RSI, RSP, SAVED};
+use crate::value::{Base, U32, Value, Word};
 
 /// A word of the native frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

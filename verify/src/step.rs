@@ -6,9 +6,10 @@ use crate::access::{MemoryEffect, address, has_odd_prefix};
 use crate::arith::{binary, shift, sign_extended};
 use crate::branch::{Condition, Flags, compare, test};
 use crate::code::is_memory;
+use crate::registers::{RAX, RDX, RSP};
 use crate::reject::Reason;
-use crate::state::{Meaning, RAX, RDX, RSP, State, Word};
-use crate::value::{Base, Value};
+use crate::state::{Meaning, State};
+use crate::value::{Base, Value, Word};
 use crate::walk::{Next, Walk};
 
 /// Bytes of an operand.

@@ -244,3 +244,18 @@ impl fmt::Display for Value {
         }
     }
 }
+
+/// A word: what is known of it, and its number or zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    pub(crate) value: Value,
+    pub(crate) id: u32,
+}
+
+impl Word {
+    pub(crate) const ANY: Word = Word::new(Value::Any);
+
+    pub(crate) const fn new(value: Value) -> Word {
+        Word { value, id: 0 }
+    }
+}

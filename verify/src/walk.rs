@@ -132,7 +132,7 @@ pub(crate) struct Walk<'m, 'a> {
     pub(crate) queue: BinaryHeap<Reverse<(u32, u32)>>,
     /// What happens at the end of a block once the function is proved.
     #[cfg(feature = "fuzzing")]
-    pub(crate) trial: crate::proof::Trial,
+    pub(crate) trial: crate::trial::Trial,
 }
 
 /// Bytes of arguments on the stack.
@@ -183,7 +183,7 @@ impl<'m, 'a> Walk<'m, 'a> {
             places: vec![NONE; function.code.len()],
             queue: BinaryHeap::new(),
             #[cfg(feature = "fuzzing")]
-            trial: crate::proof::Trial::None,
+            trial: crate::trial::Trial::None,
         }
     }
 }

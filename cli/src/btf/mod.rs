@@ -13,9 +13,7 @@ use twinbpf_trace::Output;
 
 use crate::args::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat};
 use crate::load;
-
-/// Where a running kernel has its types.
-pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+use crate::source::KERNEL;
 
 pub(crate) fn btf(args: &BtfArgs) -> Result<ExitCode> {
     match &args.command {

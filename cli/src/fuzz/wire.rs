@@ -9,7 +9,7 @@ use twinbpf_fuzzing::generate::Case;
 use twinbpf_fuzzing::generate::world::{ARRAY_LEN, VALUE};
 use twinbpf_fuzzing::{End, Outcome, Ran};
 
-use crate::load::{hex, hex_bytes};
+use crate::hex::{hex, hex_bytes};
 
 /// A batch as its line.
 pub(super) fn batch(number: u64, cases: &[Case]) -> Value {

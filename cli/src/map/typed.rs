@@ -10,7 +10,7 @@ use twinbpf_vm::map::{Entry, Field, MapKind, compare};
 
 use super::{explain, not_listed, not_written, things};
 use crate::args::ShowArgs;
-use crate::load::hex;
+use crate::hex::hex;
 
 /// The byte order of the running kernel.
 pub(super) const ENDIAN: Endian = if cfg!(target_endian = "little") { Endian::Little } else { Endian::Big };

@@ -16,7 +16,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, unregister};
 use twinbpf_btf::Btf;
 
-use crate::btf::KERNEL;
+use crate::hex::hex;
+
+/// Where a running kernel has its types.
+pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 /// A link into `include/` of the repository, in whose place a package has the file.
 const SCRIPT: &str = include_str!("../../include/twinbpf/script.h");
@@ -91,7 +94,7 @@ fn build_id(mut notes: &[u8]) -> Option<String> {
         let text = rest.get(name_len.next_multiple_of(4)..)?;
         let id = text.get(..text_len)?;
         if kind == 3 && name == b"GNU\0" && !id.is_empty() {
-            return Some(crate::load::hex(id));
+            return Some(hex(id));
         }
         notes = text.get(text_len.next_multiple_of(4)..)?;
     }

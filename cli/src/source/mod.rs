@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::LoadArgs;
 use cache::Headers;
+pub(crate) use cache::KERNEL;
 
 /// Overrides the search for clang.
 const CLANG_VARIABLE: &str = "TWINBPF_CLANG";

@@ -90,7 +90,7 @@ pub enum CError {
     File(#[from] io::Error),
     /// There is no engine.
     #[error("{0}")]
-    Engine(#[from] crate::Error),
+    Engine(#[from] twinbpf::Error),
 }
 
 impl CCampaign {

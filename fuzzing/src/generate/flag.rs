@@ -2,7 +2,8 @@
 
 use twinbpf_isa::{AluOp, Cond, Insn, Operand, Width};
 
-use super::body::{Generator, mov};
+use super::body::Generator;
+use super::insns::mov;
 
 impl Generator<'_, '_> {
     /// Sets a register to one of two constants and compares it some instructions later, as clang writes a comparison

@@ -2,7 +2,8 @@
 
 use twinbpf_isa::{AluOp, Cond, Insn, Operand, Reg, Width};
 
-use super::body::{Dialect, Generator, NESTING, load, value_address};
+use super::body::{Dialect, Generator, NESTING};
+use super::insns::{load, value_address};
 use super::regs::Kind;
 use super::world::{LABELS, TABLE};
 

@@ -17,6 +17,7 @@ mod coverage;
 mod cpu;
 mod flag;
 mod indirect;
+mod insns;
 mod mutate;
 mod near;
 mod parts;

@@ -2,7 +2,8 @@
 
 use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, CallKind, Cond, Insn, Operand, Reg, Shape, Size, Width};
 
-use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, load, mov, reg, value_address, word};
+use super::body::{CONTEXT_SLOT, Dialect, Generator, KEY_SLOT, VALUE_SLOT, word};
+use super::insns::{load, mov, reg, value_address};
 use super::regs::Kind;
 use super::world::{ARRAY, HASH, JUMPS, KEYS, MEMORY, MEMORY_SIZE, SLOTS, STATE, VALUE};
 

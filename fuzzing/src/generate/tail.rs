@@ -3,7 +3,7 @@
 use twinbpf_isa::{AluOp, CallKind, Insn, Operand, Reg, Shape, Width};
 
 use super::Choices;
-use super::body::{load, mov, reg, store, value_address};
+use super::insns::{load, mov, reg, store, value_address};
 use super::world::{COUNTER, JUMPS, SLOTS, STATE, TAIL_OUT};
 
 const TAIL_CALL: i32 = 12;

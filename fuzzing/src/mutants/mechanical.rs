@@ -5,6 +5,7 @@
 //! the changed code decides (`classes`, `judge`).
 
 mod classes;
+mod event;
 mod facts;
 mod fixpoint;
 mod judge;
@@ -95,7 +96,7 @@ pub fn object(name: &str, bytes: &[u8], modes: &[JitMode], changes: &mut Changes
     let pre = crate::oracle::verify::instantiate(&object)?;
     for mode in modes {
         changes.name = format!("{name}, {}", mode.words().join(","));
-        image(twinbpf::verify::image(&pre), *mode, changes)?;
+        image(pre.image(), *mode, changes)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use twinbpf_isa::text_at;
 
-use crate::campaign::Finding;
+use crate::finding::Finding;
 
 /// A known difference.
 #[derive(Clone, Copy, Debug)]

@@ -38,7 +38,7 @@ pub fn object(name: &str, bytes: &[u8], modes: &[JitMode]) -> Result<Verdict, St
     let unlinked = pre.warnings().iter().map(ToString::to_string).collect();
     let mut verdict = Verdict { unlinked, ..Verdict::default() };
     for mode in modes {
-        image(twinbpf::verify::image(&pre), *mode, &mut verdict);
+        image(pre.image(), *mode, &mut verdict);
     }
     Ok(verdict)
 }

@@ -18,6 +18,7 @@ use twinbpf_vm::recover::with_stack;
 use super::{Origin, SYMBOL, Target, TargetError, Values, blob, facts, target};
 use crate::alignment::{self, LINE, PADDING};
 use crate::compile::STACK;
+use crate::context::reg_field;
 use crate::frame::{self, Verdict};
 use crate::generate::Generator;
 use crate::limits::{self, Strategy};
@@ -273,7 +274,7 @@ fn entry(
     b.switch_to_block(block);
     b.seal_block(block);
     let cx = b.block_params(block)[0];
-    let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, lower::reg_field(reg));
+    let mut load = |reg: usize| b.ins().load(I64, MemFlagsData::trusted(), cx, reg_field(reg));
     let args = [cx, load(10), load(1), load(2), load(3), load(4), load(5)];
     let index = image.function_at(image.entry(program)) as u32;
     let name = b.func.declare_imported_user_function(UserExternalName { namespace: 0, index });

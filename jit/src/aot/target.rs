@@ -3,8 +3,8 @@
 use cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use target_lexicon::{Architecture, BinaryFormat, Endianness, Triple};
 
-use crate::compile::{self, Registers};
 use crate::options::OptLevel;
+use crate::settings::{self, Registers};
 
 /// Architectures there is a compiler for.
 const SUPPORTED: &str = "x86_64, aarch64, riscv64";
@@ -130,7 +130,7 @@ impl Target {
         if self.cpu == Cpu::Native {
             cranelift_native::infer_native_flags(&mut builder).map_err(|why| TargetError::Host(why.to_owned()))?;
         }
-        let isa = builder.finish(compile::flags(opt, Registers::Backtracking, verify, true));
+        let isa = builder.finish(settings::flags(opt, Registers::Backtracking, verify, true));
         isa.map_err(|why| TargetError::Host(why.to_string()))
     }
 }

@@ -7,18 +7,15 @@ use cranelift_codegen::ir::{
 };
 use twinbpf_isa::{AtomicOp, Operand, Reg, Size, Width};
 use twinbpf_vm::host::native::SiteKind;
-use twinbpf_vm::mem::MARGIN;
 
 use super::Translator;
 use super::alu::ty;
-use super::stack_slots::frame;
+use crate::context::reaches;
 use crate::options::{Memory, OptLevel};
 
-/// Whether an access of so many bytes may lie this far from an address in the arena: all of it is in the arena then or in
-/// its [margin](MARGIN).
-pub(crate) fn reaches(off: i64, bytes: u64) -> bool {
-    let margin = MARGIN as i64;
-    (-margin..=margin - bytes as i64).contains(&off)
+/// Flags of accesses to the frame, which exists as long as the function runs; validation has checked the offset.
+pub(super) fn frame() -> MemFlagsData {
+    MemFlagsData::new().with_notrap()
 }
 
 /// Base register and offset, as instructions have them.

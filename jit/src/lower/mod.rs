@@ -28,7 +28,6 @@ mod stack_slots;
 mod subregisters;
 
 use std::collections::HashMap;
-use std::mem::offset_of;
 
 use cranelift_codegen::ir::immediates::Offset32;
 use cranelift_codegen::ir::types::I64;
@@ -40,10 +39,11 @@ use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
 use twinbpf_isa::Insn;
-use twinbpf_vm::host::native::{Context, Site, SiteKind};
+use twinbpf_vm::host::native::{Site, SiteKind};
 use twinbpf_vm::image::Image;
 
 use crate::aot::Values;
+use crate::context::{field, reg_field};
 use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
 use alu::Guard;
@@ -68,7 +68,7 @@ fn poison(reg: usize) -> i64 {
 pub(crate) enum Start {
     /// At the BPF function's first instruction.
     Entry,
-    /// At this flat pc, with registers from [`Context::regs`].
+    /// At this flat pc, with registers from [`Context::regs`](twinbpf_vm::host::native::Context::regs).
     Loop(u32),
 }
 
@@ -145,19 +145,6 @@ fn trusted() -> MemFlagsData {
 /// Flags for fields that do not change while generated code runs.
 fn constant() -> MemFlagsData {
     MemFlagsData::trusted().with_readonly().with_can_move()
-}
-
-macro_rules! field {
-    ($name:ident) => {
-        std::mem::offset_of!(twinbpf_vm::host::native::Context, $name) as i32
-    };
-}
-pub(crate) use field;
-pub(crate) use memory::reaches;
-
-/// Offset of a register in [`Context::regs`].
-pub(crate) fn reg_field(reg: usize) -> i32 {
-    (offset_of!(Context, regs) + 8 * reg) as i32
 }
 
 /// Translation of one function in progress.

@@ -9,14 +9,14 @@
 //! not written.
 
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{InstBuilder as _, MemFlagsData, Type};
+use cranelift_codegen::ir::{InstBuilder as _, Type};
 use cranelift_frontend::Variable;
 use twinbpf_isa::{AluOp, Insn, Operand, Reg, Size};
 use twinbpf_vm::image::Image;
 
 use super::Translator;
 use super::flow::Flow;
-use super::memory::{At, size_ty};
+use super::memory::{At, frame, size_ty};
 use crate::options::{OptLevel, Options};
 
 /// Words as a bit set.
@@ -304,9 +304,4 @@ impl Translator<'_> {
             self.b.ins().store(frame(), value, self.fp, i32::from(off));
         }
     }
-}
-
-/// Flags of accesses to the frame, which exists as long as the function runs; validation has checked the offset.
-pub(super) fn frame() -> MemFlagsData {
-    MemFlagsData::new().with_notrap()
 }

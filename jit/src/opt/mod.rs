@@ -10,7 +10,6 @@
 pub(crate) mod analysis;
 mod ir;
 mod pass;
-mod passes;
 pub(crate) mod pipeline;
 mod post;
 mod pre;
@@ -20,5 +19,4 @@ mod tests;
 
 pub use analysis::Analyses;
 pub use pass::Phase;
-pub use passes::{PassSet, PassSetError};
-pub use pipeline::{PassInfo, PassRun};
+pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};

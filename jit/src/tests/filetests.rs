@@ -17,11 +17,11 @@ use cranelift_codegen::{Context, verify_function};
 use twinbpf_vm::host::native::Site;
 
 use super::rig::Rig;
-use crate::compile::{Registers, flags};
 use crate::emitted::loop_headers;
 use crate::generate::Generator;
 use crate::listing::is_silent;
 use crate::lower::{Input, RegisterLiveness, Scratch, Start, Unit, lower};
+use crate::settings::{Registers, flags};
 use crate::stage::{At, Stages};
 use crate::{Memory, OptLevel, Options, Strategy};
 

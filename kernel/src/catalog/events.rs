@@ -1,7 +1,6 @@
 //! Attach points by event: tracepoints, perf events, network interfaces.
 
 use twinbpf_btf::{Btf, Type};
-use twinbpf_loader::kernel::Kernel;
 
 use super::functions::prototype;
 use super::{AttachPoint, Catalog, LeftOut, Pattern, programs, types};

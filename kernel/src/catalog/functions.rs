@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use twinbpf_btf::{Btf, Type, TypeId};
-use twinbpf_loader::kernel::Kernel;
 
 use super::{Catalog, LeftOut, Pattern, kprobes, programs, types};
 use crate::probe::RETURN_0;

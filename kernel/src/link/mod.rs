@@ -6,11 +6,13 @@
 //! that can fail and starts nothing, [`Pending::enable`] starts it.
 
 mod hook;
+mod interface;
 mod multi;
 mod net;
 mod netlink;
 mod perf;
 mod probe_site;
+mod sampling;
 mod target;
 pub mod usdt;
 
@@ -18,10 +20,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+pub use interface::{Interface, interface};
 pub(crate) use multi::matches;
-pub use net::{Interface, interface};
-pub use perf::{Clock, EVENTS, Rate, Sampling};
 pub(crate) use perf::{can_sample, has_unit as perf_unit};
+pub use sampling::{Clock, EVENTS, Rate, Sampling};
 pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, UprobeSite};
 
 use crate::error::Error;

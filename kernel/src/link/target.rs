@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use twinbpf_loader::section::{AutoAttach, Row, SectionKind};
 
-use super::net::Interface;
-use super::perf::Sampling;
+use super::interface::Interface;
+use super::sampling::Sampling;
+use crate::probe::{Feature, has};
 use crate::user;
 
 /// Before or after a function.
@@ -307,7 +308,7 @@ fn of_row(row: &'static Row, auto: AutoAttach, target: Option<&str>) -> Result<O
             Target::Kprobe { function: function.to_owned(), offset, ret }
         }
         (AutoAttach::Ksyscall, Some(text)) => {
-            let function = crate::system::syscall_function(text);
+            let function = syscall_function(text);
             Target::Kprobe { function, offset: 0, ret }
         }
         (AutoAttach::TracingMulti, _) => {
@@ -380,6 +381,12 @@ fn uprobe_offset(path: &std::path::Path, text: &str) -> Option<Result<u64, user:
     let (name, offset) = site(text)?;
     let found = user::Binary::read(path).and_then(|binary| binary.function(name));
     Some(found.map(|start| start.wrapping_add(offset)))
+}
+
+/// Name of the kernel function that implements a system call.
+fn syscall_function(name: &str) -> String {
+    let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
+    format!("{prefix}{name}")
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use twinbpf_btf::{CoreKind, FuncInfo, LineInfo, TypeId};
+use twinbpf_btf::{FuncInfo, LineInfo, TypeId};
 use twinbpf_isa::Raw;
 use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
@@ -35,6 +35,7 @@ pub use context::ContextTypes;
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
 use crate::error::{Cause, Error};
+pub use crate::link::CoreApplied;
 use crate::link::Failure;
 use crate::section::Attach;
 
@@ -173,23 +174,6 @@ pub enum AttachBtf {
     },
     /// A function of another program (`freplace`), to be looked up among that program's types.
     Program,
-}
-
-/// A CO-RE relocation that was applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreApplied {
-    /// Index of the instruction slot.
-    pub pc: usize,
-    /// Kind of the relocation.
-    pub kind: CoreKind,
-    /// Root type, among the object's.
-    pub type_id: TypeId,
-    /// What the compiler put there.
-    pub old: u64,
-    /// What is there now; `None` if the instruction was made invalid.
-    pub new: Option<u64>,
-    /// Whether the target has it.
-    pub found: bool,
 }
 
 /// An instruction that was made invalid, since what it needs is not there.

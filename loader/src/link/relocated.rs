@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use twinbpf_btf::core_relo::{self, CoreMiss, Resolver, Sources};
-use twinbpf_btf::{Btf, CoreKind};
+use twinbpf_btf::{Btf, CoreKind, TypeId};
 use twinbpf_isa::Raw;
 
 use crate::error::Cause;
-use crate::kernel::{CoreApplied, Module};
+use crate::kernel::Module;
 use crate::object::{Object, ProgramSpec};
 
 /// `lddw`.
@@ -22,6 +22,23 @@ pub(crate) enum CoreTypes<'t> {
     None,
     /// These, and where they have nothing of a name, those of the modules.
     Some(&'t Btf, Arc<str>, Box<dyn Fn() -> &'t [Module] + 't>),
+}
+
+/// A CO-RE relocation that was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreApplied {
+    /// Index of the instruction slot.
+    pub pc: usize,
+    /// Kind of the relocation.
+    pub kind: CoreKind,
+    /// Root type, among the object's.
+    pub type_id: TypeId,
+    /// What the compiler put there.
+    pub old: u64,
+    /// What is there now; `None` if the instruction was made invalid.
+    pub new: Option<u64>,
+    /// Whether the target has it.
+    pub found: bool,
 }
 
 /// A function with its relocations applied.

@@ -7,16 +7,12 @@ use std::sync::Arc;
 
 use twinbpf_vm::map::{Data, MapKind, MapSpec, Slot};
 
-use super::code::{Targets, address};
-use super::externs::Externs;
-use super::functions::Functions;
 use super::legacy;
-use super::spec::{Notes, Reference};
+use super::spec::Notes;
 use super::types::Types;
-use crate::elf::{DefinedIn, Elf, Reloc, Section, SectionType};
-use crate::error::{Cause, RelocFault};
+use crate::elf::{Elf, Section, SectionType};
+use crate::error::Cause;
 use crate::maps::{MapDecl, map_specs};
-use crate::section::SectionKind;
 
 /// `BPF_F_RDONLY_PROG`.
 const RDONLY_PROG: u32 = 1 << 7;
@@ -28,13 +24,13 @@ const MMAPABLE: u32 = 1 << 10;
 pub(super) struct Maps {
     pub(super) specs: Vec<MapSpec>,
     /// (section, byte offset) of each definition.
-    defined: BTreeMap<usize, BTreeMap<u64, Result<usize, Cause>>>,
+    pub(super) defined: BTreeMap<usize, BTreeMap<u64, Result<usize, Cause>>>,
     /// Data section to map, or why it has none.
     data: BTreeMap<usize, Result<usize, Cause>>,
     /// Definitions with initial slots: where slot 0 lies, the map, and the number of slots.
-    slots: BTreeMap<(usize, u64), (usize, u32)>,
+    pub(super) slots: BTreeMap<(usize, u64), (usize, u32)>,
     /// `id` of iproute2's definitions to map.
-    ids: BTreeMap<u32, usize>,
+    pub(super) ids: BTreeMap<u32, usize>,
 }
 
 impl Maps {
@@ -168,64 +164,6 @@ impl Maps {
             self.specs.push(data_map(&section.name, section.data.to_vec(), size, read_only));
         }
         Ok(())
-    }
-
-    /// Fills in `.values` of maps of maps and prog arrays, from the relocations of `.maps`, and the tail call
-    /// sections of iproute2.
-    pub(super) fn initialise(&mut self, elf: &Elf, functions: &Functions, externs: &Externs, notes: &mut Notes) {
-        let mut found = Vec::new();
-        for section in self.defined.keys() {
-            for reloc in elf.relocs_of(*section).flat_map(|table| &table.relocs) {
-                let targets = Targets { elf, maps: self, externs };
-                match self.slot(&targets, functions, *section, reloc) {
-                    Ok(slot) => found.extend(slot),
-                    Err(cause) => {
-                        let Some(section) = elf.sections.get(*section) else { continue };
-                        notes.skipped(&section.name, cause.to_string());
-                    }
-                }
-            }
-        }
-        for spec in &functions.specs {
-            let SectionKind::TailCall { map, key } = spec.attach.kind else { continue };
-            let map = self.ids.get(&map).copied();
-            found.extend(map.map(|map| (map, key, Slot::Program(spec.name.clone()))));
-        }
-        for (map, slot, value) in found {
-            if let Some(spec) = self.specs.get_mut(map) {
-                spec.slots.push((slot, value));
-            }
-        }
-    }
-
-    fn slot(
-        &self,
-        targets: &Targets,
-        functions: &Functions,
-        section: usize,
-        reloc: &Reloc,
-    ) -> Result<Option<(usize, u32, Slot)>, Cause> {
-        let before = self.slots.range(..=(section, reloc.offset)).next_back();
-        let holder = before.and_then(|((section_index, start), (map, count))| {
-            let within = reloc.offset.checked_sub(*start)?;
-            let inside = *section_index == section && within % 8 == 0 && within / 8 < u64::from(*count);
-            inside.then_some((*map, (within / 8) as u32))
-        });
-        let Some((map, slot)) = holder else { return Ok(None) };
-        let fail = |why| super::code::reloc_cause(targets.elf, section, reloc, why);
-        let symbol = targets.elf.symbols.get(reloc.symbol).ok_or_else(|| fail(RelocFault::Symbol(reloc.symbol)))?;
-        let DefinedIn::Section(section_index) = symbol.defined_in else { return Err(fail(RelocFault::NoSection)) };
-        let offset = i128::from(symbol.value) + i128::from(reloc.addend.unwrap_or(0));
-        match address(functions, targets, section_index, offset).map_err(|fault| fault.cause(fail))? {
-            Reference::Map(inner) => Ok(Some((map, slot, Slot::Map(inner)))),
-            Reference::Address(function) | Reference::Call(function) => {
-                let name = functions.specs.get(function).map(|spec| spec.name.clone());
-                Ok(name.map(|name| (map, slot, Slot::Program(name))))
-            }
-            Reference::MapValue { .. } | Reference::Extern(_) => {
-                Err(fail(RelocFault::Unsupported("map slots that are neither maps nor programs")))
-            }
-        }
     }
 }
 

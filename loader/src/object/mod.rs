@@ -15,6 +15,7 @@ mod functions;
 mod image;
 mod legacy;
 mod maps;
+mod slots;
 mod spec;
 mod struct_ops;
 mod symbol_layout;
@@ -101,6 +102,12 @@ pub struct Object {
 }
 
 impl Object {
+    /// The global functions of an object that has no entry points: what it offers to an embedder.
+    pub fn exported(&self) -> impl Iterator<Item = &str> {
+        let library = self.programs.iter().all(|spec| spec.role != Role::Entry);
+        self.programs.iter().filter(move |spec| library && spec.global).map(|spec| &*spec.name)
+    }
+
     /// Opens the object file `bytes`; `name` is for messages.
     pub fn open(name: &str, bytes: &[u8]) -> Result<Object, Error> {
         let elf = Elf::parse(bytes).map_err(|cause| Error::new(&name.into(), cause))?;

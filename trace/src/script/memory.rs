@@ -10,23 +10,12 @@ use twinbpf::{Caller, Fail, Ptr};
 use twinbpf_vm::map::Errno;
 use twinbpf_vm::mem::Access;
 
-use crate::control::Control;
+use crate::control::{Control, Reach};
 
 /// Most bytes one `read_mem` reads.
 const MAX_READ: u64 = 1 << 20;
 /// Generations between the workload and a process that it started.
 const MAX_GENERATIONS: u32 = 64;
-
-/// Processes whose memory scripts may read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reach {
-    /// That of every process (`--unsafe`).
-    pub(crate) any: bool,
-    /// Those of the session's options, by the number of one of their threads.
-    pub(crate) chosen: Vec<u32>,
-    /// What a script learns once.
-    refusal_reported: bool,
-}
 
 /// A process as `/proc` has it, by one of its threads. It stays the same one if the number gets another owner.
 struct Process {

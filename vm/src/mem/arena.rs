@@ -5,7 +5,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
-use super::block::Block;
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
 use super::handle::HandleTable;
@@ -88,7 +87,7 @@ pub struct Region {
     pub start: u32,
     /// Bytes in use, `stride * count`.
     pub len: u32,
-    /// Set by [`Block::set_elements`].
+    /// Set by [`Block::set_elements`](super::Block::set_elements).
     pub(super) elements: Option<Arc<dyn Elements>>,
     /// Its pages are those of a file.
     mapped: bool,
@@ -305,8 +304,8 @@ impl Arena {
         self.pages.lock().expect("no panic while held").used
     }
 
-    /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
-    pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+    /// Takes a zeroed region.
+    pub(super) fn take(&self, spec: RegionSpec) -> Result<Region, MemError> {
         assert!(spec.stride >= spec.element_size, "elements do not overlap");
         let wanted = u64::from(spec.stride) * u64::from(spec.count);
         let bytes = (wanted + GAP).next_multiple_of(PAGE);
@@ -318,28 +317,13 @@ impl Arena {
         table.insert(index, region.clone());
         drop(table);
         self.generation.fetch_add(1, Ordering::Release);
-        Ok(Block::new(Arc::clone(self), region))
+        Ok(region)
     }
 
-    /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
-    ///
-    /// # Errors
-    /// There is no room, or the file cannot be mapped.
-    ///
-    /// # Panics
-    /// For a read-only region: those have a second address, which would lead elsewhere.
-    ///
-    /// # Safety
-    /// The file has the region's bytes, in whole pages, as long as the block lives; its other writers count as programs.
-    #[expect(unsafe_code, reason = "trust, and files of others, are the caller's word")]
-    pub unsafe fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
-        assert!(spec.writable, "a shared region is writable");
-        let mut block = self.alloc(spec)?;
-        let region = block.region();
+    /// Maps the first pages of a file that others share in place of a region's.
+    pub(super) fn map_file(&self, region: &Region, file: BorrowedFd<'_>) -> io::Result<()> {
         let len = u64::from(region.len).next_multiple_of(PAGE) as usize;
-        self.reservation.place_shared(self.in_mapping(region.start.into()), len, file)?;
-        block.set_mapped();
-        Ok(block)
+        self.reservation.place_shared(self.in_mapping(region.start.into()), len, file)
     }
 
     fn take_pages(&self, spec: &RegionSpec, bytes: u64) -> Result<u32, MemError> {
@@ -377,7 +361,7 @@ impl Arena {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Called by [`Block::set_elements`].
+    /// Called by [`Block::set_elements`](super::Block::set_elements).
     pub(super) fn set_elements(&self, region: &Region, elements: Arc<dyn Elements>) {
         let mut table = self.table.write().expect("no panic while held");
         let found = table.iter_mut().find(|other| other.start == region.start);

@@ -1,11 +1,13 @@
 //! Ownership of a region, and access to it for the code that manages it (maps, contexts, packets).
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
 
-use super::arena::{Arena, Elements, Region};
-use super::view::AtomicCell;
+use super::arena::{Arena, Elements, Region, RegionSpec};
+use super::cell::AtomicCell;
+use super::fault::MemError;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
 ///
@@ -23,11 +25,33 @@ pub struct Block {
     region: Region,
 }
 
-impl Block {
-    pub(super) fn new(arena: Arc<Arena>, region: Region) -> Block {
-        Block { arena, region }
+/// Regions with an owner.
+impl Arena {
+    /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
+    pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        Ok(Block { arena: Arc::clone(self), region: self.take(spec)? })
     }
 
+    /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
+    ///
+    /// # Errors
+    /// There is no room, or the file cannot be mapped.
+    ///
+    /// # Panics
+    /// For a read-only region: those have a second address, which would lead elsewhere.
+    ///
+    /// # Safety
+    /// The file has the region's bytes, in whole pages, as long as the block lives; its other writers count as programs.
+    pub unsafe fn alloc_shared(self: &Arc<Self>, spec: RegionSpec, file: BorrowedFd<'_>) -> Result<Block, MemError> {
+        assert!(spec.writable, "a shared region is writable");
+        let mut block = self.alloc(spec)?;
+        self.map_file(&block.region, file)?;
+        block.region.set_mapped();
+        Ok(block)
+    }
+}
+
+impl Block {
     /// The arena it is in.
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
@@ -36,11 +60,6 @@ impl Block {
     /// What it was made for, and where.
     pub fn region(&self) -> &Region {
         &self.region
-    }
-
-    /// Its pages are those of a file from now on.
-    pub(super) fn set_mapped(&mut self) {
-        self.region.set_mapped();
     }
 
     /// Length of the block in bytes.

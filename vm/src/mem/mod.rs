@@ -22,6 +22,7 @@
 
 mod arena;
 mod block;
+mod cell;
 mod checked_copy;
 mod fault;
 mod free;
@@ -32,12 +33,13 @@ mod view;
 
 pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
+pub use cell::AtomicCell;
 pub use checked_copy::Text;
 pub(crate) use checked_copy::Words;
 pub use fault::{Access, Fault, FaultReason, MemError, Near};
 pub use free::FreeList;
 pub use handle::{HandleRange, HandleTable};
-pub use view::{AtomicCell, Bounds, View};
+pub use view::{Bounds, View};
 
 /// Bytes of an arena.
 pub const ARENA_SIZE: u64 = 1 << 32;

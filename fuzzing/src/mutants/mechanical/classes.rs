@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use iced_x86::{ConditionCode, FlowControl, Mnemonic, Register};
 use twinbpf_verify::{Access, Layout, Write};
 
+use super::event::Event;
 use super::facts::{Base, Fact, Guard, What};
-use super::judge::{Event, Judge};
+use super::judge::Judge;
 use super::listing::Listing;
 use super::sites::{self, Change, Changed};
 use super::{Kind, Subject};

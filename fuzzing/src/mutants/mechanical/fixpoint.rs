@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::event::Event;
 use super::facts::State;
-use super::judge::{Event, Judge};
+use super::judge::Judge;
 
 /// How often a block may get another state before ranges grow by leaps.
 const PATIENCE: u32 = 3;

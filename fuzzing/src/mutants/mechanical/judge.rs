@@ -8,6 +8,7 @@ use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, 
 use iced_x86::{Register, UsedMemory};
 use twinbpf_verify::{Access, Layout, Load};
 
+use super::event::Event;
 use super::facts::{Base, Compared, Fact, Guard, RSP, SAVED, State, What};
 use super::listing::{Listing, is_high, is_memory, size};
 use super::numbers::numbers;
@@ -15,19 +16,6 @@ use super::sites::Changed;
 
 /// Identities of what was compared begin here; others are offsets.
 const COMPARED: usize = 1 << 40;
-
-/// What a function does that a proof is about.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Event {
-    /// An access of memory, by address; `stores` it or not.
-    Access { at: usize, address: Fact, bytes: usize, stores: Option<Fact>, stack: i64 },
-    /// A compare or test of a guard, or an instruction that uses its flags.
-    Guard { at: usize, guard: Guard, sides: [Fact; 2] },
-    /// A call of a function.
-    Call { at: usize },
-    /// A call, jump or return that goes elsewhere than before, or finds something else there.
-    Leads { at: usize },
-}
 
 pub(super) struct Judge<'a> {
     pub(super) listing: &'a Listing<'a>,

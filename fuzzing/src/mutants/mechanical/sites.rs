@@ -4,8 +4,8 @@ use iced_x86::{ConditionCode, ConstantOffsets, FlowControl, Instruction, Mnemoni
 use twinbpf_vm::mem::MARGIN;
 
 use super::Kind;
+use super::event::Event;
 use super::facts::{Base, Fact, Guard, State, What};
-use super::judge::Event;
 use super::listing::{Listing, is_high, is_memory, size};
 
 /// The name of a change.

@@ -27,7 +27,7 @@ use super::super::analysis::Analyses;
 use super::super::analysis::uses::Uses;
 use super::super::ir::{binary, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
-use crate::lower::{field, reaches};
+use crate::context::{field, reaches};
 
 /// Addresses of a block that are searched for one that can be used again.
 const REMEMBERED: usize = 8;

@@ -17,7 +17,7 @@ use super::super::pass::Input;
 use super::super::pipeline::{PASSES, Row};
 use super::super::target_model::TargetModel;
 use crate::OptLevel;
-use crate::compile::{Registers, isa};
+use crate::settings::{Registers, isa};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests")

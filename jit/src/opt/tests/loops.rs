@@ -9,10 +9,10 @@ use cranelift_codegen::ir::{
 use super::{count, function, optimised, run};
 use cranelift_codegen::verify_function;
 
-use crate::compile::{Registers, isa};
 use crate::opt::ir::def_inst;
 use crate::opt::post::{LICM_MUTANT, Licm};
 use crate::options::OptLevel;
+use crate::settings::{Registers, isa};
 
 /// The optimiser folds sums of constants, as a rule.
 #[test]

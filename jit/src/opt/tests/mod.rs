@@ -11,13 +11,13 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::analysis::Analysis;
 use super::pass::{Input, Pass};
-use super::passes::PassSet;
+use super::pipeline::PassSet;
 use super::pipeline::{Pipeline, Subject};
 use super::post::StrengthReduction;
 use super::target_model::TargetModel;
 use crate::OptLevel;
-use crate::compile::{Registers, isa};
-use crate::lower::field;
+use crate::context::field;
+use crate::settings::{Registers, isa};
 use crate::stage::{At, Stages};
 
 mod docs;

@@ -7,9 +7,9 @@ use cranelift_codegen::ir::{BlockArg, Function, InstBuilder as _, Opcode};
 
 use super::{count, function, isa};
 use crate::OptLevel;
-use crate::compile::Registers;
-use crate::opt::passes::PassSet;
+use crate::opt::pipeline::PassSet;
 use crate::opt::pipeline::{Pipeline, Subject};
+use crate::settings::Registers;
 use crate::stage::{At, Stages};
 
 fn before(mut context: Context) -> Function {

@@ -1,0 +1,23 @@
+//! The host functions that only a session has.
+
+use std::time::Duration;
+
+use twinbpf::{Caller, Linker};
+
+use crate::control::Control;
+use crate::script::{self, memory::read_mem};
+
+/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`, and those about other processes.
+pub fn functions(linker: &mut Linker<Control>) {
+    script::functions(linker);
+    linker.func("read_mem", read_mem);
+    // As script.h calls them, and as a script without it may.
+    for name in ["set_timer", "twinbpf_set_timer"] {
+        linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {
+            caller.data_mut().period = Some(Duration::from_nanos(nanos));
+        });
+    }
+    for name in ["workload_pid", "twinbpf_workload_pid"] {
+        linker.func(name, |mut caller: Caller<'_, Control>| -> u32 { caller.data_mut().workload });
+    }
+}
