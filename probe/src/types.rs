@@ -214,11 +214,11 @@ impl<'a> Types<'_, 'a> {
     }
 
     fn record(&self, at: Die, entry: &Entry<'a>) -> Result<Shape, Refusal> {
-        if !matches!(entry.attr_value(dw::DW_AT_declaration), Some(AttributeValue::Flag(true))) {
-            return Ok(Shape::Record(at));
-        }
         if let Some(signature) = entry.attr_value(dw::DW_AT_signature) {
             return Ok(Shape::Record(self.binary.debug().refer(at.unit, signature)?));
+        }
+        if !matches!(entry.attr_value(dw::DW_AT_declaration), Some(AttributeValue::Flag(true))) {
+            return Ok(Shape::Record(at));
         }
         let name = self.text(at, entry).unwrap_or_default();
         let found = self.binary.definitions(entry.tag(), name.as_bytes());

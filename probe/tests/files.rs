@@ -17,6 +17,8 @@ harness::tests! {
     separate_by_build_id,
     of_another_build,
     units_of_link_time_optimisation,
+    type_units,
+    mutated,
 }
 
 const SOURCES: [(&str, &str); 2] = [
@@ -166,4 +168,54 @@ fn of_another_build() {
     let (lines, _) = found(&folder.path().join("t"), &files);
     let words = "n: it needs debug information: the file has none; /usr/lib/debug/.build-id/";
     assert!(lines[0].contains(words) && lines[0].contains(" is of another build: its build id is "), "{lines:#?}");
+}
+
+fn type_units() {
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        same_as_plain("gcc", &["-g", version, "-fdebug-types-section"], |_| Some(()));
+    }
+}
+
+/// Damaged debug information: an error or a result, soon. `TWINBPF_MUTATE` says how many files.
+fn mutated() {
+    let count = std::env::var("TWINBPF_MUTATE").ok().and_then(|count| count.parse().ok()).unwrap_or(300u64);
+    for (seed, options) in [(1, &["-g", "-gdwarf-5"]), (2, &["-g", "-gdwarf-4"])] {
+        let Some(folder) = program("gcc", options) else { return };
+        let original = std::fs::read(folder.path().join("t")).unwrap();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed);
+        let mut below = |end: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            usize::try_from(state % end as u64).unwrap()
+        };
+        for _ in 0..count / 2 {
+            let mut bytes = original.clone();
+            for _ in 0..=below(12) {
+                // Most of a small file is not code: half of the damage is in its second half, where debug sections are.
+                let at = if below(2) == 0 { bytes.len() / 2 + below(bytes.len() / 2) } else { below(bytes.len()) };
+                bytes[at] = match below(4) {
+                    0 => 0xff,
+                    1 => 0,
+                    2 => bytes[at].wrapping_add(1),
+                    _ => bytes[at] ^ (1 << below(8)),
+                };
+            }
+            let begun = std::time::Instant::now();
+            survive(&bytes);
+            assert!(begun.elapsed().as_secs() < 20, "a damaged file takes {:?}", begun.elapsed());
+        }
+    }
+}
+
+/// Everything that is public, on these bytes.
+fn survive(bytes: &[u8]) {
+    let store = Store::new();
+    let Ok(binary) = Binary::open(&store, Path::new("t"), bytes, &|_| None, 1) else { return };
+    for text in DEFINITIONS.iter().chain(&["*:1 n", "second+4 n", "*%return $retval", "a.c:4 r->in.x", "* n r->a i->y"])
+    {
+        let Ok(definition) = parse(text) else { continue };
+        let _ = (binary.probe(&definition), binary.available(&definition));
+    }
+    let _ = (binary.functions("*"), binary.missing());
 }
