@@ -58,5 +58,5 @@ fn main() {
 //~ error[E0133]: call to unsafe function `HostFn::with_c` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `load` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `store` is unsafe and requires unsafe block
-//~ error[E0133]: call to unsafe function `twinbpf_vm::mem::Arena::alloc_shared` is unsafe and requires unsafe block
+//~ error[E0133]: call to unsafe function `twinbpf_vm::mem::block::<impl twinbpf_vm::mem::Arena>::alloc_shared` is unsafe and requires unsafe block
 //~ error[E0200]: the trait `Native` requires an `unsafe impl` declaration
