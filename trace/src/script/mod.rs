@@ -88,7 +88,7 @@ fn put_name<T: 'static>(
     let name = found.map_or_else(|| format!("{address:#x}"), |symbol| symbol.name);
     if let Some(room) = size.checked_sub(1) {
         let kept = name.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat())?;
+        caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat()[..])?;
     }
     Ok(i32::try_from(name.len()).unwrap_or(i32::MAX))
 }

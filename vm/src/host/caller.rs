@@ -3,26 +3,44 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 use super::arg::{MapRef, Ptr, bad_argument};
 use super::{Activation, Runtime};
-use crate::mem::{Access, Fault, Text, View, Words};
-use crate::trap::Trap;
+use crate::mem::{Access, Fault, RegionKind, RegionSpec, Text, View, Words};
+use crate::trap::{Trap, TrapCode};
 
 /// The calling machine, lent to a host function for one call. `T` is the instance's data.
 ///
 /// Accesses to the program's memory are checked against the exact bounds of its regions. A refused one is a
 /// trap that names the function and the argument the pointer came from.
 ///
+/// Values of types with zerocopy's traits are copied in and out, and need not be aligned in the program's memory.
+/// Nothing refers to that memory, which other threads may change at any time: where one does, a value of more than a
+/// machine word may be half old and half new.
+///
 /// ```
 /// use twinbpf_vm::host::{Caller, HostFn, Ptr};
 /// use twinbpf_vm::trap::Trap;
+/// use zerocopy::{FromBytes, Immutable, IntoBytes};
 ///
-/// // void store(unsigned long *to, unsigned long value);
-/// let store = HostFn::typed("store", |mut caller: Caller<'_, u64>, to: Ptr, value: u64| -> Result<(), Trap> {
-///     *caller.data_mut() += 1;
-///     caller.write(to, &value.to_le_bytes())
+/// /// `struct point { int x, y; }`
+/// #[derive(FromBytes, IntoBytes, Immutable)]
+/// #[repr(C)]
+/// struct Point {
+///     x: i32,
+///     y: i32,
+/// }
+///
+/// // struct point *mirror(struct point *point), and void swap(struct point *point)
+/// HostFn::typed::<(), _>("mirror", |mut caller: Caller<'_, ()>, at: Ptr| -> Result<Ptr, Trap> {
+///     let Point { x, y } = caller.read(at)?;
+///     caller.alloc(&Point { x: -x, y })
 /// });
-/// # assert_eq!(store.signature().params.len(), 2);
+/// HostFn::typed::<(), _>("swap", |mut caller: Caller<'_, ()>, at: Ptr| -> Result<(), Trap> {
+///     let Point { x, y } = caller.read(at)?;
+///     caller.write(at, &Point { x: y, y: x })
+/// });
 /// ```
 pub struct Caller<'a, T> {
     activation: &'a mut dyn Activation,
@@ -111,10 +129,34 @@ impl<'a, T> Caller<'a, T> {
         result.map_err(|fault| self.bad_argument(pointer, fault))
     }
 
-    /// Copies out of the program's memory.
-    pub fn read(&mut self, from: Ptr, out: &mut [u8]) -> Result<(), Trap> {
-        let result = self.view().read(from.addr(), out);
+    /// A copy of a value in the program's memory.
+    ///
+    /// # Errors
+    /// A [`TrapCode::BadArgument`] if not all of its bytes can be read.
+    pub fn read<V: FromBytes>(&mut self, from: Ptr) -> Result<V, Trap> {
+        let result = self.view().value(from.addr());
         self.checked(from, result)
+    }
+
+    /// Copies out of the program's memory into a value or slice.
+    ///
+    /// # Errors
+    /// As [`Caller::read`].
+    pub fn read_into<V: FromBytes + IntoBytes + ?Sized>(&mut self, from: Ptr, out: &mut V) -> Result<(), Trap> {
+        let result = self.view().read(from.addr(), out.as_mut_bytes());
+        self.checked(from, result)
+    }
+
+    /// Copies of `count` values that lie side by side in the program's memory, which is checked before the host takes
+    /// memory for them.
+    ///
+    /// # Errors
+    /// As [`Caller::read`].
+    pub fn read_slice<V: FromBytes>(&mut self, from: Ptr, count: u64) -> Result<Vec<V>, Trap> {
+        const { assert!(size_of::<V>() > 0, "values that have bytes") };
+        let bytes = self.bytes(from, count.saturating_mul(size_of::<V>() as u64))?;
+        let values = bytes.chunks_exact(size_of::<V>());
+        Ok(values.map(|bytes| V::read_from_bytes(bytes).expect("as many bytes as a value has")).collect())
     }
 
     /// 64-bit words of the program's memory.
@@ -129,23 +171,38 @@ impl<'a, T> Caller<'a, T> {
         self.checked(from, result)
     }
 
-    /// `N` bytes of the program's memory.
-    pub fn array<const N: usize>(&mut self, from: Ptr) -> Result<[u8; N], Trap> {
-        let mut bytes = [0; N];
-        self.read(from, &mut bytes)?;
-        Ok(bytes)
-    }
-
     /// The bytes of a C string without its NUL, at most `max`.
     pub fn c_str(&mut self, from: Ptr, max: u64) -> Result<Text, Trap> {
         let result = self.view().c_str(from.addr(), max);
         self.checked(from, result)
     }
 
-    /// Copies into the program's memory.
-    pub fn write(&mut self, to: Ptr, bytes: &[u8]) -> Result<(), Trap> {
-        let result = self.view().write(to.addr(), bytes);
+    /// Copies a value or slice, bytes among them, into the program's memory.
+    ///
+    /// # Errors
+    /// A [`TrapCode::BadArgument`] if not all of its bytes can be written; none is then.
+    pub fn write<V: IntoBytes + Immutable + ?Sized>(&mut self, to: Ptr, value: &V) -> Result<(), Trap> {
+        let result = self.view().write(to.addr(), value.as_bytes());
         self.checked(to, result)
+    }
+
+    /// Copies a value or slice into new memory of the arena, which only this instance can access, and returns its
+    /// address. It lives until the call of the embedder's that this is part of returns (not that of a callback), also
+    /// if it traps; then the address is invalid, and a map or global that keeps it has a dangling pointer.
+    ///
+    /// # Errors
+    /// A [`TrapCode::Host`] if the engine's memory limit is reached.
+    pub fn alloc<V: IntoBytes + Immutable + ?Sized>(&mut self, value: &V) -> Result<Ptr, Trap> {
+        let (bytes, function) = (value.as_bytes(), self.function);
+        let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let runtime = self.runtime();
+        let spec = RegionSpec::new(format!("memory of {function}"), RegionKind::Host, size);
+        let block = runtime.view.arena().alloc(RegionSpec { owner: runtime.view.owner(), ..spec });
+        let block = block.map_err(|error| Trap::new(TrapCode::Host, format!("{function}: {error}")))?;
+        block.write(0, bytes);
+        let address = Ptr::new(block.addr());
+        runtime.held.blocks.push(block);
+        Ok(address)
     }
 
     /// Sets `len` bytes of the program's memory.

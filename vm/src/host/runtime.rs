@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Interrupt, Packet};
 use crate::map::{MapOps, Maps};
-use crate::mem::View;
+use crate::mem::{Block, View};
 
 /// Finds maps by the handle a program holds.
 pub trait MapTable: Send + Sync {
@@ -95,6 +95,8 @@ pub(crate) struct HeldResources {
     pub(crate) lock: Option<u64>,
     /// Open ring buffer reservations: address of the sample, and its ring.
     pub(crate) samples: Vec<(u64, Arc<dyn MapOps>)>,
+    /// What host functions have allocated for it.
+    pub(crate) blocks: Vec<Block>,
 }
 
 impl Runtime {
@@ -141,11 +143,12 @@ impl Runtime {
     /// Whether the program holds something that [`Runtime::abandon`] would release.
     #[inline]
     pub fn holds(&self) -> bool {
-        self.held.lock.is_some() || !self.held.samples.is_empty()
+        self.held.lock.is_some() || !self.held.samples.is_empty() || !self.held.blocks.is_empty()
     }
 
-    /// Releases the spin lock and discards ring buffer reservations that are still open. Engines call it when an
-    /// entry function has ended, above all by a trap; a program the kernel's verifier accepts leaves nothing.
+    /// Releases the spin lock, discards ring buffer reservations that are still open and frees what host functions
+    /// have allocated. Engines call it when an entry function has ended, above all by a trap; a program the kernel's
+    /// verifier accepts leaves no lock and no reservation.
     #[inline(never)]
     pub fn abandon(&mut self) {
         if let Some(addr) = self.held.lock.take()
@@ -153,6 +156,7 @@ impl Runtime {
         {
             lock.store(0, Ordering::Release);
         }
+        self.held.blocks.clear();
         for (sample, map) in self.held.samples.drain(..) {
             if let Some(ring) = map.ring() {
                 // A sample that is not open any more needs no discarding.

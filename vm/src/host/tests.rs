@@ -89,8 +89,7 @@ fn strings_are_read_inside_their_region() {
 #[test]
 fn a_bad_pointer_names_function_and_argument() {
     let mut fake = Fake::new();
-    let function =
-        typed("peek", |mut caller: Caller<'_, u32>, _: u32, at: Ptr| caller.array::<4>(at).map(u32::from_le_bytes));
+    let function = typed("peek", |mut caller: Caller<'_, u32>, _: u32, at: Ptr| caller.read::<u32>(at));
     fake.memory.write(8, &7u32.to_le_bytes());
     assert_eq!(fake.run(&function, &[0, fake.at(8)]).unwrap(), 7);
     let trap = fake.run(&function, &[0, 16]).unwrap_err();

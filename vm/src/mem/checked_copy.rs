@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::ptr;
 
 use smallvec::SmallVec;
+use zerocopy::FromBytes;
 
 use super::fault::{Access, Fault, FaultReason};
 use super::view::View;
@@ -60,6 +61,19 @@ impl View {
         // SAFETY: `range` checked all bytes of the source; `out` is a Rust buffer, which is in no arena.
         unsafe { ptr::copy_nonoverlapping(from, out.as_mut_ptr(), out.len()) };
         Ok(())
+    }
+
+    /// A copy of a value in the program's memory, which need not be aligned.
+    pub fn value<V: FromBytes>(&self, addr: u64) -> Result<V, Fault> {
+        let from = match self.range(addr, size_of::<V>() as u64, Access::Read) {
+            Err(fault) if self.is_out_of_arena(&fault) => {
+                let bytes = self.bytes_out_of_arena(addr, size_of::<V>() as u64)?;
+                return Ok(V::read_from_bytes(&bytes).expect("as many bytes as a value has"));
+            }
+            result => result?,
+        };
+        // SAFETY: `range` checked all bytes of the source, and `FromBytes` says that whatever they are is a `V`.
+        Ok(unsafe { from.cast::<V>().read_unaligned() })
     }
 
     /// Copies into the program's memory.

@@ -31,8 +31,7 @@ fn new(mut caller: Host<'_>, iter: Ptr, start: i32, end: i32) -> HelperResult {
 
 /// Where the next number is, or nowhere after the last.
 fn next(mut caller: Host<'_>, iter: Ptr) -> Result<Option<Ptr>, Trap> {
-    let state = u64::from_le_bytes(caller.array(iter)?);
-    let (last, end) = (state as i32, (state >> 32) as i32);
+    let [last, end] = caller.read::<[[u8; 4]; 2]>(iter)?.map(i32::from_le_bytes);
     let number = last.wrapping_add(1);
     if number >= end {
         put(&mut caller, iter, 0, 0)?;
@@ -47,5 +46,5 @@ fn destroy(mut caller: Host<'_>, iter: Ptr) -> Result<(), Trap> {
 }
 
 fn put(caller: &mut Host<'_>, iter: Ptr, last: i32, end: i32) -> Result<(), Trap> {
-    caller.write(iter, &[last.to_le_bytes(), end.to_le_bytes()].concat())
+    caller.write(iter, &[last.to_le_bytes(), end.to_le_bytes()])
 }

@@ -44,7 +44,7 @@ fn with_key<R>(caller: &mut Host<'_>, map: &MapRef, key: Ptr, work: impl FnOnce(
     let mut small = [0; 64];
     match small.get_mut(..size) {
         Some(bytes) => {
-            caller.read(key, bytes)?;
+            caller.read_into(key, bytes)?;
             Ok(work(bytes))
         }
         None => Ok(work(&caller.bytes(key, size as u64)?)),
@@ -93,7 +93,7 @@ fn take(mut caller: Host<'_>, map: &MapRef, at: Ptr, remove: bool) -> HelperResu
     if result.is_err() {
         value.fill(0);
     }
-    caller.write(at, &value)?;
+    caller.write(at, &value[..])?;
     Ok(result?)
 }
 

@@ -70,7 +70,7 @@ fn xdp_load(mut caller: Host<'_>, context: Ptr, off: u32, to: Ptr, len: u32) -> 
     let packet = xdp(&mut caller, context)?;
     xdp_range(off, len)?;
     let bytes = packet.load(off, len).ok_or(Errno::EINVAL)?;
-    Ok(caller.write(to, &bytes)?)
+    Ok(caller.write(to, &bytes[..])?)
 }
 
 fn xdp_store(mut caller: Host<'_>, context: Ptr, off: u32, from: Ptr, len: u32) -> HelperResult {
@@ -86,7 +86,7 @@ fn skb_load(mut caller: Host<'_>, context: Ptr, off: Option<u32>, to: Ptr, len: 
     let packet = skb(&mut caller, context)?;
     let bytes = off.filter(|off| *off <= i32::MAX as u32).and_then(|off| packet.load(off, len));
     match bytes {
-        Some(bytes) => Ok(caller.write(to, &bytes)?),
+        Some(bytes) => Ok(caller.write(to, &bytes[..])?),
         None => {
             caller.fill(to, u64::from(len), 0)?;
             Err(Errno::EFAULT.into())

@@ -70,7 +70,7 @@ fn snprintf(mut caller: Host<'_>, buf: Ptr, size: u32, format: Ptr, values: Ptr,
     let mut out = Sink::new((size as usize).saturating_sub(1));
     write(caller.view(), &format, &values, &mut out)?;
     if size > 0 {
-        caller.write(buf, &[out.bytes(), b"\0"].concat())?;
+        caller.write(buf, &[out.bytes(), b"\0"].concat()[..])?;
     }
     Ok(out.total() as i64 + 1)
 }

@@ -39,6 +39,6 @@ fn read_str(mut caller: Host<'_>, to: Ptr, size: u32, from: Ptr) -> HelperResult
     };
     text.truncate(size as usize - 1);
     text.push(0);
-    caller.write(to, &text)?;
+    caller.write(to, &text[..])?;
     Ok(text.len() as i64)
 }

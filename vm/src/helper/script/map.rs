@@ -39,7 +39,7 @@ fn lookup(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr) -> HelperResu
     // A bloom filter looks up the value that the buffer holds.
     let mut bytes = caller.value(&map, value)?;
     map.lookup_copy(&key, cpu, &mut bytes)?;
-    caller.write(value, &bytes)?;
+    caller.write(value, &bytes[..])?;
     Ok(0)
 }
 
@@ -64,7 +64,7 @@ fn next_key(mut caller: Host<'_>, map: MapRef, key: Ptr, next: Ptr) -> HelperRes
     let key = if key.is_null() { None } else { Some(caller.key(&map, key)?) };
     let mut bytes = vec![0; map.spec().key_size as usize];
     map.next_key(key.as_deref(), &mut bytes)?;
-    caller.write(next, &bytes)?;
+    caller.write(next, &bytes[..])?;
     Ok(0)
 }
 

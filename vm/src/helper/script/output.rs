@@ -116,7 +116,7 @@ fn print_to(mut caller: Host<'_>, buf: Ptr, size: u64, format: Ptr, values: &mut
     let mut bytes = out.into_bytes();
     if size > 0 {
         bytes.push(0);
-        caller.write(buf, &bytes)?;
+        caller.write(buf, &bytes[..])?;
     }
     caller.runtime().line = bytes;
     Ok(length)

@@ -54,8 +54,8 @@ impl Array {
             let len = CHUNK.min(self.size - off);
             let (to, from) = (self.at(a).offset(off), self.at(b).offset(off));
             let (left, right) = (caller.bytes(to, len)?, caller.bytes(from, len)?);
-            caller.write(to, &right)?;
-            caller.write(from, &left)?;
+            caller.write(to, &right[..])?;
+            caller.write(from, &left[..])?;
             off += len;
         }
         Ok(())

@@ -98,7 +98,7 @@ fn compare_n(mut caller: Host<'_>, a: Ptr, b: Ptr, n: u64, fold: bool) -> Result
 
 /// Copies a string and its NUL to an offset; gives the start, as `strcpy` does.
 fn append(mut caller: Host<'_>, to: Ptr, off: u64, from: &[u8]) -> Result<Ptr, Trap> {
-    caller.write(to.offset(off), &[from, b"\0"].concat())?;
+    caller.write(to.offset(off), &[from, b"\0"].concat()[..])?;
     Ok(to)
 }
 
@@ -106,7 +106,7 @@ fn append(mut caller: Host<'_>, to: Ptr, off: u64, from: &[u8]) -> Result<Ptr, T
 fn strncpy(mut caller: Host<'_>, to: Ptr, from: Ptr, n: u64) -> Result<Ptr, Trap> {
     let from = caller.c_str(from, n)?;
     caller.check(to, n, Access::Write)?;
-    caller.write(to, &from)?;
+    caller.write(to, &from[..])?;
     caller.fill(to.offset(from.len() as u64), n - from.len() as u64, 0)?;
     Ok(to)
 }

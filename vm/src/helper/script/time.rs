@@ -25,7 +25,7 @@ fn strftime(mut caller: Host<'_>, buf: Ptr, size: u64, format: CStr, ns: u64) ->
         }
         return Ok(0);
     };
-    caller.write(buf, &[&text[..], b"\0"].concat())?;
+    caller.write(buf, &[&text[..], b"\0"].concat()[..])?;
     Ok(text.len() as u64)
 }
 

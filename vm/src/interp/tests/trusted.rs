@@ -137,7 +137,7 @@ fn host_functions_follow_raw_pointers() {
 fn the_address_of_a_function_holds_a_jump() {
     let mut rig = Rig::trusted("r1 = func(double) ll\ncall extern(0)\nexit\ndouble:\nr0 = r1\nr0 += r0\nexit");
     rig.host(HostFn::typed::<u32, _>("twice", |mut caller: Caller<'_, u32>, function: Ptr| {
-        assert_eq!(caller.array::<3>(function)?, [0x48, 0x8d, 0x05], "lea rax, [rip + ...]");
+        assert_eq!(caller.read::<[u8; 3]>(function)?, [0x48, 0x8d, 0x05], "lea rax, [rip + ...]");
         caller.call(function, &[21])
     }));
     assert_eq!(run(&rig, [0; 5]).unwrap(), 42);
