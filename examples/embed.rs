@@ -60,14 +60,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    let counts = pre.map("by_status").ok_or("the object has it")?;
-    let mut value = [0; 8];
-    for status in [200u32, 503] {
-        counts.lookup_copy(&status.to_le_bytes(), 0, &mut value)?;
-        println!("status {status}: {} requests", u64::from_le_bytes(value));
+    let by_status = pre.map::<u32, u64>("by_status")?;
+    for status in [200, 503] {
+        println!("status {status}: {} requests", by_status.get(&status)?.unwrap_or(0));
     }
-    let globals = pre.map(".bss").and_then(|map| map.memory()).ok_or("total is in .bss")?;
-    println!("total: {}", u64::from_le_bytes(globals.to_vec(0, 8).try_into().expect("8 bytes")));
+    println!("total: {}", pre.global::<u64>("total")?.get());
 
     let error =
         call(&mut pre.instance(Log::default())?, "broken", &request(200, 100, "/")).expect_err("it reads too far");

@@ -13,8 +13,10 @@ use twinbpf_vm::mem::MemError;
 use twinbpf_vm::recover::Unprepared;
 
 use crate::cpus::CpuError;
+use crate::helpers::HelperError;
 use crate::native::CompileError;
 use crate::symbol::SymbolError;
+use crate::typed::TypeError;
 
 /// Why an engine, a program or an instance cannot be made. What ends a program that runs is a [`Trap`](crate::Trap).
 ///
@@ -67,6 +69,10 @@ pub enum ErrorKind {
     Compiled,
     /// A shared library cannot be loaded, or the declaration of one of its functions cannot be read.
     Library,
+    /// A map or global variable is not there, or is not of the requested type ([`TypeError`](crate::TypeError)).
+    Type,
+    /// The number of a private helper is the kernel's or another function's ([`HelperError`](crate::HelperError)).
+    Helper,
     /// Signal handlers or the alternate signal stack of a thread cannot be installed.
     Signals,
 }
@@ -90,6 +96,10 @@ pub(crate) enum Cause {
     Cpu(#[from] CpuError),
     #[error(transparent)]
     Signals(#[from] Unprepared),
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    #[error(transparent)]
+    Helper(#[from] HelperError),
     #[error("{object}: there is no program '{name}'; it has {}", known.join(", "))]
     NoProgram { object: Arc<str>, name: String, known: Vec<Arc<str>> },
     #[cfg(feature = "jit")]
@@ -127,6 +137,8 @@ impl Error {
             Cause::Memory(_) => ErrorKind::Memory,
             Cause::Cpu(_) => ErrorKind::Cpu,
             Cause::Signals(_) => ErrorKind::Signals,
+            Cause::Type(_) => ErrorKind::Type,
+            Cause::Helper(_) => ErrorKind::Helper,
             Cause::NoProgram { .. } => ErrorKind::NotFound,
             #[cfg(feature = "jit")]
             Cause::Foreign => ErrorKind::NotFound,
@@ -151,6 +163,8 @@ impl Error {
             Cause::Memory(error) => error,
             Cause::Cpu(error) => error,
             Cause::Signals(error) => error,
+            Cause::Type(error) => error,
+            Cause::Helper(error) => error,
             Cause::NoProgram { .. } => return None,
             #[cfg(feature = "jit")]
             Cause::Foreign => return None,
@@ -215,6 +229,8 @@ from! {
     MemError,
     CpuError,
     Unprepared,
+    TypeError,
+    HelperError,
     #[cfg(feature = "jit")]
     CompileError,
     #[cfg(feature = "jit")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(feature = "jit")]
 use twinbpf_jit::{Code, Listing};
 use twinbpf_vm::host::native::Native;
-use twinbpf_vm::host::{Packet, PacketKind, Reason, Runtime};
+use twinbpf_vm::host::{Reason, Runtime};
 use twinbpf_vm::ident::ProgramId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
@@ -23,6 +23,7 @@ use crate::cpus::{Cpu, PerCpuMaps};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::native::Source;
+use crate::typed::ObjectTypes;
 use crate::watchdog;
 
 /// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from
@@ -51,6 +52,7 @@ struct Pre {
     per_cpu: PerCpuMaps,
     native: Option<Arc<dyn Native>>,
     source: Source,
+    types: ObjectTypes,
     warnings: Vec<String>,
 }
 
@@ -88,13 +90,13 @@ impl<T: Send + 'static> InstancePre<T> {
         image: Arc<Image>,
         native: Option<Arc<dyn Native>>,
         maps: Maps,
-        source: Source,
+        (source, types): (Source, ObjectTypes),
         warnings: Vec<String>,
     ) -> InstancePre<T> {
         let per_cpu = PerCpuMaps::new(maps.own());
         let maps = Arc::new(maps);
         InstancePre {
-            inner: Arc::new(Pre { engine, image, maps, per_cpu, native, source, warnings }),
+            inner: Arc::new(Pre { engine, image, maps, per_cpu, native, source, types, warnings }),
             data: PhantomData,
         }
     }
@@ -108,6 +110,10 @@ impl<T: Send + 'static> InstancePre<T> {
     #[cfg(feature = "jit")]
     pub(crate) fn source(&self) -> &Source {
         &self.inner.source
+    }
+
+    pub(crate) fn types(&self) -> &ObjectTypes {
+        &self.inner.types
     }
 
     /// The native code of a program's functions, in text, with what the optimiser's passes did: name and listing of each.
@@ -131,14 +137,26 @@ impl<T: Send + 'static> InstancePre<T> {
         image.program_index(name).map(|index| Entry(image.program_id(index)))
     }
 
+    /// Name of one of its programs.
+    pub(crate) fn name_of(&self, entry: Entry) -> Option<&str> {
+        let image = &self.inner.image;
+        image.index_of(entry.0).map(|index| &*image.programs()[index].name)
+    }
+
     /// Names of all programs, in the order of the object.
     pub fn programs(&self) -> impl Iterator<Item = &str> {
         self.inner.image.programs().iter().map(|program| &*program.name)
     }
 
-    /// The map with this name; data sections have their section's name (`.bss`).
-    pub fn map(&self, name: &str) -> Option<&Arc<dyn MapOps>> {
+    /// The map with this name, without types; data sections have their section's name (`.bss`).
+    pub fn map_ops(&self, name: &str) -> Option<&Arc<dyn MapOps>> {
         self.inner.maps.by_name(name).map(|index| &self.inner.maps.own()[index])
+    }
+
+    /// Why programs cannot use the map with this name: its kind exists only in the kernel.
+    pub(crate) fn absent(&self, name: &str) -> Option<&str> {
+        let maps = &self.inner.maps;
+        maps.by_name(name).and_then(|index| maps.absent(maps.handle(index)))
     }
 
     /// All maps, in the order of the object.
@@ -322,28 +340,6 @@ impl<T: Send + 'static> Instance<T> {
         let block = arena.alloc(spec)?;
         block.write(0, bytes);
         Ok(block)
-    }
-
-    /// Gives the instance a packet and the context of an XDP or TC program around it, and returns the address of
-    /// the context: the argument of the program.
-    pub fn set_packet(&mut self, kind: PacketKind, bytes: &[u8]) -> Result<u64, Error> {
-        let arena = Arc::clone(self.pre.engine().arena());
-        let runtime = self.machine.runtime_mut();
-        // The old packet's memory may serve the new one.
-        runtime.packet = None;
-        let owner = runtime.view.owner();
-        let packet = match kind {
-            PacketKind::Xdp => Packet::xdp(&arena, owner, bytes),
-            PacketKind::Skb => Packet::skb(&arena, owner, bytes),
-        }?;
-        let context = packet.context_addr();
-        runtime.packet = Some(packet);
-        Ok(context)
-    }
-
-    /// Takes the packet back, as the last run left it.
-    pub fn take_packet(&mut self) -> Option<Packet> {
-        self.machine.runtime_mut().packet.take()
     }
 
     /// Instructions that the last call executed. `None` where native code may have run that does not count them: it

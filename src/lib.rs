@@ -30,6 +30,7 @@ mod cpus;
 mod dl;
 mod engine;
 mod error;
+mod helpers;
 mod instance;
 mod linker;
 #[cfg(feature = "jit")]
@@ -37,9 +38,11 @@ mod native;
 #[cfg(not(feature = "jit"))]
 #[path = "without_jit.rs"]
 mod native;
+mod packet;
 mod plan;
 mod resolution;
 mod symbol;
+mod typed;
 mod variants;
 #[cfg(feature = "jit")]
 #[doc(hidden)]
@@ -52,11 +55,14 @@ pub use compiled::Compiled;
 pub use config::{Config, EngineKind, Isolation};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind};
+pub use helpers::HelperError;
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
+pub use packet::{PacketError, PacketRun, TcAction, TcPacket, XdpAction, XdpPacket, packet_kind};
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 pub use symbol::{SymbolError, SymbolFault};
+pub use typed::{BtfType, Global, Map, PerCpuMap, Shape, TypeError};
 
 pub use twinbpf_isa::program::{Program, Signature, ValType};
 pub use twinbpf_isa::{Endian, Group, Groups, Mode, Policy};
@@ -69,6 +75,8 @@ pub use twinbpf_jit::{CompileLimits, Listing, OptLevel, PassRun, PassSet};
 pub use twinbpf_loader::kernel::Kernel;
 pub use twinbpf_loader::{Error as ObjectError, Instances, NoInstance, Object};
 pub use twinbpf_vm::host::{CStr, Caller, Fail, IntoHostFn, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};
-pub use twinbpf_vm::map::{Errno, MapFlags, MapKind, MapOps, MapSpec, Sent};
+pub use twinbpf_vm::map::{
+    BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapKind, MapOps, MapSpec, Sent,
+};
 pub use twinbpf_vm::mem::{Block, Bounds};
 pub use twinbpf_vm::trap::{Backtrace, CallSite, Location, Trap, TrapCode};

@@ -15,7 +15,7 @@ use twinbpf_loader::{LinkOptions, Linked, Object};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Activation, HostFn, IntoHostFn};
-use twinbpf_vm::image::{Image, Resolve, TAIL_CALL, Target};
+use twinbpf_vm::image::{Image, Resolve, Target};
 use twinbpf_vm::map::{MapOps, MapSpec, Maps, Pointer, Slot};
 use twinbpf_vm::mem::MemError;
 use twinbpf_vm::recover::with_stack;
@@ -24,10 +24,12 @@ use twinbpf_vm::trap::{Trap, TrapCode};
 use crate::config::EngineKind;
 use crate::engine::Engine;
 use crate::error::{Cause, Error};
+use crate::helpers::Numbers;
 use crate::instance::InstancePre;
 use crate::native::{self, Source};
 use crate::resolution::Resolution;
 use crate::symbol::{SymbolError, SymbolFault, check_parameters};
+use crate::typed::ObjectTypes;
 
 /// Native stack that linking, validating and compiling need.
 const STACK: usize = 1 << 20;
@@ -46,7 +48,8 @@ const STACK: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Linker<T> {
     engine: Engine,
-    functions: BTreeMap<Arc<str>, HostFn>,
+    pub(crate) functions: BTreeMap<Arc<str>, HostFn>,
+    pub(crate) numbers: Numbers,
     pub(crate) maps: BTreeMap<String, Arc<dyn MapOps>>,
     values: BTreeMap<Arc<str>, u64>,
     kernel: Option<Arc<dyn Kernel>>,
@@ -66,6 +69,7 @@ impl<T: Send + 'static> Linker<T> {
         Linker {
             engine: engine.clone(),
             functions: BTreeMap::new(),
+            numbers: Numbers::new(),
             maps: BTreeMap::new(),
             values: BTreeMap::new(),
             kernel: None,
@@ -235,7 +239,7 @@ impl<T: Send + 'static> Linker<T> {
             maps: &handles,
             values: &values,
             externs: &targets,
-            helper: &|id| self.helper(id),
+            helper: &|number| self.numbered(number),
             labels: &[],
             pointed: &pointed,
         };
@@ -254,7 +258,8 @@ impl<T: Send + 'static> Linker<T> {
         })?;
         let (image, source) = (Arc::new(image), Source::new(object, &specs));
         let native = self.native(&image, &source)?;
-        Ok(InstancePre::new(self.engine.clone(), image, native, maps, source, warnings))
+        let types = ObjectTypes::new(object);
+        Ok(InstancePre::new(self.engine.clone(), image, native, maps, (source, types), warnings))
     }
 
     /// What runs the programs of an image besides the interpreter.
@@ -351,7 +356,7 @@ impl<T: Send + 'static> Linker<T> {
                 Resolution::Weak | Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => {}
             }
         }
-        let program = program.validate(&self.engine.config().policy, &helper::exists)?;
+        let program = program.validate(&self.engine.config().policy, &|number| self.helper_exists(number))?;
         if self.engine.config().engine != EngineKind::Interp {
             warnings.extend(native::exceeding(&self.engine, &program));
         }
@@ -431,16 +436,6 @@ impl<T: Send + 'static> Linker<T> {
                 }
             })
         })
-    }
-
-    pub(crate) fn has_helper(&self, id: i32) -> bool {
-        id == TAIL_CALL as i32 || u32::try_from(id).is_ok_and(|id| self.helper(id).is_some())
-    }
-
-    fn helper(&self, id: u32) -> Option<HostFn> {
-        let id = i32::try_from(id).ok().filter(|id| *id as u32 != TAIL_CALL)?;
-        let given = helper::name(id).and_then(|name| self.functions.get(name.as_str()).cloned());
-        given.or_else(|| helper::resolve(id))
     }
 }
 

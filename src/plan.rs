@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use twinbpf_isa::program::{Binding, Program};
 use twinbpf_isa::{CallKind, Insn};
 use twinbpf_loader::Object;
-use twinbpf_vm::helper;
 use twinbpf_vm::map::{MapSpec, kernel_only};
 
 use crate::error::Error;
@@ -33,7 +32,7 @@ pub struct Plan {
     pub programs: Vec<PlannedProgram>,
     /// What each extern of the object means, in its order.
     pub externs: Vec<Resolution>,
-    /// Kernel helpers that programs call by number: name, and whether this machine has it.
+    /// Helpers that programs call by number: name, and whether this machine has it.
     pub helpers: Vec<(String, bool)>,
     /// What [`InstancePre::warnings`](crate::InstancePre::warnings) returns.
     pub warnings: Vec<String>,
@@ -86,7 +85,7 @@ impl<T: Send + 'static> Linker<T> {
             programs.push(PlannedProgram { spec: info.spec, insns, functions, problem });
         }
         programs.sort_by_key(|program| program.spec);
-        let helpers = helpers.into_iter().map(|id| (helper_name(id), self.has_helper(id))).collect();
+        let helpers = helpers.into_iter().map(|id| (self.helper_name(id), self.has_helper(id))).collect();
         Ok(Plan {
             programs,
             externs: resolved.into_iter().map(|(resolution, _)| resolution).collect(),
@@ -117,8 +116,4 @@ fn called_helpers(program: &Program) -> impl Iterator<Item = i32> + '_ {
         Insn::Call { kind: CallKind::Helper, imm, .. } => Some(*imm),
         _ => None,
     })
-}
-
-fn helper_name(id: i32) -> String {
-    helper::name(id).unwrap_or_else(|| format!("helper {id}"))
 }

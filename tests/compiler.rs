@@ -17,7 +17,7 @@ const SUM: &str = "r0 = 0\nif r1 == 0 goto end\nL: r0 += r1\nr1 += -1\nif r1 != 
 fn object(stage: &str) -> Object {
     let insns = asm::parse(SUM).expect("it is a program");
     let code: Vec<u8> = insns.iter().flat_map(|insn| insn.encode().to_bytes(Endian::Little)).collect();
-    let mut object = Object::of_code("wrong.bpf.o", &code, Endian::Little).expect("an object");
+    let mut object = Object::from_code("wrong.bpf.o", &code, Endian::Little).expect("an object");
     object.programs[0].name = format!("__fault_panic_{stage}").into();
     object
 }

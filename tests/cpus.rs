@@ -1,5 +1,6 @@
 //! Instances that share per-CPU maps are different CPUs.
 
+use std::sync::Arc;
 use std::thread;
 
 use twinbpf::{Config, Engine, EngineKind, ErrorKind, InstancePre, Linker, Object};
@@ -18,13 +19,9 @@ fn percpu(engine: EngineKind, cpus: u32) -> InstancePre<()> {
 
 /// The counts of all CPUs.
 fn counts(pre: &InstancePre<()>, cpus: u32) -> Vec<u64> {
-    let map = pre.map("counts").expect("the object has it");
-    let count = |cpu| {
-        let mut bytes = [0; 8];
-        map.lookup_copy(&0u32.to_le_bytes(), cpu, &mut bytes).expect("an element");
-        u64::from_le_bytes(bytes)
-    };
-    (0..cpus).map(count).collect()
+    let map = pre.per_cpu_map::<u32, u64>("counts").expect("the object has it");
+    assert_eq!(map.cpus(), cpus);
+    map.get(&0).expect("an array").expect("an element")
 }
 
 #[test]
@@ -87,7 +84,7 @@ fn a_map_of_two_objects_is_one_for_their_instances() {
     let engine = Engine::new(Config::new().cpus(2)).expect("an engine");
     let first = Linker::<()>::new(&engine).instantiate_pre(&object).expect("it links");
     let mut linker = Linker::<()>::new(&engine);
-    linker.map("counts", first.map("counts").expect("the object has it").clone());
+    linker.map("counts", Arc::clone(first.map_ops("counts").expect("the object has it")));
     let second = linker.instantiate_pre(&object).expect("it links");
     let apart = Linker::<()>::new(&engine).instantiate_pre(&object).expect("it links");
     let _zero = first.instance(()).expect("CPU 0");

@@ -66,8 +66,7 @@ fn endure(config: &Config, name: &str, args: &[u64], code: TrapCode) {
             }
             early += check_fine(&mut instance, fine, config.timeout);
         }
-        let calls = pre.map(".bss").and_then(|map| map.memory()).expect("the object has a global").to_vec(0, 8);
-        let calls = u64::from_le_bytes(calls.try_into().expect("eight bytes"));
+        let calls = pre.global::<u64>("calls").expect("the object has it").get();
         assert!((TIMES as u64..=TIMES as u64 + early).contains(&calls), "{calls} calls, {early} that ended early");
     }
 }

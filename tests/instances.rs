@@ -52,13 +52,10 @@ fn each_place_has_its_exact_sum_and_count() {
                 assert_eq!(instance.call(*entry, &[context.addr()]).unwrap(), 0);
             }
         }
-        let totals = pre.map("totals").expect("the object's map");
+        let totals = pre.map::<u32, [u64; 2]>("totals").expect("the object's map");
         for (place, (_, factor)) in PLACES.iter().enumerate() {
-            let mut value = [0; 16];
-            totals.lookup_copy(&(place as u32).to_le_bytes(), 0, &mut value).unwrap();
-            let (count, sum) = value.split_at(8);
-            assert_eq!(u64::from_le_bytes(count.try_into().unwrap()), 100, "{kind:?}: count at {place}");
-            assert_eq!(u64::from_le_bytes(sum.try_into().unwrap()), 4950 * factor, "{kind:?}: sum at {place}");
+            let [count, sum] = totals.get(&(place as u32)).unwrap().expect("an array has it");
+            assert_eq!((count, sum), (100, 4950 * factor), "{kind:?}: count and sum at {place}");
         }
     }
 }

@@ -7,11 +7,7 @@ mod blocked;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use twinbpf::{Config, Engine, EngineKind, InstancePre, Isolation, Linker, Object, OptLevel};
-
-/// Offsets in `.bss`.
-const WAITING: u32 = 0;
-const FLAG: u32 = 8;
+use twinbpf::{BPF_ANY, Config, Engine, EngineKind, InstancePre, Isolation, Linker, Object, OptLevel};
 
 fn configs() -> Vec<Config> {
     let config = Config::new().timeout(Duration::from_secs(60));
@@ -34,11 +30,11 @@ fn check(config: Config, program: &str, write: impl Fn(&InstancePre<()>)) {
     let engine = Engine::new(config).expect("address space");
     let pre = Linker::new(&engine).instantiate_pre(&object).unwrap_or_else(|error| panic!("{error:#}"));
     let entry = pre.program(program).expect("the object has it");
-    let globals = pre.map(".bss").and_then(|map| map.memory()).expect("the object has globals");
+    let waiting = pre.global::<u64>("waiting").expect("the object has it");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| pre.instance(()).expect("room for a stack").call(entry, &[0]));
         let start = Instant::now();
-        while globals.to_vec(WAITING, 8) == [0; 8] && start.elapsed() < Duration::from_secs(60) {
+        while waiting.get() == 0 && start.elapsed() < Duration::from_secs(60) {
             thread::yield_now();
         }
         // Long enough for the loop to be hot.
@@ -54,7 +50,8 @@ fn check(config: Config, program: &str, write: impl Fn(&InstancePre<()>)) {
 fn a_global_that_another_thread_writes() {
     for config in configs() {
         check(config, "wait_for_global", |pre| {
-            pre.map(".bss").and_then(|map| map.memory()).expect("checked").write(FLAG, &1u64.to_le_bytes());
+            let flag = pre.global::<u64>("flag").expect("the object has it");
+            flag.set(&1).expect("it is no constant");
         });
     }
 }
@@ -63,8 +60,8 @@ fn a_global_that_another_thread_writes() {
 fn a_map_value_that_another_thread_updates() {
     for config in configs() {
         check(config, "wait_for_value", |pre| {
-            let map = pre.map("shared").expect("the object has it");
-            map.update(&0u32.to_le_bytes(), &7u64.to_le_bytes(), 0, 0).expect("an array takes it");
+            let shared = pre.map::<u32, u64>("shared").expect("the object has it");
+            shared.insert(&0, &7, BPF_ANY).expect("an array takes it");
         });
     }
 }

@@ -211,8 +211,8 @@ impl MapOps for Wild {
 fn maps_of_another_engine_and_of_the_embedder_lead_programs_nowhere_else() {
     for kind in ENGINES {
         let theirs = pre(&engine(*kind), "threads");
-        let locked = Arc::clone(theirs.map("locked").expect("the object has it"));
-        let wild: Arc<dyn MapOps> = Arc::new(Wild(theirs.map("counts").expect("likewise").spec().clone()));
+        let locked = Arc::clone(theirs.map_ops("locked").expect("the object has it"));
+        let wild: Arc<dyn MapOps> = Arc::new(Wild(theirs.map_ops("counts").expect("likewise").spec().clone()));
         let (before, whole) = (format!("{wild:?}"), |map: &dyn MapOps| map.memory().expect("an array").to_vec(0, 24));
         for given in [("locked", &locked), ("counts", &wild)] {
             let mut linker = Linker::new(&engine(*kind));

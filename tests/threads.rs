@@ -32,7 +32,7 @@ fn work(pre: &InstancePre<()>, thread: u32, calls: u32, end: Instant) -> u32 {
 
 /// A copy of the value under a key.
 fn value<const N: usize>(pre: &InstancePre<()>, map: &str, key: u32) -> [u64; N] {
-    let map = pre.map(map).expect("the object has it");
+    let map = pre.map_ops(map).expect("the object has it");
     let mut bytes = vec![0; map.spec().value_size as usize];
     map.lookup_copy(&key.to_le_bytes(), 0, &mut bytes).expect("an element");
     let mut words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
@@ -57,7 +57,7 @@ fn check(kind: EngineKind, threads: u32, calls: u32, time: Duration) {
     let object = Object::open("threads.bpf.o", include_bytes!("../corpus/embed/threads.bpf.o")).expect("an object");
     let engine = Engine::new(Config::new().engine(kind)).expect("address space");
     let pre = Linker::new(&engine).instantiate_programs(&object, &["work"]).unwrap_or_else(|error| panic!("{error:#}"));
-    let events = Arc::clone(pre.map("events").expect("the object has it"));
+    let events = Arc::clone(pre.map_ops("events").expect("the object has it"));
     let (end, over) = (Instant::now() + time, AtomicBool::new(false));
     let (turns, records) = thread::scope(|scope| {
         let consumer = scope.spawn(|| {

@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("jit", &["twinbpf-isa", "twinbpf-vm"]),
     ("loader", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm"]),
     ("verify", &[]),
-    (".", &["twinbpf-isa", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
+    (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
     ("probe", &[]),
     ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-isa", "twinbpf-vm"]),

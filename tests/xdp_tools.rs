@@ -83,7 +83,7 @@ fn filters_hit_by_port() {
             _ => continue,
         };
         let pre = linker().instantiate_pre(&object).unwrap();
-        let ports = pre.map("filter_ports").expect("the filter has this map");
+        let ports = pre.map_ops("filter_ports").expect("the filter has this map");
         let port = u32::from(53u16.to_be()).to_le_bytes();
         for (flags, expected) in [(DST | TCP_FLAG, miss), (UDP_FLAG, miss), (DST | UDP_FLAG, hit)] {
             ports.update(&port, &flags.to_le_bytes(), 0, 0).unwrap();

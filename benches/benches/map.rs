@@ -35,7 +35,7 @@ fn operations(program: &str, mode: Mode) -> Result<Runner, String> {
     if failed != 0 {
         return Err(format!("{failed} operations failed while filling"));
     }
-    let ring = (program == "ring_output").then(|| instance.pre().map("ring").cloned()).flatten();
+    let ring = (program == "ring_output").then(|| instance.pre().map_ops("ring").cloned()).flatten();
     Ok(Box::new(move || {
         let result = instance.call(entry, &[]).map_err(|trap| trap.to_string());
         if let Some(ring) = &ring {

@@ -63,7 +63,7 @@ fn bare(program: &[u8]) -> Result<Object> {
     if program.is_empty() || !program.len().is_multiple_of(8) {
         bail!("{} bytes are no program: each instruction has 8, and there is at least one", program.len());
     }
-    Ok(Object::of_code(NAME, program, Endian::Little)?)
+    Ok(Object::from_code(NAME, program, Endian::Little)?)
 }
 
 fn standard_input() -> Result<String> {

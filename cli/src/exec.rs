@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde_json::json;
-use twinbpf::{Entry, Instance, Redirect};
+use twinbpf::{Entry, Instance, Redirect, Sent, TcAction, XdpAction};
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::ProgType;
 use twinbpf_trace::{Output, errln, terminal};
-use twinbpf_vm::map::Sent;
 use twinbpf_vm::mem::Block;
 
 use crate::args::{ExecArgs, split_program};
@@ -58,10 +57,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
         },
         Ok(run) => run,
     };
-    for map in pre.maps() {
-        let name = map.spec().name.to_string();
-        run.sent.extend(map.take_sent().into_iter().map(|sent| (name.clone(), sent)));
-    }
+    run.sent = pre.take_sent();
     run.verdict = verdict(spec, run.r0);
     if args.json {
         run.print_json(&mut output, args.repeat)?;
@@ -87,7 +83,7 @@ struct Run {
     redirects: Vec<String>,
     verdict: Option<&'static str>,
     /// What programs sent out through maps, with the map's name.
-    sent: Vec<(String, Sent)>,
+    sent: Vec<(Arc<str>, Sent)>,
 }
 
 /// Runs the program on a fresh copy of the input each time; the last run is reported.
@@ -111,11 +107,11 @@ fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run
     let insns = instance.insns_executed();
     let mut run = Run { r0, insns, duration, ..Run::default() };
     run.ctx = block.map(|block: Block| block.to_vec(0, block.len() as usize));
-    if let Some(mut after) = instance.take_packet() {
-        run.redirects = after.finish(r0).iter().map(describe).collect();
-        run.ctx = Some(after.context());
-        run.meta = Some(after.meta()).filter(|meta| !meta.is_empty());
-        run.packet = Some(after.bytes());
+    if let Some(after) = instance.finish_packet::<u64>(r0) {
+        run.redirects = after.redirects.iter().map(describe).collect();
+        run.ctx = Some(after.context);
+        run.meta = Some(after.meta).filter(|meta| !meta.is_empty());
+        run.packet = Some(after.packet);
     }
     Ok((run, duration))
 }
@@ -131,23 +127,11 @@ fn describe(redirect: &Redirect) -> String {
     }
 }
 
-/// The name of a verdict, include/uapi/linux/bpf.h and pkt_cls.h.
+/// The name of a verdict, for programs that have one.
 fn verdict(spec: &ProgramSpec, r0: u64) -> Option<&'static str> {
     match spec.attach.prog_type()? {
-        ProgType::Xdp => ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"].get(r0 as usize).copied(),
-        ProgType::SchedCls | ProgType::SchedAct => match r0 as i32 {
-            -1 => Some("TC_ACT_UNSPEC"),
-            0 => Some("TC_ACT_OK"),
-            1 => Some("TC_ACT_RECLASSIFY"),
-            2 => Some("TC_ACT_SHOT"),
-            3 => Some("TC_ACT_PIPE"),
-            4 => Some("TC_ACT_STOLEN"),
-            5 => Some("TC_ACT_QUEUED"),
-            6 => Some("TC_ACT_REPEAT"),
-            7 => Some("TC_ACT_REDIRECT"),
-            8 => Some("TC_ACT_TRAP"),
-            _ => None,
-        },
+        ProgType::Xdp => XdpAction::from(r0).name(),
+        ProgType::SchedCls | ProgType::SchedAct => TcAction::from(r0).name(),
         _ => None,
     }
 }
@@ -186,7 +170,7 @@ impl Run {
 
     fn print_json(&self, out: &mut impl Write, times: u32) -> Result<()> {
         let sent =
-            self.sent.iter().map(|(map, sent)| json!({ "map": map, "slot": sent.slot, "bytes": hex(&sent.bytes) }));
+            self.sent.iter().map(|(map, sent)| json!({ "map": **map, "slot": sent.slot, "bytes": hex(&sent.bytes) }));
         let value = json!({
             "r0": self.r0, "verdict": self.verdict, "insns": self.insns, "runs": times,
             "duration_ns": self.duration.as_nanos() as u64, "ctx": self.ctx.as_deref().map(hex),

@@ -1,8 +1,7 @@
 //! Which program runs once on what input: what `exec` and `bench` have in common.
 
 use anyhow::{Context, Result, bail};
-use twinbpf::{Instance, PacketKind};
-use twinbpf_loader::section::ProgType;
+use twinbpf::{Instance, PacketKind, packet_kind};
 use twinbpf_loader::{Object, ProgramSpec, Role};
 use twinbpf_vm::mem::Block;
 
@@ -74,26 +73,5 @@ impl Input {
             }
             Input::Packet(kind, bytes) => (None, vec![instance.set_packet(*kind, bytes)?]),
         })
-    }
-}
-
-/// The context around a packet, for programs that get one. A function of unknown kind is taken for XDP, which is
-/// what most packet programs are.
-fn packet_kind(spec: &ProgramSpec) -> Option<PacketKind> {
-    match spec.attach.prog_type() {
-        Some(ProgType::Xdp | ProgType::Ext) | None => Some(PacketKind::Xdp),
-        Some(
-            ProgType::SchedCls
-            | ProgType::SchedAct
-            | ProgType::SocketFilter
-            | ProgType::CgroupSkb
-            | ProgType::LwtIn
-            | ProgType::LwtOut
-            | ProgType::LwtXmit
-            | ProgType::LwtSeg6local
-            | ProgType::SkSkb
-            | ProgType::FlowDissector,
-        ) => Some(PacketKind::Skb),
-        Some(_) => None,
     }
 }

@@ -19,7 +19,7 @@ const LARGE: Shape = Shape { values: 1200, call: Call::Direct, deep: false, loop
 /// An object of functions that call each other directly.
 fn object(shapes: &[Shape]) -> Object {
     let insns = asm::parse(&generate::text(shapes, false, &mut Random(7))).expect("text");
-    Object::of_code("stack", &encode_all(&insns, Endian::Little), Endian::Little).expect("an object")
+    Object::from_code("stack", &encode_all(&insns, Endian::Little), Endian::Little).expect("an object")
 }
 
 fn config(kind: EngineKind) -> Config {

@@ -160,7 +160,7 @@ fn called(engine: &Engine, object: &Object, name: &str) -> Result<(End, Option<u
     let object = alone(object, name);
     let pre = Linker::<()>::new(engine).instantiate_programs(&object, &[name]).map_err(|error| reason(&error))?;
     for (_, map) in FILLED.iter().filter(|(file, _)| *file == &*object.name) {
-        let map = pre.map(map).expect("a map to be filled");
+        let map = pre.map_ops(map).expect("a map to be filled");
         map.update(&[0; 4], &filling(), 0, 0).map_err(|error| format!("filling a map: {error}"))?;
     }
     let entry = pre.program(name).expect("instantiated above");

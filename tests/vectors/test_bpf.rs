@@ -152,7 +152,7 @@ fn number(reader: &mut impl Read) -> u32 {
 
 /// On failure, why, in words that many vectors can share.
 fn run(engine: &Engine, vector: &Vector) -> Result<(), String> {
-    let object = Object::of_code("test_bpf", &vector.code, Endian::Little).map_err(|error| error.to_string())?;
+    let object = Object::from_code("test_bpf", &vector.code, Endian::Little).map_err(|error| error.to_string())?;
     let pre = Linker::<()>::new(engine).instantiate_programs(&object, &["main"]);
     let pre = pre.map_err(|error| refusal(&error.to_string()))?;
     let main = pre.program("main").expect("instantiated above");

@@ -47,7 +47,7 @@ pub struct Resolve<'a> {
     pub values: &'a [u64],
     /// What each extern refers to.
     pub externs: &'a [Target],
-    /// Kernel helpers by number. [`TAIL_CALL`] is never requested.
+    /// Helpers by number; [`TAIL_CALL`] only if it means another function.
     pub helper: &'a dyn Fn(u32) -> Option<HostFn>,
     /// Instructions, by program and pc, whose addresses data sections hold, as targets of `gotox`.
     pub labels: &'a [(usize, usize)],

@@ -70,7 +70,7 @@ pub(super) fn run_in(object: &Object, engine: &Engine) -> Result<Runner, String>
 /// One service with one real server, for TCP to address and port 0.
 fn fill(pre: &InstancePre<()>) -> Result<(), String> {
     let update = |map: &str, key: &[u8], value: &[u8]| {
-        let map = pre.map(map).ok_or_else(|| format!("no map {map}"))?;
+        let map = pre.map_ops(map).ok_or_else(|| format!("no map {map}"))?;
         map.update(key, value, 0, 0).map_err(|error| format!("{error:?}"))
     };
     let [service, ring, server] = [5_u32, 11, 3];

@@ -122,7 +122,9 @@ impl Reason {
                 "a larger frame needs -mllvm -bpf-stack-size=BYTES for clang and the same size for the machine"
             }
             Reason::FallsOff => "end the function in exit or a jump",
-            Reason::UnknownHelper(_) => "the program can only run in the kernel, or the helper must be registered",
+            Reason::UnknownHelper(_) => {
+                "give the machine a helper of this number (Linker::helper), or run the program in a kernel that has it"
+            }
             Reason::Binding { binding: None } => "link the object first: a map, function or symbol is still open here",
             Reason::JumpOutside { .. } | Reason::LocalCall { .. } => {
                 "functions are distinguished by symbol: one label in the middle of a function splits it"

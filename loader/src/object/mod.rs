@@ -29,8 +29,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use twinbpf_btf::{Btf, BtfError, CoreRelo, LineInfo, TypeId};
-use twinbpf_isa::Endian;
 use twinbpf_isa::program::Extern;
+use twinbpf_isa::{Endian, Insn, encode_all};
 use twinbpf_vm::digest::Digest;
 use twinbpf_vm::map::{MapSpec, Slot};
 
@@ -119,8 +119,25 @@ impl Object {
     ///
     /// # Errors
     /// There are too many of them.
-    pub fn of_code(name: &str, code: &[u8], endian: Endian) -> Result<Object, Error> {
+    pub fn from_code(name: &str, code: &[u8], endian: Endian) -> Result<Object, Error> {
         Object::of_elf(name, code, &image::of_code(code, endian))
+    }
+
+    /// As [`Object::from_code`], of decoded instructions.
+    ///
+    /// ```
+    /// use twinbpf_isa::asm;
+    /// use twinbpf_loader::Object;
+    ///
+    /// let object = Object::from_insns("sum", &asm::parse("r0 = r1\nr0 += r2\nexit")?)?;
+    /// assert_eq!(object.program("main"), Some(0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_insns(name: &str, insns: &[Insn]) -> Result<Object, Error> {
+        Object::from_code(name, &encode_all(insns, Endian::Little), Endian::Little)
     }
 
     fn of_elf(name: &str, bytes: &[u8], elf: &Elf) -> Result<Object, Error> {

@@ -374,7 +374,7 @@ fn pointers_in_data() {
 fn bare_instructions_are_an_object() {
     let text = "r1 = 3\ncall twice\nexit\ntwice: r0 = r1\nr0 += r1\nexit";
     let bytes = encode_all(&code(text), Endian::Little);
-    let object = Object::of_code("stdin", &bytes, Endian::Little).expect("opens");
+    let object = Object::from_code("stdin", &bytes, Endian::Little).expect("opens");
     let names: Vec<&str> = object.programs.iter().map(|spec| &*spec.name).collect();
     assert_eq!(names, ["main", "function_3"]);
     let options = LinkOptions { entries: vec!["main".to_owned()], ..LinkOptions::default() };
@@ -382,7 +382,7 @@ fn bare_instructions_are_an_object() {
     assert_eq!((linked.failures.len(), linked.programs[0].insns.len()), (0, 6));
     // Calls that lead nowhere, and bytes that are no instructions, fail the program and not the object.
     for bad in [&encode_all(&[call(9), Insn::Exit], Endian::Little)[..], &[0xff; 8], &[1, 2, 3]] {
-        let object = Object::of_code("stdin", bad, Endian::Little).expect("opens");
+        let object = Object::from_code("stdin", bad, Endian::Little).expect("opens");
         let linked = object.link(&options);
         assert!(linked.is_err() || !linked.expect("checked").failures.is_empty() || object.programs.is_empty());
     }

@@ -43,7 +43,7 @@ pub use caller::Caller;
 pub use func::{IntoHostFn, WithCaller};
 pub use interrupt::{Interrupt, Reason};
 pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
-pub use packet::{Packet, PacketKind, Redirect};
+pub use packet::{Packet, PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 

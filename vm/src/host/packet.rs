@@ -16,16 +16,18 @@ use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 const HEADROOM: usize = 256;
 /// `sizeof(struct xdp_frame)`: what the kernel keeps at the start of the headroom.
 const FRAME_HEADER: usize = 40;
-/// Bytes of a page that neither headroom nor `struct skb_shared_info` takes: room for packet and tail.
-const LINEAR: usize = 4096 - HEADROOM - 320;
+/// Bytes of a page that `struct skb_shared_info` does not take: headroom, packet and room for its tail.
+const LINEAR: usize = 4096 - 320;
 /// `ETH_HLEN`.
 pub(crate) const ETH_HEADER: u32 = 14;
 /// Most bytes of metadata that an XDP program may put before a packet.
 const MAX_META: usize = 255;
 /// `BPF_SKB_MAX_LEN`.
 pub(crate) const MAX_SKB: u32 = (4096 << 2) - 320;
-/// Largest packet a run can start with.
+/// Largest packet, and most room before and after it, that a run can start with.
 const MAX_PACKET: usize = 1 << 20;
+/// Offset of `ingress_ifindex` in `struct xdp_md`.
+const XDP_INGRESS: u32 = 12;
 
 /// Bytes of clones one run may make.
 const MAX_CLONES: usize = 16 << 20;
@@ -157,44 +159,77 @@ pub struct Packet {
     clones: Vec<Redirect>,
 }
 
+/// A packet before a run: what it has, what is before and after it, and fields of its context.
+#[derive(Clone, Debug)]
+pub struct PacketSpec<'a> {
+    /// The type of its context.
+    pub kind: PacketKind,
+    /// Its bytes, at most a MiB of them.
+    pub bytes: &'a [u8],
+    /// Metadata before it, at most as long as the headroom.
+    pub meta: &'a [u8],
+    /// Bytes before the packet, metadata among them. XDP programs can have all but the first 40.
+    pub headroom: usize,
+    /// Bytes after the packet that XDP programs can have; by default what a page of 4 KiB has left.
+    pub tailroom: Option<usize>,
+    /// 32-bit words of the context by byte offset. Those that follow from the packet (lengths, pointers) stay.
+    pub fields: Vec<(u32, u32)>,
+}
+
+impl<'a> PacketSpec<'a> {
+    /// A packet that was received on interface 1, with 256 bytes of headroom (`XDP_PACKET_HEADROOM`) and no metadata.
+    pub fn new(kind: PacketKind, bytes: &'a [u8]) -> PacketSpec<'a> {
+        PacketSpec { kind, bytes, meta: &[], headroom: HEADROOM, tailroom: None, fields: Vec::new() }
+    }
+}
+
 impl Packet {
     /// A packet for an XDP program. `owner` is the instance's view's.
     pub fn xdp(arena: &Arc<Arena>, owner: u32, bytes: &[u8]) -> Result<Packet, MemError> {
-        let packet = Packet::new(arena, owner, bytes, PacketKind::Xdp)?;
-        packet.set_u32(12, 1);
-        Ok(packet)
+        Packet::new(arena, owner, &PacketSpec::new(PacketKind::Xdp, bytes))
     }
 
     /// A packet for a TC program or another one with a `struct __sk_buff`: Ethernet, received on interface 1.
     pub fn skb(arena: &Arc<Arena>, owner: u32, bytes: &[u8]) -> Result<Packet, MemError> {
-        let packet = Packet::new(arena, owner, bytes, PacketKind::Skb)?;
-        packet.set_u32(skb::PROTOCOL, packet.ethertype());
-        packet.set_u32(skb::IFINDEX, 1);
-        packet.set_u32(skb::WIRE_LEN, bytes.len() as u32);
-        Ok(packet)
+        Packet::new(arena, owner, &PacketSpec::new(PacketKind::Skb, bytes))
     }
 
-    fn new(arena: &Arc<Arena>, owner: u32, bytes: &[u8], kind: PacketKind) -> Result<Packet, MemError> {
-        let wanted = bytes.len() as u64;
-        if bytes.len() > MAX_PACKET {
-            return Err(MemError::Limit {
-                name: "packet".into(),
-                wanted,
-                free: MAX_PACKET as u64,
-                limit: MAX_PACKET as u64,
-            });
+    /// A packet as it is specified.
+    ///
+    /// # Errors
+    /// There is no memory for it, or it or the room around it is larger than a MiB.
+    ///
+    /// # Panics
+    /// If metadata is longer than the headroom, or a field outside the context.
+    pub fn new(arena: &Arc<Arena>, owner: u32, packet: &PacketSpec<'_>) -> Result<Packet, MemError> {
+        let &PacketSpec { kind, bytes, meta, headroom, tailroom, ref fields } = packet;
+        let wanted = bytes.len().max(headroom).max(tailroom.unwrap_or(0));
+        if wanted > MAX_PACKET {
+            let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
+            return Err(MemError::Limit { name: "packet".into(), wanted, free: limit, limit });
         }
         // The kernel's verifier lets programs store to fields of __sk_buff, not to xdp_md.
         let spec = RegionSpec::new(kind.context(), RegionKind::Context, kind.fields().size);
         let context = arena.alloc(RegionSpec { owner, writable: kind == PacketKind::Skb, ..spec })?;
-        let region = make_region(arena, owner, bytes)?;
-        let mut buffer = vec![0; HEADROOM];
+        let tailroom = tailroom.unwrap_or(LINEAR.saturating_sub(headroom + bytes.len()));
+        let mut buffer = vec![0; headroom - meta.len()];
+        buffer.extend_from_slice(meta);
         buffer.extend_from_slice(bytes);
-        buffer.resize(buffer.len().max(HEADROOM + LINEAR), 0);
-        let end = HEADROOM + bytes.len();
+        let (end, start) = (buffer.len(), headroom - meta.len());
+        let region = make_region(arena, owner, &buffer[start..end])?;
+        buffer.resize(end + tailroom, 0);
         let (redirect, clones) = (None, Vec::new());
         let packet =
-            Packet { kind, owner, context, region, buffer, meta: HEADROOM, data: HEADROOM, end, redirect, clones };
+            Packet { kind, owner, context, region, buffer, meta: start, data: headroom, end, redirect, clones };
+        match kind {
+            PacketKind::Xdp => packet.set_u32(XDP_INGRESS, 1),
+            PacketKind::Skb => {
+                packet.set_u32(skb::PROTOCOL, packet.ethertype());
+                packet.set_u32(skb::IFINDEX, 1);
+                packet.set_u32(skb::WIRE_LEN, bytes.len() as u32);
+            }
+        }
+        fields.iter().for_each(|(field, value)| packet.set_u32(*field, *value));
         packet.refresh();
         Ok(packet)
     }

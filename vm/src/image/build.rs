@@ -91,7 +91,6 @@ impl Builder {
         }
         for &(program, pc) in &self.referring {
             if let Insn::Call { kind: CallKind::Helper, imm, .. } = programs[program].insns[pc]
-                && imm as u32 != TAIL_CALL
                 && !self.helpers.contains_key(&(imm as u32))
                 && let Some(host) = (resolve.helper)(imm as u32)
             {

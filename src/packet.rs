@@ -1,0 +1,477 @@
+//! Packets through XDP and TC programs: what goes in, and what came of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use twinbpf_loader::ProgramSpec;
+use twinbpf_loader::section::ProgType;
+use twinbpf_vm::host::{Packet, PacketKind, PacketSpec, Redirect};
+use twinbpf_vm::map::Sent;
+use twinbpf_vm::trap::Trap;
+
+use crate::error::Error;
+use crate::instance::{Entry, Instance, InstancePre};
+
+macro_rules! verdicts {
+    ($(#[$doc:meta])* $Name:ident: $Number:ident { $($Variant:ident = $number:literal $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum $Name {
+            $(#[doc = concat!("`", $text, "`")] $Variant,)*
+            /// A number that has no name.
+            Other($Number),
+        }
+
+        impl $Name {
+            /// Name of the kernel's constant, if there is one.
+            pub fn name(self) -> Option<&'static str> {
+                match self { $($Name::$Variant => Some($text),)* $Name::Other(_) => None }
+            }
+
+            /// The kernel's number.
+            pub fn number(self) -> $Number {
+                match self { $($Name::$Variant => $number,)* $Name::Other(number) => number }
+            }
+        }
+
+        /// From r0, of which the lower 32 bits count.
+        impl From<u64> for $Name {
+            fn from(r0: u64) -> $Name {
+                match r0 as $Number { $($number => $Name::$Variant,)* number => $Name::Other(number) }
+            }
+        }
+
+        impl fmt::Display for $Name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "{}", self.number()),
+                }
+            }
+        }
+    };
+}
+
+verdicts! {
+    /// What an XDP program decided: `enum xdp_action` of include/uapi/linux/bpf.h.
+    ///
+    /// ```
+    /// use twinbpf::XdpAction;
+    ///
+    /// assert_eq!((XdpAction::from(2), XdpAction::Pass.name()), (XdpAction::Pass, Some("XDP_PASS")));
+    /// assert_eq!(XdpAction::from(77), XdpAction::Other(77));
+    /// ```
+    XdpAction: u32 {
+        Aborted = 0 "XDP_ABORTED",
+        Drop = 1 "XDP_DROP",
+        Pass = 2 "XDP_PASS",
+        Tx = 3 "XDP_TX",
+        Redirect = 4 "XDP_REDIRECT",
+    }
+}
+verdicts! {
+    /// What a TC program decided: `TC_ACT_*` of include/uapi/linux/pkt_cls.h.
+    ///
+    /// ```
+    /// use twinbpf::TcAction;
+    ///
+    /// assert_eq!((TcAction::from(2), TcAction::Shot.to_string()), (TcAction::Shot, "TC_ACT_SHOT".to_owned()));
+    /// assert_eq!(TcAction::from(-1_i64 as u64), TcAction::Unspec);
+    /// ```
+    TcAction: i32 {
+        Unspec = -1 "TC_ACT_UNSPEC",
+        Ok = 0 "TC_ACT_OK",
+        Reclassify = 1 "TC_ACT_RECLASSIFY",
+        Shot = 2 "TC_ACT_SHOT",
+        Pipe = 3 "TC_ACT_PIPE",
+        Stolen = 4 "TC_ACT_STOLEN",
+        Queued = 5 "TC_ACT_QUEUED",
+        Repeat = 6 "TC_ACT_REPEAT",
+        Redirect = 7 "TC_ACT_REDIRECT",
+        Trap = 8 "TC_ACT_TRAP",
+    }
+}
+
+/// What came of a packet.
+///
+/// ```
+/// # use twinbpf::{BPF_ANY, Config, Engine, Linker, Object, PacketRun, Redirect, XdpAction};
+/// # let object = Object::open("packets.bpf.o", include_bytes!("../corpus/embed/packets.bpf.o"))?;
+/// # let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+/// pre.map::<u32, u32>("ports")?.insert(&3, &12, BPF_ANY)?; // a devmap
+/// let marks = pre.program("marks").expect("the object has it");
+/// let run: PacketRun<XdpAction> = pre.instance(())?.run_xdp(marks, &[0; 60])?;
+/// assert_eq!((run.verdict, run.meta), (XdpAction::Redirect, vec![1, 0, 0, 0, 2, 0, 0, 0]));
+/// assert!(matches!(run.redirects[..], [Redirect::Map { key: 3, .. }]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PacketRun<V> {
+    /// What the program decided.
+    pub verdict: V,
+    /// The packet as it was left, without metadata.
+    pub packet: Vec<u8>,
+    /// The metadata before it.
+    pub meta: Vec<u8>,
+    /// The context, `struct xdp_md` or `struct __sk_buff`. Packet pointers in it mean nothing any more.
+    pub context: Vec<u8>,
+    /// Clones in the order they were sent, then where the packet goes if the verdict is to redirect it. A packet that
+    /// goes to a map has been put there: [`InstancePre::take_sent`].
+    pub redirects: Vec<Redirect>,
+}
+
+/// Why a packet did not get through a program.
+///
+/// ```
+/// # use twinbpf::{Config, Engine, Linker, Object, PacketError};
+/// # let object = Object::open("packets.bpf.o", include_bytes!("../corpus/embed/packets.bpf.o"))?;
+/// # let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+/// let clones = pre.program("clones").expect("the object has it");
+/// let error = pre.instance(())?.run_xdp(clones, &[0; 60]).expect_err("it is for TC");
+/// assert_eq!(error.to_string(), "program clones (section tc) takes struct __sk_buff, not a struct xdp_md");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PacketError {
+    /// There is no memory for the packet, or it is too large.
+    #[error(transparent)]
+    Memory(#[from] Error),
+    /// Metadata that no driver could give.
+    #[error(
+        "{len} bytes of metadata with {headroom} bytes of headroom: at most 252 in whole words, after the first 40 bytes"
+    )]
+    Meta {
+        /// Bytes of metadata.
+        len: usize,
+        /// Bytes before the packet.
+        headroom: usize,
+    },
+    /// The program is for something else.
+    #[error("program {program} (section {section}) takes {takes}, not a {given}")]
+    Program {
+        /// Name of the program.
+        program: Arc<str>,
+        /// ELF section of the program.
+        section: Arc<str>,
+        /// The type of its context.
+        takes: &'static str,
+        /// The context of the packet.
+        given: &'static str,
+    },
+    /// A host function took the packet away during the run.
+    #[error("the packet is gone: a host function of the program took it")]
+    Gone,
+    /// The program trapped.
+    #[error(transparent)]
+    Trap(#[from] Trap),
+}
+
+/// The context around a packet that programs of this kind get; `None` for those that get no packet. A function whose kind
+/// its section does not say is taken for XDP, which is what most packet programs are.
+pub fn packet_kind(spec: &ProgramSpec) -> Option<PacketKind> {
+    match spec.attach.prog_type() {
+        Some(ProgType::Xdp | ProgType::Ext) | None => Some(PacketKind::Xdp),
+        Some(
+            ProgType::SchedCls
+            | ProgType::SchedAct
+            | ProgType::SocketFilter
+            | ProgType::CgroupSkb
+            | ProgType::LwtIn
+            | ProgType::LwtOut
+            | ProgType::LwtXmit
+            | ProgType::LwtSeg6local
+            | ProgType::SkSkb
+            | ProgType::FlowDissector,
+        ) => Some(PacketKind::Skb),
+        Some(_) => None,
+    }
+}
+
+/// What a program's section says of its context.
+#[derive(Debug)]
+pub(crate) struct Takes {
+    program: Arc<str>,
+    section: Arc<str>,
+    kind: Option<PacketKind>,
+}
+
+impl Takes {
+    /// Of those programs whose sections say it.
+    pub(crate) fn of(specs: &[ProgramSpec]) -> Vec<Takes> {
+        let known = specs.iter().filter(|spec| spec.attach.prog_type().is_some_and(|kind| kind != ProgType::Ext));
+        let takes = known.map(|spec| {
+            let (program, section) = (Arc::clone(&spec.name), Arc::clone(&spec.section));
+            Takes { program, section, kind: packet_kind(spec) }
+        });
+        takes.collect()
+    }
+}
+
+impl<T: Send + 'static> Instance<T> {
+    /// Runs an XDP program on a packet: its bytes, or an [`XdpPacket`] with more of them.
+    ///
+    /// ```
+    /// use twinbpf::{Config, Engine, Linker, Object, XdpAction};
+    ///
+    /// let object = Object::open("filter.bpf.o", include_bytes!("../corpus/embed/filter.bpf.o"))?;
+    /// let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+    /// let filter = pre.program("filter").expect("the object has it");
+    /// let run = pre.instance(())?.run_xdp(filter, &[0; 60])?;
+    /// assert_eq!((run.verdict, run.packet), (XdpAction::Pass, vec![0; 60])); // no IPv4
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The packet or its metadata is too large, the program is not for XDP by its section, or it trapped.
+    pub fn run_xdp<'p>(
+        &mut self,
+        entry: Entry,
+        packet: impl Into<XdpPacket<'p>>,
+    ) -> Result<PacketRun<XdpAction>, PacketError> {
+        self.run_packet(entry, &packet.into().0)
+    }
+
+    /// Runs a TC program, or another one whose context is a `struct __sk_buff`, on a packet: its bytes, or a
+    /// [`TcPacket`] with more of them.
+    ///
+    /// # Errors
+    /// As [`Instance::run_xdp`].
+    pub fn run_tc<'p>(
+        &mut self,
+        entry: Entry,
+        packet: impl Into<TcPacket<'p>>,
+    ) -> Result<PacketRun<TcAction>, PacketError> {
+        self.run_packet(entry, &packet.into().0)
+    }
+
+    fn run_packet<V: From<u64>>(&mut self, entry: Entry, packet: &PacketSpec<'_>) -> Result<PacketRun<V>, PacketError> {
+        self.check_packet(entry, packet)?;
+        let context = self.give_packet(packet)?;
+        let result = self.call(entry, &[context]);
+        match result {
+            Ok(r0) => self.finish_packet(r0).ok_or(PacketError::Gone),
+            Err(trap) => {
+                self.take_packet();
+                Err(trap.into())
+            }
+        }
+    }
+
+    fn check_packet(&self, entry: Entry, packet: &PacketSpec<'_>) -> Result<(), PacketError> {
+        let (len, headroom) = (packet.meta.len(), packet.headroom);
+        if len != 0 && (len > MAX_META || !len.is_multiple_of(4) || len + FRAME_HEADER > headroom) {
+            return Err(PacketError::Meta { len, headroom });
+        }
+        let program = self.pre().name_of(entry);
+        let takes = self.pre().types().takes.iter().find(|takes| Some(&*takes.program) == program);
+        let Some(takes) = takes.filter(|takes| takes.kind != Some(packet.kind)) else { return Ok(()) };
+        Err(PacketError::Program {
+            program: Arc::clone(&takes.program),
+            section: Arc::clone(&takes.section),
+            takes: takes.kind.map_or("no packet", PacketKind::context),
+            given: packet.kind.context(),
+        })
+    }
+
+    /// As [`Instance::set_packet`], with what is around the packet.
+    fn give_packet(&mut self, packet: &PacketSpec<'_>) -> Result<u64, Error> {
+        let arena = Arc::clone(self.pre().engine().arena());
+        let runtime = self.machine().runtime_mut();
+        // The old packet's memory may serve the new one.
+        runtime.packet = None;
+        let packet = Packet::new(&arena, runtime.view.owner(), packet)?;
+        let context = packet.context_addr();
+        runtime.packet = Some(packet);
+        Ok(context)
+    }
+
+    /// Gives the instance a packet and the context of an XDP or TC program around it, and returns the address of
+    /// the context: the argument of the program. [`Instance::run_xdp`] and [`Instance::run_tc`] do it for a single run.
+    ///
+    /// # Errors
+    /// There is no memory for it, or it is larger than a MiB.
+    pub fn set_packet(&mut self, kind: PacketKind, bytes: &[u8]) -> Result<u64, Error> {
+        self.give_packet(&PacketSpec::new(kind, bytes))
+    }
+
+    /// Takes the packet back, as the last run left it.
+    pub fn take_packet(&mut self) -> Option<Packet> {
+        self.machine().runtime_mut().packet.take()
+    }
+
+    /// Takes the packet back after a run that returned this r0, and sends it where the program wants it; `None` without
+    /// a packet.
+    pub fn finish_packet<V: From<u64>>(&mut self, r0: u64) -> Option<PacketRun<V>> {
+        let mut packet = self.take_packet()?;
+        let redirects = packet.finish(r0);
+        Some(PacketRun {
+            verdict: r0.into(),
+            packet: packet.bytes(),
+            meta: packet.meta(),
+            context: packet.context(),
+            redirects,
+        })
+    }
+}
+
+impl<T: Send + 'static> InstancePre<T> {
+    /// Takes what programs have sent through maps since the last time, by map: records of ring buffers, perf events, and
+    /// packets that were redirected to devmaps, cpumaps and xskmaps.
+    pub fn take_sent(&self) -> Vec<(Arc<str>, Sent)> {
+        let of_map = |map: &Arc<dyn twinbpf_vm::map::MapOps>| {
+            let name = Arc::clone(&map.spec().name);
+            map.take_sent().into_iter().map(move |sent| (Arc::clone(&name), sent))
+        };
+        self.maps().iter().flat_map(of_map).collect()
+    }
+}
+
+/// Most bytes of metadata, in whole words.
+const MAX_META: usize = 252;
+/// What the kernel keeps at the start of the headroom.
+const FRAME_HEADER: usize = 40;
+
+/// A packet for an XDP program, with what is around it.
+///
+/// ```
+/// use twinbpf::XdpPacket;
+///
+/// let packet = XdpPacket::new(&[0; 60]).ingress_ifindex(4).rx_queue_index(1).meta(&[1, 2, 3, 4]).headroom(192);
+/// # let _ = packet;
+/// ```
+#[derive(Clone, Debug)]
+pub struct XdpPacket<'p>(PacketSpec<'p>);
+
+/// A packet for a TC program, with what is around it and fields of its `struct __sk_buff`.
+///
+/// ```
+/// use twinbpf::TcPacket;
+///
+/// let packet = TcPacket::new(&[0; 60]).ifindex(4).mark(7).cb([1, 2, 3, 4, 5]);
+/// # let _ = packet;
+/// ```
+#[derive(Clone, Debug)]
+pub struct TcPacket<'p>(PacketSpec<'p>);
+
+macro_rules! packets {
+    ($($Name:ident $kind:ident { $($(#[$doc:meta])* $field:ident = $off:literal,)* })*) => {$(
+        impl<'p> $Name<'p> {
+            /// A packet that was received on interface 1.
+            pub fn new(bytes: &'p [u8]) -> $Name<'p> {
+                $Name(PacketSpec::new(PacketKind::$kind, bytes))
+            }
+
+            /// Metadata before the packet, at most 252 bytes in whole words; it is part of the headroom. Default: none.
+            #[must_use]
+            pub fn meta(mut self, meta: &'p [u8]) -> $Name<'p> {
+                self.0.meta = meta;
+                self
+            }
+
+            /// Bytes before the packet. Default: 256.
+            #[must_use]
+            pub fn headroom(mut self, bytes: usize) -> $Name<'p> {
+                self.0.headroom = bytes;
+                self
+            }
+
+            /// Bytes after the packet by which XDP programs can make it longer. Default: what a page has left.
+            #[must_use]
+            pub fn tailroom(mut self, bytes: usize) -> $Name<'p> {
+                self.0.tailroom = Some(bytes);
+                self
+            }
+
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $field(mut self, value: u32) -> $Name<'p> {
+                    self.0.fields.push(($off, value));
+                    self
+                }
+            )*
+        }
+
+        impl<'p> From<&'p [u8]> for $Name<'p> {
+            fn from(bytes: &'p [u8]) -> $Name<'p> {
+                $Name::new(bytes)
+            }
+        }
+
+        impl<'p> From<&'p Vec<u8>> for $Name<'p> {
+            fn from(bytes: &'p Vec<u8>) -> $Name<'p> {
+                $Name::new(bytes)
+            }
+        }
+
+        impl<'p, const N: usize> From<&'p [u8; N]> for $Name<'p> {
+            fn from(bytes: &'p [u8; N]) -> $Name<'p> {
+                $Name::new(bytes)
+            }
+        }
+    )*};
+}
+
+packets! {
+    XdpPacket Xdp {
+        /// Interface that received it. Default: 1.
+        ingress_ifindex = 12,
+        /// Queue of the interface. Default: 0.
+        rx_queue_index = 16,
+        /// Interface that it goes to, for programs in a devmap. Default: 0.
+        egress_ifindex = 20,
+    }
+    TcPacket Skb {
+        /// `PACKET_HOST` and so on. Default: 0.
+        pkt_type = 4,
+        /// Mark of the packet. Default: 0.
+        mark = 8,
+        /// Queue of the interface. Default: 0.
+        queue_mapping = 12,
+        /// EtherType in network order. Default: the packet's.
+        protocol = 16,
+        /// Whether there is a VLAN tag beside the packet. Default: 0.
+        vlan_present = 20,
+        /// That tag. Default: 0.
+        vlan_tci = 24,
+        /// Its EtherType in network order. Default: 0.
+        vlan_proto = 28,
+        /// Queueing priority. Default: 0.
+        priority = 32,
+        /// Interface that received it. Default: 0.
+        ingress_ifindex = 36,
+        /// Interface that it is on. Default: 1.
+        ifindex = 40,
+        /// Index of traffic control. Default: 0.
+        tc_index = 44,
+        /// Hash of the flow. Default: 0.
+        hash = 68,
+        /// Class of traffic control. Default: 0.
+        tc_classid = 72,
+        /// Bytes on the wire. Default: the packet's.
+        wire_len = 160,
+        /// Segments that it stands for. Default: 0.
+        gso_segs = 164,
+        /// Bytes of a segment. Default: 0.
+        gso_size = 176,
+    }
+}
+
+impl<'p> TcPacket<'p> {
+    /// The control buffer. Default: zeroes.
+    #[must_use]
+    pub fn cb(mut self, words: [u32; 5]) -> TcPacket<'p> {
+        self.0.fields.extend((0..).zip(words).map(|(index, word)| (48 + index * 4, word)));
+        self
+    }
+
+    /// Time stamp in nanoseconds. Default: 0.
+    #[must_use]
+    pub fn tstamp(mut self, nanoseconds: u64) -> TcPacket<'p> {
+        self.0.fields.extend([(152, nanoseconds as u32), (156, (nanoseconds >> 32) as u32)]);
+        self
+    }
+}

@@ -1,0 +1,107 @@
+//! Functions of the host by number.
+
+use twinbpf::{Caller, Config, Engine, EngineKind, ErrorKind, Linker, Object, Ptr, Trap, TrapCode};
+use twinbpf_isa::asm;
+
+fn object(text: &str) -> Object {
+    Object::from_insns("text", &asm::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))).expect("an object")
+}
+
+fn configs() -> Vec<Config> {
+    let mut configs = vec![Config::new().engine(EngineKind::Interp), Config::new().engine(EngineKind::Auto)];
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        let jit = Config::new().engine(EngineKind::Jit);
+        configs.extend([jit.clone(), jit.clone().max_insns(1000), jit.verify_native(true)]);
+    }
+    configs
+}
+
+fn run(linker: &Linker<Vec<u64>>, text: &str, args: &[u64]) -> Result<u64, Trap> {
+    let pre = linker.instantiate_pre(&object(text)).unwrap_or_else(|error| panic!("{text}: {error:#}"));
+    pre.instance(Vec::new()).expect("a stack").call(pre.program("main").expect("its name"), args)
+}
+
+#[test]
+fn programs_call_private_numbers() {
+    for config in configs() {
+        let mut linker = Linker::<Vec<u64>>::new(&Engine::new(config).unwrap());
+        linker.helper(1000, "add", |a: u64, b: u32| a + u64::from(b)).unwrap();
+        linker.helper(u32::MAX, "negate", |a: i64| -a).unwrap();
+        linker
+            .helper(0x7fff_ffff, "count", |mut caller: Caller<'_, Vec<u64>>, a: u64| {
+                caller.data_mut().push(a);
+                caller.data_mut().len() as u64
+            })
+            .unwrap();
+        linker.helper(500, "at", |mut caller: Caller<'_, Vec<u64>>, at: Ptr| caller.read::<u64>(at)).unwrap();
+        for _ in 0..10 {
+            assert_eq!(run(&linker, "r2 = 0x500000001 ll\ncall 1000\nexit", &[4]).unwrap(), 5);
+            assert_eq!(run(&linker, "call -1\nexit", &[7]).unwrap() as i64, -7);
+            assert_eq!(run(&linker, "call 2147483647\nr1 = 1\ncall 2147483647\nexit", &[7]).unwrap(), 2);
+        }
+        let trap = run(&linker, "r1 = 16\ncall 500\nexit", &[]).expect_err("nothing is there");
+        assert_eq!(trap.code(), TrapCode::BadArgument);
+        assert!(trap.detail().starts_with("argument 1 of at: 8-byte load from 0x10"), "{trap}");
+    }
+}
+
+#[test]
+fn numbers_of_the_kernel_are_refused() {
+    let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new()).unwrap());
+    let error = linker.helper(5, "clock", || 7u64).expect_err("bpf_ktime_get_ns");
+    assert_eq!(
+        error.to_string(),
+        "number 5 of 'clock' is bpf_ktime_get_ns in the kernel; to replace that function, give one of its name \
+         (Linker::func), and for programs that were written for other numbers, use Linker::helper_anyway"
+    );
+    assert_eq!(linker.helper(12, "jump", || {}).expect_err("bpf_tail_call").kind(), ErrorKind::Helper);
+    linker.helper(1000, "one", || 1u64).unwrap();
+    let error = linker.helper(1000, "two", || 2u64).expect_err("it is taken");
+    assert_eq!(error.to_string(), "number 1000 of 'two' is 'one' already; helpers have a number of their own each");
+    linker.helper(1000, "one", || 3u64).expect("another function for the same name");
+    linker.helper(1001, "one", || 4u64).expect("one name may have several numbers");
+    assert_eq!(run(&linker, "call 1000\nexit", &[]).unwrap(), 4);
+}
+
+#[test]
+fn bytecode_may_have_its_own_numbers() {
+    for config in configs() {
+        let mut linker = Linker::<Vec<u64>>::new(&Engine::new(config).unwrap());
+        linker.helper_anyway(1, "one", |a: u64| a + 1).unwrap();
+        linker.helper_anyway(12, "twelve", |a: u64| a + 12).unwrap();
+        linker.helper_anyway(0, "zero", |a: u64| a).unwrap();
+        assert_eq!(run(&linker, "call 12\nr1 = r0\ncall 1\nr1 = r0\ncall 0\nexit", &[100]).unwrap(), 113);
+        // The kernel's others are still there; a function with a helper's name replaces it.
+        linker.func("bpf_ktime_get_ns", || 77u64);
+        assert_eq!(run(&linker, "call 5\nexit", &[]).unwrap(), 77);
+        assert_ne!(run(&linker, "call 14\nexit", &[]).unwrap(), 0, "bpf_get_current_pid_tgid");
+    }
+}
+
+#[test]
+fn a_number_that_nothing_has_is_an_error_before_anything_runs() {
+    let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new()).unwrap());
+    let unknown = object("call 1000\nexit");
+    let error = format!("{:#}", linker.instantiate_pre(&unknown).expect_err("there is none"));
+    assert!(error.contains("program main, insn 0 `call 1000`: there is no helper 1000"), "{error}");
+    assert!(error.contains("Linker::helper"), "{error}");
+    let plan = linker.check(&unknown).unwrap();
+    assert_eq!(plan.helpers, [("helper 1000".to_owned(), false)]);
+    assert!(plan.programs[0].problem.is_some());
+    linker.helper(1000, "mine", || {}).unwrap();
+    let plan = linker.check(&unknown).unwrap();
+    assert_eq!(plan.helpers, [("mine".to_owned(), true)]);
+    assert!(plan.programs[0].problem.is_none());
+}
+
+#[test]
+fn symbols_and_numbers_mean_the_same_function() {
+    let mut linker = Linker::<Vec<u64>>::new(&Engine::new(Config::new()).unwrap());
+    linker.helper(1000, "report", |mut caller: Caller<'_, Vec<u64>>, n: u64| caller.data_mut().push(n)).unwrap();
+    let double = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o")).unwrap();
+    let pre = linker.instantiate_pre(&double).unwrap();
+    let mut instance = pre.instance(Vec::new()).unwrap();
+    let numbers = instance.context(&[3, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    instance.call(pre.program("double_all").unwrap(), &[numbers.addr(), 1]).unwrap();
+    assert_eq!(*instance.data(), [6]);
+}
