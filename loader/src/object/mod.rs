@@ -59,7 +59,7 @@ use types::{Records, Types};
 ///
 /// // r0 = 7; exit
 /// let code = [0xb7, 0, 0, 0, 7, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
-/// let object = Object::of_code("seven", &code, Endian::Little)?;
+/// let object = Object::from_code("seven", &code, Endian::Little)?;
 /// assert_eq!(object.programs.len(), 1);
 /// assert_eq!(object.link(&LinkOptions::default())?.programs[0].insns.len(), 2);
 /// # Ok::<(), twinbpf_loader::Error>(())

@@ -16,7 +16,7 @@ fn main() {
 }
 
 //~ error[E0133]: call to unsafe function `Artifact::new` is unsafe and requires unsafe block
+//~ error[E0133]: call to unsafe function `Engine::new_trusted` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `Linker::<T>::library` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `twinbpf::Compiled::open` is unsafe and requires unsafe block
-//~ error[E0133]: call to unsafe function `twinbpf::Engine::new_trusted` is unsafe and requires unsafe block
 //~ error[E0133]: call to unsafe function `twinbpf_vm::mem::Arena::trusted` is unsafe and requires unsafe block

@@ -116,7 +116,7 @@ impl HostArg for f64 {
 ///
 /// /// Swaps two bytes of the program's memory.
 /// fn swap<T: 'static>(mut caller: Caller<'_, T>, at: Ptr) -> Result<(), Trap> {
-///     let [one, two] = caller.array(at)?;
+///     let [one, two]: [u8; 2] = caller.read(at)?;
 ///     caller.write(at, &[two, one])
 /// }
 /// let function = HostFn::typed::<(), _>("swap", swap::<()>);
