@@ -135,7 +135,7 @@ fn link(folder: &Path, cc: &str, names: &[String], image: &Image) -> PathBuf {
     fs::write(&source, text).expect("a source file");
     let mut command = Command::new(cc);
     command.args(["-O1", "-static", "-w", "-o"]).arg(&program).arg(&source).arg(folder.join("cases.o"));
-    command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    command.arg("-I").arg(crate::support::corpus().with_file_name("include"));
     must(cc, command.output().expect("the C compiler runs"));
     program
 }

@@ -5,7 +5,7 @@
 mod facade;
 mod generate;
 mod rig;
-#[path = "../support/mod.rs"]
+#[path = "../../../tests/support/mod.rs"]
 mod support;
 
 use std::process::Command;

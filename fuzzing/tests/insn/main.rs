@@ -1,6 +1,6 @@
 //! The instruction corpus: every case of `corpus/insn` on every engine, and every form of every instruction in it.
 
-#[path = "../support/blocked.rs"]
+#[path = "../../../tests/support/blocked.rs"]
 mod blocked;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -16,11 +16,11 @@ mod modes;
 mod native;
 mod random;
 mod run;
-#[path = "../support/mod.rs"]
+#[path = "../../../tests/support/mod.rs"]
 mod support;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use support::harness;
@@ -33,7 +33,7 @@ use build::Prologue;
 use case::{Case, Expect, Run};
 
 fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/insn")
+    support::corpus().join("insn")
 }
 
 fn corpus() -> Vec<Case> {

@@ -1,5 +1,6 @@
 //! Engines agree on random programs, and a campaign finds what is wrong with one that has a bug.
 
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use std::path::Path;
@@ -221,7 +222,7 @@ fn every_seeded_bug_is_found() {
 fn programs_of_earlier_findings_agree() {
     let modes = jit_modes().map(|mode| Box::new(Vm::jit(vec![mode]).expect("memory")) as Box<dyn Engine>);
     let mut campaign = Campaign::new(std::iter::once(interp(Driver::Threaded)).chain(modes).collect());
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/fuzz");
+    let folder = support::corpus().join("fuzz");
     let paths = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut seen = 0;
     for path in paths {

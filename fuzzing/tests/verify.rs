@@ -1,5 +1,6 @@
 //! Native code of the corpus is proved to stay in its sandbox.
 
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use std::fs;

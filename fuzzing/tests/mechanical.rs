@@ -1,5 +1,6 @@
 //! Native code of the corpus is changed mechanically, one place at a time: the verifier notices, or it does no harm.
 
+#[path = "../../tests/support/mod.rs"]
 mod support;
 
 use std::fs;
