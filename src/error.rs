@@ -26,11 +26,12 @@ use crate::typed::TypeError;
 /// use twinbpf::{Config, Engine, ErrorKind, Linker, Object, SymbolError};
 ///
 /// let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
-/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
-/// let error = linker.instantiate_pre(&object).expect_err("it calls a function that the host has not given");
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// linker.func("report", |_: u64, _: u64| {});
+/// let error = linker.instantiate_pre(&object).expect_err("the object declares it with one parameter");
 /// assert_eq!(error.kind(), ErrorKind::Symbol);
 /// assert_eq!(&*error.downcast_ref::<SymbolError>().expect("the details of this kind").symbol, "report");
-/// assert!(format!("{error:#}").contains("hint: "));
+/// assert!(format!("{error:#}").contains("report(numbers[i])"), "it shows the line of C");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Error(Box<Cause>);

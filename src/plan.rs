@@ -43,10 +43,11 @@ pub struct Plan {
 /// ```
 /// # use twinbpf::{Config, Engine, ErrorKind, Linker, Object};
 /// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
-/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// linker.func("report", |_: u64, _: u64| {});
 /// let program = linker.check(&object)?.programs.remove(0);
 /// assert_eq!((&*object.programs[program.spec].name, program.functions), ("double_all", 1));
-/// assert_eq!(program.problem.expect("it needs 'report'").kind(), ErrorKind::Symbol);
+/// assert_eq!(program.problem.expect("'report' has one parameter").kind(), ErrorKind::Symbol);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]

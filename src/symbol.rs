@@ -11,8 +11,9 @@ use twinbpf_vm::host::HostFn;
 /// ```
 /// # use twinbpf::{Config, Engine, Linker, Object, SymbolError};
 /// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
-/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
-/// let error = linker.instantiate_pre(&object).expect_err("the host has no function 'report'");
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// linker.func("report", |_: u64, _: u64| {});
+/// let error = linker.instantiate_pre(&object).expect_err("the object declares it with one parameter");
 /// let error: &SymbolError = error.downcast_ref().expect("an error of a symbol");
 /// assert_eq!((&*error.program, &*error.symbol), ("double_all", "report"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -39,9 +40,10 @@ pub struct SymbolError {
 /// ```
 /// # use twinbpf::{Config, Engine, Linker, Object, Resolution, SymbolFault};
 /// # let object = Object::open("double.bpf.o", include_bytes!("../corpus/embed/double.bpf.o"))?;
-/// let linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// let mut linker = Linker::<()>::new(&Engine::new(Config::new())?);
+/// linker.func("report", |_: u64, _: u64| {});
 /// let plan = linker.check(&object)?;
-/// assert!(matches!(&plan.externs[0], Resolution::Fault(SymbolFault::Unknown(name)) if &**name == "report"));
+/// assert!(matches!(&plan.externs[0], Resolution::Fault(SymbolFault::Parameters { declared: 1, host: 2, .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

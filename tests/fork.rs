@@ -127,6 +127,7 @@ fn a_host_function_forks() {
     }
 }
 
+#[cfg(feature = "jit")]
 #[test]
 fn a_child_compiles_what_is_hot() {
     // The parent's compiler may be at work on it.

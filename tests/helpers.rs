@@ -9,7 +9,8 @@ fn object(text: &str) -> Object {
 
 fn configs() -> Vec<Config> {
     let mut configs = vec![Config::new().engine(EngineKind::Interp), Config::new().engine(EngineKind::Auto)];
-    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+    {
         let jit = Config::new().engine(EngineKind::Jit);
         configs.extend([jit.clone(), jit.clone().max_insns(1000), jit.verify_native(true)]);
     }

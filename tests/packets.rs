@@ -6,7 +6,7 @@ use twinbpf::{
 };
 
 fn kinds() -> &'static [EngineKind] {
-    match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    match EngineKind::Jit.is_available() {
         true => &[EngineKind::Interp, EngineKind::Jit],
         false => &[EngineKind::Interp],
     }

@@ -42,7 +42,7 @@ struct Point {
 btf_type!(Point { x, y });
 
 fn kinds() -> &'static [EngineKind] {
-    match cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+    match EngineKind::Jit.is_available() {
         true => &[EngineKind::Interp, EngineKind::Auto, EngineKind::Jit],
         false => &[EngineKind::Interp, EngineKind::Auto],
     }

@@ -7,7 +7,7 @@
 ///
 /// let exit = [0x95, 0, 0, 0, 0, 0, 0, 0];
 /// assert_eq!(decode_all(&exit, Endian::Little)?, decode_all(&exit, Endian::Big)?);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), (usize, twinbpf_isa::DecodeError)>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Endian {

@@ -60,8 +60,9 @@ use types::{Records, Types};
 /// // r0 = 7; exit
 /// let code = [0xb7, 0, 0, 0, 7, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
 /// let object = Object::from_code("seven", &code, Endian::Little)?;
-/// assert_eq!(object.programs.len(), 1);
-/// assert_eq!(object.link(&LinkOptions::default())?.programs[0].insns.len(), 2);
+/// assert_eq!(&*object.programs[0].name, "main");
+/// let options = LinkOptions { entries: vec!["main".to_owned()], ..LinkOptions::default() };
+/// assert_eq!(object.link(&options)?.programs[0].insns.len(), 2);
 /// # Ok::<(), twinbpf_loader::Error>(())
 /// ```
 #[derive(Clone, Debug)]
