@@ -44,6 +44,7 @@ pub(crate) fn compiled() -> Option<Vec<Compiled>> {
         return None;
     };
     let place = root.parent().expect("a folder").join(format!("objects-{}", types.len()));
+    let _lock = source::lock();
     headers(&root, &place, &types);
     let waiting = Mutex::new(annotated(&root));
     let done = Mutex::new(Vec::new());

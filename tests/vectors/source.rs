@@ -1,6 +1,6 @@
 //! Files out of the packaged kernel source.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -29,6 +29,14 @@ pub(crate) fn unpacked() -> Option<PathBuf> {
     ONCE.get_or_init(unpack).clone()
 }
 
+/// Held while files are made: the tests of this binary run in two processes, with signals blocked and without.
+pub(crate) fn lock() -> File {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vectors.lock");
+    let file = File::create(path).expect("a file to lock");
+    file.lock().expect("a lock");
+    file
+}
+
 fn unpack() -> Option<PathBuf> {
     let Ok(tarball) = fs::metadata(TARBALL) else {
         skip(&format!("{TARBALL} is not there: apt-get install {VERSION}"));
@@ -37,6 +45,7 @@ fn unpack() -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("vectors-{}", tarball.len()));
     let root = place.join(VERSION);
     let done = place.join("unpacked");
+    let _lock = lock();
     if !done.exists() {
         fs::create_dir_all(&place).expect("a folder");
         let members = PATHS.iter().map(|path| format!("{VERSION}/{path}"));

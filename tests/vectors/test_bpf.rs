@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::thread;
 use twinbpf::{Config, Engine, Linker, Object, OptLevel};
 use twinbpf_isa::Endian;
 
-use crate::source::{cut, unpacked};
+use crate::source::{cut, lock, unpacked};
 use crate::{Table, engines};
 
 /// `FLAG_NO_DATA` and `FLAG_LARGE_MEM`: what r1 points to.
@@ -41,7 +41,7 @@ struct Vector {
 
 pub(crate) fn the_vectors_of_test_bpf() {
     let Some(root) = unpacked() else { return };
-    let reader = Mutex::new(BufReader::new(File::open(written(&root)).expect("the table")));
+    let reader = Mutex::new(BufReader::new(written(&root)));
     let table = Mutex::new(Table::default());
     let (count, left_out) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let extent = Extent::selected();
@@ -101,9 +101,10 @@ impl Extent {
 }
 
 /// Compiles the table and has it written to a file.
-fn written(root: &Path) -> PathBuf {
+fn written(root: &Path) -> File {
     let place = root.parent().expect("a folder");
     let table = place.join("table.bin");
+    let _lock = lock();
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let (filter, tests) = (read("include/linux/filter.h"), read("lib/test_bpf.c"));
     let macros = cut(&filter, "#define BPF_ALU64_REG_OFF", |line| line.starts_with("#define bytes_to_bpf_size"));
@@ -123,9 +124,11 @@ fn written(root: &Path) -> PathBuf {
     cc.arg("-w").arg("-I").arg(place.join("headers")).arg("-I").arg(place).arg("-o").arg(&program).arg(shim);
     let output = cc.output().expect("cc runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Another process may still read the one that was there.
+    let _ = fs::remove_file(&table);
     let file = File::create(&table).expect("a file");
     assert!(Command::new(&program).stdout(file).status().expect("runs").success());
-    table
+    File::open(&table).expect("the table")
 }
 
 /// The next vector, in the form that `shim.c` writes.
