@@ -2,7 +2,9 @@
 #![no_main]
 
 use std::sync::Arc;
-use twinbpf_loader::{LinkOptions, Object, btf::{Btf, Endian}, kernel::{KernelData, KernelOptions}};
+use twinbpf_btf::Btf;
+use twinbpf_isa::Endian;
+use twinbpf_loader::{LinkOptions, Object, kernel::{KernelData, KernelOptions}};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((len, rest)) = bytes.split_first_chunk() else { return };

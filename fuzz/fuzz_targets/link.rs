@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use twinbpf::Object;
+use twinbpf_loader::Object;
 use twinbpf_loader::LinkOptions;
 
 fuzz_target!(|bytes: &[u8]| {

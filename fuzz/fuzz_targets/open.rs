@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Err(error) = twinbpf::Object::open("fuzzed.bpf.o", bytes) {
+    if let Err(error) = twinbpf_loader::Object::open("fuzzed.bpf.o", bytes) {
         assert!(!error.to_string().is_empty());
     }
 });
