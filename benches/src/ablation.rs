@@ -12,10 +12,8 @@ pub const WORST_LOSS: f64 = 0.05;
 
 /// Passes that one makes worth while for another; they are judged together, too.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("addresses", &["strength-reduction", "address-folding", "licm"]),
+    ("addresses", &["address-folding", "licm"]),
     ("induction variables", &["increment-sinking", "iv-widening"]),
-    ("latches", &["tail-duplication", "exit-splitting", "copy-coalescing"]),
-    ("operands", &["reassociation", "commutation", "load-folding"]),
     ("all passes", &["all"]),
 ];
 

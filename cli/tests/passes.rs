@@ -24,7 +24,7 @@ fn names(runs: &[(String, u32)]) -> Vec<&str> {
 #[test]
 fn statistics_name_each_pass_that_ran_and_what_it_changed() {
     let all = runs(&[]);
-    for name in ["demanded-bits", "scheduling", "licm", "copy-coalescing"] {
+    for name in ["demanded-bits", "scheduling", "licm", "exit-splitting"] {
         assert!(names(&all).contains(&name), "{all:?}");
     }
     assert!(all.iter().any(|(name, changes)| name == "demanded-bits" && *changes > 0), "{all:?}");

@@ -16,6 +16,7 @@ mod pre;
 mod target_model;
 #[cfg(test)]
 mod tests;
+mod uses;
 
 pub use analysis::Analyses;
 pub use pass::Phase;

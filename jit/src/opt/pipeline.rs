@@ -10,10 +10,7 @@ use cranelift_codegen::{CodegenResult, Context};
 
 use super::analysis::{Analyses, Analysis};
 use super::pass::{Input, Pass, Phase};
-use super::post::{
-    AddressFolding, Commutation, CopyCoalescing, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, LoadFolding,
-    Reassociation, Scheduling, SequencePoints, StrengthReduction, TailDuplication,
-};
+use super::post::{AddressFolding, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, Scheduling, SequencePoints};
 use super::pre::{DemandedBits, IfConversion, SwitchRecovery};
 use super::target_model::TargetModel;
 use crate::stage::Stages;
@@ -51,6 +48,12 @@ impl Row {
     pub(crate) fn alone(&self, input: &mut Input<'_>) -> usize {
         (self.new)().run(input)
     }
+
+    /// Whether the pass runs for a target.
+    #[cfg(test)]
+    pub(crate) fn pays(&self, target: &TargetModel) -> bool {
+        (self.pays)(target)
+    }
 }
 
 /// A pass as an object.
@@ -78,7 +81,7 @@ const fn row<P: Pass>(place: &'static str) -> Row {
 }
 
 /// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
-pub(crate) static PASSES: [Row; 17] = [
+pub(crate) static PASSES: [Row; 11] = [
     row::<SwitchRecovery>("first, before if-conversion, which would take leaves off the tree of compares"),
     row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
     row::<DemandedBits>("last before the optimiser: if-conversion merges blocks and so removes parameters"),
@@ -88,18 +91,12 @@ pub(crate) static PASSES: [Row; 17] = [
     row::<Scheduling>(
         "before passes that rely on the order of a block, and on all blocks: registers run out without loops, too",
     ),
-    row::<StrengthReduction>("before address folding, which matches the sums and shifts that it makes"),
     row::<AddressFolding>("before LICM: what an access has in its offset needs no register across the loop"),
     row::<Licm>("before passes that work on what is left in a loop"),
     row::<IncrementSinking>("after LICM, which moves what the increment is made of"),
-    row::<TailDuplication>("before exit splitting: each copy of the latch has exits of its own"),
-    row::<ExitSplitting>("after tail duplication"),
+    row::<ExitSplitting>("after LICM, which leaves an exit edge with what it needs"),
     row::<IvWidening>("after LICM; the extensions that it makes useless are removed next"),
-    row::<Dce>("before passes that count users"),
-    row::<Reassociation>("before commutation and load folding, which work on single additions"),
-    row::<Commutation>("after reassociation, which orders operands, too"),
-    row::<LoadFolding>("after all that moves or merges loads and their users"),
-    row::<CopyCoalescing>("last: it is about the values that are live when registers are allocated"),
+    row::<Dce>("last, of what other passes have made useless"),
 ];
 
 impl PassInfo {

@@ -24,9 +24,9 @@ use cranelift_codegen::ir::types::{I32, I64};
 use cranelift_codegen::ir::{Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
 use super::super::analysis::Analyses;
-use super::super::analysis::uses::Uses;
 use super::super::ir::{binary, constant, def_inst};
 use super::super::pass::{Input, Pass, Phase};
+use super::super::uses::Uses;
 use crate::context::{field, reaches};
 
 /// Addresses of a block that are searched for one that can be used again.
@@ -37,7 +37,7 @@ type Known = ((Value, Value, i64), Value);
 
 /// See the module documentation.
 #[derive(Default)]
-pub(in super::super) struct AddressFolding;
+pub(in super::super) struct AddressFolding(Uses);
 
 impl Pass for AddressFolding {
     const NAME: &'static str = "address-folding";
@@ -47,7 +47,7 @@ impl Pass for AddressFolding {
     const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
-        run(&mut input.context.func, &mut input.analysis.uses)
+        run(&mut input.context.func, &mut self.0)
     }
 }
 

@@ -54,7 +54,7 @@ impl Pass for Scheduling {
     const SUMMARY: &'static str = "restores the source order within long blocks";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
-    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED).union(Analyses::USES);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         self.registers = (input.target.registers - TEMPORARIES).into();

@@ -38,7 +38,7 @@ impl Pass for SequencePoints {
     const SUMMARY: &'static str = "removes the points that kept the optimiser from merging accesses";
     const PHASE: Phase = Phase::Post;
     const NEEDS: Analyses = Analyses::empty();
-    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED).union(Analyses::USES);
+    const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         let listing = input.context.want_disasm;

@@ -28,9 +28,9 @@ use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
 use super::super::analysis::Analyses;
-use super::super::analysis::uses::{Counts, sweep};
 use super::super::ir::{constant, def_inst, destinations, pass, resolve};
 use super::super::pass::{Input, Pass, Phase};
+use super::super::uses::{Counts, sweep};
 
 /// Iterations over the data flow, at most; without a fixed point by then nothing changes.
 const MAX_ITERATIONS: u32 = 32;
@@ -253,7 +253,7 @@ impl DemandedBits {
                 continue;
             };
             self.demands[known].uses += self.demands[low].uses;
-            self.less(func, value, inst);
+            self.less(func, value);
             func.dfg.detach_inst_results(inst);
             func.dfg.change_to_alias(low, known);
             func.layout.remove_inst(inst);
@@ -292,7 +292,7 @@ impl DemandedBits {
                 });
                 self.lows[value] = low.into();
                 self.demands[low].uses += 1;
-                self.less(func, value, last);
+                self.less(func, value);
                 low
             });
         }
@@ -305,7 +305,7 @@ impl Counts for DemandedBits {
         self.demands[value].uses > 0
     }
 
-    fn drop_use(&mut self, value: Value, _: Inst) -> bool {
+    fn drop_use(&mut self, value: Value) -> bool {
         self.demands[value].uses -= 1;
         self.demands[value].uses == 0
     }

@@ -22,7 +22,7 @@ it safe, and tests of its own in `jit/filetests/`.
 
 const TAIL: &str = "
 An analysis that a pass needs is computed before it, unless it is up to date; after a pass that has changed something only those that it
-keeps are. `EDGES`: edges to each block. `CFG`, `DOMINATORS`, `LOOPS`: Cranelift's. `USES`: users of values. `RESOLVED`: no
+keeps are. `EDGES`: edges to each block. `CFG`, `DOMINATORS`, `LOOPS`: Cranelift's. `RESOLVED`: no
 instruction has an alias as an operand.
 ";
 

@@ -2,14 +2,11 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I32, I64};
-use cranelift_codegen::ir::{
-    Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, JumpTableData, MemFlagsData, Opcode,
-};
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, MemFlagsData, Opcode};
 
-use super::{count, function, optimised, run};
+use super::{function, optimised, run};
 use cranelift_codegen::verify_function;
 
-use crate::opt::ir::def_inst;
 use crate::opt::post::{LICM_MUTANT, Licm};
 use crate::options::OptLevel;
 use crate::settings::{Registers, isa};
@@ -96,94 +93,6 @@ fn loops_fall_through_past_their_exits() {
         exits += 1;
     }
     assert_eq!(exits, 2, "{func}");
-}
-
-#[test]
-fn the_latch_is_copied_into_each_case() {
-    // Four cases, and the latch after them.
-    let func = optimised(function(|b, x, y| {
-        let (head, tail, end) = (b.create_block(), b.create_block(), b.create_block());
-        let found = b.append_block_param(end, I64);
-        let (at, left) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
-        let (from, rest) = (b.append_block_param(tail, I64), b.append_block_param(tail, I64));
-        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
-        b.switch_to_block(head);
-        let index = b.ins().load(I32, MemFlagsData::new(), at, 0);
-        let cases = [(); 4].map(|()| b.create_block());
-        let calls = cases.map(|case| b.func.dfg.block_call(case, &[]));
-        let default = b.func.dfg.block_call(end, &[BlockArg::Value(x)]);
-        let table = b.create_jump_table(JumpTableData::new(default, &calls));
-        b.ins().br_table(index, table);
-        for (case, off) in cases.into_iter().zip(8..) {
-            b.switch_to_block(case);
-            let next = b.ins().load(I64, MemFlagsData::new(), at, off);
-            b.ins().jump(tail, &[BlockArg::Value(next), BlockArg::Value(left)]);
-        }
-        b.switch_to_block(tail);
-        let last = b.ins().icmp_imm_u(IntCC::Equal, rest, 1);
-        let rest = b.ins().iadd_imm_s(rest, -1);
-        let none = b.ins().iconst(I64, -1);
-        b.ins().brif(last, end, &[BlockArg::Value(none)], head, &[BlockArg::Value(from), BlockArg::Value(rest)]);
-        b.switch_to_block(end);
-        b.ins().return_(&[found]);
-    }));
-    assert_eq!(count(&func, Opcode::Brif), 4, "{func}");
-    // Each goes back first, tests what it passes, and leaves by the one block that makes the result.
-    let ends: Vec<Inst> = func.layout.blocks().map(|block| func.layout.last_inst(block).unwrap()).collect();
-    let ends = ends.iter().filter_map(|inst| match func.dfg.insts[*inst] {
-        InstructionData::Brif { arg, blocks, .. } => Some((arg, blocks)),
-        _ => None,
-    });
-    let exits: Vec<Block> = ends
-        .map(|(arg, [back, out])| {
-            let tested = func.dfg.inst_args(def_inst(&func, arg).unwrap())[0];
-            let passed = back.args(&func.dfg.value_lists).nth(1).unwrap().as_value().unwrap();
-            assert_eq!(func.dfg.resolve_aliases(tested), func.dfg.resolve_aliases(passed), "{func}");
-            out.block(&func.dfg.value_lists)
-        })
-        .collect();
-    let first = func.layout.first_inst(exits[0]).unwrap();
-    assert_eq!(func.dfg.insts[first].opcode(), Opcode::Iconst, "{func}");
-    assert!(exits.iter().all(|exit| *exit == exits[0]), "{func}");
-}
-
-/// `last = y; at = x; loop { *(at + 8) = last; next = *at; (last, at) = (at, next) }`, while there is a next one; returns
-/// `last` as it is then, or as it was in the previous iteration.
-fn walk(old: bool) -> Function {
-    optimised(function(|b, x, y| {
-        let (head, end) = (b.create_block(), b.create_block());
-        let (last, at) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
-        b.ins().jump(head, &[BlockArg::Value(y), BlockArg::Value(x)]);
-        b.switch_to_block(head);
-        b.ins().store(MemFlagsData::new(), last, at, 8);
-        let next = b.ins().load(I64, MemFlagsData::new(), at, 0);
-        b.ins().brif(next, head, &[BlockArg::Value(at), BlockArg::Value(next)], end, &[]);
-        b.switch_to_block(end);
-        b.ins().return_(&[if old { last } else { at }]);
-    }))
-}
-
-#[test]
-fn loop_carried_copies_are_coalesced() {
-    let func = walk(false);
-    let blocks: Vec<Block> = func.layout.blocks().collect();
-    // The entry, the second part of the latch, its first part, the exit. The allocator visits the second part first.
-    let [_, rest, head, end] = blocks[..] else { panic!("{func}") };
-    let [at] = *func.dfg.block_params(rest) else { panic!("{func}") };
-    let last = func.layout.last_inst(rest).unwrap();
-    let InstructionData::Brif { blocks: [back, _], .. } = func.dfg.insts[last] else { panic!("{func}") };
-    assert_eq!(back.block(&func.dfg.value_lists), head, "{func}");
-    assert_eq!(back.args(&func.dfg.value_lists).next(), Some(BlockArg::Value(at)), "{func}");
-    let load = func.layout.first_inst(rest).unwrap();
-    assert_eq!(func.dfg.inst_args(load), [at], "{func}");
-    // The exit edge has the value under its new name, too, or both would be live.
-    assert_eq!(func.dfg.inst_args(func.layout.last_inst(end).unwrap()), [at], "{func}");
-}
-
-#[test]
-fn values_with_later_uses_are_not_renamed() {
-    let func = walk(true);
-    assert_eq!(func.layout.blocks().count(), 3, "{func}");
 }
 
 #[test]

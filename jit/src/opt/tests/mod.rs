@@ -5,7 +5,7 @@ use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I16, I32, I64};
 use cranelift_codegen::ir::{
-    AbiParam, BlockArg, Function, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Type, Value,
+    AbiParam, BlockArg, Function, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Value,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
@@ -13,7 +13,6 @@ use super::analysis::Analysis;
 use super::pass::{Input, Pass};
 use super::pipeline::PassSet;
 use super::pipeline::{Pipeline, Subject};
-use super::post::StrengthReduction;
 use super::target_model::TargetModel;
 use crate::OptLevel;
 use crate::context::field;
@@ -154,58 +153,6 @@ fn counting_waits_for_a_sum_only() {
     assert_eq!((count(&func, Opcode::Select), count(&func, Opcode::Iadd)), (1, 1), "{func}");
 }
 
-#[test]
-fn products_become_shifts_that_the_type_has_room_for() {
-    let product = |ty: Type, by: i64| {
-        let mut context = function(|b, x, _| {
-            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
-            let by = b.ins().iconst(ty, by);
-            let value = b.ins().imul(x, by);
-            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
-            b.ins().return_(&[value]);
-        });
-        run::<StrengthReduction>(&mut context, "");
-        [Opcode::Ishl, Opcode::Imul].map(|opcode| count(&context.func, opcode))
-    };
-    for ty in [I32, I64] {
-        for by in [3, 5, 7, 9, 31, 65] {
-            assert_eq!(product(ty, by), [1, 0], "{ty}, {by}");
-        }
-        for by in [0, 1, 2, 6, 11] {
-            assert_eq!(product(ty, by), [0, 1], "{ty}, {by}");
-        }
-    }
-    assert_eq!(product(I32, 0xffff_ffff), [0, 1], "-1 is not 2^32 - 1 here");
-    assert_eq!(product(I64, 0xffff_ffff), [1, 0]);
-    assert_eq!(product(I64, -1), [0, 1]);
-}
-
-#[test]
-fn a_union_with_bits_that_a_shift_left_free_is_a_sum() {
-    let union = |ty: Type, by: i64, bits: i64, twice: bool| {
-        let mut context = function(|b, x, y| {
-            let x = if ty == I64 { x } else { b.ins().ireduce(ty, x) };
-            let (by, bits) = (b.ins().iconst(I64, by), b.ins().iconst(ty, bits));
-            let shifted = b.ins().ishl(x, by);
-            let value = b.ins().bor(shifted, bits);
-            b.ins().store(MemFlagsData::new(), if twice { shifted } else { value }, y, 0);
-            let value = if ty == I64 { value } else { b.ins().uextend(I64, value) };
-            b.ins().return_(&[value]);
-        });
-        run::<StrengthReduction>(&mut context, "");
-        [Opcode::Bor, Opcode::Ishl, Opcode::Iadd].map(|opcode| count(&context.func, opcode))
-    };
-    for ty in [I32, I64] {
-        assert_eq!(union(ty, 1, 1, false), [0, 1, 1], "{ty}");
-        assert_eq!(union(ty, 1, 1, true), [0, 0, 2], "{ty}");
-        assert_eq!(union(ty, 4, 15, true), [0, 1, 1], "{ty}");
-        for (by, bits) in [(0, 1), (1, 2), (4, 16), (ty.bits().into(), 1)] {
-            assert_eq!(union(ty, by, bits, true), [1, 1, 0], "{ty}, {by}, {bits}");
-        }
-    }
-    assert_eq!(union(I64, 63, -1, true), [1, 1, 0]);
-}
-
 /// Compares of `x` with 0, 1, 2, ... one after the other.
 fn chain(b: &mut FunctionBuilder<'_>, x: Value, y: Value, cases: i64) {
     let end = b.create_block();
@@ -263,36 +210,6 @@ fn two_charges_by_one_condition_are_one() {
     }
 }
 
-/// A loop over words at `x` that ends with what `sum` makes of a parameter and each of them.
-fn summing(sum: impl Fn(&mut FunctionBuilder<'_>, Value, Value) -> Value) -> Function {
-    optimised(function(|b, x, y| {
-        let (head, done) = (b.create_block(), b.create_block());
-        let (at, old) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
-        b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
-        b.switch_to_block(head);
-        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
-        let new = sum(b, old, word);
-        let next = b.ins().iadd_imm_s(at, 8);
-        let more = b.ins().icmp(IntCC::UnsignedLessThan, next, y);
-        b.ins().brif(more, head, &[BlockArg::Value(next), BlockArg::Value(new)], done, &[]);
-        b.switch_to_block(done);
-        b.ins().return_(&[new]);
-    }))
-}
-
-#[test]
-fn a_load_is_next_to_the_sum_that_ends_a_block() {
-    let func = summing(|b, old, word| {
-        let turned = b.ins().rotl_imm_u(old, 5);
-        b.ins().iadd(turned, word)
-    });
-    // One jump to the loop, and one to the block that has the sum as its parameter.
-    assert_eq!(count(&func, Opcode::Jump), 2, "{func}");
-    let block = func.layout.blocks().nth(1).unwrap();
-    let order: Vec<Opcode> = func.layout.block_insts(block).map(|inst| func.dfg.insts[inst].opcode()).collect();
-    assert!(order.ends_with(&[Opcode::Load, Opcode::Iadd, Opcode::Jump]), "{func}");
-}
-
 /// The sum of two words at indices from `y` on, from a base that `base` makes.
 fn indexing(base: impl FnOnce(&mut FunctionBuilder<'_>, Value) -> Value) -> Function {
     optimised(function(|b, x, y| {
@@ -345,61 +262,6 @@ fn constants_in_an_index_are_offsets_in_the_arena() {
     // Elsewhere the sum of 32 bits may wrap around.
     let elsewhere = indexing(|_, x| x);
     assert_eq!(offsets(&elsewhere), [0, 0], "{elsewhere}");
-}
-
-#[test]
-fn the_operand_that_is_ready_last_is_added_last() {
-    let func = summing(|b, old, word| {
-        let turned = b.ins().rotl_imm_u(old, 5);
-        let mixed = b.ins().bxor(turned, old);
-        let sum = b.ins().iadd(mixed, word);
-        let more = b.ins().rotl_imm_u(old, 9);
-        let sum = b.ins().iadd(sum, more);
-        b.ins().iadd(sum, old)
-    });
-    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-    let sums: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Iadd).collect();
-    let [.., last] = sums[..] else { panic!("sums: {func}") };
-    let args = func.dfg.inst_args(last);
-    let is_mixed = |value: &Value| {
-        func.dfg.value_def(*value).inst().is_some_and(|inst| func.dfg.insts[inst].opcode() == Opcode::Bxor)
-    };
-    assert_eq!(sums.len(), 3, "{func}");
-    assert!(args.iter().any(is_mixed), "{func}");
-}
-
-#[test]
-fn the_second_operand_of_a_compare_is_in_memory() {
-    let func = optimised(function(|b, x, y| {
-        let (head, done) = (b.create_block(), b.create_block());
-        let at = b.append_block_param(head, I64);
-        b.ins().jump(head, &[BlockArg::Value(x)]);
-        b.switch_to_block(head);
-        let word = b.ins().load(I64, MemFlagsData::new(), at, 0);
-        let next = b.ins().iadd_imm_s(at, 8);
-        let more = b.ins().icmp(IntCC::UnsignedLessThan, word, y);
-        b.ins().brif(more, head, &[BlockArg::Value(next)], done, &[]);
-        b.switch_to_block(done);
-        b.ins().return_(&[next]);
-    }));
-    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
-    let compares: Vec<_> = insts.filter(|inst| func.dfg.insts[*inst].opcode() == Opcode::Icmp).collect();
-    let [compare] = compares[..] else { panic!("one compare: {func}") };
-    let second = func.dfg.value_def(func.dfg.inst_args(compare)[1]).unwrap_inst();
-    assert_eq!(func.dfg.insts[second].opcode(), Opcode::Load, "{func}");
-}
-
-#[test]
-fn a_load_that_no_sum_can_take_stays() {
-    // Used twice, and shifted.
-    let twice = summing(|b, old, word| {
-        let sum = b.ins().iadd(old, word);
-        b.ins().bxor(sum, word)
-    });
-    let shifted = summing(|b, old, word| b.ins().rotl(old, word));
-    for func in [twice, shifted] {
-        assert_eq!(count(&func, Opcode::Jump), 1, "{func}");
-    }
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! Where instructions stand, and which operand comes first.
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{
-    AbiParam, Block, BlockArg, DebugTag, Function, Inst, InstBuilder as _, InstructionData, MemFlagsData, Opcode,
-    Signature, SourceLoc, Value,
+    AbiParam, Block, DebugTag, Function, InstBuilder as _, InstructionData, MemFlagsData, Opcode, Signature, SourceLoc,
+    Value,
 };
 use cranelift_frontend::FunctionBuilder;
 
 use super::{function, optimised};
-use crate::opt::ir::def_inst;
 
 /// Opcodes of a block that some instruction of this opcode is in, without constants.
 fn around(func: &Function, opcode: Opcode) -> Vec<Opcode> {
@@ -134,31 +132,4 @@ fn instructions_do_not_move_across_a_call() {
     let order = around(&func, Opcode::Rotl);
     let call = order.iter().position(|opcode| opcode.is_call()).unwrap();
     assert!(!order[..call].contains(&Opcode::Rotl), "{func}");
-}
-
-#[test]
-fn the_operand_that_dies_comes_first() {
-    for opcode in [Opcode::Bxor, Opcode::Band, Opcode::Bor, Opcode::Imul, Opcode::Isub] {
-        let func = optimised(function(|b, x, y| {
-            let (head, end) = (b.create_block(), b.create_block());
-            let (old, other) = (b.append_block_param(head, I64), b.append_block_param(head, I64));
-            b.ins().jump(head, &[BlockArg::Value(x), BlockArg::Value(y)]);
-            b.switch_to_block(head);
-            let kept = b.ins().load(I64, MemFlagsData::new(), old, 0);
-            let loose = b.ins().rotr(other, kept);
-            let (inst, dfg) = b.ins().Binary(opcode, I64, kept, loose);
-            let result = dfg.first_result(inst);
-            let more = b.ins().icmp(IntCC::UnsignedLessThan, result, y);
-            b.ins().brif(more, head, &[BlockArg::Value(kept), BlockArg::Value(result)], end, &[]);
-            b.switch_to_block(end);
-            b.ins().return_(&[x]);
-        }));
-        let all = |func: &Function| -> Vec<Inst> {
-            func.layout.blocks().flat_map(|block| func.layout.block_insts(block).collect::<Vec<Inst>>()).collect()
-        };
-        let inst = all(&func).into_iter().find(|inst| func.dfg.insts[*inst].opcode() == opcode).unwrap();
-        let first = def_inst(&func, func.dfg.inst_args(inst)[0]).unwrap();
-        let expected = if opcode == Opcode::Isub { Opcode::Load } else { Opcode::Rotr };
-        assert_eq!(func.dfg.insts[first].opcode(), expected, "{func}");
-    }
 }

@@ -1,25 +1,15 @@
-//! Def-use counts: how often a value is used, and its user if there is one. Dead-code elimination by them.
+//! Use counts: how often each value is used. Dead-code elimination by them.
 
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Function, Inst, Value};
-use cranelift_codegen::packed_option::PackedOption;
 use smallvec::SmallVec;
 
-use super::super::ir::{acts, def_inst, each_use, resolve};
+use super::ir::{acts, def_inst, each_use, resolve};
 
-#[derive(Clone, Copy, Default)]
-struct Use {
-    count: u32,
-    /// Whether one is not as an address.
-    as_value: bool,
-    /// The user that was counted first, unless it is gone.
-    user: PackedOption<Inst>,
-}
-
-/// The users of all values of a function.
+/// How often the values of a function are used.
 #[derive(Default)]
 pub(crate) struct Uses {
-    values: SecondaryMap<Value, Use>,
+    values: SecondaryMap<Value, u32>,
     known: bool,
     /// Instructions that may be dead: nothing may use their results.
     idle: Vec<Inst>,
@@ -45,26 +35,13 @@ impl Uses {
 
     /// Counts what an instruction uses. True if an alias is among it.
     fn count(&mut self, func: &Function, inst: Inst) -> bool {
-        let opcode = func.dfg.insts[inst].opcode();
-        let (loads, stores) = (opcode.can_load(), opcode.can_store());
         let mut aliased = false;
-        each_use(func, inst, |at, value| {
+        each_use(func, inst, |_, value| {
             let original = resolve(func, value);
             aliased |= original != value;
-            let used = &mut self.values[original];
-            used.count += 1;
-            used.as_value |= !(loads && at == 0 || stores && at == 1);
-            if used.count == 1 {
-                used.user = Some(inst).into();
-            }
+            self.values[original] += 1;
         });
         aliased
-    }
-
-    /// A value with at most one user gets this one instead.
-    pub(crate) fn moved(&mut self, value: Value, user: Inst) {
-        let used = &mut self.values[value];
-        *used = Use { count: used.count.max(1), as_value: true, user: Some(user).into() };
     }
 
     /// Counts again, replaces aliases by their values, and removes dead instructions. Returns how many instructions are
@@ -80,7 +57,7 @@ impl Uses {
             let mut next = func.layout.last_inst(current);
             while let Some(inst) = next {
                 next = func.layout.prev_inst(inst);
-                if matches!(func.dfg.inst_results(inst), [result] if self.values[*result].count == 0) {
+                if matches!(func.dfg.inst_results(inst), [result] if !self.used(*result)) {
                     self.idle.push(inst);
                 }
                 if self.count(func, inst) {
@@ -96,39 +73,20 @@ impl Uses {
         changes + sweep(func, self)
     }
 
-    /// How often a value is used.
-    pub(crate) fn total(&self, value: Value) -> u32 {
-        self.values[value].count
-    }
-
     /// Whether something uses a value once, and nothing else does.
     pub(crate) fn once(&self, value: Value) -> bool {
-        self.values[value].count == 1
-    }
-
-    /// The instruction that does, if it is known.
-    pub(crate) fn only(&self, value: Value) -> Option<Inst> {
-        self.values[value].user.expand().filter(|_| self.once(value))
-    }
-
-    /// Whether something uses a value otherwise than as an address.
-    pub(crate) fn as_value(&self, value: Value) -> bool {
-        self.values[value].as_value
+        self.values[value] == 1
     }
 }
 
 impl Counts for Uses {
     fn used(&self, value: Value) -> bool {
-        self.values[value].count > 0
+        self.values[value] > 0
     }
 
-    fn drop_use(&mut self, value: Value, by: Inst) -> bool {
-        let used = &mut self.values[value];
-        used.count -= 1;
-        if used.user == Some(by).into() {
-            used.user = None.into();
-        }
-        used.count == 0
+    fn drop_use(&mut self, value: Value) -> bool {
+        self.values[value] -= 1;
+        !self.used(value)
     }
 
     fn idle(&mut self) -> &mut Vec<Inst> {
@@ -142,14 +100,14 @@ pub(crate) trait Counts {
     fn used(&self, value: Value) -> bool;
 
     /// An instruction uses a value once less. True if that was the last use.
-    fn drop_use(&mut self, value: Value, by: Inst) -> bool;
+    fn drop_use(&mut self, value: Value) -> bool;
 
     /// Instructions that may be dead: nothing may use their results.
     fn idle(&mut self) -> &mut Vec<Inst>;
 
     /// An instruction uses a value once less, whose definition may be dead now.
-    fn less(&mut self, func: &Function, value: Value, by: Inst) {
-        if self.drop_use(value, by) {
+    fn less(&mut self, func: &Function, value: Value) {
+        if self.drop_use(value) {
             self.idle().extend(def_inst(func, value));
         }
     }
@@ -165,7 +123,7 @@ pub(crate) fn sweep(func: &mut Function, counts: &mut impl Counts) -> usize {
         }
         func.layout.remove_inst(inst);
         removed += 1;
-        each_use(func, inst, |_, value| counts.less(func, resolve(func, value), inst));
+        each_use(func, inst, |_, value| counts.less(func, resolve(func, value)));
     }
     removed
 }

@@ -1,12 +1,9 @@
 //! Analysis manager: the analyses that passes share, and which of them are up to date.
 
-pub(crate) mod uses;
-
 use bitflags::bitflags;
 use cranelift_codegen::Context;
 
 use super::ir::destinations;
-use uses::Uses;
 
 bitflags! {
     /// A set of analyses.
@@ -20,10 +17,8 @@ bitflags! {
         const DOMINATORS = 1 << 2;
         /// Cranelift's loop analysis. Blocks that a pass adds are in no loop.
         const LOOPS = 1 << 3;
-        /// Users of values.
-        const USES = 1 << 4;
         /// No instruction has an alias as its operand.
-        const RESOLVED = 1 << 5;
+        const RESOLVED = 1 << 4;
     }
 }
 
@@ -37,8 +32,6 @@ impl Analyses {
 pub(crate) struct Analysis {
     /// How many edges lead to each block, by number.
     pub(crate) edges: Vec<u32>,
-    /// Users of values.
-    pub(crate) uses: Uses,
     valid: Analyses,
 }
 
@@ -80,10 +73,6 @@ impl Analysis {
         }
         if missing.contains(Analyses::LOOPS) {
             context.compute_loop_analysis();
-        }
-        if missing.contains(Analyses::USES) {
-            self.uses.clear();
-            self.uses.know(&context.func);
         }
         self.valid |= missing;
     }
