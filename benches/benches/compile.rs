@@ -20,10 +20,12 @@ const SMALL: &str = "64 instructions, each time";
 const LARGE: &str = "large program, each instruction";
 const TRUSTED: &str = "trusted";
 const SANDBOX: &str = "jit";
+/// Sandboxed, with an instruction budget.
+const FUEL: &str = "jit+fuel";
 /// Trusted, without the optimiser: `--opt-level none`.
 const PLAIN: &str = "none";
 const RBPF_CRANELIFT: &str = "rbpf cranelift";
-const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
+const COLUMNS: &[&str] = &[TRUSTED, SANDBOX, FUEL, PLAIN, RBPF_CRANELIFT, "rbpf jit", "sbpf jit"];
 
 /// How the small program is measured.
 const WARM: &str = "\nEach sample of the 64 instructions follows as many runs that are not measured, so that caches are warm. `none` is \
@@ -56,7 +58,9 @@ fn main() {
 /// twinbpf's columns, with the measurement of each.
 fn ours(program: &Program, measured: fn(Runner) -> Runner) -> Vec<Machine> {
     let (sandbox, trusted) = (Options::default(), Options { memory: Memory::Trusted, ..Options::default() });
-    let columns = [(TRUSTED, trusted), (SANDBOX, sandbox), (PLAIN, Options { opt: OptLevel::None, ..trusted })];
+    let fuel = Options { fuel: true, ..sandbox };
+    let plain = Options { opt: OptLevel::None, ..trusted };
+    let columns = [(TRUSTED, trusted), (SANDBOX, sandbox), (FUEL, fuel), (PLAIN, plain)];
     let machine = |(name, options)| {
         let program = program.clone();
         Machine::ours(name, Box::new(move || Ok(measured(in_twinbpf(&program, options)?))) as Make)

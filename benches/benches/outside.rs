@@ -55,7 +55,7 @@ fn main() {
 }
 
 fn case(subject: Outside, with_native: bool) -> Case {
-    let native = |name, flags| Machine::ours(name, Box::new(move || subject.native(flags)) as Make);
+    let native = |name, flags| Machine::known(name, Box::new(move || subject.native(flags)) as Make);
     let natives = [native(NATIVE, native::FLAGS), native(UNBOUND, native::UNBOUND)];
     let ours = OURS
         .iter()

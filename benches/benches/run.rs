@@ -90,7 +90,7 @@ fn case(workload: &'static Workload, with_native: bool) -> Case {
     let own = |name, mode| Machine::ours(name, make(Box::new(move |workload| twinbpf::workload(workload, mode))));
     let rbpf = |name, engine| Machine::peer(name, make(Box::new(move |workload| rbpf::workload(workload, engine))));
     let sbpf = |name, engine| Machine::peer(name, make(Box::new(move |workload| sbpf::workload(workload, engine))));
-    let native = with_native.then(|| Machine::ours(NATIVE, make(Box::new(native::workload))));
+    let native = with_native.then(|| Machine::known(NATIVE, make(Box::new(native::workload))));
     let machines = [
         own(TRUSTED, twinbpf::Mode::Trusted),
         own(SANDBOX, twinbpf::Mode::Sandbox),
@@ -104,7 +104,7 @@ fn case(workload: &'static Workload, with_native: bool) -> Case {
         sbpf("sbpf jit", sbpf::Engine::Jit),
         rbpf("rbpf interp", rbpf::Engine::Interpreter),
         sbpf(SBPF_INTERPRETER, sbpf::Engine::Interpreter),
-        Machine::ours(LINUX, make(Box::new(linux::workload))),
+        Machine::known(LINUX, make(Box::new(linux::workload))),
     ];
     Case {
         name: workload.name.to_owned(),

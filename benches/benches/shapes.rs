@@ -39,7 +39,6 @@ fn main() {
          |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     let mut slowest: Option<(f64, String)> = None;
-    let mut ratios: Vec<(f64, String)> = Vec::new();
     for shape in SHAPES.iter().filter(|shape| is_selected(shape.name)) {
         for fuel in [false, true] {
             let column = |opt, limits, lengths: &[usize], longest| {
@@ -48,9 +47,6 @@ fn main() {
             };
             let limits = CompileLimits::default();
             let [speed, none] = [OptLevel::Speed, OptLevel::None].map(|opt| column(opt, limits, &LENGTHS, LONGEST_NS));
-            for (with, without) in none.iter().zip(&speed) {
-                ratios.push((with.ns as f64 / without.ns as f64, format!("{}, {}", shape.name, with.insns)));
-            }
             for (level, bounded) in [("speed", speed), ("none", none)] {
                 let opt = if level == "speed" { OptLevel::Speed } else { OptLevel::None };
                 let free = column(opt, CompileLimits::NONE, &FREE, LONGEST_FREE_NS);
@@ -70,12 +66,10 @@ fn main() {
         }
     }
     let (rate, name) = slowest.expect("shapes");
-    ratios.sort_by(|one, other| other.0.total_cmp(&one.0));
     let notes = format!(
         "\nTimes in milliseconds of one thread's CPU, least of three below 50 ms; `b` says that the program's longest function gets \
          baseline code, `-` that a shorter one took too long (10 s, 1.5 s without limits) or is left to the interpreter. The exponent is that of \
-         the last two lengths.\n\nSlowest with limits: {rate:.0} instructions/s ({name}). `none` / `speed`, worst of those with limits: {}.\n",
-        ratios.iter().take(3).map(|(ratio, name)| format!("{ratio:.2} ({name})")).collect::<Vec<String>>().join(", ")
+         the last two lengths.\n\nSlowest with limits: {rate:.0} instructions/s ({name}).\n",
     );
     println!("{notes}");
     performance::write("shapes", "Compile time by length", &(text + &notes));

@@ -286,7 +286,10 @@ fn a_listing_is_of_the_code_that_runs() {
         .disassemble(0)
         .unwrap()
         .text;
-    assert!(text.contains("subq $0xfffffffffffffff0, %r"), "the increment is after the last use of the old value: {text}");
+    assert!(
+        text.contains("subq $0xfffffffffffffff0, %r"),
+        "the increment is after the last use of the old value: {text}"
+    );
     let cases: String = (0..9).map(|case| format!("if r2 == {case} goto C{case}\n")).collect();
     let bodies: String = (0..9).map(|case| format!("C{case}: r0 = {}\nexit\n", case * case)).collect();
     let rig = Rig::new(&format!("r2 = *(u8 *)(r1 + 0)\n{cases}r0 = 7\nexit\n{bodies}"));
