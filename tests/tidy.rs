@@ -19,7 +19,10 @@ const EDGES: &[(&str, &[&str])] = &[
     (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
     ("probe", &[]),
-    ("trace", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-isa", "twinbpf-vm"]),
+    (
+        "trace",
+        &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-probe", "twinbpf-isa", "twinbpf-vm"],
+    ),
     (
         "fuzzing",
         &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel", "twinbpf-verify"],
@@ -32,6 +35,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "twinbpf-fuzzing",
             "twinbpf-kernel",
             "twinbpf-loader",
+            "twinbpf-probe",
             "twinbpf-btf",
             "twinbpf-isa",
             "twinbpf-vm",

@@ -19,8 +19,8 @@ mod shapes;
 use shapes::SHAPES;
 
 const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
-/// Longer lengths of a shape are left out after a turn that takes this long.
-const LONGEST_NS: u64 = 3_000_000_000;
+/// A shape gets no longer after a compilation that takes this long.
+const LONGEST_NS: u64 = 250_000_000;
 /// Turns of every program.
 const FIRST: usize = 3;
 /// Turns of a program whose ratio is above [`MOST`] after the first ones.

@@ -27,7 +27,7 @@ pub struct Machine {
 enum Kind {
     /// twinbpf: has to run.
     Ours,
-    /// Known to be right, where it is to be had.
+    /// Right, but not there on every machine.
     Known,
     Peer,
 }

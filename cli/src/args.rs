@@ -7,6 +7,7 @@ mod conformance;
 mod fuzz;
 mod list;
 mod map;
+mod probe;
 mod run;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ pub(crate) use conformance::{ConformanceArgs, ConformanceEngine};
 pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, ModeWord, Peer};
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
+pub(crate) use probe::ProbeArgs;
 pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
@@ -43,6 +45,7 @@ pub(crate) use run::RunArgs;
   twinbpf fuzz --time 1m                  engines compared on random programs
   twinbpf btf dump > vmlinux.h            the kernel's types as a C header
   twinbpf list 'tp/sched/*'               what programs can be attached to
+  twinbpf probe -x tgt 'work* n'          where functions are, and their arguments
   twinbpf map dump counts                 what is in a map of the kernel
   twinbpf new tool                        tool.bpf.c, to start from
 
@@ -82,6 +85,8 @@ pub(crate) enum Command {
     Btf(BtfArgs),
     /// Print what programs can be attached to.
     List(ListArgs),
+    /// Find the points of probe definitions in a program, and where their arguments are.
+    Probe(ProbeArgs),
     /// Read maps of the kernel, and change them.
     Map(MapArgs),
     /// Compare engines on random programs.

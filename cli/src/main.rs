@@ -20,6 +20,7 @@ mod load;
 mod man;
 mod map;
 mod new;
+mod probe;
 mod run;
 mod source;
 mod trace;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Conformance(args) => Ok(conformance::conformance(&args)),
         Command::Btf(args) => btf::btf(&args),
         Command::List(args) => list::list(&args),
+        Command::Probe(args) => probe::probe(&args),
         Command::Map(args) => map::map(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Diff(args) => diff::diff(&args),

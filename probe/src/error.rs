@@ -149,7 +149,7 @@ pub enum Refusal {
     #[error("it is optimised out: the debug information has no place for it")]
     OptimisedOut,
     /// It has places elsewhere.
-    #[error("it has no place at {pc:#x}, only at {}", ranges(.places))]
+    #[error("it has no place {}, only at {}", before(*.pc, .places), ranges(.places))]
     NotHere {
         /// Address of the point.
         pc: u64,
@@ -303,6 +303,12 @@ fn offer(names: &[String], before: &str, after: &str) -> String {
 
 fn offer_lines(near: &[u32]) -> String {
     offer(&near.iter().map(u32::to_string).collect::<Vec<_>>(), ": the nearest are ", "")
+}
+
+/// Where there is no place. One that begins at the address itself does so after the statement there.
+fn before(pc: u64, places: &[(u64, u64)]) -> String {
+    let later = places.iter().any(|(begin, end)| (*begin..*end).contains(&pc));
+    format!("{}{pc:#x}", if later { "before the first statement at " } else { "at " })
 }
 
 fn ranges(places: &[(u64, u64)]) -> String {

@@ -1,0 +1,253 @@
+//! `twinbpf probe`: points of probe definitions, and where their arguments are.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value as Json, json};
+use twinbpf_kernel::user;
+use twinbpf_loader::section;
+use twinbpf_probe::{Available, Binary, Bytes, Definition, Encoding, Point, Refusal, Store, Tried, Value};
+use twinbpf_trace::{Output, errln, probe_definition};
+
+use crate::args::ProbeArgs;
+
+/// Exit status when an argument has no place at a point.
+const STATUS_REFUSED: u8 = 1;
+
+pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
+    let path = located(&args.exec)?;
+    let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+    let store = Store::new();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let open = Binary::open(&store, &path, &bytes, &read, threads);
+    let file = File { binary: open.with_context(|| path.display().to_string())?, path };
+    if let Some(pattern) = &args.functions {
+        return file.functions(pattern, args.json);
+    }
+    let status = match &args.variables {
+        Some(point) => file.variables(point, args.json)?,
+        None => file.points(&args.definitions, args.json)?,
+    };
+    for tried in file.binary.missing() {
+        errln!("twinbpf: {}: debug information is incomplete: {}", file.path.display(), told(&tried));
+    }
+    Ok(status)
+}
+
+/// Reads a file with debug information.
+fn read(path: &Path) -> Option<Bytes> {
+    std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes)
+}
+
+fn located(name: &Path) -> Result<PathBuf> {
+    let text = name.to_string_lossy();
+    let here = name.is_file().then(|| name.to_owned());
+    let Some(path) = here.or_else(|| user::find(&text)) else {
+        bail!("there is no file {text}; a bare name is searched for in PATH, or, with .so in it, where libraries are");
+    };
+    Ok(std::fs::canonicalize(&path).unwrap_or(path))
+}
+
+fn told(tried: &Tried) -> String {
+    match tried {
+        Tried::Absent(path) => format!("{} is not there", path.display()),
+        Tried::Mismatch { path, what } => format!("{} is of another build: {what}", path.display()),
+        Tried::Broken { path, why } => format!("{} cannot be used: {why}", path.display()),
+    }
+}
+
+/// The name of a definition's event, and what it asks for.
+fn parsed(text: &str) -> Result<(String, Definition)> {
+    let probe = section::definition(text).with_context(|| format!("'{text}'"))?;
+    let definition = probe_definition(&probe).with_context(|| format!("'{text}'"))?;
+    Ok((probe.event.to_string(), definition))
+}
+
+/// A file to be probed.
+struct File<'a> {
+    path: PathBuf,
+    binary: Binary<'a>,
+}
+
+impl File<'_> {
+    fn functions(&self, pattern: &str, is_json: bool) -> Result<ExitCode> {
+        let names = self.binary.functions(pattern).with_context(|| self.path.display().to_string())?;
+        let mut out = Output::default();
+        for name in &names {
+            if is_json {
+                writeln!(out, "{}", json!({ "function": name }))?;
+            } else {
+                writeln!(out, "{name}")?;
+            }
+        }
+        out.finish()?;
+        if names.is_empty() {
+            errln!("twinbpf: {}: no function matches {pattern}", self.path.display());
+            return Ok(ExitCode::from(STATUS_REFUSED));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn points(&self, definitions: &[String], is_json: bool) -> Result<ExitCode> {
+        let mut out = Output::default();
+        let mut refused = false;
+        for text in definitions {
+            let (event, definition) = parsed(text)?;
+            let points =
+                self.binary.probe(&definition).with_context(|| format!("{}: '{text}'", self.path.display()))?;
+            let several = points.len() > 1;
+            for (at, point) in points.iter().enumerate() {
+                let name = self.event(&event, point, several.then_some(at));
+                if is_json {
+                    writeln!(out, "{}", self.json(&name, point))?;
+                } else {
+                    self.print(&mut out, &name, point)?;
+                }
+                refused |= point.args.iter().any(|(_, place)| place.is_err());
+            }
+        }
+        out.finish()?;
+        Ok(ExitCode::from(if refused { STATUS_REFUSED } else { 0 }))
+    }
+
+    fn variables(&self, text: &str, is_json: bool) -> Result<ExitCode> {
+        let (_, definition) = parsed(text)?;
+        let found = self.binary.available(&definition).with_context(|| format!("{}: '{text}'", self.path.display()))?;
+        let mut out = Output::default();
+        for (point, variables) in &found {
+            if is_json {
+                let list: Vec<Json> = variables.iter().map(|one| self.variable(point, one)).collect();
+                writeln!(out, "{}", json!({ "point": place(point), "address": point.address, "variables": list }))?;
+                continue;
+            }
+            writeln!(out, "{}", self.headline(point))?;
+            for Available { name, ty, value, .. } in variables {
+                match value {
+                    Ok(value) => writeln!(out, "    {name:<16} {ty:<24} {}", self.text(point, value))?,
+                    Err(why) => writeln!(out, "    {name:<16} {ty:<24} none: {why}")?,
+                }
+            }
+        }
+        out.finish()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// `GROUP/EVENT` as perf names it: the group after the file, the event after the function.
+    fn event(&self, event: &str, point: &Point, copy: Option<usize>) -> String {
+        let file = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let word = |text: &str| -> String {
+            text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect()
+        };
+        let function = point.function.rsplit("::").next().unwrap_or(&point.function);
+        let event = if event.is_empty() { word(function) } else { event.to_owned() };
+        let ending = if point.is_return { "__return" } else { "" };
+        let copy = copy.filter(|at| *at > 0).map(|at| format!("_{at}")).unwrap_or_default();
+        format!("probe_{}/{event}{ending}{copy}", word(&file))
+    }
+
+    /// The definition of an event, with the arguments that have places; then each in words.
+    fn print(&self, out: &mut impl Write, name: &str, point: &Point) -> Result<()> {
+        writeln!(out, "{}", self.definition(name, point))?;
+        writeln!(out, "    {}", self.headline(point))?;
+        for (name, value) in &point.args {
+            match value {
+                Ok(value) => {
+                    let class = value.class().name();
+                    writeln!(out, "    {name}: {} in {}: {class}", value.ty, self.text(point, value))?;
+                }
+                Err(why) => writeln!(out, "    {name}: none: {why}")?,
+            }
+        }
+        Ok(())
+    }
+
+    fn definition(&self, name: &str, point: &Point) -> String {
+        let kind = if point.is_return { 'r' } else { 'p' };
+        let mut text = format!("{kind}:{name} {}:{:#x}", self.path.display(), point.offset);
+        for (name, value) in &point.args {
+            if let Ok(value) = value {
+                text += &format!(" {}={}", event_word(name), self.text(point, value));
+            }
+        }
+        text
+    }
+
+    fn text(&self, point: &Point, value: &Value) -> String {
+        let moved = point.offset.wrapping_sub(point.address).cast_signed();
+        value.text(self.binary.machine(), moved)
+    }
+
+    fn headline(&self, point: &Point) -> String {
+        let mut text = format!("{} at {:#x}", place(point), point.address);
+        if let Some((file, line)) = &point.source {
+            text += &format!(", {file}:{line}");
+        }
+        if let Some(outer) = &point.inlined_in {
+            text += &format!(", inlined in {outer}");
+        }
+        if point.after_prologue {
+            text += ", behind the prologue";
+        }
+        if !point.aliases.is_empty() {
+            text += &format!(", also called {}", point.aliases.join(", "));
+        }
+        text
+    }
+
+    fn json(&self, name: &str, point: &Point) -> Json {
+        let args: Vec<Json> = point.args.iter().map(|(name, value)| self.argument(point, name, value)).collect();
+        json!({
+            "definition": self.definition(name, point),
+            "event": name,
+            "function": point.function,
+            "symbol": point.symbol.as_ref().map(|(name, offset)| json!({ "name": name, "offset": offset })),
+            "aliases": point.aliases,
+            "address": point.address,
+            "offset": point.offset,
+            "file": point.source.as_ref().map(|(file, _)| file),
+            "line": point.source.as_ref().map(|(_, line)| line),
+            "inlined_in": point.inlined_in,
+            "return": point.is_return,
+            "after_prologue": point.after_prologue,
+            "entry": point.entry,
+            "arguments": args,
+        })
+    }
+
+    fn variable(&self, point: &Point, variable: &Available) -> Json {
+        let mut json = self.argument(point, &variable.name, &variable.value);
+        json["type"] = json!(variable.ty);
+        json["parameter"] = json!(variable.is_parameter);
+        json
+    }
+
+    fn argument(&self, point: &Point, name: &str, value: &Result<Value, Refusal>) -> Json {
+        match value {
+            Ok(value) => json!({
+                "name": name,
+                "type": value.ty,
+                "class": value.class().name(),
+                "place": self.text(point, value),
+                "size": value.size,
+                "signed": value.signed,
+                "string": matches!(value.encoding, Encoding::String { .. }),
+            }),
+            Err(why) => json!({ "name": name, "refused": why.to_string() }),
+        }
+    }
+}
+
+/// `function+offset` of a point, as the symbol has it, or `function` alone.
+fn place(point: &Point) -> String {
+    match &point.symbol {
+        Some((_, 0)) | None => point.function.clone(),
+        Some((symbol, offset)) => format!("{symbol}+{offset:#x}"),
+    }
+}
+
+/// An argument's name as events take it: letters, digits and `_`.
+fn event_word(name: &str) -> String {
+    name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
+}
