@@ -3,7 +3,7 @@
 //!
 //! A pass that costs compile time stays if, without it, the set loses 0.5 % in geometric mean or some workload 5 %, and more than
 //! builds with all passes differ by. `-- NAME` takes only passes and groups with this in their name, `-- --trusted` measures
-//! trusted code in place of sandboxed.
+//! trusted code in place of sandboxed, `-- --first` the first set, of `corpus/bench`, which decides nothing.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use twinbpf_benches::peers::twinbpf::{Mode, instantiate_in};
 use twinbpf_benches::peers::{Run, Runner, Subject};
 use twinbpf_benches::performance;
 use twinbpf_benches::rounds::{Figure, measure};
-use twinbpf_benches::sets::selection;
+use twinbpf_benches::sets::{first, selection};
 
 /// How often the instances are created: the addresses of memory and code are random, and all rounds of an instance share them.
 const PLACEMENTS: usize = 9;
@@ -52,25 +52,29 @@ fn main() {
     let rows: Vec<_> = builds.iter().zip(losses).zip(compiling).skip(EQUAL).collect();
     let table = table(&rows, &changes, spread, slack);
     let body = format!(
-        "{mode:?}, {} workloads of the selection set: {}. Without the pass, how much longer the workloads run (geometric mean, and \
+        "{mode:?}, {} workloads of {}: {}. Without the pass, how much longer the workloads run (geometric mean, and \
          the one that loses most) and how long compiling takes. Builds with all passes differ by up to {:.2} % in the mean, {:.2} % \
          on one workload, and {:.1} % in the time of compiling ({EQUAL} of them in the same rounds). A pass that costs compile \
          time stays if the mean loses 0.5 % or a workload 5 %, and more than that. A workload in which it changes nothing is the same code, \
          and loses nothing.\n\n{table}",
         names.len(),
+        if has_flag("--first") { "the first set" } else { "the selection set" },
         names.join(", "),
         spread.mean * 100.0,
         spread.worst * 100.0,
         slack * 100.0,
     );
     println!("\n{body}");
-    performance::write("passes", "Passes", &body);
+    // The first set is not what the section is about.
+    if !has_flag("--first") {
+        performance::write("passes", "Passes", &body);
+    }
 }
 
 /// The workloads of the set that are available here; the others by name, with the reason.
 fn available() -> Vec<(Outside, Object)> {
     let mut all = Vec::new();
-    for subject in selection() {
+    for subject in if has_flag("--first") { first() } else { selection() } {
         match subject.object() {
             Ok(object) => all.push((subject, object)),
             Err(why) => println!("{} left out: {}", subject.name, why.trim()),

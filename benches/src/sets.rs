@@ -23,6 +23,11 @@ pub fn reported() -> Vec<Outside> {
     set("report")
 }
 
+/// The first set, of `corpus/bench`, which the optimiser was written for.
+pub fn first() -> Vec<Outside> {
+    crate::outside::first()
+}
+
 /// Names that were taken out, with the reason of each.
 pub fn dropped() -> Vec<(String, String)> {
     let dropped = SETS["dropped"].as_table().expect("`dropped` is a table");

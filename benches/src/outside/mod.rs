@@ -7,6 +7,7 @@ use twinbpf::{Engine, Object, PassSet};
 
 use crate::peers::twinbpf::{Mode, instantiate_in};
 use crate::peers::{Runner, native};
+use crate::workload::{WORKLOADS, Workload, corpus};
 
 mod inputs;
 mod real;
@@ -39,6 +40,13 @@ enum Source {
     ThirdParty(&'static ThirdParty),
     Real(&'static Real),
     Selftest,
+    /// Not from outside: what the optimiser was written for.
+    First(&'static Workload),
+}
+
+/// The workloads of `corpus/bench`, to be measured in the same ways.
+pub(crate) fn first() -> Vec<Outside> {
+    WORKLOADS.iter().map(|it| Outside { name: it.name, source: Source::First(it) }).collect()
 }
 
 /// All of them, whatever set they are in.
@@ -59,6 +67,7 @@ impl Outside {
             Source::ThirdParty(it) => it.expected,
             Source::Real(it) => it.expected(),
             Source::Selftest => selftests::expected(),
+            Source::First(it) => it.expected(),
         }
     }
 
@@ -69,6 +78,11 @@ impl Outside {
             Source::ThirdParty(it) => it.object(),
             Source::Real(it) => it.object(),
             Source::Selftest => selftests::object(),
+            Source::First(it) => {
+                let name = format!("bench/{}.bpf.o", it.name);
+                let bytes = std::fs::read(corpus().join(&name)).map_err(|error| error.to_string())?;
+                Object::open(&name, &bytes).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -80,12 +94,13 @@ impl Outside {
             Source::ThirdParty(it) => over(&object, &engine, &it.block()),
             Source::Real(it) => it.run_in(&object, &engine),
             Source::Selftest => selftests::run_in(&object, &engine),
+            Source::First(it) => over(&object, &engine, &it.block()),
         }
     }
 
     /// Whether it can be native code, too.
     pub fn is_plain_c(&self) -> bool {
-        !matches!(self.source, Source::Real(_) | Source::Selftest)
+        !matches!(self.source, Source::Real(_) | Source::Selftest | Source::First(_))
     }
 
     /// The same C as native code, compiled with these flags.
@@ -93,7 +108,7 @@ impl Outside {
         match self.source {
             Source::Written(it) => native::over(&it.source(), flags, &it.block()),
             Source::ThirdParty(it) => it.native(flags),
-            Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
+            Source::Real(_) | Source::Selftest | Source::First(_) => Err("it needs maps and packets".to_owned()),
         }
     }
 }
