@@ -7,7 +7,7 @@ use twinbpf_isa::Policy;
 use twinbpf_jit::debug::Perf;
 #[cfg(feature = "jit")]
 use twinbpf_jit::{CompileLimits, OptLevel, PassSet};
-use twinbpf_vm::interp::Driver;
+use twinbpf_vm::interp::{Driver, SuperinstructionSet};
 use twinbpf_vm::mem::Bounds;
 
 /// What executes programs.
@@ -100,6 +100,9 @@ pub struct Config {
     /// How the interpreter goes from instruction to instruction; the results are the same. For tests and benches.
     #[doc(hidden)]
     pub driver: Driver,
+    /// Superinstructions that the interpreter uses, to find out what one of them does; the results are the same. Default: all.
+    #[doc(hidden)]
+    pub superinstructions: SuperinstructionSet,
     /// How much the compiler does for the speed of native code. Default: [`OptLevel::Speed`].
     #[cfg(feature = "jit")]
     pub opt_level: OptLevel,
@@ -145,6 +148,7 @@ impl Default for Config {
             isolation: Isolation::default(),
             interp_bounds: Bounds::Exact,
             driver: Driver::default(),
+            superinstructions: SuperinstructionSet::ALL,
             #[cfg(feature = "jit")]
             opt_level: OptLevel::Speed,
             #[cfg(feature = "jit")]
@@ -198,6 +202,8 @@ setters! {
     interp_bounds: Bounds,
     #[doc(hidden)]
     driver: Driver,
+    #[doc(hidden)]
+    superinstructions: SuperinstructionSet,
     #[cfg(feature = "jit")]
     opt_level: OptLevel,
     #[cfg(feature = "jit")]

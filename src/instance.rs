@@ -214,6 +214,7 @@ impl<T: Send + 'static> InstancePre<T> {
             Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;
         machine.set_driver(config.driver);
+        machine.set_superinstructions(config.superinstructions);
         machine.set_native(self.inner.native.clone()).map_err(MemError::from)?;
         Ok(Instance { machine, timeout: config.timeout, pre: self.clone(), _cpu: cpu })
     }

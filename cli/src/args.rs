@@ -18,7 +18,7 @@ use clap_complete::Shell;
 use twinbpf::{CompileLimits, EngineKind, OptLevel, PassSet, Perf};
 use twinbpf_isa::{Group, Mode};
 use twinbpf_trace::KernelFiles;
-use twinbpf_vm::interp::Driver;
+use twinbpf_vm::interp::{Driver, SuperinstructionSet};
 use twinbpf_vm::mem::Bounds;
 
 pub(crate) use bench::{BenchArgs, BenchEngine};
@@ -197,6 +197,9 @@ pub(crate) struct LimitArgs {
     /// How the interpreter goes from instruction to instruction: `step` or `threaded`. The results are the same.
     #[arg(long, hide = true, value_parser = driver)]
     pub(crate) driver: Option<Driver>,
+    /// Superinstructions that the interpreter uses, as changes to the set of all, in order: -NAME, +NAME, -all, all.
+    #[arg(long, value_name = "LIST", hide = true, allow_hyphen_values = true)]
+    pub(crate) superinstructions: Option<SuperinstructionSet>,
 }
 
 /// What executes programs.
@@ -316,8 +319,9 @@ pub(crate) struct DisasmArgs {
     /// Print native code as the compiler of `--engine jit` makes it, function by function.
     #[arg(long, conflicts_with = "source")]
     pub(crate) native: bool,
-    /// Print what each pass of the optimiser changed in each function and how long it took, in place of the code.
-    #[arg(long, requires = "native")]
+    /// In place of the code, print how often each function has each superinstruction of the interpreter; with `--native`, what
+    /// each pass of the optimiser changed in it and how long that took.
+    #[arg(long, conflicts_with = "source")]
     pub(crate) stats: bool,
     #[command(flatten)]
     pub(crate) compile: CompileArgs,

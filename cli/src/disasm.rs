@@ -11,6 +11,8 @@ use twinbpf_isa::{CallKind, Insn, disasm_with};
 use twinbpf_loader::{LinkOptions, Linked, Object};
 use twinbpf_trace::{errln, terminal};
 use twinbpf_vm::helper;
+use twinbpf_vm::image::Image;
+use twinbpf_vm::interp::SuperinstructionSet;
 
 use crate::args::{DisasmArgs, split_program};
 use crate::check::count;
@@ -18,8 +20,8 @@ use crate::load;
 
 pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     let (path, name) = split_program(&args.program);
-    if args.native {
-        return native(args, &path, name);
+    if args.native || args.stats {
+        return instantiated(args, &path, name);
     }
     let object = load::open(&path, &args.load)?;
     let entries = name.iter().map(|name| (*name).to_owned()).collect();
@@ -43,8 +45,8 @@ pub(crate) fn disasm(args: &DisasmArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The same as native code, which needs everything that running needs.
-fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode> {
+/// What native code and threaded code are like. That needs everything that running needs.
+fn instantiated(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode> {
     let objects = load::open_all(&[path], &args.load)?;
     let config = load::config(&args.load, &args.limits, &args.compile);
     let engine = load::engine_with(config.engine(EngineKind::Interp), &args.load)?;
@@ -57,6 +59,10 @@ fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode
     let mut out = terminal::stdout();
     for program in pre.programs().filter(|program| name.is_none_or(|name| name == *program)) {
         writeln!(out, "{}: program {program}", objects[0].name)?;
+        if !args.native {
+            superinstructions(&mut out, pre.image(), program, engine.config().superinstructions)?;
+            continue;
+        }
         let entry = pre.program(program).expect("one of its programs");
         for (function, listing) in pre.listing(entry)? {
             match args.stats {
@@ -66,6 +72,27 @@ fn native(args: &DisasmArgs, path: &Path, name: Option<&str>) -> Result<ExitCode
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A line for each superinstruction of each function of a program.
+fn superinstructions(out: &mut impl Write, image: &Image, program: &str, set: SuperinstructionSet) -> Result<()> {
+    let uses = set.uses(image);
+    let program = image.program_index(program);
+    for (index, function) in image.functions().iter().enumerate() {
+        if Some(function.program as usize) != program {
+            continue;
+        }
+        writeln!(out, "{}:", function.name)?;
+        let own: Vec<_> = uses.iter().filter(|uses| uses.function == index).collect();
+        match own.is_empty() {
+            true => writeln!(out, "  no superinstruction")?,
+            false => writeln!(out, "  {:<20} {:>8}", "superinstruction", "places")?,
+        }
+        for uses in own {
+            writeln!(out, "  {:<20} {:>8}", uses.name, uses.count)?;
+        }
+    }
+    Ok(())
 }
 
 /// A line for each pass over a function.

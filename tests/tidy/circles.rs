@@ -60,7 +60,9 @@ fn read(sources: &[(String, String)], prefix: &str) -> Modules {
         let mut statement: Option<(bool, String)> = None;
         for line in lines {
             let trimmed = line.trim_start();
-            let start = trimmed.find("use ").filter(|at| *at == 0 || trimmed.starts_with("pub") && is_visibility(&trimmed[..*at]));
+            let start = trimmed
+                .find("use ")
+                .filter(|at| *at == 0 || trimmed.starts_with("pub") && is_visibility(&trimmed[..*at]));
             match (&mut statement, start) {
                 (None, Some(at)) => statement = Some((at > 0, trimmed[at + 4..].to_owned())),
                 (None, None) => {

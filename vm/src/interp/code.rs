@@ -1,13 +1,15 @@
 //! Translation of an image, made once and shared by its machines: one [`Step`] per slot for the step driver, and
 //! threaded code when the first machine has that driver.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use super::handlers::Threaded;
 use super::kind::Kind;
 use super::layout;
 use super::ops::{Mem, Op, Operands, Pick, R};
 use super::state::Run;
-use super::threaded::Threaded;
+use super::superinstructions::{Superinstruction, SuperinstructionSet, SuperinstructionUse};
 use crate::image::{Image, Link};
 use twinbpf_isa::{Insn, Operand, Reg};
 
@@ -75,7 +77,24 @@ impl Code {
 
     /// Threaded code of the same image.
     pub(super) fn threaded(&self, image: &Image) -> &Threaded {
-        self.threaded.get_or_init(|| layout::threaded(image, &self.steps))
+        self.threaded.get_or_init(|| self.threaded_with(image, SuperinstructionSet::ALL))
+    }
+
+    /// The same with the superinstructions of a set, made anew.
+    pub(super) fn threaded_with(&self, image: &Image, set: SuperinstructionSet) -> Threaded {
+        layout::threaded(image, &self.steps, set, &mut |_, _| ())
+    }
+}
+
+impl SuperinstructionSet {
+    /// How often the threaded code of an image has each of its superinstructions: by function, then in the order of the table.
+    pub fn uses(self, image: &Image) -> Vec<SuperinstructionUse> {
+        let mut counts = BTreeMap::new();
+        let mut used = |pc, row| *counts.entry((image.function_at(pc as usize), row)).or_default() += 1;
+        layout::threaded(image, &image.translation(Code::new).steps, self, &mut used);
+        let all = Superinstruction::all();
+        let uses = counts.into_iter();
+        uses.map(|((function, row), count)| SuperinstructionUse { function, name: all[row].name, count }).collect()
     }
 }
 

@@ -108,6 +108,58 @@ impl Kind {
         }
     }
 
+    /// Whether the operand `x` is a jump target.
+    pub(super) const fn jumps(self) -> bool {
+        match self {
+            Kind::Branch(..) | Kind::Goto | Kind::MayGoto => true,
+            Kind::Alu(..)
+            | Kind::Endian(..)
+            | Kind::LoadImm
+            | Kind::Load(..)
+            | Kind::Store(..)
+            | Kind::Atomic(..)
+            | Kind::Acquire(_)
+            | Kind::Release(_)
+            | Kind::CastKernel
+            | Kind::CastUser
+            | Kind::Event => false,
+        }
+    }
+
+    /// Its mnemonic in the assembler of the RFC, with the width of arithmetic, and `imm` if the right operand is an immediate.
+    pub(super) fn mnemonic(self) -> String {
+        let right = |imm| if imm { " imm" } else { "" };
+        let unit = |size| match size {
+            Size::B => "b",
+            Size::H => "h",
+            Size::W => "w",
+            Size::Dw => "dw",
+        };
+        match self {
+            Kind::Alu(width, op, imm) => format!("{}{}{}", op.row().mnemonic, width.bits(), right(imm)),
+            Kind::Endian(order, bits) => {
+                let name = match order {
+                    ByteOrder::ToLe => "le",
+                    ByteOrder::ToBe => "be",
+                    ByteOrder::Swap => "bswap",
+                };
+                format!("{name}{}", 16 << bits as u32)
+            }
+            Kind::LoadImm => "lddw".to_owned(),
+            Kind::Load(size, signed) => format!("ldx{}{}", if signed { "s" } else { "" }, unit(size)),
+            Kind::Store(size, imm) => format!("st{}{}", if imm { "" } else { "x" }, unit(size)),
+            Kind::Atomic(width, op) => format!("atomic_{}{}", op.row().mnemonic, width.bits()),
+            Kind::Acquire(size) => format!("load_acquire_{}", unit(size)),
+            Kind::Release(size) => format!("store_release_{}", unit(size)),
+            Kind::Branch(Width::W32, cond, imm) => format!("{}32{}", cond.row().mnemonic, right(imm)),
+            Kind::Branch(Width::W64, cond, imm) => format!("{}{}", cond.row().mnemonic, right(imm)),
+            Kind::Goto => "ja".to_owned(),
+            Kind::MayGoto => "may_goto".to_owned(),
+            Kind::CastKernel | Kind::CastUser => "addr_space_cast".to_owned(),
+            Kind::Event => "call".to_owned(),
+        }
+    }
+
     /// Finds its type.
     pub(super) fn select<P: Pick>(self, pick: P) -> P::Out {
         match self {

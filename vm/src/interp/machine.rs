@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::code::Code;
 use super::event::{Frame, bad_call};
+use super::handlers::{Threaded, takes_no_stack};
 use super::native_tier::{FastPath, NativeTier, PreparedRun};
 use super::room::Spare;
 use super::state::{MAX_LOOPS, State};
-use super::threaded::takes_no_stack;
 use super::trace::Tracer;
 use crate::host::{Activation, Runtime};
 use crate::ident::ProgramId;
@@ -121,6 +121,8 @@ pub struct Machine {
     pub(super) native: Option<Box<NativeTier>>,
     pub(super) image: Arc<Image>,
     driver: Driver,
+    /// Of a machine without some of the superinstructions; others share the image's.
+    pub(super) threaded_code: Option<Arc<Threaded>>,
     pub(super) budget: i64,
     pub(super) reentry: u32,
     pub(super) spare: Spare,
@@ -166,6 +168,7 @@ impl Machine {
             native: None,
             image,
             driver: Driver::Step,
+            threaded_code: None,
             budget: 0,
             reentry: 0,
             spare: Spare::default(),

@@ -3,8 +3,8 @@
 //! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types;
 //!   `kind` finds the type of an instruction.
 //! - `step` executes one instruction at a time and charges each: exact, traceable.
-//! - `threaded` lets each instruction jump to the next; `layout` and `pairs` decide which share a handler. It
-//!   passes control to `step` when the budget runs low.
+//! - `threaded` lets each instruction jump to the next: `handlers` has the code of each, `superinstructions` the table of those that
+//!   execute several, and `layout` decides where they stand. It passes control to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
 //! - `room` checks the native stack before runs and callbacks.
 //! - `native` enters compiled code and is called by it; `fault` says why it ended early.
@@ -20,6 +20,7 @@
 mod code;
 mod event;
 mod fault;
+mod handlers;
 mod kind;
 mod layout;
 mod machine;
@@ -32,8 +33,10 @@ mod step;
 mod superinstructions;
 mod threaded;
 mod trace;
+mod unit;
 
 pub use machine::{Driver, Limits, MAX_DEPTH, Machine};
+pub use superinstructions::{Superinstruction, SuperinstructionSet, SuperinstructionSetError, SuperinstructionUse};
 pub use trace::{TraceStep, Tracer};
 
 #[cfg(test)]

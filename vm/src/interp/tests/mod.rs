@@ -8,6 +8,7 @@ mod choices;
 mod limits;
 mod memory;
 mod random;
+mod superinstructions;
 mod trusted;
 
 use super::*;
