@@ -5,6 +5,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::frame::Frame;
 use super::machine::{Context, Machine, POISON};
 use super::state::MAX_LOOPS;
 use crate::host::{ETH_HEADER, HostFn};
@@ -28,28 +29,6 @@ pub(super) enum Next {
     /// Nowhere: the frame that the driver was started for has returned.
     Done,
 }
-
-/// One call that has not returned.
-pub(super) struct Frame {
-    /// pc of the call; the callee returns after it.
-    site: u32,
-    /// Stack bytes that count against the limit.
-    size: u32,
-    /// `may_goto` budget of the caller.
-    loops: u32,
-    /// r6 to r9 of the caller.
-    saved: [u64; 4],
-}
-
-impl Frame {
-    /// pc of the call, or [`NO_SITE`].
-    pub(super) fn site(&self) -> usize {
-        self.site as usize
-    }
-}
-
-/// In place of the pc of a call: what called is known otherwise.
-pub(super) const NO_SITE: usize = u32::MAX as usize;
 
 impl Machine {
     /// Executes the instruction at `pc`, which is one that operations leave to the machine.

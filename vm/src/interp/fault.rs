@@ -2,10 +2,11 @@
 
 use std::panic::resume_unwind;
 
-use super::event::{NO_SITE, bad_jump, no_return, panicked};
+use super::event::{bad_jump, no_return, panicked};
+use super::frame::{Frame, NO_SITE};
 use super::machine::Machine;
-use super::native_tier::NativeActivation;
 use super::state::misaligned;
+use super::tier::NativeActivation;
 use crate::host::native::{Failure, Site, SiteKind};
 use crate::image::{Image, Link};
 use crate::mem::{Access, Fault, FaultReason, NULL_GUARD};
@@ -137,13 +138,13 @@ impl Machine {
         if let Some(tier) = &self.native {
             for activation in tier.waiting.iter().rev() {
                 let base = activation.base;
-                sites.extend(self.frames[base.frames..end].iter().rev().map(super::event::Frame::site));
+                sites.extend(self.frames[base.frames..end].iter().rev().map(Frame::site));
                 sites.extend(tier.native.callers(activation.fp).iter().map(|site| site.pc as usize));
                 sites.push(base.site);
                 end = base.frames;
             }
         }
-        sites.extend(self.frames[..end].iter().rev().map(super::event::Frame::site));
+        sites.extend(self.frames[..end].iter().rev().map(Frame::site));
         sites.retain(|site| *site < insns);
         debug_assert!(NO_SITE >= insns);
         // The entry function has no caller.

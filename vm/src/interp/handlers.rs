@@ -6,7 +6,8 @@
 //! the build does, the stack holds at most one pass over the code. Where handlers turn out to take stack
 //! ([`takes_no_stack`]), the threaded driver is not used at all.
 
-use super::ops::{Flow, Mem, Op, Operands, R};
+use super::operands::{Flow, Mem, Operands, R};
+use super::ops::Op;
 use super::rows::Add;
 use super::state::{Refilled, Run, State};
 

@@ -5,12 +5,12 @@
 //! *Joining* gives a slot a handler that does the work of the next slots too, and leaves these in place.
 //! Neither reaches over an instruction that something jumps to.
 
-use super::code::Step;
 use super::handlers::{Handler, Slot, Threaded, single};
 use super::kind::Kind;
 use super::ops::{Goto, MayGoto, Op, Pick};
 use super::rows;
 use super::superinstructions::{SuperinstructionSet, find_fold, find_pair, find_triple};
+use super::translate::Step;
 use super::unit::Unit;
 use crate::image::Image;
 use twinbpf_isa::Insn;

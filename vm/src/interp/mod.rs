@@ -1,13 +1,13 @@
 //! The reference interpreter: one copy of the semantics, executed by two drivers.
 //!
-//! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types;
-//!   `kind` finds the type of an instruction.
-//! - `step` executes one instruction at a time and charges each: exact, traceable.
+//! - `rows` says what each operation computes, `ops` how it reads operands and writes results. Both are types; `select`
+//!   finds the type of an instruction by its `kind`.
+//! - `step` executes one instruction at a time and charges each: exact, traceable. `translate` makes what it works from.
 //! - `threaded` lets each instruction jump to the next: `handlers` has the code of each, `superinstructions` the table of those that
 //!   execute several, and `layout` decides where they stand. It passes control to `step` when the budget runs low.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
-//! - `room` checks the native stack before runs and callbacks.
-//! - `native` enters compiled code and is called by it; `fault` says why it ended early.
+//! - `machine` is the state of a thread, `run` begins runs on it; `room` checks the native stack before runs and callbacks.
+//! - `tier` holds compiled code, `native_tier` enters it and is called by it; `fault` says why it ended early.
 //!
 //! A validated program can only finish or trap. This module knows nothing of ELF, and no particular host
 //! function: everything a program can reach comes through the [`Image`](crate::image::Image) and the
@@ -20,19 +20,26 @@
 mod code;
 mod event;
 mod fault;
+mod frame;
 mod handlers;
 mod kind;
 mod layout;
 mod machine;
 mod native_tier;
+mod operands;
 mod ops;
 mod room;
 mod rows;
+mod run;
+mod select;
+mod spare;
 mod state;
 mod step;
 mod superinstructions;
 mod threaded;
+mod tier;
 mod trace;
+mod translate;
 mod unit;
 
 pub use machine::{Driver, Limits, MAX_DEPTH, Machine};

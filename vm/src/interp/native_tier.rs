@@ -1,83 +1,23 @@
 //! The native tier: transitions between the interpreter and compiled code, in both directions.
 //!
 //! A *native activation* is a contiguous part of the call stack that is compiled code, entered by the machine. Its
-//! functions have no [`Frame`](super::event::Frame): r10 at a call out of the code gives their number, and the native
+//! functions have no [`Frame`](super::frame::Frame): r10 at a call out of the code gives their number, and the native
 //! stack their return addresses. Functions that the interpreter runs for compiled code are on top of its activation.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::event::{NO_SITE, Next, bad_call};
+use super::event::{Next, bad_call};
+use super::frame::NO_SITE;
 use super::machine::{Context, Limits, Machine, POISON, Running};
+use super::tier::{Base, FastPath, NEVER, NativeActivation, NativeTier, PreparedRun, SAMPLE_CALLS};
 use crate::host::native::{Bridge, Native, TailCall};
-use crate::host::native_runtime::{Code, EntryPoint, NativeRuntime, Setup, enter, enter_again, enter_first};
-use crate::ident::ProgramId;
-use crate::image::{Callee, Function, Image};
+use crate::host::native_runtime::{Code, EntryPoint, enter, enter_again, enter_first};
+use crate::image::{Callee, Function};
 use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
 
 /// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
 const MAX_ACTIVATIONS: usize = 64;
-/// Instructions of the interpreter between two samples of where it loops.
-const SAMPLE_INSNS: i64 = 1 << 14;
-/// Calls between two samples of what it calls; odd, so that a pattern of calls does not hide some.
-const SAMPLE_CALLS: u32 = 61;
-/// No sample is ever due.
-const NEVER: i64 = i64::MIN / 4;
-
-/// Compiled code of a machine's image, and its activations that have not returned.
-pub(super) struct NativeTier {
-    pub(super) native: NativeRuntime,
-    /// Nothing but the machine's limits says what a run of compiled code may do.
-    plain: bool,
-    /// It counts instructions.
-    counts: bool,
-    /// Runs may use compiled code at all.
-    usable: bool,
-    /// Interpreted code is not to enter compiled code: it finishes what that has given up.
-    finishing: bool,
-    /// Base of the innermost activation.
-    pub(super) current: Base,
-    /// Activations that have called the machine and wait for it.
-    pub(super) waiting: Vec<NativeActivation>,
-    calls_to_sample: u32,
-    /// A sample is due when so many instructions are left.
-    pub(super) next_sample: i64,
-}
-
-/// Entry of a program that needs no preparation but a reset of registers and budget.
-#[derive(Clone, Copy)]
-pub(super) struct FastPath {
-    entry_point: EntryPoint,
-    /// It reads registers besides its arguments.
-    reads_rest: bool,
-}
-
-/// A program whose next run needs no preparation at all.
-#[derive(Clone, Copy)]
-pub(super) struct PreparedRun {
-    pub(super) program: ProgramId,
-    pub(super) entry_point: EntryPoint,
-}
-
-/// The stack below an activation.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Base {
-    /// Frames of the interpreter.
-    pub(super) frames: usize,
-    /// Functions that have not returned.
-    pub(super) depth: u32,
-    /// pc of the call that entered it, or [`NO_SITE`].
-    pub(super) site: usize,
-}
-
-/// An activation that waits for the machine.
-#[derive(Clone, Copy)]
-pub(super) struct NativeActivation {
-    pub(super) base: Base,
-    /// Frame pointer of the native function that called.
-    pub(super) fp: u64,
-}
 
 /// State of the machine's stack, to be restored after a nested run, also after a panic.
 #[derive(Clone, Copy)]
@@ -88,47 +28,6 @@ pub(super) struct Checkpoint {
     reentry: u32,
     running: Running,
     tier: Option<(bool, Base, usize)>,
-}
-
-impl NativeTier {
-    fn new(code: Arc<dyn Native>, image: &Image, max_depth: u32) -> std::io::Result<NativeTier> {
-        let setup = Setup {
-            arena_base: image.arena().base(),
-            hosts: image.hosts().iter().map(|host| host.native().0).collect(),
-            slots: image.first_slot(),
-            slot_count: image.functions().len() as u64,
-            max_depth,
-        };
-        let native = NativeRuntime::new(code, setup)?;
-        Ok(NativeTier {
-            native,
-            plain: false,
-            counts: false,
-            usable: false,
-            finishing: false,
-            current: Base::default(),
-            waiting: Vec::new(),
-            calls_to_sample: SAMPLE_CALLS,
-            next_sample: NEVER,
-        })
-    }
-
-    /// Makes it as it is between runs.
-    pub(super) fn reset(&mut self) {
-        (self.finishing, self.current) = (false, Base::default());
-        self.waiting.clear();
-    }
-
-    /// The next sample is due [`SAMPLE_INSNS`] later.
-    pub(super) fn defer_sample(&mut self, remaining: i64) {
-        self.next_sample = if self.usable { remaining - SAMPLE_INSNS } else { NEVER };
-    }
-}
-
-impl fmt::Debug for NativeTier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.native.fmt(f)
-    }
 }
 
 /// Entering compiled code.

@@ -6,81 +6,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::kind::{Bits, Kind};
-use super::rows::{Binary, Compare, Old, Rmw};
+use super::operands::{Flow, Mem, Operands, R};
 use super::state::State;
 use crate::mem::{Access, View};
-use twinbpf_isa::{ByteOrder, Reg, Size, Width};
-
-/// A register number whose type says that it is below 16: indexing the register file needs no check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum R {
-    R0,
-    R1,
-    R2,
-    R3,
-    R4,
-    R5,
-    R6,
-    R7,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-}
-
-impl R {
-    #[rustfmt::skip]
-    const ALL: [R; 16] = [
-        R::R0, R::R1, R::R2, R::R3, R::R4, R::R5, R::R6, R::R7, R::R8, R::R9, R::R10, R::R11, R::R12, R::R13, R::R14, R::R15,
-    ];
-
-    pub(super) fn new(reg: Reg) -> R {
-        R::ALL[reg.index() & 15]
-    }
-}
-
-/// Operand fields of one instruction, ready to use.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Operands {
-    /// Register that gets the result.
-    pub(super) a: R,
-    /// Left operand, or base of an address.
-    pub(super) b: R,
-    /// Right operand, or value to store.
-    pub(super) c: R,
-    /// Jump target, address offset, or upper half of `lddw`.
-    pub(super) x: i32,
-    /// Immediate.
-    pub(super) imm: i32,
-    /// Jumps in the threaded driver: what they add to the fuel.
-    pub(super) y: i32,
-}
-
-/// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// Continue after it.
-    Next,
-    /// Jump to `x`.
-    Taken,
-    /// Nothing was done: the address is not in the window of its base register.
-    Miss,
-    /// The machine itself must act: calls, returns.
-    Event,
-}
-
-/// A memory access, for the path after a miss.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Mem {
-    pub(super) size: usize,
-    pub(super) access: Access,
-    pub(super) aligned: bool,
-}
+use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, Cond, Size, Width};
 
 /// An operation.
 pub(super) trait Op {
@@ -126,6 +55,39 @@ fn write(o: &Operands, s: &mut State, out: &mut u64, value: u64) -> Flow {
 
 const fn width(wide: bool) -> Width {
     if wide { Width::W64 } else { Width::W32 }
+}
+
+/// Arithmetic of one operation at both widths.
+pub(super) trait Binary {
+    const OP: AluOp;
+    fn w32(a: u32, b: u32) -> u32;
+    fn w64(a: u64, b: u64) -> u64;
+}
+
+/// One branch condition at both widths.
+pub(super) trait Compare {
+    const OP: Cond;
+    fn w32(a: u32, b: u32) -> bool;
+    fn w64(a: u64, b: u64) -> bool;
+}
+
+/// Register that gets the old value of an atomic operation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Old {
+    /// The old value is not kept.
+    Dropped,
+    /// The source register.
+    Src,
+    /// Register r0 gets the old value.
+    R0,
+}
+
+/// One atomic operation at both widths: gives the old value. `r0` is what `cmpxchg` compares with.
+pub(super) trait Rmw {
+    const OP: AtomicOp;
+    const OLD: Old;
+    fn w32(cell: &AtomicU32, src: u32, r0: u32) -> u32;
+    fn w64(cell: &AtomicU64, src: u64, r0: u64) -> u64;
 }
 
 /// Arithmetic, RFC 9669 section 4.1.

@@ -5,6 +5,7 @@
 //! the machine's own. Where that one ends, or the one that generated code runs on, the program ends with a trap.
 
 use super::machine::Machine;
+use super::spare::Spare;
 use crate::host::native::HOST_STACK;
 use crate::recover::{self, NativeStack};
 use crate::trap::{Trap, TrapCode};
@@ -13,20 +14,6 @@ use crate::trap::{Trap, TrapCode};
 const NEEDED: usize = HOST_STACK + (64 << 10);
 /// Size of the machine's own stack.
 const SPARE: usize = NEEDED + (4 << 20);
-
-/// A stack of the machine's own, made when it is first needed.
-#[derive(Debug, Default)]
-pub(super) struct Spare {
-    stack: Option<NativeStack>,
-    /// Its lowest address and size, while it is in use.
-    range: (u64, usize),
-}
-
-impl Spare {
-    fn is_here(&self) -> bool {
-        recover::here().wrapping_sub(self.range.0) < self.range.1 as u64
-    }
-}
 
 /// Where there is room.
 enum Room {

@@ -5,41 +5,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::ops::{Alu, Atomic, Branch, Pick};
+use super::ops::{Alu, Atomic, Binary, Branch, Compare, Old, Pick, Rmw};
 use twinbpf_isa::{AluOp, AtomicOp, Cond, Width};
-
-/// Arithmetic of one operation at both widths.
-pub(super) trait Binary {
-    const OP: AluOp;
-    fn w32(a: u32, b: u32) -> u32;
-    fn w64(a: u64, b: u64) -> u64;
-}
-
-/// One branch condition at both widths.
-pub(super) trait Compare {
-    const OP: Cond;
-    fn w32(a: u32, b: u32) -> bool;
-    fn w64(a: u64, b: u64) -> bool;
-}
-
-/// Register that gets the old value of an atomic operation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Old {
-    /// The old value is not kept.
-    Dropped,
-    /// The source register.
-    Src,
-    /// Register r0 gets the old value.
-    R0,
-}
-
-/// One atomic operation at both widths: gives the old value. `r0` is what `cmpxchg` compares with.
-pub(super) trait Rmw {
-    const OP: AtomicOp;
-    const OLD: Old;
-    fn w32(cell: &AtomicU32, src: u32, r0: u32) -> u32;
-    fn w64(cell: &AtomicU64, src: u64, r0: u64) -> u64;
-}
 
 /// In a row, `U` is the unsigned and `I` the signed integer type of the operation's width.
 macro_rules! alu_rows {

@@ -1,6 +1,6 @@
 //! State that operations work on: registers, memory, counters.
 
-use super::ops::{Flow, Mem, Operands};
+use super::operands::{Flow, Mem, Operands};
 use crate::host::Runtime;
 use crate::mem::{Access, Block, Bounds, Fault, FaultReason};
 use crate::trap::{Trap, TrapCode};

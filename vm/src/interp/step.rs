@@ -3,7 +3,7 @@
 
 use super::event::Next;
 use super::machine::{Context, Machine, Stop};
-use super::ops::Flow;
+use super::operands::Flow;
 use super::state::Refilled;
 use super::trace::TraceStep;
 use crate::trap::{Trap, TrapCode};

@@ -1,7 +1,7 @@
 //! Operations of the threaded driver's code before they have handlers.
 
 use super::kind::Kind;
-use super::ops::Operands;
+use super::operands::Operands;
 
 /// One operation of the layout.
 #[derive(Clone, Copy)]

@@ -1,123 +1,17 @@
-//! Activation records of native calls that can end early, and the thread's chain of those that have not returned.
+//! Calls of native code that can end early: the trampolines with an activation record.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
 use std::arch::asm;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::fmt;
-use std::mem::{MaybeUninit, offset_of};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
-use super::asm::{
-    RecoveryPoint, Two, twinbpf_call_back, twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic,
-};
+use super::asm::{twinbpf_call_c, twinbpf_enter, twinbpf_enter_again, twinbpf_variadic};
+use super::record::{ActivationRecord, CURRENT, Kind, STATE_BITS, unmarked};
 use super::{Abort, Callback, Form, NativeStack, Owner, prepare};
-use crate::trap::{Trap, TrapCode};
-
-/// What native code may be left at, by whom.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A call of generated code.
-    Code,
-    /// A call of a C function.
-    C,
-    /// A callback into Rust; what is below it must not be left.
-    Barrier,
-}
-
-/// A call of native code that has not returned; lives in the frame that made it, or in a [`EntryGate`].
-#[repr(C)]
-pub(super) struct ActivationRecord {
-    /// Filled in by the trampoline, which gets the address of this, offset 0. A barrier has none.
-    pub(super) recovery_point: UnsafeCell<MaybeUninit<RecoveryPoint>>,
-    /// Where rsp is when generated code is called, 16 bytes from the top. The trampoline knows it that continues where
-    /// it is, and writes it here.
-    stack: UnsafeCell<u64>,
-    pub(super) owner: Owner,
-    pub(super) kind: Kind,
-    /// Why the trampoline's result says that it ended early.
-    pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
-    /// The call around it; none around one through an idle thread's [`EntryGate`], and outside of calls.
-    previous: Cell<*const ActivationRecord>,
-    /// The stack that generated code runs on, lowest address and the one after it, where the record has one of its own.
-    range: (u64, u64),
-}
-
-/// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub(super) enum ThreadState {
-    /// The thread is prepared, and its signals are unblocked.
-    Ready = 0,
-    /// Signals that it blocks have to be unblocked.
-    Blocked = 1,
-    /// The thread has to be prepared.
-    Unprepared = 2,
-}
-
-/// The bits of a [`ThreadState`].
-const STATE_BITS: usize = 3;
-
-const _: () = assert!(align_of::<ActivationRecord>() > STATE_BITS, "an address leaves room for the state");
-
-thread_local! {
-    /// The innermost call that has not returned, and the [`ThreadState`] in the low bits. Read by signal handlers.
-    static CURRENT: Cell<*const ActivationRecord> = const { Cell::new(ptr::without_provenance(ThreadState::Unprepared as usize)) };
-}
-
-/// State of this thread.
-#[inline(always)]
-pub(super) fn thread_state() -> ThreadState {
-    match CURRENT.get().addr() & STATE_BITS {
-        0 => ThreadState::Ready,
-        1 => ThreadState::Blocked,
-        _ => ThreadState::Unprepared,
-    }
-}
-
-/// Marks this thread.
-pub(super) fn set_thread_state(state: ThreadState) {
-    CURRENT.set(CURRENT.get().map_addr(|address| address & !STATE_BITS | state as usize));
-}
-
-/// The call around one on the chain.
-fn around(record: &ptr::NonNull<ActivationRecord>) -> Option<ptr::NonNull<ActivationRecord>> {
-    // SAFETY: records on the chain live until their call ends, and each call ends before the one around it.
-    let previous = unsafe { record.as_ref() }.previous.get();
-    ptr::NonNull::new(previous.cast_mut())
-}
-
-/// Whether this thread is in a call of native code of the owner with this [data](Owner::data), however many others are
-/// inside that.
-pub fn is_inside(data: *mut ()) -> bool {
-    // SAFETY: as in `around`.
-    std::iter::successors(current(), around).any(|record| unsafe { record.as_ref() }.owner.data == data)
-}
-
-fn unmarked(record: *const ActivationRecord) -> *const ActivationRecord {
-    record.map_addr(|address| address & !STATE_BITS)
-}
-
-/// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
-/// after it.
-pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
-    // SAFETY: as in `around`.
-    let mut ranges = std::iter::successors(current(), around).map(|record| unsafe { record.as_ref() }.range);
-    ranges.find(|(low, top)| (*low..*top).contains(&address))
-}
-
-/// The innermost call of native code on this thread, if there is any.
-pub(super) fn current() -> Option<ptr::NonNull<ActivationRecord>> {
-    ptr::NonNull::new(unmarked(CURRENT.get()).cast_mut())
-}
 
 /// Entry gate of one machine: enters its generated code, and holds what returning needs. A call touches little of it.
 pub struct EntryGate(ActivationRecord);
-
-const _: () = assert!(
-    offset_of!(ActivationRecord, recovery_point) == 0 && offset_of!(ActivationRecord, stack) == 48,
-    "as the trampolines have it"
-);
 
 impl EntryGate {
     /// A gate of code that runs on this stack.
@@ -153,23 +47,9 @@ impl fmt::Debug for EntryGate {
 }
 
 impl ActivationRecord {
-    #[inline(always)]
-    fn new(owner: Owner, kind: Kind, top: u64) -> ActivationRecord {
-        let (recovery_point, abort) = (UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(MaybeUninit::uninit()));
-        ActivationRecord {
-            recovery_point,
-            stack: UnsafeCell::new(top.wrapping_sub(16)),
-            owner,
-            kind,
-            abort,
-            previous: Cell::new(ptr::null()),
-            range: (0, 0),
-        }
-    }
-
     /// Puts it on the chain while it does some work.
     #[inline(always)]
-    fn during<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub(super) fn during<R>(&self, work: impl FnOnce() -> R) -> R {
         let mut previous = CURRENT.get();
         let unblocked = (previous.addr() & STATE_BITS != 0).then(prepare::ready);
         previous = unmarked(previous);
@@ -181,24 +61,9 @@ impl ActivationRecord {
         drop(unblocked);
         result
     }
-
-    /// Why the call ended early.
-    ///
-    /// # Safety
-    /// The trampoline reported that it did, and this has not been called since.
-    #[cold]
-    #[inline(never)]
-    unsafe fn abort(&self) -> Box<Abort> {
-        if !self.owner.in_c.is_null() {
-            // SAFETY: an owner's counter is valid as long as the owner is used; only this thread writes it.
-            unsafe { self.owner.in_c.write(0) };
-        }
-        // SAFETY: a signal handler or `serve`, which redirect to the recovery point, write this first.
-        Box::new(unsafe { (*self.abort.get()).assume_init_read() })
-    }
 }
 
-/// Calls generated code by a trampoline, for an record that is on the chain; not zero is second when it ended early.
+/// Calls generated code by a trampoline, for a record that is on the chain; not zero is second when it ended early.
 macro_rules! jump {
     ($trampoline:ident, $record:expr, $code:expr, $cx:expr, $fp:expr, $args:expr) => {{
         let (value, status): (u64, u64);
@@ -351,45 +216,4 @@ pub unsafe fn call_c(
 /// integer argument, and otherwise as C calls it.
 pub fn variadic() -> usize {
     twinbpf_variadic as *const () as usize
-}
-
-/// Address of the code that a function slot must jump to, with the slot's own address in rax: it calls the slot's
-/// function for the machine that is running on the thread.
-pub fn call_back() -> usize {
-    twinbpf_call_back as *const () as usize
-}
-
-/// A callback from C code: runs the function of `slot` and returns r0, or the recovery point.
-pub(super) unsafe extern "C" fn serve(slot: u64, args: *const [u64; 5]) -> Two {
-    let Some(record) = current() else {
-        log::error!("C code has called the function at {slot:#x} of a program that is not running on this thread");
-        return Two { value: 0, status: 0 };
-    };
-    // SAFETY: records on the chain live until their call ends, and this runs inside it.
-    let record = unsafe { record.as_ref() };
-    let owner = record.owner;
-    let barrier = ActivationRecord::new(owner, Kind::Barrier, 0);
-    // SAFETY: where there is a counter, it is this thread's own.
-    let in_c = (!owner.in_c.is_null()).then(|| unsafe { owner.in_c.replace(0) });
-    // SAFETY: the owner has promised that this pair belongs together; the five words are in the frame of our caller.
-    let call = AssertUnwindSafe(|| unsafe { (owner.call)(owner.data, slot, &*args) });
-    let result = barrier.during(|| catch_unwind(call));
-    if let Some(in_c) = in_c {
-        // SAFETY: as above.
-        unsafe { owner.in_c.write(in_c) };
-    }
-    let result = result.unwrap_or_else(|_| Err(Trap::new(TrapCode::Panic, "a callback panicked")));
-    match result {
-        Ok(value) => Two { value, status: 0 },
-        // Between the record and here is a host function in Rust, which C code has called back.
-        Err(trap) if !(record.kind == Kind::C || in_c.is_some_and(|in_c| in_c != 0)) => {
-            log::error!("a callback of a program ended with a trap, which its caller cannot receive: {trap}");
-            Two { value: 0, status: 0 }
-        }
-        Err(trap) => {
-            // SAFETY: the call of the record ends here, so there is no other writer.
-            unsafe { (*record.abort.get()).write(Abort::Trap(trap)) };
-            Two { value: 0, status: record.recovery_point.get() as u64 }
-        }
-    }
 }

@@ -1,5 +1,4 @@
-//! The instructions that Rust cannot write: two trampolines with one recovery point, raw accesses, and what C code runs
-//! into when it calls a function of a program.
+//! The instructions that Rust cannot write: two trampolines with one recovery point, raw accesses, and the switch to another stack.
 //!
 //! Both trampolines keep where they are in r12 while other code runs, which that preserves as it does the other
 //! registers that C functions must; a recovery point restores them from the record. So entry and exit touch little
@@ -173,53 +172,6 @@ raw! {
     "cas8": "mov rax, rsi", "lock cmpxchg [rdi], rdx";
 }
 
-// What a function slot jumps to, with the slot's address in rax and the arguments of a C call. Collects the integer
-// arguments and calls `serve(slot, args)`, which gives rax and in rdx 0, or a `RecoveryPoint`.
-global_asm!(
-    ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
-    ".balign 32",
-    ".globl twinbpf_call_back",
-    ".hidden twinbpf_call_back",
-    ".type twinbpf_call_back,@function",
-    "twinbpf_call_back:",
-    ".cfi_startproc",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
-    "mov rbp, rsp",
-    ".cfi_def_cfa_register rbp",
-    "sub rsp, 48",
-    "mov [rsp], rdi",
-    "mov [rsp + 8], rsi",
-    "mov [rsp + 16], rdx",
-    "mov [rsp + 24], rcx",
-    "mov [rsp + 32], r8",
-    "mov rdi, rax",
-    "mov rsi, rsp",
-    "call {serve}",
-    "test rdx, rdx",
-    "jnz 2f",
-    "leave",
-    ".cfi_remember_state",
-    ".cfi_restore rbp",
-    ".cfi_def_cfa rsp, 8",
-    "ret",
-    ".cfi_restore_state",
-    "2:",
-    "mov rsp, [rdx]",
-    "mov rbx, [rdx + 8]",
-    "mov rbp, [rdx + 16]",
-    "mov r13, [rdx + 24]",
-    "mov r14, [rdx + 32]",
-    "mov r15, [rdx + 40]",
-    "mov edx, 1",
-    "jmp twinbpf_recovery_point",
-    ".cfi_endproc",
-    ".size twinbpf_call_back, . - twinbpf_call_back",
-    ".popsection",
-    serve = sym super::activation::serve,
-);
-
 // rdi: data; rsi: a function of it that does not unwind; rdx: the top of another stack, on which that function runs.
 global_asm!(
     ".pushsection .text.twinbpf_recover,\"ax\",@progbits",
@@ -277,7 +229,6 @@ unsafe extern "C" {
     pub(super) fn twinbpf_call_c();
     pub(super) fn twinbpf_variadic();
     pub(super) fn twinbpf_recovery_point();
-    pub(super) fn twinbpf_call_back();
     fn twinbpf_switch_stack(data: *mut (), work: extern "C" fn(*mut ()), top: NonZeroU64);
     pub(super) fn twinbpf_raw_begin();
     pub(super) fn twinbpf_raw_end();

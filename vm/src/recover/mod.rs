@@ -29,10 +29,14 @@ mod activation;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod asm;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod callback;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod prepare;
 mod range;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod raw;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod record;
 mod room;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod signal;
@@ -42,18 +46,20 @@ mod thread;
 mod unsupported;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-use activation::gate_stack;
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-pub use activation::{
-    Ended, EntryGate, Idle, call_back, call_c, enter, enter_again, enter_first, idle, is_inside, variadic,
-};
+pub use activation::{Ended, EntryGate, Idle, call_c, enter, enter_again, enter_first, idle, variadic};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use asm::switch_stack;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use callback::call_back;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use prepare::{Unblocked, check_thread, keep_loaded, prepare_thread, unblock};
 pub use range::CodeRange;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use raw::{compare_exchange, load, store};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use record::gate_stack;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub use record::is_inside;
 pub use room::{here, on_stack, stack_left, with_stack};
 pub use stack::NativeStack;
 pub use thread::{Thread, leave_signals_to_others};

@@ -13,7 +13,7 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::activation::{self, ThreadState};
+use super::record::{self, ThreadState};
 use super::signal::{self, install};
 use super::stack::NativeStack;
 use super::{Signal, Unprepared};
@@ -40,18 +40,18 @@ pub fn prepare_thread() -> Result<(), Unprepared> {
     keep_loaded();
     let installed = Signal::ALL.into_iter().map(install).fold(Ok(()), Result::and);
     let stack = provide_stack().map_err(|error| Unprepared::NoStack(error.into()));
-    activation::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
+    record::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
     installed.and(stack)
 }
 
 /// Before a thread waits for [`Thread::interrupt`](super::Thread::interrupt): reads its signal mask again if it has run
 /// native code already, and sees that SIGURG has our handler. A thread that has not does all that when it first runs some.
 pub fn check_thread() {
-    if activation::thread_state() == ThreadState::Unprepared {
+    if record::thread_state() == ThreadState::Unprepared {
         return;
     }
     report(install(Signal::Urg));
-    activation::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
+    record::set_thread_state(if any_blocked() { ThreadState::Blocked } else { ThreadState::Ready });
 }
 
 /// For callers that cannot return an error.
@@ -75,17 +75,17 @@ pub struct Unblocked {
 /// For the time of a run: unblocks the signals of a thread that is known to block some. `None` for all others.
 #[inline(always)]
 pub fn unblock() -> Option<Unblocked> {
-    if activation::thread_state() == ThreadState::Blocked { Some(Unblocked::new(ThreadState::Blocked)) } else { None }
+    if record::thread_state() == ThreadState::Blocked { Some(Unblocked::new(ThreadState::Blocked)) } else { None }
 }
 
 /// As [`unblock`], where faults are to be expected next; prepares the thread if need be.
 #[cold]
 #[inline(never)]
 pub(super) fn ready() -> Unblocked {
-    if activation::thread_state() == ThreadState::Unprepared {
+    if record::thread_state() == ThreadState::Unprepared {
         report(prepare_thread());
     }
-    Unblocked::new(activation::thread_state())
+    Unblocked::new(record::thread_state())
 }
 
 impl Unblocked {
@@ -96,14 +96,14 @@ impl Unblocked {
             ThreadState::Blocked => change_mask(libc::SIG_UNBLOCK, u8::MAX),
             ThreadState::Ready | ThreadState::Unprepared => 0,
         };
-        activation::set_thread_state(ThreadState::Ready);
+        record::set_thread_state(ThreadState::Ready);
         Unblocked { blocked, state, thread: PhantomData }
     }
 }
 
 impl Drop for Unblocked {
     fn drop(&mut self) {
-        activation::set_thread_state(self.state);
+        record::set_thread_state(self.state);
         if self.blocked != 0 {
             change_mask(libc::SIG_BLOCK, self.blocked);
         }
@@ -210,7 +210,7 @@ unsafe extern "C" fn free_stack(stack: *mut c_void) {
         unsafe { libc::sigaltstack(&raw const off, ptr::null_mut()) };
     }
     // Another destructor may run a program yet.
-    activation::set_thread_state(ThreadState::Unprepared);
+    record::set_thread_state(ThreadState::Unprepared);
 }
 
 /// Keeps the shared library that this code is part of from being unloaded: handlers, destructors and threads of ours

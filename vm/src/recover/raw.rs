@@ -1,12 +1,12 @@
 //! Single accesses to any address. They need no record: the handler knows the instructions by their addresses.
 #![expect(unsafe_code, reason = "calls native code, and handles its signals")]
 
-use super::activation::{ThreadState, thread_state};
 use super::asm::{
     Two, twinbpf_cas4, twinbpf_cas8, twinbpf_load1, twinbpf_load2, twinbpf_load4, twinbpf_load8, twinbpf_store1,
     twinbpf_store2, twinbpf_store4, twinbpf_store8,
 };
 use super::prepare::{Unblocked, ready};
+use super::record::{ThreadState, thread_state};
 use super::{Fault, Signal};
 use twinbpf_isa::{Size, Width};
 

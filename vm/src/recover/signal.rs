@@ -11,9 +11,9 @@ use std::mem;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::activation::{ActivationRecord, Kind, current};
 use super::asm::{twinbpf_raw_begin, twinbpf_raw_end, twinbpf_recovery_point};
 use super::range::is_code;
+use super::record::{ActivationRecord, Kind, current};
 use super::{Abort, Fault, IN_C, Signal, Unprepared};
 
 impl Signal {

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 
 use super::handlers::Handler;
 use super::kind::Kind;
-use super::ops::Operands;
+use super::operands::Operands;
 use super::unit::Unit;
 
 pub use set::{SuperinstructionSet, SuperinstructionSetError, SuperinstructionUse};

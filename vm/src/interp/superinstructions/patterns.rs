@@ -2,7 +2,7 @@
 
 use super::super::handlers::{Handler, rotate};
 use super::super::kind::Kind;
-use super::super::ops::{Operands, R};
+use super::super::operands::{Operands, R};
 use super::super::unit::Unit;
 use twinbpf_isa::{AluOp, Width};
 

@@ -13,7 +13,7 @@ fn arguments_arrive_and_the_result_comes_back() {
     for stack in [None, Some(&stack)] {
         assert_eq!(rig.enter(&page, [1, 20, 300, 4000, 50000], stack).unwrap(), 0x1000 + 54321);
     }
-    assert!(activation::current().is_none());
+    assert!(record::current().is_none());
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_fault_in_code_says_where_and_what() {
     }
     let word = 77u64;
     assert_eq!(rig.enter(&page, [&raw const word as u64, 0, 0, 0, 0], None).unwrap(), 77);
-    assert!(activation::current().is_none());
+    assert!(record::current().is_none());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_fault_in_a_c_function_is_a_value() {
             other => panic!("a fault, not {other:?}"),
         }
     }
-    assert!(activation::current().is_none());
+    assert!(record::current().is_none());
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_trap_in_a_callback_leaves_the_c_function() {
             other => panic!("a trap, not {other:?}"),
         }
         assert_eq!(served.calls, 6);
-        assert!(activation::current().is_none());
+        assert!(record::current().is_none());
     }
 }
 
