@@ -3,43 +3,18 @@
 //! Takes relocatable 64-bit BPF objects of either byte order and nothing else, and says exactly what is wrong
 //! with anything else. It does not know what a section is for; that is `object`'s business.
 
-use goblin::container::{Container, Ctx, Endian as Order};
-use goblin::elf::header::{EM_BPF, EM_NONE, ET_CORE, ET_DYN, ET_EXEC, ET_REL};
-use goblin::elf::reloc::RelocSection;
-use goblin::elf::section_header::{SHT_NOBITS, SHT_NULL, SHT_REL, SHT_RELA, SHT_SYMTAB, SectionHeader};
-use goblin::elf::sym::Symtab;
-/// The name of an `e_machine`.
-pub(crate) fn machine_name(machine: u16) -> String {
-    let name = match machine {
-        3 => "i386",
-        8 => "MIPS",
-        20 => "PowerPC",
-        21 => "PowerPC64",
-        22 => "s390",
-        40 => "ARM",
-        62 => "x86-64",
-        183 => "AArch64",
-        243 => "RISC-V",
-        258 => "LoongArch",
-        other => return format!("ELF machine {other}"),
-    };
-    name.into()
-}
-
-/// What an `e_type` other than a relocatable object is.
-pub(crate) fn file_type_name(kind: u16) -> &'static str {
-    match kind {
-        2 => "an executable",
-        3 => "a shared library",
-        _ => "a core dump",
-    }
-}
-
+pub(crate) mod names;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use goblin::container::{Container, Ctx, Endian as Order};
+use goblin::elf::header::{EM_BPF, EM_NONE, ET_CORE, ET_DYN, ET_EXEC, ET_REL};
+use goblin::elf::reloc::RelocSection;
+use goblin::elf::section_header::{SHT_NOBITS, SHT_NULL, SHT_REL, SHT_RELA, SHT_SYMTAB, SectionHeader};
+use goblin::elf::sym::Symtab;
 use twinbpf_isa::Endian;
 
 use crate::error::Cause;

@@ -8,7 +8,7 @@ use twinbpf_btf::core_relo::{CoreError, CoreMiss};
 use twinbpf_isa::program::Line;
 use twinbpf_isa::{DecodeError, Endian};
 
-use crate::elf::{file_type_name, machine_name};
+use crate::elf::names::{file_type_name, machine_name};
 use crate::maps::MapError;
 
 /// Something in an object is wrong. `{}` is one line, `{:#}` the full story.

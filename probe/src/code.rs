@@ -8,8 +8,8 @@ use iced_x86::{
 use crate::elf::Elf;
 use crate::error::Error;
 use crate::expr::{Binary, Expr};
-use crate::locate::Site;
 use crate::machine::{Machine, Register};
+use crate::site::Site;
 
 /// Most bytes of a function that are decoded.
 const MOST_CODE: u64 = 1 << 20;

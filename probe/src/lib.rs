@@ -30,6 +30,7 @@ mod machine;
 mod points;
 mod retval;
 mod scope;
+mod site;
 mod store;
 mod types;
 mod value;

@@ -8,7 +8,7 @@ use crate::binary::Binary;
 use crate::debug::Die;
 use crate::definition::{Definition, Position};
 use crate::error::{Error, Refusal};
-use crate::locate::Site;
+use crate::site::Site;
 use crate::value::Value;
 
 /// Most points of a definition, as perf has it.

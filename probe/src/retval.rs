@@ -9,8 +9,9 @@ use gimli::constants as dw;
 use crate::debug::Die;
 use crate::error::Refusal;
 use crate::expr::Expr;
-use crate::locate::{Location, Piece, Site};
+use crate::locate::{Location, Piece};
 use crate::machine::Machine;
+use crate::site::Site;
 use crate::types::{Encoding, Shape, Types};
 
 /// A part of a structure that is one value.

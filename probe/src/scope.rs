@@ -4,7 +4,7 @@ use gimli::constants as dw;
 
 use crate::debug::{Die, Entry};
 use crate::error::Refusal;
-use crate::locate::Site;
+use crate::site::Site;
 
 /// Most blocks in each other.
 const MOST_NESTED: usize = 256;

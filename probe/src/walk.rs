@@ -4,7 +4,8 @@ use crate::debug::Die;
 use crate::definition::{Argument, Base, Cast, Step};
 use crate::error::Refusal;
 use crate::expr::{Binary, Expr, Unary};
-use crate::locate::{Location, Piece, Site};
+use crate::locate::{Location, Piece};
+use crate::site::Site;
 use crate::types::{Encoding, Member, Shape, Types};
 use crate::value::{Bits, Value};
 

@@ -10,8 +10,8 @@ use crate::debug::Die;
 use crate::error::{Error, nearest};
 use crate::index::Kind;
 use crate::lines::is_file;
-use crate::locate::Site;
 use crate::scope;
+use crate::site::Site;
 
 /// Path and line of an address.
 pub(super) fn line_of(binary: &Binary<'_>, unit: usize, pc: u64) -> Option<(String, u32)> {
