@@ -1,33 +1,8 @@
 //! Programs compiled ahead of time: object files of them, and shared libraries made of those.
 
-use std::sync::Arc;
-
-use twinbpf_jit::aot::{self, Origin, Target};
-use twinbpf_loader::Object;
-use twinbpf_vm::map::MapSpec;
+use twinbpf_jit::aot::{self, Target};
 
 use crate::{Error, InstancePre, native};
-
-/// What an instance was made of, besides its image.
-#[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) object: Arc<str>,
-    pub(crate) digest: u128,
-    maps: Vec<Arc<str>>,
-    externs: Vec<Arc<str>>,
-}
-
-impl Source {
-    pub(crate) fn new(object: &Object, maps: &[MapSpec]) -> Source {
-        let externs = object.externs.iter().map(|symbol| Arc::clone(&symbol.name)).collect();
-        let maps = maps.iter().map(|map| Arc::from(&*map.name)).collect();
-        Source { object: Arc::clone(&object.name), digest: object.digest, maps, externs }
-    }
-
-    pub(crate) fn origin(&self) -> Origin<'_> {
-        Origin { object: &self.object, digest: self.digest, maps: &self.maps, externs: &self.externs }
-    }
-}
 
 impl<T: Send + 'static> InstancePre<T> {
     /// The programs as a relocatable object file for `target`: C functions `uint64_t NAME(struct twinbpf_context *)`
@@ -44,22 +19,22 @@ impl<T: Send + 'static> InstancePre<T> {
 
 #[cfg(feature = "dl")]
 pub use library::Compiled;
-#[cfg(feature = "dl")]
-pub(crate) use library::CompiledError;
 
 #[cfg(feature = "dl")]
 #[expect(unsafe_code, reason = "loads and calls shared libraries")]
 mod library {
     use std::fmt;
     use std::ops::Range;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
+    use std::sync::Arc;
 
     use twinbpf_jit::Options;
-    use twinbpf_jit::aot::{Artifact, ArtifactError, SYMBOL};
+    use twinbpf_jit::aot::{Artifact, SYMBOL};
     use twinbpf_vm::host::native::Native;
     use twinbpf_vm::image::Image;
 
-    use super::{Arc, Source};
+    use crate::error::CompiledError;
+    use crate::source::Source;
     use crate::{Error, verify};
 
     /// A shared library of compiled programs.
@@ -79,67 +54,6 @@ mod library {
     pub struct Compiled {
         path: Arc<Path>,
         kept: Arc<Artifact>,
-    }
-
-    /// Why compiled programs cannot be used.
-    #[derive(Debug, thiserror::Error)]
-    pub(crate) enum CompiledError {
-        /// It cannot be loaded.
-        #[error("cannot load {}: {why}; make it with `twinbpf compile OBJ -o x.o` and `cc -shared x.o -o x.so`", path.display())]
-        Load {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// The system's words.
-            why: String,
-        },
-        /// It is not what it should be.
-        #[error("cannot use {}: {why}", path.display())]
-        Artifact {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// Why the artifact does not fit.
-            why: ArtifactError,
-        },
-        /// It was made of another object, or for other settings.
-        #[error("{} does not fit {object}: {why}", path.display())]
-        Unfit {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// Name of the object file.
-            object: Arc<str>,
-            /// What is different.
-            why: ArtifactError,
-        },
-        /// It was made of another object.
-        #[error("{} was not made of these bytes of {object} but of {made_of}; compile it again", path.display())]
-        OtherBytes {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// Name of the object file.
-            object: Arc<str>,
-            /// Name of the object it was made of.
-            made_of: String,
-        },
-        /// Its code fails verification.
-        #[error("{}: native code of function {function} fails verification: {why}; compile the object again", path.display())]
-        Rejected {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// Name of the function.
-            function: Arc<str>,
-            /// Address, instruction and reason.
-            why: String,
-        },
-        /// A program was not compiled.
-        #[error("{} has no program {program}; it has {}", path.display(), known.join(", "))]
-        NoProgram {
-            /// Path of the shared library.
-            path: PathBuf,
-            /// Name of the requested program.
-            program: String,
-            /// Programs it has.
-            known: Vec<String>,
-        },
     }
 
     impl Compiled {

@@ -1,5 +1,12 @@
 //! The facade's one error: a kind, and the story of what is wrong.
 
+#[cfg(not(feature = "jit"))]
+mod compile;
+#[cfg(all(feature = "dl", feature = "jit"))]
+mod compiled;
+mod helper;
+mod types;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +20,17 @@ use twinbpf_vm::mem::MemError;
 use twinbpf_vm::recover::Unprepared;
 
 use crate::cpus::CpuError;
-use crate::helpers::HelperError;
-use crate::native::CompileError;
 use crate::symbol::SymbolError;
-use crate::typed::TypeError;
+
+#[cfg(not(feature = "jit"))]
+pub(crate) use compile::CompileError;
+#[cfg(all(feature = "dl", feature = "jit"))]
+pub(crate) use compiled::CompiledError;
+pub use helper::HelperError;
+#[cfg(feature = "jit")]
+pub(crate) use twinbpf_jit::JitError as CompileError;
+pub use types::TypeError;
+pub(crate) use types::bytes;
 
 /// Why an engine, a program or an instance cannot be made. What ends a program that runs is a [`Trap`](crate::Trap).
 ///
@@ -121,7 +135,7 @@ pub(crate) enum Cause {
     Target(#[from] TargetError),
     #[cfg(all(feature = "dl", feature = "jit"))]
     #[error(transparent)]
-    Compiled(#[from] crate::compiled::CompiledError),
+    Compiled(#[from] CompiledError),
     #[cfg(feature = "dl")]
     #[error(transparent)]
     Library(#[from] crate::dl::DlError),
@@ -239,7 +253,7 @@ from! {
     #[cfg(feature = "jit")]
     TargetError,
     #[cfg(all(feature = "dl", feature = "jit"))]
-    crate::compiled::CompiledError,
+    CompiledError,
     #[cfg(feature = "dl")]
     crate::dl::DlError,
 }

@@ -22,8 +22,8 @@ use crate::cancel::{CallOptions, CancelToken};
 use crate::cpus::{Cpu, PerCpuMaps};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::native::Source;
-use crate::typed::ObjectTypes;
+use crate::object_types::ObjectTypes;
+use crate::source::Source;
 use crate::watchdog;
 
 /// The maps, globals and programs of an object, ready to run. A clone is the same thing; it can be used from

@@ -38,9 +38,11 @@ mod native;
 #[cfg(not(feature = "jit"))]
 #[path = "without_jit.rs"]
 mod native;
+mod object_types;
 mod packet;
 mod plan;
 mod resolution;
+mod source;
 mod symbol;
 mod typed;
 mod variants;
@@ -54,15 +56,15 @@ pub use cancel::{CallOptions, CancelToken};
 pub use compiled::Compiled;
 pub use config::{Config, EngineKind, Isolation};
 pub use engine::Engine;
-pub use error::{Error, ErrorKind};
-pub use helpers::HelperError;
+pub use error::{Error, ErrorKind, HelperError, TypeError};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
-pub use packet::{PacketError, PacketRun, TcAction, TcPacket, XdpAction, XdpPacket, packet_kind};
+pub use object_types::packet_kind;
+pub use packet::{PacketError, PacketRun, TcAction, TcPacket, XdpAction, XdpPacket};
 pub use plan::{Plan, PlannedProgram};
 pub use resolution::Resolution;
 pub use symbol::{SymbolError, SymbolFault};
-pub use typed::{BtfType, Global, Map, PerCpuMap, Shape, TypeError};
+pub use typed::{BtfType, Global, Map, PerCpuMap, Shape};
 
 pub use twinbpf_isa::program::{Program, Signature, ValType};
 pub use twinbpf_isa::{Endian, Group, Groups, Mode, Policy};

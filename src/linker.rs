@@ -24,12 +24,12 @@ use twinbpf_vm::trap::{Trap, TrapCode};
 use crate::config::EngineKind;
 use crate::engine::Engine;
 use crate::error::{Cause, Error};
-use crate::helpers::Numbers;
 use crate::instance::InstancePre;
-use crate::native::{self, Source};
+use crate::native;
+use crate::object_types::ObjectTypes;
 use crate::resolution::Resolution;
+use crate::source::Source;
 use crate::symbol::{SymbolError, SymbolFault, check_parameters};
-use crate::typed::ObjectTypes;
 
 /// Native stack that linking, validating and compiling need.
 const STACK: usize = 1 << 20;
@@ -49,7 +49,8 @@ const STACK: usize = 1 << 20;
 pub struct Linker<T> {
     engine: Engine,
     pub(crate) functions: BTreeMap<Arc<str>, HostFn>,
-    pub(crate) numbers: Numbers,
+    /// Names of the embedder's functions that programs call by number.
+    pub(crate) numbers: BTreeMap<u32, Arc<str>>,
     pub(crate) maps: BTreeMap<String, Arc<dyn MapOps>>,
     values: BTreeMap<Arc<str>, u64>,
     kernel: Option<Arc<dyn Kernel>>,
@@ -69,7 +70,7 @@ impl<T: Send + 'static> Linker<T> {
         Linker {
             engine: engine.clone(),
             functions: BTreeMap::new(),
-            numbers: Numbers::new(),
+            numbers: BTreeMap::new(),
             maps: BTreeMap::new(),
             values: BTreeMap::new(),
             kernel: None,

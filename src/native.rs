@@ -21,9 +21,6 @@ use crate::config::{EngineKind, Isolation};
 use crate::engine::Engine;
 use crate::verify;
 
-pub(crate) use crate::compiled::Source;
-pub(crate) use twinbpf_jit::JitError as CompileError;
-
 /// How often a program is named before it counts as hot: a thread for it takes as long as some thousand
 /// instructions.
 const HOT: u32 = 4;

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use twinbpf_loader::ProgramSpec;
-use twinbpf_loader::section::ProgType;
 use twinbpf_vm::host::{Packet, PacketKind, PacketSpec, Redirect};
 use twinbpf_vm::map::Sent;
 use twinbpf_vm::trap::Trap;
@@ -167,47 +165,6 @@ pub enum PacketError {
     /// The program trapped.
     #[error(transparent)]
     Trap(#[from] Trap),
-}
-
-/// The context around a packet that programs of this kind get; `None` for those that get no packet. A function whose kind
-/// its section does not say is taken for XDP, which is what most packet programs are.
-pub fn packet_kind(spec: &ProgramSpec) -> Option<PacketKind> {
-    match spec.attach.prog_type() {
-        Some(ProgType::Xdp | ProgType::Ext) | None => Some(PacketKind::Xdp),
-        Some(
-            ProgType::SchedCls
-            | ProgType::SchedAct
-            | ProgType::SocketFilter
-            | ProgType::CgroupSkb
-            | ProgType::LwtIn
-            | ProgType::LwtOut
-            | ProgType::LwtXmit
-            | ProgType::LwtSeg6local
-            | ProgType::SkSkb
-            | ProgType::FlowDissector,
-        ) => Some(PacketKind::Skb),
-        Some(_) => None,
-    }
-}
-
-/// What a program's section says of its context.
-#[derive(Debug)]
-pub(crate) struct Takes {
-    program: Arc<str>,
-    section: Arc<str>,
-    kind: Option<PacketKind>,
-}
-
-impl Takes {
-    /// Of those programs whose sections say it.
-    pub(crate) fn of(specs: &[ProgramSpec]) -> Vec<Takes> {
-        let known = specs.iter().filter(|spec| spec.attach.prog_type().is_some_and(|kind| kind != ProgType::Ext));
-        let takes = known.map(|spec| {
-            let (program, section) = (Arc::clone(&spec.name), Arc::clone(&spec.section));
-            Takes { program, section, kind: packet_kind(spec) }
-        });
-        takes.collect()
-    }
 }
 
 impl<T: Send + 'static> Instance<T> {

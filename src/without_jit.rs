@@ -3,32 +3,12 @@
 use std::sync::Arc;
 
 use twinbpf_isa::program::Program;
-use twinbpf_loader::Object;
 use twinbpf_vm::host::native::Native;
 use twinbpf_vm::image::Image;
-use twinbpf_vm::map::MapSpec;
 
 use crate::config::EngineKind;
 use crate::engine::Engine;
-
-/// Native code is wanted, and this build has no compiler.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "this build of twinbpf has no compiler: build it with the feature `jit`, or use EngineKind::Auto or EngineKind::Interp"
-)]
-pub(crate) struct CompileError;
-
-/// What an instance was made of, besides its image.
-#[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) object: Arc<str>,
-}
-
-impl Source {
-    pub(crate) fn new(object: &Object, _: &[MapSpec]) -> Source {
-        Source { object: Arc::clone(&object.name) }
-    }
-}
+use crate::error::CompileError;
 
 /// No function is too much work for a compiler that is not there.
 pub(crate) fn exceeding(_: &Engine, _: &Program) -> Vec<String> {

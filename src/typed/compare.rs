@@ -5,6 +5,7 @@ use std::fmt;
 use twinbpf_vm::map::{Field, FieldKind};
 
 use super::shape::{Kind, Shape};
+use crate::error::bytes;
 
 /// Longer arrays are not compared element by element, as BTF's are not.
 const MAX_ELEMENTS: usize = 128;
@@ -120,10 +121,6 @@ impl fmt::Display for Leaf {
         }
         write!(f, " of {} at offset {}", bytes(self.size), self.off)
     }
-}
-
-pub(super) fn bytes(size: usize) -> String {
-    format!("{size} byte{}", if size == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
