@@ -1,5 +1,7 @@
 //! Rules of the repository that a compiler does not check: dependencies between crates, lengths, documentation, words.
 
+#[path = "tidy/circles.rs"]
+mod circles;
 #[path = "tidy/names.rs"]
 mod names;
 #[path = "tidy/words.rs"]
@@ -244,6 +246,12 @@ fn tests_of_an_own_harness_are_listed() {
     }
     report("list these tests in `harness::tests!`", findings);
     assert!(count > 15, "{count} test binaries were found");
+}
+
+#[test]
+fn no_files_import_each_other() {
+    let crates: Vec<&str> = EDGES.iter().map(|(folder, _)| *folder).collect();
+    report("circles of files that import each other", circles::circles(&sources(), &crates));
 }
 
 /// FNV-1a, 64 bits.

@@ -37,6 +37,21 @@ pub(crate) fn circles(sources: &[(String, String)], crates: &[&str]) -> Vec<Stri
     found
 }
 
+#[test]
+fn a_circle_is_found_and_a_chain_is_none() {
+    let sources = |third: &str| {
+        let files = [
+            ("a/src/one.rs", "use super::two::Two;\n"),
+            ("a/src/two.rs", "use crate::three::{Three};\n"),
+            ("a/src/three.rs", third),
+        ];
+        files.map(|(path, text)| (path.to_owned(), text.to_owned()))
+    };
+    assert_eq!(circles(&sources("pub struct Three;\n"), &["a"]), [""; 0]);
+    let found = circles(&sources("fn three() -> super::one::One {}\n"), &["a"]);
+    assert!(found.len() == 1 && found[0].contains("a/src/two.rs -> a/src/three.rs"), "{found:?}");
+}
+
 fn read(sources: &[(String, String)], prefix: &str) -> Modules {
     let mut modules = Modules::new();
     let mut texts = Vec::new();
@@ -173,7 +188,9 @@ fn is_word(byte: u8) -> bool {
 fn mentions(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let bytes = code.as_bytes();
-        !(at > 0 && is_word(bytes[at - 1])) && !bytes.get(at + name.len()).is_some_and(|byte| is_word(*byte))
+        let before = at.checked_sub(1).map(|at| bytes[at]);
+        let after = bytes.get(at + name.len()).copied();
+        before.into_iter().chain(after).all(|byte| !is_word(byte))
     })
 }
 
