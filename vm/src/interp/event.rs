@@ -30,6 +30,14 @@ pub(super) enum Next {
     Done,
 }
 
+/// Operands of a legacy packet load.
+struct PacketLoad {
+    size: Size,
+    /// Register with a part of the offset.
+    src: Option<Reg>,
+    imm: i32,
+}
+
 impl Machine {
     /// Executes the instruction at `pc`, which is one that operations leave to the machine.
     pub(super) fn event(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Next, Trap> {
@@ -54,7 +62,7 @@ impl Machine {
                 }
             }
             Insn::Gotox { dst } => self.gotox(cx, pc, dst),
-            Insn::LoadPacket { size, src, imm } => self.load_packet(cx, pc, base, (size, src, imm)),
+            Insn::LoadPacket { size, src, imm } => self.load_packet(cx, pc, base, PacketLoad { size, src, imm }),
             Insn::Alu { .. }
             | Insn::Endian { .. }
             | Insn::LoadImm { .. }
@@ -251,7 +259,7 @@ impl Machine {
         cx: Context<'_>,
         pc: usize,
         base: usize,
-        (size, src, imm): (Size, Option<Reg>, i32),
+        PacketLoad { size, src, imm }: PacketLoad,
     ) -> Result<Next, Trap> {
         let off = src.map_or(0, |src| self.s.r[src.index()] as u32).wrapping_add(imm as u32);
         let Some(value) = self.packet_bytes(off, size.bytes())? else {

@@ -18,7 +18,7 @@ impl Machine {
     /// The trap that ended the current activation. A panic of the machine's own continues here.
     #[cold]
     pub(super) fn trap_of(&mut self, image: &Image, abort: Abort) -> Trap {
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         let context = tier.native.context();
         let (exit_pc, exit_fp, failure) = (context.exit_pc, context.exit_fp, context.failure.take());
         let (trap, pc, fp) = match abort {
@@ -36,16 +36,16 @@ impl Machine {
         if trap.location().is_some() {
             return trap;
         }
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         tier.waiting.push(NativeActivation { base: tier.current, fp });
         let backtrace = self.backtrace(image);
-        self.native.as_mut().expect("as before").waiting.pop();
+        self.native.running().waiting.pop();
         trap.at(image.location(pc as usize), backtrace)
     }
 
     /// The site of a fault. Not every address is one: then it is where the function was called.
-    fn site_of(&self, fault: &recover::Fault) -> Site {
-        let tier = self.native.as_ref().expect("generated code has a tier");
+    fn site_of(&mut self, fault: &recover::Fault) -> Site {
+        let tier = self.native.running();
         let insns = self.image.insns().len();
         let known = |site: &Site| (site.pc as usize) < insns;
         let mut site = tier.native.code().site(fault.pc);
@@ -59,7 +59,7 @@ impl Machine {
     }
 
     fn trap_at(&mut self, image: &Image, fault: &recover::Fault, site: Site, failure: Option<Failure>) -> Trap {
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         if fault.signal == Signal::Urg {
             return self.s.interruption();
         }
@@ -71,7 +71,7 @@ impl Machine {
         match site.kind {
             SiteKind::Access { size, write, .. } => {
                 let address = if fault.signal == Signal::Ill { Some(refused) } else { fault.address };
-                self.access(fault.signal, address, size, write)
+                self.access(fault.signal, address, size, if write { Access::Write } else { Access::Read })
             }
             SiteKind::Misaligned { size } => misaligned(refused, size.bytes()),
             SiteKind::Frame => self.no_frame(image, fault.frame, pc),
@@ -95,10 +95,10 @@ impl Machine {
     }
 
     /// A refused access. Of an address in the arena the low half may be all that the program gave.
-    fn access(&self, signal: Signal, address: Option<u64>, size: Size, write: bool) -> Trap {
-        let (len, access) = (size.bytes() as u64, if write { Access::Write } else { Access::Read });
+    fn access(&self, signal: Signal, address: Option<u64>, size: Size, access: Access) -> Trap {
+        let len = size.bytes() as u64;
         let Some(address) = address else {
-            let verb = if write { "store to" } else { "load from" };
+            let verb = if access == Access::Write { "store to" } else { "load from" };
             let detail = format!("{len}-byte {verb} an address that no memory can have");
             return Trap::new(TrapCode::OutOfBounds, detail);
         };
@@ -121,7 +121,7 @@ impl Machine {
             (Insn::Call { .. }, Link::Function(callee)) => callee as usize,
             (insn, link) => unreachable!("{insn:?} of {link:?} needs no frame"),
         };
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         let calls = tier.native.callers(fp).iter().filter(|site| (site.pc as usize) < image.insns().len()).count();
         let depth = tier.current.depth + calls as u32 + 1;
         let used = tier.native.context().stack_used;
@@ -135,7 +135,7 @@ impl Machine {
         let mut sites = Vec::new();
         let mut end = self.frames.len();
         let insns = self.image.insns().len();
-        if let Some(tier) = &self.native {
+        if let Some(tier) = self.native.get() {
             for activation in tier.waiting.iter().rev() {
                 let base = activation.base;
                 sites.extend(self.frames[base.frames..end].iter().rev().map(Frame::site));

@@ -5,18 +5,15 @@ use twinbpf_isa::{AluOp, AtomicOp, ByteOrder, Cond, Insn, Operand, Size, Width};
 /// Identity of an operation: an instruction without its operand values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// The flag says that the right operand is an immediate.
-    Alu(Width, AluOp, bool),
+    Alu(Width, AluOp, Right),
     Endian(ByteOrder, Bits),
     LoadImm,
-    /// The flag says that it sign-extends.
-    Load(Size, bool),
-    /// The flag says that it stores an immediate.
-    Store(Size, bool),
+    Load(Size, Extension),
+    Store(Size, Right),
     Atomic(Width, AtomicOp),
     Acquire(Size),
     Release(Size),
-    Branch(Width, Cond, bool),
+    Branch(Width, Cond, Right),
     Goto,
     MayGoto,
     /// Into address space 0, which is what code dereferences.
@@ -24,6 +21,36 @@ pub(super) enum Kind {
     /// Into another address space, which is what code stores.
     CastUser,
     Event,
+}
+
+/// The right operand, or the value that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Right {
+    Reg,
+    Imm,
+}
+
+impl Right {
+    pub(super) const fn new(imm: bool) -> Right {
+        if imm { Right::Imm } else { Right::Reg }
+    }
+
+    fn of(operand: Operand) -> Right {
+        Right::new(matches!(operand, Operand::Imm(_)))
+    }
+}
+
+/// How a load fills the upper bits of its register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Extension {
+    Zero,
+    Sign,
+}
+
+impl Extension {
+    pub(super) const fn new(signed: bool) -> Extension {
+        if signed { Extension::Sign } else { Extension::Zero }
+    }
 }
 
 /// Operand size of a byte order conversion.
@@ -43,33 +70,30 @@ impl Kind {
     /// A number of its own for each kind.
     #[inline(always)]
     pub(super) fn index(self) -> usize {
-        let at = |variant: usize, row: usize, flags: [bool; 2]| {
-            variant * Kind::ROOM + row * 4 + usize::from(flags[0]) * 2 + usize::from(flags[1])
-        };
-        let wide = |width| width == Width::W64;
+        let at = |variant: usize, row: usize, form: usize| variant * Kind::ROOM + row * 4 + form;
+        let form = |width: Width, right: Right| width as usize * 2 + right as usize;
         match self {
-            Kind::Alu(width, op, imm) => at(0, op as usize, [wide(width), imm]),
-            Kind::Endian(order, bits) => at(1, order as usize * 3 + bits as usize, [false; 2]),
-            Kind::LoadImm => at(2, 0, [false; 2]),
-            Kind::Load(size, signed) => at(3, size as usize, [signed, false]),
-            Kind::Store(size, imm) => at(4, size as usize, [imm, false]),
-            Kind::Atomic(width, op) => at(5, op as usize, [wide(width), false]),
-            Kind::Acquire(size) => at(6, size as usize, [false; 2]),
-            Kind::Release(size) => at(7, size as usize, [false; 2]),
-            Kind::Branch(width, cond, imm) => at(8, cond as usize, [wide(width), imm]),
-            Kind::Goto => at(9, 0, [false; 2]),
-            Kind::MayGoto => at(10, 0, [false; 2]),
-            Kind::CastKernel => at(11, 0, [false; 2]),
-            Kind::CastUser => at(12, 0, [false; 2]),
-            Kind::Event => at(13, 0, [false; 2]),
+            Kind::Alu(width, op, right) => at(0, op as usize, form(width, right)),
+            Kind::Endian(order, bits) => at(1, order as usize * 3 + bits as usize, 0),
+            Kind::LoadImm => at(2, 0, 0),
+            Kind::Load(size, extension) => at(3, size as usize, extension as usize),
+            Kind::Store(size, right) => at(4, size as usize, right as usize),
+            Kind::Atomic(width, op) => at(5, op as usize, width as usize),
+            Kind::Acquire(size) => at(6, size as usize, 0),
+            Kind::Release(size) => at(7, size as usize, 0),
+            Kind::Branch(width, cond, right) => at(8, cond as usize, form(width, right)),
+            Kind::Goto => at(9, 0, 0),
+            Kind::MayGoto => at(10, 0, 0),
+            Kind::CastKernel => at(11, 0, 0),
+            Kind::CastUser => at(12, 0, 0),
+            Kind::Event => at(13, 0, 0),
         }
     }
 
     #[inline(always)]
     pub(super) fn of(insn: Insn) -> Kind {
-        let imm = |operand| matches!(operand, Operand::Imm(_));
         match insn {
-            Insn::Alu { width, op, src, .. } => Kind::Alu(width, op, imm(src)),
+            Insn::Alu { width, op, src, .. } => Kind::Alu(width, op, Right::of(src)),
             Insn::Endian { order, bits, .. } => Kind::Endian(
                 order,
                 match bits {
@@ -79,12 +103,12 @@ impl Kind {
                 },
             ),
             Insn::LoadImm { .. } => Kind::LoadImm,
-            Insn::Load { size, signed, .. } => Kind::Load(size, signed),
-            Insn::Store { size, src, .. } => Kind::Store(size, imm(src)),
+            Insn::Load { size, signed, .. } => Kind::Load(size, Extension::new(signed)),
+            Insn::Store { size, src, .. } => Kind::Store(size, Right::of(src)),
             Insn::Atomic { width, op, .. } => Kind::Atomic(width, op),
             Insn::LoadAcquire { size, .. } => Kind::Acquire(size),
             Insn::StoreRelease { size, .. } => Kind::Release(size),
-            Insn::Branch { width, cond, src, .. } => Kind::Branch(width, cond, imm(src)),
+            Insn::Branch { width, cond, src, .. } => Kind::Branch(width, cond, Right::of(src)),
             Insn::Goto { .. } | Insn::Gotol { .. } => Kind::Goto,
             Insn::MayGoto { .. } => Kind::MayGoto,
             Insn::AddrSpaceCast { imm, .. } => {
@@ -123,7 +147,7 @@ impl Kind {
 
     /// Its mnemonic in the assembler of the RFC, with the width of arithmetic, and `imm` if the right operand is an immediate.
     pub(super) fn mnemonic(self) -> String {
-        let right = |imm| if imm { " imm" } else { "" };
+        let right = |right| if right == Right::Imm { " imm" } else { "" };
         let unit = |size| match size {
             Size::B => "b",
             Size::H => "h",
@@ -131,7 +155,7 @@ impl Kind {
             Size::Dw => "dw",
         };
         match self {
-            Kind::Alu(width, op, imm) => format!("{}{}{}", op.row().mnemonic, width.bits(), right(imm)),
+            Kind::Alu(width, op, operand) => format!("{}{}{}", op.row().mnemonic, width.bits(), right(operand)),
             Kind::Endian(order, bits) => {
                 let name = match order {
                     ByteOrder::ToLe => "le",
@@ -141,13 +165,15 @@ impl Kind {
                 format!("{name}{}", 16 << bits as u32)
             }
             Kind::LoadImm => "lddw".to_owned(),
-            Kind::Load(size, signed) => format!("ldx{}{}", if signed { "s" } else { "" }, unit(size)),
-            Kind::Store(size, imm) => format!("st{}{}", if imm { "" } else { "x" }, unit(size)),
+            Kind::Load(size, Extension::Zero) => format!("ldx{}", unit(size)),
+            Kind::Load(size, Extension::Sign) => format!("ldxs{}", unit(size)),
+            Kind::Store(size, Right::Reg) => format!("stx{}", unit(size)),
+            Kind::Store(size, Right::Imm) => format!("st{}", unit(size)),
             Kind::Atomic(width, op) => format!("atomic_{}{}", op.row().mnemonic, width.bits()),
             Kind::Acquire(size) => format!("load_acquire_{}", unit(size)),
             Kind::Release(size) => format!("store_release_{}", unit(size)),
-            Kind::Branch(Width::W32, cond, imm) => format!("{}32{}", cond.row().mnemonic, right(imm)),
-            Kind::Branch(Width::W64, cond, imm) => format!("{}{}", cond.row().mnemonic, right(imm)),
+            Kind::Branch(Width::W32, cond, operand) => format!("{}32{}", cond.row().mnemonic, right(operand)),
+            Kind::Branch(Width::W64, cond, operand) => format!("{}{}", cond.row().mnemonic, right(operand)),
             Kind::Goto => "ja".to_owned(),
             Kind::MayGoto => "may_goto".to_owned(),
             Kind::CastKernel | Kind::CastUser => "addr_space_cast".to_owned(),

@@ -40,7 +40,7 @@ impl Pick for PickBack {
 fn handler(unit: &Unit) -> Handler {
     let back = unit.jumps_back();
     match unit.kind {
-        Kind::Branch(width, cond, imm) if back => rows::branch(width, cond, imm, PickBack),
+        Kind::Branch(width, cond, right) if back => rows::branch(width, cond, right, PickBack),
         Kind::Goto if back => PickBack.pick::<Goto>(),
         Kind::MayGoto if back => PickBack.pick::<MayGoto>(),
         kind => kind.select(PickSingle),

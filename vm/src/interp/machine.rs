@@ -9,7 +9,7 @@ use super::frame::Frame;
 use super::handlers::{Threaded, takes_no_stack};
 use super::spare::Spare;
 use super::state::{MAX_LOOPS, State};
-use super::tier::{FastPath, NativeTier, PreparedRun};
+use super::tier::{FastPath, PreparedRun, Tier};
 use super::trace::Tracer;
 use crate::host::Runtime;
 use crate::image::{FrameSizes, Image};
@@ -73,8 +73,29 @@ pub(super) enum Running {
     Inside,
 }
 
+/// What the next run finds of the one before.
+#[derive(Clone, Copy)]
+pub(super) enum NextRun {
+    /// Run state that is not as [`Machine::reset`] leaves it.
+    Dirty,
+    /// Run state that is, but for registers and budget.
+    Reset,
+    /// The same, and this program needs nothing else.
+    Prepared(PreparedRun),
+}
+
 /// Where a run stopped, and why.
-pub(super) type Stop = (usize, Trap);
+pub(super) struct Stop {
+    pub(super) pc: usize,
+    pub(super) trap: Trap,
+}
+
+impl Stop {
+    /// For `map_err`: a trap of the instruction at this flat pc.
+    pub(super) fn at(pc: usize) -> impl Fn(Trap) -> Stop {
+        move |trap| Stop { pc, trap }
+    }
+}
 
 /// What a driver works from.
 #[derive(Clone, Copy)]
@@ -101,16 +122,13 @@ pub struct Machine {
     pub(super) tail_calls: u32,
     /// pc of the innermost call of a host function.
     pub(super) site: usize,
-    /// Run state is not as [`Machine::reset`] leaves it.
-    pub(super) dirty: bool,
-    /// None while it is dirty.
-    pub(super) prepared: Option<PreparedRun>,
+    pub(super) next_run: NextRun,
     /// Copied from the arena, to read it without a pointer chase.
     poisoned: Arc<AtomicBool>,
     pub(super) running: Running,
     /// Of programs that are compiled.
     pub(super) fast_paths: Vec<Option<FastPath>>,
-    pub(super) native: Option<Box<NativeTier>>,
+    pub(super) native: Tier,
     pub(super) image: Arc<Image>,
     pub(super) driver: Driver,
     /// Of a machine without some of the superinstructions; others share the image's.
@@ -152,12 +170,11 @@ impl Machine {
             stack_used: 0,
             tail_calls: 0,
             site: 0,
-            dirty: true,
-            prepared: None,
+            next_run: NextRun::Dirty,
             poisoned,
             running: Running::No,
             fast_paths: Vec::new(),
-            native: None,
+            native: Tier::default(),
             image,
             driver: Driver::Step,
             threaded_code: None,

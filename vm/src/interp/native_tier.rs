@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use super::event::{Next, bad_call};
 use super::frame::NO_SITE;
-use super::machine::{Context, Limits, Machine, POISON, Running};
-use super::tier::{Base, FastPath, NEVER, NativeActivation, NativeTier, PreparedRun, SAMPLE_CALLS};
+use super::machine::{Context, Limits, Machine, NextRun, POISON, Running};
+use super::tier::{
+    Activations, Base, FastPath, Interpreted, NEVER, NativeActivation, NativeTier, PreparedRun, SAMPLE_CALLS, Tier,
+    Usage,
+};
 use crate::host::native::{Bridge, Native, TailCall};
 use crate::host::native_runtime::{Code, EntryPoint, enter, enter_again, enter_first};
 use crate::image::{Callee, Function};
 use crate::recover::{self, Abort, Ended, Idle};
 use crate::trap::Trap;
-
-/// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
-const MAX_ACTIVATIONS: usize = 64;
 
 /// State of the machine's stack, to be restored after a nested run, also after a panic.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ pub(super) struct Checkpoint {
     stack_used: u32,
     reentry: u32,
     running: Running,
-    tier: Option<(bool, Base, usize)>,
+    activations: Option<Activations>,
 }
 
 /// Entering compiled code.
@@ -48,7 +48,7 @@ impl Machine {
             Some(code) if recover::AVAILABLE => Some(NativeTier::new(code, &self.image, max_depth)?),
             Some(_) | None => None,
         };
-        self.native = tier.map(Box::new);
+        self.native = Tier::new(tier);
         self.reconfigure();
         Ok(())
     }
@@ -57,15 +57,20 @@ impl Machine {
     pub(super) fn reconfigure(&mut self) {
         self.invalidate();
         self.fast_paths.clear();
-        let Some(tier) = &mut self.native else { return };
+        let Some(tier) = self.native.get_mut() else { return };
         let Limits { max_insns, max_depth, stack_bytes } = self.limits;
         let same = self.image.frame_sizes().same();
         let bytes = same.and_then(|size| stack_bytes.checked_div(size)).unwrap_or(u32::MAX);
         let frames = max_depth.min(self.s.stack.region().spec.count).min(bytes);
         let code = tier.native.code();
         tier.counts = code.counts();
-        tier.usable = self.tracer.is_none() && (max_insns.is_none() || tier.counts);
-        tier.plain = tier.usable && !code.keeps_registers() && same.is_some() && frames > 0;
+        let usable = self.tracer.is_none() && (max_insns.is_none() || tier.counts);
+        let whole = !code.keeps_registers() && same.is_some() && frames > 0;
+        tier.usage = match (usable, whole) {
+            (false, _) => Usage::Never,
+            (true, false) => Usage::FromInterpreter,
+            (true, true) => Usage::WholeRuns,
+        };
         self.fast_paths.resize(self.image.programs().len(), None);
         let context = tier.native.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
@@ -85,7 +90,7 @@ impl Machine {
     #[cold]
     #[inline(never)]
     fn end_early(&mut self, ended: Ended) -> Trap {
-        let abort = self.native.as_ref().expect("code has a tier").native.why(ended);
+        let abort = self.native.running().native.why(ended);
         self.end(*abort)
     }
 
@@ -99,10 +104,15 @@ impl Machine {
         let FastPath { entry_point, reads_rest } = fast_path;
         let counts = self.prepare();
         let program = self.image.program_id(program);
-        self.prepared = (!reads_rest && !counts).then_some(PreparedRun { program, entry_point });
+        if !reads_rest && !counts {
+            self.next_run = NextRun::Prepared(PreparedRun { program, entry_point });
+        }
         self.running = Running::Yes;
         let result = enter(self, entry_point, args);
-        self.running = if self.prepared.is_some() { Running::Inside } else { Running::No };
+        self.running = match self.next_run {
+            NextRun::Prepared(_) => Running::Inside,
+            NextRun::Reset | NextRun::Dirty => Running::No,
+        };
         self.take_remaining();
         result.map(|value| self.release(value)).map_err(|abort| self.end(*abort))
     }
@@ -116,10 +126,11 @@ impl Machine {
 
     /// What most runs find as the run before has left it. True if they are given their budget anew.
     fn prepare(&mut self) -> bool {
-        if self.dirty {
-            self.reset();
+        match self.next_run {
+            NextRun::Dirty => self.reset(),
+            NextRun::Reset | NextRun::Prepared(_) => self.next_run = NextRun::Reset,
         }
-        let tier = self.native.as_mut().expect("code has a tier");
+        let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
         let context = tier.native.context();
         context.regs = POISON;
@@ -129,7 +140,7 @@ impl Machine {
 
     /// After a run of compiled code: how many instructions it has left.
     fn take_remaining(&mut self) {
-        let tier = self.native.as_mut().expect("a run keeps its native tier");
+        let tier = self.native.running();
         if tier.counts {
             self.remaining = tier.native.context().remaining;
         }
@@ -137,7 +148,7 @@ impl Machine {
 
     /// Invalidates what the last run has prepared.
     pub(super) fn invalidate(&mut self) {
-        (self.dirty, self.prepared) = (true, None);
+        self.next_run = NextRun::Dirty;
     }
 
     fn end(&mut self, abort: Abort) -> Trap {
@@ -151,8 +162,8 @@ impl Machine {
     /// Caches the fast path of a program if it has one.
     pub(super) fn find_fast_path(&mut self, program: usize, callee: usize) {
         let fp = self.s.frame_pointer(0);
-        if let Some(tier) = &mut self.native
-            && tier.plain
+        if let Some(tier) = self.native.get_mut()
+            && tier.usage == Usage::WholeRuns
             && let Some(code) = tier.native.entry(callee as u32)
         {
             let reads_rest = tier.native.code().reads_rest(callee as u32);
@@ -162,8 +173,8 @@ impl Machine {
 
     /// Code of a function, if it is to be used now.
     pub(super) fn compiled(&mut self, function: u32) -> Option<Code> {
-        let tier = self.native.as_mut()?;
-        if !tier.usable || tier.finishing || tier.waiting.len() >= MAX_ACTIVATIONS {
+        let tier = self.native.get_mut()?;
+        if !tier.may_be_entered() {
             return None;
         }
         if let Some(code) = tier.native.entry(function) {
@@ -187,7 +198,7 @@ impl Machine {
 
     /// After the entry function of a run has returned from compiled code: its registers.
     pub(super) fn take_registers(&mut self) {
-        if let Some(tier) = &mut self.native
+        if let Some(tier) = self.native.get_mut()
             && tier.native.code().keeps_registers()
         {
             self.s.r[..10].copy_from_slice(&tier.native.context().regs[..10]);
@@ -199,7 +210,7 @@ impl Machine {
         self.invalidate();
         let (checkpoint, loops, site) = (self.checkpoint(), self.s.loops, self.site);
         let fp = self.s.frame_pointer(base.depth);
-        let tier = self.native.as_mut().expect("code has a tier");
+        let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
         let context = tier.native.context();
         context.regs.copy_from_slice(&self.s.r[..11]);
@@ -230,9 +241,9 @@ impl Machine {
     /// The interpreter is at a loop header with `remaining` below the next sample: if the loop has code (OSR entry),
     /// lets it finish the function, otherwise reports the loop as hot.
     pub(super) fn sample(&mut self, cx: Context<'_>, pc: usize, base: usize) -> Result<Option<Next>, Trap> {
-        let Some(tier) = &mut self.native else { return Ok(None) };
+        let Some(tier) = self.native.get_mut() else { return Ok(None) };
         tier.defer_sample(self.remaining);
-        if !tier.usable || tier.finishing || tier.waiting.len() >= MAX_ACTIVATIONS {
+        if !tier.may_be_entered() {
             return Ok(None);
         }
         let code = match tier.native.loop_entry(pc as u32) {
@@ -250,7 +261,7 @@ impl Machine {
 
     /// [`NativeTier::next_sample`], if there is one.
     pub(super) fn next_sample(&self) -> i64 {
-        self.native.as_ref().map_or(NEVER, |tier| tier.next_sample)
+        self.native.get().map_or(NEVER, |tier| tier.next_sample)
     }
 }
 
@@ -263,7 +274,7 @@ impl Machine {
         let checkpoint = self.checkpoint();
         let stride = u64::from(self.s.stack.region().spec.stride);
         let (first, site, same) = (self.s.frame_pointer(0), self.site, self.image.frame_sizes().same());
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         let (base, counts) = (tier.current, tier.counts);
         let context = tier.native.context();
         let (fp, frame, pc) = (context.exit_fp, context.exit_frame, context.exit_pc);
@@ -280,7 +291,7 @@ impl Machine {
         self.restore(checkpoint);
         self.s.r = registers;
         self.site = site;
-        let context = self.native.as_mut().expect("a run keeps its native tier").native.context();
+        let context = self.native.running().native.context();
         context.remaining = self.remaining;
         // The caller may call again, or fault.
         (context.exit_fp, context.exit_frame, context.exit_pc) = (fp, frame, pc);
@@ -299,21 +310,20 @@ impl Machine {
             self.s.loops = loops;
         }
         let value = self.drive(&image, pc, base)?;
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         tier.native.context().regs[..10].copy_from_slice(&self.s.r[..10]);
         Ok(value)
     }
 
     fn load_registers(&mut self) {
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         self.s.r[..10].copy_from_slice(&tier.native.context().regs[..10]);
     }
 
     pub(super) fn checkpoint(&self) -> Checkpoint {
-        let tier = self.native.as_ref();
-        let tier = tier.map(|tier| (tier.finishing, tier.current, tier.waiting.len()));
+        let activations = self.native.get().map(NativeTier::activations);
         let (frames, depth, stack_used, reentry) = (self.frames.len(), self.depth, self.stack_used, self.reentry);
-        Checkpoint { frames, depth, stack_used, reentry, running: self.running, tier }
+        Checkpoint { frames, depth, stack_used, reentry, running: self.running, activations }
     }
 
     /// Pops what was pushed since.
@@ -321,9 +331,8 @@ impl Machine {
         self.unwind(checkpoint.frames);
         (self.depth, self.stack_used, self.reentry) = (checkpoint.depth, checkpoint.stack_used, checkpoint.reentry);
         self.running = checkpoint.running;
-        if let (Some(tier), Some((finishing, current, waiting))) = (&mut self.native, checkpoint.tier) {
-            (tier.finishing, tier.current) = (finishing, current);
-            tier.waiting.truncate(waiting);
+        if let (Some(tier), Some(activations)) = (self.native.get_mut(), checkpoint.activations) {
+            tier.restore(activations);
         }
     }
 
@@ -341,7 +350,7 @@ impl Bridge for Machine {
             Err(errno) => return Ok(TailCall::Failed(errno.to_r0())),
         };
         let new = &self.image.functions()[callee];
-        let tier = self.native.as_mut().expect("generated code has a tier");
+        let tier = self.native.running();
         let context = tier.native.context();
         let old = &self.image.functions()[self.image.function_at(context.exit_pc as usize)];
         let below = context.stack_used.saturating_sub(old.stack_size);
@@ -390,8 +399,8 @@ impl Bridge for Machine {
         let image = Arc::clone(&self.image);
         let function = &image.functions()[image.function_at(pc as usize)];
         self.for_compiled(|machine| {
-            let tier = machine.native.as_mut().expect("generated code has a tier");
-            tier.finishing = true;
+            let tier = machine.native.running();
+            tier.interpreted = Interpreted::Finishes;
             let loops = tier.native.context().loops as u32;
             machine.interpret_frame(function, pc as usize, Some(loops))
         })

@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-use super::kind::{Bits, Kind};
+use super::kind::{Bits, Extension, Kind, Right};
 use super::operands::{Flow, Mem, Operands, R};
 use super::state::State;
 use crate::mem::{Access, View};
@@ -94,7 +94,7 @@ pub(super) trait Rmw {
 pub(super) struct Alu<B, const WIDE: bool, const IMM: bool>(PhantomData<B>);
 
 impl<B: Binary, const WIDE: bool, const IMM: bool> Op for Alu<B, WIDE, IMM> {
-    const KIND: Kind = Kind::Alu(width(WIDE), B::OP, IMM);
+    const KIND: Kind = Kind::Alu(width(WIDE), B::OP, Right::new(IMM));
 
     #[inline(always)]
     fn run(o: &Operands, s: &mut State, first: Option<u64>, out: &mut u64) -> Flow {
@@ -108,7 +108,7 @@ impl<B: Binary, const WIDE: bool, const IMM: bool> Op for Alu<B, WIDE, IMM> {
 pub(super) struct Branch<C, const WIDE: bool, const IMM: bool>(PhantomData<C>);
 
 impl<C: Compare, const WIDE: bool, const IMM: bool> Op for Branch<C, WIDE, IMM> {
-    const KIND: Kind = Kind::Branch(width(WIDE), C::OP, IMM);
+    const KIND: Kind = Kind::Branch(width(WIDE), C::OP, Right::new(IMM));
 
     #[inline(always)]
     fn run(o: &Operands, s: &mut State, first: Option<u64>, _: &mut u64) -> Flow {
@@ -263,7 +263,7 @@ const fn mem(size: Size, access: Access, aligned: bool) -> Option<Mem> {
 pub(super) struct Load<T, const SIGNED: bool>(PhantomData<T>);
 
 impl<T: Unit, const SIGNED: bool> Op for Load<T, SIGNED> {
-    const KIND: Kind = Kind::Load(T::SIZE, SIGNED);
+    const KIND: Kind = Kind::Load(T::SIZE, Extension::new(SIGNED));
     const MEM: Option<Mem> = mem(T::SIZE, Access::Read, false);
 
     #[inline(always)]
@@ -282,7 +282,7 @@ impl<T: Unit, const SIGNED: bool> Op for Load<T, SIGNED> {
 pub(super) struct Store<T, const IMM: bool>(PhantomData<T>);
 
 impl<T: Unit, const IMM: bool> Op for Store<T, IMM> {
-    const KIND: Kind = Kind::Store(T::SIZE, IMM);
+    const KIND: Kind = Kind::Store(T::SIZE, Right::new(IMM));
     const MEM: Option<Mem> = mem(T::SIZE, Access::Write, false);
 
     #[inline(always)]

@@ -35,7 +35,7 @@ impl Machine {
 
     #[inline]
     fn native_room(&self) -> Room {
-        if let Some(tier) = &self.native
+        if let Some(tier) = self.native.get()
             && let Some(enough) = tier.native.has_room()
         {
             return if enough { Room::Here } else { Room::Nowhere };

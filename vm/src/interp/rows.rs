@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::kind::Right;
 use super::ops::{Alu, Atomic, Binary, Branch, Compare, Old, Pick, Rmw};
 use twinbpf_isa::{AluOp, AtomicOp, Cond, Width};
 
@@ -24,12 +25,12 @@ macro_rules! alu_rows {
         )*
 
         /// Finds the type of an arithmetic operation.
-        pub(super) fn alu<P: Pick>(width: Width, op: AluOp, imm: bool, pick: P) -> P::Out {
-            match op { $(AluOp::$Row => match (width, imm) {
-                (Width::W32, false) => pick.pick::<Alu<$Row, false, false>>(),
-                (Width::W32, true) => pick.pick::<Alu<$Row, false, true>>(),
-                (Width::W64, false) => pick.pick::<Alu<$Row, true, false>>(),
-                (Width::W64, true) => pick.pick::<Alu<$Row, true, true>>(),
+        pub(super) fn alu<P: Pick>(width: Width, op: AluOp, right: Right, pick: P) -> P::Out {
+            match op { $(AluOp::$Row => match (width, right) {
+                (Width::W32, Right::Reg) => pick.pick::<Alu<$Row, false, false>>(),
+                (Width::W32, Right::Imm) => pick.pick::<Alu<$Row, false, true>>(),
+                (Width::W64, Right::Reg) => pick.pick::<Alu<$Row, true, false>>(),
+                (Width::W64, Right::Imm) => pick.pick::<Alu<$Row, true, true>>(),
             },)* }
         }
     };
@@ -73,12 +74,12 @@ macro_rules! branch_rows {
         )*
 
         /// Finds the type of a conditional branch.
-        pub(super) fn branch<P: Pick>(width: Width, op: Cond, imm: bool, pick: P) -> P::Out {
-            match op { $(Cond::$Row => match (width, imm) {
-                (Width::W32, false) => pick.pick::<Branch<cond::$Row, false, false>>(),
-                (Width::W32, true) => pick.pick::<Branch<cond::$Row, false, true>>(),
-                (Width::W64, false) => pick.pick::<Branch<cond::$Row, true, false>>(),
-                (Width::W64, true) => pick.pick::<Branch<cond::$Row, true, true>>(),
+        pub(super) fn branch<P: Pick>(width: Width, op: Cond, right: Right, pick: P) -> P::Out {
+            match op { $(Cond::$Row => match (width, right) {
+                (Width::W32, Right::Reg) => pick.pick::<Branch<cond::$Row, false, false>>(),
+                (Width::W32, Right::Imm) => pick.pick::<Branch<cond::$Row, false, true>>(),
+                (Width::W64, Right::Reg) => pick.pick::<Branch<cond::$Row, true, false>>(),
+                (Width::W64, Right::Imm) => pick.pick::<Branch<cond::$Row, true, true>>(),
             },)* }
         }
     };

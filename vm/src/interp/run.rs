@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::code::Code;
 use super::event::bad_call;
-use super::machine::{Context, Driver, Machine, POISON, Running};
+use super::machine::{Context, Driver, Machine, NextRun, POISON, Running, Stop};
 use crate::host::{Activation, Runtime};
 use crate::ident::ProgramId;
 use crate::image::{Callee, Image};
@@ -38,7 +38,7 @@ impl Machine {
     pub fn run_program(&mut self, program: ProgramId, args: [u64; 5]) -> Result<u64, Trap> {
         // Checked first: it is a call, across which no other value is live yet.
         if let Some(idle) = recover::idle()
-            && let Some(prepared) = self.prepared
+            && let NextRun::Prepared(prepared) = self.next_run
             && prepared.program == program
             && prepared.entry_point.knows(self)
         {
@@ -78,7 +78,7 @@ impl Machine {
         match self.running {
             Running::No => false,
             Running::Yes => true,
-            Running::Inside => self.native.as_ref().is_some_and(|tier| tier.native.is_entered()),
+            Running::Inside => self.native.get().is_some_and(|tier| tier.native.is_entered()),
         }
     }
 
@@ -102,13 +102,13 @@ impl Machine {
         let limit = self.limits.max_insns.and_then(|limit| i64::try_from(limit).ok());
         self.budget = limit.map_or(UNLIMITED, |limit| limit.min(UNLIMITED));
         self.remaining = self.budget;
-        if let Some(tier) = &mut self.native {
+        if let Some(tier) = self.native.get_mut() {
             tier.reset();
             tier.defer_sample(self.remaining);
         }
         self.s.trap = None;
         self.s.runtime.view.sync();
-        self.dirty = false;
+        self.next_run = NextRun::Reset;
     }
 
     /// Runs a function on an empty stack.
@@ -147,7 +147,7 @@ impl Machine {
         };
         match result {
             Ok(()) => Ok(self.s.r[0]),
-            Err((pc, trap)) => {
+            Err(Stop { pc, trap }) => {
                 let trap = match trap.location() {
                     Some(_) => trap,
                     None => trap.at(image.location(pc), self.backtrace(image)),

@@ -1,6 +1,6 @@
 //! The mapping from the identity of an operation to its type.
 
-use super::kind::{Bits, Kind};
+use super::kind::{Bits, Extension, Kind, Right};
 use super::ops::{
     Acquire, Byte, Cast, Double, Endian, Event, Goto, Half, Load, LoadImm, MayGoto, Order, Pick, Release, Store, Swap,
     ToBe, ToLe, Unit, Word,
@@ -12,21 +12,21 @@ impl Kind {
     /// Finds its type.
     pub(super) fn select<P: Pick>(self, pick: P) -> P::Out {
         match self {
-            Kind::Alu(width, op, imm) => rows::alu(width, op, imm, pick),
+            Kind::Alu(width, op, right) => rows::alu(width, op, right, pick),
             Kind::Branch(width, cond, imm) => rows::branch(width, cond, imm, pick),
             Kind::Atomic(width, op) => rows::atomic(width, op, pick),
             Kind::Endian(ByteOrder::ToLe, bits) => endian::<P, ToLe>(bits, pick),
             Kind::Endian(ByteOrder::ToBe, bits) => endian::<P, ToBe>(bits, pick),
             Kind::Endian(ByteOrder::Swap, bits) => endian::<P, Swap>(bits, pick),
             Kind::LoadImm => pick.pick::<LoadImm>(),
-            Kind::Load(Size::B, signed) => load::<P, Byte>(signed, pick),
-            Kind::Load(Size::H, signed) => load::<P, Half>(signed, pick),
-            Kind::Load(Size::W, signed) => load::<P, Word>(signed, pick),
-            Kind::Load(Size::Dw, signed) => load::<P, Double>(signed, pick),
-            Kind::Store(Size::B, imm) => store::<P, Byte>(imm, pick),
-            Kind::Store(Size::H, imm) => store::<P, Half>(imm, pick),
-            Kind::Store(Size::W, imm) => store::<P, Word>(imm, pick),
-            Kind::Store(Size::Dw, imm) => store::<P, Double>(imm, pick),
+            Kind::Load(Size::B, extension) => load::<P, Byte>(extension, pick),
+            Kind::Load(Size::H, extension) => load::<P, Half>(extension, pick),
+            Kind::Load(Size::W, extension) => load::<P, Word>(extension, pick),
+            Kind::Load(Size::Dw, extension) => load::<P, Double>(extension, pick),
+            Kind::Store(Size::B, right) => store::<P, Byte>(right, pick),
+            Kind::Store(Size::H, right) => store::<P, Half>(right, pick),
+            Kind::Store(Size::W, right) => store::<P, Word>(right, pick),
+            Kind::Store(Size::Dw, right) => store::<P, Double>(right, pick),
             Kind::Acquire(Size::B) => pick.pick::<Acquire<Byte>>(),
             Kind::Acquire(Size::H) => pick.pick::<Acquire<Half>>(),
             Kind::Acquire(Size::W) => pick.pick::<Acquire<Word>>(),
@@ -52,10 +52,16 @@ fn endian<P: Pick, T: Order>(bits: Bits, pick: P) -> P::Out {
     }
 }
 
-fn load<P: Pick, T: Unit>(signed: bool, pick: P) -> P::Out {
-    if signed { pick.pick::<Load<T, true>>() } else { pick.pick::<Load<T, false>>() }
+fn load<P: Pick, T: Unit>(extension: Extension, pick: P) -> P::Out {
+    match extension {
+        Extension::Zero => pick.pick::<Load<T, false>>(),
+        Extension::Sign => pick.pick::<Load<T, true>>(),
+    }
 }
 
-fn store<P: Pick, T: Unit>(imm: bool, pick: P) -> P::Out {
-    if imm { pick.pick::<Store<T, true>>() } else { pick.pick::<Store<T, false>>() }
+fn store<P: Pick, T: Unit>(right: Right, pick: P) -> P::Out {
+    match right {
+        Right::Reg => pick.pick::<Store<T, false>>(),
+        Right::Imm => pick.pick::<Store<T, true>>(),
+    }
 }

@@ -14,14 +14,14 @@ impl Machine {
         loop {
             self.trace(cx, pc);
             if self.remaining == 0 {
-                return Err((pc, self.out_of_insns()));
+                return Err(Stop { pc, trap: self.out_of_insns() });
             }
             self.remaining -= 1;
             let step = &cx.code.steps[pc];
             let flow = match (step.how.run)(&step.o, &mut self.s) {
                 Flow::Miss => {
                     let mem = step.how.mem.expect("only memory operations miss");
-                    match self.s.refill(mem, &step.o, step.how.run).map_err(|trap| (pc, trap))? {
+                    match self.s.refill(mem, &step.o, step.how.run).map_err(Stop::at(pc))? {
                         Refilled::Again => (step.how.run)(&step.o, &mut self.s),
                         Refilled::Done => Flow::Next,
                     }
@@ -33,19 +33,19 @@ impl Machine {
                 Flow::Taken => {
                     let target = step.o.x as usize;
                     if target <= pc && self.s.interrupted() {
-                        return Err((pc, self.s.interruption()));
+                        return Err(Stop { pc, trap: self.s.interruption() });
                     }
                     let back = target <= pc;
                     pc = target;
                     if back && self.remaining < self.next_sample() {
-                        match self.sample(cx, pc, base).map_err(|trap| (pc, trap))? {
+                        match self.sample(cx, pc, base).map_err(Stop::at(pc))? {
                             Some(Next::Goto(next)) => pc = next,
                             Some(Next::Done) => return Ok(()),
                             None => {}
                         }
                     }
                 }
-                Flow::Event => match self.event(cx, pc, base).map_err(|trap| (pc, trap))? {
+                Flow::Event => match self.event(cx, pc, base).map_err(Stop::at(pc))? {
                     Next::Goto(next) => pc = next,
                     Next::Done => return Ok(()),
                 },

@@ -51,16 +51,16 @@ impl Machine {
             pc = code.origin[at] as usize;
             self.remaining = self.s.fuel - code.weight[at];
             match stop & WHY {
-                YIELD if self.s.interrupted() => return Err((pc, self.s.interruption())),
+                YIELD if self.s.interrupted() => return Err(Stop { pc, trap: self.s.interruption() }),
                 YIELD if self.s.fuel < code.floor => {}
-                YIELD => match self.sample(cx, pc, base).map_err(|trap| (pc, trap))? {
+                YIELD => match self.sample(cx, pc, base).map_err(Stop::at(pc))? {
                     Some(Next::Goto(next)) => pc = next,
                     Some(Next::Done) => return Ok(()),
                     None => {}
                 },
                 EVENT => {
                     self.remaining -= 1;
-                    match self.event(cx, pc, base).map_err(|trap| (pc, trap))? {
+                    match self.event(cx, pc, base).map_err(Stop::at(pc))? {
                         Next::Goto(next) => pc = next,
                         Next::Done => return Ok(()),
                     }
@@ -68,7 +68,7 @@ impl Machine {
                 LOST => unreachable!("validated code does not run off its end"),
                 TRAP => {
                     self.remaining -= 1;
-                    return Err((pc, self.s.trap.take().expect("a trap for the slot that trapped")));
+                    return Err(Stop { pc, trap: self.s.trap.take().expect("a trap for the slot that trapped") });
                 }
                 why => unreachable!("a handler stopped for {why:#x}"),
             }

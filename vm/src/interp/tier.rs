@@ -8,6 +8,8 @@ use crate::host::native_runtime::{EntryPoint, NativeRuntime, Setup};
 use crate::ident::ProgramId;
 use crate::image::Image;
 
+/// Nested activations; deeper calls are interpreted. Unlike calls inside compiled code, each takes native stack of its own.
+const MAX_ACTIVATIONS: usize = 64;
 /// Instructions of the interpreter between two samples of where it loops.
 const SAMPLE_INSNS: i64 = 1 << 14;
 /// Calls between two samples of what it calls; odd, so that a pattern of calls does not hide some.
@@ -15,17 +17,39 @@ pub(super) const SAMPLE_CALLS: u32 = 61;
 /// No sample is ever due.
 pub(super) const NEVER: i64 = i64::MIN / 4;
 
+/// The native tier of a machine, if it has one.
+#[derive(Debug, Default)]
+pub(super) struct Tier(Option<Box<NativeTier>>);
+
+impl Tier {
+    pub(super) fn new(tier: Option<NativeTier>) -> Tier {
+        Tier(tier.map(Box::new))
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> Option<&NativeTier> {
+        self.0.as_deref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self) -> Option<&mut NativeTier> {
+        self.0.as_deref_mut()
+    }
+
+    /// Of a machine whose compiled code runs or has just ended: no run takes the tier away.
+    #[inline]
+    pub(super) fn running(&mut self) -> &mut NativeTier {
+        self.0.as_mut().expect("compiled code that runs has a tier")
+    }
+}
+
 /// Compiled code of a machine's image, and its activations that have not returned.
 pub(super) struct NativeTier {
     pub(super) native: NativeRuntime,
-    /// Nothing but the machine's limits says what a run of compiled code may do.
-    pub(super) plain: bool,
+    pub(super) usage: Usage,
     /// It counts instructions.
     pub(super) counts: bool,
-    /// Runs may use compiled code at all.
-    pub(super) usable: bool,
-    /// Interpreted code is not to enter compiled code: it finishes what that has given up.
-    pub(super) finishing: bool,
+    pub(super) interpreted: Interpreted,
     /// Base of the innermost activation.
     pub(super) current: Base,
     /// Activations that have called the machine and wait for it.
@@ -33,6 +57,34 @@ pub(super) struct NativeTier {
     pub(super) calls_to_sample: u32,
     /// A sample is due when so many instructions are left.
     pub(super) next_sample: i64,
+}
+
+/// How far runs may use compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Usage {
+    /// Not at all: there is a tracer, or a limit of instructions that the code does not count.
+    Never,
+    /// Where the interpreter enters it, which prepares everything.
+    FromInterpreter,
+    /// Also as a run by itself: nothing but the machine's limits says what that may do.
+    WholeRuns,
+}
+
+/// What interpreted code is to compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interpreted {
+    /// Calls and loops enter compiled code where there is some.
+    Enters,
+    /// It finishes what compiled code has given up, without entering any.
+    Finishes,
+}
+
+/// Activations of a tier at some time.
+#[derive(Clone, Copy)]
+pub(super) struct Activations {
+    interpreted: Interpreted,
+    current: Base,
+    waiting: usize,
 }
 
 /// Entry of a program that needs no preparation but a reset of registers and budget.
@@ -81,10 +133,9 @@ impl NativeTier {
         let native = NativeRuntime::new(code, setup)?;
         Ok(NativeTier {
             native,
-            plain: false,
+            usage: Usage::Never,
             counts: false,
-            usable: false,
-            finishing: false,
+            interpreted: Interpreted::Enters,
             current: Base::default(),
             waiting: Vec::new(),
             calls_to_sample: SAMPLE_CALLS,
@@ -94,13 +145,29 @@ impl NativeTier {
 
     /// Makes it as it is between runs.
     pub(super) fn reset(&mut self) {
-        (self.finishing, self.current) = (false, Base::default());
+        (self.interpreted, self.current) = (Interpreted::Enters, Base::default());
         self.waiting.clear();
+    }
+
+    /// Whether interpreted code may enter compiled code now.
+    pub(super) fn may_be_entered(&self) -> bool {
+        let used = self.usage != Usage::Never && self.interpreted == Interpreted::Enters;
+        used && self.waiting.len() < MAX_ACTIVATIONS
+    }
+
+    pub(super) fn activations(&self) -> Activations {
+        Activations { interpreted: self.interpreted, current: self.current, waiting: self.waiting.len() }
+    }
+
+    /// Forgets activations that have begun since.
+    pub(super) fn restore(&mut self, activations: Activations) {
+        (self.interpreted, self.current) = (activations.interpreted, activations.current);
+        self.waiting.truncate(activations.waiting);
     }
 
     /// The next sample is due [`SAMPLE_INSNS`] later.
     pub(super) fn defer_sample(&mut self, remaining: i64) {
-        self.next_sample = if self.usable { remaining - SAMPLE_INSNS } else { NEVER };
+        self.next_sample = if self.usage == Usage::Never { NEVER } else { remaining - SAMPLE_INSNS };
     }
 }
 

@@ -63,8 +63,22 @@ enum Pattern {
     Pairs(&'static [Pair]),
 }
 
-/// What a pair is found by: the first and the second operation, and whether the second reads the result of the first.
-type Key = (Kind, Kind, bool);
+/// What a pair is found by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    first: Kind,
+    second: Kind,
+    link: Link,
+}
+
+/// How the second operation of a pair depends on the first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Link {
+    /// It need not.
+    Any,
+    /// It reads the result of the first as its left operand or base.
+    Fed,
+}
 
 /// Two operations that share a handler.
 struct Pair {
@@ -85,8 +99,12 @@ impl Row {
 
 impl Pair {
     fn text(&self) -> String {
-        let (first, second, fed) = self.key;
-        format!("{}{}{}", first.mnemonic(), if fed { " → " } else { ", " }, second.mnemonic())
+        let Key { first, second, link } = self.key;
+        let sign = match link {
+            Link::Any => ", ",
+            Link::Fed => " → ",
+        };
+        format!("{}{sign}{}", first.mnemonic(), second.mnemonic())
     }
 }
 
@@ -124,8 +142,9 @@ pub(super) fn find_triple(set: SuperinstructionSet, units: &[Unit]) -> Option<(u
 /// The row and the handler of a pair. One in which the second reads the result of the first comes before one in which it may do
 /// anything.
 pub(super) fn find_pair(set: SuperinstructionSet, first: &Unit, second: &Unit) -> Option<(usize, Handler)> {
-    let find = |fed| INDEX.pairs.get(&(first.kind, second.kind, fed)).filter(|(row, _)| set.has(*row));
-    let fed = if first.feeds(second) { find(true) } else { None };
-    let (row, pair) = fed.or_else(|| find(false))?;
+    let key = |link| Key { first: first.kind, second: second.kind, link };
+    let find = |link| INDEX.pairs.get(&key(link)).filter(|(row, _)| set.has(*row));
+    let fed = if first.feeds(second) { find(Link::Fed) } else { None };
+    let (row, pair) = fed.or_else(|| find(Link::Any))?;
     Some((*row, if second.jumps_back() { pair.back } else { pair.forward }))
 }

@@ -7,7 +7,7 @@ use super::super::handlers::pair;
 use super::super::ops::{Alu, Branch, Byte, Double, Goto, Half, Load, LoadImm, Op, Store, Word};
 use super::super::rows::{Add, And, Div, Lsh, Mov, Mul, Or, Rsh, Sub, Xor, cond};
 use super::patterns::{rotation, sign_extend, three_operand, zero_extend};
-use super::{Pair, Pattern, Row};
+use super::{Key, Link, Pair, Pattern, Row};
 
 // 64 or 32 bits; `I`: the right operand is an immediate.
 type Add32 = Alu<Add, false, false>;
@@ -54,11 +54,11 @@ type StD = Store<Double, false>;
 
 /// A pair. Only jumps have a handler of their own for going back.
 macro_rules! entry {
-    ($A:ty, $B:ty, $fed:literal) => {
+    ($A:ty, $B:ty, $link:ident) => {
         Pair {
-            key: (<$A>::KIND, <$B>::KIND, $fed),
-            forward: pair::<$A, $B, $fed, false>,
-            back: pair::<$A, $B, $fed, { <$B>::KIND.jumps() }>,
+            key: Key { first: <$A>::KIND, second: <$B>::KIND, link: Link::$link },
+            forward: pair::<$A, $B, { matches!(Link::$link, Link::Fed) }, false>,
+            back: pair::<$A, $B, { matches!(Link::$link, Link::Fed) }, { <$B>::KIND.jumps() }>,
         }
     };
 }
@@ -66,10 +66,10 @@ macro_rules! entry {
 macro_rules! pairs {
     (@ [$($done:expr,)*]) => { &[$($done,)*] };
     (@ [$($done:expr,)*] $A:ident, $B:ident $(; $($rest:tt)*)?) => {
-        pairs!(@ [$($done,)* entry!($A, $B, false),] $($($rest)*)?)
+        pairs!(@ [$($done,)* entry!($A, $B, Any),] $($($rest)*)?)
     };
     (@ [$($done:expr,)*] $A:ident => $B:ident $(; $($rest:tt)*)?) => {
-        pairs!(@ [$($done,)* entry!($A, $B, true),] $($($rest)*)?)
+        pairs!(@ [$($done,)* entry!($A, $B, Fed),] $($($rest)*)?)
     };
     ($name:literal, $reason:literal: $($pairs:tt)*) => {
         Row { name: $name, pattern: Pattern::Pairs(pairs!(@ [] $($pairs)*)), reason: $reason }
