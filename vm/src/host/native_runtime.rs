@@ -91,7 +91,7 @@ impl NativeRuntime {
     pub(crate) fn new(code: Arc<dyn Native>, setup: Setup) -> std::io::Result<NativeRuntime> {
         let below = FLOOR + setup.max_depth as usize * CALL_FRAME as usize;
         let stack = NativeStack::new(below + SHARED)?;
-        let native_limit = stack.range().0 + below as u64;
+        let native_limit = stack.range().low + below as u64;
         let interrupt = Arc::new(Interrupt::default());
         let hosts = setup.hosts;
         let mut context = Context::new(ptr::null_mut::<NoHost>());
@@ -177,8 +177,8 @@ impl NativeRuntime {
     /// Whether there is room for a host function and what it calls back, if the caller runs on the stack of generated code.
     #[inline]
     pub(crate) fn has_room(&self) -> Option<bool> {
-        let (here, (low, len)) = (recover::here(), self.stack.range());
-        (here.wrapping_sub(low) < len as u64).then_some(here >= self.native_limit)
+        let here = recover::here();
+        self.stack.range().contains(here).then_some(here >= self.native_limit)
     }
 
     /// Whether a fault at this address says that the native stack is used up.
@@ -188,9 +188,9 @@ impl NativeRuntime {
 
     /// The calls that led to the native frame `fp`, innermost first, up to where generated code was entered.
     pub(crate) fn callers(&self, mut fp: u64) -> Vec<Site> {
-        let (low, len) = self.stack.range();
+        let stack = self.stack.range();
         let mut sites = Vec::new();
-        while fp.is_multiple_of(8) && fp.wrapping_sub(low) < len as u64 - 16 {
+        while fp.is_multiple_of(8) && stack.contains(fp) && fp < stack.high - 16 {
             let frame = ptr::with_exposed_provenance::<[u64; 2]>(fp as usize);
             // SAFETY: both words are inside the stack, which is mapped for reading; nothing runs on it meanwhile but
             // what this thread is doing, which does not write to frames above its own.
@@ -260,9 +260,11 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     entry_point: EntryPoint,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
-    let cx = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
+    let (cx, known) = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
     // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
-    unsafe { recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, entry_point.fp, args) }
+    unsafe {
+        recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, known, entry_point.fp, args)
+    }
 }
 
 /// As [`enter`], for a machine that generated code has called and not got its answer from: on top of what runs.

@@ -51,16 +51,16 @@ impl Machine {
     #[cold]
     #[inline(never)]
     fn on_spare(&mut self, work: impl FnOnce(&mut Machine) -> Result<u64, Trap>) -> Result<u64, Trap> {
-        let mut stack = match self.spare.stack.take() {
+        let mut stack = match self.spare.take() {
             Some(stack) => stack,
             None => NativeStack::new(SPARE).map_err(|error| {
                 let detail = format!("the thread's stack is too small, and there is no memory for another: {error}");
                 Trap::new(TrapCode::StackOverflow, detail)
             })?,
         };
-        self.spare.range = stack.range();
+        self.spare = Spare::InUse(stack.range());
         let result = recover::on_stack(&mut stack, || work(self));
-        self.spare = Spare { stack: Some(stack), range: (0, 0) };
+        self.spare = Spare::Idle(stack);
         result
     }
 }

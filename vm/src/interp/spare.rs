@@ -1,17 +1,34 @@
 //! A second native stack for a machine.
 
-use crate::recover::{self, NativeStack};
+use crate::recover::{self, NativeStack, StackRange};
 
 /// A stack of the machine's own, made when it is first needed.
 #[derive(Debug, Default)]
-pub(super) struct Spare {
-    pub(super) stack: Option<NativeStack>,
-    /// Its lowest address and size, while it is in use.
-    pub(super) range: (u64, usize),
+pub(super) enum Spare {
+    #[default]
+    None,
+    Idle(NativeStack),
+    /// Something runs on it.
+    InUse(StackRange),
 }
 
 impl Spare {
+    /// The stack, unless something runs on it or it was never made.
+    pub(super) fn take(&mut self) -> Option<NativeStack> {
+        match std::mem::take(self) {
+            Spare::Idle(stack) => Some(stack),
+            other @ (Spare::None | Spare::InUse(_)) => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Whether the caller runs on it.
     pub(super) fn is_here(&self) -> bool {
-        recover::here().wrapping_sub(self.range.0) < self.range.1 as u64
+        match self {
+            Spare::InUse(range) => range.contains(recover::here()),
+            Spare::None | Spare::Idle(_) => false,
+        }
     }
 }

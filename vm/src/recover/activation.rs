@@ -16,8 +16,8 @@ pub struct EntryGate(ActivationRecord);
 impl EntryGate {
     /// A gate of code that runs on this stack.
     pub fn new(owner: Owner, stack: &NativeStack) -> EntryGate {
-        let (low, top) = (stack.range().0, stack.top().get());
-        EntryGate(ActivationRecord { range: (low, top), ..ActivationRecord::new(owner, Kind::Code, top) })
+        let record = ActivationRecord::new(owner, Kind::Code, stack.top().get());
+        EntryGate(ActivationRecord { range: stack.range(), ..record })
     }
 
     /// Why a call ended early.
@@ -138,7 +138,8 @@ pub unsafe fn enter_first(
     idle: Idle,
     gate: &EntryGate,
     code: u64,
-    (cx, known): (*mut (), *mut ()),
+    cx: *mut (),
+    known: *mut (),
     fp: u64,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {

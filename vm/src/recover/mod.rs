@@ -61,7 +61,7 @@ use record::gate_stack;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub use record::is_inside;
 pub use room::{here, on_stack, stack_left, with_stack};
-pub use stack::NativeStack;
+pub use stack::{NativeStack, StackRange};
 pub use thread::{Thread, leave_signals_to_others};
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 pub use unsupported::{

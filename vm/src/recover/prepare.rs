@@ -166,8 +166,8 @@ fn provide_stack() -> io::Result<()> {
             unsafe { &*new }
         }
     };
-    let (low, len) = stack.range();
-    let new = libc::stack_t { ss_sp: low as *mut c_void, ss_flags: 0, ss_size: len };
+    let range = stack.range();
+    let new = libc::stack_t { ss_sp: range.low as *mut c_void, ss_flags: 0, ss_size: range.size() };
     // SAFETY: the memory is for this alone, and `free_stack` takes it back before it goes.
     match unsafe { libc::sigaltstack(&raw const new, ptr::null_mut()) } {
         0 => Ok(()),
@@ -204,7 +204,7 @@ fn stack_key() -> io::Result<libc::pthread_key_t> {
 unsafe extern "C" fn free_stack(stack: *mut c_void) {
     // SAFETY: what `provide_stack` has leaked; the key has forgotten it.
     let stack = unsafe { Box::from_raw(stack.cast::<NativeStack>()) };
-    if alternate_stack().ss_sp as u64 == stack.range().0 {
+    if alternate_stack().ss_sp as u64 == stack.range().low {
         let off = libc::stack_t { ss_sp: ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         // SAFETY: runs on the thread whose stack it is, outside any handler.
         unsafe { libc::sigaltstack(&raw const off, ptr::null_mut()) };

@@ -6,7 +6,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr;
 
 use super::asm::RecoveryPoint;
-use super::{Abort, Owner};
+use super::{Abort, Owner, StackRange};
 
 /// What native code may be left at, by whom.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub(super) struct ActivationRecord {
     pub(super) abort: UnsafeCell<MaybeUninit<Abort>>,
     /// The call around it; none around one through an idle thread's [`EntryGate`](super::EntryGate), and outside of calls.
     pub(super) previous: Cell<*const ActivationRecord>,
-    /// The stack that generated code runs on, lowest address and the one after it, where the record has one of its own.
-    pub(super) range: (u64, u64),
+    /// The stack that generated code runs on, where the record has one of its own; else empty.
+    pub(super) range: StackRange,
 }
 
 /// What is to be done before the next call of native code on a thread, in the lowest bits of its chain's end.
@@ -92,12 +92,11 @@ pub(super) fn unmarked(record: *const ActivationRecord) -> *const ActivationReco
     record.map_addr(|address| address & !STATE_BITS)
 }
 
-/// The stack of a gate with this address in it, if this thread is inside a call through that: lowest address and the one
-/// after it.
-pub(super) fn gate_stack(address: u64) -> Option<(u64, u64)> {
+/// The stack of a gate with this address in it, if this thread is inside a call through that.
+pub(super) fn gate_stack(address: u64) -> Option<StackRange> {
     // SAFETY: as in `around`.
     let mut ranges = std::iter::successors(current(), around).map(|record| unsafe { record.as_ref() }.range);
-    ranges.find(|(low, top)| (*low..*top).contains(&address))
+    ranges.find(|range| range.contains(address))
 }
 
 /// The innermost call of native code on this thread, if there is any.
@@ -121,7 +120,7 @@ impl ActivationRecord {
             kind,
             abort,
             previous: Cell::new(ptr::null()),
-            range: (0, 0),
+            range: StackRange::EMPTY,
         }
     }
 

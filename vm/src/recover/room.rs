@@ -11,23 +11,19 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 
-use super::{NativeStack, gate_stack, switch_stack};
+use super::{NativeStack, StackRange, gate_stack, switch_stack};
 
 /// A stack that [`on_stack`] has switched to; lives in the frame that did.
 struct Switched {
-    range: (u64, u64),
+    range: StackRange,
     previous: *const Switched,
 }
 
 thread_local! {
-    /// Lowest address of the thread's own stack, and the one after it. Both are 0 until they are known.
-    static OWN: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// The thread's own stack; empty if the system does not say. `None` until it has been asked.
+    static OWN: Cell<Option<StackRange>> = const { Cell::new(None) };
     /// The innermost stack that this thread has switched to.
     static SWITCHED: Cell<*const Switched> = const { Cell::new(ptr::null()) };
-}
-
-fn bytes_to(low: u64, high: u64, sp: u64) -> Option<usize> {
-    (low..high).contains(&sp).then(|| (sp - low) as usize)
 }
 
 /// Bytes of native stack below the caller's frame. `None` if the stack is not one that this module knows: neither the
@@ -35,8 +31,7 @@ fn bytes_to(low: u64, high: u64, sp: u64) -> Option<usize> {
 #[inline]
 pub fn stack_left() -> Option<usize> {
     let sp = here();
-    let (low, high) = OWN.get();
-    bytes_to(low, high, sp).or_else(|| on_other_stack(sp))
+    OWN.get().and_then(|own| own.below(sp)).or_else(|| on_other_stack(sp))
 }
 
 /// An address in the caller's frame, or right below it.
@@ -52,24 +47,22 @@ fn on_other_stack(sp: u64) -> Option<usize> {
     let mut switched = SWITCHED.get();
     // SAFETY: what is on the chain lives in frames that have not returned.
     while let Some(stack) = unsafe { switched.as_ref() } {
-        if let Some(left) = bytes_to(stack.range.0, stack.range.1, sp) {
+        if let Some(left) = stack.range.below(sp) {
             return Some(left);
         }
         switched = stack.previous;
     }
-    if let Some((low, _)) = gate_stack(sp) {
-        return Some((sp - low) as usize);
+    if let Some(stack) = gate_stack(sp) {
+        return stack.below(sp);
     }
-    if OWN.get() == (0, 0) {
-        OWN.set(own_stack().unwrap_or((1, 1)));
-    }
-    let (low, high) = OWN.get();
-    bytes_to(low, high, sp)
+    let own = OWN.get().unwrap_or_else(|| own_stack().unwrap_or(StackRange::EMPTY));
+    OWN.set(Some(own));
+    own.below(sp)
 }
 
 /// The range of the calling thread's stack, without its guard.
 #[cfg(target_os = "linux")]
-fn own_stack() -> Option<(u64, u64)> {
+fn own_stack() -> Option<StackRange> {
     // SAFETY: all zeroes is a valid attribute object to be overwritten.
     let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     // SAFETY: the calling thread is alive, and the object is ours.
@@ -83,11 +76,11 @@ fn own_stack() -> Option<(u64, u64)> {
         libc::pthread_attr_destroy(&raw mut attributes);
         known
     };
-    known.then(|| (low as u64, low as u64 + len as u64))
+    known.then(|| StackRange { low: low as u64, high: low as u64 + len as u64 })
 }
 
 #[cfg(not(target_os = "linux"))]
-fn own_stack() -> Option<(u64, u64)> {
+fn own_stack() -> Option<StackRange> {
     None
 }
 
@@ -101,8 +94,7 @@ struct Job<F, R> {
 ///
 /// Nothing else may be running on `stack`.
 pub fn on_stack<R>(stack: &mut NativeStack, work: impl FnOnce() -> R) -> R {
-    let (low, len) = stack.range();
-    let switched = Switched { range: (low, low + len as u64), previous: SWITCHED.get() };
+    let switched = Switched { range: stack.range(), previous: SWITCHED.get() };
     let mut job = Job { work: Some(work), result: None };
     SWITCHED.set(&raw const switched);
     switch(stack, &mut job);
@@ -163,10 +155,10 @@ mod tests {
     #[test]
     fn work_goes_on_on_another_stack_and_comes_back() {
         let mut stack = NativeStack::new(1 << 20).unwrap();
-        let (low, len) = stack.range();
+        let (range, len) = (stack.range(), stack.range().size());
         let own = here();
         let (there, left) = on_stack(&mut stack, || (here(), stack_left().expect("known")));
-        assert!((low..low + len as u64).contains(&there));
+        assert!(range.contains(there));
         assert!(left > len - 4096 && left < len, "{left} of {len}");
         assert!(own.abs_diff(here()) < 4096);
         // Stacks nest, and each is known while it is in use.

@@ -49,6 +49,15 @@ struct Previous {
     used_up: AtomicBool,
 }
 
+/// A signal that is being passed on.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// Of the signal, which says which one it is.
+    context: *mut c_void,
+    /// A bit for each level that has passed it on.
+    levels: usize,
+}
+
 /// What our handlers have replaced, by signal and level. Set once, never freed, and written without a lock: a child
 /// process may be forked in between.
 static PREVIOUS: [[AtomicPtr<Previous>; LEVELS]; Signal::ALL.len()] =
@@ -154,17 +163,16 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
         return;
     }
     thread_local! {
-        /// The signal that is being passed on, by its context, and the levels that have passed it on.
-        static PASSED: Cell<(*mut c_void, usize)> = const { Cell::new((ptr::null_mut(), 0)) };
+        static PASSED: Cell<Passed> = const { Cell::new(Passed { context: ptr::null_mut(), levels: 0 }) };
     }
     // The kernel's own call has the context right above the return address. Whatever is known then is of a handler that
     // was left by a jump.
     let before = PASSED.get();
-    let done = if before.0 == context && stack + 8 != context as usize { before.1 } else { 0 };
+    let done = if before.context == context && stack + 8 != context as usize { before.levels } else { 0 };
     // A host that installs its handler twice passes a signal on to the one of ours that has called it: continue with
     // what was there before.
     let level = (0..=level).rev().find(|level| done & 1 << level == 0);
-    PASSED.set((context, done | level.map_or(0, |level| 1 << level)));
+    PASSED.set(Passed { context, levels: done | level.map_or(0, |level| 1 << level) });
     let previous = level.map_or(ptr::null_mut(), |level| PREVIOUS[signal as usize][level].load(Ordering::Acquire));
     // SAFETY: as the kernel passed them; what a slot has is never freed.
     unsafe { chain(signal, previous.as_ref(), info, context) };

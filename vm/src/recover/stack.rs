@@ -7,6 +7,37 @@ use std::ptr;
 
 use crate::process::refused_addresses;
 
+/// Addresses of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StackRange {
+    /// The lowest one.
+    pub low: u64,
+    /// The one after the highest.
+    pub high: u64,
+}
+
+impl StackRange {
+    /// A range without addresses.
+    pub const EMPTY: StackRange = StackRange { low: 0, high: 0 };
+
+    /// Whether an address is one of them.
+    #[inline]
+    pub const fn contains(self, address: u64) -> bool {
+        address.wrapping_sub(self.low) < self.high - self.low
+    }
+
+    /// Bytes of the stack below an address in it.
+    #[inline]
+    pub fn below(self, address: u64) -> Option<usize> {
+        self.contains(address).then(|| (address - self.low) as usize)
+    }
+
+    /// Number of addresses, all of them bytes.
+    pub const fn size(self) -> usize {
+        (self.high - self.low) as usize
+    }
+}
+
 /// Memory for a native stack, with inaccessible bytes below. The kernel gives pages as they are used.
 #[derive(Debug)]
 pub struct NativeStack {
@@ -57,9 +88,10 @@ impl NativeStack {
         address.wrapping_sub(self.low as u64) < Self::GUARD as u64
     }
 
-    /// Lowest usable address, and bytes from there.
-    pub fn range(&self) -> (u64, usize) {
-        (self.low as u64 + Self::GUARD as u64, self.len - Self::GUARD)
+    /// The usable addresses.
+    #[inline]
+    pub fn range(&self) -> StackRange {
+        StackRange { low: self.low as u64 + Self::GUARD as u64, high: self.low as u64 + self.len as u64 }
     }
 }
 

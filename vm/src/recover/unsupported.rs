@@ -4,7 +4,7 @@
 use std::mem::transmute;
 use std::num::NonZeroU64;
 
-use super::{Abort, Callback, Fault, Form, NativeStack, Owner, Signal, Unprepared};
+use super::{Abort, Callback, Fault, Form, NativeStack, Owner, Signal, StackRange, Unprepared};
 use twinbpf_isa::{Size, Width};
 
 type Ints = unsafe extern "C" fn(u64, u64, u64, u64, u64, u64, f64, f64, f64, f64, f64, f64, f64, f64) -> u64;
@@ -42,7 +42,7 @@ impl EntryGate {
 }
 
 /// There is no generated code here.
-pub(super) fn gate_stack(_: u64) -> Option<(u64, u64)> {
+pub(super) fn gate_stack(_: u64) -> Option<StackRange> {
     None
 }
 
@@ -101,7 +101,8 @@ pub unsafe fn enter_first(
     _: Idle,
     _: &EntryGate,
     _: u64,
-    _: (*mut (), *mut ()),
+    _: *mut (),
+    _: *mut (),
     _: u64,
     _: &[u64; 5],
 ) -> Result<u64, Ended> {
