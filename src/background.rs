@@ -29,14 +29,24 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    running: bool,
-    stop: bool,
+    worker: Worker,
     jobs: VecDeque<Job>,
+}
+
+/// What becomes of the jobs of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Worker {
+    /// The next job starts the thread.
+    #[default]
+    None,
+    Running,
+    /// The engine is gone: the thread ends after its job.
+    Stopping,
 }
 
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("running", &self.running).field("jobs", &self.jobs.len()).finish()
+        f.debug_struct("Queue").field("worker", &self.worker).field("jobs", &self.jobs.len()).finish()
     }
 }
 
@@ -46,11 +56,11 @@ impl Background {
         let shared = self.shared.get();
         let mut queue = shared.lock();
         queue.jobs.push_back(Box::new(job));
-        if !queue.running {
+        if queue.worker == Worker::None {
             let own = Arc::clone(shared);
             let started = thread::Builder::new().name("twinbpf-compiler".into()).spawn(move || own.work());
             match started {
-                Ok(_) => queue.running = true,
+                Ok(_) => queue.worker = Worker::Running,
                 Err(error) => {
                     queue.jobs.clear();
                     log::warn!("no thread to compile in, programs stay in the interpreter: {error}");
@@ -65,7 +75,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         let Some(shared) = self.shared.existing() else { return };
         let mut queue = shared.lock();
-        queue.stop = true;
+        queue.worker = Worker::Stopping;
         let forgotten = std::mem::take(&mut queue.jobs);
         shared.wake.notify_one();
         // Dropping a job may drop the last reference to a value, and so run code of the embedder: not under the lock.
@@ -82,7 +92,7 @@ impl Shared {
     fn work(&self) {
         leave_signals_to_others();
         let mut queue = self.lock();
-        while !queue.stop {
+        while queue.worker != Worker::Stopping {
             let Some(job) = queue.jobs.pop_front() else {
                 queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;

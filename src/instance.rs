@@ -90,7 +90,8 @@ impl<T: Send + 'static> InstancePre<T> {
         image: Arc<Image>,
         native: Option<Arc<dyn Native>>,
         maps: Maps,
-        (source, types): (Source, ObjectTypes),
+        source: Source,
+        types: ObjectTypes,
         warnings: Vec<String>,
     ) -> InstancePre<T> {
         let per_cpu = PerCpuMaps::new(maps.own());

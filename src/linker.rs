@@ -260,7 +260,7 @@ impl<T: Send + 'static> Linker<T> {
         let (image, source) = (Arc::new(image), Source::new(object, &specs));
         let native = self.native(&image, &source)?;
         let types = ObjectTypes::new(object);
-        Ok(InstancePre::new(self.engine.clone(), image, native, maps, (source, types), warnings))
+        Ok(InstancePre::new(self.engine.clone(), image, native, maps, source, types, warnings))
     }
 
     /// What runs the programs of an image besides the interpreter.
