@@ -12,6 +12,8 @@ mod judge;
 mod listing;
 mod numbers;
 mod sites;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -100,6 +100,14 @@ impl What {
         }
     }
 
+    /// The same with other low bytes.
+    pub(super) fn with_low(self, bytes: usize) -> What {
+        match (self.range(), What::of_size(bytes)) {
+            (Some((lo, hi)), What::Number { hi: low, .. }) => What::Number { lo: lo & !low, hi: hi | low },
+            _ => What::Any,
+        }
+    }
+
     fn signed(self) -> Option<(i64, i64)> {
         let (lo, hi) = self.range()?;
         let (lo, hi) = (lo as i64, hi as i64);
@@ -140,6 +148,10 @@ impl What {
                 (Some((lo, hi)), Some((least, most))) if most <= lo => What::Number { lo: lo - most, hi: hi - least },
                 (Some((lo, hi)), Some((least, most))) if lo == hi && least == most => {
                     What::number(lo.wrapping_sub(least))
+                }
+                // To subtract what is negative is to add.
+                (Some(_), Some((least, most))) if (least as i64) < 0 && least <= most => {
+                    self.plus(What::Number { lo: most.wrapping_neg(), hi: least.wrapping_neg() })
                 }
                 _ => What::Any,
             },

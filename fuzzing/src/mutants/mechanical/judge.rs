@@ -10,7 +10,7 @@ use twinbpf_verify::{Access, Layout, Load};
 
 use super::event::Event;
 use super::facts::{Base, Compared, Fact, Guard, RSP, SAVED, State, What};
-use super::listing::{Listing, is_high, is_memory, size};
+use super::listing::{Listing, is_high, is_memory, reach, size};
 use super::numbers::numbers;
 use super::sites::Changed;
 
@@ -241,12 +241,14 @@ impl<'a> Judge<'a> {
                 let what = fact.what.low(4);
                 Fact { what, id: if what == fact.what { fact.id } else { 0 }, low: fact.low, high: false }
             }
+            // The upper bits stay as they were.
             _ => {
-                let (_, most) = bounds(own.what, self.layout);
+                let kept = own.what.with_low(reach(reg));
                 let what = match fact.what {
-                    What::Outcome { of, .. } => What::Outcome { of, whole: most <= 0xff },
-                    _ if most <= super::facts::U32 => What::WORD,
-                    _ => What::Any,
+                    What::Outcome { of, .. } if !is_high(reg) => {
+                        What::Outcome { of, whole: kept.range().is_some_and(|(_, hi)| hi <= 0xff) }
+                    }
+                    _ => kept,
                 };
                 Fact { what, id: 0, low: own.low || fact.low, high: own.high }
             }
@@ -457,9 +459,15 @@ impl<'a> Judge<'a> {
         for used in info.used_registers().iter().filter(|used| used.register().is_gpr()) {
             let index = used.register().full_register().number();
             if !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None) && index != RSP {
-                let narrow = size(ins, 0) == 4 && used.access() == OpAccess::Write;
-                let what = if narrow { What::WORD } else { What::Any };
-                let kept = used.access() != OpAccess::Write && state.regs[index].differs();
+                let own = state.regs[index];
+                let part = reach(used.register()) < 4;
+                let narrow = size(ins, 0) == 4 && used.access() == OpAccess::Write && !part;
+                let what = match part {
+                    true => own.what.with_low(reach(used.register())),
+                    false if narrow => What::WORD,
+                    false => What::Any,
+                };
+                let kept = (part || used.access() != OpAccess::Write) && own.differs();
                 state.regs[index] = Fact { what, id: 0, low: differs || kept, high: (differs || kept) && !narrow };
             }
         }

@@ -179,6 +179,11 @@ pub(super) fn is_high(reg: Register) -> bool {
     matches!(reg, Register::AH | Register::BH | Register::CH | Register::DH)
 }
 
+/// Bytes of a register from its lowest to the last of this part.
+pub(super) fn reach(part: Register) -> usize {
+    if is_high(part) { 2 } else { part.size() }
+}
+
 pub(super) fn is_memory(instruction: &Instruction, operand: u32) -> bool {
     instruction.op_kind(operand) == OpKind::Memory
 }

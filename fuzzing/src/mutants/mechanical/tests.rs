@@ -1,0 +1,142 @@
+//! Which changes of small functions the second opinion explains.
+
+use twinbpf_verify::{Access, Content, Field, Layout, Load, Region};
+
+use super::judge::Judge;
+use super::listing::Listing;
+use super::{Subject, classes, sites};
+
+const BASE: u64 = 0x10_0000;
+const MARGIN: u64 = 1 << 20;
+/// Bytes of the table.
+const TABLE: u64 = 0x100;
+
+/// `movzx ecx, dl`, `movzx ecx, dx`, `mov ecx, edx` and `mov rcx, rdx`.
+const BYTE: &[u8] = &[0x0f, 0xb6, 0xca];
+const HALF: &[u8] = &[0x0f, 0xb7, 0xca];
+const WORD: &[u8] = &[0x89, 0xd1];
+const ALL: &[u8] = &[0x48, 0x89, 0xd1];
+
+/// Fields of the context that have addresses.
+const ARENA: u8 = 0x08;
+const REGION: u8 = 0x10;
+
+fn layout() -> Layout {
+    let field = |offset: u8, load| Field { offset: offset.into(), size: 8, count: 1, access: Access::Constant(load) };
+    Layout {
+        arena: 1 << 32,
+        margin: MARGIN,
+        guard: 4096,
+        stride: 512,
+        context: 0x80,
+        fields: vec![field(ARENA, Load::Arena), field(REGION, Load::Region(0))],
+        regions: vec![Region { content: Content::Bytes(TABLE) }],
+        callees: Vec::new(),
+    }
+}
+
+/// A function reloads a zero into rcx, does `between` and loads a byte from the address in `field` plus rcx. The change: it
+/// reloads the next slot instead, which has what `makes` puts into rcx.
+fn explained(field: u8, makes: &[u8], between: &[u8]) -> bool {
+    let head = [
+        &[0x48, 0x83, 0xec, 0x20][..],   // sub rsp, 32
+        &[0x4c, 0x8b, 0x47, field],      // mov r8, [rdi + field]
+        makes,                           //
+        &[0x48, 0x89, 0x4c, 0x24, 0x10], // mov [rsp + 16], rcx
+        &[0x31, 0xc9],                   // xor ecx, ecx
+        &[0x48, 0x89, 0x4c, 0x24, 0x08], // mov [rsp + 8], rcx
+    ]
+    .concat();
+    let tail = [
+        &[0x48, 0x8b, 0x4c, 0x24, 0x08][..], // mov rcx, [rsp + 8]
+        between,                             //
+        &[0x41, 0x0f, 0xb6, 0x04, 0x08],     // movzx eax, byte [r8 + rcx]
+        &[0x48, 0x83, 0xc4, 0x20],           // add rsp, 32
+        &[0xc2, 0x10, 0x00],                 // ret 16
+    ]
+    .concat();
+    let (code, layout) = ([&head[..], &tail].concat(), layout());
+    let listing = Listing::new(BASE, &code);
+    let judge = || Judge::new(&listing, &layout, &[BASE], None);
+    let ((events, _), known) = (judge().events(), judge().known());
+    let subject = Subject { listing: &listing, known: &known, frame: 0, layout: &layout, functions: &[BASE] };
+    let mut all = sites::changes(&listing, &events, 0).into_iter().flatten();
+    let change = all.find(|change| change.at == head.len() && change.what == "next slot" && change.moved == 8).unwrap();
+    classes::class(&subject, &events, &change, &change.apply(&listing).unwrap()).is_ok()
+}
+
+#[test]
+fn a_reload_of_another_slot_is_harmless_if_that_is_bounded() {
+    assert!(explained(ARENA, WORD, &[]));
+    assert!(!explained(ARENA, ALL, &[]));
+    assert!(explained(REGION, BYTE, &[]));
+    assert!(!explained(REGION, HALF, &[]));
+    assert!(!explained(REGION, WORD, &[]));
+}
+
+/// `sub rcx, imm` or `sub ecx, imm`.
+fn sub(wide: bool, by: i32) -> Vec<u8> {
+    let prefix: &[u8] = if wide { &[0x48] } else { &[] };
+    [prefix, &[0x81, 0xe9], &by.to_le_bytes()].concat()
+}
+
+#[test]
+fn to_subtract_a_negative_constant_is_to_add() {
+    let margin = MARGIN as i32;
+    for makes in [BYTE, WORD] {
+        assert!(explained(ARENA, makes, &sub(true, -8)));
+        assert!(explained(ARENA, makes, &sub(true, -margin)));
+    }
+    // The greatest word and one byte more than the margin.
+    assert!(!explained(ARENA, WORD, &sub(true, -margin - 1)));
+    assert!(explained(ARENA, BYTE, &sub(true, -margin - 1)));
+    // What is subtracted from any number is any number.
+    assert!(!explained(ARENA, ALL, &sub(true, -8)));
+    // Masked: the sum wraps around.
+    assert!(explained(ARENA, WORD, &sub(false, -8)));
+    assert!(explained(ARENA, ALL, &sub(false, -8)));
+    // Below zero, and past the table.
+    assert!(!explained(REGION, BYTE, &sub(true, 8)));
+    assert!(!explained(REGION, BYTE, &sub(true, -8)));
+    // and ecx, 0xf
+    let nibble = [0x83, 0xe1, 0x0f];
+    assert!(explained(REGION, ALL, &[&nibble[..], &sub(true, -0xf0)].concat()));
+    assert!(!explained(REGION, ALL, &[&nibble[..], &sub(true, -0xf1)].concat()));
+    // sub ecx, -8 in its short form: 8..=23 of at most 15, any word of other numbers.
+    let short = [0x83, 0xe9, 0xf8];
+    assert!(explained(REGION, ALL, &[&nibble[..], &short].concat()));
+    assert!(!explained(REGION, BYTE, &short));
+    assert!(explained(ARENA, ALL, &short) && !explained(REGION, WORD, &short));
+}
+
+#[test]
+fn a_write_of_low_bytes_keeps_the_upper_ones() {
+    let (cl, ch, cx) = (&[0x88, 0xc1], &[0x88, 0xc5], &[0x66, 0x89, 0xc1]); // mov cl, al; mov ch, al; mov cx, ax
+    assert!(explained(REGION, BYTE, cl));
+    assert!(!explained(REGION, HALF, cl));
+    assert!(!explained(REGION, BYTE, ch));
+    assert!(!explained(REGION, BYTE, cx));
+    let (rotates, counts) = (&[0x66, 0xc1, 0xc1, 0x08], &[0x66, 0xf3, 0x0f, 0xbd, 0xc8]); // rol cx, 8; lzcnt cx, ax
+    for write in [&cl[..], ch, cx, rotates, counts] {
+        assert!(explained(ARENA, BYTE, write));
+        assert!(explained(ARENA, WORD, write));
+        // The upper half is still any.
+        assert!(!explained(ARENA, ALL, write));
+    }
+    // shr ecx, 28: at most 15 before, and then what a byte holds.
+    let nibble = [0xc1, 0xe9, 0x1c];
+    let add = |by: u8| [0x48, 0x83, 0xc1, by]; // add rcx, by
+    assert!(explained(REGION, WORD, &[&nibble[..], &add(0x70)].concat()));
+    assert!(!explained(REGION, WORD, &[&nibble[..], cl, &add(1)].concat()));
+    assert!(explained(REGION, WORD, &[&nibble[..], cl].concat()));
+    // 0x110..=0x11f before, 0x100..=0x1ff then: all of it is past the table.
+    let behind = |write: &[u8], by: u32| {
+        let up = [&nibble[..], &[0x48, 0x81, 0xc1, 0x10, 1, 0, 0], write].concat(); // add rcx, 0x110
+        let down = [&[0x48, 0x81, 0xe9][..], &by.to_le_bytes()].concat(); // sub rcx, by
+        explained(REGION, WORD, &[up, down].concat())
+    };
+    assert!(behind(&[], 0x100) && behind(&[], 0x110));
+    assert!(!behind(cl, 0) && behind(cl, 0x100));
+    assert!(!behind(cl, 0xff) && !behind(cl, 0x101) && !behind(cl, 0x110));
+    assert!(!behind(cx, 0x100) && !behind(rotates, 0x100) && !behind(counts, 0x100));
+}
