@@ -9,7 +9,8 @@ use support::{corpus, objects};
 use twinbpf_fuzzing::mutants::mechanical::{self, Changes};
 use twinbpf_fuzzing::verify;
 
-const ALL: [&str; 9] = ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "embed", "probes"];
+const ALL: [&str; 10] =
+    ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "outside", "embed", "probes"];
 /// What has maps that exist only in the kernel.
 const KERNEL: [&str; 3] = ["probes/newer.bpf.o", "probes/rare.bpf.o", "scripts/profile.bpf.o"];
 
