@@ -19,23 +19,46 @@ const ENGINES: &[EngineKind] = match EngineKind::Jit.is_available() {
     false => &[EngineKind::Interp],
 };
 
-/// The errors of a program, sorted, with this library as what it depends on.
-fn errors(file: &Path, library: &Path) -> Vec<String> {
-    let folder = library.parent().expect("a folder");
-    let newest = |name: &str| libraries(folder, name).remove(0);
+/// A crate by name, and the library that it is in.
+type Crate = (&'static str, PathBuf);
+
+/// Crates that twinbpf exports types of, each with a function that compiles if its library is the one that twinbpf uses.
+const BENEATH: [(&str, &str); 3] = [
+    ("twinbpf_isa", "pub fn same(it: twinbpf::Object) -> twinbpf_isa::Endian { it.endian }"),
+    ("twinbpf_vm", "pub fn same(it: twinbpf::TrapCode) -> twinbpf_vm::trap::TrapCode { it }"),
+    ("twinbpf_jit", "pub fn same(it: twinbpf::PassSet) -> twinbpf_jit::PassSet { it }"),
+];
+
+/// What rustc prints about a program that depends on these crates; whether it compiles.
+fn compiled(file: &Path, crates: &[Crate]) -> (bool, String) {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
-    rustc.args(["--edition", "2024", "--emit", "metadata", "-o", "/dev/null"]).arg(file);
-    rustc.arg("-L").arg(format!("dependency={}", folder.display()));
-    for (name, path) in [
-        ("twinbpf", library.to_owned()),
-        ("twinbpf_isa", newest("twinbpf_isa")),
-        ("twinbpf_vm", newest("twinbpf_vm")),
-        ("twinbpf_jit", newest("twinbpf_jit")),
-    ] {
+    // Not /dev/null: for root, rustc would put a file there.
+    rustc.args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-o"]);
+    rustc.arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("soundness.rmeta")).arg(file);
+    for (name, path) in crates {
+        rustc.arg("-L").arg(format!("dependency={}", path.parent().expect("a folder").display()));
         rustc.arg("--extern").arg(format!("{name}={}", path.display()));
     }
     let output = rustc.output().expect("rustc runs");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// The newest library of twinbpf in a folder, and those that it was built with: builds with other features are there, too.
+fn crates(folder: &Path) -> Vec<Crate> {
+    let mut crates = vec![("twinbpf", libraries(folder, "twinbpf").remove(0))];
+    for (name, witness) in BENEATH {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.rs"));
+        std::fs::write(&file, witness).expect("a program");
+        let fits = |path: &PathBuf| compiled(&file, &[crates[0].clone(), (name, path.clone())]).0;
+        let found = libraries(folder, name).into_iter().find(fits);
+        crates.push((name, found.unwrap_or_else(|| panic!("no {name} that twinbpf was built with"))));
+    }
+    crates
+}
+
+/// The errors of a program, sorted.
+fn errors(file: &Path, crates: &[Crate]) -> Vec<String> {
+    let (_, text) = compiled(file, crates);
     let mut errors: Vec<String> = text.lines().filter(|line| line.starts_with("error[")).map(str::to_owned).collect();
     errors.sort();
     errors
@@ -56,13 +79,13 @@ fn libraries(folder: &Path, name: &str) -> Vec<PathBuf> {
 #[test]
 fn unsound_uses_do_not_compile() {
     let program = std::env::current_exe().expect("this test");
-    let library = libraries(program.parent().expect("a folder"), "twinbpf").remove(0);
+    let crates = crates(program.parent().expect("a folder"));
     let mut files = 0;
     for file in std::fs::read_dir("tests/soundness/fail").expect("programs").map(|entry| entry.expect("one").path()) {
         let text = std::fs::read_to_string(&file).expect("a program");
         let wanted: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("//~ ")).collect();
         assert!(!wanted.is_empty(), "{} lists no errors", file.display());
-        assert_eq!(errors(&file, &library), wanted, "{}", file.display());
+        assert_eq!(errors(&file, &crates), wanted, "{}", file.display());
         files += 1;
     }
     assert_eq!(files, 5);
