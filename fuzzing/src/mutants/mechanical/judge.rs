@@ -73,14 +73,15 @@ impl<'a> Judge<'a> {
                 let reg = reg.full_register().number();
                 let fact = state.regs[reg];
                 if fact.id == 0 && has_identity(fact.what) {
-                    // A slot is equal to the register that it is loaded into.
-                    let slot = match (instruction.mnemonic(), instruction.op1_kind()) {
-                        (M::Mov, OpKind::Memory) => loaded,
-                        _ => None,
-                    };
                     state.name(reg, off + 1);
-                    if let Some(What::At { base: Base::Stack, lo, .. }) = slot {
-                        state.store(lo, size(&instruction, 0), state.regs[reg]);
+                    let source = instruction.op1_register();
+                    match (instruction.mnemonic(), loaded) {
+                        // Where a word is loaded or copied from is equal to where it goes.
+                        (M::Mov, Some(What::At { base: Base::Stack, lo, hi })) if lo == hi => {
+                            state.store(lo, size(&instruction, 0), state.regs[reg]);
+                        }
+                        (M::Mov, None) if source.is_gpr64() => state.regs[source.number()].id = off + 1,
+                        _ => {}
                     }
                 }
             }
@@ -377,9 +378,10 @@ impl<'a> Judge<'a> {
         let a = self.read(at, ins, state, if count == 3 { 1 } else { 0 });
         let b = self.read(at, ins, state, count - 1);
         let same = ins.op_kind(1) == OpKind::Register && ins.op_register(0) == ins.op_register(1);
+        let equal = same || a.id != 0 && a.id == b.id;
         let whole = [a, b].iter().all(|fact| fact.what.range().is_some_and(|(_, hi)| hi <= 1));
         let mut what = match (ins.mnemonic(), a.what, b.what) {
-            (M::Xor | M::Sub, ..) if same => What::number(0),
+            (M::Xor | M::Sub, ..) if equal => What::number(0),
             (M::Add, a, b) => a.plus(b),
             (M::Or, What::At { base: Base::Arena, lo: 0, hi: 0 }, number)
             | (M::Or, number, What::At { base: Base::Arena, lo: 0, hi: 0 })

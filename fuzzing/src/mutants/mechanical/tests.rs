@@ -140,3 +140,25 @@ fn a_write_of_low_bytes_keeps_the_upper_ones() {
     assert!(!behind(cl, 0xff) && !behind(cl, 0x101) && !behind(cl, 0x110));
     assert!(!behind(cx, 0x100) && !behind(rotates, 0x100) && !behind(counts, 0x100));
 }
+
+#[test]
+fn the_difference_of_equal_words_is_zero() {
+    let (copy, slot) = (&[0x48, 0x89, 0xc8], &[0x48, 0x8b, 0x44, 0x24, 0x10]); // mov rax, rcx; mov rax, [rsp + 16]
+    let (xor, sub) = (&[0x48, 0x31, 0xc1], &[0x48, 0x29, 0xc1]); // xor rcx, rax; sub rcx, rax
+    for equal in [&copy[..], slot] {
+        for zero in [xor, sub] {
+            assert!(explained(REGION, ALL, &[equal, zero].concat()));
+            // One of the two has become another word: inc rax, inc rcx, mov rax, rsi, add rcx, rsi.
+            for other in [[0x48, 0xff, 0xc0], [0x48, 0xff, 0xc1], [0x48, 0x89, 0xf0], [0x48, 0x01, 0xf1]] {
+                assert!(!explained(REGION, ALL, &[equal, &other, zero].concat()));
+            }
+        }
+        assert!(!explained(REGION, ALL, &[equal, &[0x48, 0x01, 0xc1]].concat())); // add rcx, rax
+    }
+    // mov eax, ecx: half of it is equal.
+    assert!(!explained(REGION, ALL, &[&[0x89, 0xc8][..], xor].concat()));
+    // No two words of which nothing is known are equal.
+    assert!(!explained(REGION, ALL, xor) && !explained(REGION, ALL, sub));
+    // and ecx, 0xf; xor rax, rsi; add rcx, rax
+    assert!(!explained(REGION, ALL, &[0x83, 0xe1, 0x0f, 0x48, 0x31, 0xf0, 0x48, 0x01, 0xc1]));
+}
