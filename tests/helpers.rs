@@ -8,13 +8,19 @@ fn object(text: &str) -> Object {
 }
 
 fn configs() -> Vec<Config> {
-    let mut configs = vec![Config::new().engine(EngineKind::Interp), Config::new().engine(EngineKind::Auto)];
-    #[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
-    {
-        let jit = Config::new().engine(EngineKind::Jit);
-        configs.extend([jit.clone(), jit.clone().max_insns(1000), jit.verify_native(true)]);
-    }
-    configs
+    let interpreted = [EngineKind::Interp, EngineKind::Auto].map(|kind| Config::new().engine(kind));
+    interpreted.into_iter().chain(compiled()).collect()
+}
+
+#[cfg(all(feature = "jit", target_arch = "x86_64", target_os = "linux"))]
+fn compiled() -> Vec<Config> {
+    let jit = Config::new().engine(EngineKind::Jit);
+    vec![jit.clone(), jit.clone().max_insns(1000), jit.verify_native(true)]
+}
+
+#[cfg(not(all(feature = "jit", target_arch = "x86_64", target_os = "linux")))]
+fn compiled() -> Vec<Config> {
+    Vec::new()
 }
 
 fn run(linker: &Linker<Vec<u64>>, text: &str, args: &[u64]) -> Result<u64, Trap> {
