@@ -6,7 +6,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// # use twinbpf::{Config, Engine, ErrorKind, Linker, Object, TypeError};
-/// # let object = Object::open("poll.bpf.o", include_bytes!("../corpus/embed/poll.bpf.o"))?;
+/// # let object = Object::open("poll.bpf.o", include_bytes!("../../corpus/embed/poll.bpf.o"))?;
 /// # let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
 /// let error = pre.global::<u32>("flag").expect_err("it has eight bytes");
 /// assert_eq!(error.kind(), ErrorKind::Type);
