@@ -67,6 +67,11 @@ impl What {
         What::At { base, lo: off, hi: off }
     }
 
+    /// Whether words of this kind get an identity, so that it is known which of them are equal.
+    pub(super) fn has_identity(self) -> bool {
+        matches!(self, What::Any | What::Number { .. } | What::Outcome { .. })
+    }
+
     /// Any number of so many bytes.
     pub(super) fn of_size(bytes: usize) -> What {
         match bytes {

@@ -72,7 +72,7 @@ impl<'a> Judge<'a> {
             if instruction.op0_kind() == OpKind::Register && reg.is_gpr() && !is_high(reg) {
                 let reg = reg.full_register().number();
                 let fact = state.regs[reg];
-                if fact.id == 0 && has_identity(fact.what) {
+                if fact.id == 0 && fact.what.has_identity() {
                     state.name(reg, off + 1);
                     let source = instruction.op1_register();
                     match (instruction.mnemonic(), loaded) {
@@ -336,9 +336,17 @@ impl<'a> Judge<'a> {
             Some((_, hi)) if hi >> (8 * bytes - 1) == 0 => fact.what,
             _ => What::Any,
         };
-        // An entry of a table is where the code goes on.
-        let differs = fact.low || is_table && self.address(ins, state).differs();
+        // An entry of a table is where the code goes on; what holds then is known for all entries.
+        let differs = (fact.low || is_table && self.address(ins, state).differs()) && !self.is_entry(at, ins, state);
         self.write(at, ins, state, 0, Fact { what, id: 0, low: differs, high: differs });
+    }
+
+    /// Whether a load gets an entry of the table that the next jump uses, whatever the index is.
+    fn is_entry(&self, at: usize, ins: &Instruction, state: &State) -> bool {
+        let base = ins.memory_base().full_register();
+        let aligned = base.is_gpr() && state.regs[base.number()].what.constant().is_some();
+        let range = self.address(ins, state).what.range().filter(|_| aligned && ins.memory_index_scale() == 4);
+        size(ins, 1) == 4 && is_memory(ins, 1) && range.is_some_and(|range| self.listing.entries_at(at, range))
     }
 
     fn compare(&mut self, at: usize, ins: &Instruction, state: &mut State) {
@@ -347,7 +355,7 @@ impl<'a> Judge<'a> {
             let reg = ins.op_register(operand);
             if ins.op_kind(operand) == OpKind::Register && reg.is_gpr() && !is_high(reg) {
                 let fact = state.regs[reg.full_register().number()];
-                if fact.id == 0 && has_identity(fact.what) {
+                if fact.id == 0 && fact.what.has_identity() {
                     state.name(reg.full_register().number(), COMPARED + 2 * at + operand as usize);
                 }
                 words[operand as usize] = state.regs[reg.full_register().number()].id;
@@ -474,11 +482,6 @@ impl<'a> Judge<'a> {
             }
         }
     }
-}
-
-/// Whether words of this kind get an identity, so that it is known which of them are equal.
-fn has_identity(what: What) -> bool {
-    matches!(what, What::Any | What::Number { .. } | What::Outcome { .. })
 }
 
 /// The least and the greatest that a word is.

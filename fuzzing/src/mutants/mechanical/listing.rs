@@ -128,6 +128,14 @@ impl<'a> Listing<'a> {
         self.tables.iter().map(|(jump, (table, targets))| (*jump, *table, &targets[..]))
     }
 
+    /// Whether any of the words from the first to the last of these addresses is an entry of the table that the next jump
+    /// through one uses.
+    pub(super) fn entries_at(&self, at: usize, (lo, hi): (u64, u64)) -> bool {
+        let Some((_, table, targets)) = self.tables().find(|(jump, ..)| *jump > at) else { return false };
+        let (first, end) = (self.start + table as u64, self.start + (table + ENTRY * targets.len()) as u64);
+        lo >= first && (lo - first).is_multiple_of(ENTRY as u64) && hi.saturating_add(ENTRY as u64) <= end
+    }
+
     pub(super) fn offset(&self, address: u64) -> Option<usize> {
         let off = address.wrapping_sub(self.start);
         (off < self.code.len() as u64).then_some(off as usize)

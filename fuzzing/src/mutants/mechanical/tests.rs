@@ -162,3 +162,31 @@ fn the_difference_of_equal_words_is_zero() {
     // and ecx, 0xf; xor rax, rsi; add rcx, rax
     assert!(!explained(REGION, ALL, &[0x83, 0xe1, 0x0f, 0x48, 0x31, 0xf0, 0x48, 0x01, 0xc1]));
 }
+
+/// A jump through a table of four entries, which goes on without what differs. `load` is the instruction that reads it.
+fn switch(load: &[u8; 4]) -> Vec<u8> {
+    [
+        &[0x48, 0x8d, 0x05, 9, 0, 0, 0][..],                   // lea rax, [rip + 9]
+        load,                                                  //
+        &[0x48, 0x01, 0xc2, 0xff, 0xe2],                       // add rdx, rax; jmp rdx
+        &[16, 0, 0, 0, 18, 0, 0, 0, 16, 0, 0, 0, 18, 0, 0, 0], // to what follows
+        &[0x31, 0xc9, 0x31, 0xc9],                             // xor ecx, ecx; xor ecx, ecx
+    ]
+    .concat()
+}
+
+#[test]
+fn a_jump_to_another_entry_of_its_table_is_harmless() {
+    let and = |mask: u8| [0x83, 0xe1, mask]; // and ecx, mask
+    let (fours, twos) = (switch(&[0x48, 0x63, 0x14, 0x88]), switch(&[0x48, 0x63, 0x14, 0x48])); // movsxd rdx, [rax + rcx * 4]
+    assert!(explained(REGION, ALL, &[&and(3)[..], &fours].concat()));
+    // Past the last entry.
+    assert!(!explained(REGION, ALL, &[&and(4)[..], &fours].concat()));
+    assert!(!explained(REGION, ALL, &[&and(7)[..], &fours].concat()));
+    // Between two entries, by the scale and by the base.
+    assert!(!explained(REGION, ALL, &[&and(3)[..], &twos].concat()));
+    let odd = [&fours[..7], &[0x83, 0xe2, 0x01, 0x48, 0x01, 0xd0], &fours[7..]].concat(); // and edx, 1; add rax, rdx
+    let odd = [&[0x48, 0x8d, 0x05, 15, 0, 0, 0][..], &odd[7..]].concat();
+    assert!(!explained(REGION, ALL, &[&and(1)[..], &odd].concat()));
+    assert!(!explained(REGION, ALL, &fours));
+}
