@@ -9,6 +9,7 @@ use std::sync::Arc;
 use twinbpf_benches::bench::{has_flag, is_selected};
 use twinbpf_benches::clock::thread_cpu_ns;
 use twinbpf_benches::performance;
+use twinbpf_benches::rounds::Figure;
 use twinbpf_jit::{Code, OptLevel, Options, Threads};
 use twinbpf_vm::image::Image;
 
@@ -20,7 +21,7 @@ use shapes::SHAPES;
 
 const LENGTHS: [usize; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// A shape gets no longer after a compilation that takes this long.
-const LONGEST_NS: u64 = 250_000_000;
+const LONGEST_NS: f64 = 250e6;
 /// Turns of every program.
 const FIRST: usize = 3;
 /// Turns of a program whose ratio is above [`MOST`] after the first ones.
@@ -30,16 +31,16 @@ const MOST: f64 = 1.1;
 /// Ratios that are printed, the largest first.
 const PRINTED: usize = 10;
 
-/// Medians of the time of compiling, in nanoseconds.
-#[derive(Clone, Copy)]
+/// Times of compiling, in nanoseconds.
 struct Times {
-    none: u64,
-    speed: u64,
+    none: Figure,
+    speed: Figure,
 }
 
 impl Times {
-    fn ratio(self) -> f64 {
-        self.none as f64 / self.speed as f64
+    /// Of the medians.
+    fn ratio(&self) -> f64 {
+        self.none.ns() / self.speed.ns()
     }
 }
 
@@ -57,8 +58,9 @@ fn main() {
                 }
                 let name = format!("{}{}, {length}", shape.name, if fuel { "+fuel" } else { "" });
                 println!("{name}: {:.2}", times.ratio());
+                let is_longest = times.none.ns().max(times.speed.ns()) > LONGEST_NS;
                 rows.push((name, times));
-                if times.none.max(times.speed) > LONGEST_NS {
+                if is_longest {
                     break;
                 }
             }
@@ -67,7 +69,7 @@ fn main() {
     rows.sort_by(|(_, one), (_, other)| other.ratio().total_cmp(&one.ratio()));
     let mut text = String::from("| shape, length | speed, ms | none, ms | none / speed |\n|---|---:|---:|---:|\n");
     for (name, times) in rows.iter().take(PRINTED) {
-        let (speed, none) = (times.speed as f64 / 1e6, times.none as f64 / 1e6);
+        let (speed, none) = (times.speed.ns() / 1e6, times.none.ns() / 1e6);
         writeln!(text, "| {name} | {speed:.1} | {none:.1} | {:.2} |", times.ratio()).expect("strings take all");
     }
     let above = rows.iter().filter(|(_, times)| times.ratio() > MOST).count();
@@ -90,12 +92,8 @@ fn measured(image: &Arc<Image>, fuel: bool, turns: usize) -> Option<Times> {
             let code = Code::new(Arc::clone(image), options).expect("a compiler").with_threads(Threads::One);
             let start = thread_cpu_ns();
             code.compile_all().ok()?;
-            list.push(thread_cpu_ns() - start);
+            list.push((thread_cpu_ns() - start) as f64);
         }
     }
-    let median = |mut list: Vec<u64>| {
-        list.sort_unstable();
-        list[list.len() / 2]
-    };
-    Some(Times { none: median(none), speed: median(speed) })
+    Some(Times { none: Figure::new(none), speed: Figure::new(speed) })
 }

@@ -7,7 +7,7 @@ use twinbpf::{Engine, Object, PassSet};
 
 use crate::peers::twinbpf::{Mode, instantiate_in};
 use crate::peers::{Runner, native};
-use crate::workload::{WORKLOADS, Workload, corpus};
+use crate::workload::{WORKLOADS, Workload, corpus_object};
 
 mod inputs;
 mod real;
@@ -78,11 +78,7 @@ impl Outside {
             Source::ThirdParty(it) => it.object(),
             Source::Real(it) => it.object(),
             Source::Selftest => selftests::object(),
-            Source::First(it) => {
-                let name = format!("bench/{}.bpf.o", it.name);
-                let bytes = std::fs::read(corpus().join(&name)).map_err(|error| error.to_string())?;
-                Object::open(&name, &bytes).map_err(|error| error.to_string())
-            }
+            Source::First(it) => corpus_object(&format!("bench/{}.bpf.o", it.name)),
         }
     }
 
@@ -108,7 +104,8 @@ impl Outside {
         match self.source {
             Source::Written(it) => native::over(&it.source(), flags, &it.block()),
             Source::ThirdParty(it) => it.native(flags),
-            Source::Real(_) | Source::Selftest | Source::First(_) => Err("it needs maps and packets".to_owned()),
+            Source::Real(_) | Source::Selftest => Err("it needs maps and packets".to_owned()),
+            Source::First(_) => Err("the bench `run` has it".to_owned()),
         }
     }
 }

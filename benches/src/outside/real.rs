@@ -5,7 +5,7 @@ use twinbpf::{Engine, Object, PacketKind};
 
 use crate::peers::Runner;
 use crate::peers::twinbpf::instantiate_in;
-use crate::workload::corpus;
+use crate::workload::{corpus, corpus_object};
 
 /// One of them: programs whose verdict is the same when they get a packet back as they have left it.
 pub(super) struct Real {
@@ -41,9 +41,7 @@ impl Real {
 
     /// The object.
     pub(super) fn object(&self) -> Result<Object, String> {
-        let path = corpus().join(format!("packets/{}.bpf.o", self.name));
-        let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Object::open(&path.to_string_lossy(), &bytes).map_err(|error| error.to_string())
+        corpus_object(&format!("packets/{}.bpf.o", self.name))
     }
 
     /// All its packets, each in an instance of its own.

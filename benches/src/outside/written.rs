@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use twinbpf::Object;
 
 use super::inputs::{self, WHOLE};
-use crate::workload::corpus;
+use crate::workload::{corpus, corpus_object};
 
 /// One of them.
 pub(super) struct Written {
@@ -31,9 +31,7 @@ impl Written {
 
     /// The object beside it.
     pub(super) fn object(&self) -> Result<Object, String> {
-        let path = corpus().join(format!("outside/{}.bpf.o", self.name));
-        let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Object::open(&path.to_string_lossy(), &bytes).map_err(|error| error.to_string())
+        corpus_object(&format!("outside/{}.bpf.o", self.name))
     }
 }
 

@@ -4,7 +4,7 @@
 use twinbpf::{Config, Engine, EngineKind, Entry, Error, Instance, InstancePre, Linker, Object, OptLevel};
 
 use super::Runner;
-use crate::workload::{Workload, corpus};
+use crate::workload::{Workload, corpus_object};
 
 /// What runs the program, and what it checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,7 @@ pub fn workload(workload: &Workload, mode: Mode) -> Result<Runner, String> {
 
 /// An object of the corpus and one of its programs. Programs can call `bench_add` and what is in the C library.
 pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>, Entry), String> {
-    let bytes = std::fs::read(corpus().join(object)).map_err(|error| error.to_string())?;
-    let object = Object::open(object, &bytes).map_err(|error| error.to_string())?;
-    let pre = instantiate(&object, mode)?;
+    let pre = instantiate(&corpus_object(object)?, mode)?;
     let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
     Ok((pre.instance(()).map_err(|error| error.to_string())?, entry))
 }

@@ -17,7 +17,7 @@ mod utf8;
 pub use block::Block;
 pub use calls::{Calls, code_with};
 pub use dice::Dice;
-pub use object::{Dialect, code, corpus, link, program};
+pub use object::{Dialect, code, corpus, corpus_object, link, program};
 
 /// Bytes of the input and of the scratch area.
 pub const AREA: usize = 65536;

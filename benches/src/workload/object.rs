@@ -20,16 +20,21 @@ pub fn corpus() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus"))
 }
 
+/// An object of the corpus, by path inside it.
+pub fn corpus_object(path: &str) -> Result<Object, String> {
+    let path = corpus().join(path);
+    let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Object::open(&path.to_string_lossy(), &bytes).map_err(|error| error.to_string())
+}
+
 /// Links an object of the corpus, by path inside it.
 ///
 /// # Panics
 ///
 /// When the object is missing or broken: the corpus is part of the repository.
 pub fn link(path: &str) -> Linked {
-    let path = corpus().join(path);
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let object = Object::open(&path.to_string_lossy(), &bytes);
-    object.and_then(|object| object.link(&LinkOptions::default())).unwrap_or_else(|error| panic!("{error}"))
+    let object = corpus_object(path).unwrap_or_else(|error| panic!("{error}"));
+    object.link(&LinkOptions::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The program of a workload.
