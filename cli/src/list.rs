@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use twinbpf_kernel::catalog::{AttachPoint, Catalog, Pattern};
-use twinbpf_kernel::user;
 use twinbpf_trace::{Output, errln};
 
 use crate::args::ListArgs;
+use crate::load;
 
 /// Exit status when nothing is found.
 const STATUS_NOTHING: u8 = 1;
@@ -45,14 +45,8 @@ fn catalog(args: &ListArgs) -> Result<Catalog> {
         bail!("{kind} probes are in programs and libraries: say in which one, {kind}:FILE:*");
     }
     let Some(name) = pattern.file() else { return Ok(Catalog::of_kernel(&pattern, args.verbose)) };
-    match user::find(name) {
-        Some(path) => binary(&path, &pattern.at(&path.display().to_string())),
-        None => {
-            bail!(
-                "there is no file {name}; a bare name is searched for in PATH, or, with .so in it, where libraries are"
-            )
-        }
-    }
+    let path = load::find_binary(name)?;
+    binary(&path, &pattern.at(&path.display().to_string()))
 }
 
 fn binary(path: &Path, pattern: &Pattern) -> Result<Catalog> {

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
+use twinbpf_kernel::user;
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::SectionKind;
 
@@ -21,6 +22,13 @@ const MAX_INPUT: u64 = 16 << 20;
 /// Reads and opens an object.
 pub(crate) fn open(path: &Path, load: &LoadArgs) -> Result<Object> {
     Ok(Object::open(&path.display().to_string(), &object_bytes(path, load)?)?)
+}
+
+/// A program or library by name.
+pub(crate) fn find_binary(name: &str) -> Result<PathBuf> {
+    user::find(name).with_context(|| {
+        format!("there is no file {name}; a bare name is searched for in PATH, or, with .so in it, where libraries are")
+    })
 }
 
 /// Bytes of an object, or of what clang makes of a C source.

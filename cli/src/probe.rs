@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
-use twinbpf_kernel::user;
 use twinbpf_loader::section;
 use twinbpf_probe::{Available, Binary, Bytes, Definition, Encoding, Point, Refusal, Store, Tried, Value};
 use twinbpf_trace::{Output, errln, probe_definition};
 
 use crate::args::ProbeArgs;
+use crate::load;
 
 /// Exit status when an argument has no place at a point.
 const STATUS_REFUSED: u8 = 1;
@@ -23,12 +23,10 @@ pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let open = Binary::open(&store, &path, &bytes, &read, threads);
     let file = File { binary: open.with_context(|| path.display().to_string())?, path };
-    if let Some(pattern) = &args.functions {
-        return file.functions(pattern, args.json);
-    }
-    let status = match &args.variables {
-        Some(point) => file.variables(point, args.json)?,
-        None => file.points(&args.definitions, args.json)?,
+    let status = match (&args.functions, &args.variables) {
+        (Some(pattern), _) => file.functions(pattern, args.json)?,
+        (None, Some(point)) => file.variables(point, args.json)?,
+        (None, None) => file.points(&args.definitions, args.json)?,
     };
     for tried in file.binary.missing() {
         errln!("twinbpf: {}: debug information is incomplete: {}", file.path.display(), told(&tried));
@@ -42,11 +40,7 @@ fn read(path: &Path) -> Option<Bytes> {
 }
 
 fn located(name: &Path) -> Result<PathBuf> {
-    let text = name.to_string_lossy();
-    let here = name.is_file().then(|| name.to_owned());
-    let Some(path) = here.or_else(|| user::find(&text)) else {
-        bail!("there is no file {text}; a bare name is searched for in PATH, or, with .so in it, where libraries are");
-    };
+    let path = if name.is_file() { name.to_owned() } else { load::find_binary(&name.to_string_lossy())? };
     Ok(std::fs::canonicalize(&path).unwrap_or(path))
 }
 
