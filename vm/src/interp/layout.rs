@@ -87,19 +87,10 @@ fn leaders(image: &Image, steps: &[Step]) -> Vec<bool> {
         leaders[function.start as usize] = true;
     }
     for (pc, step) in steps.iter().enumerate() {
-        match step.how.kind {
-            Kind::Branch(..) | Kind::Goto | Kind::MayGoto => leaders[step.o.x as usize] = true,
-            Kind::Event => leaders[pc + 1] |= !matches!(image.insns()[pc], Insn::LoadImmHi { .. }),
-            Kind::Alu(..)
-            | Kind::Endian(..)
-            | Kind::LoadImm
-            | Kind::Load(..)
-            | Kind::Store(..)
-            | Kind::Atomic(..)
-            | Kind::Acquire(_)
-            | Kind::Release(_)
-            | Kind::CastKernel
-            | Kind::CastUser => {}
+        if step.how.kind.jumps() {
+            leaders[step.o.x as usize] = true;
+        } else if step.how.kind == Kind::Event {
+            leaders[pc + 1] |= !matches!(image.insns()[pc], Insn::LoadImmHi { .. });
         }
     }
     for pc in image.labels() {

@@ -107,7 +107,7 @@ pub(super) static ROWS: &[Row] = &[
         Add64I, Mov64; Add64I, Mov32; Add64, Mov32),
     pairs!("shift-add", "an index scaled to bytes, then another address":
         Lsh64I, Add64),
-    pairs!("xor-multiply", "a round of FNV-1a and of mixers":
+    pairs!("xor-multiply", "hash functions: a step of FNV-1a and of murmur's finalizer":
         Xor64 => Mul64; Xor64, Mul64I; Xor32, Mul32I),
     pairs!("load-store", "copies of memory":
         LdD, StD),
@@ -129,7 +129,7 @@ pub(super) static ROWS: &[Row] = &[
         Lsh64I => Or64; Rsh64 => Or64I; Lsh32I => Or32),
     pairs!("shift-xor", "shifts that mix a value with itself":
         Lsh64I => Xor64; Rsh64I => Xor64; Lsh32I => Xor32; Rsh32I => Xor32),
-    pairs!("or-add", "rotations whose result is added; mixers":
+    pairs!("or-add", "rotations whose result is added, as hash functions do":
         Or64 => Add64; Or32 => Add32; Or64, Add64),
     pairs!("add-xor", "rounds of SipHash":
         Add64, Xor64; Add64 => Xor64),
