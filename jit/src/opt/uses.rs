@@ -48,7 +48,6 @@ impl Uses {
     /// changed or removed.
     pub(crate) fn renew(&mut self, func: &mut Function) -> usize {
         let mut changes = 0;
-        self.known = true;
         self.values.clear();
         self.values.resize(func.dfg.num_values());
         // Mostly users before definitions, so that most dead instructions are found in one walk.
