@@ -244,7 +244,9 @@ impl<'a> Judge<'a> {
             }
             // The upper bits stay as they were.
             _ => {
-                let kept = own.what.with_low(reach(reg));
+                let (lo, hi) = bounds(own.what, self.layout);
+                let was = if own.what == What::Limit(Guard::Slot) { What::Number { lo, hi } } else { own.what };
+                let kept = was.with_low(reach(reg));
                 let what = match fact.what {
                     What::Outcome { of, .. } if !is_high(reg) => {
                         What::Outcome { of, whole: kept.range().is_some_and(|(_, hi)| hi <= 0xff) }

@@ -20,8 +20,10 @@ const ALL: &[u8] = &[0x48, 0x89, 0xd1];
 /// Fields of the context that have addresses.
 const ARENA: u8 = 0x08;
 const REGION: u8 = 0x10;
+const COUNT: u8 = 0x18;
 
-fn layout() -> Layout {
+/// A module of so many functions.
+fn layout(functions: u64) -> Layout {
     let field = |offset: u8, load| Field { offset: offset.into(), size: 8, count: 1, access: Access::Constant(load) };
     Layout {
         arena: 1 << 32,
@@ -29,7 +31,7 @@ fn layout() -> Layout {
         guard: 4096,
         stride: 512,
         context: 0x80,
-        fields: vec![field(ARENA, Load::Arena), field(REGION, Load::Region(0))],
+        fields: vec![field(ARENA, Load::Arena), field(REGION, Load::Region(0)), field(COUNT, Load::Number(functions))],
         regions: vec![Region { content: Content::Bytes(TABLE) }],
         callees: Vec::new(),
     }
@@ -38,6 +40,10 @@ fn layout() -> Layout {
 /// A function reloads a zero into rcx, does `between` and loads a byte from the address in `field` plus rcx. The change: it
 /// reloads the next slot instead, which has what `makes` puts into rcx.
 fn explained(field: u8, makes: &[u8], between: &[u8]) -> bool {
+    explained_in(&layout(5), field, makes, between)
+}
+
+fn explained_in(layout: &Layout, field: u8, makes: &[u8], between: &[u8]) -> bool {
     let head = [
         &[0x48, 0x83, 0xec, 0x20][..],   // sub rsp, 32
         &[0x4c, 0x8b, 0x47, field],      // mov r8, [rdi + field]
@@ -55,11 +61,11 @@ fn explained(field: u8, makes: &[u8], between: &[u8]) -> bool {
         &[0xc2, 0x10, 0x00],                 // ret 16
     ]
     .concat();
-    let (code, layout) = ([&head[..], &tail].concat(), layout());
+    let code = [&head[..], &tail].concat();
     let listing = Listing::new(BASE, &code);
-    let judge = || Judge::new(&listing, &layout, &[BASE], None);
+    let judge = || Judge::new(&listing, layout, &[BASE], None);
     let ((events, _), known) = (judge().events(), judge().known());
-    let subject = Subject { listing: &listing, known: &known, frame: 0, layout: &layout, functions: &[BASE] };
+    let subject = Subject { listing: &listing, known: &known, frame: 0, layout, functions: &[BASE] };
     let mut all = sites::changes(&listing, &events, 0).into_iter().flatten();
     let change = all.find(|change| change.at == head.len() && change.what == "next slot" && change.moved == 8).unwrap();
     classes::class(&subject, &events, &change, &change.apply(&listing).unwrap()).is_ok()
@@ -139,6 +145,17 @@ fn a_write_of_low_bytes_keeps_the_upper_ones() {
     assert!(!behind(cl, 0) && behind(cl, 0x100));
     assert!(!behind(cl, 0xff) && !behind(cl, 0x101) && !behind(cl, 0x110));
     assert!(!behind(cx, 0x100) && !behind(rotates, 0x100) && !behind(counts, 0x100));
+}
+
+#[test]
+fn the_upper_bytes_of_the_number_of_functions_are_known() {
+    let load = [0x48, 0x8b, 0x4f, COUNT]; // mov rcx, [rdi + COUNT]
+    let outcome = [&load[..], &[0x48, 0x39, 0xca, 0x0f, 0x93, 0xc1]].concat(); // cmp rdx, rcx; setae cl
+    for (functions, harmless) in [(1, true), (5, true), (0xff, true), (0x100, false), (0x1ff, false)] {
+        assert_eq!(explained_in(&layout(functions), REGION, &outcome, &[]), harmless, "{functions} functions");
+    }
+    // Another register's upper bytes are any.
+    assert!(!explained(REGION, &[&load[..], ALL, &outcome[4..]].concat(), &[]));
 }
 
 #[test]
