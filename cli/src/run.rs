@@ -55,15 +55,8 @@ fn note_left_out(plan: &Plan) {
         for (spec, why) in object.left_out() {
             errln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);
         }
-        for spec in object.unattached() {
-            let (file, name) = (&object.object.name, &spec.name);
-            errln!(
-                "twinbpf: note: {file}: {name} ({}) is attached to nothing: say to what with --attach {name}=PLACE",
-                spec.section
-            );
-        }
     }
 }
 
 // The status of our own errors and of traps is set in `main`.
-const _: () = assert!(STATUS_ERROR != twinbpf_trace::STATUS_ABORTED);
+const _: () = assert!(STATUS_ERROR != twinbpf_trace::STATUS_ABORTED && STATUS_ERROR == twinbpf_trace::STATUS_FAILED);

@@ -4,8 +4,12 @@
 #[path = "kernel/bench.rs"]
 mod bench;
 mod common;
+#[path = "kernel/failing.rs"]
+mod failing;
 #[path = "kernel/leaving.rs"]
 mod leaving;
+#[path = "kernel/loss.rs"]
+mod loss;
 #[path = "kernel/maps.rs"]
 mod maps;
 #[path = "kernel/places.rs"]
@@ -23,6 +27,12 @@ harness::tests! {
     bench::programs_of_each_kind_with_a_test_run_are_measured,
     bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,
     bench::without_privilege_all_engines_exclude_the_kernel,
+    failing::a_trap_ends_a_session_in_order,
+    failing::a_trap_on_a_signal_ends_a_session_in_order,
+    failing::the_user_chooses_what_becomes_of_the_workload,
+    failing::an_output_that_takes_no_more_ends_a_session_in_order,
+    failing::a_reader_that_goes_ends_a_session_in_order,
+    failing::nothing_begins_before_a_workload_that_cannot_run,
     leaving::nothing_stays_of_a_session_that_is_killed,
     leaving::ctrl_c_ends_a_session_and_end_runs,
     leaving::a_second_ctrl_c_ends_it_at_once,
@@ -30,6 +40,8 @@ harness::tests! {
     leaving::a_failing_workload_gives_its_status,
     leaving::a_missing_probe_is_one_error,
     leaving::a_table_of_functions_is_registered_as_long_as_the_session_lasts,
+    loss::sent_data_is_delivered_or_lost,
+    loss::loss_changes_the_status_only_on_request,
     maps::elements_are_printed_by_their_types,
     maps::values_set_by_the_command_are_seen_by_scripts,
     maps::errors_name_map_key_and_type,
@@ -40,6 +52,7 @@ harness::tests! {
     places::tracepoints_are_those_of_bpftrace,
     places::arguments_are_named,
     places::missing_things_are_reported,
+    places::a_program_is_attached_to_all_places_of_a_pattern,
     places::programs_of_userspace_have_functions_and_static_probes,
     refused::without_privilege_the_message_says_which,
     refused::without_types_the_message_names_program_and_need,

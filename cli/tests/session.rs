@@ -119,6 +119,40 @@ fn options_that_cannot_be_met_name_the_program() {
 }
 
 #[test]
+fn a_program_that_would_not_run_is_an_error() {
+    let output = run(&["run", "sessions/idle.bpf.o"]);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(125), true));
+    let text = stderr(&output);
+    let wanted = [
+        "program misspelt (section tracepont/syscalls/sys_enter_getppid): its section says nothing of what it is for: \
+         the nearest known is tracepoint/syscalls/sys_enter_getppid",
+        "program period (section TIMER/xyz): its section says nothing of what it is for: write TIMER/ and a period",
+        "program lowercase (section begin): its section says nothing of what it is for: the nearest known is BEGIN",
+        "program placeless (section uprobe): it is attached to nothing: say to what with --attach placeless=PLACE",
+        "program notation (section wk=work n): a probe in perf's notation cannot be attached yet",
+        "program unattached (section xdp): it is attached to nothing",
+        "program end (section .text): nothing calls it, and it is no entry point, which END would be",
+    ];
+    for line in wanted {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+    assert_eq!(text.lines().count(), wanted.len(), "what says that it is optional is none: {text}");
+    let output = run(&["run", "--mode", "user", "sessions/idle.bpf.o"]);
+    assert_eq!(output.status.code(), Some(125), "a function that nothing calls is wrong there, too");
+    let names = ["misspelt", "period", "lowercase", "placeless", "notation", "unattached"];
+    let mut args = vec!["run", "--allow-unattached", "sessions/idle.bpf.o"];
+    args.extend(names.iter().flat_map(|name| ["--without", *name]));
+    let output = run(&args);
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stdout)), (Some(0), "BEGIN\n"));
+    for name in names {
+        let note = format!("note: sessions/idle.bpf.o: {name} (");
+        assert!(stderr(&output).contains(&note), "{}", stderr(&output));
+    }
+    let output = run(&["run", "--without", "nobody", "sessions/idle.bpf.o"]);
+    assert!(stderr(&output).contains("--without nobody: no object has a program of this name"), "{output:?}");
+}
+
+#[test]
 fn a_workload_dies_with_us() {
     use std::io::{BufRead, BufReader};
     let mut command = common::twinbpf();

@@ -320,33 +320,16 @@ fn ranges(places: &[(u64, u64)]) -> String {
     text
 }
 
-/// The names that resemble `name`, the nearest first: at most a third of the letters differ.
-pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
+/// At most three names that resemble `name`, the nearest first: at most a third of the letters differ.
+pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let most = name.chars().count() / 3 + 1;
-    let mut found: Vec<(usize, &str)> = names.filter_map(|other| Some((distance(name, other, most)?, other))).collect();
+    let mut found: Vec<(usize, &str)> = names
+        // Names of other lengths are farther away than that.
+        .filter(|other| name.len().abs_diff(other.len()) <= 4 * most)
+        .map(|other| (strsim::levenshtein(name, other), other))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
     found.sort_unstable();
     found.dedup();
     found.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
-}
-
-/// Levenshtein's distance, if it is at most `most`.
-fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
-    if left.len().abs_diff(right.len()) > most * 4 {
-        return None;
-    }
-    let right: Vec<char> = right.chars().take(left.len() + most + 1).collect();
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (at, letter) in left.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = at + 1;
-        for (column, other) in right.iter().enumerate() {
-            let change = diagonal + usize::from(*other != letter);
-            diagonal = row[column + 1];
-            row[column + 1] = change.min(diagonal + 1).min(row[column] + 1);
-        }
-        if row.iter().min().is_none_or(|least| *least > most) {
-            return None;
-        }
-    }
-    row.last().copied().filter(|distance| *distance <= most)
 }

@@ -39,7 +39,7 @@ mod walk;
 pub use binary::Binary;
 pub use debug::ReadFile;
 pub use definition::{Argument, Definition, Position};
-pub use error::{Error, Refusal, Tried};
+pub use error::{Error, Refusal, Tried, nearest};
 pub use expr::{Binary as BinaryOp, Expr, State, Unary as UnaryOp};
 pub use machine::{Machine, Register};
 pub use points::{Available, MOST_POINTS, Point};

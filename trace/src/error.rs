@@ -76,6 +76,12 @@ pub enum Error {
         /// Error of the write.
         cause: io::Error,
     },
+    /// Something was lost, and [`Options::fail_on_loss`](crate::Options::fail_on_loss) makes that an error.
+    #[error("{count} records, elements or stacks were lost (--fail-on-loss)")]
+    Lost {
+        /// Sum over all objects.
+        count: u64,
+    },
     /// Anything else that the system refuses.
     #[error("cannot {what}: {cause}")]
     System {
@@ -100,7 +106,7 @@ impl Error {
             Error::Nothing { .. } | Error::NoProgram { .. } | Error::Share(_) | Error::Link(_) | Error::Trap(_) => {
                 false
             }
-            Error::Workload { .. } | Error::Output { .. } | Error::System { .. } => false,
+            Error::Workload { .. } | Error::Output { .. } | Error::System { .. } | Error::Lost { .. } => false,
         }
     }
 

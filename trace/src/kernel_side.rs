@@ -8,7 +8,6 @@ use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use serde_json::json;
 use twinbpf::Linker;
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::LoadOptions;
@@ -21,8 +20,8 @@ use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
 use crate::control::Control;
-use crate::errln;
 use crate::error::Error;
+use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Trigger, wrong};
@@ -34,19 +33,20 @@ const BATCH: usize = 4096;
 /// See the module documentation. Empty for an object that stays in userspace.
 #[derive(Debug, Default)]
 pub(crate) struct KernelSide {
-    pending: Vec<Prepared>,
+    pending: Vec<Opened>,
     links: Vec<Attached>,
     sources: Vec<Source>,
     waiter: Option<Waiter>,
     /// Owns the maps, and the programs that are loaded without being attached.
     loaded: Option<Loaded>,
+    losses: Losses,
     /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
 }
 
 /// An attachment that [`KernelSide::enable`] makes.
 #[derive(Debug)]
-struct Prepared {
+struct Opened {
     pending: Pending,
     /// Names of the object, program and section, for errors.
     names: [Arc<str>; 3],
@@ -91,19 +91,13 @@ impl KernelSide {
                 targets.insert(program.spec, of.as_slice());
             }
         }
-        let programs = Some(targets.keys().copied().collect());
-        let (kernel, linking) = options.kernel.for_loading();
-        let mut linked = plan.object.link_kernel(&*kernel, &KernelOptions { programs, ..linking });
-        // Whatever the section says: without a link, a table would outlive a session that is killed.
-        if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
-            linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
-        }
-        let mut loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions::default());
+        let programs = targets.keys().copied().collect();
+        let Prepared { linked, mut loaded, losses } = prepare(plan, programs, options, warnings);
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| Error::Load(Box::new(failure))));
         // What was loaded is opened all the same, so that all errors are reported at once.
-        let mut kernel_side = KernelSide::default();
+        let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, &targets, options));
         if !wrong.is_empty() {
             return Err(Error::all(wrong));
@@ -130,7 +124,8 @@ impl KernelSide {
         };
         for (index, (spec, map)) in linked.maps.iter().map(|map| &map.spec).zip(&loaded.maps).enumerate() {
             let constant = spec.data.as_ref().is_some_and(|data| data.read_only);
-            let Some(map) = map.as_ref().filter(|_| !constant) else { continue };
+            let ours = self.losses.is_counters(index);
+            let Some(map) = map.as_ref().filter(|_| !constant && !ours) else { continue };
             // Another process may read a ring that no EVENT program reads, by its pin.
             let rings = matches!(spec.kind, MapKind::Ringbuf | MapKind::PerfEventArray);
             if rings && !wanted(index) {
@@ -174,7 +169,7 @@ impl KernelSide {
                         let iterates = matches!(target, Target::Iter(_));
                         let spec = &plan.object.programs[program.spec];
                         let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
-                        self.pending.push(Prepared { pending, names, iterates });
+                        self.pending.push(Opened { pending, names, iterates });
                     }
                     Err(error) => {
                         failures.push(wrong(&plan.object, &plan.object.programs[program.spec], error));
@@ -190,7 +185,7 @@ impl KernelSide {
     /// Enables all attachments, after which the kernel runs the programs.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         let mut failures = Vec::new();
-        for Prepared { pending, names, iterates } in self.pending.drain(..) {
+        for Opened { pending, names, iterates } in self.pending.drain(..) {
             match pending.enable() {
                 Ok(link) => self.links.push(Attached { link, iterates }),
                 Err(error) => {
@@ -277,14 +272,71 @@ impl KernelSide {
         Ok(Outcome::Done)
     }
 
-    /// Prints the number of records that the kernel dropped for lack of room, by map.
-    pub(crate) fn report_loss(&self, output: &Output) {
-        for source in &self.sources {
-            let (name, lost) = (&source.map.spec().name, source.map.lost());
-            if lost > 0 {
-                errln!("twinbpf: {lost} records of {name} were lost: they came faster than EVENT took them");
-                output.object("lost", &json!({ "map": **name, "records": lost }));
-            }
-        }
+    /// Takes out the records that are left. Names of maps, and how many each had.
+    pub(crate) fn discard(&mut self) -> Vec<(Arc<str>, u64)> {
+        let left = self.sources.iter().map(|source| {
+            let mut count = 0;
+            source.map.consume(true, |_, _| {
+                count += 1;
+                ControlFlow::Continue(())
+            });
+            (Arc::clone(&source.map.spec().name), count)
+        });
+        left.filter(|(_, count)| *count > 0).collect()
     }
+
+    /// Reports what programs lost, and returns how much that is.
+    pub(crate) fn report_loss(&self, output: &Output) -> Result<u64, Error> {
+        let Some(loaded) = &self.loaded else { return Ok(0) };
+        let sources = self.sources.iter().map(|source| (&source.map.spec().name, source.map.lost()));
+        self.losses.report(loaded, sources, output)
+    }
+}
+
+/// An object in the kernel.
+struct Prepared {
+    linked: KernelLinked,
+    loaded: Loaded,
+    losses: Losses,
+}
+
+/// Links and loads the object's programs, with code that counts what they lose. Where they do not load with that, they are
+/// loaded as they are.
+fn prepare(plan: &ObjectPlan, programs: Vec<usize>, options: &Options, warnings: &mut Vec<String>) -> Prepared {
+    let (kernel, linking) = options.kernel.for_loading();
+    let linking = KernelOptions { programs: Some(programs), ..linking };
+    let link = || {
+        let mut linked = plan.object.link_kernel(&*kernel, &linking);
+        // Whatever the section says: without a link, a table would outlive a session that is killed.
+        if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
+            linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
+        }
+        linked
+    };
+    let load = |linked: &KernelLinked| twinbpf_kernel::load(&plan.object, linked, &LoadOptions::default());
+    let object = &plan.object.name;
+    if options.count_loss {
+        let mut linked = link();
+        let failed = match linked.count_dropped() {
+            Ok(counters) => {
+                let loaded = load(&linked);
+                if counters.is_none() || loaded.failures.is_empty() {
+                    let losses = Losses::new(object, &linked, counters);
+                    return Prepared { linked, loaded, losses };
+                }
+                "the kernel refuses the code that counts"
+            }
+            Err(_) => "a program is too long for the code that counts",
+        };
+        let linked = link();
+        let loaded = load(&linked);
+        // Otherwise the failures say all.
+        if loaded.failures.is_empty() {
+            warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));
+        }
+        return Prepared { linked, loaded, losses: Losses::default() };
+    }
+    let linked = link();
+    let loaded = load(&linked);
+    Prepared { linked, loaded, losses: Losses::default() }
 }

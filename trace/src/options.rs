@@ -14,6 +14,18 @@ pub enum Mode {
     User,
 }
 
+/// What becomes of the workload when a trap or a failed write ends the session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// It runs to its end unobserved, and the session waits for it.
+    #[default]
+    Wait,
+    /// It runs on by itself, also after the session. It does not end with a session that is killed, either.
+    Detach,
+    /// It gets SIGTERM, and SIGKILL where that does not end it.
+    Kill,
+}
+
 /// See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,8 +39,12 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// Sampling frequency of `perf_event` programs, in Hz.
     pub frequency: u64,
-    /// `--attach`: program name, and its attach point (interface, path, probe or event).
+    /// `--attach`: program name, and an attach point (interface, path, probe or event). A program may have several.
     pub attach: Vec<(String, String)>,
+    /// `--without`: names of programs that are left out.
+    pub without: Vec<String>,
+    /// A program that would not run is a note, not an error.
+    pub allow_unattached: bool,
     /// Print all maps at the end.
     pub print_maps: bool,
     /// Scripts may run commands.
@@ -38,6 +54,12 @@ pub struct Options {
     /// Scripts may read the memory of every process but this one; otherwise that of the workload, with the processes that
     /// it starts, and of [`Options::pid`] and [`Options::tid`].
     pub foreign_memory: bool,
+    /// Programs are loaded with code that counts what they lose for lack of room; otherwise exactly as they are.
+    pub count_loss: bool,
+    /// The session fails, after END, when anything was lost.
+    pub fail_on_loss: bool,
+    /// What becomes of the workload when an error ends the session.
+    pub on_error: OnError,
     /// Types and configuration in place of the running kernel's.
     pub kernel: KernelFiles,
 }
@@ -51,10 +73,15 @@ impl Default for Options {
             cpus: Vec::new(),
             frequency: 99,
             attach: Vec::new(),
+            without: Vec::new(),
+            allow_unattached: false,
             print_maps: false,
             commands: false,
             unproven_places: false,
             foreign_memory: false,
+            count_loss: true,
+            fail_on_loss: false,
+            on_error: OnError::Wait,
             kernel: KernelFiles::default(),
         }
     }

@@ -1,7 +1,8 @@
 //! Output of scripts: standard output or a file, as text or JSON, in one order. No write error is lost.
 //!
-//! A reader of standard output that went away ends the process as it ends any C program, by SIGPIPE; anything else that
-//! goes wrong is kept until it is queried, because a script need not check what `printf` returns.
+//! A reader of standard output that went away ends the process as it ends any C program, by SIGPIPE; but where that must
+//! not be, since a session has to end in order ([`Output::set_lasting`]), and whatever else goes wrong: the error is kept
+//! until it is queried, because a script need not check what `printf` returns.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 use twinbpf_vm::host::OutputFormat;
 
 use crate::error::Error;
-use crate::terminal::{Escaped, end_by_pipe};
+use crate::terminal::{Escaped, Stderr, end_by_pipe};
 
+const STDERR: &str = "standard error";
 /// Bytes that are buffered where lines are not flushed one by one.
 const BUFFER: usize = 64 << 10;
 
@@ -30,7 +32,9 @@ struct State {
     format: OutputFormat,
     /// Complete lines stay buffered.
     batched: bool,
-    error: Option<io::Error>,
+    /// After a failed write, what comes goes to standard error, and the process lives on.
+    lasting: bool,
+    error: Option<(String, io::Error)>,
 }
 
 /// Standard output without the buffer of [`io::stdout`], which would write each line by itself; escaped for a terminal.
@@ -59,7 +63,7 @@ impl std::fmt::Debug for Output {
 impl Output {
     fn new(out: Box<dyn Write + Send>, name: String, format: OutputFormat) -> Output {
         let out = BufWriter::with_capacity(BUFFER, out);
-        let state = State { out, name, format, batched: false, error: None };
+        let state = State { out, name, format, batched: false, lasting: false, error: None };
         Output { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -90,7 +94,16 @@ impl Output {
     pub fn finish(&self) -> Result<(), Error> {
         let mut state = self.lock();
         let flushed = state.flush();
-        state.error.take().map_or(flushed, Err).map_err(|cause| Error::Output { what: state.name.clone(), cause })
+        match (state.error.take(), flushed) {
+            (Some((what, cause)), _) => Err(Error::Output { what, cause }),
+            (None, Err(cause)) => Err(Error::Output { what: state.name.clone(), cause }),
+            (None, Ok(())) => Ok(()),
+        }
+    }
+
+    /// Sets whether a failed write is followed by writes to standard error, so that what comes is not lost.
+    pub(crate) fn set_lasting(&self, lasting: bool) {
+        self.lock().lasting = lasting;
     }
 
     /// Sets whether complete lines stay buffered until [`Output::finish`], for many records at a time.
@@ -136,13 +149,21 @@ impl State {
     }
 
     fn keep(&mut self, result: io::Result<()>) -> io::Result<()> {
-        result.inspect_err(|error| {
-            if error.kind() == ErrorKind::BrokenPipe {
-                end_by_pipe();
+        let Err(error) = result else { return Ok(()) };
+        if error.kind() == ErrorKind::BrokenPipe && !self.lasting {
+            end_by_pipe();
+        }
+        let copy = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
+        self.error.get_or_insert((self.name.clone(), copy));
+        if self.lasting && self.name != STDERR {
+            let stderr = BufWriter::with_capacity(BUFFER, Box::new(Stderr) as Box<dyn Write + Send>);
+            let (_, unwritten) = std::mem::replace(&mut self.out, stderr).into_parts();
+            STDERR.clone_into(&mut self.name);
+            if let Ok(unwritten) = unwritten {
+                self.out.write_all(&unwritten)?;
             }
-            let copy = error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
-            self.error.get_or_insert(copy);
-        })
+        }
+        Err(error)
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
-use twinbpf_vm::map::Slot;
 
 use crate::error::Error;
 use crate::options::{Mode, Options};
@@ -73,6 +72,8 @@ pub enum Trigger {
     Never {
         /// The reason, for messages.
         why: String,
+        /// Whether the user or the object asks for that; otherwise it is an error ([`Options::allow_unattached`]).
+        intended: bool,
     },
 }
 
@@ -82,9 +83,10 @@ impl Plan {
     /// # Errors
     /// A program that cannot run as chosen, an option that fits no program, an object of which no program would run.
     pub fn new(objects: Vec<Object>, options: &Options) -> Result<Plan, Error> {
-        for (name, _) in &options.attach {
+        let attached = options.attach.iter().map(|(name, _)| ("--attach", name));
+        for (option, name) in attached.chain(options.without.iter().map(|name| ("--without", name))) {
             if !objects.iter().any(|object| object.program(name).is_some()) {
-                return Err(Error::NoProgram { option: "--attach", name: name.clone() });
+                return Err(Error::NoProgram { option, name: name.clone() });
             }
         }
         let (mut plans, mut wrong) = (Vec::new(), Vec::new());
@@ -126,7 +128,8 @@ impl ObjectPlan {
         if !plan.programs.iter().any(|program| program.trigger.does_something()) && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
         }
-        Ok(plan)
+        let idle = if options.allow_unattached { Vec::new() } else { plan.idle() };
+        if idle.is_empty() { Ok(plan) } else { Err(Error::all(idle)) }
     }
 
     /// Tables of functions (`.struct_ops`) that the kernel calls while the session lasts.
@@ -142,39 +145,6 @@ impl ObjectPlan {
     /// The object's description of a planned program.
     pub fn spec(&self, program: &Planned) -> &ProgramSpec {
         &self.object.programs[program.spec]
-    }
-
-    /// Entry points that do not run, each with the reason. In [`Mode::User`] these include all programs for the kernel.
-    pub fn left_out(&self) -> impl Iterator<Item = (&ProgramSpec, &str)> {
-        self.programs.iter().filter_map(|program| match &program.trigger {
-            Trigger::Never { why } => Some((self.spec(program), why.as_str())),
-            Trigger::Begin
-            | Trigger::End
-            | Trigger::Timer { .. }
-            | Trigger::Event { .. }
-            | Trigger::Signal { .. }
-            | Trigger::Kernel { .. } => None,
-        })
-    }
-
-    /// Programs that would be loaded and never run: without an attach point, and not the target of a tail call.
-    pub fn unattached(&self) -> impl Iterator<Item = &ProgramSpec> {
-        let called = |name: &str| {
-            let slots = self.object.maps.iter().flat_map(|map| &map.slots);
-            slots.into_iter().any(|(_, slot)| matches!(slot, Slot::Program(program) if **program == *name))
-        };
-        self.programs.iter().filter_map(move |program| match &program.trigger {
-            Trigger::Kernel { targets } if targets.is_empty() => {
-                Some(self.spec(program)).filter(|spec| !called(&spec.name) && self.table_with(program.spec).is_none())
-            }
-            Trigger::Kernel { .. }
-            | Trigger::Begin
-            | Trigger::End
-            | Trigger::Timer { .. }
-            | Trigger::Event { .. }
-            | Trigger::Signal { .. }
-            | Trigger::Never { .. } => None,
-        })
     }
 
     /// The programs that run in userspace.
@@ -217,24 +187,29 @@ pub(crate) fn wrong(object: &Object, spec: &ProgramSpec, why: impl fmt::Display)
 }
 
 fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Trigger, Error> {
-    let never = |why: &str| Ok(Trigger::Never { why: why.to_owned() });
+    let never = |why: &str| Ok(Trigger::Never { why: why.to_owned(), intended: true });
+    if options.without.iter().any(|name| *name == *spec.name) {
+        return never("--without leaves it out");
+    }
     if let SectionKind::Script(script) = &spec.attach.kind {
         return script_trigger(object, spec, script);
     }
-    let chosen = options.attach.iter().find(|(name, _)| *name == *spec.name).map(|(_, place)| place.as_str());
+    let chosen = options.attach.iter().filter(|(name, _)| *name == *spec.name);
+    let chosen: Vec<&str> = chosen.map(|(_, place)| place.as_str()).collect();
     if let SectionKind::Malformed(error) = &spec.attach.kind {
         return Err(wrong(object, spec, error));
     }
     if spec.attach.prog_type().is_none() {
-        return never("its section says nothing of what it is for");
+        let why = idle::unknown(&spec.section);
+        return Ok(Trigger::Never { why, intended: options.mode == Mode::User || !spec.attach.autoload });
     }
     if options.mode == Mode::User {
         return never("it is for the kernel, and --mode user keeps away from that");
     }
-    if !spec.attach.autoload && chosen.is_none() {
+    if !spec.attach.autoload && chosen.is_empty() {
         return never("its section begins with ?");
     }
-    let targets = target::of(spec, chosen, options).map_err(|why| wrong(object, spec, why))?;
+    let targets = target::of(spec, &chosen, options).map_err(|why| wrong(object, spec, why))?;
     Ok(Trigger::Kernel { targets })
 }
 
@@ -248,7 +223,10 @@ fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Resul
             Some(number) => Trigger::Signal { number },
             None => return Err(wrong(object, spec, format!("no signal {name} that a program can wait for"))),
         },
-        Script::Error => Trigger::Never { why: "a program that faults ends the run".to_owned() },
+        Script::Error => Trigger::Never {
+            why: "nothing calls ERROR: a program that traps ends the session, and END runs".to_owned(),
+            intended: false,
+        },
     })
 }
 
@@ -303,7 +281,7 @@ impl fmt::Display for ObjectPlan {
                     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
                     writeln!(f, "  {name:<24} kernel     {first}{more}")?;
                 }
-                Trigger::Never { why } => writeln!(f, "  {name:<24} not run: {why}")?,
+                Trigger::Never { why, .. } => writeln!(f, "  {name:<24} not run: {why}")?,
             }
         }
         for table in self.tables() {
@@ -317,5 +295,6 @@ impl fmt::Display for ObjectPlan {
     }
 }
 
+mod idle;
 #[cfg(test)]
 mod tests;

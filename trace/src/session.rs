@@ -12,11 +12,13 @@ use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{MapKind, MapSpec, create, only_in_kernel};
 
 use crate::control::{Control, Reach};
+use crate::errln;
 use crate::error::Error;
 use crate::events::{Loop, SessionEnd};
 use crate::functions::functions;
 use crate::kernel_side::KernelSide;
-use crate::options::Options;
+use crate::loss;
+use crate::options::{OnError, Options};
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
 use crate::script::{self, SymbolSnapshots};
@@ -27,6 +29,9 @@ use crate::workload::{Child, Suspended};
 
 /// Time that a workload, which a terminal's Ctrl-C may have reached, has to end before it gets SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Status of a session that an error ended after programs were attached.
+pub const STATUS_FAILED: u8 = 125;
 
 /// Status of a session that a BEGIN ended by returning below 0.
 pub const STATUS_ABORTED: u8 = 1;
@@ -41,6 +46,17 @@ pub struct Session {
     warnings: Vec<String>,
     /// A script symbolizes user addresses.
     names: bool,
+    /// Records, elements and stacks that were lost.
+    lost: u64,
+}
+
+/// How a session ended before END.
+struct Traced {
+    status: u8,
+    /// By an error, which is reported already.
+    failed: bool,
+    /// The workload, where it still runs or nothing waited for it.
+    child: Option<Child>,
 }
 
 impl Session {
@@ -60,6 +76,7 @@ impl Session {
             output,
             warnings: Vec::new(),
             names: false,
+            lost: 0,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
         let added = plan.objects.iter().zip(linkers).map(|(object, linker)| session.add(object, linker));
@@ -99,22 +116,31 @@ impl Session {
     /// Runs it, with a command as workload unless that is empty. The status: that of a script's `exit`, else the
     /// workload's own or 128 and the signal that killed it, else 0; [`STATUS_ABORTED`] when a BEGIN ended it.
     ///
+    /// A trap or an output that cannot be written ends it in order once programs are attached: the error is reported, END
+    /// runs, [`Options::on_error`] says what becomes of the workload, and the status is [`STATUS_FAILED`].
+    ///
     /// # Errors
-    /// A program faulted, the workload cannot be run, the output cannot be written.
+    /// Before that: a BEGIN faulted, the workload cannot be run, a program cannot be attached. In END: a trap, an output
+    /// that cannot be written. [`Error::Lost`], with [`Options::fail_on_loss`].
     pub fn run(mut self, workload: &[String]) -> Result<u8, Error> {
-        let suspended = if workload.is_empty() { None } else { Some(Suspended::fork(workload)?) };
+        let on_error = self.options.on_error;
+        let bound = on_error != OnError::Detach;
+        let suspended = if workload.is_empty() { None } else { Some(Suspended::fork(workload, bound)?) };
         if let Some(suspended) = &suspended {
             self.user_sides.iter_mut().for_each(|user_side| user_side.set_workload(suspended.pid() as u32));
         }
-        let status = match self.begin()? {
-            Outcome::Aborted => return Ok(STATUS_ABORTED),
+        match self.begin()? {
+            Outcome::Aborted => Ok(STATUS_ABORTED),
             Outcome::Exit(status) => {
                 drop(suspended);
-                return self.end(status);
+                self.end(status)
             }
-            Outcome::Done => self.trace(suspended)?,
-        };
-        self.end(status)
+            Outcome::Done => {
+                let Traced { status, failed, child } = self.trace(suspended)?;
+                let ended = self.end(status);
+                if failed { Ok(after_failure(ended, child, on_error)) } else { ended }
+            }
+        }
     }
 
     fn begin(&mut self) -> Result<Outcome, Error> {
@@ -127,8 +153,8 @@ impl Session {
         Ok(Outcome::Done)
     }
 
-    /// From enabling the attachments to the last record, before END. Returns the exit status so far.
-    fn trace(&mut self, suspended: Option<Suspended>) -> Result<u8, Error> {
+    /// From enabling the attachments to the last record, before END. Returns how it ended so far.
+    fn trace(&mut self, suspended: Option<Suspended>) -> Result<Traced, Error> {
         let mut numbers: Vec<i32> = self.user_sides.iter().flat_map(UserSide::signals).collect();
         numbers.sort_unstable();
         numbers.dedup();
@@ -139,34 +165,53 @@ impl Session {
             return Err(Error::all(failures));
         }
         let mut child = suspended.map(Suspended::release).transpose()?;
-        self.kernel_sides.iter().try_for_each(|kernel_side| kernel_side.iterate(&self.output))?;
-        let over = self.watch(child.as_ref(), &signals, &numbers)?;
+        self.output.set_lasting(true);
+        let over = self.kernel_sides.iter().try_for_each(|kernel_side| kernel_side.iterate(&self.output));
+        let over = over.and_then(|()| self.watch(child.as_ref(), &signals, &numbers));
         self.kernel_sides.iter_mut().for_each(KernelSide::disable);
         signals.impatient();
-        let drained = self.drain(&over)?;
-        let status = end_child(child.as_mut(), &over)?;
-        Ok(match (over, drained) {
-            (SessionEnd::Exit(requested), _) | (_, Outcome::Exit(requested)) => requested,
-            (SessionEnd::Ended | SessionEnd::Terminated | SessionEnd::Interrupted | SessionEnd::Idle, _) => status,
+        let over = over.and_then(|over| self.drain(over));
+        if let Err(error) = &over {
+            errln!("twinbpf: {error:#}");
+            self.discard();
+        }
+        let lost = self.kernel_sides.iter().map(|kernel_side| kernel_side.report_loss(&self.output));
+        self.lost = lost.sum::<Result<u64, Error>>()?;
+        Ok(match over {
+            Err(_) => Traced { status: STATUS_FAILED, failed: true, child },
+            Ok(SessionEnd::Exit(status)) => {
+                let _ = end_child(child.as_mut(), &SessionEnd::Exit(status))?;
+                Traced { status, failed: false, child: None }
+            }
+            Ok(over) => Traced { status: end_child(child.as_mut(), &over)?, failed: false, child: None },
         })
     }
 
-    /// Reads the records that programs sent before they were detached.
-    fn drain(&mut self, over: &SessionEnd) -> Result<Outcome, Error> {
+    /// Reads the records that programs sent before they were detached. `exit` in a script ends the session then, too.
+    fn drain(&mut self, over: SessionEnd) -> Result<SessionEnd, Error> {
         if matches!(over, SessionEnd::Exit(_)) {
-            return Ok(Outcome::Done);
+            return Ok(over);
         }
         for (user_side, kernel_side) in self.user_sides.iter_mut().zip(&mut self.kernel_sides) {
             self.output.set_batched(true);
             let drained = kernel_side.drain(user_side);
             self.output.set_batched(false);
             if let Outcome::Exit(status) = drained? {
-                return Ok(Outcome::Exit(status));
+                return Ok(SessionEnd::Exit(status));
             }
         }
-        self.kernel_sides.iter().for_each(|kernel_side| kernel_side.report_loss(&self.output));
         self.output.finish()?;
-        Ok(Outcome::Done)
+        Ok(over)
+    }
+
+    /// After a failure: says how many records no EVENT program gets.
+    fn discard(&mut self) {
+        for kernel_side in &mut self.kernel_sides {
+            for (map, count) in kernel_side.discard() {
+                errln!("twinbpf: {count} records of map {map} were not handled: the session had failed");
+                loss::object(&self.output, Some(&map), None, count);
+            }
+        }
     }
 
     fn watch(&mut self, child: Option<&Child>, signals: &Signals, numbers: &[i32]) -> Result<SessionEnd, Error> {
@@ -195,8 +240,30 @@ impl Session {
             self.user_sides.iter().for_each(UserSide::print_maps);
             self.output.finish()?;
         }
-        Ok(status)
+        match self.lost {
+            count if count > 0 && self.options.fail_on_loss => Err(Error::Lost { count }),
+            _ => Ok(status),
+        }
     }
+}
+
+/// After a session that failed, and its END: what becomes of the workload.
+fn after_failure(ended: Result<u8, Error>, child: Option<Child>, on_error: OnError) -> u8 {
+    if let Err(error) = ended {
+        errln!("twinbpf: {error:#}");
+    }
+    let Some(mut child) = child else { return STATUS_FAILED };
+    match on_error {
+        OnError::Wait => {
+            if let Err(error) = child.wait() {
+                errln!("twinbpf: {error}");
+            }
+        }
+        OnError::Detach => child.detach(),
+        // Dropping it does.
+        OnError::Kill => {}
+    }
+    STATUS_FAILED
 }
 
 /// In user mode, map types that only the kernel fills become empty hash maps.

@@ -4,7 +4,9 @@
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,9 +40,9 @@ pub(crate) struct Pipes<'a> {
     pub(crate) failure: BorrowedFd<'a>,
 }
 
-/// Forks a child that waits for `Pipes::wait` and then executes a command, searched for in PATH. It ends when this thread
-/// does, however that ends: while it waits because the pipe closes, later by SIGKILL.
-pub(crate) fn fork(command: &[CString], pipes: &Pipes<'_>) -> io::Result<libc::pid_t> {
+/// Forks a child that waits for `Pipes::wait` and then executes a command, searched for in PATH. While it waits it ends when
+/// this thread does, because the pipe closes; later, if it is `bound`, by SIGKILL.
+pub(crate) fn fork(command: &[CString], pipes: &Pipes<'_>, bound: bool) -> io::Result<libc::pid_t> {
     let mut argv: Vec<*const libc::c_char> = command.iter().map(|word| word.as_ptr()).collect();
     argv.push(std::ptr::null());
     assert!(argv.len() > 1, "a command has a name");
@@ -52,7 +54,7 @@ pub(crate) fn fork(command: &[CString], pipes: &Pipes<'_>) -> io::Result<libc::p
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // SAFETY: this is the child of the fork above, `argv` ends with null and points to live strings.
-            unsafe { become_command(&argv, pipes, parent) }
+            unsafe { become_command(&argv, pipes, parent, bound) }
         }
         pid => Ok(pid),
     }
@@ -60,11 +62,13 @@ pub(crate) fn fork(command: &[CString], pipes: &Pipes<'_>) -> io::Result<libc::p
 
 /// # Safety
 /// In a forked child only. `argv` is a null-terminated array of C strings.
-unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent: libc::pid_t) -> ! {
+unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent: libc::pid_t, bound: bool) -> ! {
     // SAFETY: all of these are async-signal-safe; buffers are local; the child leaves only by exec or _exit.
     unsafe {
         libc::close(pipes.release.as_raw_fd());
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if bound {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         for signal in RESET {
@@ -84,6 +88,16 @@ unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent
         libc::write(pipes.failure.as_raw_fd(), (&raw const errno).cast(), 4);
         libc::_exit(127)
     }
+}
+
+/// Whether this process may execute a file.
+pub(crate) fn may_execute(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::EACCES));
+    }
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `name` is a C string that lives for the call.
+    answer(unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) }.into()).map(drop)
 }
 
 /// A descriptor that becomes readable when the process ends.

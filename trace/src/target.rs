@@ -15,15 +15,28 @@ pub(crate) fn sends_events(map: &MapSpec) -> bool {
     matches!(map.kind, MapKind::Ringbuf | MapKind::PerfEventArray)
 }
 
-/// Attach points of a program; `chosen` is the value of `--attach`. Empty for a program that is only loaded.
-pub(crate) fn of(spec: &ProgramSpec, chosen: Option<&str>, options: &Options) -> Result<Vec<Target>, String> {
-    let target = match chosen {
-        Some(place) => Some(placed(spec, place, options)?),
-        None if is_sampling(spec) => Some(Target::Sampling(sampling("cpu-clock", options)?)),
-        None => Target::of_section(&spec.attach.kind).map_err(|error| error.to_string())?,
-    };
-    let Some(target) = target else { return Ok(Vec::new()) };
-    filtered(target, options)
+/// Attach points of a program; `chosen` are the values of `--attach`. Empty for a program that is only loaded.
+pub(crate) fn of(spec: &ProgramSpec, chosen: &[&str], options: &Options) -> Result<Vec<Target>, String> {
+    let mut targets = Vec::new();
+    for place in chosen {
+        targets.extend(placed(spec, place, options)?);
+    }
+    if chosen.is_empty() {
+        targets.extend(match is_sampling(spec) {
+            true => vec![Target::Sampling(sampling("cpu-clock", options)?)],
+            false => of_section(&spec.attach)?,
+        });
+    }
+    let mut filtered_targets = Vec::new();
+    for target in targets {
+        filtered_targets.extend(filtered(target, options)?);
+    }
+    Ok(filtered_targets)
+}
+
+/// What a section says, patterns included; nothing where it leaves the place to the user.
+fn of_section(attach: &Attach) -> Result<Vec<Target>, String> {
+    Target::all_of_section(&attach.kind).map_err(|error| error.to_string())
 }
 
 fn is_sampling(spec: &ProgramSpec) -> bool {
@@ -80,30 +93,30 @@ fn sampling(text: &str, options: &Options) -> Result<Sampling, String> {
     Ok(Sampling { clock, rate: Rate::Frequency(hertz), pid: None, cpus: options.cpus.clone() })
 }
 
-/// The attach point that `--attach PROG=PLACE` names, by program type.
-fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Target, String> {
+/// The attach points that `--attach PROG=PLACE` names, by program type.
+fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Vec<Target>, String> {
     let SectionKind::Known { row, .. } = &spec.attach.kind else {
         return Err("--attach is for programs whose section is one of libbpf's".to_owned());
     };
     let device = || interface(place).map_err(|error| error.to_string());
     let (prog, path) = (row.prog, PathBuf::from(place));
     if prog == ProgType::PerfEvent {
-        return sampling(place, options).map(Target::Sampling);
+        return Ok(vec![Target::Sampling(sampling(place, options)?)]);
     }
     if prog == ProgType::Xdp {
-        return Ok(Target::Xdp { interface: device()?, flags: 0 });
+        return Ok(vec![Target::Xdp { interface: device()?, flags: 0 }]);
     }
     if prog == ProgType::SchedCls && row.pattern.starts_with("netkit") {
-        return Ok(Target::Netkit { interface: device()?, peer: row.pattern.ends_with("peer") });
+        return Ok(vec![Target::Netkit { interface: device()?, peer: row.pattern.ends_with("peer") }]);
     }
     if prog == ProgType::SchedCls {
-        return Ok(Target::Tc { interface: device()?, egress: row.pattern.ends_with("egress") });
+        return Ok(vec![Target::Tc { interface: device()?, egress: row.pattern.ends_with("egress") }]);
     }
     if OF_CGROUPS.contains(&prog) {
-        return Ok(Target::Cgroup { path });
+        return Ok(vec![Target::Cgroup { path }]);
     }
     if [ProgType::SkLookup, ProgType::FlowDissector].contains(&prog) {
-        return Ok(Target::NetNamespace { path });
+        return Ok(vec![Target::NetNamespace { path }]);
     }
     probe(row, place)
 }
@@ -120,8 +133,10 @@ const OF_CGROUPS: [ProgType; 7] = [
 ];
 
 /// Parses `place` as the rest of the program's section name.
-fn probe(row: &Row, place: &str) -> Result<Target, String> {
-    let section = Attach::parse(&format!("{}/{place}", row.pattern));
-    let target = Target::of_section(&section.kind).map_err(|error| error.to_string())?;
-    target.ok_or_else(|| format!("a program of section {} cannot be attached to '{place}'", row.pattern))
+fn probe(row: &Row, place: &str) -> Result<Vec<Target>, String> {
+    let targets = of_section(&Attach::parse(&format!("{}/{place}", row.pattern)))?;
+    match targets.is_empty() {
+        true => Err(format!("a program of section {} cannot be attached to '{place}'", row.pattern)),
+        false => Ok(targets),
+    }
 }

@@ -1,12 +1,16 @@
 //! Workload of a session: a child process that is forked and suspended before any attachment is enabled, and executes
 //! its command after.
 //!
-//! It ends with the thread that forked it: suspended, because the pipe closes; running, by SIGKILL.
+//! It ends with the thread that forked it: suspended, because the pipe closes; running, by SIGKILL, unless it is to be
+//! detached after an error.
 
-use std::ffi::CString;
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -35,16 +39,20 @@ pub(crate) struct Child {
 }
 
 impl Suspended {
-    /// Forks a child that will become this command.
-    pub(crate) fn fork(command: &[String]) -> Result<Suspended, Error> {
+    /// Forks a child that will become this command. `bound`: it ends with the thread that calls this.
+    ///
+    /// # Errors
+    /// The command cannot be executed, as far as that can be said before; fork or pipe failed.
+    pub(crate) fn fork(command: &[String], bound: bool) -> Result<Suspended, Error> {
         let name = command.first().cloned().unwrap_or_default();
         let failed = |cause| Error::Workload { name: name.clone(), cause };
+        executable(&name).map_err(failed)?;
         let words: Result<Vec<CString>, _> = command.iter().map(|word| CString::new(word.as_str())).collect();
         let words = words.map_err(|error| failed(error.into()))?;
         let (wait, release) = pipe().map_err(failed)?;
         let (failure, report) = pipe().map_err(failed)?;
         let ends = sys::Pipes { wait: wait.as_fd(), release: release.as_fd(), failure: report.as_fd() };
-        let pid = sys::fork(&words, &ends).map_err(failed)?;
+        let pid = sys::fork(&words, &ends, bound).map_err(failed)?;
         let pidfd = sys::pidfd(pid).map_err(failed)?;
         Ok(Suspended { release, failure, child: Child { name, pid, pidfd, status: None } })
     }
@@ -74,6 +82,37 @@ impl Suspended {
     }
 }
 
+/// Whether `execvp` would find and execute a command: a file of the name, or in a folder of PATH, that may be executed, and
+/// so may the interpreter in its first line.
+fn executable(name: &str) -> io::Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = match name.contains('/') {
+        true => vec![name.into()],
+        false => std::env::split_paths(&path).map(|folder| folder.join(name)).collect(),
+    };
+    let mut denied = None;
+    for place in &places {
+        match sys::may_execute(place) {
+            Ok(()) => return interpreter(place),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            Err(error) => denied = Some(error),
+        }
+    }
+    Err(denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT)))
+}
+
+/// Whether the interpreter that a script names can be executed.
+fn interpreter(script: &Path) -> io::Result<()> {
+    let mut line = Vec::new();
+    // A file that may be executed need not be readable.
+    let Ok(file) = File::open(script) else { return Ok(()) };
+    file.take(256).read_to_end(&mut line)?;
+    let Some(rest) = line.strip_prefix(b"#!") else { return Ok(()) };
+    let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let name = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    sys::may_execute(Path::new(OsStr::from_bytes(name)))
+}
+
 impl Child {
     /// Its process id.
     pub(crate) fn pid(&self) -> i32 {
@@ -97,6 +136,11 @@ impl Child {
             // It may end at this moment.
             let _ = sys::kill(self.pid, libc::SIGTERM);
         }
+    }
+
+    /// Leaves it alone: it runs on.
+    pub(crate) fn detach(self) {
+        std::mem::forget(self);
     }
 
     /// Waits for its end. Returns its exit status, or 128 plus the signal that killed it.
@@ -131,12 +175,13 @@ impl Drop for Child {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
     use super::Suspended;
 
     fn shell(script: &str) -> Suspended {
-        Suspended::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]).unwrap()
+        Suspended::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], true).unwrap()
     }
 
     #[test]
@@ -169,7 +214,30 @@ mod tests {
         for (script, status) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -PIPE $$", 141)] {
             assert_eq!(shell(script).release().unwrap().wait().unwrap(), status, "{script}");
         }
-        let error = Suspended::fork(&["/no/such/command".to_owned()]).unwrap().release().unwrap_err().to_string();
-        assert_eq!(error, "cannot run the workload '/no/such/command': No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn commands_that_cannot_be_executed_are_not_forked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str, mode| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path.display().to_string()
+        };
+        let fork = |name: &str| Suspended::fork(&[name.to_owned()], true).map(drop).map_err(|error| error.to_string());
+        assert!(fork(&file("script", "#! /bin/sh -e\n", 0o755)).is_ok() && fork("sh").is_ok());
+        let missing = "No such file or directory (os error 2)";
+        let denied = "Permission denied (os error 13)";
+        let cases = [
+            ("/no/such/command".to_owned(), missing),
+            ("no-such-command".to_owned(), missing),
+            (file("plain", "text", 0o644), denied),
+            (folder.path().display().to_string(), denied),
+            (file("orphan", "#!/no/such/shell\n", 0o755), missing),
+        ];
+        for (name, why) in cases {
+            assert_eq!(fork(&name), Err(format!("cannot run the workload '{name}': {why}")));
+        }
     }
 }

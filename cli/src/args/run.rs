@@ -58,9 +58,16 @@ pub(crate) struct SessionArgs {
     /// Samples a second of perf_event programs.
     #[arg(short = 'F', value_name = "HZ", default_value_t = 99, value_parser = clap::value_parser!(u64).range(1..))]
     frequency: u64,
-    /// Attach a program whose section does not say to what: an interface, a cgroup's path, BINARY:FUNCTION, CLOCK:HZ.
+    /// Attach a program to what its section does not say, or to something else: an interface, a cgroup's path,
+    /// BINARY:FUNCTION, CLOCK:HZ. Several times for one program attaches it to each.
     #[arg(long, value_name = "PROG=PLACE", value_parser = attach)]
     attach: Vec<(String, String)>,
+    /// Leave a program out: it is neither loaded nor run. May be given several times.
+    #[arg(long, value_name = "PROG")]
+    without: Vec<String>,
+    /// Let programs that would not run be notes, not errors: without an attach point, of unknown sections.
+    #[arg(long)]
+    allow_unattached: bool,
     /// Where programs run: auto (those for the kernel there, if any), kernel (all maps there), or user (nothing there,
     /// no privilege needed).
     #[arg(long, value_name = "MODE", default_value = "auto")]
@@ -77,6 +84,17 @@ pub(crate) struct SessionArgs {
     /// Print every map at the end.
     #[arg(long)]
     print_maps: bool,
+    /// Load programs exactly as libbpf would, without the code that counts the records, elements and stacks which they
+    /// lose for lack of room.
+    #[arg(long)]
+    no_count_loss: bool,
+    /// End with status 125, after END, if anything was lost.
+    #[arg(long, conflicts_with = "no_count_loss")]
+    fail_on_loss: bool,
+    /// What becomes of the workload when a trap or a failed write ends the session: wait (it runs to its end, unobserved),
+    /// detach (it runs on alone), or kill (SIGTERM).
+    #[arg(long, value_name = "WHAT", default_value = "wait")]
+    on_error: OnError,
     /// Let scripts run commands (system) and read the memory of every process (read_mem), and uprobes go where it is
     /// unknown whether an instruction begins.
     #[arg(long = "unsafe")]
@@ -88,6 +106,13 @@ enum Mode {
     Auto,
     Kernel,
     User,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnError {
+    Wait,
+    Detach,
+    Kill,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -113,10 +138,19 @@ impl SessionArgs {
             cpus: self.cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
             frequency: self.frequency,
             attach: self.attach.clone(),
+            without: self.without.clone(),
+            allow_unattached: self.allow_unattached,
             print_maps: self.print_maps,
             commands: self.allow_unsafe,
             unproven_places: self.allow_unsafe,
             foreign_memory: self.allow_unsafe,
+            count_loss: !self.no_count_loss,
+            fail_on_loss: self.fail_on_loss,
+            on_error: match self.on_error {
+                OnError::Wait => trace::OnError::Wait,
+                OnError::Detach => trace::OnError::Detach,
+                OnError::Kill => trace::OnError::Kill,
+            },
             kernel,
         }
     }

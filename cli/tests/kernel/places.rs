@@ -6,7 +6,7 @@ use std::process::Command;
 use tempfile::tempdir;
 
 use crate::common::{installed, run, skip, stderr};
-use crate::rig::{kernel, program, said};
+use crate::rig::{kernel, program, said, tool};
 use crate::tools::PROBE;
 
 fn listed(pattern: &str) -> BTreeSet<String> {
@@ -64,6 +64,37 @@ pub(crate) fn missing_things_are_reported() {
     assert_eq!((none.status.code(), stderr(&none).contains("nothing matches")), (Some(1), true));
     let usdt = run(&["list", "usdt"]);
     assert!(stderr(&usdt).contains("say in which one, usdt:FILE:*"), "{usdt:?}");
+}
+
+pub(crate) fn a_program_is_attached_to_all_places_of_a_pattern() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let source = "#include <sys/syscall.h>\n#include <unistd.h>
+        __attribute__((noinline)) void work_a(void) { __asm__ volatile(\"\"); }
+        __attribute__((noinline)) void work_b(void) { __asm__ volatile(\"\"); }
+        __attribute__((noinline)) void rest(void) { __asm__ volatile(\"\"); }
+        int main(void) {
+            for (int i = 0; i < 10; i++) {
+                syscall(SYS_getppid), syscall(SYS_getpgid, 0), syscall(SYS_gettid);
+                work_a(), work_b(), rest();
+            }
+        }";
+    let path = program(folder.path(), "twplaces", source);
+    let path = path.to_str().unwrap();
+    let place = |program: &str, function: &str| format!("{program}={path}:{function}");
+    let places = [place("patterned", "work_?"), place("named", "work_b"), place("named", "rest")];
+    let attach: Vec<&str> = places.iter().flat_map(|place| ["--attach", place]).collect();
+    // Other processes may call getpgid and getppid.
+    let text = said(&tool("../sessions/places", &attach, &[path]));
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let ["calls", calls, "functions", "20", "several", "20"] = words[..] else { panic!("{text}") };
+    assert!(calls.parse::<u32>().unwrap() >= 10, "{text}");
+    let plan = said(&tool("../sessions/places", &["--dry-run"], &[]));
+    assert!(plan.contains("tracepoint syscalls:sys_enter_getpgid and 1 more"), "{plan}");
+    let refused = tool("../sessions/places", &["--attach", &place("named", "nothing_*")], &[path]);
+    assert!(stderr(&refused).contains("nothing matches"), "{}", stderr(&refused));
 }
 
 pub(crate) fn programs_of_userspace_have_functions_and_static_probes() {

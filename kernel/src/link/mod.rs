@@ -5,6 +5,7 @@
 //! A [`Target`] is where a program goes, resolved as far as it can be without side effects. [`Target::open`] makes all
 //! that can fail and starts nothing, [`Pending::enable`] starts it.
 
+mod expand;
 mod hook;
 mod interface;
 mod multi;

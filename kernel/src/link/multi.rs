@@ -93,7 +93,7 @@ pub(super) fn kprobes(
     let fail = |errno, text: String| Err(Error::ours("LINK_CREATE", &what, errno, text));
     let (names, cookies) = match functions {
         Functions::Glob(glob) if !glob.contains(['*', '?']) => (vec![glob.clone()], Vec::new()),
-        Functions::Glob(glob) => (matching(glob), Vec::new()),
+        Functions::Glob(glob) => (self::functions(glob), Vec::new()),
         Functions::Names(names) => names.iter().cloned().unzip(),
         Functions::Sites(_) => return fail(libc::EINVAL, "offsets apply to files of user space only".to_owned()),
     };
@@ -120,8 +120,8 @@ pub(super) fn kprobes(
     Ok(Pending::later(what, deferred))
 }
 
-/// Functions that can be probed, by what the kernel's list of them says; without one, by its symbols.
-fn matching(glob: &str) -> Vec<String> {
+/// Functions whose name matches and that can be probed, by what the kernel's list of them says; without one, by its symbols.
+pub(super) fn functions(glob: &str) -> Vec<String> {
     let listed = tracefs::read("available_filter_functions");
     let mut seen = HashSet::new();
     let mut unique = |name: &str| matches(glob, name) && seen.insert(name.to_owned());

@@ -228,6 +228,22 @@ pub enum TargetError {
         /// What does about the same.
         instead: &'static str,
     },
+    /// The kind is one place for each program.
+    #[error("{kind} takes no pattern: write {instead}")]
+    NoPattern {
+        /// What the section begins with.
+        kind: &'static str,
+        /// What does about the same.
+        instead: &'static str,
+    },
+    /// A pattern without a match.
+    #[error("{kind}: nothing matches '{text}'; `twinbpf list '{kind}/{text}'` shows what there is")]
+    NoMatch {
+        /// What the section begins with.
+        kind: &'static str,
+        /// The text after the section's prefix.
+        text: String,
+    },
     /// The file is nowhere.
     #[error("there is no file {0}; a bare name is searched for in PATH, or, with .so in it, where libraries are")]
     NoFile(String),
@@ -365,11 +381,11 @@ fn integer(text: &str) -> Option<u64> {
 }
 
 /// `BINARY:REST`; the name of a file may have colons, what follows may not.
-fn binary(text: &str) -> Option<(&str, &str)> {
+pub(super) fn binary(text: &str) -> Option<(&str, &str)> {
     text.rsplit_once(':').filter(|(path, rest)| !path.is_empty() && !rest.is_empty())
 }
 
-fn file(name: &str) -> Result<PathBuf, TargetError> {
+pub(super) fn file(name: &str) -> Result<PathBuf, TargetError> {
     user::find(name).ok_or_else(|| TargetError::NoFile(name.to_owned()))
 }
 
@@ -384,7 +400,7 @@ fn uprobe_offset(path: &std::path::Path, text: &str) -> Option<Result<u64, user:
 }
 
 /// Name of the kernel function that implements a system call.
-fn syscall_function(name: &str) -> String {
+pub(super) fn syscall_function(name: &str) -> String {
     let prefix = if has(Feature::SyscallWrapper) { crate::arch::SYSCALL_PREFIX } else { "__se_sys_" };
     format!("{prefix}{name}")
 }

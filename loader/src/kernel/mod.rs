@@ -14,6 +14,7 @@ mod edit;
 mod exception;
 mod externs;
 mod link;
+mod loss;
 mod reach;
 mod stream;
 mod struct_ops;
@@ -32,6 +33,7 @@ use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
 
 pub use context::ContextTypes;
+pub use loss::{COUNTERS, Counter, Counters, Dropped, Helper};
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
 use crate::error::{Cause, Error};

@@ -35,11 +35,33 @@ pub(super) fn mark(program: &mut KernelProgram, maps: &[KernelMap]) {
     }
 }
 
+/// Registers of a program before each instruction that may be reached.
+pub(super) struct Registers(BTreeMap<usize, State>);
+
+impl Registers {
+    /// Of a longer program, or one that computes where it jumps to, nothing is known.
+    pub(super) fn of(program: &KernelProgram, maps: &[KernelMap]) -> Registers {
+        let short = program.insns.len() <= MAX_INSNS;
+        let states = short.then(|| Code { insns: &program.insns, maps }.possible()).flatten();
+        Registers(states.unwrap_or_default())
+    }
+
+    /// Index of the map in a register, if all paths to the instruction put the same there.
+    pub(super) fn map(&self, pc: usize, reg: usize) -> Option<usize> {
+        match self.0.get(&pc)?.get(reg)? {
+            Known::Map(map) => Some(*map),
+            Known::Nothing | Known::Number(_) | Known::Value { .. } => None,
+        }
+    }
+}
+
 /// What is known of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Nothing,
     Number(u64),
+    /// A map itself.
+    Map(usize),
     /// An address in the value of a map.
     Value {
         map: usize,
@@ -161,6 +183,7 @@ impl Code<'_> {
         let insn = self.insns[pc];
         let high = self.insns.get(pc + 1).map_or(0, |high| high.imm);
         let known = match insn.src() {
+            1 => Known::Map(insn.imm.cast_unsigned() as usize),
             0 => Known::Number(u64::from(high.cast_unsigned()) << 32 | u64::from(insn.imm.cast_unsigned())),
             2 => Known::Value { map: insn.imm.cast_unsigned() as usize, off: high.cast_unsigned().into() },
             _ => Known::Nothing,

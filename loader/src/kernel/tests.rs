@@ -457,3 +457,37 @@ fn tagged_arguments_get_the_type_that_old_kernels_take_for_the_context() {
     assert_eq!(edited.type_name(TypeId(funcs[1])), "any");
     assert_eq!(own[24..][..20], found.btf[24..][..20]);
 }
+
+#[test]
+fn failing_helpers_are_counted_by_program_and_map() {
+    let mut elf = Writer::new(Endian::Little);
+    // A jump across the second call, one to the instruction after the first, and a helper that loses nothing.
+    let insns =
+        code("r1 = 0 ll\ncall 131\nif r0 == 0 goto end\nif r0 == 5 goto end\ncall 2\nend:\ncall 5\nr0 = 0\nexit");
+    let section = elf.code("xdp", &insns);
+    elf.function("main", GLOBAL, section, 0..insns.len() as u64);
+    let object = elf.open();
+    let mut linked = link(&object, &KernelData::default());
+    let before = linked.programs[0].insns.clone();
+    let counters = linked.count_dropped().unwrap().expect("two helpers");
+    assert_eq!((counters.map, linked.maps.len()), (0, 1));
+    let names: Vec<_> = counters.counters.iter().map(|counter| (&*counter.program, counter.helper.name)).collect();
+    // From the end of the program.
+    assert_eq!(names, [("main", "bpf_map_update_elem"), ("main", "bpf_ringbuf_reserve")]);
+    let program = &linked.programs[0];
+    let text = "r1 = 0 ll\ncall 131\nif r0 != 0 goto on\nr1 = map_value(0) ll\nr2 = 1\nlock *(u64 *)(r1 + 0) += r2\non:\n\
+        if r0 == 0 goto end\nif r0 == 5 goto end\ncall 2\n\
+        if r0 == -7 goto add\nif r0 == -12 goto add\nif r0 != -16 goto end\n\
+        add:\nr1 = map_value(0) ll\nr2 = 1\nlock *(u64 *)(r1 + 0) += r2\nend:\ncall 5\nr0 = 0\nexit";
+    let mut wanted: Vec<Raw> = code(text).into_iter().map(Insn::encode).collect();
+    // The second word of the counters.
+    wanted[5].imm = 8;
+    assert_eq!(program.insns, wanted);
+    let fixups: Vec<_> = program.fixups.iter().map(|(pc, fixup)| (*pc, fixup.clone())).collect();
+    assert_eq!(fixups, [(4, Fixup::MapValue(0)), (14, Fixup::MapValue(0))]);
+    // An object without such calls stays as it is.
+    linked.programs[0].insns.clone_from(&before);
+    linked.programs[0].insns.retain(|raw| raw.opcode != 0x85);
+    assert_eq!(linked.count_dropped(), Ok(None));
+    assert_eq!(linked.maps.len(), 1);
+}

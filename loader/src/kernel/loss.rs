@@ -1,0 +1,163 @@
+//! Instrumentation of programs: calls of helpers that drop data for lack of room are followed by code that counts it.
+//!
+//! The kernel does not count a record that does not fit into a ring buffer, an element that does not fit into a map or
+//! a stack whose slot is taken: the helper returns an error, which few programs check. A counter here is a word of an
+//! array map, and the code adds to it atomically, so that it needs neither stack nor a further call; the registers that
+//! it uses are those that every call clobbers. Nothing but a compare is added to a call that succeeds.
+
+use std::sync::Arc;
+
+use twinbpf_isa::{Raw, SpliceError};
+use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
+
+use super::reach::Registers;
+use super::{Fixup, KernelLinked, KernelMap};
+
+/// Name of the map that has the counters, as the kernel shows it.
+pub const COUNTERS: &str = "twinbpf_lost";
+
+/// `call`, with the helper's number as immediate.
+const CALL: u8 = 0x85;
+
+/// When a result of a helper means that data was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fails {
+    /// It is a null pointer.
+    Null,
+    /// It is below zero.
+    Negative,
+    /// It is one of these, negated.
+    Errors(&'static [i32]),
+}
+
+/// What a helper drops when it fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// A record of a ring buffer or a perf event array.
+    Record,
+    /// An element of a map: it is full, or busy.
+    Element,
+    /// A stack: another one has its slot in the map.
+    Stack,
+}
+
+/// A helper that may drop data.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Helper {
+    /// Its name in the kernel.
+    pub name: &'static str,
+    /// What it drops.
+    pub dropped: Dropped,
+    number: i32,
+    /// Register of the argument that is the map.
+    map: usize,
+    fails: Fails,
+}
+
+const E2BIG: i32 = 7;
+const ENOMEM: i32 = 12;
+const EBUSY: i32 = 16;
+const EEXIST: i32 = 17;
+
+const fn helper(number: i32, name: &'static str, dropped: Dropped, map: usize, fails: Fails) -> Helper {
+    Helper { name, dropped, number, map, fails }
+}
+
+static HELPERS: [Helper; 9] = [
+    helper(2, "bpf_map_update_elem", Dropped::Element, 1, Fails::Errors(&[E2BIG, ENOMEM, EBUSY])),
+    helper(25, "bpf_perf_event_output", Dropped::Record, 2, Fails::Negative),
+    helper(27, "bpf_get_stackid", Dropped::Stack, 2, Fails::Errors(&[EEXIST])),
+    helper(87, "bpf_map_push_elem", Dropped::Element, 1, Fails::Errors(&[E2BIG, ENOMEM, EBUSY])),
+    helper(111, "bpf_skb_output", Dropped::Record, 2, Fails::Negative),
+    helper(121, "bpf_xdp_output", Dropped::Record, 2, Fails::Negative),
+    helper(130, "bpf_ringbuf_output", Dropped::Record, 1, Fails::Negative),
+    helper(131, "bpf_ringbuf_reserve", Dropped::Record, 1, Fails::Null),
+    helper(198, "bpf_ringbuf_reserve_dynptr", Dropped::Record, 1, Fails::Negative),
+];
+
+/// What one counter counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// Name of the program.
+    pub program: Arc<str>,
+    /// The helper that failed.
+    pub helper: &'static Helper,
+    /// Index of the map in [`KernelLinked::maps`]; `None` where it depends on the path, or comes from a caller.
+    pub map: Option<usize>,
+}
+
+/// The counters of an object: word `i` of the only element of the map has the count of counter `i`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Index of the map in [`KernelLinked::maps`].
+    pub map: usize,
+    /// What is counted.
+    pub counters: Vec<Counter>,
+}
+
+impl KernelLinked {
+    /// Adds code that counts what helpers drop to every program, and the map of the counters as the last one. `None`: no
+    /// program calls such a helper, and nothing is changed.
+    ///
+    /// # Errors
+    /// A program is too long for a jump across the code; some programs may have been changed.
+    pub fn count_dropped(&mut self) -> Result<Option<Counters>, SpliceError> {
+        let index = self.maps.len();
+        let mut counters: Vec<Counter> = Vec::new();
+        for program in &mut self.programs {
+            let registers = Registers::of(program, &self.maps);
+            let calls = program.insns.iter().enumerate().filter(|(_, raw)| raw.opcode == CALL && raw.src() == 0);
+            let calls = calls.filter_map(|(pc, raw)| Some((pc, HELPERS.iter().find(|row| row.number == raw.imm)?)));
+            // From the end, so that places before it stay.
+            for (pc, helper) in calls.collect::<Vec<_>>().into_iter().rev() {
+                let map = registers.map(pc, helper.map);
+                let counter = Counter { program: Arc::clone(&program.name), helper, map };
+                let slot = counters.iter().position(|other| *other == counter).unwrap_or_else(|| {
+                    counters.push(counter);
+                    counters.len() - 1
+                });
+                let (code, load) = code(helper.fails, index, slot);
+                program.splice(pc + 1, 0, &code)?;
+                program.fixups.insert(pc + 1 + load, Fixup::MapValue(index));
+            }
+        }
+        if counters.is_empty() {
+            return Ok(None);
+        }
+        let mut spec = MapSpec::new(COUNTERS, MapKind::Array, 4, 8 * counters.len() as u32, 1);
+        spec.flags = MapFlags::MMAPABLE.bits();
+        self.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
+        Ok(Some(Counters { map: index, counters }))
+    }
+}
+
+/// The instructions after a call, and the place of the `lddw` among them.
+fn code(fails: Fails, map: usize, slot: usize) -> (Vec<Raw>, usize) {
+    let raw = |opcode, regs, off, imm| Raw { opcode, regs, off, imm };
+    // Of `lddw`, `r2 = 1` and the addition.
+    const ADDS: i16 = 4;
+    let mut code = Vec::new();
+    match fails {
+        // if r0 != 0 goto the end
+        Fails::Null => code.push(raw(0x55, 0x00, ADDS, 0)),
+        // if r0 s>= 0 goto the end
+        Fails::Negative => code.push(raw(0x75, 0x00, ADDS, 0)),
+        Fails::Errors(errors) => {
+            let (last, first) = errors.split_last().expect("an error");
+            for (at, errno) in first.iter().enumerate() {
+                // if r0 == -errno goto the addition
+                code.push(raw(0x15, 0x00, (first.len() - at) as i16, -errno));
+            }
+            // if r0 != -errno goto the end
+            code.push(raw(0x55, 0x00, ADDS, -last));
+        }
+    }
+    let load = code.len();
+    code.extend([
+        raw(0x18, 0x21, 0, map as i32), // r1 = the counter's address
+        raw(0x00, 0x00, 0, 8 * slot as i32),
+        raw(0xb7, 0x02, 0, 1), // r2 = 1
+        raw(0xdb, 0x21, 0, 0), // lock *(u64 *)(r1 + 0) += r2
+    ]);
+    (code, load)
+}
