@@ -121,6 +121,12 @@ fn placed(spec: &ProgramSpec, place: &str, options: &Options) -> Result<Vec<Targ
     probe(row, place)
 }
 
+/// Whether `--attach` has places for programs of a section.
+pub(crate) fn has_places(row: &Row) -> bool {
+    let others = [ProgType::PerfEvent, ProgType::Xdp, ProgType::SchedCls, ProgType::SkLookup, ProgType::FlowDissector];
+    row.auto.is_some() || others.contains(&row.prog) || OF_CGROUPS.contains(&row.prog)
+}
+
 /// Program types that attach to a cgroup.
 const OF_CGROUPS: [ProgType; 7] = [
     ProgType::CgroupSkb,

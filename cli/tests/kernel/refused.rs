@@ -80,7 +80,7 @@ pub(crate) fn without_a_kind_of_map_or_program_the_message_names_it() {
     if !kernel() {
         return;
     }
-    let refused = run(&["run", "probes/rare.bpf.o", "--", "true"]);
+    let refused = run(&["run", "--allow-unattached", "probes/rare.bpf.o", "--", "true"]);
     let text = stderr(&refused);
     if !text.contains("has no maps of kind insn_array") {
         // A kernel that has them refuses nothing.

@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn a_pattern_is_all_functions_that_match() {
-        let all = of("uprobe/libc.so.6:str?py").unwrap();
+        let all = of("uprobe/libc.so.6:str*").unwrap();
         let one = of("uprobe/libc.so.6:strcpy").unwrap();
-        assert!(all.len() >= 2 && one.len() == 1, "{all:?}");
-        let ends: Vec<Target> = of("uretprobe/libc.so.6:str?py").unwrap();
+        assert!(all.len() > 10 && one.len() == 1, "{all:?}");
+        let ends: Vec<Target> = of("uretprobe/libc.so.6:str*").unwrap();
         assert!(ends.iter().all(|target| matches!(target, Target::Uprobe { ret: true, .. })));
     }
 

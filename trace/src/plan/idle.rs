@@ -10,6 +10,7 @@ use twinbpf_vm::map::Slot;
 
 use super::{ObjectPlan, Trigger, wrong};
 use crate::error::Error;
+use crate::target::has_places;
 
 /// Entry points that are functions.
 const FUNCTIONS: [&str; 4] = ["BEGIN", "END", "TIMER", "EVENT"];
@@ -110,6 +111,10 @@ fn unattached(spec: &ProgramSpec) -> String {
             format!("it says attach=no; write tracepoint/{}/{} to attach it", point.group, point.event)
         }
         SectionKind::TailCall { .. } => "the object has no prog array with that id".to_owned(),
+        SectionKind::Known { row, .. } if !has_places(row) => format!(
+            "a session attaches no programs of section {}; --without {name} leaves it out, `twinbpf exec` runs it alone",
+            row.pattern
+        ),
         SectionKind::Known { .. }
         | SectionKind::Text
         | SectionKind::Script(_)
