@@ -154,6 +154,12 @@ impl<T: Send + 'static> InstancePre<T> {
         self.inner.maps.by_name(name).map(|index| &self.inner.maps.own()[index])
     }
 
+    /// What a program has in a register for the map with this name: the first argument of a host function such as
+    /// `print_map`.
+    pub fn map_handle(&self, name: &str) -> Option<u64> {
+        self.inner.maps.by_name(name).map(|index| self.inner.maps.handle(index))
+    }
+
     /// Why programs cannot use the map with this name: its kind exists only in the kernel.
     pub(crate) fn absent(&self, name: &str) -> Option<&str> {
         let maps = &self.inner.maps;

@@ -50,7 +50,18 @@ fn read(path: &Path, max: u64, what: &str) -> Result<Vec<u8>> {
 
 /// Opens objects and gives variables the values of `--set`. A variable must be in at least one of them.
 pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
-    let mut objects = paths.iter().map(|path| open(path.as_ref(), load)).collect::<Result<Vec<Object>>>()?;
+    open_with(&[], paths, load)
+}
+
+/// The same, after the object of program texts (`-e`), if there are any.
+pub(crate) fn open_with<P: AsRef<Path>>(texts: &[String], paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
+    let mut objects = Vec::new();
+    if !texts.is_empty() {
+        objects.push(Object::open(source::TEXT, &source::compile_text(texts, load)?)?);
+    }
+    for path in paths {
+        objects.push(open(path.as_ref(), load)?);
+    }
     for set in &load.set {
         let Some((name, value)) = set.split_once('=') else {
             bail!("--set {set}: write it as VAR=VALUE");

@@ -17,14 +17,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         anyhow::bail!("cannot read {path}: there is no such file; a workload follows two dashes: run OBJ -- CMD");
     }
     let options = args.session.options(args.kernel.files()?);
-    let plan = Plan::new(load::open_all(&args.objects, &args.load)?, &options)?;
+    let plan = Plan::new(load::open_with(&args.text, &args.objects, &args.load)?, &options)?;
     if args.session.dry_run {
         return dry_run(args, &plan);
     }
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
     note_left_out(&plan);
     let output = Output::open(args.session.output.as_deref(), args.session.format())?;
-    let mut linkers = args.objects.iter().map(|_| load::linker_with(&engine, &args.load, &args.engine));
+    let mut linkers = plan.objects.iter().map(|_| load::linker_with(&engine, &args.load, &args.engine));
     let linkers = linkers.by_ref().collect::<Result<Vec<_>>>()?;
     let in_userspace = |object: &ObjectPlan| object.programs.iter().any(|program| program.trigger.is_userspace());
     let has_scripts = plan.objects.iter().any(in_userspace);

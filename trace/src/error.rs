@@ -76,6 +76,18 @@ pub enum Error {
         /// Error of the write.
         cause: io::Error,
     },
+    /// A kernel program names a map for a function of userspace, and the object has none of that name.
+    #[error(
+        "{object}: {function} in a kernel program: there is no map '{name}'; name it itself, as in {function}(&counts)"
+    )]
+    NoMap {
+        /// Name of the object file.
+        object: Arc<str>,
+        /// The argument, as it is written in C.
+        name: String,
+        /// Name of the function.
+        function: String,
+    },
     /// Something was lost, and [`Options::fail_on_loss`](crate::Options::fail_on_loss) makes that an error.
     #[error("{count} records, elements or stacks were lost (--fail-on-loss)")]
     Lost {
@@ -106,7 +118,11 @@ impl Error {
             Error::Nothing { .. } | Error::NoProgram { .. } | Error::Share(_) | Error::Link(_) | Error::Trap(_) => {
                 false
             }
-            Error::Workload { .. } | Error::Output { .. } | Error::System { .. } | Error::Lost { .. } => false,
+            Error::Workload { .. }
+            | Error::Output { .. }
+            | Error::System { .. }
+            | Error::Lost { .. }
+            | Error::NoMap { .. } => false,
         }
     }
 

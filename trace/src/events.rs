@@ -99,17 +99,17 @@ impl Loop<'_> {
 
     /// Calls EVENT programs for the records that have come, and flushes what they print once.
     fn read(&mut self, ready: &[Token]) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::Done;
         self.output.set_batched(true);
+        let mut outcome = perform(self.user_sides, self.kernel_sides, false)?;
         for (index, (user_side, kernel_side)) in
             self.user_sides.iter_mut().zip(self.kernel_sides.iter_mut()).enumerate()
         {
+            if outcome != Outcome::Done {
+                break;
+            }
             let new = ready.contains(&Token::Records { kernel_side: index });
             if new || kernel_side.is_unsettled() {
                 outcome = kernel_side.read(user_side, new)?;
-            }
-            if outcome != Outcome::Done {
-                break;
             }
         }
         self.output.set_batched(false);
@@ -145,3 +145,26 @@ impl Loop<'_> {
 
 /// Time until perf buffers are read again, after which no CPU can deliver an older record.
 const SETTLE: Duration = Duration::from_millis(2);
+
+/// Does what the records of all objects ask for, in the order of their times. `last`: all records that are left.
+///
+/// # Errors
+/// A format that cannot be obeyed, an output that takes no more.
+pub(crate) fn perform(
+    user_sides: &mut [UserSide],
+    kernel_sides: &mut [KernelSide],
+    last: bool,
+) -> Result<Outcome, Error> {
+    let mut requests = Vec::new();
+    for (index, kernel_side) in kernel_sides.iter_mut().enumerate() {
+        let read = kernel_side.printer().map(|printer| printer.read(last)).unwrap_or_default();
+        requests.extend(read.into_iter().map(|request| (index, request)));
+    }
+    requests.sort_by_key(|(_, request)| request.time);
+    for (index, request) in &requests {
+        if let Outcome::Exit(status) = user_sides[*index].perform(request)? {
+            return Ok(Outcome::Exit(status));
+        }
+    }
+    Ok(Outcome::Done)
+}

@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use twinbpf::Linker;
+use twinbpf_isa::SpliceError;
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::LoadOptions;
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Link, Loaded, Pending, Target};
-use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
+use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
@@ -25,6 +26,7 @@ use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Trigger, wrong};
+use crate::print::{self, Formats, Printer};
 use crate::user_side::{Outcome, UserSide};
 
 /// Records of a map that are read in one turn, before timers and signals are handled.
@@ -40,6 +42,7 @@ pub(crate) struct KernelSide {
     /// Owns the maps, and the programs that are loaded without being attached.
     loaded: Option<Loaded>,
     losses: Losses,
+    printer: Option<Printer>,
     /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
 }
@@ -68,6 +71,8 @@ struct Source {
     map: Arc<KernelMap>,
 }
 
+/// Name of the map of the kernel's configuration.
+const KCONFIG: &str = ".kconfig";
 /// Turns after the last record, until no CPU can deliver an older one.
 const SETTLE: u8 = 2;
 
@@ -92,9 +97,9 @@ impl KernelSide {
             }
         }
         let programs = targets.keys().copied().collect();
-        let Prepared { linked, mut loaded, losses } = prepare(plan, programs, options, warnings);
+        let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings);
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
-        let mut wrong: Vec<Error> = unlinked.collect();
+        let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| Error::Load(Box::new(failure))));
         // What was loaded is opened all the same, so that all errors are reported at once.
         let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
@@ -103,6 +108,7 @@ impl KernelSide {
             return Err(Error::all(wrong));
         }
         kernel_side.give_maps(plan, &linked, &loaded, linker)?;
+        kernel_side.print_from(plan, &linked, &loaded, output, linker)?;
         kernel_side.loaded = Some(loaded);
         if kernel_side.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
@@ -124,8 +130,8 @@ impl KernelSide {
         };
         for (index, (spec, map)) in linked.maps.iter().map(|map| &map.spec).zip(&loaded.maps).enumerate() {
             let constant = spec.data.as_ref().is_some_and(|data| data.read_only);
-            let ours = self.losses.is_counters(index);
-            let Some(map) = map.as_ref().filter(|_| !constant && !ours) else { continue };
+            let own = index < plan.object.maps.len() || &*spec.name == KCONFIG;
+            let Some(map) = map.as_ref().filter(|_| !constant && own) else { continue };
             // Another process may read a ring that no EVENT program reads, by its pin.
             let rings = matches!(spec.kind, MapKind::Ringbuf | MapKind::PerfEventArray);
             if rings && !wanted(index) {
@@ -140,14 +146,41 @@ impl KernelSide {
         Ok(())
     }
 
+    /// Reads what programs print, if one does.
+    fn print_from(
+        &mut self,
+        plan: &ObjectPlan,
+        linked: &KernelLinked,
+        loaded: &Loaded,
+        output: Option<usize>,
+        linker: &Linker<Control>,
+    ) -> Result<(), Error> {
+        let Some((output, formats)) = output.zip(Formats::of(&plan.object)) else { return Ok(()) };
+        let (Some(map), spec) = (&loaded.maps[output], &linked.maps[output].spec) else { return Ok(()) };
+        let shared = KernelMap::new(map, spec, linker.engine().arena())?;
+        self.wait_for(output, &shared)?;
+        self.printer = Some(Printer::new(shared, formats));
+        Ok(())
+    }
+
     fn watch(&mut self, index: usize, map: &Arc<KernelMap>) -> Result<(), Error> {
+        self.wait_for(index, map)?;
+        self.sources.push(Source { index, map: Arc::clone(map) });
+        Ok(())
+    }
+
+    fn wait_for(&mut self, index: usize, map: &Arc<KernelMap>) -> Result<(), Error> {
         if self.waiter.is_none() {
             self.waiter = Some(Waiter::new()?);
         }
         let waiter = self.waiter.as_ref().expect("just made");
         map.watch(waiter, index as u64)?;
-        self.sources.push(Source { index, map: Arc::clone(map) });
         Ok(())
+    }
+
+    /// The requests of its programs, if any prints.
+    pub(crate) fn printer(&mut self) -> Option<&mut Printer> {
+        self.printer.as_mut()
     }
 
     /// Opens the attachments, disabled. Returns the failures.
@@ -293,50 +326,57 @@ impl KernelSide {
     }
 }
 
+/// Errors of the formats that programs print with.
+fn wrong_formats(plan: &ObjectPlan, linked: &KernelLinked) -> Vec<Error> {
+    let Some(formats) = Formats::of(&plan.object) else { return Vec::new() };
+    let of = |program: &KernelProgram| {
+        let why = |(pc, why): (usize, String)| {
+            let line = program.line_at(pc).map(|line| format!(", at {}:{}", line.file, line.line)).unwrap_or_default();
+            wrong(&plan.object, &plan.object.programs[program.spec], format!("printf: {why}{line}"))
+        };
+        print::check(program, &formats).map(why).collect::<Vec<_>>()
+    };
+    linked.programs.iter().flat_map(of).collect()
+}
+
 /// An object in the kernel.
 struct Prepared {
     linked: KernelLinked,
     loaded: Loaded,
     losses: Losses,
+    /// Index of the map that programs print to.
+    output: Option<usize>,
 }
 
 /// Links and loads the object's programs, with code that counts what they lose. Where they do not load with that, they are
-/// loaded as they are.
+/// loaded without it.
 fn prepare(plan: &ObjectPlan, programs: Vec<usize>, options: &Options, warnings: &mut Vec<String>) -> Prepared {
     let (kernel, linking) = options.kernel.for_loading();
-    let linking = KernelOptions { programs: Some(programs), ..linking };
-    let link = || {
+    let linking = KernelOptions { programs: Some(programs), output: true, ..linking };
+    let object = &plan.object.name;
+    let attempt = |count: bool| {
         let mut linked = plan.object.link_kernel(&*kernel, &linking);
         // Whatever the section says: without a link, a table would outlive a session that is killed.
         if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
             linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
         }
-        linked
+        let output = linked.add_output(options.output_bytes)?;
+        let counters = if count { linked.count_dropped()? } else { None };
+        let losses = Losses::new(object, &linked, counters);
+        let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions::default());
+        Ok::<_, SpliceError>(Prepared { linked, loaded, losses, output })
     };
-    let load = |linked: &KernelLinked| twinbpf_kernel::load(&plan.object, linked, &LoadOptions::default());
-    let object = &plan.object.name;
-    if options.count_loss {
-        let mut linked = link();
-        let failed = match linked.count_dropped() {
-            Ok(counters) => {
-                let loaded = load(&linked);
-                if counters.is_none() || loaded.failures.is_empty() {
-                    let losses = Losses::new(object, &linked, counters);
-                    return Prepared { linked, loaded, losses };
-                }
-                "the kernel refuses the code that counts"
-            }
-            Err(_) => "a program is too long for the code that counts",
-        };
-        let linked = link();
-        let loaded = load(&linked);
-        // Otherwise the failures say all.
-        if loaded.failures.is_empty() {
-            warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));
+    let failed = match attempt(options.count_loss) {
+        Ok(prepared) if !options.count_loss || prepared.losses.is_empty() || prepared.loaded.failures.is_empty() => {
+            return prepared;
         }
-        return Prepared { linked, loaded, losses: Losses::default() };
+        Ok(_) => "the kernel refuses the code that counts",
+        Err(_) => "a program is too long for the code that counts",
+    };
+    let prepared = attempt(false).expect("a call that reserves is as near to its target as before");
+    // Otherwise the failures say all.
+    if prepared.loaded.failures.is_empty() {
+        warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));
     }
-    let linked = link();
-    let loaded = load(&linked);
-    Prepared { linked, loaded, losses: Losses::default() }
+    prepared
 }

@@ -20,6 +20,7 @@ mod loss;
 mod options;
 mod output;
 mod plan;
+mod print;
 mod probes;
 mod script;
 mod session;

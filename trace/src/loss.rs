@@ -25,9 +25,9 @@ impl Losses {
         Losses { counters, object: Arc::clone(object), maps }
     }
 
-    /// Whether the counters are the map of this index.
-    pub(crate) fn is_counters(&self, map: usize) -> bool {
-        self.counters.as_ref().is_some_and(|counters| counters.map == map)
+    /// Whether nothing is counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counters.is_none()
     }
 
     /// Reports what was lost, a line for each map, program and helper. Returns how much that is. `sources` are the maps that

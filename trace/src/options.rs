@@ -58,6 +58,8 @@ pub struct Options {
     pub count_loss: bool,
     /// The session fails, after END, when anything was lost.
     pub fail_on_loss: bool,
+    /// Bytes of the ring buffer that kernel programs print to.
+    pub output_bytes: u32,
     /// What becomes of the workload when an error ends the session.
     pub on_error: OnError,
     /// Types and configuration in place of the running kernel's.
@@ -81,6 +83,7 @@ impl Default for Options {
             foreign_memory: false,
             count_loss: true,
             fail_on_loss: false,
+            output_bytes: 1 << 20,
             on_error: OnError::Wait,
             kernel: KernelFiles::default(),
         }

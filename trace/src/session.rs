@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use twinbpf::Linker;
 use twinbpf_isa::program::ExternKind;
+use twinbpf_loader::Object;
 use twinbpf_vm::map::{MapKind, MapSpec, create, only_in_kernel};
+use twinbpf_vm::os::boot_ns;
 
 use crate::control::{Control, Reach};
 use crate::errln;
 use crate::error::Error;
-use crate::events::{Loop, SessionEnd};
+use crate::events::{Loop, SessionEnd, perform};
 use crate::functions::functions;
 use crate::kernel_side::KernelSide;
 use crate::loss;
@@ -79,6 +81,8 @@ impl Session {
             lost: 0,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
+        let mut plan = plan;
+        plan.objects.iter_mut().for_each(|plan| introduce(&mut plan.object));
         let added = plan.objects.iter().zip(linkers).map(|(object, linker)| session.add(object, linker));
         let failures: Vec<Error> = added.filter_map(Result::err).collect();
         if failures.is_empty() { Ok(session) } else { Err(Error::all(failures)) }
@@ -192,6 +196,9 @@ impl Session {
         if matches!(over, SessionEnd::Exit(_)) {
             return Ok(over);
         }
+        if let Outcome::Exit(status) = perform(&mut self.user_sides, &mut self.kernel_sides, true)? {
+            return Ok(SessionEnd::Exit(status));
+        }
         for (user_side, kernel_side) in self.user_sides.iter_mut().zip(&mut self.kernel_sides) {
             self.output.set_batched(true);
             let drained = kernel_side.drain(user_side);
@@ -204,8 +211,10 @@ impl Session {
         Ok(over)
     }
 
-    /// After a failure: says how many records no EVENT program gets.
+    /// After a failure: prints what kernel programs have printed, and says how many records no EVENT program gets.
     fn discard(&mut self) {
+        // What fails here fails in END, too, and that is reported.
+        let _ = perform(&mut self.user_sides, &mut self.kernel_sides, true);
         for kernel_side in &mut self.kernel_sides {
             for (map, count) in kernel_side.discard() {
                 errln!("twinbpf: {count} records of map {map} were not handled: the session had failed");
@@ -264,6 +273,18 @@ fn after_failure(ended: Result<u8, Error>, child: Option<Child>, on_error: OnErr
         OnError::Kill => {}
     }
     STATUS_FAILED
+}
+
+/// Sets the variables of `<twinbpf/trace.h>` that say when the session was loaded, and which process it is.
+fn introduce(object: &mut Object) {
+    let values = [("__twin_start", boot_ns()), ("__twin_self", std::process::id().into())];
+    for (name, value) in values {
+        match object.set_variable(name, &value.to_string()) {
+            Ok(()) => {}
+            // Programs that do not ask have none.
+            Err(error) => log::debug!("{error}"),
+        }
+    }
 }
 
 /// In user mode, map types that only the kernel fills become empty hash maps.

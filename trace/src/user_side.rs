@@ -1,5 +1,6 @@
 //! User side of an object in a session: the instance of its scripts, and the calls of their entry points.
 
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Planned, Trigger};
+use crate::print::{Kind, Request, Value};
 use crate::{sys, terminal};
 
 /// Most record sizes for which a block of the arena is cached.
@@ -70,6 +72,29 @@ pub(crate) struct UserSide {
     local: Vec<(usize, Arc<dyn MapOps>)>,
     /// Size and block of each cached record, the last one used first.
     records: Vec<(usize, Block)>,
+    /// Formats of kernel programs, by number.
+    formats: HashMap<u32, Block>,
+    /// How maps are printed at the end: `map NAME`, `hist NAME`, `lhist NAME MIN MAX STEP`.
+    shown: Vec<String>,
+}
+
+/// Section of the lines that say how maps are printed.
+const SHOWN: &str = ".rodata.twinmaps";
+
+fn shown(plan: &ObjectPlan) -> Vec<String> {
+    let map = plan.object.maps.iter().find(|map| &*map.name == SHOWN);
+    let bytes = map.and_then(|map| map.data.as_ref()).map(|data| data.bytes.as_slice()).unwrap_or_default();
+    let lines = bytes.split(|byte| *byte == 0).filter(|line| !line.is_empty());
+    lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+}
+
+/// The first numbers of a request.
+fn numbers(request: &Request) -> [u64; 5] {
+    let mut numbers = [0; 5];
+    for (to, value) in numbers.iter_mut().zip(&request.values) {
+        *to = if let Value::Number(number) = value { *number } else { 0 };
+    }
+    numbers
 }
 
 impl UserSide {
@@ -90,6 +115,8 @@ impl UserSide {
             signals: Vec::new(),
             local: Vec::new(),
             records: Vec::new(),
+            formats: HashMap::new(),
+            shown: shown(plan),
         };
         for program in plan.scripts() {
             user_side.add(plan, program, pre)?;
@@ -155,13 +182,31 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    /// Calls the END programs.
+    /// Calls the END programs. Without any, prints the maps that the object declares by lines such as `MAP_COUNT(calls)`.
     pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
+        if self.ends.is_empty() {
+            return self.print_shown();
+        }
         for index in 0..self.ends.len() {
             if let Outcome::Exit(status) = self.call(self.ends[index].entry)? {
                 return Ok(Outcome::Exit(status));
             }
         }
+        Ok(Outcome::Done)
+    }
+
+    fn print_shown(&mut self) -> Result<Outcome, Error> {
+        for line in std::mem::take(&mut self.shown) {
+            let mut words = line.split(' ');
+            let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let mut numbers = words.map(|word| word.parse::<i64>().unwrap_or_default() as u64);
+            let [min, max, step] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
+            let Some(handle) = self.instance.pre().map_handle(name) else { continue };
+            if let Err(trap) = self.host(&format!("print_{kind}"), [handle, min, max, step, 0])? {
+                return self.ended(trap);
+            }
+        }
+        self.output.finish()?;
         Ok(Outcome::Done)
     }
 
@@ -220,7 +265,9 @@ impl UserSide {
 
     /// Calls the EVENT programs of a map for a record. Their output is flushed at the end of the batch.
     pub(crate) fn on_event(&mut self, map: usize, bytes: &[u8]) -> Result<Outcome, Error> {
-        let addr = self.record(bytes)?;
+        let block = self.memory(bytes.len())?;
+        block.write(0, bytes);
+        let addr = block.addr();
         for index in 0..self.events.len() {
             if self.events[index].map != map {
                 continue;
@@ -234,21 +281,88 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    /// Memory for a record, of exactly its size, so that programs cannot read past it.
-    fn record(&mut self, bytes: &[u8]) -> Result<u64, Error> {
-        if let Some(at) = self.records.iter().position(|(size, _)| *size == bytes.len()) {
-            self.records.swap(0, at);
-            let block = &self.records[0].1;
-            block.write(0, bytes);
-            return Ok(block.addr());
+    /// Does what a record of a kernel program asks for.
+    pub(crate) fn perform(&mut self, request: &Request) -> Result<Outcome, Error> {
+        let result = match request.format.kind {
+            Kind::Printf => self.printf(request),
+            Kind::Exit => self.host("twinbpf_exit", numbers(request)),
+            Kind::PrintMap => self.on_map("print_map", request),
+            Kind::PrintHist => self.on_map("print_hist", request),
+            Kind::PrintLhist => self.on_map("print_lhist", request),
+            Kind::Clear => self.on_map("twinbpf_clear", request),
+            Kind::Zero => self.on_map("twinbpf_zero", request),
+        };
+        match result? {
+            Ok(_) => Ok(Outcome::Done),
+            Err(trap) => self.ended(trap),
         }
-        if self.records.len() >= KEPT {
+    }
+
+    /// Calls `twinbpf_printfv` with the format, and the values and texts in memory of the instance.
+    fn printf(&mut self, request: &Request) -> Result<Result<u64, Trap>, Error> {
+        if !self.formats.contains_key(&request.number) {
+            let block = self.instance.context(&request.format.text)?;
+            self.formats.insert(request.number, block);
+        }
+        let texts = request.values.iter().map(|value| if let Value::Text(text) = value { text.len() + 1 } else { 0 });
+        let words = 8 * request.values.len();
+        // Few sizes, so that blocks are used again.
+        let size = (words + texts.sum::<usize>()).next_multiple_of(64);
+        let block = self.memory(size)?;
+        let addr = block.addr();
+        let mut bytes = vec![0; words];
+        for (at, value) in request.values.iter().enumerate() {
+            let word = match value {
+                Value::Number(word) => *word,
+                Value::Text(text) => {
+                    let start = addr + bytes.len() as u64;
+                    bytes.extend_from_slice(text);
+                    bytes.push(0);
+                    start
+                }
+            };
+            bytes[8 * at..8 * at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        block.write(0, &bytes);
+        let format = self.formats[&request.number].addr();
+        self.host("twinbpf_printfv", [format, addr, request.values.len() as u64, 0, 0])
+    }
+
+    /// Calls a function with the map that a request names, and its numbers.
+    fn on_map(&mut self, function: &str, request: &Request) -> Result<Result<u64, Trap>, Error> {
+        let name = String::from_utf8_lossy(&request.format.text);
+        let name = name.trim_matches(|c: char| c == '\0' || c == '&' || c.is_whitespace()).to_owned();
+        let handle = self.instance.pre().map_handle(&name);
+        let handle = handle.ok_or_else(|| Error::NoMap {
+            object: Arc::clone(&self.name),
+            name,
+            function: function.to_owned(),
+        })?;
+        let [a, b, c, ..] = numbers(request);
+        self.host(function, [handle, a, b, c, 0])
+    }
+
+    fn host(&mut self, name: &str, args: [u64; 5]) -> Result<Result<u64, Trap>, Error> {
+        let function = twinbpf_vm::helper::by_name(name).expect("a function of scripts");
+        Ok(function.call(self.instance.machine(), &args))
+    }
+
+    /// Memory of exactly this size, so that programs cannot read past it, until the next call.
+    fn memory(&mut self, size: usize) -> Result<&Block, Error> {
+        let found = self.records.iter().position(|(of, _)| *of == size);
+        if found.is_none() && self.records.len() >= KEPT {
             self.records.clear();
         }
-        let block = self.instance.context(bytes)?;
-        let addr = block.addr();
-        self.records.push((bytes.len(), block));
-        Ok(addr)
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let block = self.instance.context(&vec![0; size])?;
+                self.records.push((size, block));
+                self.records.len() - 1
+            }
+        };
+        self.records.swap(0, at);
+        Ok(&self.records[0].1)
     }
 
     fn call(&mut self, entry: Entry) -> Result<Outcome, Error> {

@@ -41,6 +41,11 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(Clock::Monotonic)
 }
 
+/// Nanoseconds since the machine started (`CLOCK_BOOTTIME`), as `bpf_ktime_get_boot_ns` gives them.
+pub fn boot_ns() -> u64 {
+    clock_ns(Clock::Boot)
+}
+
 /// When the machine started: nanoseconds since 1970, by the clock as it is set now.
 pub(crate) fn boot_time_ns() -> u64 {
     // The time between two readings counts as time since boot: take the pair that were closest.
@@ -51,6 +56,12 @@ pub(crate) fn boot_time_ns() -> u64 {
         (after - before, real.saturating_sub(before / 2 + after / 2))
     };
     (0..5).map(|_| reading()).min().map_or(0, |(_, boot)| boot)
+}
+
+/// Local time, `HH:MM:SS`, of so many nanoseconds after boot; `None` if that is out of range.
+pub fn time_of_day(boot_ns: u64) -> Option<String> {
+    let seconds = boot_time_ns().checked_add(boot_ns)? / 1_000_000_000;
+    strftime(b"%H:%M:%S", seconds, 16).and_then(|text| String::from_utf8(text).ok())
 }
 
 /// `strftime(3)` of a time in seconds since 1970, in the local time zone; `None` if the text has more than `size` bytes

@@ -190,6 +190,9 @@ HOST int snprintf(char *buf, __SIZE_TYPE__ size, const char *fmt, ...);
 /* The same under names that clang does not take for its own: it would turn printf("x\n") into puts("x"). */
 HOST int twinbpf_printf(const char *fmt, ...);
 HOST int twinbpf_snprintf(char *buf, __u64 size, const char *fmt, ...);
+/* For <twinbpf/trace.h>: a record of the session's output, or NULL. The session puts the ring buffer in place of the first
+ * argument. */
+HOST void *twinbpf_reserve(void *unused, __u64 size, __u64 flags);
 /* Values in an array, 64 bits each; a double as its bits. */
 HOST int twinbpf_printfv(const char *fmt, const __u64 *values, __u32 count);
 HOST int twinbpf_snprintfv(char *buf, __u64 size, const char *fmt, const __u64 *values, __u32 count);
@@ -221,6 +224,20 @@ HOST int twinbpf_system(const char *command);
 HOST int usym(__u32 pid, __u64 addr, char *buf, __u64 size);
 HOST int sym(__u32 pid, __u64 addr, char *buf, __u64 size);
 HOST int ksym(__u64 addr, char *buf, __u64 size);
+
+/* Names of an errno value (also negative, as system calls return it), a signal, a system call, an address of the kernel, and
+ * the local time HH:MM:SS of nanoseconds since boot. The number where there is none. The string lasts until the program
+ * returns. */
+HOST const char *twinbpf_errno_name(long number);
+HOST const char *twinbpf_signal_name(long number);
+HOST const char *twinbpf_syscall_name(long number);
+HOST const char *twinbpf_ksym_name(__u64 address);
+HOST const char *twinbpf_time_name(__u64 nanoseconds);
+#define errno_name twinbpf_errno_name
+#define signal_name twinbpf_signal_name
+#define syscall_name twinbpf_syscall_name
+#define ksym_name twinbpf_ksym_name
+#define time_name twinbpf_time_name
 
 /* Prints the stack that bpf_get_stackid put into a STACK_TRACE map, a frame a line. The number of frames, or a negative
  * errno; a negative id is one already. */
@@ -291,6 +308,9 @@ HOST int map_update_elem(void *map, const void *key, const void *value, __u64 fl
 HOST int map_delete_elem(void *map, const void *key);
 /* The key after `key`, the first one for NULL; not 0 at the end. */
 HOST int map_get_next_key(void *map, const void *key, void *next);
+/* Deletes all entries (an array's become zero), and makes all values zero. The number of entries, or a negative errno. */
+HOST int twinbpf_clear(void *map);
+HOST int twinbpf_zero(void *map);
 
 /* Calls fn for every entry, on a snapshot taken first, in the order asked for, until fn returns other than 0.
  * Returns the number of calls, or a negative errno. */

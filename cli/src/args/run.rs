@@ -12,6 +12,7 @@ use super::{EngineArgs, KernelArgs, LimitArgs, LoadArgs};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   twinbpf run hello.bpf.o
+  twinbpf run -e 'tp/syscalls/sys_enter_openat { count(&opens, comm()); }'
   twinbpf run a.bpf.o b.bpf.o             both BEGINs in this order, then both ENDs
   twinbpf run stats.bpf.o --set limit=10 -- ls -l
   twinbpf run roots.bpf.o --lib libm.so.6
@@ -22,8 +23,12 @@ use super::{EngineArgs, KernelArgs, LimitArgs, LoadArgs};
 A run is over when the workload is, or the process of -p; without either at SIGINT or SIGTERM. What it attached is gone
 then, also after kill -9. A second Ctrl-C ends it at once, without END.")]
 pub(crate) struct RunArgs {
-    /// Objects made by clang.
-    #[arg(required = true, value_name = "OBJ")]
+    /// A program text, C in braces after its sections: 'tp/sched/sched_switch { count(&switches, comm()); }'. Several are
+    /// one source.
+    #[arg(short = 'e', value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Objects made by clang, or C sources.
+    #[arg(required_unless_present = "text", value_name = "OBJ")]
     pub(crate) objects: Vec<PathBuf>,
     /// The workload: runs between BEGIN and END.
     #[arg(last = true, value_name = "CMD")]
@@ -91,6 +96,9 @@ pub(crate) struct SessionArgs {
     /// End with status 125, after END, if anything was lost.
     #[arg(long, conflicts_with = "no_count_loss")]
     fail_on_loss: bool,
+    /// Size of the ring buffer that kernel programs print to, in KiB.
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
+    print_buffer: u32,
     /// What becomes of the workload when a trap or a failed write ends the session: wait (it runs to its end, unobserved),
     /// detach (it runs on alone), or kill (SIGTERM).
     #[arg(long, value_name = "WHAT", default_value = "wait")]
@@ -146,6 +154,7 @@ impl SessionArgs {
             foreign_memory: self.allow_unsafe,
             count_loss: !self.no_count_loss,
             fail_on_loss: self.fail_on_loss,
+            output_bytes: self.print_buffer << 10,
             on_error: match self.on_error {
                 OnError::Wait => trace::OnError::Wait,
                 OnError::Detach => trace::OnError::Detach,

@@ -1,4 +1,4 @@
-//! Headers that clang gets: `twinbpf/script.h`, which is part of this command, and `vmlinux.h`, made of the running
+//! Headers that clang gets: `twinbpf/script.h` and `trace.h`, which are part of this command, and `vmlinux.h`, made of the running
 //! kernel's types. They are kept in the user's cache, in folders named after what they were made of.
 //!
 //! A file appears whole or not at all: it is written beside its place and renamed. While that lasts, the signals that
@@ -21,8 +21,11 @@ use crate::hex::hex;
 /// Where a running kernel has its types.
 pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
-/// A link into `include/` of the repository, in whose place a package has the file.
-const SCRIPT: &str = include_str!("../../include/twinbpf/script.h");
+/// Links into `include/` of the repository, in whose place a package has the files.
+const SCRIPT: [(&str, &str); 2] = [
+    ("twinbpf/script.h", include_str!("../../include/twinbpf/script.h")),
+    ("twinbpf/trace.h", include_str!("../../include/twinbpf/trace.h")),
+];
 /// Changes whenever the same types give another header.
 const FORMAT: u32 = 1;
 
@@ -38,13 +41,16 @@ impl Headers {
     /// Makes those that are not there yet.
     pub(super) fn get() -> Result<Headers> {
         let cache = folder()?;
-        let script = cache.join(format!("script-{:016x}", sum(SCRIPT.as_bytes())));
+        let texts: String = SCRIPT.iter().map(|(_, text)| *text).collect();
+        let script = cache.join(format!("script-{:016x}", sum(texts.as_bytes())));
         let write = |path: &Path, text: &str| {
             publish(path, text).with_context(|| format!("cannot write {}; set XDG_CACHE_HOME", path.display()))
         };
-        let header = script.join("twinbpf/script.h");
-        if !header.exists() {
-            write(&header, SCRIPT)?;
+        for (name, text) in SCRIPT {
+            let header = script.join(name);
+            if !header.exists() {
+                write(&header, text)?;
+            }
         }
         let (kernel, has_kernel) = match identity() {
             None => (cache, false),

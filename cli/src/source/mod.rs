@@ -3,17 +3,23 @@
 //! The object comes through a pipe and is never a file. What clang has to say it says itself, on standard error.
 
 mod cache;
+mod events;
+mod maps;
+mod text;
+mod tokens;
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use twinbpf::Object;
 
 use crate::args::LoadArgs;
 use cache::Headers;
 pub(crate) use cache::KERNEL;
+use tokens::Token;
 
 /// Overrides the search for clang.
 const CLANG_VARIABLE: &str = "TWINBPF_CLANG";
@@ -25,13 +31,93 @@ pub(crate) fn is_source(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "c")
 }
 
+/// Where the lines go that declare maps.
+const MAPS: &str = "/* maps */";
+
+/// A C text, and the name that messages have for it.
+struct Source<'a> {
+    name: &'a str,
+    text: String,
+    /// The file that it is as it stands; otherwise clang gets the text.
+    file: Option<&'a Path>,
+}
+
 /// The object that clang makes of a source.
 pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
-    let name = path.display();
-    // clang would say so too, with less of a story.
-    std::fs::metadata(path).with_context(|| format!("cannot read {name}"))?;
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    // What includes the header of tools may need definitions; all else is clang's alone.
+    match text.contains("twinbpf/trace.h") {
+        true => complete(Source { name: &name, text, file: Some(path) }, load),
+        false => run(&Source { name: &name, text, file: Some(path) }, load, &[]),
+    }
+}
+
+/// The object of program texts of the command line (`-e`).
+pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>> {
+    complete(Source { name: TEXT, text: text::to_c(&texts.join("\n"))?, file: None }, load)
+}
+
+/// What messages call a text of the command line.
+pub(crate) const TEXT: &str = "-e";
+
+/// Compiles a source with the structs of the tracepoints that it names, and the maps that it does not declare.
+fn complete(mut source: Source<'_>, load: &LoadArgs) -> Result<Vec<u8>> {
+    let all = tokens::tokens(&source.text);
+    let (structs, missing) = events::define(&events::named(&all));
+    let undeclared = maps::undeclared(&all);
+    if !structs.is_empty() || !undeclared.is_empty() {
+        let folder = source.file.and_then(Path::parent).map(|folder| folder.display().to_string());
+        source.text = place(&source, &all, &structs);
+        source.file = None;
+        if !undeclared.is_empty() {
+            let noted = run(&source, load, &["-D__TWIN_NOTE_MAPS", "-Wno-everything"]);
+            let noted = noted.map_err(|error| explain(error, &missing))?;
+            let object = Object::open(source.name, &noted)?;
+            let lines = maps::declare(&object, &undeclared).with_context(|| source.name.to_owned())?;
+            source.text = source.text.replacen(MAPS, &lines, 1);
+        }
+        let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| ".".to_owned());
+        return run(&source, load, &["-iquote", &folder]).map_err(|error| explain(error, &missing));
+    }
+    run(&source, load, &[])
+}
+
+/// Says which tracepoints are not there, where that may be why clang failed.
+fn explain(error: anyhow::Error, missing: &[String]) -> anyhow::Error {
+    if missing.is_empty() { error } else { error.context(missing.join("\ntwinbpf: ")) }
+}
+
+/// The text with definitions before it, and the place of maps before its first function.
+fn place(source: &Source<'_>, all: &[Token<'_>], structs: &str) -> String {
+    if source.text.contains(MAPS) {
+        return format!("{structs}\n#line 1 \"{}\"\n{}", source.name, source.text);
+    }
+    let starts = ["SEC", "TP", "TP_NAMED", "SYSCALL", "SYSCALL_RET", "static", "int", "void"];
+    // At the beginning of a line, and followed by a parenthesis before anything ends.
+    let is_function = |(index, token): (usize, &Token<'_>)| {
+        let begins = token.at == 0 || source.text.as_bytes()[token.at - 1] == b'\n';
+        let mut rest = all[index + 1..].iter().map(|token| token.text);
+        let opens = rest.find(|text| ["(", ";", "=", "{"].contains(text)) == Some("(");
+        (begins && opens && starts.contains(&token.text)).then_some(token.at)
+    };
+    let at = all.iter().enumerate().find_map(is_function).unwrap_or(source.text.len());
+    let (before, after) = source.text.split_at(at);
+    let line = before.matches('\n').count() + 1;
+    let name = source.name;
+    format!("{structs}\n#line 1 \"{name}\"\n{before}{MAPS}\n#line {line} \"{name}\"\n{after}")
+}
+
+/// Runs clang.
+fn run(source: &Source<'_>, load: &LoadArgs, options: &[&str]) -> Result<Vec<u8>> {
+    let name = source.name;
     let headers = Headers::get()?;
-    let (clang, mut child) = start(path, load, &headers)?;
+    let (clang, mut child) = start(source, load, options, &headers)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Where clang ends before it has read all, it says why.
+        let _ = stdin.write_all(source.text.as_bytes());
+    }
     let mut object = Vec::new();
     let mut pipe = child.stdout.take().expect("standard output was piped");
     pipe.read_to_end(&mut object).with_context(|| format!("cannot read what {clang} writes"))?;
@@ -44,7 +130,7 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
 }
 
 /// Starts the first clang there is.
-fn start(path: &Path, load: &LoadArgs, headers: &Headers) -> Result<(String, Child)> {
+fn start(source: &Source<'_>, load: &LoadArgs, options: &[&str], headers: &Headers) -> Result<(String, Child)> {
     let (names, chosen) = names();
     for name in names {
         let mut clang = Command::new(&name);
@@ -54,8 +140,12 @@ fn start(path: &Path, load: &LoadArgs, headers: &Headers) -> Result<(String, Chi
         for folder in headers.folders().chain([Path::new(&multiarch)]) {
             clang.arg("-idirafter").arg(folder);
         }
-        clang.args(&load.clang_opt).arg("-c").arg(path).args(["-o", "-"]);
-        match clang.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() {
+        clang.args(&load.clang_opt).args(options);
+        match source.file {
+            Some(path) => clang.arg("-c").arg(path).stdin(Stdio::null()),
+            None => clang.args(["-x", "c", "-c", "-"]).stdin(Stdio::piped()),
+        };
+        match clang.args(["-o", "-"]).stdout(Stdio::piped()).spawn() {
             Ok(child) => return Ok((name.to_string_lossy().into_owned(), child)),
             Err(error) if error.kind() == ErrorKind::NotFound && !chosen => {}
             Err(error) => {
@@ -63,7 +153,7 @@ fn start(path: &Path, load: &LoadArgs, headers: &Headers) -> Result<(String, Chi
             }
         }
     }
-    bail!("{} is C and {}", path.display(), nothing());
+    bail!("{} is C and {}", source.name, nothing());
 }
 
 /// Commands that may be clang; whether the user chose it.

@@ -4,12 +4,14 @@
 //! exists by name and is not available is left out, with the reason.
 
 mod events;
+mod format;
 mod functions;
 mod hooks;
 mod pattern;
 
 use std::path::Path;
 
+pub use format::event_struct;
 pub use pattern::Pattern;
 
 use crate::link::perf_unit;

@@ -45,6 +45,8 @@ impl KernelProgram {
             None => false,
         });
         self.core.retain_mut(|core| moved.insn(core.pc).map(|pc| core.pc = pc).is_some());
+        self.reserves.retain_mut(|slot| moved.insn(*slot).map(|pc| *slot = pc).is_some());
+        self.formats.retain_mut(|format| moved.insn(format.pc).map(|pc| format.pc = pc).is_some());
         self.poisons.retain_mut(|poison| moved.insn(poison.pc).map(|pc| poison.pc = pc).is_some());
     }
 }

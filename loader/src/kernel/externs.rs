@@ -7,7 +7,7 @@ use twinbpf_btf::core_relo::{Budget, types_are_compatible};
 use twinbpf_btf::{Btf, Type, TypeId, essential_name};
 use twinbpf_isa::program::ExternKind;
 
-use super::{Kernel, Module};
+use super::{Kernel, Module, RESERVE};
 use crate::error::Cause;
 use crate::kconfig::{self, Kconfig};
 use crate::object::Object;
@@ -26,6 +26,8 @@ pub(super) enum Symbol {
     Address(u64),
     /// A function, and the slot of its types in `fd_array`.
     Function { id: TypeId, slot: i16 },
+    /// The function that reserves a record of the session's output.
+    Output,
     /// A weak one that is not there: libbpf's number for it, and why.
     Absent { rank: usize, why: Cause },
 }
@@ -61,10 +63,17 @@ pub(super) fn resolve(
     kernel: &dyn Kernel,
     kconfig: Option<&Kconfig>,
     used: &BTreeSet<usize>,
+    output: bool,
 ) -> Symbols {
     let symbols = resolve_those(object, kernel, kconfig, |index| used.contains(&index));
     // Modules get their slots from all that is declared, in its order.
-    if symbols.fd_array.is_empty() { symbols } else { resolve_those(object, kernel, kconfig, |_| true) }
+    let all = !symbols.fd_array.is_empty();
+    let mut symbols = if all { resolve_those(object, kernel, kconfig, |_| true) } else { symbols };
+    let reserve = object.externs.iter().position(|symbol| output && &*symbol.name == RESERVE);
+    if let Some(index) = reserve {
+        symbols.found[index] = Ok(Symbol::Output);
+    }
+    symbols
 }
 
 fn resolve_those(

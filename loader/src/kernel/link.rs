@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::externs;
 use super::stream::Builder;
 use super::{
-    Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, exception, reach, struct_ops, types,
+    FORMATS, Kernel, KernelLinked, KernelMap, KernelOptions, KernelProgram, attach, exception, reach, struct_ops, types,
 };
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
@@ -48,7 +48,7 @@ impl Object {
             Ok(Reference::Call(_) | Reference::Address(_) | Reference::Map(_) | Reference::MapValue { .. })
             | Err(_) => None,
         });
-        let symbols = externs::resolve(self, kernel, kconfig.as_ref(), &used.collect());
+        let symbols = externs::resolve(self, kernel, kconfig.as_ref(), &used.collect(), options.output);
         let functions = Functions::relocate(self, functions, || core_types(kernel, options));
         let arena = self.arena_data(kernel.page_size(), kernel.takes_every_offset());
         let mut builder = Builder {
@@ -58,6 +58,7 @@ impl Object {
             absent: &options.absent,
             arena: arena.as_ref(),
             kconfig: self.maps.len(),
+            formats: self.maps.iter().position(|map| options.output && &*map.name == FORMATS),
         };
         let mut programs = Vec::new();
         let ops = struct_ops::resolve(self, kernel);

@@ -15,6 +15,7 @@ mod exception;
 mod externs;
 mod link;
 mod loss;
+mod output;
 mod reach;
 mod stream;
 mod struct_ops;
@@ -34,6 +35,7 @@ use twinbpf_vm::map::MapSpec;
 
 pub use context::ContextTypes;
 pub use loss::{COUNTERS, Counter, Counters, Dropped, Helper};
+pub use output::{FORMATS, FormatUse, OUTPUT, RESERVE};
 pub use target::{Kernel, KernelData, Module, kernel_version};
 
 use crate::error::{Cause, Error};
@@ -57,6 +59,8 @@ pub struct KernelOptions {
     /// What programs attach to, by index in [`Object::programs`](crate::Object::programs), where the section's name
     /// does not name it: `[module:]function`, the name of a tracepoint, hook or iterator.
     pub targets: BTreeMap<usize, Arc<str>>,
+    /// Programs may print: see [`KernelLinked::add_output`]. Otherwise [`RESERVE`] is a function that the kernel lacks.
+    pub output: bool,
 }
 
 /// An object linked for a kernel.
@@ -138,6 +142,10 @@ pub struct KernelProgram {
     pub lines: Vec<Line>,
     /// The CO-RE relocations that were applied, by slot.
     pub core: Vec<CoreApplied>,
+    /// Slots of the calls that reserve a record of the session's output.
+    pub reserves: Vec<usize>,
+    /// The formats that it prints with.
+    pub formats: Vec<FormatUse>,
     /// Instructions that the kernel refuses if it gets to them, and what they stand for.
     pub poisons: Vec<Poison>,
 }

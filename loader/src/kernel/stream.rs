@@ -8,6 +8,7 @@ use twinbpf_btf::{FuncInfo, LineInfo};
 use twinbpf_isa::Raw;
 
 use super::externs::{Symbol, Symbols};
+use super::output::{FormatUse, RESERVE_HELPER};
 use super::{AttachTarget, Fixup, KernelProgram, Poison, Reach};
 use crate::error::{Cause, Error};
 use crate::link::{Functions, Layout, Planner};
@@ -38,21 +39,26 @@ pub(super) struct Builder<'a> {
     pub(super) arena: Option<&'a ArenaData>,
     /// Index of the `.kconfig` map.
     pub(super) kconfig: usize,
+    /// Index of the map that has the formats of what programs print, if they may.
+    pub(super) formats: Option<usize>,
 }
 
 /// A program in the making.
+#[derive(Default)]
 struct Draft {
     insns: Vec<Raw>,
     fixups: BTreeMap<usize, Fixup>,
     /// Slot, slot in the function, function, and why it was made invalid.
     missing: Vec<(usize, usize, usize, Cause)>,
+    reserves: Vec<usize>,
+    formats: Vec<FormatUse>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn program(&mut self, layout: &Layout, target: Option<AttachTarget>) -> Result<KernelProgram, Error> {
         let root = layout.order[0];
         let entry = self.planner.spec(root);
-        let mut draft = Draft { insns: Vec::with_capacity(layout.slots), fixups: BTreeMap::new(), missing: Vec::new() };
+        let mut draft = Draft { insns: Vec::with_capacity(layout.slots), ..Draft::default() };
         let mut program = KernelProgram {
             spec: root,
             name: entry.name.clone(),
@@ -67,6 +73,8 @@ impl<'a> Builder<'a> {
             line_info: Vec::new(),
             lines: Vec::new(),
             core: Vec::new(),
+            reserves: Vec::new(),
+            formats: Vec::new(),
             poisons: Vec::new(),
         };
         for index in &layout.order {
@@ -82,6 +90,7 @@ impl<'a> Builder<'a> {
         self.records(&mut program, layout);
         program.insns = draft.insns;
         program.fixups = draft.fixups;
+        (program.reserves, program.formats) = (draft.reserves, draft.formats);
         draft.missing.sort_by_key(|(pc, ..)| *pc);
         for (pc, local, function, why) in draft.missing {
             let error = self.planner.error(root, self.planner.spec(function), Some(local), why);
@@ -123,14 +132,31 @@ impl<'a> Builder<'a> {
     ) -> Result<Option<Cause>, Cause> {
         let Some(insns) = draft.insns.get_mut(pc..) else { return Err(Cause::Edited) };
         match insns.first().map(|insn| insn.opcode) {
+            Some(CALL) if self.is_output(&reference) => {
+                insns[0] = Raw { opcode: CALL, regs: 0, off: 0, imm: RESERVE_HELPER };
+                draft.reserves.push(pc);
+                Ok(None)
+            }
             Some(CALL) => self.bind_call(insns, pc, reference, layout),
             Some(LDDW) if insns.len() >= 2 => {
+                if let Reference::MapValue { map, off } = reference
+                    && self.formats == Some(map)
+                {
+                    [insns[0].imm, insns[1].imm] = [off.cast_signed(), 0];
+                    set_src(&mut insns[0], 0);
+                    draft.formats.push(FormatUse { pc, number: off });
+                    return Ok(None);
+                }
                 let (missing, fixup) = self.bind_load(insns, pc, reference, layout)?;
                 draft.fixups.extend(fixup.map(|fixup| (pc, fixup)));
                 Ok(missing)
             }
             _ => Err(Cause::Edited),
         }
+    }
+
+    fn is_output(&self, reference: &Reference) -> bool {
+        matches!(reference, Reference::Extern(index) if matches!(self.symbol(*index), Ok(Symbol::Output)))
     }
 
     fn bind_call(
@@ -158,7 +184,7 @@ impl<'a> Builder<'a> {
                     *insn = invalid_call((KFUNC_POISON + rank) as i32);
                     Ok(Some(why.clone()))
                 }
-                Symbol::Value(_) | Symbol::Variable { .. } | Symbol::Address(_) => {
+                Symbol::Value(_) | Symbol::Variable { .. } | Symbol::Address(_) | Symbol::Output => {
                     let name = self.planner.object.externs[index].name.clone();
                     Err(Cause::Ksym { name, why: "it is called, and is no function".into() })
                 }
@@ -221,6 +247,11 @@ impl<'a> Builder<'a> {
                 }
                 Symbol::Absent { .. } => {
                     (low.imm, high.imm) = (0, 0);
+                    (None, None)
+                }
+                // It is there.
+                Symbol::Output => {
+                    (low.imm, high.imm) = (1, 0);
                     (None, None)
                 }
             }),

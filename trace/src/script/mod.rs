@@ -1,6 +1,7 @@
 //! Host functions of tracing scripts: symbolization, stacks, memory of other processes, commands.
 
 pub(crate) mod memory;
+pub(crate) mod names;
 mod stack;
 
 use std::cell::RefCell;
@@ -72,6 +73,7 @@ pub(crate) fn functions<T: Send + 'static>(linker: &mut Linker<T>) {
             put_name(&mut caller, found, address, buf, size)
         });
     }
+    names::functions(linker);
     linker.func("print_kstack", stack::print_kernel::<T>);
     linker.func("print_ustack", stack::print_user::<T>);
     linker.func("twinbpf_system", system::<T>);

@@ -15,6 +15,7 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
+pub use format::conversions;
 pub use ids::{COUNT, exists, id, name};
 pub use script::map_text;
 

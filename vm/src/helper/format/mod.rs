@@ -15,6 +15,23 @@ use crate::trap::{Trap, TrapCode};
 pub(crate) use parsed::Format;
 pub(crate) use spec::{Length, Spec};
 
+/// The conversions of a format that take a value each, in their order: the characters, `d` for `*`.
+///
+/// # Errors
+/// Why a `%` begins no conversion.
+pub fn conversions(format: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let format = Format::parse(format);
+    if let Some((_, why)) = format.wrong {
+        return Err(why);
+    }
+    let mut all = Vec::new();
+    for spec in format.pieces.iter().map(|piece| &piece.spec).filter(|spec| spec.conversion != b'%') {
+        all.extend([spec.star_width, spec.star_precision].into_iter().filter(|star| *star).map(|_| b'd'));
+        all.push(spec.conversion);
+    }
+    Ok(all)
+}
+
 /// Bytes that most output has room in.
 const LINE: usize = 256;
 

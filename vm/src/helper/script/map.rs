@@ -5,7 +5,7 @@ use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
-use crate::map::{Entry as Snapshot, Errno, MapFlags, SortBy, sorted};
+use crate::map::{BPF_ANY, Entry as Snapshot, Errno, MapFlags, MapKind, SortBy, sorted};
 use crate::trap::Trap;
 
 /// `MAP_BY_KEY`.
@@ -24,7 +24,42 @@ pub(super) fn functions() -> Vec<HostFn> {
     all.extend(["map_update_elem", "twinbpf_map_update_elem"].map(|name| HostFn::typed::<(), _>(name, update)));
     all.extend(["map_delete_elem", "twinbpf_map_delete_elem"].map(|name| HostFn::typed::<(), _>(name, delete)));
     all.extend(["map_get_next_key", "twinbpf_map_get_next_key"].map(|name| HostFn::typed::<(), _>(name, next_key)));
+    all.push(HostFn::typed::<(), _>("twinbpf_clear", clear));
+    all.push(HostFn::typed::<(), _>("twinbpf_zero", zero));
     all
+}
+
+/// Deletes every element; of an array, whose elements stay, makes them zero.
+fn clear(caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
+    if matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray) {
+        return zero(caller, map);
+    }
+    for_all(caller, &map, |map, key| match map.delete(key) {
+        // Another program was sooner.
+        Err(Errno::ENOENT) => Ok(()),
+        result => result,
+    })
+}
+
+/// Makes the value of every element zero, on all CPUs.
+fn zero(caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
+    let value = vec![0; map.spec().value_size as usize];
+    for_all(caller, &map, |map, key| (0..map.cpus()).try_for_each(|cpu| map.update(key, &value, BPF_ANY, cpu)))
+}
+
+/// Does something to each key of a map; gives how many there are.
+fn for_all(
+    mut caller: Host<'_>,
+    map: &MapRef,
+    each: impl Fn(&MapRef, &[u8]) -> Result<(), Errno>,
+) -> HelperResult<i32> {
+    permitted(map, MapFlags::RDONLY)?;
+    let keys = map.keys();
+    for key in &keys {
+        caller.check_interrupt()?;
+        each(map, key)?;
+    }
+    Ok(i32::try_from(keys.len()).unwrap_or(i32::MAX))
 }
 
 /// `EPERM` if the map was made with a flag that keeps user space from it.

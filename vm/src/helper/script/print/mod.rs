@@ -4,6 +4,7 @@
 //! Everything works on a snapshot. What a key and a value are is read from the fields that BTF gave the map; without
 //! BTF they are unsigned integers or bytes.
 
+mod aggregate;
 mod hist;
 mod scalar;
 
@@ -12,8 +13,9 @@ use super::map::{InterruptCheck, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
-use crate::map::{Entry, Errno, MapKind, SortBy};
+use crate::map::{Entry, Errno, Field, MapKind, SortBy};
 use crate::trap::Trap;
+use aggregate::Aggregate;
 use hist::{Scale, histograms};
 use scalar::{Notation, key, value};
 
@@ -51,6 +53,9 @@ pub fn map_text(
     if is_array(map) && !is_scalar(map) {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
+    if let Some(aggregate) = Aggregate::of(&map.spec().value_fields) {
+        entries.sort_by_key(|entry| aggregate.rank(aggregate.merge(entry)));
+    }
     let text = match format {
         OutputFormat::Text => map_as_text(map, &entries, check_interrupt)?,
         OutputFormat::Json => map_as_json(map, &entries, check_interrupt)?,
@@ -71,7 +76,7 @@ fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
             text.push(b']');
         }
         text.extend(b": ");
-        value(&mut text, fields, &entry.summed(fields), Notation::Text);
+        value_of(&mut text, fields, entry, Notation::Text);
         text.push(b'\n');
     }
     Ok(text)
@@ -80,8 +85,8 @@ fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
 fn map_as_json(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
     let (spec, scalar) = (map.spec(), is_scalar(map));
     let fields = &spec.value_fields;
-    let mut text = opening("map", &spec.name);
-    let element = |text: &mut Vec<u8>, entry: &Entry| value(text, fields, &entry.summed(fields), Notation::Json);
+    let mut text = opening(Aggregate::of(fields).map_or("map", Aggregate::kind), &spec.name);
+    let element = |text: &mut Vec<u8>, entry: &Entry| value_of(text, fields, entry, Notation::Json);
     match entries {
         [entry] if scalar => element(&mut text, entry),
         entries => {
@@ -100,6 +105,14 @@ fn map_as_json(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
     }
     text.extend(b"}}\n");
     Ok(text)
+}
+
+/// The value of all CPUs: merged where it is an aggregate, else added up.
+fn value_of(out: &mut Vec<u8>, fields: &[Field], entry: &Entry, notation: Notation) {
+    match Aggregate::of(fields) {
+        Some(aggregate) => aggregate.write(out, aggregate.merge(entry), notation),
+        None => value(out, fields, &entry.summed(fields), notation),
+    }
 }
 
 /// Histograms by the number of what they counted, each followed by an empty line. Gives the number of histograms.

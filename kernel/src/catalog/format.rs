@@ -1,0 +1,149 @@
+//! Arguments of tracepoints as C: a struct for each event, with the fields and offsets of its format.
+
+use std::fmt::Write as _;
+use std::io;
+
+use crate::tracefs;
+
+/// A field of an event's format.
+struct Field<'a> {
+    /// Type and name, as the format has them.
+    text: &'a str,
+    name: &'a str,
+    off: usize,
+    size: usize,
+    signed: bool,
+}
+
+impl<'a> Field<'a> {
+    /// From `field:TYPE NAME; offset:N; size:N; signed:N;`.
+    fn parse(line: &'a str) -> Option<Field<'a>> {
+        let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
+        let text = parts.next()?;
+        let mut number = |label: &str| parts.next()?.strip_prefix(label)?.parse().ok();
+        let (off, size, signed) = (number("offset:")?, number("size:")?, number("signed:")? != 0);
+        let end =
+            text.find('[').filter(|_| text.ends_with(']') && !text.starts_with("__data_loc")).unwrap_or(text.len());
+        let name = text[..end].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
+        Some(Field { text, name, off, size, signed })
+    }
+
+    /// The member, and the alignment that its type has.
+    fn declare(&self, user: bool) -> (String, usize) {
+        let name = self.name;
+        let is_array = self.text.ends_with(']') && !self.text.starts_with("__data_loc");
+        if self.text.starts_with("__data_loc") || self.text.starts_with("__rel_loc") {
+            return (format!("unsigned int __data_loc_{name}"), 4);
+        }
+        if is_array {
+            let count = self.text.rsplit(['[', ']']).nth(1).and_then(|count| count.trim().parse::<usize>().ok());
+            let size = count
+                .filter(|count| *count > 0 && self.size.is_multiple_of(*count))
+                .map_or(1, |count| self.size / count);
+            let kind = if self.text.starts_with("char") {
+                "char"
+            } else {
+                integer(size, self.signed).unwrap_or("unsigned char")
+            };
+            let size = if integer(size, false).is_some() { size } else { 1 };
+            return (format!("{kind} {name}[{}]", self.size / size), size);
+        }
+        if self.text.contains('*') {
+            let is_text =
+                ["char *", "char  *"].iter().any(|kind| self.text.contains(kind)) && !self.text.contains("**");
+            let kind = match (is_text, user) {
+                (true, true) => "const struct __twin_user_text *",
+                (true, false) => "const struct __twin_kernel_text *",
+                (false, _) => "const void *",
+            };
+            return (format!("{kind}{name}"), 8);
+        }
+        // What is an int for a system call has eight bytes of its record.
+        let kind = self.text.strip_suffix(name).unwrap_or_default().trim();
+        match (kind, self.size) {
+            ("int" | "pid_t", 8) => (format!("int {name}"), 4),
+            ("unsigned int" | "u32" | "uid_t" | "gid_t" | "umode_t", 8) => (format!("unsigned int {name}"), 4),
+            (_, size) => match integer(size, self.signed) {
+                Some(kind) => (format!("{kind} {name}"), size),
+                None => (format!("unsigned char {name}[{size}]"), 1),
+            },
+        }
+    }
+}
+
+fn integer(size: usize, signed: bool) -> Option<&'static str> {
+    Some(match (size, signed) {
+        (1, false) => "unsigned char",
+        (1, true) => "signed char",
+        (2, false) => "unsigned short",
+        (2, true) => "short",
+        (4, false) => "unsigned int",
+        (4, true) => "int",
+        (8, false) => "unsigned long long",
+        (8, true) => "long long",
+        _ => return None,
+    })
+}
+
+/// `struct tp_CATEGORY_NAME` for the record that a program of this tracepoint gets, of the running kernel. Text pointers of
+/// system calls have the type by which `printf` of `<twinbpf/trace.h>` reads the memory of the process.
+///
+/// # Errors
+/// There is no such event, or the tracing file system cannot be read.
+pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
+    let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
+    Ok(describe(category, name, &format))
+}
+
+fn describe(category: &str, name: &str, format: &str) -> String {
+    let tag = format!("tp_{category}_{name}");
+    let user = category == "syscalls";
+    let (mut members, mut checks, mut at) = (String::new(), String::new(), 0);
+    for field in format.lines().filter_map(Field::parse) {
+        let (member, align) = field.declare(user);
+        if field.off > at {
+            let _ = writeln!(members, "\tchar __pad_{at}[{}];", field.off - at);
+        }
+        // What no natural alignment would put there is left out.
+        if field.off % align != 0 || field.off < at {
+            continue;
+        }
+        let _ = writeln!(members, "\t{member};");
+        let own = member.rsplit([' ', '*']).next().unwrap_or_default().split('[').next().unwrap_or_default();
+        let _ = writeln!(
+            checks,
+            "_Static_assert(__builtin_offsetof(struct {tag}, {own}) == {}, \"the kernel's offset\");",
+            field.off
+        );
+        at = field.off + if member.starts_with("int ") || member.starts_with("unsigned int ") { 4 } else { field.size };
+    }
+    format!("struct {tag} {{\n{members}}};\n{checks}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe;
+
+    const FORMAT: &str = "name: x\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:__data_loc char[] filename;\toffset:8;\tsize:4;\tsigned:0;\n\
+        \tfield:char comm[16];\toffset:12;\tsize:16;\tsigned:0;\n\
+        \tfield:unsigned long args[6];\toffset:32;\tsize:48;\tsigned:0;\n\
+        \tfield:const char * path;\toffset:80;\tsize:8;\tsigned:0;\n\
+        \tfield:int flags;\toffset:88;\tsize:8;\tsigned:0;\n\
+        \tfield:struct stat *buf;\toffset:96;\tsize:8;\tsigned:0;\n\nprint fmt: \"x\"\n";
+
+    #[test]
+    fn a_struct_has_the_fields_of_the_format() {
+        let text = describe("syscalls", "x", FORMAT);
+        for member in [
+            "struct tp_syscalls_x {\n\tunsigned short common_type;\n\tchar __pad_2[2];\n\tint common_pid;\n",
+            "\tunsigned int __data_loc_filename;\n\tchar comm[16];\n\tchar __pad_28[4];\n\tunsigned long long args[6];\n",
+            "\tconst struct __twin_user_text *path;\n\tint flags;\n\tchar __pad_92[4];\n\tconst void *buf;\n};\n",
+            "_Static_assert(__builtin_offsetof(struct tp_syscalls_x, comm) == 12, ",
+        ] {
+            assert!(text.contains(member), "{member} in\n{text}");
+        }
+        assert!(describe("sched", "x", FORMAT).contains("const struct __twin_kernel_text *path;"));
+    }
+}
