@@ -14,6 +14,8 @@ mod loss;
 mod maps;
 #[path = "kernel/places.rs"]
 mod places;
+#[path = "kernel/printing.rs"]
+mod printing;
 #[path = "kernel/refused.rs"]
 mod refused;
 #[path = "kernel/rig.rs"]
@@ -54,6 +56,13 @@ harness::tests! {
     places::missing_things_are_reported,
     places::a_program_is_attached_to_all_places_of_a_pattern,
     places::programs_of_userspace_have_functions_and_static_probes,
+    printing::printed_and_lost_lines_are_those_sent,
+    printing::kernel_programs_have_the_whole_c_format,
+    printing::stock_libbpf_loads_a_tool_that_prints,
+    printing::wrong_formats_are_errors_before_anything_starts,
+    printing::kernel_programs_end_a_session_and_print_maps,
+    printing::aggregations_are_exact_and_printed_at_the_end,
+    printing::maps_whose_types_differ_are_errors,
     refused::without_privilege_the_message_says_which,
     refused::without_types_the_message_names_program_and_need,
     refused::types_and_configuration_come_from_files,
