@@ -23,6 +23,9 @@ mod rig;
 #[path = "kernel/tools.rs"]
 mod tools;
 
+#[path = "kernel/tutorial.rs"]
+mod tutorial;
+
 use common::harness;
 
 harness::tests! {
@@ -78,4 +81,5 @@ harness::tests! {
     tools::packets_of_an_interface_are_counted,
     tools::latencies_of_reads_are_a_histogram,
     tools::samples_are_where_the_time_goes,
+    tutorial::every_step_prints_what_it_says,
 }
