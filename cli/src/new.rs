@@ -10,6 +10,7 @@ use twinbpf_trace::outln;
 use crate::args::NewArgs;
 
 const TEMPLATE: &str = include_str!("new.bpf.c");
+const TRACE: &str = include_str!("new_trace.bpf.c");
 
 pub(crate) fn new(args: &NewArgs) -> Result<ExitCode> {
     let mut path = args.name.clone();
@@ -21,7 +22,7 @@ pub(crate) fn new(args: &NewArgs) -> Result<ExitCode> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!("{name} is there already"),
         file => file.with_context(|| format!("cannot write {name}"))?,
     };
-    let text = TEMPLATE.replace("NAME.bpf.c", &name);
+    let text = if args.trace { TRACE } else { TEMPLATE }.replace("NAME.bpf.c", &name);
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {name}"))?;
     outln!("{name} is ready: twinbpf run {name}");
     Ok(ExitCode::SUCCESS)

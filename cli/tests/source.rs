@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -35,7 +36,7 @@ impl Workspace {
         fs::write(self.0.path().join(name), text).unwrap();
     }
 
-    /// Every file below, but those of the cache by their last names.
+    /// Every file below, but kept objects; those of the cache by their last names.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut folders = vec![self.0.path().to_owned()];
@@ -47,7 +48,7 @@ impl Workspace {
                 }
             }
         }
-        found.retain(|name| name != "vmlinux.h");
+        found.retain(|name| name != "vmlinux.h" && !name.ends_with(".o") && !name.ends_with(".json"));
         found.sort();
         found
     }
@@ -78,7 +79,11 @@ fn a_new_tool_compiles_and_runs() {
     assert_eq!(text(&output.stdout), "  1      1\n  2      4\n  3      9\n");
     let output = workspace.run(&["new", "tool"]);
     assert_eq!(text(&output.stderr), "twinbpf: tool.bpf.c is there already\n");
-    assert_eq!(workspace.files(), ["script.h", "tool.bpf.c"]);
+    workspace.run(&["new", "--trace", "tracer"]);
+    let output = workspace.run(&["check", "tracer.bpf.c", "--clang-opt", "-Werror"]);
+    assert!(output.status.success() || text(&output.stderr).contains("tracing"), "{}", text(&output.stderr));
+    fs::remove_file(workspace.0.path().join("tracer.bpf.c")).unwrap();
+    assert_eq!(workspace.files(), ["script.h", "tool.bpf.c", "trace.h"]);
 }
 
 fn a_source_does_where_an_object_does() {
@@ -111,7 +116,7 @@ fn the_kernels_types_are_at_hand() {
         let output = workspace.run(&["run", "k.bpf.c"]);
         assert_eq!((text(&output.stdout), text(&output.stderr)), ("32\n".to_owned(), String::new()));
     }
-    assert_eq!(workspace.files(), ["k.bpf.c", "script.h"]);
+    assert_eq!(workspace.files(), ["k.bpf.c", "script.h", "trace.h"]);
 }
 
 fn a_compile_error_shows_clangs_messages_only() {
@@ -125,7 +130,46 @@ fn a_compile_error_shows_clangs_messages_only() {
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr.contains("bad.bpf.c:3:9: error: use of undeclared identifier 'nothing'"), "{stderr}");
     assert!(stderr.contains("twinbpf: bad.bpf.c: clang-19 did not compile it (exit status: 1)"), "{stderr}");
-    assert_eq!(workspace.files(), ["bad.bpf.c", "script.h"]);
+    assert_eq!(workspace.files(), ["bad.bpf.c", "script.h", "trace.h"]);
+}
+
+fn a_source_is_compiled_once() {
+    if !has_clang() {
+        return;
+    }
+    let workspace = Workspace::new();
+    let source = |number: u32| {
+        format!(
+            "#include <twinbpf/script.h>\n#include \"n.h\"\nint BEGIN(void) {{ return printf(\"%d\\n\", N + {number}); }}\n"
+        )
+    };
+    workspace.write("n.h", "#define N 1\n");
+    workspace.write("x.bpf.c", &source(1));
+    // A clang that says that it has run.
+    let path = workspace.0.path().join("clang-19");
+    let real = Command::new("sh").args(["-c", "command -v clang-19"]).output().unwrap();
+    fs::write(&path, format!("#!/bin/sh\necho compiling >&2\nexec {} \"$@\"\n", text(&real.stdout).trim())).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |options: &[&str]| {
+        let mut command = workspace.command(&[&["run", "x.bpf.c"][..], options].concat());
+        let output = command.env("TWINBPF_CLANG", &path).output().unwrap();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let compiled = |number: &str| (number.to_owned(), "compiling\n".to_owned());
+    let kept = |number: &str| (number.to_owned(), String::new());
+    assert_eq!(run(&[]), compiled("2\n"));
+    assert_eq!(run(&[]), kept("2\n"));
+    // Each of these makes it another object: an option, what it includes, the source.
+    assert_eq!(run(&["--clang-opt", "-O1"]), compiled("2\n"));
+    workspace.write("n.h", "#define N 5\n");
+    assert_eq!(run(&[]), compiled("6\n"));
+    workspace.write("x.bpf.c", &source(2));
+    assert_eq!(run(&[]), compiled("7\n"));
+    assert_eq!(run(&[]), kept("7\n"));
+    // What others could write is not used.
+    let folder = workspace.0.path().join("cache/twinbpf/objects");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(run(&[]), compiled("7\n"));
 }
 
 fn a_missing_clang_is_one_clear_error() {
@@ -188,6 +232,7 @@ harness::tests! {
     a_source_does_where_an_object_does,
     the_kernels_types_are_at_hand,
     a_compile_error_shows_clangs_messages_only,
+    a_source_is_compiled_once,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,
     roots_are_named_or_numbered,

@@ -65,4 +65,7 @@ pub(crate) struct NewArgs {
     /// What the tool is called; the file is NAME.bpf.c.
     #[arg(value_name = "NAME")]
     pub(crate) name: PathBuf,
+    /// A tracing tool, with programs for the kernel.
+    #[arg(long)]
+    pub(crate) trace: bool,
 }

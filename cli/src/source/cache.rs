@@ -44,7 +44,8 @@ impl Headers {
         let texts: String = SCRIPT.iter().map(|(_, text)| *text).collect();
         let script = cache.join(format!("script-{:016x}", sum(texts.as_bytes())));
         let write = |path: &Path, text: &str| {
-            publish(path, text).with_context(|| format!("cannot write {}; set XDG_CACHE_HOME", path.display()))
+            publish(path, text.as_bytes())
+                .with_context(|| format!("cannot write {}; set XDG_CACHE_HOME", path.display()))
         };
         for (name, text) in SCRIPT {
             let header = script.join(name);
@@ -74,7 +75,7 @@ impl Headers {
     }
 }
 
-fn folder() -> Result<PathBuf> {
+pub(super) fn folder() -> Result<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
     Ok(base.context("compiling C needs a place for headers; set XDG_CACHE_HOME or HOME")?.join("twinbpf"))
@@ -112,7 +113,7 @@ fn kernel_header() -> Option<String> {
     header.inspect_err(|error| log::warn!("{KERNEL}: {error}; there is no vmlinux.h")).ok()
 }
 
-fn sum(bytes: &[u8]) -> u64 {
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     // With fixed keys; another compiler's may differ, which costs one more file.
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
@@ -120,7 +121,7 @@ fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Puts a file at its place, whole.
-fn publish(path: &Path, text: &str) -> io::Result<()> {
+pub(super) fn publish(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let signal = Arc::new(AtomicUsize::new(0));
@@ -128,7 +129,7 @@ fn publish(path: &Path, text: &str) -> io::Result<()> {
     let handlers = [SIGINT, SIGTERM, SIGHUP].map(register);
     let temporary = folder.join(format!(".{}.tmp", std::process::id()));
     let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // It may not exist; the result says why writing failed.

@@ -5,16 +5,19 @@
 mod cache;
 mod events;
 mod maps;
+mod objects;
 mod text;
 mod tokens;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use twinbpf::Object;
+use twinbpf_kernel::system::System;
+use twinbpf_kernel::user;
 
 use crate::args::LoadArgs;
 use cache::Headers;
@@ -109,11 +112,33 @@ fn place(source: &Source<'_>, all: &[Token<'_>], structs: &str) -> String {
     format!("{structs}\n#line 1 \"{name}\"\n{before}{MAPS}\n#line {line} \"{name}\"\n{after}")
 }
 
-/// Runs clang.
+/// The object of a source, which may be kept from before.
 fn run(source: &Source<'_>, load: &LoadArgs, options: &[&str]) -> Result<Vec<u8>> {
-    let name = source.name;
     let headers = Headers::get()?;
-    let (clang, mut child) = start(source, load, options, &headers)?;
+    let clang = clang().with_context(|| format!("{} is C", source.name))?;
+    let arguments = arguments(&clang, source, load, options, &headers);
+    let place = objects::Kept::new(&clang, &arguments, &source.text);
+    if let Some(object) = place.as_ref().and_then(objects::Kept::get) {
+        return Ok(object);
+    }
+    let mut command = Command::new(&clang);
+    command.args(&arguments).stdin(if source.file.is_some() { Stdio::null() } else { Stdio::piped() });
+    if let Some(place) = &place {
+        command.arg("-MD").arg("-MF").arg(&place.includes);
+    }
+    let object = output(source, &clang, &mut command, &headers)?;
+    place.iter().for_each(|place| place.put(&object));
+    Ok(object)
+}
+
+/// Runs clang; what it has to say it says on standard error.
+fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &Headers) -> Result<Vec<u8>> {
+    let (name, clang) = (source.name, clang.to_string_lossy());
+    let mut child = match command.args(["-o", "-"]).stdout(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound && !names().1 => bail!("{name} is C and {}", nothing()),
+        Err(error) => return Err(error).with_context(|| format!("cannot run {clang}")),
+    };
     if let Some(mut stdin) = child.stdin.take() {
         // Where clang ends before it has read all, it says why.
         let _ = stdin.write_all(source.text.as_bytes());
@@ -129,31 +154,36 @@ fn run(source: &Source<'_>, load: &LoadArgs, options: &[&str]) -> Result<Vec<u8>
     Ok(object)
 }
 
-/// Starts the first clang there is.
-fn start(source: &Source<'_>, load: &LoadArgs, options: &[&str], headers: &Headers) -> Result<(String, Child)> {
-    let (names, chosen) = names();
-    for name in names {
-        let mut clang = Command::new(&name);
-        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall"]).args(architecture());
-        // The headers of this architecture that <linux/types.h> wants; ours come after all that the user has.
-        let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-        for folder in headers.folders().chain([Path::new(&multiarch)]) {
-            clang.arg("-idirafter").arg(folder);
-        }
-        clang.args(&load.clang_opt).args(options);
-        match source.file {
-            Some(path) => clang.arg("-c").arg(path).stdin(Stdio::null()),
-            None => clang.args(["-x", "c", "-c", "-"]).stdin(Stdio::piped()),
-        };
-        match clang.args(["-o", "-"]).stdout(Stdio::piped()).spawn() {
-            Ok(child) => return Ok((name.to_string_lossy().into_owned(), child)),
-            Err(error) if error.kind() == ErrorKind::NotFound && !chosen => {}
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot run {}", name.to_string_lossy()));
-            }
-        }
+/// Arguments of clang, but for the output.
+fn arguments(clang: &OsStr, source: &Source<'_>, load: &LoadArgs, options: &[&str], headers: &Headers) -> Vec<String> {
+    let cpu = if has_v4(clang) { "-mcpu=v4" } else { "-mcpu=v3" };
+    let mut all: Vec<String> = ["-target", "bpf", cpu, "-O2", "-g", "-Wall"].map(str::to_owned).to_vec();
+    all.extend(architecture());
+    // The headers of this architecture that <linux/types.h> wants; ours come after all that the user has.
+    let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    for folder in headers.folders().chain([Path::new(&multiarch)]) {
+        all.extend(["-idirafter".to_owned(), folder.display().to_string()]);
     }
-    bail!("{} is C and {}", source.name, nothing());
+    all.extend(load.clang_opt.iter().cloned().chain(options.iter().map(|option| (*option).to_owned())));
+    match source.file {
+        Some(path) => all.extend(["-c".to_owned(), path.display().to_string()]),
+        None => all.extend(["-x", "c", "-c", "-"].map(str::to_owned)),
+    }
+    all
+}
+
+/// Whether clang and the kernel have the instructions of `-mcpu=v4` (Linux 6.6, LLVM 18).
+fn has_v4(clang: &OsStr) -> bool {
+    const LINUX_6_6: u32 = 6 << 16 | 6 << 8;
+    // `clang-19`, or a link to `/usr/lib/llvm-19/bin/clang`; another name needs a run of it.
+    let path = user::find(&clang.to_string_lossy()).and_then(|path| path.canonicalize().ok()).unwrap_or_default();
+    let after_dash = |part: &OsStr| part.to_str()?.rsplit_once('-')?.1.parse::<u32>().ok();
+    let named = [clang].into_iter().chain(path.iter()).find_map(after_dash);
+    let version = named.or_else(|| {
+        let output = Command::new(clang).arg("-dumpversion").stderr(Stdio::null()).output().ok()?;
+        String::from_utf8_lossy(&output.stdout).split('.').next()?.trim().parse().ok()
+    });
+    System::get().version() >= LINUX_6_6 && version.is_some_and(|version| version >= 18)
 }
 
 /// Commands that may be clang; whether the user chose it.
@@ -175,7 +205,7 @@ fn nothing() -> String {
 /// The clang that the user chose, or the first there is.
 pub(crate) fn clang() -> Result<OsString> {
     let (names, chosen) = names();
-    let runs = |name: &OsString| chosen || Command::new(name).arg("--version").output().is_ok();
+    let runs = |name: &OsString| chosen || user::find(&name.to_string_lossy()).is_some();
     names.into_iter().find(runs).with_context(nothing)
 }
 
