@@ -12,6 +12,8 @@ mod leaving;
 mod loss;
 #[path = "kernel/maps.rs"]
 mod maps;
+#[path = "kernel/messages.rs"]
+mod messages;
 #[path = "kernel/places.rs"]
 mod places;
 #[path = "kernel/printing.rs"]
@@ -54,6 +56,8 @@ harness::tests! {
     maps::changes_are_watched,
     maps::a_pinned_map_is_found_by_its_path,
     maps::values_are_those_of_bpftool,
+    messages::refusals_have_cause_and_remedy,
+    messages::few_descriptors_are_one_message,
     places::tracepoints_are_those_of_bpftrace,
     places::arguments_are_named,
     places::missing_things_are_reported,

@@ -45,21 +45,10 @@ impl Error {
         crate::prog::log::reason(&self.log)
     }
 
-    /// What a user can do about it, where there is evidence for it: the capabilities this process has, the state of the
-    /// kernel's lockdown. Never a guess.
+    /// What a user can do about it, where there is evidence for it: the capabilities this process has, limits, what the
+    /// verifier says. Never a guess.
     pub fn hint(&self) -> Option<String> {
-        match self.errno()? {
-            libc::EPERM if self.log.is_empty() => privilege::missing().or_else(privilege::lockdown),
-            libc::EACCES if self.log.is_empty() && self.command != "PROG_LOAD" => privilege::missing(),
-            libc::E2BIG if self.command == "PROG_LOAD" && !self.log.is_empty() => Some(
-                "the verifier gives up after a million instructions: make loops shorter or bound them by may_goto"
-                    .to_owned(),
-            ),
-            libc::ENOSYS if self.command != "perf_event_open" => {
-                Some("this kernel was built without CONFIG_BPF_SYSCALL".to_owned())
-            }
-            _ => None,
-        }
+        crate::hint::hint(self)
     }
 }
 
@@ -79,30 +68,5 @@ impl fmt::Display for Error {
             write!(f, "\n{}", self.log.trim_end())?;
         }
         Ok(())
-    }
-}
-
-/// Evidence for refusals.
-mod privilege {
-    /// `CAP_NET_ADMIN`, `CAP_SYS_ADMIN`, `CAP_PERFMON`, `CAP_BPF`: number and name.
-    const WANTED: [(u32, &str); 2] = [(39, "CAP_BPF"), (38, "CAP_PERFMON")];
-    const SYS_ADMIN: u32 = 21;
-
-    /// The capabilities for BPF that this process lacks.
-    pub(super) fn missing() -> Option<String> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-        let held = u64::from_str_radix(line.trim(), 16).ok()?;
-        let has = |number: u32| held >> number & 1 != 0;
-        let lacking: Vec<&str> =
-            WANTED.iter().filter(|(number, _)| !has(*number) && !has(SYS_ADMIN)).map(|(_, name)| *name).collect();
-        (!lacking.is_empty()).then(|| format!("this process has no {}: run it as root", lacking.join(" and ")))
-    }
-
-    /// A kernel that is locked down refuses what could change it, also to root.
-    pub(super) fn lockdown() -> Option<String> {
-        let text = std::fs::read_to_string("/sys/kernel/security/lockdown").ok()?;
-        let mode = text.split('[').nth(1)?.split(']').next()?.to_owned();
-        (mode != "none").then(|| format!("this process may, the kernel's lockdown mode is {mode}"))
     }
 }

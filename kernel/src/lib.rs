@@ -9,6 +9,7 @@ pub mod btf;
 pub mod catalog;
 pub mod cpu;
 mod error;
+mod hint;
 pub mod link;
 pub mod load;
 pub mod map;

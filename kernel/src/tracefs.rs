@@ -90,6 +90,7 @@ pub fn tracepoint(category: &str, name: &str) -> Result<u64, Error> {
             let number = text.trim().parse();
             number.map_err(|_| Error::ours("read", &subject, libc::EINVAL, format!("its id is {:?}", text.trim())))
         }
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(Error::new("open", &subject, cause)),
         Err(cause) => {
             let error = Error::new("open", &subject, cause);
             Err(match (root(), list(&format!("events/{category}"))) {

@@ -130,13 +130,44 @@ impl Error {
     ///
     /// # Panics
     /// When there is none.
-    pub(crate) fn all(mut errors: Vec<Error>) -> Error {
+    pub(crate) fn all(errors: Vec<Error>) -> Error {
+        let mut errors = joined(errors);
         match errors.len() {
             0 => panic!("no error"),
             1 => errors.remove(0),
             _ => Error::Several(errors),
         }
     }
+}
+
+/// Programs that one cause keeps from being attached become one error.
+fn joined(errors: Vec<Error>) -> Vec<Error> {
+    let mut joined: Vec<(Error, Option<String>, usize)> = Vec::new();
+    for error in errors {
+        let cause = match &error {
+            Error::Program { program, why, .. } => Some(why.replace(&**program, "")),
+            // What the verifier has against one program is its own.
+            Error::Load(failure) if failure.view.lines().count() <= 1 && failure.section.is_some() => {
+                Some(failure.why.to_string().replace(&*failure.name, ""))
+            }
+            _ => None,
+        };
+        match joined.iter_mut().find(|(_, known, _)| cause.is_some() && *known == cause) {
+            Some((_, _, others)) => *others += 1,
+            None => joined.push((error, cause, 0)),
+        }
+    }
+    let told = joined.into_iter().map(|(error, _, others)| match error {
+        Error::Program { object, program, section, why } if others > 0 => {
+            Error::Program { object, program, section, why: format!("{why}; so are {others} more programs") }
+        }
+        Error::Load(mut failure) if others > 0 => {
+            failure.others = others;
+            Error::Load(failure)
+        }
+        error => error,
+    });
+    told.collect()
 }
 
 fn lines(all: &[Error]) -> String {

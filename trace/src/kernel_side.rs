@@ -11,12 +11,14 @@ use std::sync::Arc;
 use twinbpf::Linker;
 use twinbpf_isa::SpliceError;
 use twinbpf_kernel::link::Options as Attaching;
-use twinbpf_kernel::load::LoadOptions;
+use twinbpf_kernel::load::{Failure, LoadOptions, Why};
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Link, Loaded, Pending, Target};
+use twinbpf_loader::Cause;
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
+use twinbpf_vm::helper;
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
@@ -100,7 +102,7 @@ impl KernelSide {
         let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings);
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
-        wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| Error::Load(Box::new(failure))));
+        wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
         let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, &targets, options));
@@ -324,6 +326,28 @@ impl KernelSide {
         let sources = self.sources.iter().map(|source| (&source.map.spec().name, source.map.lost()));
         self.losses.report(loaded, sources, output)
     }
+}
+
+/// The error of a program that does not load. A function that only userspace has is named as one.
+fn explain(plan: &ObjectPlan, failure: Failure) -> Error {
+    if let (Why::Linker(error), Some(name)) = (&failure.why, failure.section.as_ref().map(|_| &failure.name))
+        && let Cause::Ksym { name: function, .. } = error.cause()
+        && helper::by_name(function).is_some()
+        && let Some(spec) = plan.object.program(name).map(|index| &plan.object.programs[index])
+    {
+        let plain = function.strip_prefix("twinbpf_").unwrap_or(function);
+        let prints = ["printf", "printfv", "exit", "print_map", "print_hist", "print_lhist"].contains(&plain);
+        let remedy = match prints {
+            true => {
+                "include <twinbpf/trace.h> instead of <twinbpf/script.h>, whose printf, exit and print_map work there"
+            }
+            false => "call it from EVENT, TIMER or END",
+        };
+        let called = plain.trim_end_matches("fv").to_owned() + if plain.ends_with("fv") { "f" } else { "" };
+        let why = format!("it calls {called}, which userspace has and the kernel has not: {remedy} ({error})");
+        return wrong(&plan.object, spec, why);
+    }
+    Error::Load(Box::new(failure))
 }
 
 /// Errors of the formats that programs print with.

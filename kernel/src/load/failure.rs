@@ -26,6 +26,8 @@ pub struct Failure {
     pub line: Option<(Arc<str>, u32, Arc<str>)>,
     /// The verifier's last lines, with our C lines and explanations.
     pub view: String,
+    /// Programs of the object that fail for the same reason and are not reported by themselves.
+    pub others: usize,
 }
 
 /// Cause of a failure to load.
@@ -109,6 +111,9 @@ impl fmt::Display for Failure {
         }
         if let Some((file, line, text)) = &self.line {
             write!(f, ", at {file}:{line}: {text}")?;
+        }
+        if self.others > 0 {
+            write!(f, "; so are {} more programs", self.others)?;
         }
         if f.alternate() && !self.view.is_empty() {
             write!(f, "\n{}", self.view.trim_end())?;

@@ -77,7 +77,16 @@ impl Loading<'_> {
             Why::Kernel(error) => error.log.clone(),
             Why::Linker(_) | Why::Map { .. } | Why::Pinned { .. } | Why::Impossible(_) => String::new(),
         };
-        self.loaded.failures.push(Failure { object, section: None, name, index: Some(index), why, line: None, view });
+        self.loaded.failures.push(Failure {
+            object,
+            section: None,
+            name,
+            index: Some(index),
+            why,
+            line: None,
+            view,
+            others: 0,
+        });
     }
 
     fn make(&mut self, map: &KernelMap) -> Result<Map, Why> {

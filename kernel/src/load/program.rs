@@ -75,6 +75,7 @@ pub(super) fn load(loading: &Loading<'_>, program: &KernelProgram) -> Result<Loa
             why,
             line: None,
             view: String::new(),
+            others: 0,
         };
         match &failure.why {
             Why::Map { map, .. } => {

@@ -41,7 +41,7 @@ impl Loading<'_> {
                 Some(Err((name, why))) => {
                     let (object, view) = (self.object.name.clone(), String::new());
                     let (section, index, line) = (None, None, None);
-                    self.loaded.failures.push(Failure { object, section, name, index, why, line, view });
+                    self.loaded.failures.push(Failure { object, section, name, index, why, line, view, others: 0 });
                 }
                 None => {}
             }

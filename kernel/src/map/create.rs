@@ -134,8 +134,25 @@ impl Map {
     }
 }
 
-/// Evidence for why a map was refused: whether this kernel has the kind at all.
+/// Evidence for why a map was refused: what is missing or too much in its definition, whether this kernel has the kind at
+/// all.
 fn refusal(spec: &MapCreate<'_>) -> Option<String> {
+    let is_ring = matches!(spec.kind, MapKind::Ringbuf | MapKind::UserRingbuf);
+    let keyless =
+        is_ring || matches!(spec.kind, MapKind::Queue | MapKind::Stack | MapKind::BloomFilter | MapKind::Arena);
+    if is_ring && (spec.key_size, spec.value_size) != (0, 0) {
+        return Some(
+            "a ring buffer has neither keys nor values: leave out __type(key, ...) and __type(value, ...)".to_owned(),
+        );
+    }
+    if spec.max_entries == 0
+        && !matches!(spec.kind, MapKind::StructOps | MapKind::CgroupStorage | MapKind::PercpuCgroupStorage)
+    {
+        return Some("it has no size: give it __uint(max_entries, N)".to_owned());
+    }
+    if spec.key_size == 0 && !keyless {
+        return Some("it has no key: give it __type(key, T), or __uint(key_size, N)".to_owned());
+    }
     match probe::map_kind(spec.kind) {
         Ok(true) => None,
         Ok(false) => Some(format!("this kernel has no maps of kind {}", spec.kind.name())),

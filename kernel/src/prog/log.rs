@@ -23,9 +23,13 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// Lines of statistics after the reason.
+/// Lines after the reason: statistics, and states that the reason compares.
 fn is_statistics(line: &str) -> bool {
-    ["processed ", "verification time ", "stack depth ", "max_states"].iter().any(|start| line.starts_with(start))
+    let other = ["cur state:", "old state:"];
+    ["processed ", "verification time ", "stack depth ", "max_states"]
+        .iter()
+        .chain(&other)
+        .any(|start| line.starts_with(start))
 }
 
 /// The line that says why: what follows `Reason:` in logs of newer kernels, else the last line before the verifier's
