@@ -95,13 +95,28 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Write a starting point for a tool.
     New(NewArgs),
-    /// Print a completion script for a shell.
-    Completions {
-        /// bash, zsh, fish, elvish or powershell.
-        shell: Shell,
-    },
+    /// Print a completion script for a shell, or install those of bash, zsh and fish.
+    Completions(CompletionsArgs),
     /// Print the manual page of the command, or write one for each subcommand.
     Man(ManArgs),
+}
+
+/// Arguments of `completions`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  source <(twinbpf completions bash)              in this shell
+  twinbpf completions --install ~/.local          for each new one
+
+Below PREFIX/share the scripts go to bash-completion/completions/twinbpf, zsh/site-functions/_twinbpf and
+fish/vendor_completions.d/twinbpf.fish. bash and fish look there in ~/.local, /usr/local and /usr; zsh in
+the folders of $fpath.")]
+pub(crate) struct CompletionsArgs {
+    /// bash, zsh, fish, elvish or powershell.
+    #[arg(required_unless_present = "install", conflicts_with = "install")]
+    pub(crate) shell: Option<Shell>,
+    /// Write the scripts of bash, zsh and fish to their places below a folder, which are made if they are not there.
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) install: Option<PathBuf>,
 }
 
 /// Arguments of `man`.

@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Command::Fuzz(args) => fuzz::fuzz(&args),
         Command::Diff(args) => diff::diff(&args),
         Command::New(args) => new::new(&args),
-        Command::Completions { shell } => man::completions(shell),
+        Command::Completions(args) => man::completions(&args),
         Command::Man(args) => man::man(&args),
     };
     result.unwrap_or_else(|error| {

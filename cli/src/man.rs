@@ -11,13 +11,41 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{Cli, CompletionsArgs, ManArgs};
 
-pub(crate) fn completions(shell: Shell) -> Result<ExitCode> {
+/// Where shells look for scripts of packages, below a prefix.
+const PLACES: [(Shell, &str); 3] = [
+    (Shell::Bash, "share/bash-completion/completions/twinbpf"),
+    (Shell::Zsh, "share/zsh/site-functions/_twinbpf"),
+    (Shell::Fish, "share/fish/vendor_completions.d/twinbpf.fish"),
+];
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
+    if let Some(shell) = args.shell {
+        io::stdout().write_all(&script(shell))?;
+    }
+    if let Some(prefix) = &args.install {
+        for (shell, place) in PLACES {
+            let path = prefix.join(place);
+            make(path.parent().unwrap_or(prefix))?;
+            put(&path, &script(shell))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "twinbpf", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(ExitCode::SUCCESS)
+    script
+}
+
+fn make(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+}
+
+fn put(path: &Path, text: &[u8]) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The page of the command, or in a folder one for each subcommand as well.
@@ -27,7 +55,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     match &args.out {
         None => io::stdout().write_all(&page(command)?)?,
         Some(folder) => {
-            fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+            make(folder)?;
             write(&command, folder)?;
         }
     }
@@ -40,8 +68,7 @@ fn write(command: &clap::Command, folder: &Path) -> Result<()> {
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
         .try_for_each(|command| write(command, folder))?;
-    let path = folder.join(Man::new(command.clone()).get_filename());
-    fs::write(&path, page(command.clone())?).with_context(|| format!("cannot write {}", path.display()))
+    put(&folder.join(Man::new(command.clone()).get_filename()), &page(command.clone())?)
 }
 
 /// A page in the order of man-pages(7).

@@ -95,6 +95,25 @@ fn every_shell_has_completions() {
     }
 }
 
+#[test]
+fn completions_are_installed_where_shells_look() {
+    let prefix = tempfile::tempdir().expect("a folder");
+    let path = prefix.path().to_str().expect("UTF-8");
+    let output = run(&["completions", "--install", path]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    for (shell, place) in [
+        ("bash", "bash-completion/completions/twinbpf"),
+        ("zsh", "zsh/site-functions/_twinbpf"),
+        ("fish", "fish/vendor_completions.d/twinbpf.fish"),
+    ] {
+        let script = std::fs::read(prefix.path().join("share").join(place)).expect(place);
+        assert_eq!(script, run(&["completions", shell]).stdout, "{shell}");
+    }
+    for args in [&["completions"][..], &["completions", "zsh", "--install", path]] {
+        assert_eq!(run(args).status.code(), Some(125), "{args:?}");
+    }
+}
+
 /// Names of the subcommands, as the help lists them.
 fn subcommands() -> Vec<String> {
     let help = String::from_utf8(run(&["--help"]).stdout).expect("UTF-8");
