@@ -174,25 +174,21 @@ impl<'a> Code<'a> {
     }
 
     /// Puts another instruction in the place of one. Gives that.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn replace(&mut self, off: usize, by: Instruction) -> Instruction {
         std::mem::replace(&mut self.instructions[self.at[off] as usize], by)
     }
 
     /// The instruction at an offset, if it is reached.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn reached(&self, off: usize) -> Option<&Instruction> {
         (*self.reached.get(off)?).then(|| &self.instructions[self.at[off] as usize])
     }
 
     /// How many offsets are led to.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn leaders(&self) -> usize {
         self.leaders.iter().filter(|leads| **leads).count()
     }
 
     /// Forgets which bytes are loaded. True if any were.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn clear_data(&mut self) -> bool {
         let any = !self.data.is_empty();
         self.data.clear();

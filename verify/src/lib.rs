@@ -45,7 +45,6 @@ mod branch;
 mod call;
 mod code;
 mod flow;
-#[cfg(feature = "fuzzing")]
 mod proof;
 mod registers;
 mod reject;
@@ -54,12 +53,10 @@ mod step;
 mod table;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "fuzzing")]
 mod trial;
 mod value;
 mod walk;
 
-#[cfg(feature = "fuzzing")]
 pub use proof::{Again, Proof};
 pub use reject::{Reason, Rejection};
 pub use table::{Access, Argument, Callee, Content, Field, Function, Layout, Load, Module, Region, Returns, Write};
@@ -98,7 +95,6 @@ pub fn verify_function(module: &Module<'_>, index: usize) -> Result<Statistics, 
 ///
 /// # Errors
 /// The first thing that it cannot prove.
-#[cfg(feature = "fuzzing")]
 pub fn verify_quickly(module: &Module<'_>, index: usize) -> Result<Statistics, Rejection> {
     walk::attempt(module, index, walk::Effort::Quick).map_err(|rejection| *rejection)
 }

@@ -235,13 +235,11 @@ impl Conditions {
         }) as u32
     }
 
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn len(&self) -> usize {
         self.known.len()
     }
 
     /// Forgets the last ones.
-    #[cfg(feature = "fuzzing")]
     pub(crate) fn truncate(&mut self, len: usize) {
         self.known.truncate(len);
     }

@@ -131,7 +131,6 @@ pub(crate) struct Walk<'m, 'a> {
     /// Entries in work, in reverse postorder.
     pub(crate) queue: BinaryHeap<Reverse<(u32, u32)>>,
     /// What happens at the end of a block once the function is proved.
-    #[cfg(feature = "fuzzing")]
     pub(crate) trial: crate::trial::Trial,
 }
 
@@ -182,7 +181,6 @@ impl<'m, 'a> Walk<'m, 'a> {
             grown: HashMap::new(),
             places: vec![NONE; function.code.len()],
             queue: BinaryHeap::new(),
-            #[cfg(feature = "fuzzing")]
             trial: crate::trial::Trial::None,
         }
     }
@@ -206,7 +204,6 @@ impl Walk<'_, '_> {
             entry.queued = false;
             state.copy_from(&entry.state);
             let off = entry.off as usize;
-            #[cfg(feature = "fuzzing")]
             self.trial.visit(index, state);
             self.run(off, state, taken)?;
         }
@@ -253,7 +250,6 @@ impl Walk<'_, '_> {
     /// Control comes from one place to another.
     fn come_to(&mut self, from: usize, off: usize, state: &State) -> Result<(), Reason> {
         let stack = state.stack().ok_or(Reason::StackPointer)?;
-        #[cfg(feature = "fuzzing")]
         if self.trial.decides() {
             return self.come_again(from, off, state, stack);
         }
