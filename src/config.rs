@@ -20,6 +20,7 @@ use twinbpf_vm::mem::Bounds;
 /// assert_eq!(Config::new().engine, EngineKind::Auto);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EngineKind {
     /// The interpreter, and native code where a program is hot: a thread of the engine compiles it meanwhile. Where
     /// there is no compiler for the machine, or the feature `jit` is off, the interpreter.
@@ -52,6 +53,7 @@ impl EngineKind {
 /// # assert_eq!(strict.isolation, Isolation::Strict);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Isolation {
     /// It accesses the arena at the pointer's low 32 bits.
     #[default]

@@ -1,5 +1,6 @@
 //! Resolution of undefined symbols: host function, library, kernel symbol or value.
 
+use std::fmt;
 use std::sync::Arc;
 
 use twinbpf_isa::program::Signature;
@@ -20,6 +21,7 @@ use crate::symbol::SymbolFault;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Resolution {
     /// A function of the host.
     Host {
@@ -36,6 +38,20 @@ pub enum Resolution {
     Weak,
     /// Nothing, and that is an error for the programs that use it.
     Fault(SymbolFault),
+}
+
+/// What it is, in a few words.
+impl fmt::Display for Resolution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Resolution::Host { signature, library: None } => write!(f, "host function {signature}"),
+            Resolution::Host { signature, library: Some(library) } => write!(f, "library {library}, {signature}"),
+            Resolution::Value(value) => write!(f, "the value {value:#x}"),
+            Resolution::TailCall => f.write_str("the machine's tail call"),
+            Resolution::Weak => f.write_str("nothing; its address is 0, calling it traps"),
+            Resolution::Fault(fault) => fault.fmt(f),
+        }
+    }
 }
 
 impl Resolution {

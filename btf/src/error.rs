@@ -4,6 +4,7 @@ use super::TypeId;
 
 /// Why bytes are not BTF, or a type in it makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BtfError {
     /// Section shorter than its header or than the header says.
     #[error("BTF is truncated: {what} needs {need} bytes, there are {have}")]
@@ -143,6 +144,7 @@ pub enum BtfError {
 
 /// Why a text is no value of a variable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SetError {
     /// Not a number.
     #[error("'{text}' is no {type_name}: {hint}")]

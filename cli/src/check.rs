@@ -7,9 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use twinbpf::{Plan, Resolution};
+use twinbpf::Plan;
 use twinbpf_isa::Endian;
-use twinbpf_isa::program::{Signature, ValType};
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_trace::terminal;
@@ -89,7 +88,7 @@ impl Report<'_> {
         }
         for (symbol, resolution) in object.externs.iter().zip(&self.plan.externs) {
             let weak = if symbol.weak { " (weak)" } else { "" };
-            writeln!(out, "  extern  {:24} {}{weak}", symbol.name, describe(resolution))?;
+            writeln!(out, "  extern  {:24} {resolution}{weak}", symbol.name)?;
         }
         for (name, available) in &self.plan.helpers {
             let what = if *available { "in the virtual machine" } else { "in the kernel only; calling it here traps" };
@@ -119,7 +118,7 @@ impl Report<'_> {
         let externs = object.externs.iter().zip(&self.plan.externs).map(|(symbol, resolution)| {
             json!({
                 "name": &*symbol.name, "weak": symbol.weak, "resolved": resolution.is_resolved(),
-                "to": describe(resolution),
+                "to": resolution.to_string(),
             })
         });
         let helpers = self.plan.helpers.iter().map(|(name, available)| json!({ "name": name, "available": available }));
@@ -171,41 +170,5 @@ fn when(script: &Script) -> String {
         Script::Event { map: Some(map) } => format!("for each event of map {map}"),
         Script::Event { map: None } => "for each event".to_owned(),
         Script::Signal { name } => format!("on SIG{name}"),
-    }
-}
-
-fn describe(resolution: &Resolution) -> String {
-    match resolution {
-        Resolution::Host { signature, library: None } => format!("host function {}", prototype(signature)),
-        Resolution::Host { signature, library: Some(library) } => {
-            format!("library {library}, {}", prototype(signature))
-        }
-        Resolution::Value(value) => format!("the value {value:#x}"),
-        Resolution::TailCall => "the machine's tail call".to_owned(),
-        Resolution::Weak => "nothing; its address is 0, calling it traps".to_owned(),
-        Resolution::Fault(fault) => fault.to_string(),
-    }
-}
-
-/// A prototype as C would write it.
-fn prototype(signature: &Signature) -> String {
-    let mut params: Vec<String> = signature.params.iter().map(|ty| c_type(*ty)).collect();
-    if signature.variadic {
-        params.push("...".to_owned());
-    }
-    if params.is_empty() {
-        params.push("void".to_owned());
-    }
-    format!("{} ({})", c_type(signature.result), params.join(", "))
-}
-
-fn c_type(ty: ValType) -> String {
-    match ty {
-        ValType::Void => "void".to_owned(),
-        ValType::Int { size, signed } => format!("{}{}", if signed { 's' } else { 'u' }, u32::from(size) * 8),
-        ValType::Float { size: 4 } => "float".to_owned(),
-        ValType::Float { .. } => "double".to_owned(),
-        ValType::Pointer => "pointer".to_owned(),
-        ValType::Unsupported => "aggregate".to_owned(),
     }
 }

@@ -108,23 +108,12 @@ fn once(instance: &mut Instance<()>, entry: Entry, input: &Input) -> Result<(Run
     let mut run = Run { r0, insns, duration, ..Run::default() };
     run.ctx = block.map(|block: Block| block.to_vec(0, block.len() as usize));
     if let Some(after) = instance.finish_packet::<u64>(r0) {
-        run.redirects = after.redirects.iter().map(describe).collect();
+        run.redirects = after.redirects.iter().map(Redirect::to_string).collect();
         run.ctx = Some(after.context);
         run.meta = Some(after.meta).filter(|meta| !meta.is_empty());
         run.packet = Some(after.packet);
     }
     Ok((run, duration))
-}
-
-/// Where a packet went, in words.
-fn describe(redirect: &Redirect) -> String {
-    match redirect {
-        Redirect::Interface { ifindex, flags } => format!("interface {ifindex}, flags {flags:#x}"),
-        Redirect::Map { map, key, flags } => format!("map {}, key {key}, flags {flags:#x}", map.spec().name),
-        Redirect::Clone { ifindex, flags, bytes } => {
-            format!("clone to interface {ifindex}, flags {flags:#x}: {}", hex(bytes))
-        }
-    }
 }
 
 /// The name of a verdict, for programs that have one.

@@ -50,6 +50,7 @@ impl Default for Groups {
 /// assert_eq!(Policy::default().mode, Mode::Rfc);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Mode {
     /// Immediate shift counts are masked, division by an immediate zero runs (0, or the dividend for modulo),
     /// a function may end in a call (clang's code for a call that does not return).

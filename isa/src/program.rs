@@ -4,6 +4,7 @@
 //! into a list of specifications, a host function an index into the list of [`Extern`]s.
 
 use std::collections::{BTreeMap, btree_map};
+use std::fmt;
 use std::sync::Arc;
 
 use crate::{Insn, Moved, Raw, SpliceError, splice};
@@ -162,7 +163,7 @@ pub enum ExternKind {
 /// // double f(int, ...);
 /// let int = ValType::Int { size: 4, signed: true };
 /// let f = Signature { params: vec![int], variadic: true, result: ValType::Float { size: 8 } };
-/// # assert_eq!(f.params.len(), 1);
+/// assert_eq!(f.to_string(), "double (s32, ...)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
@@ -202,6 +203,35 @@ pub enum ValType {
     Pointer,
     /// Something that cannot be passed in one register (a struct by value, `__int128`).
     Unsupported,
+}
+
+/// A prototype as C would write it, without names.
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (", self.result)?;
+        for (index, param) in self.params.iter().enumerate() {
+            write!(f, "{}{param}", if index == 0 { "" } else { ", " })?;
+        }
+        f.write_str(match (self.params.is_empty(), self.variadic) {
+            (true, true) => "...)",
+            (true, false) => "void)",
+            (false, true) => ", ...)",
+            (false, false) => ")",
+        })
+    }
+}
+
+impl fmt::Display for ValType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValType::Void => f.write_str("void"),
+            ValType::Int { size, signed } => write!(f, "{}{}", if *signed { 's' } else { 'u' }, u32::from(*size) * 8),
+            ValType::Float { size: 4 } => f.write_str("float"),
+            ValType::Float { .. } => f.write_str("double"),
+            ValType::Pointer => f.write_str("pointer"),
+            ValType::Unsupported => f.write_str("aggregate"),
+        }
+    }
 }
 
 impl Program {

@@ -30,6 +30,7 @@ macro_rules! groups {
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum Group { $(#[doc = $doc] $Name),* }
 
         impl Group {

@@ -23,6 +23,7 @@ pub enum Memory {
 /// # assert_eq!(Options::default().opt, OptLevel::Speed);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum OptLevel {
     /// Register allocation only: code sooner.
     None,

@@ -7,6 +7,7 @@ use std::io;
 ///
 /// `Display` is one line; the alternate form (`{:#}`) adds all that the verifier wrote.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub struct Error {
     /// Name of the command, as in `linux/bpf.h` without its prefix: `PROG_LOAD`; or of another system call.
     pub command: &'static str,

@@ -25,6 +25,7 @@ pub struct Error(Box<Report>);
 
 /// What an [`Error`] knows.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Report {
     /// File name of the object.
     pub object: Arc<str>,
@@ -44,6 +45,7 @@ pub struct Report {
 
 /// What is wrong, with the evidence.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Cause {
     /// Some other kind of file.
     #[error("not an ELF object: it starts with {}", hex(start))]
@@ -258,6 +260,7 @@ pub enum Cause {
 
 /// Why a relocation means nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RelocFault {
     /// The offset is not that of an instruction or pointer inside the section.
     #[error("the offset is not that of {0}")]

@@ -28,6 +28,7 @@ pub struct Instances<T> {
 /// assert_eq!(none.get(3), Err(NoInstance::Beyond { number: 3, count: 1 }));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoInstance {
     /// There are fewer.
     #[error("there is no instance {number}: the program has {count}")]

@@ -58,6 +58,7 @@ pub struct LinkOptions {
 
 /// A linked object.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Linked {
     /// The programs: entries in the order of the object, then functions that only data points to.
     pub programs: Vec<Program>,
@@ -95,6 +96,7 @@ pub enum Origin {
 
 /// A program that could not be linked.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Failure {
     /// Index in [`Object::programs`].
     pub spec: usize,

@@ -9,6 +9,7 @@ use twinbpf_loader as loader;
 
 /// Why a session cannot start or had to stop. All its attachments are gone when this is returned.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// An object of which nothing would run.
     #[error(

@@ -19,6 +19,7 @@ pub struct KernelFiles {
 
 /// Why such a file cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FilesError {
     /// It cannot be read.
     #[error("cannot read {}: {cause}", .path.display())]

@@ -4,6 +4,7 @@ use crate::files::KernelFiles;
 
 /// Whether programs run in the kernel or in userspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Programs for the kernel in the kernel, if there are any.
     #[default]

@@ -15,6 +15,7 @@ use crate::{signals, target};
 
 /// The plans of all objects of a session.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// In the order of the command line.
     pub objects: Vec<ObjectPlan>,
@@ -22,6 +23,7 @@ pub struct Plan {
 
 /// The plan of one object.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct ObjectPlan {
     /// The object as it was read.
     pub object: Object,
@@ -33,6 +35,7 @@ pub struct ObjectPlan {
 
 /// A program and its trigger.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Planned {
     /// Index in [`Object::programs`].
     pub spec: usize,
@@ -42,6 +45,7 @@ pub struct Planned {
 
 /// What makes a program run, in userspace or in the kernel.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Trigger {
     /// In userspace, before any attachment is enabled.
     Begin,

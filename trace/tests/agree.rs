@@ -21,7 +21,7 @@ use twinbpf_kernel::prog::{ProgType, TestRun};
 use twinbpf_kernel::share::KernelMap;
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::{Loaded, Prog};
-use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
+use twinbpf_loader::kernel::KernelOptions;
 use twinbpf_loader::section::SectionKind;
 use twinbpf_loader::{Object, ProgramSpec, Role};
 use twinbpf_vm::map::{MapKind, MapOps};
@@ -235,7 +235,6 @@ impl InKernel {
         if let Some(failure) = linked.failures.first() {
             return Err(failure.error.to_string());
         }
-        let linked = KernelLinked { failures: Vec::new(), ..linked };
         let options = LoadOptions { pinning: Pinning::Ignore, ..LoadOptions::default() };
         let loaded = twinbpf_kernel::load(object, &linked, &options);
         if let Some(failure) = loaded.failures.first() {

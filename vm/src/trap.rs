@@ -16,6 +16,7 @@ macro_rules! trap_codes {
         /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum TrapCode { $(#[doc = $text] $Name = $number),* }
 
         impl TrapCode {
@@ -85,6 +86,7 @@ struct TrapInner {
 /// assert!(trap.backtrace().sites.is_empty());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Backtrace {
     /// Where they were called.
     pub sites: Vec<CallSite>,
@@ -104,6 +106,7 @@ pub struct Backtrace {
 /// assert!(callers(&Trap::exit(0)).is_empty());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallSite {
     /// Location of the call instruction.
     pub location: Location,
@@ -123,6 +126,7 @@ pub struct CallSite {
 /// assert_eq!(place(&Trap::exit(0)), "nowhere");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Location {
     /// Name of the object file.
     pub object: Arc<str>,

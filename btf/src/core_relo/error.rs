@@ -9,6 +9,7 @@ use crate::{BtfError, CoreKind, TypeId};
 ///
 /// libbpf makes an invalid instruction of it and leaves it to the verifier to find out whether it can be reached.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CoreMiss {
     /// Description of the relocation.
     pub kind: CoreKind,
@@ -37,6 +38,7 @@ pub struct CoreCandidate {
 
 /// Why a type will not do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Mismatch {
     /// A struct or union has no such member.
     #[error("{within} has no member '{member}'")]
@@ -105,6 +107,7 @@ pub enum Mismatch {
 
 /// A relocation that makes no sense, or whose answer is ambiguous; no instruction comes out of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CoreError {
     /// The number of the kind is not defined.
     #[error("CO-RE relocation of unknown kind {0}")]

@@ -18,6 +18,7 @@ const SUPPORTED: &str = "x86_64, aarch64, riscv64";
 /// assert!(matches!(error, TargetError::BigEndian { .. }));
 /// ```
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetError {
     /// It is no target triple.
     #[error("target {text}: {why}; write it as aarch64-unknown-linux-gnu, or just one of {SUPPORTED}")]
@@ -68,6 +69,7 @@ pub enum TargetError {
 /// assert_eq!(Cpu::default(), Cpu::Baseline);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cpu {
     /// Those that every CPU of the architecture has.
     #[default]

@@ -66,6 +66,7 @@ pub(crate) struct SymbolLine {
 /// assert_eq!(Perf::default(), Perf::Off);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Perf {
     /// No file: perf shows addresses without names.
     #[default]

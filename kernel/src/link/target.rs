@@ -71,6 +71,7 @@ pub struct Netfilter {
 
 /// Where a program goes.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Target {
     /// A tracepoint of tracefs, by its category and name.
     Tracepoint {
@@ -209,6 +210,7 @@ impl fmt::Display for Functions {
 
 /// Why a section name gives no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetError {
     /// The part after the `/` is malformed.
     #[error("'{text}' is no target of {kind}: {expected}")]

@@ -11,6 +11,7 @@ const SHOWN: usize = 40;
 
 /// A map or program that could not be made.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Failure {
     /// File name of the object.
     pub object: Arc<str>,

@@ -9,6 +9,7 @@ use super::{Failure, LoadedProgram, Loading};
 /// A variant that did not load; those before it are gone.
 #[derive(Debug, thiserror::Error)]
 #[error("instance {number}: {failure}")]
+#[non_exhaustive]
 pub struct InstanceFailure {
     /// Number of the instance, from 0.
     pub number: usize,

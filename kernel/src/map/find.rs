@@ -28,6 +28,7 @@ impl fmt::Display for Holder {
 
 /// Why a text means no map.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FindError {
     /// The kernel refused.
     #[error(transparent)]

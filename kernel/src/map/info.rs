@@ -9,6 +9,7 @@ use crate::sys::{attr, bpf, text};
 
 /// What the kernel says of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MapInfo {
     /// At most 15 bytes, unless this process made the map and knows more.
     pub name: String,

@@ -53,6 +53,7 @@ enum Values {
 
 /// Why programs of user space cannot use a map of the kernel.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShareError {
     /// The arena has no room.
     #[error("map {map}: {error}")]

@@ -30,6 +30,7 @@ const TAIL: usize = 1032;
 
 /// Something that a program sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sample {
     /// When, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,

@@ -18,6 +18,7 @@ pub(super) const ENDIAN: NativeEndian = NativeEndian;
 
 /// A file that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ElfError {
     /// It cannot be read.
     #[error("{0}")]

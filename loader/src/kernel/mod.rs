@@ -65,6 +65,7 @@ pub struct KernelOptions {
 
 /// An object linked for a kernel.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct KernelLinked {
     /// In the order of the object.
     pub programs: Vec<KernelProgram>,
@@ -199,6 +200,7 @@ pub struct Poison {
 
 /// Whether a program gets to an instruction, by the constants in its own instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Reach {
     /// It does not: conditions before it are constants that lead elsewhere.
     Never,

@@ -4,6 +4,7 @@ use twinbpf_btf::BtfError;
 
 /// Why a definition in `.maps` makes no map. The conditions are those of libbpf's `parse_btf_map_def`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MapError {
     /// Static or extern.
     #[error("map '{map}' is {linkage}: a map must be a global variable that this object defines")]

@@ -43,6 +43,7 @@ pub struct ProgramSpec {
 
 /// Whether a function is linked by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Role {
     /// An entry point, which is linked by default.
     Entry,
@@ -83,6 +84,7 @@ pub struct DataPointer {
 
 /// A note about an object for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Note {
     /// What was done with it.
     pub kind: NoteKind,
@@ -94,6 +96,7 @@ pub struct Note {
 
 /// What was done with the subject of a [`Note`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NoteKind {
     /// Accepted, though libbpf refuses or ignores it.
     Accepted,

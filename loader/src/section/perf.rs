@@ -144,6 +144,7 @@ impl Default for PerfOptions {
 
 /// Why a name in perf's language says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PerfError {
     /// An option that perf does not define (its `PROGCONF_TERM`).
     #[error("unknown option '{0}', there are exec module inlines force pid sleepable abi mode max")]

@@ -7,6 +7,7 @@
 //!
 //! A packet has one linear buffer, one interface (index 1) and no socket.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::map::{Errno, MapOps};
@@ -40,6 +41,7 @@ const MAX_CLONES: usize = 16 << 20;
 /// assert_eq!(PacketKind::Xdp.context(), "struct xdp_md");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PacketKind {
     /// `struct xdp_md`, of XDP programs.
     Xdp,
@@ -95,12 +97,13 @@ pub(crate) mod skb {
 /// fn interface(redirects: &[Redirect]) -> Option<u32> {
 ///     redirects.iter().find_map(|redirect| match redirect {
 ///         Redirect::Interface { ifindex, .. } => Some(*ifindex),
-///         Redirect::Map { .. } | Redirect::Clone { .. } => None,
+///         _ => None,
 ///     })
 /// }
 /// assert_eq!(interface(&[Redirect::Interface { ifindex: 2, flags: 0 }]), Some(2));
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Redirect {
     /// To an interface: `bpf_redirect`, `bpf_redirect_peer`, `bpf_redirect_neigh`.
     Interface {
@@ -127,6 +130,20 @@ pub enum Redirect {
         /// The packet as it was then.
         bytes: Vec<u8>,
     },
+}
+
+/// Where, in words; a copy's bytes in hexadecimal digits.
+impl fmt::Display for Redirect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Redirect::Interface { ifindex, flags } => write!(f, "interface {ifindex}, flags {flags:#x}"),
+            Redirect::Map { map, key, flags } => write!(f, "map {}, key {key}, flags {flags:#x}", map.spec().name),
+            Redirect::Clone { ifindex, flags, bytes } => {
+                write!(f, "clone to interface {ifindex}, flags {flags:#x}: ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
 }
 
 /// `BPF_F_BROADCAST` of `bpf_redirect_map`.

@@ -23,6 +23,7 @@ use twinbpf_isa::Size;
 /// assert_eq!(Bounds::default(), Bounds::Exact);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Bounds {
     /// Only bytes of a region element. Finds every overflow.
     #[default]
