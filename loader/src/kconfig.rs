@@ -126,7 +126,7 @@ pub(crate) fn ranks(object: &Object) -> Vec<usize> {
 fn map(bytes: Vec<u8>, size: u32) -> MapSpec {
     MapSpec {
         flags: (MapFlags::MMAPABLE | MapFlags::RDONLY_PROG).bits(),
-        data: Some(Data::new(bytes, size, true)),
+        data: Some(Data::read_only(bytes, size)),
         ..MapSpec::new(SECTION, MapKind::Array, 4, size, 1)
     }
 }

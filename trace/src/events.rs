@@ -4,6 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use twinbpf_kernel::share::Take;
+
 use crate::error::Error;
 use crate::kernel_side::KernelSide;
 use crate::output::Output;
@@ -100,7 +102,7 @@ impl Loop<'_> {
     /// Calls EVENT programs for the records that have come, and flushes what they print once.
     fn read(&mut self, ready: &[Token]) -> Result<Outcome, Error> {
         self.output.set_batched(true);
-        let mut outcome = perform(self.user_sides, self.kernel_sides, false)?;
+        let mut outcome = perform(self.user_sides, self.kernel_sides, Take::Settled)?;
         for (index, (user_side, kernel_side)) in
             self.user_sides.iter_mut().zip(self.kernel_sides.iter_mut()).enumerate()
         {
@@ -146,18 +148,18 @@ impl Loop<'_> {
 /// Time until perf buffers are read again, after which no CPU can deliver an older record.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// Does what the records of all objects ask for, in the order of their times. `last`: all records that are left.
+/// Does what the records of all objects ask for, in the order of their times.
 ///
 /// # Errors
 /// A format that cannot be obeyed, an output that takes no more.
 pub(crate) fn perform(
     user_sides: &mut [UserSide],
     kernel_sides: &mut [KernelSide],
-    last: bool,
+    take: Take,
 ) -> Result<Outcome, Error> {
     let mut requests = Vec::new();
     for (index, kernel_side) in kernel_sides.iter_mut().enumerate() {
-        let read = kernel_side.printer().map(|printer| printer.read(last)).unwrap_or_default();
+        let read = kernel_side.printer().map(|printer| printer.read(take)).unwrap_or_default();
         requests.extend(read.into_iter().map(|request| (index, request)));
     }
     requests.sort_by_key(|(_, request)| request.time);

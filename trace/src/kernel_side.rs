@@ -13,7 +13,7 @@ use twinbpf_isa::SpliceError;
 use twinbpf_kernel::link::Options as Attaching;
 use twinbpf_kernel::load::{Failure, LoadOptions, Why};
 use twinbpf_kernel::probe::{Feature, has};
-use twinbpf_kernel::share::KernelMap;
+use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Link, Loaded, Pending, Target};
 use twinbpf_loader::Cause;
@@ -278,20 +278,20 @@ impl KernelSide {
     pub(crate) fn read(&mut self, user_side: &mut UserSide, new: bool) -> Result<Outcome, Error> {
         let times = self.sources.iter().any(|source| source.map.spec().kind == MapKind::PerfEventArray);
         self.unsettled = if new && times { SETTLE } else { self.unsettled.saturating_sub(1) };
-        self.consume(user_side, false)
+        self.consume(user_side, Take::Settled)
     }
 
     /// The same for all remaining records, once the programs are detached.
     pub(crate) fn drain(&mut self, user_side: &mut UserSide) -> Result<Outcome, Error> {
-        self.consume(user_side, true)
+        self.consume(user_side, Take::All)
     }
 
-    fn consume(&mut self, user_side: &mut UserSide, last: bool) -> Result<Outcome, Error> {
+    fn consume(&mut self, user_side: &mut UserSide, take: Take) -> Result<Outcome, Error> {
         for source in &self.sources {
             let (mut outcome, mut count) = (Ok(Outcome::Done), 0);
             // A perf event array does not keep records that were taken out, a ring buffer keeps the rest.
-            let keeps = source.map.spec().kind == MapKind::Ringbuf && !last;
-            source.map.consume(last, |_, bytes| {
+            let keeps = source.map.spec().kind == MapKind::Ringbuf && take == Take::Settled;
+            source.map.consume(take, |_, bytes| {
                 outcome = user_side.on_event(source.index, bytes);
                 count += 1;
                 match outcome {
@@ -311,7 +311,7 @@ impl KernelSide {
     pub(crate) fn discard(&mut self) -> Vec<(Arc<str>, u64)> {
         let left = self.sources.iter().map(|source| {
             let mut count = 0;
-            source.map.consume(true, |_, _| {
+            source.map.consume(Take::All, |_, _| {
                 count += 1;
                 ControlFlow::Continue(())
             });

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_kernel::share::KernelMap;
+use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::{FORMATS, KernelProgram};
 use twinbpf_vm::helper::conversions;
@@ -161,10 +161,10 @@ impl Printer {
     }
 
     /// The requests that have come.
-    pub(crate) fn read(&mut self, last: bool) -> Vec<Request> {
+    pub(crate) fn read(&mut self, take: Take) -> Vec<Request> {
         let mut requests = Vec::new();
         let (formats, known) = (&self.formats, &mut self.known);
-        self.map.consume(last, |_, bytes| {
+        self.map.consume(take, |_, bytes| {
             match request(formats, known, bytes) {
                 Some(request) => requests.push(request),
                 None => log::warn!("a record of {} bytes in the session's output is none of its own", bytes.len()),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use twinbpf::Linker;
 use twinbpf_isa::program::ExternKind;
+use twinbpf_kernel::share::Take;
 use twinbpf_loader::Object;
 use twinbpf_vm::map::{MapKind, MapSpec, create, only_in_kernel};
 use twinbpf_vm::os::boot_ns;
@@ -196,7 +197,7 @@ impl Session {
         if matches!(over, SessionEnd::Exit(_)) {
             return Ok(over);
         }
-        if let Outcome::Exit(status) = perform(&mut self.user_sides, &mut self.kernel_sides, true)? {
+        if let Outcome::Exit(status) = perform(&mut self.user_sides, &mut self.kernel_sides, Take::All)? {
             return Ok(SessionEnd::Exit(status));
         }
         for (user_side, kernel_side) in self.user_sides.iter_mut().zip(&mut self.kernel_sides) {
@@ -214,7 +215,7 @@ impl Session {
     /// After a failure: prints what kernel programs have printed, and says how many records no EVENT program gets.
     fn discard(&mut self) {
         // What fails here fails in END, too, and that is reported.
-        let _ = perform(&mut self.user_sides, &mut self.kernel_sides, true);
+        let _ = perform(&mut self.user_sides, &mut self.kernel_sides, Take::All);
         for kernel_side in &mut self.kernel_sides {
             for (map, count) in kernel_side.discard() {
                 errln!("twinbpf: {count} records of map {map} were not handled: the session had failed");

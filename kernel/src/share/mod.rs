@@ -51,6 +51,16 @@ enum Values {
     None,
 }
 
+/// Which samples are taken out of a perf event array. They come by CPU, and are ordered by time once those of all CPUs
+/// are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Those that no sample can come before any more.
+    Settled,
+    /// All there are: nothing writes any more.
+    All,
+}
+
 /// Why programs of user space cannot use a map of the kernel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -101,16 +111,19 @@ impl KernelMap {
         }
     }
 
-    /// Gives every record of a ring buffer that is there to `each`, without keeping them; of a perf event array, what
-    /// is settled in time, all of it with `last`. Nothing for other kinds.
-    pub fn consume(&self, last: bool, mut each: impl FnMut(u32, &[u8]) -> ControlFlow<()>) {
+    /// Gives records to `each`, without keeping them: every one of a ring buffer that is there, of a perf event array those
+    /// that [`Take`] says. Nothing for other kinds.
+    pub fn consume(&self, take: Take, mut each: impl FnMut(u32, &[u8]) -> ControlFlow<()>) {
         match &self.values {
             Values::Ring(reader) => {
                 reader.lock().expect("no panic while held").consume(|bytes| each(0, bytes));
             }
             Values::Perf(reader) => {
                 let mut reader = reader.lock().expect("no panic while held");
-                let samples = if last { reader.drain() } else { reader.read() };
+                let samples = match take {
+                    Take::Settled => reader.read(),
+                    Take::All => reader.drain(),
+                };
                 let _ = samples.iter().try_for_each(|sample| each(sample.cpu, &sample.bytes));
             }
             Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) | Values::User(_) | Values::None => {}
@@ -349,7 +362,7 @@ impl MapOps for KernelMap {
 
     fn take_sent(&self) -> Vec<Sent> {
         let mut sent = Vec::new();
-        self.consume(true, |slot, bytes| {
+        self.consume(Take::All, |slot, bytes| {
             sent.push(Sent { slot, bytes: bytes.to_vec() });
             ControlFlow::Continue(())
         });

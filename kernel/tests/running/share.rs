@@ -28,7 +28,7 @@ fn shared(spec: &MapSpec) -> Option<(Map, Arc<KernelMap>, Arc<Arena>)> {
 pub(crate) fn variables_are_the_same_memory() {
     let spec = MapSpec {
         flags: MapFlags::MMAPABLE.bits(),
-        data: Some(Data::new(vec![0; 5000], 5000, false)),
+        data: Some(Data::new(vec![0; 5000], 5000)),
         ..MapSpec::new(".bss", MapKind::Array, 4, 5000, 1)
     };
     let Some((map, shared, arena)) = shared(&spec) else { return };
@@ -100,7 +100,7 @@ pub(crate) fn each_cpu_has_its_value() {
 pub(crate) fn constants_are_there_and_stay() {
     let spec = MapSpec {
         flags: MapFlags::RDONLY_PROG.bits(),
-        data: Some(Data::new(vec![3; 16], 16, true)),
+        data: Some(Data::read_only(vec![3; 16], 16)),
         ..MapSpec::new(".rodata", MapKind::Array, 4, 16, 1)
     };
     let Some(map) = made(&spec) else { return };

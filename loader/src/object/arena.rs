@@ -49,7 +49,7 @@ impl Maps {
         let placed = placed.and_then(|map| {
             let size = u32::try_from(section.size).unwrap_or(u32::MAX);
             start(&self.specs[map], size, twinbpf_vm::map::ARENA_PAGE, true)?;
-            self.specs[map].data = Some(Data::new(section.data.to_vec(), size, false));
+            self.specs[map].data = Some(Data::new(section.data.to_vec(), size));
             Ok(map)
         });
         self.add_data_section(index, placed);

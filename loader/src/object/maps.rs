@@ -209,7 +209,7 @@ fn data_kind(section: &Section) -> Option<bool> {
 fn data_map(name: &Arc<str>, bytes: Vec<u8>, size: u32, read_only: bool) -> MapSpec {
     MapSpec {
         flags: MMAPABLE | if read_only { RDONLY_PROG } else { 0 },
-        data: Some(Data::new(bytes, size, read_only)),
+        data: Some(Data { read_only, ..Data::new(bytes, size) }),
         ..MapSpec::new(name.clone(), MapKind::Array, 4, size, 1)
     }
 }

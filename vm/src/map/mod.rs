@@ -36,7 +36,7 @@ use crate::mem::Arena;
 pub use arena::ARENA_PAGE;
 pub use check::{MapError, kernel_only, only_in_kernel};
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
-pub use order::{Entry, SortBy, compare, sorted};
+pub use order::{Direction, Entry, SortBy, compare, sorted};
 pub use registry::{Given, Maps};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
 

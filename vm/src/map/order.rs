@@ -18,6 +18,15 @@ pub enum SortBy {
     Value,
 }
 
+/// Which end of the order comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The least element.
+    Ascending,
+    /// The greatest element; in the map's own order the last.
+    Descending,
+}
+
 /// A copy of one element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -78,7 +87,7 @@ fn sum(field: &Field, values: &[Vec<u8>]) -> Option<i128> {
 pub fn sorted<E>(
     map: &dyn MapOps,
     by: SortBy,
-    descending: bool,
+    direction: Direction,
     check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<Entry>, E> {
     let spec = map.spec();
@@ -108,8 +117,9 @@ pub fn sorted<E>(
         SortBy::Key => entries = sort(entries, &by_key, check_interrupt)?,
         SortBy::Value => entries = sort(entries, &by_value, check_interrupt)?,
     }
-    if descending {
-        entries.reverse();
+    match direction {
+        Direction::Ascending => {}
+        Direction::Descending => entries.reverse(),
     }
     Ok(entries)
 }

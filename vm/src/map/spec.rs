@@ -248,9 +248,14 @@ pub struct Data {
 }
 
 impl Data {
-    /// A section that is all there is in its map.
-    pub fn new(bytes: Vec<u8>, size: u32, read_only: bool) -> Data {
-        Data { bytes, size, start: 0, read_only, pointers: Vec::new() }
+    /// A section that is all there is in its map, and that programs may write.
+    pub fn new(bytes: Vec<u8>, size: u32) -> Data {
+        Data { bytes, size, start: 0, read_only: false, pointers: Vec::new() }
+    }
+
+    /// The same for a section that programs may not write.
+    pub fn read_only(bytes: Vec<u8>, size: u32) -> Data {
+        Data { read_only: true, ..Data::new(bytes, size) }
     }
 }
 

@@ -5,7 +5,7 @@ use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
 use crate::host::{HostFn, MapRef, Ptr};
-use crate::map::{BPF_ANY, Entry as Snapshot, Errno, MapFlags, MapKind, SortBy, sorted};
+use crate::map::{BPF_ANY, Direction, Entry as Snapshot, Errno, MapFlags, MapKind, SortBy, sorted};
 use crate::trap::Trap;
 
 /// `MAP_BY_KEY`.
@@ -113,7 +113,8 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
         BY_VALUE => SortBy::Value,
         _ => return Err(Errno::EINVAL.into()),
     };
-    let entries = snapshot(&map, by, order & DESCENDING != 0, &mut || caller.check_interrupt())?;
+    let direction = if order & DESCENDING == 0 { Direction::Ascending } else { Direction::Descending };
+    let entries = snapshot(&map, by, direction, &mut || caller.check_interrupt())?;
     let sum = order & SUMMED != 0 && map.cpus() > 1;
     let cpu = caller.runtime().cpu as usize;
     let fields = map.spec().value_fields.clone();
@@ -138,7 +139,7 @@ pub(super) type InterruptCheck<'a> = &'a mut dyn FnMut() -> Result<(), Trap>;
 pub(super) fn snapshot(
     map: &MapRef,
     by: SortBy,
-    descending: bool,
+    direction: Direction,
     check_interrupt: InterruptCheck<'_>,
 ) -> HelperResult<Vec<Snapshot>> {
     permitted(map, MapFlags::WRONLY)?;
@@ -148,5 +149,5 @@ pub(super) fn snapshot(
         Err(errno) => return Err(errno.into()),
     }
     snapshot_fits(map, map.cpus())?;
-    Ok(sorted(&**map.map(), by, descending, check_interrupt)?)
+    Ok(sorted(&**map.map(), by, direction, check_interrupt)?)
 }

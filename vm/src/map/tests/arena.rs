@@ -50,7 +50,7 @@ fn reserved_pages_are_not_allocated() {
 
 #[test]
 fn global_variables_are_there_from_the_start_and_their_pages_are_taken() {
-    let data = Data { start: 2 * ARENA_PAGE, ..Data::new(vec![1, 2, 3], 5000, false) };
+    let data = Data { start: 2 * ARENA_PAGE, ..Data::new(vec![1, 2, 3], 5000) };
     let map = arena_map(4, Some(data.clone()));
     let block = map.memory().unwrap();
     assert_eq!(block.to_vec(2 * ARENA_PAGE, 4), [1, 2, 3, 0]);

@@ -80,7 +80,7 @@ fn each_cpu_has_its_value() {
 #[test]
 fn data_sections_are_filled_and_may_be_read_only() {
     let arena = arena();
-    let data = |read_only| Data::new(vec![1, 2, 3], 3, read_only);
+    let data = |read_only| Data { read_only, ..Data::new(vec![1, 2, 3], 3) };
     let flags = MapFlags::MMAPABLE.bits();
     let section =
         |name, read_only| MapSpec { data: Some(data(read_only)), flags, ..MapSpec::new(name, MapKind::Array, 4, 3, 1) };

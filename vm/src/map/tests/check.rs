@@ -139,7 +139,7 @@ fn maps_of_descriptors_and_targets() {
 fn contents_of_data_sections_fit() {
     let section = |value, pointer| {
         let pointers = vec![(pointer, Pointer::Map(0))];
-        let data = Some(Data { pointers, ..Data::new(vec![0; 16], 16, true) });
+        let data = Some(Data { pointers, ..Data::read_only(vec![0; 16], 16) });
         MapSpec { data, ..MapSpec::new(".rodata", MapKind::Array, 4, value, 1) }
     };
     assert!(create(section(16, 8), &arena(), 1).is_ok());

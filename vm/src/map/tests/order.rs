@@ -1,5 +1,5 @@
 use super::*;
-use crate::map::{BPF_ANY, Entry, Field, FieldKind, SortBy, compare, sorted};
+use crate::map::{BPF_ANY, Direction, Entry, Field, FieldKind, SortBy, compare, sorted};
 use std::cmp::Ordering;
 use std::convert::Infallible;
 
@@ -26,8 +26,8 @@ fn fields_decide() {
     assert_eq!(compare(&wide, &[1; 16], &[2; 16]), Ordering::Less);
 }
 
-fn all_sorted(map: &dyn MapOps, by: SortBy, descending: bool) -> Vec<Entry> {
-    let Ok(entries) = sorted(map, by, descending, &mut || Ok::<(), Infallible>(()));
+fn all_sorted(map: &dyn MapOps, by: SortBy, direction: Direction) -> Vec<Entry> {
+    let Ok(entries) = sorted(map, by, direction, &mut || Ok::<(), Infallible>(()));
     entries
 }
 
@@ -39,7 +39,7 @@ fn large_maps_are_sorted_until_that_is_to_end() {
     }
     let value = |entry: &Entry| u32::from_le_bytes(entry.values[0][..].try_into().unwrap());
     let number = |entry: &Entry| u32::from_le_bytes(entry.key[..].try_into().unwrap());
-    let sorted_all = all_sorted(&*map, SortBy::Value, false);
+    let sorted_all = all_sorted(&*map, SortBy::Value, Direction::Ascending);
     assert_eq!(sorted_all.len(), 9999);
     assert!(sorted_all.is_sorted_by_key(|entry| (value(entry), number(entry))));
     let mut turns = 0;
@@ -47,7 +47,7 @@ fn large_maps_are_sorted_until_that_is_to_end() {
         turns += 1;
         Ok::<(), u32>(())
     };
-    sorted(&*map, SortBy::Key, false, &mut all).unwrap();
+    sorted(&*map, SortBy::Key, Direction::Ascending, &mut all).unwrap();
     assert!(turns > 9999 + 9, "{turns}");
     for last in [1, 5000, 9999, 10_005, turns] {
         let mut left = last;
@@ -55,7 +55,7 @@ fn large_maps_are_sorted_until_that_is_to_end() {
             left -= 1;
             if left == 0 { Err(last) } else { Ok(()) }
         };
-        assert_eq!(sorted(&*map, SortBy::Key, false, &mut count).unwrap_err(), last);
+        assert_eq!(sorted(&*map, SortBy::Key, Direction::Ascending, &mut count).unwrap_err(), last);
     }
 }
 
@@ -65,15 +65,15 @@ fn maps_are_sorted_by_key_or_value() {
     for (number, value) in [(300, 1), (2, 5), (40, 1)] {
         map.update(&key(number), &key(value), BPF_ANY, 0).unwrap();
     }
-    let keys = |by, descending| {
-        let entries = all_sorted(&*map, by, descending).into_iter();
+    let keys = |by, direction| {
+        let entries = all_sorted(&*map, by, direction).into_iter();
         entries.map(|entry| u32::from_le_bytes(entry.key.try_into().unwrap())).collect::<Vec<_>>()
     };
-    assert_eq!(keys(SortBy::Map, false), [300, 2, 40]);
-    assert_eq!(keys(SortBy::Key, false), [2, 40, 300]);
-    assert_eq!(keys(SortBy::Key, true), [300, 40, 2]);
-    assert_eq!(keys(SortBy::Value, false), [40, 300, 2]);
-    assert_eq!(keys(SortBy::Value, true), [2, 300, 40]);
+    assert_eq!(keys(SortBy::Map, Direction::Ascending), [300, 2, 40]);
+    assert_eq!(keys(SortBy::Key, Direction::Ascending), [2, 40, 300]);
+    assert_eq!(keys(SortBy::Key, Direction::Descending), [300, 40, 2]);
+    assert_eq!(keys(SortBy::Value, Direction::Ascending), [40, 300, 2]);
+    assert_eq!(keys(SortBy::Value, Direction::Descending), [2, 300, 40]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn values_of_cpus_count_together() {
             map.update(&key(number), &key(value), BPF_ANY, cpu as u32).unwrap();
         }
     }
-    let entries = all_sorted(&*map, SortBy::Value, true);
+    let entries = all_sorted(&*map, SortBy::Value, Direction::Descending);
     assert_eq!(entries[0].key, key(2));
     assert_eq!(entries[0].values, [1, 2, 3, 4].map(|value| key(value).to_vec()));
     let layout: Vec<u8> = [1, 2, 3, 4].into_iter().flat_map(|value: u64| value.to_le_bytes()).collect();

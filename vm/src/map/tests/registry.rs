@@ -7,7 +7,7 @@ fn no_program(_: &str) -> Option<u32> {
 
 fn section(name: &str, bytes: Vec<u8>, pointers: Vec<(u32, Pointer)>) -> MapSpec {
     let size = bytes.len() as u32;
-    let data = Some(Data { pointers, ..Data::new(bytes, size, true) });
+    let data = Some(Data { pointers, ..Data::read_only(bytes, size) });
     MapSpec { data, ..MapSpec::new(name, MapKind::Array, 4, size, 1) }
 }
 

@@ -13,7 +13,7 @@ use super::map::{InterruptCheck, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
-use crate::map::{Entry, Errno, Field, MapKind, SortBy};
+use crate::map::{Direction, Entry, Errno, Field, MapKind, SortBy};
 use crate::trap::Trap;
 use aggregate::Aggregate;
 use hist::{Scale, histograms};
@@ -49,7 +49,7 @@ pub fn map_text(
     format: OutputFormat,
     check_interrupt: InterruptCheck<'_>,
 ) -> Result<(Vec<u8>, usize), Fail> {
-    let mut entries = snapshot(map, SortBy::Value, false, check_interrupt)?;
+    let mut entries = snapshot(map, SortBy::Value, Direction::Ascending, check_interrupt)?;
     if is_array(map) && !is_scalar(map) {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
     }
@@ -118,7 +118,7 @@ fn value_of(out: &mut Vec<u8>, fields: &[Field], entry: &Entry, notation: Notati
 /// Histograms by the number of what they counted, each followed by an empty line. Gives the number of histograms.
 fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult<i32> {
     let function = caller.function();
-    let entries = snapshot(map, SortBy::Key, false, &mut || caller.check_interrupt())?;
+    let entries = snapshot(map, SortBy::Key, Direction::Ascending, &mut || caller.check_interrupt())?;
     let drawn = histograms(map, &entries, scale).map_err(|why| why.trap(function, map))?;
     caller.check_interrupt()?;
     let text = match caller.runtime().format {
