@@ -32,6 +32,10 @@ mod asm;
 mod callback;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod prepare;
+#[cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    allow(dead_code, reason = "there is no generated code to look for")
+)]
 mod range;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod raw;

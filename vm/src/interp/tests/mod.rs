@@ -9,6 +9,7 @@ mod limits;
 mod memory;
 mod random;
 mod superinstructions;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod trusted;
 
 use super::*;
