@@ -49,7 +49,7 @@ impl Error {
     /// What a user can do about it, where there is evidence for it: the capabilities this process has, limits, what the
     /// verifier says. Never a guess.
     pub fn hint(&self) -> Option<String> {
-        crate::hint::hint(self)
+        crate::hint::hint(self.command, &self.subject, self.errno()?, &self.log)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::fs;
 
-use crate::error::Error;
-
 /// `ENOTSUPP`, which the C library does not know.
 const ENOTSUPP: i32 = 524;
 
@@ -26,19 +24,20 @@ const VERIFIER: [(&str, &str); 5] = [
     ),
 ];
 
-pub(crate) fn hint(error: &Error) -> Option<String> {
-    let said = |text: &&(&str, &str)| error.log.contains(text.0);
+/// For a command about a subject, with the error's number and the verifier's log.
+pub(crate) fn hint(command: &str, subject: &str, errno: i32, log: &str) -> Option<String> {
+    let said = |text: &&(&str, &str)| log.contains(text.0);
     if let Some((_, what)) = VERIFIER.iter().find(said) {
         return Some((*what).to_owned());
     }
-    let of_tracepoint = || error.subject.split_once(" to tracepoint ").map(|(_, name)| name.replace(':', "/"));
-    match error.errno()? {
-        libc::EPERM if error.log.is_empty() => privilege::missing().or_else(privilege::lockdown),
-        libc::EACCES if error.log.is_empty() && error.command != "PROG_LOAD" => privilege::missing().or_else(|| {
+    let of_tracepoint = || subject.split_once(" to tracepoint ").map(|(_, name)| name.replace(':', "/"));
+    match errno {
+        libc::EPERM if log.is_empty() => privilege::missing().or_else(privilege::lockdown),
+        libc::EACCES if log.is_empty() && command != "PROG_LOAD" => privilege::missing().or_else(|| {
             let name = of_tracepoint()?;
             Some(format!("it reads past the tracepoint's arguments, which `twinbpf list -v tp/{name}` prints"))
         }),
-        libc::E2BIG if error.command == "PROG_LOAD" && !error.log.is_empty() => Some(
+        libc::E2BIG if command == "PROG_LOAD" && !log.is_empty() => Some(
             "the verifier gives up after a million instructions: make loops shorter or bound them by may_goto"
                 .to_owned(),
         ),
@@ -46,14 +45,14 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
             of_tracepoint().map(|_| "64 programs are attached to it, and the kernel takes no more".to_owned())
         }
         libc::EMFILE => Some(format!("this process may have {} files open (ulimit -n)", limit("Max open files")?)),
-        libc::ENOENT | libc::EOPNOTSUPP if error.command == "perf_event_open" && error.subject.contains(" Hz") => {
+        libc::ENOENT | libc::EOPNOTSUPP if command == "perf_event_open" && subject.contains(" Hz") => {
             Some("this machine does not have that counter: --attach PROG=cpu-clock:HZ samples by a timer".to_owned())
         }
-        libc::EINVAL if error.command == "perf_event_open" && error.subject.contains(" Hz") => {
+        libc::EINVAL if command == "perf_event_open" && subject.contains(" Hz") => {
             let most = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
             Some(format!("the kernel's most is {} Hz (kernel.perf_event_max_sample_rate)", most.trim()))
         }
-        libc::ENOSYS if error.command != "perf_event_open" => {
+        libc::ENOSYS if command != "perf_event_open" => {
             Some("this kernel was built without CONFIG_BPF_SYSCALL".to_owned())
         }
         ENOTSUPP => Some("ENOTSUPP: this kernel does not support it".to_owned()),

@@ -21,15 +21,12 @@ fn map(members: &str, text: &str) -> String {
     program(text).replace(PLACE, &format!("struct {{ {members} }} m SEC(\".maps\");\n{PLACE}"))
 }
 
-pub(crate) fn refusals_have_cause_and_remedy() {
-    if !installed("clang-19") {
-        return skip("clang-19 is not installed, so that no tool can be compiled");
-    }
-    if !kernel() {
-        return;
-    }
-    let many: String = (0..70).map(|n| format!("{PLACE} int a{n}(void *ctx) {{ return {n}; }}\n")).collect();
-    let cases: [(String, &[&str], &[&str]); 11] = [
+/// A source, options, and parts of the message.
+type Case = (String, &'static [&'static str], &'static [&'static str]);
+
+/// Definitions and instructions that the kernel refuses.
+fn wrong_programs() -> Vec<Case> {
+    vec![
         (
             map(
                 "__uint(type, BPF_MAP_TYPE_HASH); __type(key, int); __type(value, int);",
@@ -56,6 +53,13 @@ pub(crate) fn refusals_have_cause_and_remedy() {
             &[],
             &["dereference of modified ctx ptr", "constant offsets from its own pointer"],
         ),
+    ]
+}
+
+/// Places, rates and functions that are not there.
+fn wrong_places() -> Vec<Case> {
+    let many: String = (0..70).map(|n| format!("{PLACE} int a{n}(void *ctx) {{ return {n}; }}\n")).collect();
+    vec![
         (
             program("volatile int n = 0; while (1) n++; return n;"),
             &[],
@@ -87,9 +91,18 @@ pub(crate) fn refusals_have_cause_and_remedy() {
             &[],
             &["no function mallok"],
         ),
-    ];
+    ]
+}
+
+pub(crate) fn refusals_have_cause_and_remedy() {
+    if !installed("clang-19") {
+        return skip("clang-19 is not installed, so that no tool can be compiled");
+    }
+    if !kernel() {
+        return;
+    }
     let folder = tempdir().unwrap();
-    for (source, options, parts) in cases {
+    for (source, options, parts) in wrong_programs().into_iter().chain(wrong_places()) {
         fs::write(folder.path().join("tool.bpf.c"), &source).unwrap();
         let mut command = twinbpf();
         command.current_dir(folder.path()).env("XDG_CACHE_HOME", folder.path().join("cache"));
