@@ -6,6 +6,7 @@
  *     launch measure REPORT OUTPUT COMMAND...   "begin end maxrss_kB cpu_ns status" in REPORT; times are CLOCK_MONOTONIC's
  *     launch stamp FILE                         writes the time into FILE
  *     launch burst FILE COUNT                   the same, then asks events.bpf.c for COUNT events
+ *     launch storm FILE COUNT                   calls getppid COUNT times, and writes the nanoseconds of a call into FILE
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -100,6 +101,22 @@ static int burst(const char *path, long count)
 	return status;
 }
 
+static int storm(const char *path, long count)
+{
+	unsigned long long begin = now();
+	FILE *file;
+	long at;
+
+	for (at = 0; at < count; at++)
+		syscall(SYS_getppid);
+	begin = now() - begin;
+	file = fopen(path, "w");
+	if (!file)
+		return 1;
+	fprintf(file, "%.3f\n", (double)begin / count);
+	return fclose(file) != 0;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 4 && !strcmp(argv[1], "measure"))
@@ -108,6 +125,8 @@ int main(int argc, char **argv)
 		return stamp(argv[2]);
 	if (argc == 4 && !strcmp(argv[1], "burst"))
 		return burst(argv[2], atol(argv[3]));
-	fprintf(stderr, "usage: launch measure REPORT OUTPUT COMMAND... | stamp FILE | burst FILE COUNT\n");
+	if (argc == 4 && !strcmp(argv[1], "storm"))
+		return storm(argv[2], atol(argv[3]));
+	fprintf(stderr, "usage: launch measure REPORT OUTPUT COMMAND... | stamp FILE | burst FILE COUNT | storm FILE COUNT\n");
 	return 2;
 }

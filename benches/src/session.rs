@@ -106,6 +106,28 @@ impl Rig {
         vec![self.path("launch"), "burst".to_owned(), self.path("stamp"), events.to_string()]
     }
 
+    /// The workload that calls `getppid`.
+    pub fn storm(&self, calls: u64) -> Vec<String> {
+        vec![self.path("launch"), "storm".to_owned(), self.path("storm"), calls.to_string()]
+    }
+
+    /// Nanoseconds that a call took while a command ran whose workload is that.
+    ///
+    /// # Errors
+    /// It fails, or the workload did not run.
+    pub fn call_ns(&self, command: &[String]) -> Result<f64, String> {
+        // Of another command.
+        let _ = fs::remove_file(self.path("storm"));
+        let (program, arguments) = command.split_first().ok_or("no command")?;
+        let output = fs::File::create(self.path("output")).map_err(|error| error.to_string())?;
+        let mut tool = Command::new(program);
+        tool.args(arguments).env("BPFTRACE_PERF_RB_PAGES", "1024").stdout(output);
+        let status =
+            tool.stderr(std::process::Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
+        let text = fs::read_to_string(self.path("storm")).map_err(|error| format!("{program} ({status}): {error}"))?;
+        text.trim().parse().map_err(|error| format!("{program}: {error}"))
+    }
+
     /// Runs a command whose workload, if it has one, is one of the above.
     ///
     /// # Errors

@@ -127,12 +127,19 @@ impl Error {
         }
     }
 
+    /// Combines errors of the kernel into one, each cause once.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub(crate) fn all_causes(errors: Vec<Error>) -> Error {
+        Error::all(joined(errors))
+    }
+
     /// Combines errors into one.
     ///
     /// # Panics
     /// When there is none.
-    pub(crate) fn all(errors: Vec<Error>) -> Error {
-        let mut errors = joined(errors);
+    pub(crate) fn all(mut errors: Vec<Error>) -> Error {
         match errors.len() {
             0 => panic!("no error"),
             1 => errors.remove(0),
@@ -148,9 +155,10 @@ fn joined(errors: Vec<Error>) -> Vec<Error> {
         let cause = match &error {
             Error::Program { program, why, .. } => Some(why.replace(&**program, "")),
             // What the verifier has against one program is its own.
-            Error::Load(failure) if failure.view.lines().count() <= 1 && failure.section.is_some() => {
-                Some(failure.why.to_string().replace(&*failure.name, ""))
-            }
+            Error::Load(failure) if failure.view.lines().count() <= 1 => match &failure.why {
+                Why::Kernel(error) => Some(error.to_string().replace(&*failure.name, "")),
+                Why::Map { .. } | Why::Pinned { .. } | Why::Linker(_) | Why::Impossible(_) => None,
+            },
             _ => None,
         };
         match joined.iter_mut().find(|(_, known, _)| cause.is_some() && *known == cause) {
@@ -160,7 +168,7 @@ fn joined(errors: Vec<Error>) -> Vec<Error> {
     }
     let told = joined.into_iter().map(|(error, _, others)| match error {
         Error::Program { object, program, section, why } if others > 0 => {
-            Error::Program { object, program, section, why: format!("{why}; so are {others} more programs") }
+            Error::Program { object, program, section, why: format!("{why}; so it is with {others} more") }
         }
         Error::Load(mut failure) if others > 0 => {
             failure.others = others;

@@ -107,7 +107,7 @@ impl KernelSide {
         let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, &targets, options));
         if !wrong.is_empty() {
-            return Err(Error::all(wrong));
+            return Err(Error::all_causes(wrong));
         }
         kernel_side.give_maps(plan, &linked, &loaded, linker)?;
         kernel_side.print_from(plan, &linked, &loaded, output, linker)?;
@@ -237,7 +237,7 @@ impl KernelSide {
                 }
             }
         }
-        if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
+        if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
     }
 
     /// Detaches all programs.

@@ -114,7 +114,7 @@ impl fmt::Display for Failure {
             write!(f, ", at {file}:{line}: {text}")?;
         }
         if self.others > 0 {
-            write!(f, "; so are {} more programs", self.others)?;
+            write!(f, "; so it is with {} more", self.others)?;
         }
         if f.alternate() && !self.view.is_empty() {
             write!(f, "\n{}", self.view.trim_end())?;

@@ -1,0 +1,111 @@
+//! What does a tool cost the process that it traces? A storm of system calls without a tool, with one over libbpf, with ours,
+//! and with bpftrace, in turns. Needs root.
+
+use std::fmt::Write;
+
+use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
+use twinbpf_benches::session::Rig;
+use twinbpf_benches::workload::corpus;
+
+/// Rounds in which all sides take a turn.
+const ROUNDS: usize = 11;
+const CALLS: u64 = 2_000_000;
+/// Calls of which each is printed.
+const LINES: u64 = 200_000;
+
+/// A question: ours as a program text, bpftrace's, and how many calls.
+const QUESTIONS: [(&str, &str, &str, u64); 3] = [
+    (
+        "count by name",
+        "tp/syscalls/sys_enter_getppid { count(&calls, comm()); }",
+        "tracepoint:syscalls:sys_enter_getppid { @[comm] = count(); }",
+        CALLS,
+    ),
+    (
+        "printf",
+        "tp/syscalls/sys_enter_getppid { printf(\"%d %s\\n\", pid(), comm()); }",
+        "tracepoint:syscalls:sys_enter_getppid { printf(\"%d %s\\n\", pid, comm); }",
+        LINES,
+    ),
+    (
+        "histogram",
+        "tp/syscalls/sys_exit_getppid { hist(&pids, args->ret); }",
+        "tracepoint:syscalls:sys_exit_getppid { @ = hist(args.ret); }",
+        CALLS,
+    ),
+];
+
+const NOTES: &str = "- Nanoseconds that a call of `getppid` takes in the workload; medians of 11 rounds in which all sides take a turn. Added: over the call
+  without a tool. The first row is `corpus/scripts/syscall_counts.bpf.o`, the same object by `benches/session/libbpf.c`; ours once
+  as it is, with the code that counts losses. The others are program texts (`-e`) and bpftrace's one-liners; output goes to a file.
+";
+
+/// The median of a side's rounds; `None` if it failed once.
+fn median(took: &Option<Vec<f64>>) -> Option<f64> {
+    let mut all = took.clone()?;
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied()
+}
+
+/// Each command in turn, nanoseconds of a call.
+fn alternate<const N: usize>(rig: &Rig, commands: [Vec<String>; N]) -> [Option<f64>; N] {
+    let mut took: [Option<Vec<f64>>; N] = std::array::from_fn(|_| Some(Vec::new()));
+    for _ in 0..ROUNDS {
+        for (command, took) in commands.iter().zip(&mut took) {
+            match (rig.call_ns(command), took.as_mut()) {
+                (Ok(one), Some(all)) => all.push(one),
+                (Err(why), Some(_)) => {
+                    println!("left out: {why}");
+                    *took = None;
+                }
+                (_, None) => {}
+            }
+        }
+    }
+    took.map(|took| median(&took))
+}
+
+fn words(parts: &[&str], workload: Vec<String>) -> Vec<String> {
+    parts.iter().map(|part| (*part).to_owned()).chain(workload).collect()
+}
+
+fn row(table: &mut String, what: &str, cells: [Option<f64>; 4]) {
+    let cells = cells.map(|cell| cell.map_or("-".to_owned(), |ns| format!("{ns:.1}")));
+    writeln!(table, "| {what} | {} |", cells.join(" | ")).expect("strings take all");
+}
+
+/// What a side adds to a call, as a share of what another adds.
+fn share(none: Option<f64>, own: Option<f64>, other: Option<f64>) -> Option<f64> {
+    Some((own? - none?) / (other? - none?))
+}
+
+fn main() {
+    if !has_flag("--bench") {
+        return;
+    }
+    let rig = match Rig::new() {
+        Ok(rig) => rig,
+        Err(why) => return println!("overhead is not measured: {why}"),
+    };
+    let (mut promises, mut table) = (Promises::default(), String::new());
+    let object = corpus().join("scripts/syscall_counts.bpf.o").display().to_string();
+    let ours = words(&[&rig.twinbpf(), "run", &object, "--"], rig.storm(CALLS));
+    let libbpf = words(&[&rig.path("libbpf"), "counts", &object], rig.storm(CALLS));
+    let [none, libbpf, own] = alternate(&rig, [rig.storm(CALLS), libbpf, ours]);
+    row(&mut table, "the same object", [none, libbpf, own, None]);
+    let ratio = own.zip(libbpf).map(|(own, libbpf)| own / libbpf);
+    promises.at_most("a call with the same object, twinbpf / libbpf", ratio, 1.03, "");
+    for (what, text, theirs, calls) in QUESTIONS {
+        let ours = words(&[&rig.twinbpf(), "run", "--print-buffer", "65536", "-e", text, "--"], rig.storm(calls));
+        let theirs = words(&["bpftrace", "-e", theirs, "-c", &rig.storm(calls).join(" ")], Vec::new());
+        let [none, own, theirs] = alternate(&rig, [rig.storm(calls), ours, theirs]);
+        row(&mut table, what, [none, None, own, theirs]);
+        promises.at_most(&format!("{what}: added, twinbpf / bpftrace"), share(none, own, theirs), 0.7, "");
+    }
+    promises.print();
+    let head = "| ns a call | no tool | libbpf in C | twinbpf | bpftrace |\n|---|---:|---:|---:|---:|\n";
+    println!("\n{head}{table}");
+    performance::write("overhead", "Overhead of tools", &format!("{}\n{head}{table}\n{NOTES}", promises.markdown()));
+}
