@@ -11,10 +11,13 @@ use twinbpf_loader::Object;
 use twinbpf_loader::kernel::{FORMATS, KernelProgram};
 use twinbpf_vm::helper::conversions;
 
+use crate::script::built::Built;
 use crate::script::names::Named;
 
 /// Set in the size of a number that is printed as a name, with what that is a name of.
 const NAMED: u16 = 0x4000;
+/// Set where userspace makes a text of a value, with what kind of text.
+const BUILT: u16 = 0x6000;
 /// Set in the size of a text that is cut where it is longer: one that a pointer names.
 const CUT: u16 = 0x8000;
 /// Bytes that such a text has more room for than it prints.
@@ -32,10 +35,11 @@ pub(crate) enum Kind {
     PrintLhist,
     Clear,
     Zero,
+    Join,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Printf, Kind::Exit, Kind::PrintMap, Kind::PrintHist, Kind::PrintLhist, Kind::Clear, Kind::Zero];
+const KINDS: [Kind; 8] =
+    [Kind::Printf, Kind::Exit, Kind::PrintMap, Kind::PrintHist, Kind::PrintLhist, Kind::Clear, Kind::Zero, Kind::Join];
 
 /// A constant that describes records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,15 @@ impl Formats {
         Some(Formats(map.data.as_ref()?.bytes.clone()))
     }
 
+    /// Whether one of them prints names of functions of processes.
+    pub(crate) fn name_functions(&self, object: &Object) -> bool {
+        let ours = |map: usize| object.maps.get(map).is_some_and(|map| &*map.name == FORMATS);
+        let formats = object.variables.iter().filter(|var| ours(var.map)).filter_map(|var| self.get(var.off));
+        formats
+            .flat_map(|format| format.sizes)
+            .any(|size| size & BUILT == BUILT && Built::new(size & !BUILT) == Some(Built::Usym))
+    }
+
     pub(crate) fn get(&self, number: u32) -> Option<Format> {
         let bytes = self.0.get(number as usize..)?;
         let (kind, count) = (KINDS.get(usize::from(*bytes.first()?))?, usize::from(*bytes.get(1)?));
@@ -74,6 +87,19 @@ impl Formats {
 pub(crate) enum Value {
     Number(u64),
     Text(Vec<u8>),
+    /// A text that could not be read.
+    Unreadable,
+}
+
+impl Value {
+    /// What `%s` prints.
+    pub(crate) fn text(&self) -> Option<&[u8]> {
+        match self {
+            Value::Number(_) => None,
+            Value::Text(text) => Some(text),
+            Value::Unreadable => Some(b"<unreadable>"),
+        }
+    }
 }
 
 /// A record, read.
@@ -93,6 +119,12 @@ impl Format {
         for size in &self.sizes {
             let (word, rest) = bytes.split_first_chunk::<8>()?;
             let number = u64::from_ne_bytes(*word);
+            if size & (CUT | BUILT) == BUILT {
+                let built = Built::new(size & !BUILT)?;
+                values.push(Value::Text(built.text(number, rest.get(..built.room())?).into_bytes()));
+                bytes = rest.get(built.room()..)?;
+                continue;
+            }
             if size & (CUT | NAMED) == NAMED {
                 values.push(Value::Text(Named::new(size & !NAMED)?.name(number).into_bytes()));
                 bytes = rest;
@@ -101,7 +133,8 @@ impl Format {
             let room = usize::from(size & !CUT);
             values.push(match size {
                 0 => Value::Number(number),
-                _ => Value::Text(text(number.cast_signed(), rest.get(..room)?, size & CUT != 0)),
+                _ if number.cast_signed() < 0 => Value::Unreadable,
+                _ => Value::Text(text(rest.get(..room)?, size & CUT != 0)),
             });
             bytes = rest.get(room.next_multiple_of(8)..)?;
         }
@@ -132,11 +165,8 @@ impl Format {
     }
 }
 
-/// The text of a value: up to its NUL, or what is known instead.
-fn text(length: i64, bytes: &[u8], cut: bool) -> Vec<u8> {
-    if length < 0 {
-        return b"<unreadable>".to_vec();
-    }
+/// The text of a value: up to its NUL.
+fn text(bytes: &[u8], cut: bool) -> Vec<u8> {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let most = if cut { bytes.len().saturating_sub(SPARE) } else { bytes.len() };
     let mut text = bytes[..end.min(most)].to_vec();
@@ -231,7 +261,7 @@ mod tests {
         let of = |length, bytes: &[u8; 12]| format.values(&record(length, bytes)).unwrap();
         assert_eq!(of(5, b"abcd\0-------"), [Value::Number(7), text("ab"), text("abcd")]);
         assert_eq!(of(12, b"abcdefghijk\0")[2], text("abcd..."));
-        assert_eq!(of(-14, b"------------")[2], text("<unreadable>"));
+        assert_eq!(of(-14, b"------------")[2], Value::Unreadable);
         assert_eq!(format.values(&record(1, &[0; 12])[..40]), None);
     }
 

@@ -24,6 +24,7 @@ use crate::loss;
 use crate::options::{OnError, Options};
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
+use crate::print::Formats;
 use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
@@ -97,7 +98,9 @@ impl Session {
         if !self.options.commands {
             script::refuse_commands(&mut linker);
         }
-        self.names |= script::prints_symbols(&plan.object);
+        let formats = Formats::of(&plan.object);
+        self.names |=
+            script::prints_symbols(&plan.object) || formats.is_some_and(|formats| formats.name_functions(&plan.object));
         if !plan.in_kernel {
             stand_ins(plan, &mut linker)?;
         }

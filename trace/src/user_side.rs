@@ -286,11 +286,12 @@ impl UserSide {
         let result = match request.format.kind {
             Kind::Printf => self.printf(request),
             Kind::Exit => self.host("twinbpf_exit", numbers(request)),
-            Kind::PrintMap => self.on_map("print_map", request),
+            Kind::PrintMap => self.on_map("twinbpf_print_top", request),
             Kind::PrintHist => self.on_map("print_hist", request),
             Kind::PrintLhist => self.on_map("print_lhist", request),
             Kind::Clear => self.on_map("twinbpf_clear", request),
             Kind::Zero => self.on_map("twinbpf_zero", request),
+            Kind::Join => self.join(request),
         };
         match result? {
             Ok(_) => Ok(Outcome::Done),
@@ -304,7 +305,7 @@ impl UserSide {
             let block = self.instance.context(&request.format.text)?;
             self.formats.insert(request.number, block);
         }
-        let texts = request.values.iter().map(|value| if let Value::Text(text) = value { text.len() + 1 } else { 0 });
+        let texts = request.values.iter().map(|value| value.text().map_or(0, |text| text.len() + 1));
         let words = 8 * request.values.len();
         // Few sizes, so that blocks are used again.
         let size = (words + texts.sum::<usize>()).next_multiple_of(64);
@@ -312,11 +313,11 @@ impl UserSide {
         let addr = block.addr();
         let mut bytes = vec![0; words];
         for (at, value) in request.values.iter().enumerate() {
-            let word = match value {
-                Value::Number(word) => *word,
-                Value::Text(text) => {
+            let word = match (value, value.text()) {
+                (Value::Number(word), _) => *word,
+                (_, text) => {
                     let start = addr + bytes.len() as u64;
-                    bytes.extend_from_slice(text);
+                    bytes.extend_from_slice(text.unwrap_or_default());
                     bytes.push(0);
                     start
                 }
@@ -326,6 +327,26 @@ impl UserSide {
         block.write(0, &bytes);
         let format = self.formats[&request.number].addr();
         self.host("twinbpf_printfv", [format, addr, request.values.len() as u64, 0, 0])
+    }
+
+    /// Prints texts in one line, up to the first that is empty or could not be read.
+    fn join(&mut self, request: &Request) -> Result<Result<u64, Trap>, Error> {
+        let texts = request.values.iter().map_while(|value| match value {
+            Value::Text(text) if !text.is_empty() => Some(text.as_slice()),
+            _ => None,
+        });
+        let line = texts.collect::<Vec<_>>().join(&b' ');
+        self.put(&[&line[..], b"\n"].concat())
+    }
+
+    /// Prints a text as `printf("%s", text)` does.
+    fn put(&mut self, text: &[u8]) -> Result<Result<u64, Trap>, Error> {
+        let all = [b"%s\0", text, b"\0"].concat();
+        // Few sizes, so that blocks are used again.
+        let block = self.memory(all.len().next_multiple_of(64))?;
+        block.write(0, &all);
+        let addr = block.addr();
+        self.host("twinbpf_printf", [addr, addr + 3, 0, 0, 0])
     }
 
     /// Calls a function with the map that a request names, and its numbers.

@@ -11,7 +11,7 @@ use twinbpf_vm::helper;
 type Names = BTreeSet<String>;
 
 /// Functions that macros of `script.h` call, so that scripts do not use these names.
-const BEHIND_MACROS: [&str; 3] = ["printfv", "snprintfv", "reserve"];
+const BEHIND_MACROS: [&str; 4] = ["printfv", "snprintfv", "reserve", "print_top"];
 
 /// A file of the repository.
 fn read(path: &str) -> String {

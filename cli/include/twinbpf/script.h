@@ -334,6 +334,8 @@ enum {
 /* `@name[key]: value` by value; a struct as key is a list, as value `{ .member = 1 }`. An array of one element prints as
  * `@name: value`, larger ones without the elements that are zero. */
 HOST int print_map(void *map);
+/* The entries with the largest values only; print_map(map, top) of <twinbpf/trace.h>. */
+HOST int twinbpf_print_top(void *map, __u64 top);
 
 /* Powers of two, of counters by slot. Either the key is the slot, or a struct whose last member is the slot: a histogram
  * for each value of the others. Or the value is an array of counters: a histogram for each key. */

@@ -43,6 +43,7 @@ enum {
 	__TWIN_PRINT_LHIST,
 	__TWIN_CLEAR,
 	__TWIN_ZERO,
+	__TWIN_JOIN,
 };
 
 struct __twin_kernel_text;
@@ -109,8 +110,31 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 		double: __twin_double(_Generic((x), double: (x), default: 0.0)),                                   \
 		default: (__u64)_Generic((x), float: 0, double: 0, default: (x)))
 
-/* Bytes of a value's text in a record, 0 for a number. */
-#define __twin_size(x) (__twin_is_array(x) ? sizeof(x) : __twin_is_text(x) ? __TWIN_TEXT : 0)
+/* What userspace makes a text of, for printf in kernel programs: the function at an address of the current process; an
+ * address of the network in the kernel's memory, of family AF_INET (2) or AF_INET6 (10); the kernel's stack, of the
+ * program's context, a line for each frame. */
+struct __twin_usym_text;
+struct __twin_ntop_text;
+struct __twin_kstack_text;
+struct __twin_ntop {
+	__u64 family;
+	const void *bytes;
+};
+#define usym_name(address) __twin_tagged(usym, address)
+#define twinbpf_ntop(family, p) ((const struct __twin_ntop_text *)&(struct __twin_ntop){ family, p })
+#define twinbpf_kstack(ctx) ((const struct __twin_kstack_text *)(ctx))
+#define __TWIN_STACK (127 * 8)
+/* 1, 2, ...; 0 for other values. */
+#define __twin_built(x)                                                                                            \
+	_Generic((x), const struct __twin_usym_text *: 1, const struct __twin_ntop_text *: 2,                      \
+		 const struct __twin_kstack_text *: 3, default: 0)
+static long (*const __twin_get_stack)(void *ctx, void *buf, __u32 size, __u64 flags) =
+	(long (*)(void *, void *, __u32, __u64))67;
+
+/* Bytes of a value's text in a record, or of what it is made of; 0 for a number. */
+#define __twin_size(x)                                                                                             \
+	(__twin_is_array(x) ? sizeof(x) : __twin_is_text(x) ? __TWIN_TEXT : __twin_built(x) == 1 ? 8 :             \
+	 __twin_built(x) == 2 ? 16 : __twin_built(x) == 3 ? __TWIN_STACK : 0)
 #define __twin_room(x) ((__twin_size(x) + 7) / 8 * 8 + 8)
 #define __twin_address(x) ((const void *)(unsigned long)_Generic((x), float: 0, double: 0, default: (x)))
 /* For the check of the format: the types that it knows. */
@@ -118,13 +142,24 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 	_Generic((x), const struct __twin_kernel_text *: (const char *)0, const struct __twin_user_text *: (const char *)0, \
 		 const struct __twin_errno_text *: (const char *)0, const struct __twin_signal_text *: (const char *)0, \
 		 const struct __twin_syscall_text *: (const char *)0, const struct __twin_ksym_text *: (const char *)0, \
-		 const struct __twin_time_text *: (const char *)0, default: (x))
+		 const struct __twin_time_text *: (const char *)0, const struct __twin_usym_text *: (const char *)0, \
+		 const struct __twin_ntop_text *: (const char *)0, const struct __twin_kstack_text *: (const char *)0, \
+		 default: (x))
 
-/* Text at `at`, after its length. */
+/* Text at `at`, after its length; or after a number what it is made of. */
 #define __twin_put_text(at, x)                                                                                     \
 	do {                                                                                                       \
 		if (__twin_is_array(x)) {                                                                          \
 			*(__s64 *)(at) = bpf_probe_read_kernel((at) + 8, sizeof(x), __twin_address(x));            \
+		} else if (__twin_built(x) == 1) {                                                                 \
+			*(__u64 *)(at) = bpf_get_current_pid_tgid() >> 32;                                         \
+			*(const void **)((at) + 8) = __twin_address(x);                                            \
+		} else if (__twin_built(x) == 2) {                                                                 \
+			const struct __twin_ntop *__twin_from = __twin_address(x);                                 \
+			*(__u64 *)(at) = __twin_from->family;                                                      \
+			bpf_probe_read_kernel((at) + 8, 16, __twin_from->bytes);                                   \
+		} else if (__twin_built(x) == 3) {                                                                 \
+			*(__s64 *)(at) = __twin_get_stack((void *)__twin_address(x), (at) + 8, __TWIN_STACK, 0);   \
 		} else if (__twin_is_user(x)) {                                                                    \
 			*(__s64 *)(at) = bpf_probe_read_user_str((at) + 8, __TWIN_TEXT, __twin_address(x));        \
 		} else {                                                                                           \
@@ -168,8 +203,10 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 #define __twin_each24(op, x, ...) op(x) __twin_each23(op, __VA_ARGS__)
 #define __twin_each(op, ...) __twin_join(__twin_each, __twin_count(__VA_ARGS__))(op, ##__VA_ARGS__)
 
-/* With the highest bit where it is cut. */
-#define __twin_sizes(x) , (__twin_named(x) ? 0x4000 | __twin_named(x) : 0) | (!__twin_is_array(x) && __twin_is_text(x) ? 0x8000 : 0) | __twin_size(x)
+/* Of a text with the highest bit where it is cut; of other values that print as one what they are. */
+#define __twin_sizes(x)                                                                                            \
+	, __twin_built(x) ? 0x6000 | __twin_built(x) : __twin_named(x) ? 0x4000 | __twin_named(x) :                \
+	  (!__twin_is_array(x) && __twin_is_text(x) ? 0x8000 : 0) | __twin_size(x)
 #define __twin_rooms(x) +__twin_room(x)
 #define __twin_plains(x) , __twin_plain(x)
 #define __twin_literal(fmt) __builtin_choose_expr(__builtin_constant_p(fmt), fmt, "")
@@ -225,13 +262,15 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 	})
 
 /* From the kernel these print, clear or zero a map when their record arrives. */
-#define print_map(map)                                                                                             \
+#define __twin_print_map2(map, text, top)                                                                          \
 	({                                                                                                         \
 		if (twinbpf_printf)                                                                                \
-			(print_map)(map);                                                                          \
+			twinbpf_print_top(map, top);                                                               \
 		else                                                                                               \
-			__twin_send(__TWIN_PRINT_MAP, #map);                                                       \
+			__twin_send(__TWIN_PRINT_MAP, text, (__u64)(top));                                         \
 	})
+#define __twin_print_map1(map, text) __twin_print_map2(map, text, ~0ULL)
+#define print_map(map, ...) __twin_join(__twin_print_map, __twin_count(map, ##__VA_ARGS__))(map, #map, ##__VA_ARGS__)
 #define twinbpf_clear_map(map)                                                                                                 \
 	({                                                                                                         \
 		if (twinbpf_printf)                                                                                \
@@ -260,6 +299,21 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 		else                                                                                               \
 			__twin_send(__TWIN_PRINT_LHIST, #map, (__s64)(min), (__s64)(max), (__s64)(step));          \
 	})
+
+static __always_inline const struct __twin_user_text *__twin_item(const void *list, __u32 index)
+{
+	unsigned long item = 0;
+
+	bpf_probe_read_user(&item, sizeof(item), (const unsigned long *)list + index);
+	return twinbpf_ustr(item);
+}
+/* Prints the strings of a list in the memory of the process, as `argv` is one, up to 16, in a line. For kernel programs. */
+#define twinbpf_join(list)                                                                                         \
+	__twin_send(__TWIN_JOIN, "", __twin_item(list, 0), __twin_item(list, 1), __twin_item(list, 2),             \
+		    __twin_item(list, 3), __twin_item(list, 4), __twin_item(list, 5), __twin_item(list, 6),        \
+		    __twin_item(list, 7), __twin_item(list, 8), __twin_item(list, 9), __twin_item(list, 10),       \
+		    __twin_item(list, 11), __twin_item(list, 12), __twin_item(list, 13), __twin_item(list, 14),    \
+		    __twin_item(list, 15))
 
 /* ---- Who runs, and when ------------------------------------------------------------------------------------- */
 
@@ -308,7 +362,7 @@ static const volatile __u32 __twin_self;
  *     MAP_HASH(began, __u32, __u64);          for values that programs keep: set, get, del(&began, key)
  *
  * A tool without END prints its maps at the end, in the order of their declaration, but for MAP_HASH; print_map and
- * print_hist do so at any time.
+ * print_hist do so at any time, print_map(&map, n) the n largest entries. A map `_` prints as `@` alone.
  */
 #ifndef TWINBPF_ENTRIES
 #define TWINBPF_ENTRIES 10240
@@ -558,6 +612,8 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #undef twinbpf_set
 #undef twinbpf_get
 #undef twinbpf_del
+#undef twinbpf_clear_map
+#undef twinbpf_zero_map
 #undef print_map
 #undef print_hist
 #undef print_lhist
@@ -575,10 +631,12 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define __twin_steps6(map, k, n, min, max, step)                                                                   \
 	__twin_note("LHIST " map " " #min " " #max " " #step, __typeof__(k), void)
 #define twinbpf_lhist(map, ...) __twin_join(__twin_steps, __twin_count(map, ##__VA_ARGS__))(#map, ##__VA_ARGS__)
-#define twinbpf_set(map, k, v) __twin_note("HASH " #map, __typeof__(k), __typeof__(v))
+#define twinbpf_set(map, k, v) ({ __twin_note("HASH " #map, __typeof__(k), __typeof__(v)); 0L; })
 #define twinbpf_get(map, k) ((void)(k), 0ULL)
-#define twinbpf_del(map, k) ((void)(k))
-#define print_map(map) ((void)0)
+#define twinbpf_del(map, k) ((void)(k), 0L)
+#define twinbpf_clear_map(map) ((void)0)
+#define twinbpf_zero_map(map) ((void)0)
+#define print_map(map, ...) ((void)0)
 #define print_hist(map) ((void)0)
 #define print_lhist(map, ...) ((void)0)
 #endif
@@ -633,6 +691,9 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define data(name) twinbpf_data(name)
 #define str(p) twinbpf_str(p)
 #define ustr(p) twinbpf_ustr(p)
+#define kstack(ctx) twinbpf_kstack(ctx)
+#define ntop(family, p) twinbpf_ntop(family, p)
+#define join(list) twinbpf_join(list)
 #define comm() (twinbpf_comm().text)
 #define pid() twinbpf_pid()
 #define tid() twinbpf_tid()

@@ -1,5 +1,6 @@
 //! Host functions of tracing scripts: symbolization, stacks, memory of other processes, commands.
 
+pub(crate) mod built;
 pub(crate) mod memory;
 pub(crate) mod names;
 mod stack;

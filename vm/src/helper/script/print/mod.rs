@@ -23,7 +23,10 @@ pub(super) use scalar::quote;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
-        HostFn::typed::<(), _>("print_map", print_map),
+        HostFn::typed::<(), _>("print_map", |caller: Host<'_>, map: MapRef| print_map(caller, &map, u64::MAX)),
+        HostFn::typed::<(), _>("twinbpf_print_top", |caller: Host<'_>, map: MapRef, top: u64| {
+            print_map(caller, &map, top)
+        }),
         HostFn::typed::<(), _>("print_hist", |caller: Host<'_>, map: MapRef| print_hist(caller, &map, &Scale::Log2)),
         HostFn::typed::<(), _>("print_lhist", |caller: Host<'_>, map: MapRef, min: i64, max: i64, step: i64| {
             let scale = Scale::linear(min, max, step).ok_or(Errno::EINVAL)?;
@@ -33,10 +36,11 @@ pub(super) fn functions() -> Vec<HostFn> {
 }
 
 /// Entries by value, `@name[key]: value`; an array of one element is `@name: value`. Elements of larger arrays that
-/// are zero count as never used. Gives the number of entries printed, or below 0 an errno.
-fn print_map(mut caller: Host<'_>, map: MapRef) -> HelperResult<i32> {
-    let format = caller.runtime().format;
-    let (text, count) = map_text(&map, format, &mut || caller.check_interrupt())?;
+/// are zero count as never used. At most `top` of them, those with the largest values. Gives the number of entries printed,
+/// or below 0 an errno.
+fn print_map(mut caller: Host<'_>, map: &MapRef, top: u64) -> HelperResult<i32> {
+    let (format, top) = (caller.runtime().format, usize::try_from(top).unwrap_or(usize::MAX));
+    let (text, count) = top_text(map, top, format, &mut || caller.check_interrupt())?;
     finish(caller, &text, count)
 }
 
@@ -49,6 +53,15 @@ pub fn map_text(
     format: OutputFormat,
     check_interrupt: InterruptCheck<'_>,
 ) -> Result<(Vec<u8>, usize), Fail> {
+    top_text(map, usize::MAX, format, check_interrupt)
+}
+
+fn top_text(
+    map: &MapRef,
+    top: usize,
+    format: OutputFormat,
+    check_interrupt: InterruptCheck<'_>,
+) -> Result<(Vec<u8>, usize), Fail> {
     let mut entries = snapshot(map, SortBy::Value, Direction::Ascending, check_interrupt)?;
     if is_array(map) && !is_scalar(map) {
         entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
@@ -56,6 +69,7 @@ pub fn map_text(
     if let Some(aggregate) = Aggregate::of(&map.spec().value_fields) {
         entries.sort_by_key(|entry| aggregate.rank(aggregate.merge(entry)));
     }
+    entries.drain(..entries.len().saturating_sub(top));
     let text = match format {
         OutputFormat::Text => map_as_text(map, &entries, check_interrupt)?,
         OutputFormat::Json => map_as_json(map, &entries, check_interrupt)?,
@@ -69,7 +83,7 @@ fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
     let mut text = Vec::new();
     for entry in entries {
         check_interrupt()?;
-        text.extend(format!("@{}", spec.name).bytes());
+        text.extend(format!("@{}", shown_name(&spec.name)).bytes());
         if !scalar {
             text.push(b'[');
             key(&mut text, &spec.key_fields, &entry.key, Notation::Text);
@@ -122,7 +136,7 @@ fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult
     let drawn = histograms(map, &entries, scale).map_err(|why| why.trap(function, map))?;
     caller.check_interrupt()?;
     let text = match caller.runtime().format {
-        OutputFormat::Text => hist::as_text(&map.spec().name, &drawn, scale),
+        OutputFormat::Text => hist::as_text(shown_name(&map.spec().name), &drawn, scale),
         OutputFormat::Json => hist::as_json(&map.spec().name, &drawn, scale),
     };
     finish(caller, &text, drawn.len())
@@ -131,9 +145,14 @@ fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult
 /// `{"type": "map", "data": {"@name": `.
 fn opening(kind: &str, name: &str) -> Vec<u8> {
     let mut text = format!("{{\"type\": \"{kind}\", \"data\": {{").into_bytes();
-    quote(&mut text, format!("@{name}").as_bytes());
+    quote(&mut text, format!("@{}", shown_name(name)).as_bytes());
     text.extend(b": ");
     text
+}
+
+/// The name after `@`. A map `_` is what bpftrace's map without a name is.
+fn shown_name(name: &str) -> &str {
+    if name == "_" { "" } else { name }
 }
 
 fn finish(mut caller: Host<'_>, text: &[u8], count: usize) -> HelperResult<i32> {

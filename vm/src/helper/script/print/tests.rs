@@ -50,6 +50,22 @@ fn counters_of_all_cpus_are_one() {
     assert_eq!(fake.printed(), format!("{b}{a}"));
     assert_eq!(call(&mut fake, "print_map", &[map]).unwrap(), 4);
     assert_eq!(fake.printed(), "@h[c, 1]: 0\n@h[b, 3]: 5\n@h[b, 5]: 10\n@h[a, 1]: 16\n");
+    assert_eq!(call(&mut fake, "twinbpf_print_top", &[map, 2]).unwrap(), 2);
+    assert_eq!(fake.printed(), "@h[b, 5]: 10\n@h[a, 1]: 16\n");
+}
+
+#[test]
+fn a_map_may_have_no_name() {
+    let mut fake = Fake::with_maps(&[MapSpec::new("_", MapKind::Array, 4, 8, 1)]);
+    let map = fake.maps.handle(0);
+    assert_eq!(call(&mut fake, "print_map", &[map]).unwrap(), 1);
+    assert_eq!(fake.printed(), "@: 0\n");
+    let spec = MapSpec { name: "_".into(), ..by_name_and_slot() };
+    let mut fake = Fake::with_maps(&[spec]);
+    let map = fake.maps.handle(0);
+    count(&fake, &named(b"a\0\0\0", 1), [1, 0]);
+    assert_eq!(call(&mut fake, "print_hist", &[map]).unwrap(), 1);
+    assert_eq!(fake.printed().lines().next(), Some("@[a]: "));
 }
 
 // The lines are those of bpftrace 0.17 with `-f json` for the same counts.
