@@ -1,0 +1,20 @@
+// Histogram of the sizes of requests to disks, by the name of the process.
+//
+//     twinbpf run bitesize.bpf.c
+#include <twinbpf/trace.h>
+
+void BEGIN(void) { printf("Tracing block device I/O... Hit Ctrl-C to end.\n"); }
+
+TP(block, block_rq_issue)
+{
+	hist(&_, args->comm, args->bytes);
+	return 0;
+}
+
+void END(void)
+{
+	printf("\nI/O size (bytes) histograms by process name:\n\n");
+	print_hist(&_);
+}
+
+LICENSE("GPL");
