@@ -3,6 +3,8 @@
 
 #[path = "kernel/bench.rs"]
 mod bench;
+#[path = "kernel/bpftrace_tools.rs"]
+mod bpftrace_tools;
 mod common;
 #[path = "kernel/failing.rs"]
 mod failing;
@@ -34,6 +36,25 @@ harness::tests! {
     bench::programs_of_each_kind_with_a_test_run_are_measured,
     bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,
     bench::without_privilege_all_engines_exclude_the_kernel,
+    bpftrace_tools::every_tool_compiles_and_links,
+    bpftrace_tools::opened_files_and_those_that_are_not_there,
+    bpftrace_tools::executed_programs_with_their_arguments,
+    bpftrace_tools::sent_signals,
+    bpftrace_tools::files_whose_status_is_asked_for,
+    bpftrace_tools::changes_of_the_user,
+    bpftrace_tools::requests_to_write_files,
+    bpftrace_tools::system_calls_by_number_and_process,
+    bpftrace_tools::new_processes_by_second,
+    bpftrace_tools::samples_of_processors_and_queues,
+    bpftrace_tools::waits_for_a_processor,
+    bpftrace_tools::sleeps,
+    bpftrace_tools::load_averages,
+    bpftrace_tools::commands_entered_in_bash,
+    bpftrace_tools::threads_with_their_functions,
+    bpftrace_tools::names_of_hosts,
+    bpftrace_tools::sizes_of_requests_to_disks,
+    bpftrace_tools::changed_pages_are_written,
+    bpftrace_tools::dropped_packets_of_connections,
     failing::a_trap_ends_a_session_in_order,
     failing::a_trap_on_a_signal_ends_a_session_in_order,
     failing::the_user_chooses_what_becomes_of_the_workload,

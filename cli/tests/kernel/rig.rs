@@ -80,6 +80,38 @@ pub(crate) fn bpftrace(program: &str, workload: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// A pair of interfaces, each in a network namespace of its own, that are gone in the end.
+pub(crate) struct Pair {
+    pub(crate) name: String,
+}
+
+impl Pair {
+    /// With the addresses 10.231.NET.1 here and 10.231.NET.2 there.
+    pub(crate) fn new(net: u8) -> Option<Pair> {
+        let pair = Pair { name: format!("tw{net}{}", std::process::id() % 100_000) };
+        let name = &pair.name;
+        let made = ip(&format!("netns add {name}")) && ip(&format!("link add {name}a type veth peer name {name}b"));
+        let made = made
+            && ip(&format!("link set {name}b netns {name}"))
+            && ip(&format!("addr add 10.231.{net}.1/30 dev {name}a"))
+            && ip(&format!("link set {name}a up"))
+            && ip(&format!("-n {name} addr add 10.231.{net}.2/30 dev {name}b"))
+            && ip(&format!("-n {name} link set {name}b up"));
+        made.then_some(pair)
+    }
+}
+
+pub(crate) fn ip(args: &str) -> bool {
+    Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success())
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        ip(&format!("link del {}a", self.name));
+        ip(&format!("netns del {}", self.name));
+    }
+}
+
 /// The words of the line that begins with this one.
 pub(crate) fn words<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

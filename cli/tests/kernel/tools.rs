@@ -5,7 +5,7 @@ use std::process::Command;
 use tempfile::tempdir;
 
 use crate::common::{corpus, skip, twinbpf};
-use crate::rig::{bare, bpftrace, kernel, program, said, script, tool, words};
+use crate::rig::{Pair, bare, bpftrace, kernel, program, said, script, tool, words};
 
 /// `getppid` a thousand times, then `exit(7)`.
 const THOUSAND: &str = "void _start(void) {
@@ -203,42 +203,11 @@ pub(crate) fn static_probes_give_their_arguments() {
     }
 }
 
-/// A pair of interfaces, each in a network namespace of its own, that are gone in the end.
-struct Pair {
-    name: String,
-}
-
-impl Pair {
-    fn new() -> Option<Pair> {
-        let pair = Pair { name: format!("tw{}", std::process::id() % 100_000) };
-        let name = &pair.name;
-        let made = ip(&format!("netns add {name}")) && ip(&format!("link add {name}a type veth peer name {name}b"));
-        let made = made
-            && ip(&format!("link set {name}b netns {name}"))
-            && ip(&format!("addr add 10.231.7.1/30 dev {name}a"))
-            && ip(&format!("link set {name}a up"))
-            && ip(&format!("-n {name} addr add 10.231.7.2/30 dev {name}b"))
-            && ip(&format!("-n {name} link set {name}b up"));
-        made.then_some(pair)
-    }
-}
-
-fn ip(args: &str) -> bool {
-    Command::new("ip").args(args.split(' ')).output().is_ok_and(|output| output.status.success())
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        ip(&format!("link del {}a", self.name));
-        ip(&format!("netns del {}", self.name));
-    }
-}
-
 pub(crate) fn packets_of_an_interface_are_counted() {
     if !kernel() {
         return;
     }
-    let Some(pair) = Pair::new() else {
+    let Some(pair) = Pair::new(7) else {
         return skip("no pair of virtual interfaces can be made here");
     };
     let folder = tempdir().unwrap();
