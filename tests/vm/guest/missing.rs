@@ -4,7 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use super::{WORKLOAD, has_symbol, refused, said, session, twinbpf, words, workload};
+use super::{WORKLOAD, has_symbol, refused, said, twinbpf, words, workload};
 
 /// Runs the command where the kernel shows no types.
 fn without_types(args: &str) -> Output {
