@@ -32,7 +32,7 @@ const QUESTIONS: [(&str, &str, &str, u64); 3] = [
     (
         "histogram",
         "tp/syscalls/sys_exit_getppid { hist(&pids, args->ret); }",
-        "tracepoint:syscalls:sys_exit_getppid { @ = hist(args.ret); }",
+        "tracepoint:syscalls:sys_exit_getppid { @ = hist(args->ret); }",
         CALLS,
     ),
 ];
