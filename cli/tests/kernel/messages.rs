@@ -75,7 +75,11 @@ fn wrong_places() -> Vec<Case> {
             &[],
             &["it calls atoi, which userspace has and the kernel has not: call it from EVENT"],
         ),
-        (format!("{HEAD}{many}"), &[], &["64 programs are attached to it, and the kernel takes no more); so it is with "]),
+        (
+            format!("{HEAD}{many}"),
+            &[],
+            &["64 programs are attached to it, and the kernel takes no more); so it is with "],
+        ),
         (
             format!("{HEAD}SEC(\"perf_event\") int a(void *ctx) {{ return 0; }}\n"),
             &["-F", "100000000"],
