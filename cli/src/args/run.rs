@@ -24,7 +24,7 @@ A run is over when the workload is, or the process of -p; without either at SIGI
 then, also after kill -9. A second Ctrl-C ends it at once, without END.")]
 pub(crate) struct RunArgs {
     /// A program text, C in braces after its sections: 'tp/sched/sched_switch { count(&switches, comm()); }'. Several are
-    /// one source.
+    /// one source; - reads standard input.
     #[arg(short = 'e', value_name = "TEXT")]
     pub(crate) text: Vec<String>,
     /// Objects made by clang, or C sources.

@@ -57,9 +57,13 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
     }
 }
 
-/// The object of program texts of the command line (`-e`).
+/// The object of program texts of the command line (`-e`); `-` is standard input.
 pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>> {
-    complete(Source { name: TEXT, text: text::to_c(&texts.join("\n"))?, file: None }, load)
+    let mut all = texts.to_vec();
+    for text in all.iter_mut().filter(|text| *text == "-") {
+        *text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+    }
+    complete(Source { name: TEXT, text: text::to_c(&all.join("\n"))?, file: None }, load)
 }
 
 /// What messages call a text of the command line.

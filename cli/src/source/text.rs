@@ -12,13 +12,18 @@ pub(super) fn to_c(text: &str) -> Result<String> {
     let mut number = 0;
     while !rest.trim().is_empty() {
         let (head, body, tail) = statement(rest)?;
+        let start = text.len() - rest.trim_start().len();
+        // So that messages have lines of the text.
+        let line = format!("#line {} \"{}\"\n", text[..start].matches('\n').count() + 1, super::TEXT);
         match body.filter(|_| is_probe(head)) {
             Some(body) => {
+                functions.push_str(&line);
                 functions.push_str(&function(head.trim(), body, number)?);
                 number += 1;
             }
             None => {
-                declarations.push_str(&rest[..rest.len() - tail.len()]);
+                declarations.push_str(&line);
+                declarations.push_str(rest[..rest.len() - tail.len()].trim_start());
                 declarations.push('\n');
             }
         }
@@ -110,7 +115,8 @@ mod tests {
         let c = to_c(text).unwrap();
         for line in [
             "int n;\n",
-            "struct key { int a; };\n",
+            "#line 1 \"-e\"\nstruct key { int a; };\n",
+            "#line 2 \"-e\"\nTP_NAMED(",
             "TP_NAMED(program_0_0, sched, sched_switch) { {  n++; if (n) { count(&x); }  } return 0; }",
             "void END(void) {  printf(\"}%d\\n\", n);  }",
         ] {

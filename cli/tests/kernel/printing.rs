@@ -247,6 +247,26 @@ pub(crate) fn aggregations_are_exact_and_printed_at_the_end() {
     assert!(!text.contains("@began"), "values that programs keep are not printed: {text}");
 }
 
+pub(crate) fn texts_come_from_standard_input_and_have_lines() {
+    if !ready() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let run = |text: &str| {
+        let mut command = twinbpf();
+        command
+            .current_dir(folder.path())
+            .env("XDG_CACHE_HOME", folder.path().join("cache"))
+            .env("TWINBPF_CLANG", CLANG);
+        fs::write(folder.path().join("text"), text).unwrap();
+        let input = fs::File::open(folder.path().join("text")).unwrap();
+        command.args(["run", "-e", "-", "--", "true"]).stdin(input).output().unwrap()
+    };
+    assert_eq!(said(&run("int n = 3;\nBEGIN {\n printf(\"%d\\n\", n);\n}\n")), "3\n");
+    let wrong = run("int n = 3;\n\nBEGIN {\n printf(\"%d\\n\", nothing);\n}\n");
+    assert!(stderr(&wrong).contains("-e:4:"), "{}", stderr(&wrong));
+}
+
 pub(crate) fn maps_whose_types_differ_are_errors() {
     if !ready() {
         return;
