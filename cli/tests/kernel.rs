@@ -16,6 +16,8 @@ mod loss;
 mod maps;
 #[path = "kernel/messages.rs"]
 mod messages;
+#[path = "kernel/one_liners.rs"]
+mod one_liners;
 #[path = "kernel/places.rs"]
 mod places;
 #[path = "kernel/printing.rs"]
@@ -79,6 +81,7 @@ harness::tests! {
     maps::values_are_those_of_bpftool,
     messages::refusals_have_cause_and_remedy,
     messages::few_descriptors_are_one_message,
+    one_liners::texts_print_what_one_liners_print,
     places::tracepoints_are_those_of_bpftrace,
     places::arguments_are_named,
     places::missing_things_are_reported,
