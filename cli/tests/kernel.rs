@@ -93,6 +93,7 @@ harness::tests! {
     printing::wrong_formats_are_errors_before_anything_starts,
     printing::kernel_programs_end_a_session_and_print_maps,
     printing::aggregations_are_exact_and_printed_at_the_end,
+    printing::a_tool_with_undeclared_maps_includes_its_own_header,
     printing::texts_come_from_standard_input_and_have_lines,
     printing::maps_whose_types_differ_are_errors,
     refused::without_privilege_the_message_says_which,

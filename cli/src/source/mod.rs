@@ -35,7 +35,7 @@ pub(crate) fn is_source(path: &Path) -> bool {
 }
 
 /// Where the lines go that declare maps.
-const MAPS: &str = "/* maps */";
+const MAPS: &str = "/* maps that nothing declares */";
 
 /// A C text, and the name that messages have for it.
 struct Source<'a> {
@@ -74,21 +74,23 @@ fn complete(mut source: Source<'_>, load: &LoadArgs) -> Result<Vec<u8>> {
     let all = tokens::tokens(&source.text);
     let (structs, missing) = events::define(&events::named(&all));
     let undeclared = maps::undeclared(&all);
-    if !structs.is_empty() || !undeclared.is_empty() {
-        let folder = source.file.and_then(Path::parent).map(|folder| folder.display().to_string());
-        source.text = place(&source, &all, &structs);
-        source.file = None;
-        if !undeclared.is_empty() {
-            let noted = run(&source, load, &["-D__TWIN_NOTE_MAPS", "-Wno-everything"]);
-            let noted = noted.map_err(|error| explain(error, &missing))?;
-            let object = Object::open(source.name, &noted)?;
-            let lines = maps::declare(&object, &undeclared).with_context(|| source.name.to_owned())?;
-            source.text = source.text.replacen(MAPS, &lines, 1);
-        }
-        let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| ".".to_owned());
-        return run(&source, load, &["-iquote", &folder]).map_err(|error| explain(error, &missing));
+    if structs.is_empty() && undeclared.is_empty() {
+        return run(&source, load, &[]);
     }
-    run(&source, load, &[])
+    // Where clang would search for what a file includes by quotes; it gets the text.
+    let folder = source.file.and_then(Path::parent).map(|folder| folder.display().to_string());
+    let folder = folder.filter(|folder| !folder.is_empty()).unwrap_or_else(|| ".".to_owned());
+    let quoted = ["-iquote", &folder];
+    source.text = place(&source, &all, &structs);
+    source.file = None;
+    if !undeclared.is_empty() {
+        let options = [&quoted[..], &["-D__TWIN_NOTE_MAPS", "-Wno-everything"]].concat();
+        let noted = run(&source, load, &options).map_err(|error| explain(error, &missing))?;
+        let object = Object::open(source.name, &noted)?;
+        let lines = maps::declare(&object, &undeclared).with_context(|| source.name.to_owned())?;
+        source.text = source.text.replacen(MAPS, &lines, 1);
+    }
+    run(&source, load, &quoted).map_err(|error| explain(error, &missing))
 }
 
 /// Says which tracepoints are not there, where that may be why clang failed.
@@ -98,7 +100,8 @@ fn explain(error: anyhow::Error, missing: &[String]) -> anyhow::Error {
 
 /// The text with definitions before it, and the place of maps before its first function.
 fn place(source: &Source<'_>, all: &[Token<'_>], structs: &str) -> String {
-    if source.text.contains(MAPS) {
+    // A text of the command line has the place already.
+    if source.file.is_none() {
         return format!("{structs}\n#line 1 \"{}\"\n{}", source.name, source.text);
     }
     let starts = ["SEC", "TP", "TP_NAMED", "SYSCALL", "SYSCALL_RET", "static", "int", "void"];

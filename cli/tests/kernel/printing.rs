@@ -247,6 +247,20 @@ pub(crate) fn aggregations_are_exact_and_printed_at_the_end() {
     assert!(!text.contains("@began"), "values that programs keep are not printed: {text}");
 }
 
+pub(crate) fn a_tool_with_undeclared_maps_includes_its_own_header() {
+    if !ready() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let below = folder.path().join("below");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("own.h"), "static int one(void) { return 1; }\n").unwrap();
+    let source = "#include <twinbpf/trace.h>\n#include \"own.h\"\n/* maps */\nint BEGIN(void)\n{\n\t/* maps */\n\t\
+        count(&calls, one());\n\treturn 0;\n}\nLICENSE(\"GPL\");\n";
+    fs::write(below.join("tool.bpf.c"), source).unwrap();
+    assert_eq!(said(&run(folder.path(), &["below/tool.bpf.c", "--", "true"])), "@calls[1]: 1\n");
+}
+
 pub(crate) fn texts_come_from_standard_input_and_have_lines() {
     if !ready() {
         return;
