@@ -251,54 +251,30 @@ static long (*const __twin_get_stack)(void *ctx, void *buf, __u32 size, __u64 fl
 		__twin_result;                                                                                     \
 	})
 
+/* A call of the host in userspace, a record from the kernel. */
+#define __twin_either(host, ...)                                                                                   \
+	({                                                                                                         \
+		if (twinbpf_printf)                                                                                \
+			host;                                                                                      \
+		else                                                                                               \
+			__twin_send(__VA_ARGS__);                                                                  \
+	})
+
 /* Ends the session once the record arrives; a kernel program goes on until then. */
 #undef exit
-#define exit(status)                                                                                               \
-	({                                                                                                         \
-		if (twinbpf_exit)                                                                                  \
-			twinbpf_exit(status);                                                                      \
-		else                                                                                               \
-			__twin_send(__TWIN_EXIT, "", (__s64)(status));                                             \
-	})
+#define exit(status) __twin_either(twinbpf_exit(status), __TWIN_EXIT, "", (__s64)(status))
 
 /* From the kernel these print, clear or zero a map when their record arrives. */
 #define __twin_print_map2(map, text, top)                                                                          \
-	({                                                                                                         \
-		if (twinbpf_printf)                                                                                \
-			twinbpf_print_top(map, top);                                                               \
-		else                                                                                               \
-			__twin_send(__TWIN_PRINT_MAP, text, (__u64)(top));                                         \
-	})
+	__twin_either(twinbpf_print_top(map, top), __TWIN_PRINT_MAP, text, (__u64)(top))
 #define __twin_print_map1(map, text) __twin_print_map2(map, text, ~0ULL)
 #define print_map(map, ...) __twin_join(__twin_print_map, __twin_count(map, ##__VA_ARGS__))(map, #map, ##__VA_ARGS__)
-#define twinbpf_clear_map(map)                                                                                                 \
-	({                                                                                                         \
-		if (twinbpf_printf)                                                                                \
-			twinbpf_clear(map);                                                                        \
-		else                                                                                               \
-			__twin_send(__TWIN_CLEAR, #map);                                                           \
-	})
-#define twinbpf_zero_map(map)                                                                                                  \
-	({                                                                                                         \
-		if (twinbpf_printf)                                                                                \
-			twinbpf_zero(map);                                                                         \
-		else                                                                                               \
-			__twin_send(__TWIN_ZERO, #map);                                                            \
-	})
-#define print_hist(map)                                                                                            \
-	({                                                                                                         \
-		if (twinbpf_printf)                                                                                \
-			(print_hist)(map);                                                                         \
-		else                                                                                               \
-			__twin_send(__TWIN_PRINT_HIST, #map);                                                      \
-	})
+#define twinbpf_clear_map(map) __twin_either(twinbpf_clear(map), __TWIN_CLEAR, #map)
+#define twinbpf_zero_map(map) __twin_either(twinbpf_zero(map), __TWIN_ZERO, #map)
+#define print_hist(map) __twin_either((print_hist)(map), __TWIN_PRINT_HIST, #map)
 #define print_lhist(map, min, max, step)                                                                           \
-	({                                                                                                         \
-		if (twinbpf_printf)                                                                                \
-			(print_lhist)(map, min, max, step);                                                        \
-		else                                                                                               \
-			__twin_send(__TWIN_PRINT_LHIST, #map, (__s64)(min), (__s64)(max), (__s64)(step));          \
-	})
+	__twin_either((print_lhist)(map, min, max, step), __TWIN_PRINT_LHIST, #map, (__s64)(min), (__s64)(max),    \
+		      (__s64)(step))
 
 static __always_inline const struct __twin_user_text *__twin_item(const void *list, __u32 index)
 {
