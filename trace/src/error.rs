@@ -89,6 +89,14 @@ pub enum Error {
         /// Name of the function.
         function: String,
     },
+    /// A program is too long for the code by which it prints.
+    #[error("{object}: a program cannot print: {cause}; make it shorter, or call printf in a function of its own")]
+    TooLong {
+        /// Name of the object file.
+        object: Arc<str>,
+        /// The jump across the call that would be too long.
+        cause: twinbpf_isa::SpliceError,
+    },
     /// Something was lost, and [`Options::fail_on_loss`](crate::Options::fail_on_loss) makes that an error.
     #[error("{count} records, elements or stacks were lost (--fail-on-loss)")]
     Lost {
@@ -123,7 +131,8 @@ impl Error {
             | Error::Output { .. }
             | Error::System { .. }
             | Error::Lost { .. }
-            | Error::NoMap { .. } => false,
+            | Error::NoMap { .. }
+            | Error::TooLong { .. } => false,
         }
     }
 

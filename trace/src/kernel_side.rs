@@ -99,7 +99,7 @@ impl KernelSide {
             }
         }
         let programs = targets.keys().copied().collect();
-        let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings);
+        let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings)?;
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
@@ -336,14 +336,15 @@ fn explain(plan: &ObjectPlan, failure: Failure) -> Error {
         && let Some(spec) = plan.object.program(name).map(|index| &plan.object.programs[index])
     {
         let plain = function.strip_prefix("twinbpf_").unwrap_or(function);
-        let prints = ["printf", "printfv", "exit", "print_map", "print_hist", "print_lhist"].contains(&plain);
+        // `printfv` and `snprintfv` are what macros call.
+        let called = plain.strip_suffix('v').filter(|name| name.ends_with("printf")).unwrap_or(plain);
+        let prints = ["printf", "exit", "print_map", "print_hist", "print_lhist"].contains(&called);
         let remedy = match prints {
             true => {
                 "include <twinbpf/trace.h> instead of <twinbpf/script.h>, whose printf, exit and print_map work there"
             }
             false => "call it from EVENT, TIMER or END",
         };
-        let called = plain.trim_end_matches("fv").to_owned() + if plain.ends_with("fv") { "f" } else { "" };
         let why = format!("it calls {called}, which userspace has and the kernel has not: {remedy} ({error})");
         return wrong(&plan.object, spec, why);
     }
@@ -374,7 +375,15 @@ struct Prepared {
 
 /// Links and loads the object's programs, with code that counts what they lose. Where they do not load with that, they are
 /// loaded without it.
-fn prepare(plan: &ObjectPlan, programs: Vec<usize>, options: &Options, warnings: &mut Vec<String>) -> Prepared {
+///
+/// # Errors
+/// A program is too long for the code that prints.
+fn prepare(
+    plan: &ObjectPlan,
+    programs: Vec<usize>,
+    options: &Options,
+    warnings: &mut Vec<String>,
+) -> Result<Prepared, Error> {
     let (kernel, linking) = options.kernel.for_loading();
     let linking = KernelOptions { programs: Some(programs), output: true, ..linking };
     let object = &plan.object.name;
@@ -392,15 +401,16 @@ fn prepare(plan: &ObjectPlan, programs: Vec<usize>, options: &Options, warnings:
     };
     let failed = match attempt(options.count_loss) {
         Ok(prepared) if !options.count_loss || prepared.losses.is_empty() || prepared.loaded.failures.is_empty() => {
-            return prepared;
+            return Ok(prepared);
         }
         Ok(_) => "the kernel refuses the code that counts",
         Err(_) => "a program is too long for the code that counts",
     };
-    let prepared = attempt(false).expect("a call that reserves is as near to its target as before");
+    let too_long = |cause| Error::TooLong { object: Arc::clone(object), cause };
+    let prepared = attempt(false).map_err(too_long)?;
     // Otherwise the failures say all.
     if prepared.loaded.failures.is_empty() {
         warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));
     }
-    prepared
+    Ok(prepared)
 }

@@ -66,3 +66,45 @@ fn add(program: &mut KernelProgram, map: usize) -> Result<(), SpliceError> {
     program.reserves.reverse();
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use twinbpf_isa::{CallKind, Endian, Insn, Raw, SpliceError, asm};
+
+    use super::{OUTPUT, RESERVE, RESERVE_HELPER};
+    use crate::kernel::{Fixup, KernelData, KernelLinked, KernelOptions};
+    use crate::testing::{GLOBAL, R64_32, WEAK, Writer};
+
+    /// A program with a jump over a call that reserves, to the end of so many instructions.
+    fn linked(instructions: usize, output: bool) -> KernelLinked {
+        let text = |text: &str| asm::parse(text).expect("instructions");
+        let mut insns = vec![Insn::decode(Raw { opcode: 0x15, regs: 1, off: instructions as i16, imm: 0 }).unwrap()];
+        insns.push(Insn::Call { kind: CallKind::Local, off: 0, imm: -1 });
+        insns.extend(text("r0 = 0").repeat(instructions - 1));
+        insns.extend(text("r0 = 0\nexit"));
+        let mut elf = Writer::new(Endian::Little);
+        let section = elf.code("xdp", &insns);
+        elf.function("main", GLOBAL, section, 0..insns.len() as u64);
+        let symbol = elf.undefined(RESERVE, WEAK);
+        elf.rel(section, &[(8, R64_32, symbol)]);
+        elf.open().link_kernel(&KernelData::default(), &KernelOptions { output, ..KernelOptions::default() })
+    }
+
+    #[test]
+    fn calls_that_reserve_get_the_ring_buffer() {
+        let mut object = linked(4, true);
+        assert_eq!(object.add_output(4096), Ok(Some(0)));
+        assert_eq!(&*object.maps[0].spec.name, OUTPUT);
+        let program = &object.programs[0];
+        assert_eq!((program.insns[0].off, program.insns[3].imm), (6, RESERVE_HELPER));
+        assert_eq!((&program.reserves[..], &program.fixups[&1]), (&[3][..], &Fixup::Map(0)));
+        assert_eq!(linked(4, false).add_output(4096), Ok(None));
+    }
+
+    #[test]
+    fn a_program_that_is_too_long_is_an_error() {
+        let longest = i16::MAX as usize;
+        assert!(matches!(linked(longest, true).add_output(4096), Err(SpliceError::Far { .. })));
+        assert_eq!(linked(longest - 2, true).add_output(4096), Ok(Some(0)));
+    }
+}
