@@ -27,7 +27,7 @@ impl Typed {
         }
         let fresh = vec![vec![0; self.value_size()]; self.copies()];
         let there = if text.trim_start().starts_with('.') { self.lookup(key)? } else { None };
-        let mut values = there.map_or(fresh, |entry| entry.values);
+        let mut values = there.map_or(fresh, |element| self.entry(&element).values().map(<[u8]>::to_vec).collect());
         for value in &mut values {
             let read = encode(self.value_type(), text, value);
             read.with_context(|| format!("{}: value '{text}'", self.description()))

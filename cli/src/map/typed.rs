@@ -23,6 +23,14 @@ pub(super) struct Typed {
     value_fields: Vec<Field>,
 }
 
+/// An element as the kernel copies it.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) key: Vec<u8>,
+    /// Its value, or those of all CPUs.
+    pub(super) copied: Vec<u8>,
+}
+
 impl Typed {
     pub(super) fn new(map: Map) -> Result<Typed> {
         let types = map.types()?;
@@ -74,32 +82,28 @@ impl Typed {
         self.map.info().kind
     }
 
-    /// The value of each CPU, or the only one, as the kernel copies it.
-    fn split(&self, key: Vec<u8>, copied: &[u8]) -> Entry {
-        let size = self.value_size();
-        let step = if is_per_cpu(self.kind()) { size.next_multiple_of(8) } else { size };
-        let values = copied.chunks(step.max(1)).map(|value| value[..size.min(value.len())].to_vec());
-        Entry { key, values: values.collect() }
+    pub(super) fn entry<'a>(&self, element: &'a Element) -> Entry<'a> {
+        Entry::new(&element.key, &element.copied, self.map.info().value_size)
     }
 
     /// Every element, by key.
-    pub(super) fn entries(&self) -> Result<Vec<Entry>> {
+    pub(super) fn entries(&self) -> Result<Vec<Element>> {
         if let Some(why) = not_listed(self.kind()) {
             bail!("{}: {why}", self.description());
         }
         let all = explain(self.map.entries(), self)?;
-        let mut all: Vec<Entry> = all.into_iter().map(|(key, value)| self.split(key, &value)).collect();
+        let mut all: Vec<Element> = all.into_iter().map(|(key, copied)| Element { key, copied }).collect();
         all.sort_by(|one, two| compare(&self.key_fields, &one.key, &two.key));
         // A walk that others disturb may see an element twice.
         all.dedup_by(|two, one| one.key == two.key);
         Ok(all)
     }
 
-    pub(super) fn lookup(&self, key: &[u8]) -> Result<Option<Entry>> {
+    pub(super) fn lookup(&self, key: &[u8]) -> Result<Option<Element>> {
         if let (Some(why), true) = (not_listed(self.kind()), self.has_keys() || !self.is_sequence()) {
             bail!("{}: {why}", self.description());
         }
-        Ok(explain(self.map.lookup(key), self)?.map(|value| self.split(key.to_vec(), &value)))
+        Ok(explain(self.map.lookup(key), self)?.map(|copied| Element { key: key.to_vec(), copied }))
     }
 
     fn is_sequence(&self) -> bool {
@@ -114,8 +118,11 @@ impl Typed {
 
     /// Writes a value to all CPUs that it has one for.
     pub(super) fn update(&self, key: &[u8], value: &[Vec<u8>], flags: u64) -> Result<()> {
-        let entry = Entry { key: key.to_vec(), values: value.to_vec() };
-        let mut bytes = entry.value();
+        let mut bytes = Vec::new();
+        for one in value {
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            bytes.extend(one);
+        }
         bytes.resize(self.map.copy_size(), 0);
         explain(self.map.update(key, &bytes, flags), self)
     }
@@ -161,21 +168,21 @@ impl Typed {
     }
 
     /// The value, or those of all CPUs.
-    pub(super) fn values(&self, entry: &Entry, sum: bool) -> String {
+    pub(super) fn values(&self, element: &Element, sum: bool) -> String {
         if !is_per_cpu(self.kind()) || sum {
-            return self.value_text(&entry.summed(&self.value_fields));
+            return self.value_text(&self.entry(element).summed(&self.value_fields));
         }
-        let each = entry.values.iter().enumerate();
+        let each = self.entry(element).values().enumerate();
         let each = each.map(|(cpu, value)| format!("cpu {cpu}: {}", self.value_text(value)));
         each.collect::<Vec<_>>().join("\n")
     }
 
     /// An element as a line, or as one for each CPU below that of the key.
-    pub(super) fn element(&self, entry: &Entry, args: &ShowArgs) -> String {
+    pub(super) fn element(&self, element: &Element, args: &ShowArgs) -> String {
         if args.json {
-            return format!("{{{}}}", self.json(entry, args.sum));
+            return format!("{{{}}}", self.json(element, args.sum));
         }
-        let (key, values) = (self.key_text(&entry.key), self.values(entry, args.sum));
+        let (key, values) = (self.key_text(&element.key), self.values(element, args.sum));
         if values.contains('\n') || (is_per_cpu(self.kind()) && !args.sum) {
             return format!("{key}:\n  {}", values.replace('\n', "\n  "));
         }
@@ -183,22 +190,22 @@ impl Typed {
     }
 
     /// Members of a JSON object.
-    pub(super) fn json(&self, entry: &Entry, sum: bool) -> String {
-        let key = self.index(&entry.key).map(|index| index.to_string());
-        let key = key.unwrap_or_else(|| json(self.key_type(), &entry.key));
-        let values = self.json_values(entry, sum);
+    pub(super) fn json(&self, element: &Element, sum: bool) -> String {
+        let key = self.index(&element.key).map(|index| index.to_string());
+        let key = key.unwrap_or_else(|| json(self.key_type(), &element.key));
+        let values = self.json_values(element, sum);
         if self.has_keys() { format!("\"key\":{key},{values}") } else { values }
     }
 
-    pub(super) fn json_values(&self, entry: &Entry, sum: bool) -> String {
+    pub(super) fn json_values(&self, element: &Element, sum: bool) -> String {
         let one = |value: &[u8]| match (things(self.kind()), value.try_into()) {
             (Some(thing), Ok(number)) => format!("{{\"{thing}\":{}}}", u32::from_ne_bytes(number)),
             (_, _) => json(self.value_type(), value),
         };
         if !is_per_cpu(self.kind()) || sum {
-            return format!("\"value\":{}", one(&entry.summed(&self.value_fields)));
+            return format!("\"value\":{}", one(&self.entry(element).summed(&self.value_fields)));
         }
-        let each = entry.values.iter().enumerate();
+        let each = self.entry(element).values().enumerate();
         let each = each.map(|(cpu, value)| format!("{{\"cpu\":{cpu},\"value\":{}}}", one(value)));
         format!("\"values\":[{}]", each.collect::<Vec<_>>().join(","))
     }

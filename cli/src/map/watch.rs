@@ -9,21 +9,20 @@ use std::thread;
 use anyhow::Result;
 use serde_json::json;
 use twinbpf_trace::Output;
-use twinbpf_vm::map::Entry;
 
-use super::typed::Typed;
+use super::typed::{Element, Typed};
 use crate::args::MapWatchArgs;
 
 /// What became of an element.
 enum Change<'a> {
-    New(&'a Entry),
-    Changed { was: &'a Entry, is: &'a Entry },
-    Gone(&'a Entry),
+    New(&'a Element),
+    Changed { was: &'a Element, is: &'a Element },
+    Gone(&'a Element),
 }
 
 pub(super) fn watch(args: &MapWatchArgs) -> Result<()> {
     let map = super::open(&args.show.map)?;
-    let mut before: Vec<Entry> = Vec::new();
+    let mut before: Vec<Element> = Vec::new();
     let mut polls = 0;
     loop {
         let now = map.entries()?;
@@ -42,13 +41,13 @@ pub(super) fn watch(args: &MapWatchArgs) -> Result<()> {
 }
 
 /// In the order of keys, those that are gone last.
-fn changes<'a>(before: &'a [Entry], now: &'a [Entry]) -> Vec<Change<'a>> {
-    let mut known: BTreeMap<&[u8], &Entry> = before.iter().map(|entry| (entry.key.as_slice(), entry)).collect();
+fn changes<'a>(before: &'a [Element], now: &'a [Element]) -> Vec<Change<'a>> {
+    let mut known: BTreeMap<&[u8], &Element> = before.iter().map(|entry| (entry.key.as_slice(), entry)).collect();
     let mut all = Vec::new();
     for is in now {
         match known.remove(is.key.as_slice()) {
             None => all.push(Change::New(is)),
-            Some(was) if was.values != is.values => all.push(Change::Changed { was, is }),
+            Some(was) if was.copied != is.copied => all.push(Change::Changed { was, is }),
             Some(_) => {}
         }
     }
@@ -88,18 +87,17 @@ fn line(map: &Typed, change: &Change<'_>, args: &MapWatchArgs) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, changes};
-    use twinbpf_vm::map::Entry;
+    use super::{Change, Element, changes};
 
     #[test]
     fn changes_are_reported() {
-        let entry = |key: u8, value: u8| Entry { key: vec![key], values: vec![vec![value]] };
+        let entry = |key: u8, value: u8| Element { key: vec![key], copied: vec![value] };
         let (before, now) = ([entry(1, 1), entry(2, 2), entry(3, 3)], [entry(0, 0), entry(2, 2), entry(3, 4)]);
         let reported: Vec<(char, u8)> = changes(&before, &now)
             .iter()
             .map(|change| match change {
                 Change::New(entry) => ('+', entry.key[0]),
-                Change::Changed { was, is } if was.values != is.values => ('=', is.key[0]),
+                Change::Changed { was, is } if was.copied != is.copied => ('=', is.key[0]),
                 Change::Changed { .. } => ('?', 0),
                 Change::Gone(entry) => ('-', entry.key[0]),
             })

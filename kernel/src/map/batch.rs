@@ -27,10 +27,27 @@ impl Map {
     /// # Errors
     /// The kernel's.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
-        match self.batched() {
-            Ok(entries) => Ok(entries),
-            Err(cause) if unsupported(&cause) => self.one_by_one(),
-            Err(cause) => Err(self.failed("MAP_LOOKUP_BATCH", cause)),
+        let mut entries = Vec::new();
+        self.visit(&mut |key, value| {
+            entries.push((key.to_vec(), value.to_vec()));
+            true
+        })?;
+        Ok(entries)
+    }
+
+    /// Gives every element, as [`Map::entries`] copies it, to `each`, until that gives false.
+    ///
+    /// # Errors
+    /// The kernel's; what was copied until then was given.
+    pub fn visit(&self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), Error> {
+        let mut started = false;
+        let batched = self.batched(&mut |key, value| {
+            started = true;
+            each(key, value)
+        });
+        match batched {
+            Err(cause) if unsupported(&cause) && !started => self.one_by_one(each),
+            result => result.map_err(|cause| self.failed("MAP_LOOKUP_BATCH", cause)),
         }
     }
 
@@ -51,13 +68,15 @@ impl Map {
         Ok(keys)
     }
 
-    fn batched(&self) -> io::Result<Vec<Entry>> {
+    fn batched(&self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> io::Result<()> {
         let (key_size, value_size) = (self.info.key_size as usize, self.copy_size());
         // Where the next batch begins: a key, or the number of a bucket.
         let (mut from, mut next) = (vec![0; key_size.max(4)], vec![0; key_size.max(4)]);
-        let (mut entries, mut chunk, mut started) = (Vec::new(), CHUNK, false);
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        let (mut chunk, mut started) = (CHUNK, false);
         loop {
-            let (mut keys, mut values) = (vec![0; chunk * key_size], vec![0; chunk * value_size]);
+            keys.resize(chunk * key_size, 0);
+            values.resize(chunk * value_size, 0);
             let mut attr = attr::Batch {
                 in_batch: if started { from.as_mut_ptr() as u64 } else { 0 },
                 out_batch: next.as_mut_ptr() as u64,
@@ -78,24 +97,24 @@ impl Map {
                 Err(error) => return Err(error),
             };
             let count = (attr.count as usize).min(chunk);
-            let pairs = keys.chunks_exact(key_size.max(1)).zip(values.chunks_exact(value_size.max(1)));
-            entries.extend(pairs.take(count).map(|(key, value)| (key.to_vec(), value.to_vec())));
-            if last || count == 0 {
-                return Ok(entries);
+            let mut pairs = keys.chunks_exact(key_size.max(1)).zip(values.chunks_exact(value_size.max(1))).take(count);
+            let wanted = pairs.all(|(key, value)| each(key, value));
+            if last || count == 0 || !wanted {
+                return Ok(());
             }
             std::mem::swap(&mut from, &mut next);
             started = true;
         }
     }
 
-    fn one_by_one(&self) -> Result<Vec<Entry>, Error> {
-        let mut entries = Vec::new();
+    fn one_by_one(&self, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<(), Error> {
         for key in self.keys()? {
-            if let Some(value) = self.lookup(&key)? {
-                entries.push((key, value));
+            let value = self.lookup(&key)?;
+            if value.is_some_and(|value| !each(&key, &value)) {
+                break;
             }
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// Writes many elements.

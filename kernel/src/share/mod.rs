@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use twinbpf_vm::map::{Errno, MapFlags, MapKind, MapOps, MapSpec, Ring, Sent};
+use twinbpf_vm::map::{Entry, Errno, MapFlags, MapKind, MapOps, MapSpec, Ring, Sent};
 use twinbpf_vm::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 use crate::cpu;
@@ -313,6 +313,17 @@ impl MapOps for KernelMap {
                 entries.into_iter().map(|(key, _)| key).collect()
             }
             Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => Vec::new(),
+        }
+    }
+
+    fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
+        let size = self.spec.value_size;
+        match &self.values {
+            Values::Memory(_) | Values::Frozen(_) | Values::Snapshots(_) => {
+                let visit = self.map.visit(&mut |key, copied| each(Entry::new(key, copied, size)));
+                visit.map_err(|error| errno(&error))
+            }
+            Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => Ok(()),
         }
     }
 

@@ -31,13 +31,15 @@ pub(super) struct Visit {
 /// Bytes of host memory that the copy of a map may take.
 const MAX_SNAPSHOT: u64 = 1 << 30;
 /// What an entry costs besides its bytes, about.
-const ENTRY_BYTES: u64 = 160;
+const ENTRY_BYTES: u64 = 64;
 
 /// `ENOMEM` if a copy of the map's keys and this many values of each would be too large.
 pub(super) fn snapshot_fits(map: &MapRef, values: u32) -> Result<(), Errno> {
     let spec = map.spec();
     let entry = ENTRY_BYTES + u64::from(spec.key_size) + u64::from(spec.value_size) * u64::from(values);
-    if u64::from(map.len()).saturating_mul(entry) > MAX_SNAPSHOT { Err(Errno::ENOMEM) } else { Ok(()) }
+    let fits = |entries: u32| u64::from(entries).saturating_mul(entry) <= MAX_SNAPSHOT;
+    // To count elements may take a walk over all of them.
+    if !fits(spec.max_entries) && !fits(map.len()) { Err(Errno::ENOMEM) } else { Ok(()) }
 }
 
 /// Calls back for these entries until the callback gives other than 0. Gives the number of calls.

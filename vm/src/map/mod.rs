@@ -25,6 +25,7 @@ mod redirect;
 mod registry;
 mod ring;
 mod slab;
+mod snapshot;
 mod spec;
 mod store;
 mod trie;
@@ -36,8 +37,9 @@ use crate::mem::Arena;
 pub use arena::ARENA_PAGE;
 pub use check::{MapError, kernel_only, only_in_kernel};
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
-pub use order::{Direction, Entry, SortBy, compare, sorted};
+pub use order::{Direction, SortBy, compare};
 pub use registry::{Given, Maps};
+pub use snapshot::{Entry, Snapshot, sorted};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
 
 /// Makes a map in an arena, as `BPF_MAP_CREATE` after libbpf's adjustments. Per-CPU maps have values for

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::MapSpec;
+use super::snapshot::copy_each;
+use super::{Entry, MapSpec};
 use crate::mem::Block;
 
 /// A map operation failed: one of the kernel's errno values, positive.
@@ -163,6 +164,15 @@ pub trait MapOps: Send + Sync + fmt::Debug {
             keys.push(next.clone());
         }
         keys
+    }
+
+    /// Gives a copy of each element to `each`, until that gives false. Elements that go away meanwhile are left out.
+    ///
+    /// # Errors
+    /// The map cannot be read; what was copied until then was given.
+    fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
+        copy_each(self, each);
+        Ok(())
     }
 
     /// Values under one key: the number of CPUs in per-CPU maps, else 1.

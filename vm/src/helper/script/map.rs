@@ -4,8 +4,8 @@
 use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
-use crate::host::{HostFn, MapRef, Ptr};
-use crate::map::{BPF_ANY, Direction, Entry as Snapshot, Errno, MapFlags, MapKind, SortBy, sorted};
+use crate::host::{Fail, HostFn, MapRef, Ptr};
+use crate::map::{BPF_ANY, Direction, Errno, MapFlags, MapKind, Snapshot, SortBy, sorted};
 use crate::trap::Trap;
 
 /// `MAP_BY_KEY`.
@@ -118,13 +118,13 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
     let sum = order & SUMMED != 0 && map.cpus() > 1;
     let cpu = caller.runtime().cpu as usize;
     let fields = map.spec().value_fields.clone();
-    let visits = entries.into_iter().map(|entry| {
+    let visits = entries.iter().map(|entry| {
         let copy = if sum {
             Some(entry.summed(&fields))
         } else {
-            entry.values.into_iter().nth(cpu.min(map.cpus().saturating_sub(1) as usize))
+            entry.values().nth(cpu.min(map.cpus().saturating_sub(1) as usize)).map(<[u8]>::to_vec)
         };
-        Visit { key: entry.key, copy, live: !sum }
+        Visit { key: entry.key.to_vec(), copy, live: !sum }
     });
     walk(&mut caller, &map, visits, |caller, Entry { key, value }| {
         // An `int`: the upper half of r0 means nothing.
@@ -141,7 +141,7 @@ pub(super) fn snapshot(
     by: SortBy,
     direction: Direction,
     check_interrupt: InterruptCheck<'_>,
-) -> HelperResult<Vec<Snapshot>> {
+) -> HelperResult<Snapshot> {
     permitted(map, MapFlags::WRONLY)?;
     let mut first = vec![0; map.spec().key_size as usize];
     match map.next_key(None, &mut first) {
@@ -149,5 +149,5 @@ pub(super) fn snapshot(
         Err(errno) => return Err(errno.into()),
     }
     snapshot_fits(map, map.cpus())?;
-    Ok(sorted(&**map.map(), by, direction, check_interrupt)?)
+    sorted(&**map.map(), by, direction, &mut || check_interrupt().map_err(Fail::from))
 }

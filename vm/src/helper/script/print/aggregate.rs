@@ -36,8 +36,8 @@ impl Aggregate {
         FIELDS.into_iter().find(|(_, of)| words && *of == names).map(|(aggregate, _)| aggregate)
     }
 
-    pub(super) fn merge(self, entry: &Entry) -> Merged {
-        let words = entry.values.iter().map(|value| {
+    pub(super) fn merge(self, entry: Entry<'_>) -> Merged {
+        let words = entry.values().map(|value| {
             let word = |at: usize| value.get(at..at + 8).map_or([0; 8], |bytes| bytes.try_into().expect("eight bytes"));
             Merged { count: u64::from_le_bytes(word(0)), value: i64::from_le_bytes(word(8)) }
         });

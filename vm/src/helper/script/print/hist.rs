@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 use super::scalar::{Notation, key, quote};
 use super::{is_scalar, opening};
 use crate::host::MapRef;
-use crate::map::{Entry, Field, FieldKind};
+use crate::map::{Field, FieldKind, Snapshot};
 use crate::trap::{Trap, TrapCode};
 
 /// Columns of the longest bar.
@@ -135,7 +135,7 @@ impl Histogram {
 }
 
 /// The histograms in entries sorted by key, those with the smallest total first. Empty ones are left out.
-pub(super) fn histograms(map: &MapRef, entries: &[Entry], scale: &Scale) -> Result<Vec<Histogram>, Unfit> {
+pub(super) fn histograms(map: &MapRef, entries: &Snapshot, scale: &Scale) -> Result<Vec<Histogram>, Unfit> {
     let spec = map.spec();
     let key_fields = Field::or_whole(&spec.key_fields, spec.key_size);
     let counters = Field::or_whole(&spec.value_fields, spec.value_size);
@@ -150,12 +150,12 @@ pub(super) fn histograms(map: &MapRef, entries: &[Entry], scale: &Scale) -> Resu
         _ => (&key_fields[..], None),
     };
     let mut found: Vec<Histogram> = Vec::new();
-    for entry in entries {
+    for entry in entries.iter() {
         let value = entry.summed(&spec.value_fields);
         let label = (!labels.is_empty()).then(|| {
             [Notation::Text, Notation::Json].map(|notation| {
                 let mut text = Vec::new();
-                key(&mut text, labels, &entry.key, notation);
+                key(&mut text, labels, entry.key, notation);
                 text
             })
         });
@@ -166,7 +166,7 @@ pub(super) fn histograms(map: &MapRef, entries: &[Entry], scale: &Scale) -> Resu
         for (index, counter) in counters.iter().enumerate() {
             let count = counter.integer(&value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count != 0);
             let Some(count) = count else { continue };
-            let slot = slot_field.map_or(Some(index as i128), |field| field.integer(&entry.key)).unwrap_or(-1);
+            let slot = slot_field.map_or(Some(index as i128), |field| field.integer(entry.key)).unwrap_or(-1);
             let fits = u64::try_from(slot).ok().filter(|slot| *slot <= scale.last());
             let slot = fits.ok_or(Unfit::Slot { slot, last: scale.last() })?;
             let sum = counts.entry(slot).or_insert(0);

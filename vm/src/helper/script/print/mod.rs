@@ -13,7 +13,7 @@ use super::map::{InterruptCheck, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
-use crate::map::{Direction, Entry, Errno, Field, MapKind, SortBy};
+use crate::map::{Direction, Entry, Errno, Field, MapKind, Snapshot, SortBy};
 use crate::trap::Trap;
 use aggregate::Aggregate;
 use hist::{Scale, histograms};
@@ -64,12 +64,12 @@ fn top_text(
 ) -> Result<(Vec<u8>, usize), Fail> {
     let mut entries = snapshot(map, SortBy::Value, Direction::Ascending, check_interrupt)?;
     if is_array(map) && !is_scalar(map) {
-        entries.retain(|entry| entry.values.iter().flatten().any(|byte| *byte != 0));
+        entries.retain(|entry| entry.copied.iter().any(|byte| *byte != 0));
     }
     if let Some(aggregate) = Aggregate::of(&map.spec().value_fields) {
-        entries.sort_by_key(|entry| aggregate.rank(aggregate.merge(entry)));
+        entries.sort_by_rank(|entry| aggregate.rank(aggregate.merge(entry)));
     }
-    entries.drain(..entries.len().saturating_sub(top));
+    entries.keep_last(top);
     let text = match format {
         OutputFormat::Text => map_as_text(map, &entries, check_interrupt)?,
         OutputFormat::Json => map_as_json(map, &entries, check_interrupt)?,
@@ -77,16 +77,17 @@ fn top_text(
     Ok((text, entries.len()))
 }
 
-fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
+fn map_as_text(map: &MapRef, entries: &Snapshot, check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
     let (spec, scalar) = (map.spec(), is_scalar(map));
     let fields = &spec.value_fields;
     let mut text = Vec::new();
-    for entry in entries {
+    for entry in entries.iter() {
         check_interrupt()?;
-        text.extend(format!("@{}", shown_name(&spec.name)).bytes());
+        text.push(b'@');
+        text.extend(shown_name(&spec.name).bytes());
         if !scalar {
             text.push(b'[');
-            key(&mut text, &spec.key_fields, &entry.key, Notation::Text);
+            key(&mut text, &spec.key_fields, entry.key, Notation::Text);
             text.push(b']');
         }
         text.extend(b": ");
@@ -96,20 +97,20 @@ fn map_as_text(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
     Ok(text)
 }
 
-fn map_as_json(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
+fn map_as_json(map: &MapRef, entries: &Snapshot, check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
     let (spec, scalar) = (map.spec(), is_scalar(map));
     let fields = &spec.value_fields;
     let mut text = opening(Aggregate::of(fields).map_or("map", Aggregate::kind), &spec.name);
-    let element = |text: &mut Vec<u8>, entry: &Entry| value_of(text, fields, entry, Notation::Json);
-    match entries {
-        [entry] if scalar => element(&mut text, entry),
-        entries => {
+    let element = |text: &mut Vec<u8>, entry: Entry<'_>| value_of(text, fields, entry, Notation::Json);
+    match entries.iter().next() {
+        Some(entry) if scalar => element(&mut text, entry),
+        _ => {
             text.push(b'{');
             for (index, entry) in entries.iter().enumerate() {
                 check_interrupt()?;
                 text.extend(if index == 0 { "" } else { ", " }.bytes());
                 let mut name = Vec::new();
-                key(&mut name, &spec.key_fields, &entry.key, Notation::Json);
+                key(&mut name, &spec.key_fields, entry.key, Notation::Json);
                 quote(&mut text, &name);
                 text.extend(b": ");
                 element(&mut text, entry);
@@ -122,7 +123,7 @@ fn map_as_json(map: &MapRef, entries: &[Entry], check_interrupt: InterruptCheck<
 }
 
 /// The value of all CPUs: merged where it is an aggregate, else added up.
-fn value_of(out: &mut Vec<u8>, fields: &[Field], entry: &Entry, notation: Notation) {
+fn value_of(out: &mut Vec<u8>, fields: &[Field], entry: Entry<'_>, notation: Notation) {
     match Aggregate::of(fields) {
         Some(aggregate) => aggregate.write(out, aggregate.merge(entry), notation),
         None => value(out, fields, &entry.summed(fields), notation),

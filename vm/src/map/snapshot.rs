@@ -1,0 +1,273 @@
+//! Copies of all elements of a map, for walks over a sorted map.
+
+use std::cmp::Ordering;
+
+use super::{Direction, Errno, Field, MapOps, SortBy, compare};
+
+/// Elements that are sorted between two checks for an interrupt.
+const PIECE: usize = 1 << 14;
+
+/// A copy of one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Bytes of the key.
+    pub key: &'a [u8],
+    /// The value as `BPF_MAP_LOOKUP_ELEM` lays it out: per-CPU values follow each other, each padded to 8 bytes.
+    pub copied: &'a [u8],
+    value_size: usize,
+}
+
+impl<'a> Entry<'a> {
+    /// An element of a map whose values have this size.
+    pub fn new(key: &'a [u8], copied: &'a [u8], value_size: u32) -> Entry<'a> {
+        Entry { key, copied, value_size: value_size as usize }
+    }
+
+    /// Its value; in per-CPU maps one for each CPU, in order.
+    pub fn values(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
+        let (size, copied) = (self.value_size, self.copied);
+        let stride = if copied.len() <= size { size } else { size.next_multiple_of(8) };
+        copied.chunks(stride.max(1)).map(move |value| &value[..size.min(value.len())])
+    }
+
+    /// One value for all CPUs: integer fields are added up, and wrap as integers of their size do; of each other
+    /// field, the first CPU's that is not zero.
+    pub fn summed(&self, fields: &[Field]) -> Vec<u8> {
+        let mut whole = vec![0; self.value_size];
+        self.sum_into(&Field::or_whole(fields, self.value_size as u32), &mut whole);
+        whole
+    }
+
+    fn sum_into(&self, fields: &[Field], whole: &mut [u8]) {
+        let mut values = self.values();
+        let Some(first) = values.next() else { return };
+        whole.copy_from_slice(first);
+        if self.copied.len() <= self.value_size {
+            return;
+        }
+        for field in fields {
+            let range = field.off as usize..field.off.saturating_add(field.size) as usize;
+            let Some(target) = whole.get_mut(range) else { continue };
+            if let Some(sum) = self.values().map(|value| field.integer(value)).sum::<Option<i128>>() {
+                target.copy_from_slice(&sum.to_le_bytes()[..target.len()]);
+            } else if let Some(value) = self.values().find(|value| field.bytes(value).iter().any(|byte| *byte != 0)) {
+                target.copy_from_slice(field.bytes(value));
+            }
+        }
+    }
+}
+
+/// Copies of all elements of a map, in an order of their own. All bytes lie in one buffer.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    key_size: usize,
+    value_size: u32,
+    /// Bytes of a key and its copied value.
+    stride: usize,
+    bytes: Vec<u8>,
+    /// Numbers of elements, as they were copied.
+    order: Vec<u32>,
+}
+
+impl Snapshot {
+    /// Copies a map. Elements that go away meanwhile are left out.
+    ///
+    /// # Errors
+    /// Those of [`MapOps::entries`] and of `check_interrupt`, which is called for each element.
+    pub fn of<E: From<Errno>>(
+        map: &dyn MapOps,
+        check_interrupt: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Snapshot, E> {
+        let spec = map.spec();
+        let (key_size, copy_size) = (spec.key_size as usize, copy_size(map));
+        let mut snapshot = Snapshot {
+            key_size,
+            value_size: spec.value_size,
+            stride: key_size + copy_size,
+            bytes: Vec::new(),
+            order: Vec::new(),
+        };
+        let mut interrupted = Ok(());
+        map.entries(&mut |entry| {
+            interrupted = check_interrupt();
+            snapshot.bytes.extend(entry.key);
+            snapshot.bytes.extend(entry.copied);
+            interrupted.is_ok()
+        })?;
+        interrupted?;
+        let count = snapshot.bytes.len().checked_div(snapshot.stride).unwrap_or(0);
+        snapshot.order = (0..u32::try_from(count).map_err(|_| Errno::ENOMEM)?).collect();
+        Ok(snapshot)
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The elements in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        self.order.iter().map(|number| self.element(*number))
+    }
+
+    /// Leaves out the elements for which `keep` is false.
+    pub fn retain(&mut self, keep: impl Fn(Entry<'_>) -> bool) {
+        let mut order = std::mem::take(&mut self.order);
+        order.retain(|number| keep(self.element(*number)));
+        self.order = order;
+    }
+
+    /// Leaves out all but the last `count` elements.
+    pub fn keep_last(&mut self, count: usize) {
+        self.order.drain(..self.order.len().saturating_sub(count));
+    }
+
+    /// Sorts by a number for each element, equal ones as they are.
+    pub fn sort_by_rank(&mut self, rank: impl Fn(Entry<'_>) -> i64) {
+        let mut ranked: Vec<(i64, u32)> =
+            self.order.iter().map(|number| (rank(self.element(*number)), *number)).collect();
+        ranked.sort_by_key(|(rank, _)| *rank);
+        self.order = ranked.into_iter().map(|(_, number)| number).collect();
+    }
+
+    fn element(&self, number: u32) -> Entry<'_> {
+        let start = number as usize * self.stride;
+        let (key, copied) = self.bytes[start..start + self.stride].split_at(self.key_size);
+        Entry::new(key, copied, self.value_size)
+    }
+}
+
+/// Bytes of a value as `BPF_MAP_LOOKUP_ELEM` copies it.
+fn copy_size<M: MapOps + ?Sized>(map: &M) -> usize {
+    let size = map.spec().value_size as usize;
+    if map.spec().kind.is_per_cpu() { size.next_multiple_of(8) * map.cpus() as usize } else { size }
+}
+
+/// Copies each element that is still there: what [`MapOps::entries`] does without a faster way.
+pub(super) fn copy_each<M: MapOps + ?Sized>(map: &M, each: &mut dyn FnMut(Entry<'_>) -> bool) {
+    let size = map.spec().value_size;
+    let mut copied = vec![0; copy_size(map)];
+    let stride = copied.len().checked_div(map.cpus() as usize).unwrap_or(0);
+    for key in map.keys() {
+        let mut copy = |cpu: u32| {
+            let start = cpu as usize * stride;
+            map.lookup_copy(&key, cpu, &mut copied[start..start + size as usize]).is_ok()
+        };
+        if (0..map.cpus()).all(&mut copy) && !each(Entry::new(&key, &copied, size)) {
+            return;
+        }
+    }
+}
+
+/// A snapshot of a map, sorted. Per-CPU values are ordered as one would read them, by [`Entry::summed`].
+///
+/// # Errors
+/// Those of [`Snapshot::of`]; `check_interrupt` is called now and then while sorting, too.
+pub fn sorted<E: From<Errno>>(
+    map: &dyn MapOps,
+    by: SortBy,
+    direction: Direction,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Snapshot, E> {
+    let spec = map.spec();
+    let mut snapshot = Snapshot::of(map, check_interrupt)?;
+    let key = |number: u32| snapshot.element(number).key;
+    let by_key = |one: u32, two: u32| compare(&spec.key_fields, key(one), key(two));
+    let order = match by {
+        SortBy::Map => None,
+        SortBy::Key => Some(ranked(&snapshot, &spec.key_fields, &key, &by_key, check_interrupt)?),
+        SortBy::Value => {
+            let size = spec.value_size as usize;
+            let fields = Field::or_whole(&spec.value_fields, spec.value_size);
+            let mut sums = vec![0; size * snapshot.len()];
+            for (entry, sum) in snapshot.iter().zip(sums.chunks_mut(size.max(1))) {
+                entry.sum_into(&fields, sum);
+            }
+            let sum = |number: u32| &sums[number as usize * size..][..size];
+            let by_value =
+                |one: u32, two: u32| compare(&spec.value_fields, sum(one), sum(two)).then_with(|| by_key(one, two));
+            Some(ranked(&snapshot, &spec.value_fields, &sum, &by_value, check_interrupt)?)
+        }
+    };
+    snapshot.order = order.unwrap_or(snapshot.order);
+    if direction == Direction::Descending {
+        snapshot.order.reverse();
+    }
+    Ok(snapshot)
+}
+
+/// An element's number, and one that has the order of its first field: most comparisons need no more.
+type Ranked = (u64, u32);
+
+/// Numbers of all elements in order, `bytes` being what fields are of.
+fn ranked<'a, E>(
+    snapshot: &Snapshot,
+    fields: &[Field],
+    bytes: &dyn Fn(u32) -> &'a [u8],
+    order: &dyn Fn(u32, u32) -> Ordering,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<u32>, E> {
+    let Some(first) = snapshot.order.first() else { return Ok(Vec::new()) };
+    let fields = Field::or_whole(fields, bytes(*first).len() as u32);
+    // Numbers of 8 bytes, with or without sign, have an order in 65 bits: those from 2^63 on are one rank.
+    let rank = |number: u32| {
+        let value = fields[0].integer(bytes(number)).unwrap_or(0);
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        value.cast_unsigned() ^ (1 << 63)
+    };
+    let all = snapshot.order.iter().map(|number| (rank(*number), *number)).collect();
+    let order = |one: &Ranked, two: &Ranked| one.0.cmp(&two.0).then_with(|| order(one.1, two.1));
+    Ok(sort(all, &order, check_interrupt)?.into_iter().map(|(_, number)| number).collect())
+}
+
+/// Sorts pieces and merges them, so that it can be given up in between. Stable.
+fn sort<E>(
+    mut all: Vec<Ranked>,
+    order: &dyn Fn(&Ranked, &Ranked) -> Ordering,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Vec<Ranked>, E> {
+    for piece in all.chunks_mut(PIECE) {
+        check_interrupt()?;
+        piece.sort_by(order);
+    }
+    let mut sorted = PIECE;
+    while sorted < all.len() {
+        let mut merged = Vec::with_capacity(all.len());
+        for both in all.chunks(2 * sorted) {
+            let (one, two) = both.split_at(sorted.min(both.len()));
+            merge(one, two, &mut merged, order, check_interrupt)?;
+        }
+        all = merged;
+        sorted *= 2;
+    }
+    Ok(all)
+}
+
+fn merge<E>(
+    mut one: &[Ranked],
+    mut two: &[Ranked],
+    merged: &mut Vec<Ranked>,
+    order: &dyn Fn(&Ranked, &Ranked) -> Ordering,
+    check_interrupt: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    while let (Some((left, rest)), Some((right, others))) = (one.split_first(), two.split_first()) {
+        if order(right, left) == Ordering::Less {
+            merged.push(*right);
+            two = others;
+        } else {
+            merged.push(*left);
+            one = rest;
+        }
+        if merged.len().is_multiple_of(PIECE) {
+            check_interrupt()?;
+        }
+    }
+    merged.extend(one);
+    merged.extend(two);
+    Ok(())
+}
