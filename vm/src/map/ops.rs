@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::snapshot::copy_each;
+use super::entry::copy_size;
 use super::{Entry, MapSpec};
 use crate::mem::Block;
 
@@ -171,7 +171,18 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// # Errors
     /// The map cannot be read; what was copied until then was given.
     fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
-        copy_each(self, each);
+        let (size, cpus) = (self.spec().value_size, self.cpus());
+        let mut copied = vec![0; copy_size(self.spec(), cpus)];
+        let stride = copied.len() / cpus.max(1) as usize;
+        for key in self.keys() {
+            let mut copy = |cpu: u32| {
+                let start = cpu as usize * stride;
+                self.lookup_copy(&key, cpu, &mut copied[start..start + size as usize]).is_ok()
+            };
+            if (0..cpus).all(&mut copy) && !each(Entry::new(&key, &copied, size)) {
+                break;
+            }
+        }
         Ok(())
     }
 

@@ -2,60 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::{Direction, Errno, Field, MapOps, SortBy, compare};
+use super::entry::copy_size;
+use super::{Direction, Entry, Errno, Field, MapOps, SortBy, compare};
 
 /// Elements that are sorted between two checks for an interrupt.
 const PIECE: usize = 1 << 14;
-
-/// A copy of one element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
-    /// Bytes of the key.
-    pub key: &'a [u8],
-    /// The value as `BPF_MAP_LOOKUP_ELEM` lays it out: per-CPU values follow each other, each padded to 8 bytes.
-    pub copied: &'a [u8],
-    value_size: usize,
-}
-
-impl<'a> Entry<'a> {
-    /// An element of a map whose values have this size.
-    pub fn new(key: &'a [u8], copied: &'a [u8], value_size: u32) -> Entry<'a> {
-        Entry { key, copied, value_size: value_size as usize }
-    }
-
-    /// Its value; in per-CPU maps one for each CPU, in order.
-    pub fn values(&self) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
-        let (size, copied) = (self.value_size, self.copied);
-        let stride = if copied.len() <= size { size } else { size.next_multiple_of(8) };
-        copied.chunks(stride.max(1)).map(move |value| &value[..size.min(value.len())])
-    }
-
-    /// One value for all CPUs: integer fields are added up, and wrap as integers of their size do; of each other
-    /// field, the first CPU's that is not zero.
-    pub fn summed(&self, fields: &[Field]) -> Vec<u8> {
-        let mut whole = vec![0; self.value_size];
-        self.sum_into(&Field::or_whole(fields, self.value_size as u32), &mut whole);
-        whole
-    }
-
-    fn sum_into(&self, fields: &[Field], whole: &mut [u8]) {
-        let mut values = self.values();
-        let Some(first) = values.next() else { return };
-        whole.copy_from_slice(first);
-        if self.copied.len() <= self.value_size {
-            return;
-        }
-        for field in fields {
-            let range = field.off as usize..field.off.saturating_add(field.size) as usize;
-            let Some(target) = whole.get_mut(range) else { continue };
-            if let Some(sum) = self.values().map(|value| field.integer(value)).sum::<Option<i128>>() {
-                target.copy_from_slice(&sum.to_le_bytes()[..target.len()]);
-            } else if let Some(value) = self.values().find(|value| field.bytes(value).iter().any(|byte| *byte != 0)) {
-                target.copy_from_slice(field.bytes(value));
-            }
-        }
-    }
-}
 
 /// Copies of all elements of a map, in an order of their own. All bytes lie in one buffer.
 #[derive(Clone, Debug)]
@@ -79,7 +30,7 @@ impl Snapshot {
         check_interrupt: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Snapshot, E> {
         let spec = map.spec();
-        let (key_size, copy_size) = (spec.key_size as usize, copy_size(map));
+        let (key_size, copy_size) = (spec.key_size as usize, copy_size(spec, map.cpus()));
         let mut snapshot = Snapshot {
             key_size,
             value_size: spec.value_size,
@@ -139,28 +90,6 @@ impl Snapshot {
         let start = number as usize * self.stride;
         let (key, copied) = self.bytes[start..start + self.stride].split_at(self.key_size);
         Entry::new(key, copied, self.value_size)
-    }
-}
-
-/// Bytes of a value as `BPF_MAP_LOOKUP_ELEM` copies it.
-fn copy_size<M: MapOps + ?Sized>(map: &M) -> usize {
-    let size = map.spec().value_size as usize;
-    if map.spec().kind.is_per_cpu() { size.next_multiple_of(8) * map.cpus() as usize } else { size }
-}
-
-/// Copies each element that is still there: what [`MapOps::entries`] does without a faster way.
-pub(super) fn copy_each<M: MapOps + ?Sized>(map: &M, each: &mut dyn FnMut(Entry<'_>) -> bool) {
-    let size = map.spec().value_size;
-    let mut copied = vec![0; copy_size(map)];
-    let stride = copied.len().checked_div(map.cpus() as usize).unwrap_or(0);
-    for key in map.keys() {
-        let mut copy = |cpu: u32| {
-            let start = cpu as usize * stride;
-            map.lookup_copy(&key, cpu, &mut copied[start..start + size as usize]).is_ok()
-        };
-        if (0..map.cpus()).all(&mut copy) && !each(Entry::new(&key, &copied, size)) {
-            return;
-        }
     }
 }
 
