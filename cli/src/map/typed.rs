@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use twinbpf_btf::{Btf, TypeId, format_value, json_value};
 use twinbpf_isa::Endian;
 use twinbpf_kernel::Map;
-use twinbpf_kernel::map::{MapTypes, is_per_cpu};
+use twinbpf_kernel::map::MapTypes;
 use twinbpf_loader::maps::fields;
 use twinbpf_vm::map::{Entry, Field, MapKind, compare};
 
@@ -169,7 +169,7 @@ impl Typed {
 
     /// The value, or those of all CPUs.
     pub(super) fn values(&self, element: &Element, sum: bool) -> String {
-        if !is_per_cpu(self.kind()) || sum {
+        if !self.kind().is_per_cpu() || sum {
             return self.value_text(&self.entry(element).summed(&self.value_fields));
         }
         let each = self.entry(element).values().enumerate();
@@ -183,7 +183,7 @@ impl Typed {
             return format!("{{{}}}", self.json(element, args.sum));
         }
         let (key, values) = (self.key_text(&element.key), self.values(element, args.sum));
-        if values.contains('\n') || (is_per_cpu(self.kind()) && !args.sum) {
+        if values.contains('\n') || (self.kind().is_per_cpu() && !args.sum) {
             return format!("{key}:\n  {}", values.replace('\n', "\n  "));
         }
         format!("{key}: {values}")
@@ -202,7 +202,7 @@ impl Typed {
             (Some(thing), Ok(number)) => format!("{{\"{thing}\":{}}}", u32::from_ne_bytes(number)),
             (_, _) => json(self.value_type(), value),
         };
-        if !is_per_cpu(self.kind()) || sum {
+        if !self.kind().is_per_cpu() || sum {
             return format!("\"value\":{}", one(&self.entry(element).summed(&self.value_fields)));
         }
         let each = self.entry(element).values().enumerate();

@@ -43,11 +43,6 @@ pub(crate) fn kernel_name(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// Whether a map has a value for each CPU.
-pub fn is_per_cpu(kind: MapKind) -> bool {
-    matches!(kind, MapKind::PercpuArray | MapKind::PercpuHash | MapKind::LruPercpuHash | MapKind::PercpuCgroupStorage)
-}
-
 impl Map {
     pub(crate) fn from_parts(fd: OwnedFd, info: MapInfo) -> Self {
         Self { fd, info }
@@ -66,8 +61,7 @@ impl Map {
 
     /// Bytes of a value as the commands copy it: for per-CPU kinds, of all CPUs together.
     pub fn copy_size(&self) -> usize {
-        let size = self.info.value_size as usize;
-        if is_per_cpu(self.info.kind) { size.next_multiple_of(8) * crate::cpu::possible() } else { size }
+        self.info.kind.copy_size(self.info.value_size, crate::cpu::possible())
     }
 
     fn check(&self, key: &[u8], value: usize) {

@@ -17,7 +17,7 @@ use twinbpf_vm::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 use crate::cpu;
 use crate::error::Error;
-use crate::map::{Map, is_per_cpu};
+use crate::map::Map;
 use crate::stream::{PerfReader, RingReader, RingWriter};
 use snapshots::Snapshots;
 
@@ -151,7 +151,7 @@ impl KernelMap {
     /// The part of a copied value that is one CPU's.
     fn part(&self, cpu: u32) -> Option<std::ops::Range<usize>> {
         let size = self.spec.value_size as usize;
-        if !is_per_cpu(self.spec.kind) {
+        if !self.spec.kind.is_per_cpu() {
             return Some(0..size);
         }
         let start = (cpu as usize) * size.next_multiple_of(8);
@@ -274,7 +274,7 @@ impl MapOps for KernelMap {
     fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
         check(key, self.spec.key_size)?;
         check(value, self.spec.value_size)?;
-        let result = if is_per_cpu(self.spec.kind) {
+        let result = if self.spec.kind.is_per_cpu() {
             let part = self.part(cpu).ok_or(Errno::ERANGE)?;
             let before = self.map.lookup(key).map_err(|error| errno(&error))?;
             let mut whole = before.unwrap_or_else(|| vec![0; self.map.copy_size()]);
@@ -309,8 +309,12 @@ impl MapOps for KernelMap {
                 (0..self.spec.max_entries).map(|index| index.to_ne_bytes().to_vec()).collect()
             }
             Values::Snapshots(_) => {
-                let entries = self.map.entries().unwrap_or_default();
-                entries.into_iter().map(|(key, _)| key).collect()
+                let mut keys = Vec::new();
+                let read = self.map.visit(&mut |key, _| {
+                    keys.push(key.to_vec());
+                    true
+                });
+                read.map_or_else(|_| Vec::new(), |()| keys)
             }
             Values::Ring(_) | Values::User(_) | Values::Perf(_) | Values::None => Vec::new(),
         }
@@ -328,7 +332,7 @@ impl MapOps for KernelMap {
     }
 
     fn cpus(&self) -> u32 {
-        if is_per_cpu(self.spec.kind) { cpu::possible() as u32 } else { 1 }
+        if self.spec.kind.is_per_cpu() { cpu::possible() as u32 } else { 1 }
     }
 
     fn memory(&self) -> Option<&Block> {

@@ -1,6 +1,6 @@
 //! One element of a map, copied.
 
-use super::{Field, MapSpec};
+use super::Field;
 
 /// A copy of one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +34,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn sum_into(&self, fields: &[Field], whole: &mut [u8]) {
-        let mut values = self.values();
-        let Some(first) = values.next() else { return };
+        let Some(first) = self.values().next() else { return };
         whole.copy_from_slice(first);
         if self.copied.len() <= self.value_size {
             return;
@@ -50,10 +49,4 @@ impl<'a> Entry<'a> {
             }
         }
     }
-}
-
-/// Bytes of a value as `BPF_MAP_LOOKUP_ELEM` copies it.
-pub(super) fn copy_size(spec: &MapSpec, cpus: u32) -> usize {
-    let size = spec.value_size as usize;
-    if spec.kind.is_per_cpu() { size.next_multiple_of(8) * cpus as usize } else { size }
 }

@@ -39,9 +39,10 @@ pub use arena::ARENA_PAGE;
 pub use check::{MapError, kernel_only, only_in_kernel};
 pub use entry::Entry;
 pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
-pub use order::{Direction, SortBy, compare};
+pub use order::compare;
+pub(crate) use order::{Direction, SortBy};
 pub use registry::{Given, Maps};
-pub use snapshot::{Snapshot, sorted};
+pub(crate) use snapshot::{Snapshot, sorted};
 pub use spec::{Data, Field, FieldKind, MapFlags, MapKind, MapSpec, Pointer, Slot};
 
 /// Makes a map in an arena, as `BPF_MAP_CREATE` after libbpf's adjustments. Per-CPU maps have values for

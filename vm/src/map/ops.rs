@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::entry::copy_size;
 use super::{Entry, MapSpec};
 use crate::mem::Block;
 
@@ -172,7 +171,7 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// The map cannot be read; what was copied until then was given.
     fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
         let (size, cpus) = (self.spec().value_size, self.cpus());
-        let mut copied = vec![0; copy_size(self.spec(), cpus)];
+        let mut copied = vec![0; self.spec().kind.copy_size(size, cpus as usize)];
         let stride = copied.len() / cpus.max(1) as usize;
         for key in self.keys() {
             let mut copy = |cpu: u32| {

@@ -6,7 +6,7 @@ use super::{Field, FieldKind};
 
 /// What a snapshot is sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SortBy {
+pub(crate) enum SortBy {
     /// Not at all: the map's own order.
     Map,
     /// By key, in the order of its fields.
@@ -17,7 +17,7 @@ pub enum SortBy {
 
 /// Which end of the order comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// The least element.
     Ascending,
     /// The greatest element; in the map's own order the last.

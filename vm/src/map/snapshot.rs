@@ -2,15 +2,14 @@
 
 use std::cmp::Ordering;
 
-use super::entry::copy_size;
-use super::{Direction, Entry, Errno, Field, MapOps, SortBy, compare};
+use super::{Direction, Entry, Errno, Field, MapOps, MapSpec, SortBy, compare};
 
 /// Elements that are sorted between two checks for an interrupt.
 const PIECE: usize = 1 << 14;
 
 /// Copies of all elements of a map, in an order of their own. All bytes lie in one buffer.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     key_size: usize,
     value_size: u32,
     /// Bytes of a key and its copied value.
@@ -25,16 +24,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of [`MapOps::entries`] and of `check_interrupt`, which is called for each element.
-    pub fn of<E: From<Errno>>(
+    pub(crate) fn of<E: From<Errno>>(
         map: &dyn MapOps,
         check_interrupt: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Snapshot, E> {
         let spec = map.spec();
-        let (key_size, copy_size) = (spec.key_size as usize, copy_size(spec, map.cpus()));
+        let key_size = spec.key_size as usize;
         let mut snapshot = Snapshot {
             key_size,
             value_size: spec.value_size,
-            stride: key_size + copy_size,
+            stride: key_size + spec.kind.copy_size(spec.value_size, map.cpus() as usize),
             bytes: Vec::new(),
             order: Vec::new(),
         };
@@ -52,38 +51,47 @@ impl Snapshot {
     }
 
     /// Number of elements.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// Whether there is no element.
-    pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
-    }
-
     /// The elements in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
         self.order.iter().map(|number| self.element(*number))
     }
 
     /// Leaves out the elements for which `keep` is false.
-    pub fn retain(&mut self, keep: impl Fn(Entry<'_>) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(Entry<'_>) -> bool) {
         let mut order = std::mem::take(&mut self.order);
         order.retain(|number| keep(self.element(*number)));
         self.order = order;
     }
 
     /// Leaves out all but the last `count` elements.
-    pub fn keep_last(&mut self, count: usize) {
+    pub(crate) fn keep_last(&mut self, count: usize) {
         self.order.drain(..self.order.len().saturating_sub(count));
     }
 
     /// Sorts by a number for each element, equal ones as they are.
-    pub fn sort_by_rank(&mut self, rank: impl Fn(Entry<'_>) -> i64) {
+    pub(crate) fn sort_by_rank(&mut self, rank: impl Fn(Entry<'_>) -> i64) {
         let mut ranked: Vec<(i64, u32)> =
             self.order.iter().map(|number| (rank(self.element(*number)), *number)).collect();
         ranked.sort_by_key(|(rank, _)| *rank);
         self.order = ranked.into_iter().map(|(_, number)| number).collect();
+    }
+
+    /// The values of all CPUs as one, element by element; none in a map whose values are one already.
+    fn sums(&self, spec: &MapSpec) -> Option<Vec<u8>> {
+        if !spec.kind.is_per_cpu() {
+            return None;
+        }
+        let size = self.value_size as usize;
+        let fields = Field::or_whole(&spec.value_fields, self.value_size);
+        let mut sums = vec![0; size * self.len()];
+        for (entry, sum) in self.iter().zip(sums.chunks_mut(size.max(1))) {
+            entry.sum_into(&fields, sum);
+        }
+        Some(sums)
     }
 
     fn element(&self, number: u32) -> Entry<'_> {
@@ -97,7 +105,7 @@ impl Snapshot {
 ///
 /// # Errors
 /// Those of [`Snapshot::of`]; `check_interrupt` is called now and then while sorting, too.
-pub fn sorted<E: From<Errno>>(
+pub(crate) fn sorted<E: From<Errno>>(
     map: &dyn MapOps,
     by: SortBy,
     direction: Direction,
@@ -111,16 +119,14 @@ pub fn sorted<E: From<Errno>>(
         SortBy::Map => None,
         SortBy::Key => Some(ranked(&snapshot, &spec.key_fields, &key, &by_key, check_interrupt)?),
         SortBy::Value => {
-            let size = spec.value_size as usize;
-            let fields = Field::or_whole(&spec.value_fields, spec.value_size);
-            let mut sums = vec![0; size * snapshot.len()];
-            for (entry, sum) in snapshot.iter().zip(sums.chunks_mut(size.max(1))) {
-                entry.sum_into(&fields, sum);
-            }
-            let sum = |number: u32| &sums[number as usize * size..][..size];
+            let (size, sums) = (spec.value_size as usize, snapshot.sums(spec));
+            let value = |number: u32| match &sums {
+                Some(sums) => &sums[number as usize * size..][..size],
+                None => snapshot.element(number).copied,
+            };
             let by_value =
-                |one: u32, two: u32| compare(&spec.value_fields, sum(one), sum(two)).then_with(|| by_key(one, two));
-            Some(ranked(&snapshot, &spec.value_fields, &sum, &by_value, check_interrupt)?)
+                |one: u32, two: u32| compare(&spec.value_fields, value(one), value(two)).then_with(|| by_key(one, two));
+            Some(ranked(&snapshot, &spec.value_fields, &value, &by_value, check_interrupt)?)
         }
     };
     snapshot.order = order.unwrap_or(snapshot.order);

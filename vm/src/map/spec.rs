@@ -79,6 +79,12 @@ impl MapKind {
             MapKind::PercpuHash | MapKind::PercpuArray | MapKind::LruPercpuHash | MapKind::PercpuCgroupStorage
         )
     }
+
+    /// Bytes of a value as `BPF_MAP_LOOKUP_ELEM` copies it: for per-CPU kinds those of all CPUs, each padded to 8 bytes.
+    pub const fn copy_size(self, value_size: u32, cpus: usize) -> usize {
+        let size = value_size as usize;
+        if self.is_per_cpu() { size.next_multiple_of(8) * cpus } else { size }
+    }
 }
 
 /// A map's definition, as the object declares it and the user edited it.
