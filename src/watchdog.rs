@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use twinbpf_vm::host::{Interrupt, Reason};
-use twinbpf_vm::process::PerProcess;
+use twinbpf_vm::process::{PerProcess, THREAD_START, room_for_thread};
 use twinbpf_vm::recover::{self, Thread, leave_signals_to_others};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
@@ -116,7 +116,7 @@ impl From<NotArmed> for Trap {
                     "the system refuses the thread that watches over time limits and cancellation: {error}; allow this \
                      user one more process (ulimit -u, RLIMIT_NPROC), this control group one more task (pids.max) and \
                      {} KiB more memory, or call without time limits and tokens",
-                    STACK >> 10
+                    (STACK + THREAD_START) >> 10
                 ),
             ),
         }
@@ -258,6 +258,7 @@ impl Shared {
     }
 
     fn start(&'static self) -> io::Result<()> {
+        room_for_thread(STACK)?;
         let builder = thread::Builder::new().name("twinbpf-watchdog".into()).stack_size(STACK);
         builder.spawn(|| self.watch()).map(drop)
     }

@@ -101,7 +101,7 @@ fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
 }
 
 /// Later, when the system allows threads again.
-fn with_threads(pre: &InstancePre<()>) {
+fn with_threads(pre: &InstancePre<()>, canceller: &mpsc::Sender<CancelToken>) {
     let Some(mut instance) = instance(pre) else { return };
     let endless = pre.program("endless").expect("the object has it");
     let ended = |code: TrapCode, trap: twinbpf::Trap| match trap.code() {
@@ -116,29 +116,33 @@ fn with_threads(pre: &InstancePre<()>) {
         let options = CallOptions::new().timeout(Duration::from_millis(5));
         ended(TrapCode::Timeout, instance.call_with(endless, &[], &options).unwrap_err());
         let token = CancelToken::new();
-        let other = token.clone();
         let options = CallOptions::new().cancel(&token).timeout(Duration::from_secs(20));
-        let canceller = thread::Builder::new().stack_size(64 << 10).spawn(move || {
-            thread::sleep(Duration::from_millis(5));
-            other.cancel();
-        });
-        let Ok(canceller) = canceller else { continue };
+        canceller.send(token.clone()).expect("it listens");
         ended(TrapCode::Cancelled, instance.call_with(endless, &[], &options).unwrap_err());
-        canceller.join().expect("no panic");
     }
 }
 
 fn host(kind: EngineKind) {
     println!("{BEGUN}");
     let (start, wait) = mpsc::channel::<()>();
-    let small = thread::Builder::new().stack_size(64 << 10).spawn(move || {
+    let (canceller, tokens) = mpsc::channel::<CancelToken>();
+    let small = || thread::Builder::new().stack_size(64 << 10);
+    // Both begin while there is memory: the standard library aborts a process whose new thread finds none for its signal
+    // stack.
+    let cancelling = small().spawn(move || {
+        for token in tokens {
+            thread::sleep(Duration::from_millis(5));
+            token.cancel();
+        }
+    });
+    let small = small().spawn(move || {
         wait.recv().expect("it starts");
         let Some(pre) = pre(kind, None) else { return };
         without_threads(&pre, crate::pre(kind, Some(Duration::from_millis(5))).as_ref());
         set_limit(libc::RLIMIT_NPROC, 4096, 4096);
-        with_threads(&pre);
+        with_threads(&pre, &canceller);
     });
-    let Ok(small) = small else {
+    let (Ok(small), Ok(cancelling)) = (small, cancelling) else {
         println!("no thread for the host itself\n{ENDED}");
         return;
     };
@@ -146,6 +150,7 @@ fn host(kind: EngineKind) {
     drop_privileges();
     start.send(()).expect("it listens");
     small.join().expect("no panic");
+    cancelling.join().expect("no panic");
     println!("{ENDED}");
 }
 

@@ -6,6 +6,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use twinbpf_vm::process::room_for_thread;
+
+/// Of a thread's stack.
+const STACK: usize = 2 << 20;
+
 /// Instructions that are worth a thread of their own: some 15 ms of compilation, where starting one and warming its
 /// memory takes less than 1.
 const WORTH: usize = 4096;
@@ -52,9 +57,10 @@ fn spread<T: Send>(sizes: &[usize], threads: usize, work: impl Fn(usize) -> T + 
         items.map(|item| (*item, work(*item))).collect::<Vec<(usize, T)>>()
     };
     let mut done = thread::scope(|scope| {
-        let builder = || thread::Builder::new().name("twinbpf-compiler".into());
+        let builder = || thread::Builder::new().name("twinbpf-compiler".into()).stack_size(STACK);
+        let start = || room_for_thread(STACK).and_then(|()| builder().spawn_scoped(scope, worker));
         // Without more threads it takes longer.
-        let others: Vec<_> = (1..threads).map_while(|_| builder().spawn_scoped(scope, worker).ok()).collect();
+        let others: Vec<_> = (1..threads).map_while(|_| start().ok()).collect();
         let mut done = worker();
         for other in others {
             done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));

@@ -20,6 +20,26 @@ pub fn refused_addresses(what: &str, bytes: usize, error: &io::Error) -> io::Err
     io::Error::new(error.kind(), format!("{what} takes {bytes} bytes of address space: {error}{why}"))
 }
 
+/// Bytes that a thread takes beyond its stack before it runs anything.
+pub const THREAD_START: usize = 512 << 10;
+
+/// Whether a new thread finds memory: `stack` bytes and [`THREAD_START`]. The standard library aborts the process if a
+/// thread that began has no memory for its signal stack.
+///
+/// # Errors
+/// There is less.
+pub fn room_for_thread(stack: usize) -> io::Result<()> {
+    let (len, flags) = (stack + THREAD_START, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
+    let base = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(refused_addresses("a thread", len, &io::Error::last_os_error()));
+    }
+    // SAFETY: nothing refers to the mapping.
+    unsafe { libc::munmap(base, len) };
+    Ok(())
+}
+
 /// How many forks lie between this process and the first caller's process.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
