@@ -11,7 +11,8 @@ use twinbpf::Plan;
 use twinbpf_isa::Endian;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
-use twinbpf_trace::terminal;
+use twinbpf_probe::Point;
+use twinbpf_trace::{ProbeInstance, probe_instances, terminal};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -66,6 +67,7 @@ impl Report<'_> {
             writeln!(out, "  program {:24} {:28} {}", spec.name, spec.section, kind(spec))?;
             match &program.problem {
                 Some(problem) => writeln!(out, "    cannot run: {problem}")?,
+                None if is_probe(spec) => print_instances(out, spec)?,
                 None => writeln!(
                     out,
                     "    {}, {}",
@@ -107,6 +109,7 @@ impl Report<'_> {
             json!({
                 "name": &*spec.name, "section": &*spec.section, "kind": kind(spec), "insns": program.insns,
                 "functions": program.functions, "problem": program.problem.as_ref().map(ToString::to_string),
+                "instances": is_probe(spec).then(|| instances_json(spec)),
             })
         });
         let maps = object.maps.iter().map(|map| {
@@ -130,6 +133,47 @@ impl Report<'_> {
             "notes": notes.collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
         })
     }
+}
+
+/// Whether its section is a probe definition in perf's notation.
+fn is_probe(spec: &ProgramSpec) -> bool {
+    matches!(spec.attach.kind, SectionKind::PerfProbe(_))
+}
+
+/// What a session would attach it to, a line for each instance.
+fn instances(spec: &ProgramSpec) -> Result<Vec<ProbeInstance>, String> {
+    match &spec.attach.kind {
+        SectionKind::PerfProbe(probe) => probe_instances(probe),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn print_instances(out: &mut impl Write, spec: &ProgramSpec) -> Result<()> {
+    match instances(spec) {
+        Ok(all) => all.iter().try_for_each(|instance| writeln!(out, "    {instance}"))?,
+        Err(why) => writeln!(out, "    cannot be attached: {why}")?,
+    }
+    Ok(())
+}
+
+fn instances_json(spec: &ProgramSpec) -> Value {
+    match instances(spec) {
+        Ok(all) => all.iter().map(instance_json).collect(),
+        Err(why) => json!({ "error": why }),
+    }
+}
+
+fn instance_json(instance: &ProbeInstance) -> Value {
+    let point = |point: &Point| {
+        json!({
+            "function": point.function, "address": point.address, "offset": point.offset, "return": point.is_return,
+            "file": point.source.as_ref().map(|(file, _)| file), "line": point.source.as_ref().map(|(_, line)| line),
+        })
+    };
+    json!({
+        "points": instance.points.iter().map(point).collect::<Vec<_>>(), "arguments": instance.places,
+        "prologue": instance.prologue.text.lines().collect::<Vec<_>>(), "sleepable": instance.prologue.sleeps,
+    })
 }
 
 /// `1 function`, `2 functions`.

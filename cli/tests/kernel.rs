@@ -1,6 +1,8 @@
 //! Sessions with the kernel: each tool of the corpus on a workload of which everything is known, and beside bpftrace
 //! where that is installed. Without the rights to load programs these tests have nothing to say.
 
+#[path = "kernel/arguments.rs"]
+mod arguments;
 #[path = "kernel/bench.rs"]
 mod bench;
 #[path = "kernel/bpftrace_tools.rs"]
@@ -35,6 +37,13 @@ mod tutorial;
 use common::harness;
 
 harness::tests! {
+    arguments::each_point_has_its_arguments,
+    arguments::equal_places_share_a_program,
+    arguments::members_strings_and_small_values_are_read,
+    arguments::an_argument_that_cannot_be_read_is_an_error_of_its_call,
+    arguments::a_program_keeps_its_own_frame,
+    arguments::definitions_that_cannot_be_met_say_why,
+    arguments::a_library_that_is_loaded_later_is_probed,
     bench::programs_of_each_kind_with_a_test_run_are_measured,
     bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,
     bench::without_privilege_all_engines_exclude_the_kernel,
@@ -111,5 +120,6 @@ harness::tests! {
     tools::packets_of_an_interface_are_counted,
     tools::latencies_of_reads_are_a_histogram,
     tools::samples_are_where_the_time_goes,
+    tutorial::arguments_are_those_of_their_page,
     tutorial::every_step_prints_what_it_says,
 }

@@ -79,6 +79,11 @@ impl<'a> Binary<'a> {
         self.elf.machine
     }
 
+    /// Whether it is loaded at the addresses that it has, as executables are that are not position-independent.
+    pub fn is_fixed(&self) -> bool {
+        self.elf.is_fixed()
+    }
+
     /// The file with the debug information, if it is another one.
     pub fn debug_path(&self) -> Option<&Path> {
         self.debug.path.as_deref()

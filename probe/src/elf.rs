@@ -92,6 +92,11 @@ impl<'a> Elf<'a> {
         self.file.elf_header().e_type(LITTLE) == elf::ET_REL
     }
 
+    /// Whether it is loaded at the addresses that it has.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.file.elf_header().e_type(LITTLE) == elf::ET_EXEC
+    }
+
     /// Where an address is in the file.
     pub(crate) fn file_offset(&self, address: u64) -> Option<u64> {
         let segment = self.segment(address)?;

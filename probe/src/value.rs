@@ -89,6 +89,11 @@ impl Value {
         }
     }
 
+    /// Whether it is a string: the value is its address.
+    pub fn is_string(&self) -> bool {
+        matches!(self.encoding, Encoding::String { .. })
+    }
+
     /// The value in a state, extended to 64 bits by its sign; of a string, its address. `None` where a register or
     /// memory cannot be read.
     pub fn read(&self, state: &dyn State) -> Option<i128> {

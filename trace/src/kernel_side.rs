@@ -2,7 +2,6 @@
 //!
 //! [`KernelSide`] owns a file descriptor for each of them: dropping it, or the end of the process, releases all.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,6 +21,7 @@ use twinbpf_vm::helper;
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
+use crate::arguments::variants::{self, Sleep};
 use crate::control::Control;
 use crate::error::Error;
 use crate::loss::Losses;
@@ -92,20 +92,15 @@ impl KernelSide {
         if !plan.in_kernel {
             return Ok(KernelSide::default());
         }
-        let mut targets = BTreeMap::new();
-        for program in &plan.programs {
-            if let Trigger::Kernel { targets: of } = &program.trigger {
-                targets.insert(program.spec, of.as_slice());
-            }
-        }
-        let programs = targets.keys().copied().collect();
+        let programs = plan.programs.iter().filter(|program| program.trigger.is_kernel());
+        let programs = programs.map(|program| program.spec).collect();
         let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings)?;
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
         let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
-        wrong.extend(kernel_side.open(plan, &loaded, &targets, options));
+        wrong.extend(kernel_side.open(plan, &loaded, options));
         if !wrong.is_empty() {
             return Err(Error::all_causes(wrong));
         }
@@ -186,32 +181,24 @@ impl KernelSide {
     }
 
     /// Opens the attachments, disabled. Returns the failures.
-    fn open(
-        &mut self,
-        plan: &ObjectPlan,
-        loaded: &Loaded,
-        targets: &BTreeMap<usize, &[Target]>,
-        options: &Options,
-    ) -> Vec<Error> {
+    fn open(&mut self, plan: &ObjectPlan, loaded: &Loaded, options: &Options) -> Vec<Error> {
         let mut failures = Vec::new();
-        for program in loaded.programs.iter().flatten() {
-            for target in targets.get(&program.spec).copied().unwrap_or_default() {
-                let whole = matches!(target, Target::Sampling(_));
-                let pid = options.pid.filter(|_| !whole);
-                let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };
-                match loaded.open(program, target, &attaching) {
-                    Ok(pending) => {
-                        let iterates = matches!(target, Target::Iter(_));
-                        let spec = &plan.object.programs[program.spec];
-                        let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
-                        self.pending.push(Opened { pending, names, iterates });
-                    }
-                    Err(error) => {
-                        failures.push(wrong(&plan.object, &plan.object.programs[program.spec], error));
-                        // The other threads or CPUs of the same program would say the same.
-                        break;
-                    }
-                }
+        for planned in &plan.programs {
+            // A program that did not load has no instance either.
+            let variants = loaded.programs.iter().flatten().filter(|program| program.spec == planned.spec);
+            for (at, program) in variants.enumerate() {
+                let opened = planned.trigger.attachments(at).try_for_each(|(target, pid)| {
+                    let whole = matches!(target, Target::Sampling(_));
+                    let pid = options.pid.or(pid).filter(|_| !whole);
+                    let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };
+                    let pending = loaded.open(program, target, &attaching)?;
+                    let spec = plan.spec(planned);
+                    let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
+                    self.pending.push(Opened { pending, names, iterates: matches!(target, Target::Iter(_)) });
+                    Ok::<_, twinbpf_kernel::Error>(())
+                });
+                // The other threads or CPUs of the same program would say the same.
+                failures.extend(opened.err().map(|error| wrong(&plan.object, plan.spec(planned), error)));
             }
         }
         failures
@@ -387,27 +374,43 @@ fn prepare(
     let (kernel, linking) = options.kernel.for_loading();
     let linking = KernelOptions { programs: Some(programs), output: true, ..linking };
     let object = &plan.object.name;
-    let attempt = |count: bool| {
+    let too_long = |cause: SpliceError| Error::TooLong { object: Arc::clone(object), cause };
+    let attempt = |count: bool, sleep: Sleep| {
         let mut linked = plan.object.link_kernel(&*kernel, &linking);
         // Whatever the section says: without a link, a table would outlive a session that is killed.
         if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
             linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
         }
-        let output = linked.add_output(options.output_bytes)?;
-        let counters = if count { linked.count_dropped()? } else { None };
+        let output = linked.add_output(options.output_bytes).map_err(too_long)?;
+        let counters = if count { linked.count_dropped().map_err(too_long)? } else { None };
+        variants::add_prologues(plan, &mut linked, sleep)?;
         let losses = Losses::new(object, &linked, counters);
         let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions::default());
-        Ok::<_, SpliceError>(Prepared { linked, loaded, losses, output })
+        Ok::<_, Error>(Prepared { linked, loaded, losses, output })
     };
-    let failed = match attempt(options.count_loss) {
+    let fits = |prepared: &Result<Prepared, Error>| {
+        prepared.as_ref().is_ok_and(|prepared| prepared.loaded.failures.is_empty())
+    };
+    let (mut sleep, mut prepared) = (Sleep::Always, attempt(options.count_loss, Sleep::Always));
+    if !fits(&prepared) && variants::may_do_without_sleep(plan) {
+        let without = attempt(options.count_loss, Sleep::Never);
+        if fits(&without) {
+            sleep = Sleep::Never;
+            prepared = without;
+            warnings.push(format!(
+                "{object}: the kernel does not let a program of it sleep: arguments in memory that is not there yet are \
+                 not read; sleepable=no; in the section accepts that"
+            ));
+        }
+    }
+    let failed = match prepared {
         Ok(prepared) if !options.count_loss || prepared.losses.is_empty() || prepared.loaded.failures.is_empty() => {
             return Ok(prepared);
         }
         Ok(_) => "the kernel refuses the code that counts",
         Err(_) => "a program is too long for the code that counts",
     };
-    let too_long = |cause| Error::TooLong { object: Arc::clone(object), cause };
-    let prepared = attempt(false).map_err(too_long)?;
+    let prepared = attempt(false, sleep)?;
     // Otherwise the failures say all.
     if prepared.loaded.failures.is_empty() {
         warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));

@@ -10,6 +10,7 @@
 // Everything that is printed passes through `terminal`, which escapes it for terminals.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod arguments;
 mod control;
 mod error;
 mod events;
@@ -32,6 +33,7 @@ pub mod terminal;
 mod user_side;
 mod workload;
 
+pub use arguments::{ProbeInstance, Prologue, STRING, probe_instances};
 pub use control::Control;
 pub use error::Error;
 pub use files::{FilesError, KernelFiles};

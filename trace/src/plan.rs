@@ -9,9 +9,10 @@ use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
+use crate::arguments::ProbeInstance;
 use crate::error::Error;
 use crate::options::{Mode, Options};
-use crate::{signals, target};
+use crate::{arguments, signals, target};
 
 /// The plans of all objects of a session.
 #[derive(Debug)]
@@ -72,6 +73,11 @@ pub enum Trigger {
         /// only loaded: a target of tail calls, for example.
         targets: Vec<Target>,
     },
+    /// In the kernel, where a definition in perf's notation has points.
+    Probe {
+        /// A program for each set of points whose arguments are in the same places.
+        instances: Vec<ProbeInstance>,
+    },
     /// It does not run.
     Never {
         /// The reason, for messages.
@@ -116,24 +122,29 @@ impl ObjectPlan {
         for (index, spec) in entries {
             match trigger(&object, spec, options) {
                 Ok(trigger) => programs.push(Planned { spec: index, trigger }),
-                Err(error) => wrong.push(error),
+                Err(error) => {
+                    // For what else is wrong with the object.
+                    let trigger = Trigger::Never { why: error.to_string(), intended: true };
+                    programs.push(Planned { spec: index, trigger });
+                    wrong.push(error);
+                }
             }
         }
-        if !wrong.is_empty() {
-            return Err(Error::all(wrong));
-        }
-        let kernel = programs.iter().any(|program| matches!(program.trigger, Trigger::Kernel { .. }));
+        let kernel = programs.iter().any(|program| program.trigger.is_kernel());
         let in_kernel = match options.mode {
             Mode::Auto => kernel,
             Mode::Kernel => true,
             Mode::User => false,
         };
         let plan = ObjectPlan { object, in_kernel, programs };
-        if !plan.programs.iter().any(|program| program.trigger.does_something()) && plan.tables().next().is_none() {
+        let does_something = plan.programs.iter().any(|program| program.trigger.does_something());
+        if wrong.is_empty() && !does_something && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
         }
-        let idle = if options.allow_unattached { Vec::new() } else { plan.idle() };
-        if idle.is_empty() { Ok(plan) } else { Err(Error::all(idle)) }
+        if !options.allow_unattached {
+            wrong.extend(plan.idle());
+        }
+        if wrong.is_empty() { Ok(plan) } else { Err(Error::all(wrong)) }
     }
 
     /// Tables of functions (`.struct_ops`) that the kernel calls while the session lasts.
@@ -162,11 +173,34 @@ impl Trigger {
     fn does_something(&self) -> bool {
         match self {
             Trigger::Kernel { targets } => !targets.is_empty(),
+            Trigger::Probe { .. } => true,
             Trigger::Never { .. } => false,
             Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
                 true
             }
         }
+    }
+
+    /// Whether the program runs in the kernel.
+    pub(crate) fn is_kernel(&self) -> bool {
+        matches!(self, Trigger::Kernel { .. } | Trigger::Probe { .. })
+    }
+
+    /// Attach points of an instance by its number, and the process each is limited to.
+    pub(crate) fn attachments(&self, instance: usize) -> impl Iterator<Item = (&Target, Option<u32>)> {
+        let (targets, pid) = match self {
+            Trigger::Kernel { targets } => (targets.as_slice(), None),
+            Trigger::Probe { instances } => {
+                instances.get(instance).map_or((&[][..], None), |instance| (&instance.targets, instance.pid))
+            }
+            Trigger::Begin
+            | Trigger::End
+            | Trigger::Timer { .. }
+            | Trigger::Event { .. }
+            | Trigger::Signal { .. }
+            | Trigger::Never { .. } => (&[][..], None),
+        };
+        targets.iter().map(move |target| (target, pid))
     }
 
     /// Whether the program runs in userspace.
@@ -175,7 +209,7 @@ impl Trigger {
             Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
                 true
             }
-            Trigger::Kernel { .. } | Trigger::Never { .. } => false,
+            Trigger::Kernel { .. } | Trigger::Probe { .. } | Trigger::Never { .. } => false,
         }
     }
 }
@@ -212,6 +246,10 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     }
     if !spec.attach.autoload && chosen.is_empty() {
         return never("its section begins with ?");
+    }
+    if let (SectionKind::PerfProbe(probe), true) = (&spec.attach.kind, chosen.is_empty()) {
+        let instances = arguments::instances(probe, options).map_err(|why| wrong(object, spec, why))?;
+        return Ok(Trigger::Probe { instances });
     }
     let targets = target::of(spec, &chosen, options).map_err(|why| wrong(object, spec, why))?;
     Ok(Trigger::Kernel { targets })
@@ -284,6 +322,9 @@ impl fmt::Display for ObjectPlan {
                     let (first, rest) = (&targets[0], targets.len() - 1);
                     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
                     writeln!(f, "  {name:<24} kernel     {first}{more}")?;
+                }
+                Trigger::Probe { instances } => {
+                    instances.iter().try_for_each(|instance| writeln!(f, "  {name:<24} kernel     {instance}"))?
                 }
                 Trigger::Never { why, .. } => writeln!(f, "  {name:<24} not run: {why}")?,
             }

@@ -44,7 +44,7 @@ fn is_sampling(spec: &ProgramSpec) -> bool {
 }
 
 /// Limits a target to the process, thread or CPUs of the options. An error where the kernel cannot filter it.
-fn filtered(target: Target, options: &Options) -> Result<Vec<Target>, String> {
+pub(crate) fn filtered(target: Target, options: &Options) -> Result<Vec<Target>, String> {
     if !options.filters() {
         return Ok(vec![target]);
     }

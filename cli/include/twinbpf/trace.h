@@ -437,11 +437,18 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 		}                                                                                                  \
 	} while (0)
 
+/* A key is written to, whatever the key of the call is. */
+#if __clang_major__ >= 19
+#define __twin_typeof __typeof_unqual__
+#else
+#define __twin_typeof __typeof__
+#endif
+
 /* A key of several values. */
 #define __twin_key1(a) \
 	({ \
 		struct { \
-			__typeof__(a) a0; \
+			__twin_typeof(a) a0; \
 		} __twin_key; \
 		__builtin_memset(&__twin_key, 0, sizeof(__twin_key)); \
 		__twin_set(__twin_key.a0, a); \
@@ -450,8 +457,8 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define __twin_key2(a, b) \
 	({ \
 		struct { \
-			__typeof__(a) a0; \
-			__typeof__(b) a1; \
+			__twin_typeof(a) a0; \
+			__twin_typeof(b) a1; \
 		} __twin_key; \
 		__builtin_memset(&__twin_key, 0, sizeof(__twin_key)); \
 		__twin_set(__twin_key.a0, a); \
@@ -461,9 +468,9 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define __twin_key3(a, b, c) \
 	({ \
 		struct { \
-			__typeof__(a) a0; \
-			__typeof__(b) a1; \
-			__typeof__(c) a2; \
+			__twin_typeof(a) a0; \
+			__twin_typeof(b) a1; \
+			__twin_typeof(c) a2; \
 		} __twin_key; \
 		__builtin_memset(&__twin_key, 0, sizeof(__twin_key)); \
 		__twin_set(__twin_key.a0, a); \
@@ -474,10 +481,10 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define __twin_key4(a, b, c, d) \
 	({ \
 		struct { \
-			__typeof__(a) a0; \
-			__typeof__(b) a1; \
-			__typeof__(c) a2; \
-			__typeof__(d) a3; \
+			__twin_typeof(a) a0; \
+			__twin_typeof(b) a1; \
+			__twin_typeof(c) a2; \
+			__twin_typeof(d) a3; \
 		} __twin_key; \
 		__builtin_memset(&__twin_key, 0, sizeof(__twin_key)); \
 		__twin_set(__twin_key.a0, a); \
@@ -576,7 +583,7 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 		(void)0;                                                                                           \
 	})
 #define __twin_note1(kind, map, ...) __twin_note(kind " " map, void, void)
-#define __twin_note2(kind, map, k, ...) __twin_note(kind " " map, __typeof__(k), void)
+#define __twin_note2(kind, map, k, ...) __twin_note(kind " " map, __twin_typeof(k), void)
 #undef twinbpf_count
 #undef twinbpf_sum
 #undef twinbpf_avg
@@ -595,7 +602,7 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #undef print_lhist
 #define twinbpf_count(map, ...) __twin_join(__twin_note, __twin_count(map, ##__VA_ARGS__))("COUNT", #map, ##__VA_ARGS__)
 #define __twin_value2(kind, map, n) __twin_note(kind " " map, void, void)
-#define __twin_value3(kind, map, k, n) __twin_note(kind " " map, __typeof__(k), void)
+#define __twin_value3(kind, map, k, n) __twin_note(kind " " map, __twin_typeof(k), void)
 #define twinbpf_sum(map, ...) __twin_join(__twin_value, __twin_count(map, ##__VA_ARGS__))("SUM", #map, ##__VA_ARGS__)
 #define twinbpf_avg(map, ...) __twin_join(__twin_value, __twin_count(map, ##__VA_ARGS__))("AVG", #map, ##__VA_ARGS__)
 #define twinbpf_stats(map, ...) __twin_join(__twin_value, __twin_count(map, ##__VA_ARGS__))("STATS", #map, ##__VA_ARGS__)
@@ -605,9 +612,9 @@ static __always_inline void *__twin_value(void *map, const void *key, const void
 #define __twin_steps5(map, n, min, max, step)                                                                      \
 	__twin_note("LHIST " map " " #min " " #max " " #step, void, void)
 #define __twin_steps6(map, k, n, min, max, step)                                                                   \
-	__twin_note("LHIST " map " " #min " " #max " " #step, __typeof__(k), void)
+	__twin_note("LHIST " map " " #min " " #max " " #step, __twin_typeof(k), void)
 #define twinbpf_lhist(map, ...) __twin_join(__twin_steps, __twin_count(map, ##__VA_ARGS__))(#map, ##__VA_ARGS__)
-#define twinbpf_set(map, k, v) ({ __twin_note("HASH " #map, __typeof__(k), __typeof__(v)); 0L; })
+#define twinbpf_set(map, k, v) ({ __twin_note("HASH " #map, __twin_typeof(k), __twin_typeof(v)); 0L; })
 #define twinbpf_get(map, k) ((void)(k), 0ULL)
 #define twinbpf_del(map, k) ((void)(k), 0L)
 #define twinbpf_clear_map(map) ((void)0)

@@ -1,9 +1,16 @@
 //! Programs on the command line: `tp/syscalls/sys_enter_openat { count(&calls, comm()); }`, and C around them.
 
+use std::sync::Arc;
+
 use anyhow::{Result, bail};
-use twinbpf_loader::section::{Attach, SectionKind};
+use twinbpf_loader::section::{Abi, Attach, PerfArg, PerfProbe, SectionKind};
 
 use super::tokens::tokens;
+
+/// Options of definitions in perf's notation.
+const OPTIONS: [&str; 9] = ["exec", "module", "inlines", "force", "pid", "sleepable", "abi", "mode", "max"];
+/// Arguments that a function can take as parameters, after the context and the error.
+const MOST_PARAMETERS: usize = 3;
 
 /// The C source of a program text: what is not a probe stays as it is, each probe becomes a function.
 pub(super) fn to_c(text: &str) -> Result<String> {
@@ -61,6 +68,7 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
                     return Ok((&text[..open], Some(&text[open + 1..token.at]), &text[token.at + 1..]));
                 }
             }
+            ";" if depth == 0 && is_option(&text[..token.at]) => {}
             ";" if depth == 0 => return Ok((&text[..token.at], None, &text[token.at + 1..])),
             _ => {}
         }
@@ -71,6 +79,13 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
     bail!("'{}' does not end: a ;, or a closing brace is missing", text.trim())
 }
 
+/// Whether a text ends in `key=value` of perf's notation.
+fn is_option(text: &str) -> bool {
+    let last = text.rsplit(';').next().unwrap_or_default().trim();
+    let (key, value) = last.split_once('=').unwrap_or_default();
+    OPTIONS.contains(&key) && !value.is_empty() && !value.contains(char::is_whitespace)
+}
+
 /// Whether the words before a brace are sections.
 fn is_probe(head: &str) -> bool {
     let head = head.trim();
@@ -79,7 +94,45 @@ fn is_probe(head: &str) -> bool {
 
 fn is_section(section: &str) -> bool {
     let known = !matches!(Attach::parse(section).kind, SectionKind::Unknown | SectionKind::Malformed(_));
-    !section.contains(char::is_whitespace) && (known || section.contains('/'))
+    (!section.contains(char::is_whitespace) && (known || section.contains('/'))) || definition(section).is_some()
+}
+
+/// What a section says in perf's notation.
+fn definition(section: &str) -> Option<Arc<PerfProbe>> {
+    match Attach::parse(section).kind {
+        SectionKind::PerfProbe(probe) => Some(probe),
+        _ => None,
+    }
+}
+
+/// The function of a definition in perf's notation: its arguments are parameters, or, where they are many, members of
+/// `args`.
+fn of_definition(section: &str, probe: &PerfProbe, name: &str, body: &str) -> Result<String> {
+    let word = |text: &str| -> String {
+        text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '_' }).collect()
+    };
+    let declared = |arg: &PerfArg| match arg.ty.as_deref() {
+        Some("string" | "ustring") => format!("const char *{}", word(&arg.name)),
+        _ => format!("long {}", word(&arg.name)),
+    };
+    for (at, arg) in probe.args.iter().enumerate() {
+        if probe.args[..at].iter().any(|other| word(&other.name) == word(&arg.name)) {
+            bail!("section {section}: two arguments are called {0}; name one: NAME={1}", word(&arg.name), arg.expr);
+        }
+    }
+    let args: Vec<String> = probe.args.iter().map(declared).collect();
+    if args.len() <= MOST_PARAMETERS && probe.options.abi == Abi::Perf {
+        let parameters: String = args.iter().map(|arg| format!(", {arg}")).collect();
+        return Ok(format!(
+            "SEC(\"{section}\") int {name}(void *ctx, int err{parameters}) {{ {{ {body} }} return 0; }}\n"
+        ));
+    }
+    let abi = if probe.options.abi == Abi::Struct { "" } else { "abi=struct;" };
+    let members: String = args.iter().map(|arg| format!(" {arg};")).collect();
+    Ok(format!(
+        "struct {name} {{{members} }};\nSEC(\"{abi}{section}\") int {name}(void *ctx, unsigned long failed, \
+         struct {name} *args) {{ {{ {body} }} return 0; }}\n"
+    ))
 }
 
 /// The functions of a probe, one for each of its sections.
@@ -93,8 +146,9 @@ fn function(head: &str, body: &str, number: usize) -> Result<String> {
         text.push_str(&match section {
             "BEGIN" => format!("int BEGIN(void) {{ {{ {body} }} return 0; }}\n"),
             "END" => format!("void END(void) {{ {body} }}\n"),
-            _ => match section.split('/').collect::<Vec<_>>()[..] {
-                ["tp" | "tracepoint", category, event] if !section.contains(['*', '?']) => {
+            _ => match (definition(section), &section.split('/').collect::<Vec<_>>()[..]) {
+                (Some(probe), _) => of_definition(section, &probe, &name, body)?,
+                (None, ["tp" | "tracepoint", category, event]) if !section.contains(['*', '?']) => {
                     // For the struct of its arguments.
                     format!("TP_NAMED({name}, {category}, {event}) {{ {{ {body} }} return 0; }}\n")
                 }
@@ -132,6 +186,20 @@ mod tests {
                 .unwrap()
                 .contains("static int f(int a) { return a; }")
         );
+    }
+
+    #[test]
+    fn definitions_in_perfs_notation_have_parameters() {
+        let text = to_c("exec=./t;max=3;wk=work* n s=p->s:string { count(&c, n); }").unwrap();
+        let line = "SEC(\"exec=./t;max=3;wk=work* n s=p->s:string\") int program_0_0(void *ctx, int err, long n, \
+                    const char *s) { {  count(&c, n);  } return 0; }";
+        assert!(text.contains(line), "{text}");
+        let text = to_c("int x = 1; exec=./t;w=f a b c d { args->a; }").unwrap();
+        assert!(text.contains("int x = 1"), "{text}");
+        assert!(text.contains("struct program_0_0 { long a; long b; long c; long d; };\n"), "{text}");
+        assert!(text.contains("SEC(\"abi=struct;exec=./t;w=f a b c d\") int program_0_0(void *ctx, unsigned long"));
+        let error = to_c("exec=./t;w=f a->n b->n { }").unwrap_err().to_string();
+        assert_eq!(error, "section exec=./t;w=f a->n b->n: two arguments are called n; name one: NAME=b->n");
     }
 
     #[test]

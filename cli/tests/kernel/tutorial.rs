@@ -1,4 +1,4 @@
-//! `docs/tracing.md`: each step is run as it is written, and prints what it says, but for numbers.
+//! Pages of the documentation: each step is run as it is written, and prints what it says, but for numbers.
 
 use std::fs;
 use std::path::Path;
@@ -60,13 +60,22 @@ fn run(folder: &Path, command: &str, printed: &[&str]) {
 }
 
 pub(crate) fn every_step_prints_what_it_says() {
+    page_prints_what_it_says("tracing.md", 10);
+}
+
+pub(crate) fn arguments_are_those_of_their_page() {
+    page_prints_what_it_says("arguments.md", 6);
+}
+
+/// Runs at least so many commands of a page.
+fn page_prints_what_it_says(page: &str, least: usize) {
     if !installed("clang-19") {
         return skip("clang-19 is not installed, so that no tool can be compiled");
     }
     if !kernel() {
         return;
     }
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/tracing.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let page = fs::read_to_string(page).unwrap();
     let folder = tempdir().unwrap();
     let mut count = 0;
@@ -85,5 +94,5 @@ pub(crate) fn every_step_prints_what_it_says() {
             other => panic!("a block of {other}"),
         }
     }
-    assert!(count >= 10, "{count} commands");
+    assert!(count >= least, "{count} commands");
 }

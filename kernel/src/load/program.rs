@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use twinbpf_isa::{Endian, Raw};
 use twinbpf_loader::kernel::{AttachBtf, Fixup, KernelProgram};
-use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind};
+use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind, Switch};
 use twinbpf_vm::map::MapKind;
 
 use super::Loading;
@@ -55,10 +55,16 @@ impl Kind {
         if has_flag(Flag::AttachTypeOptional) && !has(Feature::ExpectedAttachType) {
             number = 0;
         }
-        if has_flag(Flag::Usdt) && has(Feature::UprobeMulti) {
+        let probe = match &attach.kind {
+            SectionKind::PerfProbe(probe) => Some(&probe.options),
+            _ => None,
+        };
+        let by_one_link = has_flag(Flag::Usdt) || probe.is_some_and(|options| options.exec.is_some());
+        if by_one_link && has(Feature::UprobeMulti) {
             number = AttachType::TraceUprobeMulti as u32;
         }
-        let sleepable = if has_flag(Flag::Sleepable) { SLEEPABLE } else { 0 };
+        let may_sleep = has_flag(Flag::Sleepable) || probe.is_some_and(|options| options.sleepable == Switch::Yes);
+        let sleepable = if may_sleep { SLEEPABLE } else { 0 };
         let frags = if has_flag(Flag::XdpFrags) { XDP_FRAGS } else { 0 };
         Some(Kind { prog: attach.prog_type()?, attach: number, flags: sleepable | frags })
     }

@@ -48,7 +48,8 @@ impl ObjectPlan {
             | Trigger::Timer { .. }
             | Trigger::Event { .. }
             | Trigger::Signal { .. }
-            | Trigger::Kernel { .. } => None,
+            | Trigger::Kernel { .. }
+            | Trigger::Probe { .. } => None,
         })
     }
 
@@ -68,6 +69,7 @@ impl ObjectPlan {
                 (!is_used).then(|| (spec, unattached(spec)))
             }
             Trigger::Kernel { .. }
+            | Trigger::Probe { .. }
             | Trigger::Begin
             | Trigger::End
             | Trigger::Timer { .. }
@@ -102,11 +104,6 @@ fn resembles(name: &str, other: &str) -> bool {
 fn unattached(spec: &ProgramSpec) -> String {
     let name = &spec.name;
     match &spec.attach.kind {
-        SectionKind::PerfProbe(_) => {
-            "a probe in perf's notation cannot be attached yet: `twinbpf probe` shows its places; \
-             write uprobe/BINARY:FUNCTION or kprobe/FUNCTION"
-                .to_owned()
-        }
         SectionKind::PerfTracepoint(point) => {
             format!("it says attach=no; write tracepoint/{}/{} to attach it", point.group, point.event)
         }
@@ -116,6 +113,7 @@ fn unattached(spec: &ProgramSpec) -> String {
             row.pattern
         ),
         SectionKind::Known { .. }
+        | SectionKind::PerfProbe(_)
         | SectionKind::Text
         | SectionKind::Script(_)
         | SectionKind::Malformed(_)

@@ -1,0 +1,276 @@
+//! Code that computes the value of an argument, in the text of the assembler: a stack machine over one register.
+//!
+//! `r6` has the context, `r7` the value, `r9` what was added to the file's addresses when it was loaded. Values that wait are
+//! in slots of the frame. What cannot be read jumps to a label.
+
+use std::fmt::Write as _;
+
+use twinbpf_probe::{BinaryOp, Expr, Register, UnaryOp, Value};
+
+/// Bytes of a BPF frame.
+pub(super) const FRAME: usize = 512;
+
+/// `pt_regs` of x86-64: the offset of each general register, by DWARF number.
+const REGISTERS: [u16; 16] = [80, 96, 88, 40, 104, 112, 32, 152, 72, 64, 56, 48, 24, 16, 8, 0];
+/// The same of the instruction pointer.
+pub(super) const IP: u16 = 128;
+
+/// How code reads the memory of who hits the probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Of the process; what is not in memory is not read.
+    User,
+    /// Of the process, by a program that may sleep.
+    Sleepable,
+}
+
+impl Memory {
+    /// `bpf_probe_read_user`, `bpf_copy_from_user`.
+    fn helper(self) -> u32 {
+        match self {
+            Memory::User => 112,
+            Memory::Sleepable => 148,
+        }
+    }
+}
+
+/// How code finds out where the file was loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// At the addresses that it has.
+    Fixed,
+    /// By the instruction pointer, which is at this address of the file.
+    Pointer(u64),
+    /// Not at all.
+    Unknown,
+}
+
+/// Why there is no code for a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoCode {
+    #[error("it needs more than the {FRAME} bytes that a program's frame has")]
+    Frame,
+    #[error("it needs %{0}, which `struct pt_regs` does not have")]
+    Register(u16),
+    #[error(
+        "it is what a register held when the function was entered, and the point is not there; take a point at the entry"
+    )]
+    Entry,
+    #[error("its address depends on where the file was loaded, which is not known when a function returns")]
+    Bias,
+}
+
+/// Code that is being written.
+pub(super) struct Code {
+    text: String,
+    memory: Memory,
+    /// Bytes of the frame that hold values, from its top, and the most that ever did.
+    used: usize,
+    most: usize,
+    labels: usize,
+    /// Where to jump if something cannot be read, and whether something does.
+    failed: String,
+    fails: bool,
+    /// Whether `r9` is there, or is not needed.
+    pub(super) base: Base,
+}
+
+impl Code {
+    /// Nothing yet; the top of the frame is not its own.
+    pub(super) fn new(memory: Memory, kept: usize) -> Code {
+        let (text, failed) = (String::new(), String::new());
+        Code { text, memory, used: kept, most: kept, labels: 0, failed, fails: false, base: Base::Unknown }
+    }
+
+    /// From here on, what cannot be read jumps to this label.
+    pub(super) fn catch(&mut self, label: &str) {
+        (self.failed, self.fails) = (label.to_owned(), false);
+    }
+
+    /// Whether anything jumps to the label of [`Code::catch`]: the verifier takes no code that is never reached.
+    pub(super) fn is_caught(&self) -> bool {
+        self.fails
+    }
+
+    fn failed(&mut self) -> String {
+        self.fails = true;
+        self.failed.clone()
+    }
+
+    pub(super) fn line(&mut self, text: impl AsRef<str>) {
+        self.text += text.as_ref();
+        self.text.push('\n');
+    }
+
+    pub(super) fn label(&mut self) -> String {
+        self.labels += 1;
+        format!("at{}", self.labels)
+    }
+
+    /// The instructions.
+    pub(super) fn finish(self) -> Result<String, NoCode> {
+        if self.most > FRAME { Err(NoCode::Frame) } else { Ok(self.text) }
+    }
+
+    /// A slot of 8 bytes, by its distance from the top of the frame.
+    pub(super) fn slot(&mut self) -> usize {
+        self.used += 8;
+        self.most = self.most.max(self.used);
+        self.used
+    }
+
+    /// Gives back the last slot.
+    fn free(&mut self) {
+        self.used -= 8;
+    }
+
+    /// Puts a value into `r7`, extended to 64 bits; of a string, its address.
+    pub(super) fn value(&mut self, value: &Value) -> Result<(), NoCode> {
+        self.expr(&value.expr)?;
+        let (offset, width) = match value.bits {
+            Some(bits) => (bits.offset, bits.width),
+            None if value.is_string() => (0, 64),
+            None => (0, value.size.saturating_mul(8)),
+        };
+        let is_clean = match &value.expr {
+            Expr::Load { size, .. } => !value.signed && value.bits.is_none() && *size <= value.size,
+            _ => false,
+        };
+        if width >= 64 || is_clean {
+            return Ok(());
+        }
+        let (up, shift) = (64 - u32::from(width), if value.signed { "s>>=" } else { ">>=" });
+        let left = up.saturating_sub(u32::from(offset));
+        if left > 0 {
+            self.line(format!("r7 <<= {left}"));
+        }
+        self.line(format!("r7 {shift} {up}"));
+        Ok(())
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Result<(), NoCode> {
+        match expr {
+            Expr::Register(Register(number)) => {
+                let offset = REGISTERS.get(usize::from(*number)).ok_or(NoCode::Register(*number))?;
+                self.line(format!("r7 = *(u64 *)(r6 + {offset})"));
+            }
+            Expr::Entry(_) => return Err(NoCode::Entry),
+            Expr::Constant(value) => self.constant("r7", *value),
+            Expr::Address(_) if self.base == Base::Unknown => return Err(NoCode::Bias),
+            Expr::Address(address) => {
+                self.constant("r7", *address);
+                if self.base != Base::Fixed {
+                    self.line("r7 += r9");
+                }
+            }
+            Expr::Load { address, size } => {
+                self.expr(address)?;
+                let slot = self.slot();
+                self.line(format!("*(u64 *)(r10 - {slot}) = 0"));
+                self.read(slot, usize::from(*size));
+                self.line(format!("r7 = *(u64 *)(r10 - {slot})"));
+                self.free();
+            }
+            Expr::Unary(op, of) => {
+                self.expr(of)?;
+                self.unary(*op);
+            }
+            Expr::Binary(op, left, right) => self.binary(*op, left, right)?,
+        }
+        Ok(())
+    }
+
+    /// Copies so many bytes from the address in `r7` to the frame.
+    pub(super) fn read(&mut self, slot: usize, size: usize) {
+        self.line(format!("r1 = r10\nr1 += -{slot}\nr2 = {size}\nr3 = r7\ncall {}", self.memory.helper()));
+        let failed = self.failed();
+        self.line(format!("if r0 != 0 goto {failed}"));
+    }
+
+    /// Copies a string from the address in `r7` to the frame, at most so many bytes with its end.
+    pub(super) fn string(&mut self, slot: usize, size: usize) {
+        if self.memory == Memory::Sleepable {
+            // It brings the page into memory; there is no helper that sleeps and ends at a zero.
+            let scratch = self.slot();
+            self.read(scratch, 1);
+            self.free();
+        }
+        self.line(format!("r1 = r10\nr1 += -{slot}\nr2 = {size}\nr3 = r7\ncall 114"));
+        let failed = self.failed();
+        self.line(format!("if r0 s< 0 goto {failed}"));
+    }
+
+    fn constant(&mut self, register: &str, value: u64) {
+        match i32::try_from(value.cast_signed()) {
+            Ok(small) => self.line(format!("{register} = {small}")),
+            Err(_) => self.line(format!("{register} = {value:#x} ll")),
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOp) {
+        match op {
+            UnaryOp::Not => self.line("r7 ^= -1"),
+            UnaryOp::Neg => self.line("r7 = -r7"),
+            UnaryOp::Abs => self.line("if r7 s>= 0 goto +1\nr7 = -r7"),
+            UnaryOp::Zero(bits) | UnaryOp::Sign(bits) if bits >= 64 => {}
+            UnaryOp::Zero(bits) => self.line(format!("r7 <<= {0}\nr7 >>= {0}", 64 - bits)),
+            UnaryOp::Sign(bits) => self.line(format!("r7 <<= {0}\nr7 s>>= {0}", 64 - bits)),
+        }
+    }
+
+    fn binary(&mut self, op: BinaryOp, left: &Expr, right: &Expr) -> Result<(), NoCode> {
+        self.expr(left)?;
+        if let (BinaryOp::Add, Expr::Constant(by)) = (op, right)
+            && let Ok(by) = i32::try_from(by.cast_signed())
+        {
+            self.line(format!("r7 += {by}"));
+            return Ok(());
+        }
+        let slot = self.slot();
+        self.line(format!("*(u64 *)(r10 - {slot}) = r7"));
+        self.expr(right)?;
+        self.line(format!("r8 = r7\nr7 = *(u64 *)(r10 - {slot})"));
+        self.free();
+        self.operation(op);
+        Ok(())
+    }
+
+    /// `r7 = r7 op r8`, as [`BinaryOp`] says.
+    fn operation(&mut self, op: BinaryOp) {
+        let failed = match op {
+            BinaryOp::Div | BinaryOp::DivU | BinaryOp::Mod | BinaryOp::ModU => self.failed(),
+            _ => String::new(),
+        };
+        let plain = |sign: &str| format!("r7 {sign}= r8");
+        let divided = |sign: &str| format!("if r8 == 0 goto {failed}\nr7 {sign}= r8");
+        // Of more than 63 bits nothing is left, and BPF takes the distance modulo 64.
+        let shifted = |sign: &str, all: &str| format!("if r8 > 63 goto +2\nr7 {sign}= r8\ngoto +1\n{all}");
+        let compared = |sign: &str| format!("r3 = 1\nif r7 {sign} r8 goto +1\nr3 = 0\nr7 = r3");
+        let text = match op {
+            BinaryOp::Add => plain("+"),
+            BinaryOp::Sub => plain("-"),
+            BinaryOp::Mul => plain("*"),
+            BinaryOp::Div => divided("s/"),
+            BinaryOp::DivU => divided("/"),
+            BinaryOp::Mod => divided("s%"),
+            BinaryOp::ModU => divided("%"),
+            BinaryOp::And => plain("&"),
+            BinaryOp::Or => plain("|"),
+            BinaryOp::Xor => plain("^"),
+            BinaryOp::Shl => shifted("<<", "r7 = 0"),
+            BinaryOp::Shr => shifted(">>", "r7 = 0"),
+            BinaryOp::Shra => shifted("s>>", "r7 s>>= 63"),
+            BinaryOp::Eq => compared("=="),
+            BinaryOp::Ne => compared("!="),
+            BinaryOp::Lt => compared("s<"),
+            BinaryOp::Le => compared("s<="),
+            BinaryOp::Gt => compared("s>"),
+            BinaryOp::Ge => compared("s>="),
+            BinaryOp::LtU => compared("<"),
+            BinaryOp::LeU => compared("<="),
+            BinaryOp::GtU => compared(">"),
+            BinaryOp::GeU => compared(">="),
+        };
+        writeln!(self.text, "{text}").expect("strings take all");
+    }
+}
