@@ -20,7 +20,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("verify", &[]),
     (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
-    ("probe", &[]),
+    ("probe", &["twinbpf-btf"]),
     (
         "trace",
         &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-probe", "twinbpf-isa", "twinbpf-vm"],

@@ -12,7 +12,7 @@ use twinbpf_isa::Endian;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_probe::Point;
-use twinbpf_trace::{ProbeInstance, probe_instances, terminal};
+use twinbpf_trace::{Instances, ProbeInstance, probe_instances, terminal};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -109,7 +109,7 @@ impl Report<'_> {
             json!({
                 "name": &*spec.name, "section": &*spec.section, "kind": kind(spec), "insns": program.insns,
                 "functions": program.functions, "problem": program.problem.as_ref().map(ToString::to_string),
-                "instances": is_probe(spec).then(|| instances_json(spec)),
+                "probe": instances_json(spec),
             })
         });
         let maps = object.maps.iter().map(|map| {
@@ -141,25 +141,32 @@ fn is_probe(spec: &ProgramSpec) -> bool {
 }
 
 /// What a session would attach it to, a line for each instance.
-fn instances(spec: &ProgramSpec) -> Result<Vec<ProbeInstance>, String> {
+fn instances(spec: &ProgramSpec) -> Option<Result<Instances, String>> {
     match &spec.attach.kind {
-        SectionKind::PerfProbe(probe) => probe_instances(probe),
-        _ => Ok(Vec::new()),
+        SectionKind::PerfProbe(probe) => Some(probe_instances(probe)),
+        _ => None,
     }
 }
 
 fn print_instances(out: &mut impl Write, spec: &ProgramSpec) -> Result<()> {
     match instances(spec) {
-        Ok(all) => all.iter().try_for_each(|instance| writeln!(out, "    {instance}"))?,
-        Err(why) => writeln!(out, "    cannot be attached: {why}")?,
+        None => {}
+        Some(Ok(all)) => {
+            all.instances.iter().try_for_each(|instance| writeln!(out, "    {instance}"))?;
+            all.left_out.iter().try_for_each(|why| writeln!(out, "    left out: {why}"))?;
+        }
+        Some(Err(why)) => writeln!(out, "    cannot be attached: {why}")?,
     }
     Ok(())
 }
 
 fn instances_json(spec: &ProgramSpec) -> Value {
     match instances(spec) {
-        Ok(all) => all.iter().map(instance_json).collect(),
-        Err(why) => json!({ "error": why }),
+        None => Value::Null,
+        Some(Ok(all)) => {
+            json!({ "instances": all.instances.iter().map(instance_json).collect::<Value>(), "left_out": all.left_out })
+        }
+        Some(Err(why)) => json!({ "error": why }),
     }
 }
 

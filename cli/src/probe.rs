@@ -7,8 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 use twinbpf_loader::section;
-use twinbpf_probe::{Available, Binary, Bytes, Definition, Encoding, Point, Refusal, Store, Tried, Value};
-use twinbpf_trace::{Output, errln, probe_definition};
+use twinbpf_probe::{
+    Available, Binary, Bytes, Definition, Encoding, KernelTypes, Machine, Point, Refusal, Store, Tried, Value,
+};
+use twinbpf_trace::{Output, errln, kernel_types, probe_definition};
 
 use crate::args::ProbeArgs;
 use crate::load;
@@ -17,19 +19,23 @@ use crate::load;
 const STATUS_REFUSED: u8 = 1;
 
 pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
-    let path = located(&args.exec)?;
+    let Some(exec) = &args.exec else {
+        let types = kernel_types(args.module.as_deref()).map_err(anyhow::Error::msg)?;
+        let source = Source::Kernel { types, module: args.module.clone() };
+        return source.answer(args);
+    };
+    let path = located(exec)?;
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     let store = Store::new();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let open = Binary::open(&store, &path, &bytes, &read, threads);
-    let file = File { binary: open.with_context(|| path.display().to_string())?, path };
-    let status = match (&args.functions, &args.variables) {
-        (Some(pattern), _) => file.functions(pattern, args.json)?,
-        (None, Some(point)) => file.variables(point, args.json)?,
-        (None, None) => file.points(&args.definitions, args.json)?,
-    };
-    for tried in file.binary.missing() {
-        errln!("twinbpf: {}: debug information is incomplete: {}", file.path.display(), told(&tried));
+    let binary = Box::new(open.with_context(|| path.display().to_string())?);
+    let source = Source::File { binary, path };
+    let status = source.answer(args)?;
+    if let Source::File { binary, path } = &source {
+        for tried in binary.missing() {
+            errln!("twinbpf: {}: debug information is incomplete: {}", path.display(), told(&tried));
+        }
     }
     Ok(status)
 }
@@ -59,15 +65,42 @@ fn parsed(text: &str) -> Result<(String, Definition)> {
     Ok((probe.event.to_string(), definition))
 }
 
-/// A file to be probed.
-struct File<'a> {
-    path: PathBuf,
-    binary: Binary<'a>,
+/// What is probed.
+enum Source<'a> {
+    File { path: PathBuf, binary: Box<Binary<'a>> },
+    Kernel { types: KernelTypes<'static>, module: Option<String> },
 }
 
-impl File<'_> {
+impl Source<'_> {
+    fn answer(&self, args: &ProbeArgs) -> Result<ExitCode> {
+        match (&args.functions, &args.variables) {
+            (Some(pattern), _) => self.functions(pattern, args.json),
+            (None, Some(point)) => self.variables(point, args.json),
+            (None, None) => self.points(&args.definitions, args.json),
+        }
+    }
+
+    /// For messages.
+    fn name(&self) -> String {
+        match self {
+            Source::File { path, .. } => path.display().to_string(),
+            Source::Kernel { module: None, .. } => "the kernel".to_owned(),
+            Source::Kernel { module: Some(module), .. } => format!("module {module}"),
+        }
+    }
+
+    fn machine(&self) -> Machine {
+        match self {
+            Source::File { binary, .. } => binary.machine(),
+            Source::Kernel { .. } => Machine::X86_64,
+        }
+    }
+
     fn functions(&self, pattern: &str, is_json: bool) -> Result<ExitCode> {
-        let names = self.binary.functions(pattern).with_context(|| self.path.display().to_string())?;
+        let names: Vec<String> = match self {
+            Source::File { binary, .. } => binary.functions(pattern).with_context(|| self.name())?,
+            Source::Kernel { types, .. } => types.functions(pattern).into_iter().map(str::to_owned).collect(),
+        };
         let mut out = Output::default();
         for name in &names {
             if is_json {
@@ -78,7 +111,7 @@ impl File<'_> {
         }
         out.finish()?;
         if names.is_empty() {
-            errln!("twinbpf: {}: no function matches {pattern}", self.path.display());
+            errln!("twinbpf: {}: no function matches {pattern}", self.name());
             return Ok(ExitCode::from(STATUS_REFUSED));
         }
         Ok(ExitCode::SUCCESS)
@@ -89,8 +122,11 @@ impl File<'_> {
         let mut refused = false;
         for text in definitions {
             let (event, definition) = parsed(text)?;
-            let points =
-                self.binary.probe(&definition).with_context(|| format!("{}: '{text}'", self.path.display()))?;
+            let points = match self {
+                Source::File { binary, .. } => binary.probe(&definition),
+                Source::Kernel { types, .. } => types.probe(&definition),
+            };
+            let points = points.with_context(|| format!("{}: '{text}'", self.name()))?;
             let several = points.len() > 1;
             for (at, point) in points.iter().enumerate() {
                 let name = self.event(&event, point, several.then_some(at));
@@ -108,7 +144,11 @@ impl File<'_> {
 
     fn variables(&self, text: &str, is_json: bool) -> Result<ExitCode> {
         let (_, definition) = parsed(text)?;
-        let found = self.binary.available(&definition).with_context(|| format!("{}: '{text}'", self.path.display()))?;
+        let found = match self {
+            Source::File { binary, .. } => binary.available(&definition),
+            Source::Kernel { types, .. } => types.available(&definition),
+        };
+        let found = found.with_context(|| format!("{}: '{text}'", self.name()))?;
         let mut out = Output::default();
         for (point, variables) in &found {
             if is_json {
@@ -130,7 +170,6 @@ impl File<'_> {
 
     /// `GROUP/EVENT` as perf names it: the group after the file, the event after the function.
     fn event(&self, event: &str, point: &Point, copy: Option<usize>) -> String {
-        let file = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let word = |text: &str| -> String {
             text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect()
         };
@@ -138,7 +177,13 @@ impl File<'_> {
         let event = if event.is_empty() { word(function) } else { event.to_owned() };
         let ending = if point.is_return { "__return" } else { "" };
         let copy = copy.filter(|at| *at > 0).map(|at| format!("_{at}")).unwrap_or_default();
-        format!("probe_{}/{event}{ending}{copy}", word(&file))
+        let group = match self {
+            Source::File { path, .. } => {
+                format!("probe_{}", word(&path.file_name().unwrap_or_default().to_string_lossy()))
+            }
+            Source::Kernel { .. } => "probe".to_owned(),
+        };
+        format!("{group}/{event}{ending}{copy}")
     }
 
     /// The definition of an event, with the arguments that have places; then each in words.
@@ -159,7 +204,11 @@ impl File<'_> {
 
     fn definition(&self, name: &str, point: &Point) -> String {
         let kind = if point.is_return { 'r' } else { 'p' };
-        let mut text = format!("{kind}:{name} {}:{:#x}", self.path.display(), point.offset);
+        let mut text = match self {
+            Source::File { path, .. } => format!("{kind}:{name} {}:{:#x}", path.display(), point.offset),
+            Source::Kernel { module: None, .. } => format!("{kind}:{name} {}", point.function),
+            Source::Kernel { module: Some(module), .. } => format!("{kind}:{name} {module}:{}", point.function),
+        };
         for (name, value) in &point.args {
             if let Ok(value) = value {
                 text += &format!(" {}={}", event_word(name), self.text(point, value));
@@ -170,11 +219,14 @@ impl File<'_> {
 
     fn text(&self, point: &Point, value: &Value) -> String {
         let moved = point.offset.wrapping_sub(point.address).cast_signed();
-        value.text(self.binary.machine(), moved)
+        value.text(self.machine(), moved)
     }
 
     fn headline(&self, point: &Point) -> String {
-        let mut text = format!("{} at {:#x}", place(point), point.address);
+        let mut text = match self {
+            Source::File { .. } => format!("{} at {:#x}", place(point), point.address),
+            Source::Kernel { .. } => point.function.clone(),
+        };
         if let Some((file, line)) = &point.source {
             text += &format!(", {file}:{line}");
         }

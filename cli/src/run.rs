@@ -55,6 +55,9 @@ fn note_left_out(plan: &Plan) {
         for (spec, why) in object.left_out() {
             errln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);
         }
+        for (spec, why) in object.missed() {
+            errln!("twinbpf: note: {}: {} ({}): left out: {why}", object.object.name, spec.name, spec.section);
+        }
     }
 }
 

@@ -40,6 +40,34 @@ fn probe(program: &Path, args: &[&str]) -> (i32, String, String) {
     (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
 }
 
+fn functions_of_the_kernel_have_arguments() {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return skip("this kernel has no types");
+    }
+    let probe = |args: &[&str]| {
+        let output = twinbpf().args(["probe", "-k"]).args(args).output().expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        (output.status.code().expect("no signal"), text(&output.stdout), text(&output.stderr))
+    };
+    let (status, out, err) = probe(&["rd=vfs_read count file->f_inode->i_ino", "vfs_read%return $retval"]);
+    assert_eq!((status, &*err), (0, ""), "{out}");
+    assert!(out.starts_with("p:probe/rd vfs_read count=%dx:x64 i_ino=+"), "{out}");
+    assert!(out.contains("\nr:probe/vfs_read__return vfs_read retval=%ax:s64\n"), "{out}");
+    let (status, out, _) = probe(&["-F", "vfs_rea*"]);
+    assert!(status == 0 && out.lines().any(|line| line == "vfs_read"), "{out}");
+    let (_, out, _) = probe(&["-V", "vfs_read"]);
+    assert!(out.contains("    count            size_t                   %dx:x64\n"), "{out}");
+    let (status, out, _) = probe(&["--json", "vfs_read count nothing"]);
+    assert!(
+        status == 1 && out.contains(r#""refused":"no variable nothing is there; there are file, buf, count, pos""#),
+        "{out}"
+    );
+    let (status, _, err) = probe(&["--module", "no_such_module", "f"]);
+    assert!(status != 0 && err.contains("there are no types of module no_such_module"), "{err}");
+    let (status, _, err) = probe(&["vfs_read:3"]);
+    assert!(status != 0 && err.contains("a line of the kernel needs debug information"), "{err}");
+}
+
 fn points_are_definitions_of_events() {
     let folder = tempfile::tempdir().expect("a folder");
     let Some(program) = program(folder.path()) else { return };
@@ -122,6 +150,7 @@ fn json_has_the_same() {
 }
 
 harness::tests! {
+    functions_of_the_kernel_have_arguments,
     points_are_definitions_of_events,
     definitions_are_those_of_perf,
     arguments_without_a_place_are_reported,

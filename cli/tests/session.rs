@@ -129,7 +129,7 @@ fn a_program_that_would_not_run_is_an_error() {
         "program period (section TIMER/xyz): its section says nothing of what it is for: write TIMER/ and a period",
         "program lowercase (section begin): its section says nothing of what it is for: the nearest known is BEGIN",
         "program placeless (section uprobe): it is attached to nothing: say to what with --attach placeless=PLACE",
-        "program notation (section wk=work n): probes of kernel functions by definition are not attached yet",
+        "program notation (section wk=work n): ",
         "program unattached (section xdp): it is attached to nothing",
         "program end (section .text): nothing calls it, and it is no entry point, which END would be",
     ];

@@ -75,6 +75,24 @@ impl System {
         self.kallsyms.get_or_init(|| fs::read_to_string("/proc/kallsyms").ok()).as_deref()
     }
 
+    /// Names of all code, or of a module's, as often as the table of symbols has them.
+    pub fn functions<'s>(&'s self, module: Option<&'s str>) -> impl Iterator<Item = &'s str> {
+        self.kallsyms().unwrap_or_default().lines().filter_map(move |line| {
+            let mut words = line.split_whitespace();
+            let (kind, name) = (words.nth(1)?, words.next()?);
+            let own = words.next().map(|module| module.trim_matches(['[', ']']));
+            (matches!(kind, "t" | "T") && (module.is_none() || own == module)).then_some(name)
+        })
+    }
+
+    /// Types of `vmlinux`, or of a module.
+    pub fn types(&self, module: Option<&str>) -> Option<&Arc<Btf>> {
+        match module {
+            None | Some("vmlinux") => self.btf(),
+            Some(name) => self.modules().iter().find(|module| *module.name == *name).map(|module| &module.btf),
+        }
+    }
+
     /// Whether the kernel has a function of this name.
     pub fn has_function(&self, name: &str) -> bool {
         let names = self.kallsyms().unwrap_or_default().lines().filter_map(|line| line.split_whitespace().nth(2));

@@ -19,6 +19,14 @@ pub enum Error {
         /// Names that resemble it, the nearest first.
         nearest: Vec<String>,
     },
+    /// A function of the kernel whose arguments are not known.
+    #[error("function {function} of the kernel: {why}")]
+    KernelFunction {
+        /// Function of the definition.
+        function: String,
+        /// Why its arguments are not known.
+        why: String,
+    },
     /// No name matches the glob.
     #[error("no function matches {0}: list functions with -F")]
     NoMatch(String),
@@ -256,6 +264,9 @@ pub enum Refusal {
     /// The value returns where a probe does not see it.
     #[error("it returns {0}")]
     Return(String),
+    /// The calling convention passes it where a probe does not see it, or where it is not sure.
+    #[error("it is passed {0}")]
+    Passed(String),
     /// Variables are not there at a return.
     #[error("at a return there is only $retval: variables are gone")]
     AtReturn,

@@ -429,7 +429,7 @@ fn narrowed(expr: Expr, bytes: u8) -> Expr {
 
 /// Where the storage of a bit-field begins, in bits, and its bytes: an aligned unit of its type, if the field is in one
 /// and the structure has all of it; else the smallest that has the field.
-fn unit_of(at: u64, width: u64, unit: u64, whole: u64) -> (u64, u64) {
+pub(crate) fn unit_of(at: u64, width: u64, unit: u64, whole: u64) -> (u64, u64) {
     if matches!(unit, 1 | 2 | 4 | 8) {
         let begin = at - at % (unit * 8);
         if at.saturating_add(width) <= begin.saturating_add(unit * 8)
@@ -443,7 +443,7 @@ fn unit_of(at: u64, width: u64, unit: u64, whole: u64) -> (u64, u64) {
 }
 
 /// A value taken as a number: cut to fewer bits, or extended to more as its own type says.
-fn number(value: Value, letter: char, bits: Option<u8>) -> Value {
+pub(crate) fn number(value: Value, letter: char, bits: Option<u8>) -> Value {
     let own = value.bits.map_or(value.size.saturating_mul(8), |bits| bits.width);
     let wanted = bits.unwrap_or(own);
     let value = Value { letter, ..value };

@@ -29,6 +29,7 @@ type Check = (&'static str, fn());
 /// All of them.
 pub(crate) const CHECKS: &[Check] = &[
     ("kprobes", hooks::kprobes),
+    ("arguments", hooks::arguments),
     ("context_arguments", hooks::context_arguments),
     ("trampolines", hooks::trampolines),
     ("kprobe_multi", hooks::multi),

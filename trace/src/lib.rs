@@ -33,7 +33,7 @@ pub mod terminal;
 mod user_side;
 mod workload;
 
-pub use arguments::{ProbeInstance, Prologue, STRING, probe_instances};
+pub use arguments::{Instances, ProbeInstance, Prologue, STRING, kernel_types, probe_instances};
 pub use control::Control;
 pub use error::Error;
 pub use files::{FilesError, KernelFiles};

@@ -9,7 +9,7 @@ use twinbpf_kernel::Target;
 use twinbpf_loader::section::{Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
-use crate::arguments::ProbeInstance;
+use crate::arguments::Instances;
 use crate::error::Error;
 use crate::options::{Mode, Options};
 use crate::{arguments, signals, target};
@@ -74,10 +74,7 @@ pub enum Trigger {
         targets: Vec<Target>,
     },
     /// In the kernel, where a definition in perf's notation has points.
-    Probe {
-        /// A program for each set of points whose arguments are in the same places.
-        instances: Vec<ProbeInstance>,
-    },
+    Probe(Instances),
     /// It does not run.
     Never {
         /// The reason, for messages.
@@ -173,7 +170,7 @@ impl Trigger {
     fn does_something(&self) -> bool {
         match self {
             Trigger::Kernel { targets } => !targets.is_empty(),
-            Trigger::Probe { .. } => true,
+            Trigger::Probe(_) => true,
             Trigger::Never { .. } => false,
             Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
                 true
@@ -183,15 +180,15 @@ impl Trigger {
 
     /// Whether the program runs in the kernel.
     pub(crate) fn is_kernel(&self) -> bool {
-        matches!(self, Trigger::Kernel { .. } | Trigger::Probe { .. })
+        matches!(self, Trigger::Kernel { .. } | Trigger::Probe(_))
     }
 
     /// Attach points of an instance by its number, and the process each is limited to.
     pub(crate) fn attachments(&self, instance: usize) -> impl Iterator<Item = (&Target, Option<u32>)> {
         let (targets, pid) = match self {
             Trigger::Kernel { targets } => (targets.as_slice(), None),
-            Trigger::Probe { instances } => {
-                instances.get(instance).map_or((&[][..], None), |instance| (&instance.targets, instance.pid))
+            Trigger::Probe(all) => {
+                all.instances.get(instance).map_or((&[][..], None), |instance| (&instance.targets, instance.pid))
             }
             Trigger::Begin
             | Trigger::End
@@ -209,7 +206,7 @@ impl Trigger {
             Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
                 true
             }
-            Trigger::Kernel { .. } | Trigger::Probe { .. } | Trigger::Never { .. } => false,
+            Trigger::Kernel { .. } | Trigger::Probe(_) | Trigger::Never { .. } => false,
         }
     }
 }
@@ -249,7 +246,7 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     }
     if let (SectionKind::PerfProbe(probe), true) = (&spec.attach.kind, chosen.is_empty()) {
         let instances = arguments::instances(probe, options).map_err(|why| wrong(object, spec, why))?;
-        return Ok(Trigger::Probe { instances });
+        return Ok(Trigger::Probe(instances));
     }
     let targets = target::of(spec, &chosen, options).map_err(|why| wrong(object, spec, why))?;
     Ok(Trigger::Kernel { targets })
@@ -323,8 +320,10 @@ impl fmt::Display for ObjectPlan {
                     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
                     writeln!(f, "  {name:<24} kernel     {first}{more}")?;
                 }
-                Trigger::Probe { instances } => {
-                    instances.iter().try_for_each(|instance| writeln!(f, "  {name:<24} kernel     {instance}"))?
+                Trigger::Probe(all) => {
+                    let mut instances = all.instances.iter();
+                    instances.try_for_each(|instance| writeln!(f, "  {name:<24} kernel     {instance}"))?;
+                    all.left_out.iter().try_for_each(|why| writeln!(f, "  {name:<24} left out   {why}"))?;
                 }
                 Trigger::Never { why, .. } => writeln!(f, "  {name:<24} not run: {why}")?,
             }

@@ -146,7 +146,7 @@ impl UserSide {
                 self.events.push(Event { step, map });
             }
             Trigger::Signal { number } => self.signals.push((number, step)),
-            Trigger::Kernel { .. } | Trigger::Probe { .. } | Trigger::Never { .. } => {}
+            Trigger::Kernel { .. } | Trigger::Probe(_) | Trigger::Never { .. } => {}
         }
         Ok(())
     }

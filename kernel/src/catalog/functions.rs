@@ -40,12 +40,7 @@ fn patchable() -> Option<Vec<String>> {
 
 /// Names of code in the table of symbols.
 fn symbols() -> Vec<String> {
-    let code = System::get().kallsyms().unwrap_or_default().lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let kind = words.nth(1)?;
-        words.next().filter(|_| matches!(kind, "t" | "T"))
-    });
-    code.map(str::to_owned).collect()
+    System::get().functions(None).map(str::to_owned).collect()
 }
 
 pub(super) fn describe(catalog: &mut Catalog, added: std::ops::Range<usize>, prefix: &str, skip: usize) {

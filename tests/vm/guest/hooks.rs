@@ -14,6 +14,25 @@ pub(super) fn kprobes() {
     }
 }
 
+/// By definitions in perf's notation.
+pub(super) fn arguments() {
+    let output = session("probes/arguments.bpf.o", &WORKLOAD);
+    let text = said(&output);
+    for kind in ["reads", "pattern", "results", "seeks"] {
+        assert_eq!(words(&text, kind), [kind, "100", SUM], "{text}");
+    }
+    // 100 times /dev/zero, 1:5.
+    assert_eq!(words(&text, "device"), ["device", "100", "104858100"], "{text}");
+    // O_WRONLY, O_CREAT, O_TRUNC, O_CLOEXEC and what the system call adds; 0666; AT_FDCWD.
+    assert_eq!(words(&text, "opens")[..2], ["opens", "1"], "{text}");
+    let flags: i64 = words(&text, "opens")[2].parse().unwrap();
+    assert_eq!(flags & 0x80241, 0x80241, "{text}");
+    assert_eq!(words(&text, "mode"), ["mode", "1", "438"], "{text}");
+    assert_eq!(words(&text, "folder"), ["folder", "1", "-100"], "{text}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("left out: argument count at vfs_readlink: no variable count is there"), "{told}");
+}
+
 /// Kernels before 6.8 take arguments for the context by their types, not by a tag.
 pub(super) fn context_arguments() {
     let text = said(&session("probes/context.bpf.o", &WORKLOAD));

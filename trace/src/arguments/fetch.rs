@@ -22,14 +22,25 @@ pub(super) enum Memory {
     User,
     /// Of the process, by a program that may sleep.
     Sleepable,
+    /// Of the kernel.
+    Kernel,
 }
 
 impl Memory {
-    /// `bpf_probe_read_user`, `bpf_copy_from_user`.
+    /// `bpf_probe_read_user`, `bpf_copy_from_user`, `bpf_probe_read_kernel`.
     fn helper(self) -> u32 {
         match self {
             Memory::User => 112,
             Memory::Sleepable => 148,
+            Memory::Kernel => 113,
+        }
+    }
+
+    /// `bpf_probe_read_user_str`, `bpf_probe_read_kernel_str`.
+    fn string_helper(self) -> u32 {
+        match self {
+            Memory::User | Memory::Sleepable => 114,
+            Memory::Kernel => 115,
         }
     }
 }
@@ -63,7 +74,7 @@ pub(super) enum NoCode {
 /// Code that is being written.
 pub(super) struct Code {
     text: String,
-    memory: Memory,
+    pub(super) memory: Memory,
     /// Bytes of the frame that hold values, from its top, and the most that ever did.
     used: usize,
     most: usize,
@@ -188,14 +199,14 @@ impl Code {
     }
 
     /// Copies a string from the address in `r7` to the frame, at most so many bytes with its end.
-    pub(super) fn string(&mut self, slot: usize, size: usize) {
-        if self.memory == Memory::Sleepable {
+    pub(super) fn string(&mut self, slot: usize, size: usize, memory: Memory) {
+        if memory == Memory::Sleepable {
             // It brings the page into memory; there is no helper that sleeps and ends at a zero.
             let scratch = self.slot();
             self.read(scratch, 1);
             self.free();
         }
-        self.line(format!("r1 = r10\nr1 += -{slot}\nr2 = {size}\nr3 = r7\ncall 114"));
+        self.line(format!("r1 = r10\nr1 += -{slot}\nr2 = {size}\nr3 = r7\ncall {}", memory.string_helper()));
         let failed = self.failed();
         self.line(format!("if r0 s< 0 goto {failed}"));
     }

@@ -4,24 +4,26 @@
 //! of the program, with one prologue; every other gets an instance of its own, attached to its own points only.
 
 mod fetch;
+mod find;
 mod prologue;
 pub(crate) mod variants;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use twinbpf_kernel::Target;
 use twinbpf_kernel::link::{Functions, Return, UprobeSite};
 use twinbpf_kernel::probe::{Feature, has};
-use twinbpf_kernel::{Target, user};
-use twinbpf_loader::section::{Abi, Mode, PerfProbe, ProbePosition, Switch};
-use twinbpf_probe::{Binary, Bytes, Expr, Machine, Point, Store, Value};
+use twinbpf_loader::section::{Abi, Mode, PerfProbe, Switch};
+use twinbpf_probe::{Expr, Machine, Point, Value};
 
 use crate::options::Options;
-use crate::probes::probe_definition;
 use crate::target;
 use fetch::{Base, Memory};
+use find::{Found, shown};
 use prologue::{Arguments, MOST};
 
+pub use find::kernel_types;
 pub use prologue::{Prologue, STRING};
 
 /// One program in the kernel for a set of points.
@@ -42,6 +44,16 @@ pub struct ProbeInstance {
     pub pid: Option<u32>,
 }
 
+/// What a definition becomes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Instances {
+    /// A program for each set of points whose arguments are in the same places.
+    pub instances: Vec<ProbeInstance>,
+    /// Functions that a pattern matches and that lack an argument, each with the reason.
+    pub left_out: Vec<String>,
+}
+
 /// Whether instances attach by one link for all of their points.
 pub(crate) fn by_one_link() -> bool {
     has(Feature::UprobeMulti)
@@ -51,7 +63,7 @@ pub(crate) fn by_one_link() -> bool {
 ///
 /// # Errors
 /// As of a session, in words.
-pub fn probe_instances(probe: &PerfProbe) -> Result<Vec<ProbeInstance>, String> {
+pub fn probe_instances(probe: &PerfProbe) -> Result<Instances, String> {
     instances(probe, &Options::default())
 }
 
@@ -59,17 +71,11 @@ pub fn probe_instances(probe: &PerfProbe) -> Result<Vec<ProbeInstance>, String> 
 ///
 /// # Errors
 /// No file, no point, an argument that has no place, options that do not fit; in words.
-pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Vec<ProbeInstance>, String> {
+pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances, String> {
     let options = &probe.options;
-    let exec = match (&options.exec, &options.module) {
-        (Some(exec), None) => exec,
-        (Some(_), Some(_)) => return Err("exec= and module= exclude each other".to_owned()),
-        (None, _) => {
-            return Err("probes of kernel functions by definition are not attached yet: \
-                        write exec=FILE; before it for a function of a program, or kprobe/FUNCTION"
-                .to_owned());
-        }
-    };
+    if options.exec.is_some() && options.module.is_some() {
+        return Err("exec= and module= exclude each other".to_owned());
+    }
     if options.mode == Mode::User {
         return Err("mode=user: a probe runs in the kernel".to_owned());
     }
@@ -85,85 +91,26 @@ pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Vec<Probe
              program as f(ctx, unsigned long failed, struct args *args)"
         ));
     }
-    let path =
-        user::find(exec).ok_or_else(|| format!("there is no file {exec}; a bare name is searched for in PATH"))?;
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
-    let (points, is_fixed) = points(probe, &path)?;
-    let mut instances = group(probe, (points, is_fixed), &path)?;
+    let found = match &options.exec {
+        Some(exec) => find::in_file(probe, exec)?,
+        None => find::in_kernel(probe)?,
+    };
+    let left_out = found.left_out.clone();
+    let mut instances = group(probe, found)?;
     for instance in &mut instances {
         let targets = std::mem::take(&mut instance.targets).into_iter();
         let limited: Result<Vec<_>, String> = targets.map(|target| target::filtered(target, limits)).collect();
         instance.targets = limited?.concat();
     }
-    Ok(instances)
-}
-
-/// Reads a file with debug information.
-fn read(path: &Path) -> Option<Bytes> {
-    std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes)
-}
-
-/// The points of a definition in a file, which all have places for all arguments, and whether the file is loaded at its
-/// own addresses.
-fn points(probe: &PerfProbe, path: &Path) -> Result<(Vec<Point>, bool), String> {
-    let of_file = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
-    let definition = probe_definition(probe).map_err(|error| error.to_string())?;
-    let bytes = std::fs::read(path).map_err(|error| of_file(&error))?;
-    let store = Store::new();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let binary = Binary::open(&store, path, &bytes, &read, threads).map_err(|error| of_file(&error))?;
-    if binary.machine() != Machine::X86_64 || !cfg!(target_arch = "x86_64") {
-        return Err(of_file(&"arguments are fetched on x86-64 only"));
-    }
-    let points = binary.probe(&definition).map_err(|error| of_file(&error))?;
-    let most = probe.options.max.map_or(usize::MAX, |max| max as usize);
-    if points.len() > most {
-        return Err(format!("{} points match, more than max={most}: narrow the pattern", points.len()));
-    }
-    let mut wrong = Vec::new();
-    for point in &points {
-        for (name, value) in &point.args {
-            if let Err(why) = value {
-                wrong.push(format!("argument {name} at {}: {why}", shown(point)));
-            }
-        }
-    }
-    if !wrong.is_empty() {
-        let file = path.display();
-        let hint = format!("`twinbpf probe -x {file} -V {}` lists what there is", function(probe));
-        return Err(format!("{}; {hint}", wrong.join("; ")));
-    }
-    Ok((points, binary.is_fixed()))
-}
-
-/// A definition's function and position, as it was written.
-fn function(probe: &PerfProbe) -> String {
-    let mut text = probe.point.function.as_deref().unwrap_or_default().to_owned();
-    if let Some(file) = &probe.point.file {
-        text += if text.is_empty() { "" } else { "@" };
-        text += file;
-    }
-    match probe.point.position {
-        ProbePosition::Entry => {}
-        ProbePosition::Line(line) => text += &format!(":{line}"),
-        ProbePosition::Offset(offset) => text += &format!("+{offset:#x}"),
-        ProbePosition::Return => text += "%return",
-    }
-    text
-}
-
-/// A point for messages: `work1 at 0x1140 (t.c:7)`.
-fn shown(point: &Point) -> String {
-    let line = point.source.as_ref().map(|(file, line)| format!(" ({file}:{line})")).unwrap_or_default();
-    let returns = if point.is_return { "return of " } else { "" };
-    format!("{returns}{} at {:#x}{line}", point.function, point.address)
+    Ok(Instances { instances, left_out })
 }
 
 /// One instance for all points that have the same arguments in the same places.
-fn group(probe: &PerfProbe, (points, is_fixed): (Vec<Point>, bool), path: &Path) -> Result<Vec<ProbeInstance>, String> {
+fn group(probe: &PerfProbe, found: Found) -> Result<Vec<ProbeInstance>, String> {
     let mut instances: Vec<ProbeInstance> = Vec::new();
-    for point in points {
-        let (prologue, fallback) = prologues(probe, &point, is_fixed)?;
+    for point in found.points {
+        let base = base(&point, found.is_fixed);
+        let (prologue, fallback) = prologues(probe, &point, base, found.file.is_none())?;
         let same = instances.iter().position(|other| other.prologue == prologue);
         match same.and_then(|at| instances.get_mut(at)) {
             Some(instance) => instance.points.push(point),
@@ -178,33 +125,54 @@ fn group(probe: &PerfProbe, (points, is_fixed): (Vec<Point>, bool), path: &Path)
         }
     }
     for instance in &mut instances {
-        instance.targets = targets(path, &instance.points);
+        instance.targets = match &found.file {
+            Some(path) => targets(path, &instance.points),
+            None => instance.points.iter().map(kprobe).collect(),
+        };
     }
     Ok(instances)
 }
 
+/// How code at a point finds out where the file was loaded.
+fn base(point: &Point, is_fixed: bool) -> Base {
+    let is_address = |expr: &Expr| matches!(expr, Expr::Address(_));
+    let moves = point.args.iter().flat_map(|(_, value)| value).any(|value| value.expr.any(&is_address));
+    if is_fixed {
+        Base::Fixed
+    } else if moves && !point.is_return {
+        Base::Pointer(point.address)
+    } else {
+        Base::Unknown
+    }
+}
+
 /// The prologue of a point, and the one for a program that may not sleep.
-fn prologues(probe: &PerfProbe, point: &Point, is_fixed: bool) -> Result<(Prologue, Option<Prologue>), String> {
+fn prologues(
+    probe: &PerfProbe,
+    point: &Point,
+    base: Base,
+    in_kernel: bool,
+) -> Result<(Prologue, Option<Prologue>), String> {
     let values: Vec<&Value> = point.args.iter().flat_map(|(_, value)| value).collect();
-    let some = |is: fn(&Expr) -> bool| values.iter().any(|value| value.expr.any(&is));
-    let moves = some(|expr| matches!(expr, Expr::Address(_)));
-    let reads = some(|expr| matches!(expr, Expr::Load { .. })) || values.iter().any(|value| value.is_string());
+    let is_load = |expr: &Expr| matches!(expr, Expr::Load { .. });
+    let reads = values.iter().any(|value| value.is_string() || value.expr.any(&is_load));
+    let user: Vec<bool> = probe.args.iter().map(|arg| arg.user).collect();
     let prologue = |memory| {
-        let base = if is_fixed {
-            Base::Fixed
-        } else if moves && !point.is_return {
-            Base::Pointer(point.address)
-        } else {
-            Base::Unknown
-        };
-        let arguments = Arguments { abi: probe.options.abi, memory, base, values: values.clone() };
+        let (abi, values, user) = (probe.options.abi, values.clone(), user.clone());
+        let arguments = Arguments { abi, memory, user, base, values };
         arguments.prologue().map_err(|(at, why)| format!("argument {} at {}: {why}", point.args[at].0, shown(point)))
     };
     match probe.options.sleepable {
+        _ if in_kernel => Ok((prologue(Memory::Kernel)?, None)),
         Switch::Yes => Ok((prologue(Memory::Sleepable)?, None)),
         Switch::Auto if reads => Ok((prologue(Memory::Sleepable)?, Some(prologue(Memory::User)?))),
         Switch::No | Switch::Auto => Ok((prologue(Memory::User)?, None)),
     }
+}
+
+/// A point in the kernel.
+fn kprobe(point: &Point) -> Target {
+    Target::Kprobe { function: point.function.clone(), offset: 0, ret: point.is_return }
 }
 
 fn places(point: &Point) -> Vec<String> {

@@ -13,7 +13,7 @@
 use twinbpf_isa::Raw;
 use twinbpf_isa::asm;
 use twinbpf_loader::section::Abi;
-use twinbpf_probe::Value;
+use twinbpf_probe::{Encoding, Value};
 
 use super::fetch::{Base, Code, IP, Memory, NoCode};
 
@@ -27,7 +27,9 @@ pub(super) const MOST: usize = 3;
 pub(super) struct Arguments<'a> {
     pub(super) values: Vec<&'a Value>,
     pub(super) abi: Abi,
+    /// What the code reads, and what it reads for each value where the definition says `@user`.
     pub(super) memory: Memory,
+    pub(super) user: Vec<bool>,
     pub(super) base: Base,
 }
 
@@ -51,6 +53,22 @@ impl Prologue {
 }
 
 impl Arguments<'_> {
+    /// What is read for a value.
+    fn memory(&self, at: usize) -> Memory {
+        match (self.memory, self.user.get(at)) {
+            (Memory::Kernel, Some(true)) => Memory::User,
+            (memory, _) => memory,
+        }
+    }
+
+    /// What the bytes of a string are in.
+    fn string_memory(&self, at: usize) -> Memory {
+        match (self.memory(at), self.values[at].encoding) {
+            (Memory::Kernel, Encoding::String { user: true }) => Memory::User,
+            (memory, _) => memory,
+        }
+    }
+
     fn is_string(&self, at: usize) -> bool {
         self.values[at].is_string()
     }
@@ -100,11 +118,12 @@ impl Arguments<'_> {
         code.catch("failed");
         let mut slots = Vec::new();
         for (at, value) in self.values.iter().enumerate() {
+            code.memory = self.memory(at);
             code.value(value).map_err(|why| (at, why))?;
             let slot = code.slot();
             slots.push(slot);
             match self.is_string(at) {
-                true => code.string(copies[at], STRING),
+                true => code.string(copies[at], STRING, self.string_memory(at)),
                 false => code.line(format!("*(u64 *)(r10 - {slot}) = r7")),
             }
         }
@@ -145,9 +164,10 @@ impl Arguments<'_> {
             let member = members - 8 * at;
             let (fail, done) = (code.label(), code.label());
             code.catch(&fail);
+            code.memory = self.memory(at);
             code.value(value).map_err(|why| (at, why))?;
             if self.is_string(at) {
-                code.string(copies[at], STRING);
+                code.string(copies[at], STRING, self.string_memory(at));
             }
             if code.is_caught() {
                 let bit = 1_u64 << at;

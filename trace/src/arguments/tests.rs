@@ -118,7 +118,13 @@ impl State for Registers {
 }
 
 fn arguments<'a>(values: &'a [Value], abi: Abi) -> Arguments<'a> {
-    Arguments { values: values.iter().collect(), abi, memory: Memory::User, base: Base::Pointer(POINT) }
+    Arguments {
+        values: values.iter().collect(),
+        abi,
+        memory: Memory::User,
+        user: Vec::new(),
+        base: Base::Pointer(POINT),
+    }
 }
 
 /// What a program returns that begins with the prologue.

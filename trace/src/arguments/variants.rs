@@ -21,7 +21,7 @@ pub(crate) enum Sleep {
 /// Whether the plan has prologues that do without sleeping.
 pub(crate) fn may_do_without_sleep(plan: &ObjectPlan) -> bool {
     plan.programs.iter().any(|planned| match &planned.trigger {
-        Trigger::Probe { instances } => instances.iter().any(|instance| instance.fallback.is_some()),
+        Trigger::Probe(all) => all.instances.iter().any(|instance| instance.fallback.is_some()),
         _ => false,
     })
 }
@@ -32,7 +32,7 @@ pub(crate) fn may_do_without_sleep(plan: &ObjectPlan) -> bool {
 /// A program's frame has no room for what a prologue leaves there, or the program is too long.
 pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep: Sleep) -> Result<(), Error> {
     for planned in &plan.programs {
-        let Trigger::Probe { instances } = &planned.trigger else { continue };
+        let Trigger::Probe(all) = &planned.trigger else { continue };
         let Some(at) = linked.programs.iter().position(|program| program.spec == planned.spec) else { continue };
         let program = linked.programs.remove(at);
         let variant = |instance: &ProbeInstance| {
@@ -45,7 +45,7 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
             variant.splice(0, 0, &prologue.insns())?;
             Ok(variant)
         };
-        let variants: Result<Vec<_>, LowerFrameError> = instances.iter().map(variant).collect();
+        let variants: Result<Vec<_>, LowerFrameError> = all.instances.iter().map(variant).collect();
         let variants = variants.map_err(|why| wrong(&plan.object, plan.spec(planned), why))?;
         linked.programs.splice(at..at, variants);
     }

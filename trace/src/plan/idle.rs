@@ -24,6 +24,17 @@ impl ObjectPlan {
         self.never().map(|(spec, why, _)| (spec, why.to_owned())).chain(self.unattached())
     }
 
+    /// Functions that a program's pattern matches and that it does not run at, with the reason.
+    pub fn missed(&self) -> impl Iterator<Item = (&ProgramSpec, &str)> {
+        self.programs.iter().flat_map(|program| {
+            let left_out = match &program.trigger {
+                Trigger::Probe(all) => all.left_out.as_slice(),
+                _ => &[],
+            };
+            left_out.iter().map(|why| (self.spec(program), why.as_str()))
+        })
+    }
+
     /// An error for each program that would not run although neither user nor object asks for that.
     pub(super) fn idle(&self) -> Vec<Error> {
         let never = self.never().filter(|(.., intended)| !intended).map(|(spec, why, _)| (spec, why.to_owned()));
@@ -49,7 +60,7 @@ impl ObjectPlan {
             | Trigger::Event { .. }
             | Trigger::Signal { .. }
             | Trigger::Kernel { .. }
-            | Trigger::Probe { .. } => None,
+            | Trigger::Probe(_) => None,
         })
     }
 
@@ -69,7 +80,7 @@ impl ObjectPlan {
                 (!is_used).then(|| (spec, unattached(spec)))
             }
             Trigger::Kernel { .. }
-            | Trigger::Probe { .. }
+            | Trigger::Probe(_)
             | Trigger::Begin
             | Trigger::End
             | Trigger::Timer { .. }
