@@ -10,6 +10,9 @@ mod bpftrace_tools;
 mod common;
 #[path = "kernel/failing.rs"]
 mod failing;
+#[expect(dead_code, reason = "lines and shapes are for the tests of places")]
+#[path = "../../probe/tests/grid/source.rs"]
+mod grid;
 #[path = "kernel/leaving.rs"]
 mod leaving;
 #[path = "kernel/loss.rs"]
@@ -22,6 +25,8 @@ mod messages;
 mod one_liners;
 #[path = "kernel/places.rs"]
 mod places;
+#[path = "kernel/places_live.rs"]
+mod places_live;
 #[path = "kernel/printing.rs"]
 mod printing;
 #[path = "kernel/refused.rs"]
@@ -94,6 +99,7 @@ harness::tests! {
     places::tracepoints_are_those_of_bpftrace,
     places::arguments_are_named,
     places::missing_things_are_reported,
+    places_live::prologues_read_every_class_of_place,
     places::a_program_is_attached_to_all_places_of_a_pattern,
     places::programs_of_userspace_have_functions_and_static_probes,
     printing::printed_and_lost_lines_are_those_sent,

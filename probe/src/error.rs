@@ -175,6 +175,12 @@ pub enum Refusal {
     /// No store to its place was found before the point.
     #[error("no instruction before {0:#x} is sure to have stored it at its place in the frame")]
     NotStored(u64),
+    /// The place has what the function assigns to it.
+    #[error(
+        "the function assigns to it first, and the debug information has only that value; callers pass it elsewhere: \
+         take the register (%di, ...) by the calling convention"
+    )]
+    Assigned,
     /// The function does not read it.
     #[error("the function never reads it, and callers then need not store it where the debug information says")]
     NotPassed,

@@ -1,6 +1,7 @@
 //! From a definition to points: functions by name, lines, offsets.
 
 mod args;
+mod entry;
 mod select;
 mod source;
 

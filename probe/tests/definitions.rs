@@ -15,6 +15,7 @@ harness::tests! {
     places_are_in_perfs_notation,
     members_behind_implicit_pointers_are_there,
     without_optimisation_points_are_after_the_prologue,
+    parameters_that_are_assigned_first_are_not_taken_for_another,
     errors_name_what_is_there,
     a_file_without_debug_information_says_what_would_give_it,
 }
@@ -44,18 +45,28 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// The program, compiled; `None` where there is no gcc.
-fn compile(folder: &Path, options: &[&str]) -> Option<PathBuf> {
-    let (source, program) = (folder.join("t.c"), folder.join("t"));
-    std::fs::write(&source, SOURCE.trim_start()).unwrap();
-    let done = Command::new("gcc").args(options).arg("-o").arg(&program).arg("t.c").current_dir(folder).output();
+/// Functions that assign to their parameters first.
+const ASSIGNED: &str = r#"
+__attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "memory"); }
+__attribute__((noinline)) long other(int a, int b, int c) { a = b; use(a + c); return a; }
+__attribute__((noinline)) long constant(int a, _Bool b, int c) { a = 5; b = b | 1; use(c); return a + b + c; }
+__attribute__((noinline)) long kept(int a, double x, unsigned char b, int c) { use(a + b + c); return a + (long)x; }
+static __attribute__((noinline)) long fewer(int a, int b, int c) { use(b + c); return c; }
+int main(int n, char **v) { return other(n, n + 5, 7) + constant(n, n, n) + kept(n, n, n, n) + fewer(n, n + 1, n + 2); }
+"#;
+
+/// The program, compiled; `None` where there is no such compiler.
+fn compile(folder: &Path, (compiler, source): (&str, &str), options: &[&str]) -> Option<PathBuf> {
+    let program = folder.join("t");
+    std::fs::write(folder.join("t.c"), source.trim_start()).unwrap();
+    let done = Command::new(compiler).args(options).arg("-o").arg(&program).arg("t.c").current_dir(folder).output();
     match done {
         Ok(done) => {
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
             Some(program)
         }
         Err(error) => {
-            harness::skip(&format!("gcc: {error}"));
+            harness::skip(&format!("{compiler}: {error}"));
             None
         }
     }
@@ -63,8 +74,13 @@ fn compile(folder: &Path, options: &[&str]) -> Option<PathBuf> {
 
 /// What definitions lead to in the program that these options make.
 fn with(options: &[&str], check: impl FnOnce(&dyn Fn(&str) -> Vec<String>)) {
+    with_source(("gcc", SOURCE), options, check);
+}
+
+/// The same for another compiler and source.
+fn with_source(made: (&str, &str), options: &[&str], check: impl FnOnce(&dyn Fn(&str) -> Vec<String>)) {
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compile(folder.path(), options) else { return };
+    let Some(program) = compile(folder.path(), made, options) else { return };
     let bytes = std::fs::read(&program).unwrap();
     let store = Store::new();
     let binary = Binary::open(&store, &program, &bytes, &read, 2).unwrap();
@@ -142,6 +158,22 @@ fn without_optimisation_points_are_after_the_prologue() {
         let early = probe("work1+1 n").remove(0);
         assert!(early.starts_with("work1 (also also) n: the prologue stores it after 0x"), "{early}");
     });
+}
+
+fn parameters_that_are_assigned_first_are_not_taken_for_another() {
+    for level in ["-O1", "-O2"] {
+        with_source(("clang-19", ASSIGNED), &["-g", level], |probe| {
+            let assigned = "the function assigns to it first, and the debug information has only that value";
+            let other = &probe("other a b c")[0];
+            assert!(other.contains(assigned) && other.contains("b=%si:s32") && other.contains("c=%dx:s32"), "{other}");
+            let constant = &probe("constant a b c")[0];
+            assert!(constant.matches(assigned).count() == 2 && constant.contains("c=%dx:s32"), "{constant}");
+            let kept = &probe("kept a b c")[0];
+            assert!(kept.contains("a=%di:s32") && kept.contains("b=%si:x8") && kept.contains("c=%dx:s32"), "{kept}");
+            let fewer = &probe("fewer b c")[0];
+            assert!(fewer.contains("b=%di:s32") && fewer.contains("c=%si:s32"), "{fewer}");
+        });
+    }
 }
 
 fn errors_name_what_is_there() {

@@ -1,6 +1,6 @@
 //! The arguments at a point.
 
-use super::{Available, Target};
+use super::{Available, Target, entry};
 use crate::binary::Binary;
 use crate::code;
 use crate::debug::Die;
@@ -120,7 +120,7 @@ fn variable(site: &Site<'_, '_>, target: &Target, argument: &Argument, name: &st
 fn of(site: &Site<'_, '_>, variable: &Variable, argument: &Argument) -> Result<Value, Refusal> {
     let ty = scope::type_of(site, variable.die)?;
     // A name that the type does not have is the clearer error, whatever the place is.
-    let place = site.place(variable.die);
+    let place = site.place(variable.die).and_then(|place| entry::passed(site, variable, place));
     let is_llvm = site.binary.is_llvm(variable.die.unit);
     let start = |place| Start { spot: Spot::new(place, is_llvm), ty, untyped: 0 };
     match place {

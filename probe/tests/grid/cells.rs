@@ -101,7 +101,8 @@ impl Cell {
             None => tempfile::tempdir().unwrap().keep(),
         };
         let count = if std::env::var("TWINBPF_GRID").is_ok_and(|value| value == "long") { 400 } else { 80 };
-        let (text, functions) = source::program(1, count, self.is_cpp());
+        let seed = std::env::var("TWINBPF_GRID_SEED").map_or(1, |seed| seed.parse().expect("a number"));
+        let (text, functions) = source::program(seed, count, self.is_cpp());
         let program = self.compile(&folder, &text)?;
         let store = Store::new();
         let bytes = std::fs::read(&program).unwrap();

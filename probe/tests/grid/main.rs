@@ -1,5 +1,5 @@
 //! Arguments read live where our points are, against what the program says it passes. Each cell is a compiler, a level,
-//! a version of DWARF and a language; `TWINBPF_GRID=long` has more functions in each.
+//! a version of DWARF and a language; `TWINBPF_GRID=long` has more functions in each, `TWINBPF_GRID_SEED` others.
 
 mod cells;
 #[path = "../../../tests/support/harness.rs"]

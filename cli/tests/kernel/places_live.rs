@@ -1,0 +1,150 @@
+//! Every class of place, read live by prologues: programs that log the arguments they pass, compiled in several manners.
+//! The programs are those of the grid in `probe/tests/grid/`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::tempdir;
+
+use crate::common::{installed, skip, stderr, twinbpf};
+use crate::grid::{Function, program};
+use crate::rig::kernel;
+
+/// Values that one program prints, at most.
+const MOST: usize = 8;
+/// Functions of each target.
+const FUNCTIONS: usize = 60;
+
+/// What a program takes: the function, and its arguments that have places at all of its points, with their classes.
+struct Probe<'a> {
+    function: &'a str,
+    args: Vec<(&'a str, String)>,
+}
+
+/// The class of each argument at a point, but for those that have no place or need the function's entry.
+fn classes(point: &Value) -> HashMap<&str, String> {
+    let arguments = point["arguments"].as_array().unwrap();
+    let class = |argument: &Value| {
+        let class = argument["class"].as_str().filter(|class| *class != "entry")?;
+        let is_field = argument["place"].as_str().is_some_and(|place| place.contains(":b"));
+        Some(if is_field { "bit-field".to_owned() } else { class.to_owned() })
+    };
+    arguments.iter().filter_map(|argument| Some((argument["name"].as_str()?, class(argument)?))).collect()
+}
+
+fn probes<'a>(target: &Path, functions: &'a [Function]) -> Vec<Probe<'a>> {
+    let mut found = Vec::new();
+    for Function { name, args, .. } in functions.iter().filter(|function| !function.args.is_empty()) {
+        let named: Vec<String> = args.iter().map(|arg| format!("{arg}={arg}")).collect();
+        let definition = format!("{name} {}", named.join(" "));
+        let output = twinbpf().args(["probe", "--json", "-x"]).arg(target).arg(&definition).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let points: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let all: Vec<HashMap<&str, String>> = points.iter().map(classes).collect();
+        let Some(first) = all.first() else { continue };
+        let everywhere = args.iter().filter(|arg| all.iter().all(|point| point.contains_key(arg.as_str())));
+        let args: Vec<(&str, String)> = everywhere.map(|arg| (arg.as_str(), first[arg.as_str()].clone())).collect();
+        found.extend(args.chunks(MOST).map(|args| Probe { function: name, args: args.to_vec() }));
+    }
+    found
+}
+
+/// A tool with a program for each probe, which prints its number, what failed, the call's number and the values.
+fn tool(target: &Path, probes: &[Probe<'_>]) -> String {
+    let mut text = "#include <twinbpf/trace.h>\nLICENSE(\"GPL\");\n".to_owned();
+    for (at, probe) in probes.iter().enumerate() {
+        let args: String = probe.args.iter().enumerate().map(|(n, (arg, _))| format!(" v{n}={arg}")).collect();
+        let values: String = (0..probe.args.len()).map(|n| format!(", a->v[{n}]")).collect();
+        let formats = " %ld".repeat(probe.args.len());
+        writeln!(text, "struct args{at} {{ long seq, v[{}]; }};", probe.args.len()).unwrap();
+        writeln!(
+            text,
+            "SEC(\"exec={};abi=struct;p{at}={} seq=@seq:s32{args}\")\n\
+             int p{at}(void *ctx, unsigned long failed, struct args{at} *a)\n\
+             {{ printf(\"{at} %lx %ld{formats}\\n\", failed, a->seq{values}); return 0; }}",
+            target.display(),
+            probe.function
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// The values of each call by its number, as the program logs them.
+fn logged(log: &str) -> HashMap<i64, HashMap<String, i64>> {
+    let (mut calls, mut last) = (HashMap::new(), 0);
+    for line in log.lines() {
+        if let Some((seq, _)) = line.strip_prefix("= ").and_then(|rest| rest.split_once(' ')) {
+            last = seq.parse().unwrap();
+            calls.insert(last, HashMap::new());
+        } else if let Some((name, value)) = line.split_once(' ') {
+            calls.get_mut(&last).unwrap().insert(name.to_owned(), value.parse().unwrap());
+        }
+    }
+    calls
+}
+
+/// Right values by class.
+fn run(compiler: &str, flags: &[&str]) -> Option<BTreeMap<String, usize>> {
+    if !installed(compiler) {
+        skip(&format!("{compiler} is not installed"));
+        return None;
+    }
+    let folder = tempdir().unwrap();
+    let is_cpp = compiler.contains("++");
+    let (source, target) = (folder.path().join(if is_cpp { "t.cc" } else { "t.c" }), folder.path().join("target"));
+    let (text, functions) = program(7, FUNCTIONS, is_cpp);
+    std::fs::write(&source, text).unwrap();
+    let status = Command::new(compiler).args(flags).args(["-w", "-o"]).arg(&target).arg(&source).status().unwrap();
+    assert!(status.success());
+    let probes = probes(&target, &functions);
+    let tool_path = folder.path().join("tool.bpf.c");
+    std::fs::write(&tool_path, tool(&target, &probes)).unwrap();
+    let workload = format!("{} > {}/log", target.display(), folder.path().display());
+    let output = twinbpf().arg("run").arg(&tool_path).args(["--", "sh", "-c", &workload]).output().unwrap();
+    assert!(output.status.success(), "{compiler} {flags:?}: {}", stderr(&output));
+    let calls = logged(&std::fs::read_to_string(folder.path().join("log")).unwrap());
+    let (mut right, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let probe = &probes[words[0].parse::<usize>().unwrap()];
+        let call = &calls[&words[2].parse().unwrap()];
+        assert_eq!(words[1], "0", "{}: not all could be read: {line}", probe.function);
+        for ((name, class), value) in probe.args.iter().zip(&words[3..]) {
+            match call.get(*name) == value.parse().ok().as_ref() {
+                true => *right.entry(class.clone()).or_default() += 1,
+                false => wrong.push(format!("{} {name}: {value}, not {:?}", probe.function, call.get(*name))),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{compiler} {flags:?}:\n{}", wrong.join("\n"));
+    Some(right)
+}
+
+pub(crate) fn prologues_read_every_class_of_place() {
+    if !kernel() {
+        return;
+    }
+    if !installed("clang-19") {
+        return skip("clang-19 is not installed, so that no tool can be compiled");
+    }
+    let cells: [(&str, &[&str]); 5] = [
+        ("gcc", &["-O2", "-gdwarf-5"]),
+        ("gcc", &["-O0", "-gdwarf-4", "-no-pie"]),
+        ("clang-19", &["-O2", "-gdwarf-5", "-fPIE", "-pie"]),
+        ("clang-19", &["-O1", "-gdwarf-4", "-no-pie"]),
+        ("g++", &["-O3", "-gdwarf-5"]),
+    ];
+    let mut total = BTreeMap::<String, usize>::new();
+    for (compiler, flags) in cells {
+        let Some(right) = run(compiler, flags) else { return };
+        println!("{compiler} {flags:?}: {right:?}");
+        right.into_iter().for_each(|(class, count)| *total.entry(class).or_default() += count);
+    }
+    for class in ["register", "memory", "constant", "bit-field"] {
+        assert!(total.get(class).copied().unwrap_or(0) >= 50, "{class}: {total:?}");
+    }
+}
