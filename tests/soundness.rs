@@ -43,17 +43,21 @@ fn compiled(file: &Path, crates: &[Crate]) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The newest library of twinbpf in a folder, and those that it was built with: builds with other features are there, too.
+/// The newest library of twinbpf in a folder that has native code, and those that it was built with: builds with other
+/// features are there, too.
 fn crates(folder: &Path) -> Vec<Crate> {
-    let mut crates = vec![("twinbpf", libraries(folder, "twinbpf").remove(0))];
-    for (name, witness) in BENEATH {
+    let beneath = |(name, witness): (&'static str, &str), twinbpf: &Crate| {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.rs"));
         std::fs::write(&file, witness).expect("a program");
-        let fits = |path: &PathBuf| compiled(&file, &[crates[0].clone(), (name, path.clone())]).0;
-        let found = libraries(folder, name).into_iter().find(fits);
-        crates.push((name, found.unwrap_or_else(|| panic!("no {name} that twinbpf was built with"))));
-    }
-    crates
+        let fits = |path: &PathBuf| compiled(&file, &[twinbpf.clone(), (name, path.clone())]).0;
+        libraries(folder, name).into_iter().find(fits).map(|path| (name, path))
+    };
+    let mut all = libraries(folder, "twinbpf").into_iter().filter_map(|path| {
+        let twinbpf = ("twinbpf", path);
+        let others: Option<Vec<Crate>> = BENEATH.into_iter().map(|one| beneath(one, &twinbpf)).collect();
+        Some([vec![twinbpf], others?].concat())
+    });
+    all.next().expect("a twinbpf, and what it was built with")
 }
 
 /// The errors of a program, sorted.
