@@ -46,6 +46,7 @@ harness::tests! {
     arguments::equal_places_share_a_program,
     arguments::members_strings_and_small_values_are_read,
     arguments::an_argument_that_cannot_be_read_is_an_error_of_its_call,
+    arguments::a_call_finds_the_registers_of_its_own_entry,
     arguments::a_program_keeps_its_own_frame,
     arguments::definitions_that_cannot_be_met_say_why,
     arguments::a_library_that_is_loaded_later_is_probed,

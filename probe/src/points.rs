@@ -9,6 +9,7 @@ use crate::binary::Binary;
 use crate::debug::Die;
 use crate::definition::{Definition, Position};
 use crate::error::{Error, Refusal};
+use crate::expr::Expr;
 use crate::site::Site;
 use crate::value::Value;
 
@@ -38,6 +39,8 @@ pub struct Point {
     pub after_prologue: bool,
     /// First instruction of the function that has the code: where the registers of [`crate::Expr::Entry`] are to be taken.
     pub entry: Option<u64>,
+    /// The canonical frame address at the point, which is that of the same call at its entry.
+    pub cfa: Option<Expr>,
     /// Each argument's name, and its value or why there is none.
     pub args: Vec<(String, Result<Value, Refusal>)>,
 }
@@ -138,6 +141,7 @@ impl<'a> Binary<'a> {
             is_return,
             after_prologue: moved.pc != target.pc,
             entry: target.dies.map(|_| moved.entry),
+            cfa: moved.site(self).and_then(|site| site.cfa().ok()),
             function,
             args,
         }

@@ -2,6 +2,7 @@
 //! the kernel's lists of attach points.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,7 +189,13 @@ impl Trigger {
         let (targets, pid) = match self {
             Trigger::Kernel { targets } => (targets.as_slice(), None),
             Trigger::Probe(all) => {
-                all.instances.get(instance).map_or((&[][..], None), |instance| (&instance.targets, instance.pid))
+                // The companion, if there is one, comes before all.
+                let has_companion = usize::from(!all.companion.is_empty());
+                let pid = all.instances.first().and_then(|instance| instance.pid);
+                match instance.checked_sub(has_companion).and_then(|at| all.instances.get(at)) {
+                    Some(instance) => (&instance.targets[..], instance.pid),
+                    None => (&all.companion[..], pid),
+                }
             }
             Trigger::Begin
             | Trigger::End
@@ -232,7 +239,7 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     let chosen = options.attach.iter().filter(|(name, _)| *name == *spec.name);
     let chosen: Vec<&str> = chosen.map(|(_, place)| place.as_str()).collect();
     if let SectionKind::Malformed(error) = &spec.attach.kind {
-        return Err(wrong(object, spec, error));
+        return Err(wrong(object, spec, format!("{error}\n{}", marked(&spec.section, error.span(&spec.section)))));
     }
     if spec.attach.prog_type().is_none() {
         let why = idle::unknown(&spec.section);
@@ -250,6 +257,12 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     }
     let targets = target::of(spec, &chosen, options).map_err(|why| wrong(object, spec, why))?;
     Ok(Trigger::Kernel { targets })
+}
+
+/// A section's name with a caret under a part of it.
+fn marked(section: &str, span: Range<usize>) -> String {
+    let (before, part) = (section[..span.start].chars().count(), section[span].chars().count());
+    format!("    {section}\n    {}{}", " ".repeat(before), "^".repeat(part.max(1)))
 }
 
 fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Result<Trigger, Error> {

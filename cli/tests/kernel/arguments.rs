@@ -20,6 +20,12 @@ FUNC void dup_a(int fd, long b) { asm volatile(\"\" :: \"r\"(fd), \"r\"(b)); }
 FUNC void dup_b(int fd, long b) { asm volatile(\"\" :: \"r\"(b), \"r\"(fd)); }
 FUNC long look(struct page *pg, short by) { asm volatile(\"\" :: \"r\"(pg), \"r\"(by)); return pg->id - 7; }
 FUNC int down(int n) { int below = n ? down(n - 1) : 0; asm volatile(\"\" : \"+r\"(below)); return below + n; }
+FUNC long deep(long n)
+{
+	long below = n > 0 ? deep(n - 1) : 0;
+	asm volatile(\"\" : \"+r\"(below));
+	return below;
+}
 int total = -5;
 int main(void)
 {
@@ -32,6 +38,8 @@ int main(void)
 		total = look(&a, -i);
 	}
 	down(4);
+	deep(4);
+	deep(3);
 	int child = fork();
 	if (!child) {
 		look(&b, 1000);
@@ -130,6 +138,17 @@ pub(crate) fn members_strings_and_small_values_are_read() {
     }
 }
 
+pub(crate) fn a_call_finds_the_registers_of_its_own_entry() {
+    let Some((_folder, path)) = target(&[]) else { return };
+    let plan = twinbpf().args(["probe", "-x"]).arg(&path).arg("deep:3 n").output().unwrap();
+    assert!(said(&plan).contains("n=%di@entry:s64"), "{plan:?}");
+    let text = traced(&path, "exec=TGT;d=deep:3 n { count(&calls, n); count(&errors, err); }");
+    for (n, count) in [(0, 2), (1, 2), (2, 2), (3, 2), (4, 1)] {
+        assert!(text.contains(&format!("@calls[{n}]: {count}\n")), "{n} in {text}");
+    }
+    assert!(text.contains("@errors[0]: 9\n") && !text.contains("@errors[1]"), "{text}");
+}
+
 pub(crate) fn an_argument_that_cannot_be_read_is_an_error_of_its_call() {
     let Some((_folder, path)) = target(&[]) else { return };
     let text = traced(
@@ -205,6 +224,18 @@ pub(crate) fn definitions_that_cannot_be_met_say_why() {
         text.contains("4 arguments, and registers have room for 3: write abi=struct; before the definition"),
         "{text}"
     );
+    let output = tool(
+        &path,
+        "#include <twinbpf/script.h>\nSEC(\"exec=TGT;inline=no;w=work1 n\") int w(void *ctx) { return 0; }",
+    );
+    let (text, section) = (stderr(&output), format!("exec={};inline=no;w=work1 n", path.display()));
+    let caret = " ".repeat("exec=;".len() + path.display().to_string().len()) + "^^^^^^";
+    assert!(text.contains("unknown option 'inline', there are exec module inlines"), "{text}");
+    assert!(text.contains(&format!("\n    {section}\n    {caret}\n")), "{text}");
+    let output =
+        tool(&path, "#include <twinbpf/script.h>\nSEC(\"exec=TGT;inlines;w=work1 n\") int w(void *ctx) { return 0; }");
+    let text = stderr(&output);
+    assert!(text.contains("'inlines' before the definition says nothing: write KEY=VALUE"), "{text}");
     let text = format!("exec={};pid=1;w=work1 n {{ count(&c); }}", path.display());
     let output = run(&["run", "-p", "2", "-e", &text, "--", "true"]);
     assert!(stderr(&output).contains("exclude each other"), "{}", stderr(&output));

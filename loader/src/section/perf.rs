@@ -2,6 +2,7 @@
 //!
 //! The grammar is that of perf's bpf-loader.c and `parse_perf_probe_command`, with a few keys of our own.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{SectionKind, number};
@@ -169,6 +170,35 @@ pub enum PerfError {
     /// A position inside the function that cannot be read.
     #[error("'{0}' is no FUNCTION[@FILE][:LINE|+OFFSET|%return]")]
     Point(Arc<str>),
+}
+
+impl PerfError {
+    /// The part of a section's name that it is about, in bytes; at the end where something is missing.
+    ///
+    /// ```
+    /// use twinbpf_loader::section::{Attach, SectionKind};
+    ///
+    /// let name = "exec=./t;inlines=maybe;wk=work n";
+    /// let SectionKind::Malformed(error) = Attach::parse(name).kind else { panic!("it is wrong") };
+    /// assert_eq!(&name[error.span(name)], "maybe");
+    /// ```
+    pub fn span(&self, section: &str) -> Range<usize> {
+        let main = section.rfind(';').map_or(usize::from(section.starts_with('?')), |at| at + 1);
+        let (options, found) = section.split_at(main);
+        let option = |key: &str| {
+            let start = |at: usize| at == 0 || matches!(options.as_bytes()[at - 1], b';' | b'?');
+            let mut all = options.match_indices(key).map(|(at, _)| at);
+            all.find(|at| start(*at) && options[at + key.len()..].starts_with('='))
+        };
+        let within = |text: &str| found.find(text).map(|at| main + at..main + at + text.len());
+        let span = match self {
+            PerfError::Key(key) => option(key).map(|at| at..at + key.len()),
+            PerfError::Value { key, value } => option(key).map(|at| at + key.len() + 1).map(|at| at..at + value.len()),
+            PerfError::Empty => None,
+            PerfError::NoEvent(text) | PerfError::Group(text) | PerfError::Point(text) => within(text),
+        };
+        span.unwrap_or(section.len()..section.len())
+    }
 }
 
 /// Reads a name in which `:`, `=` or `;` comes before any `/`.

@@ -155,3 +155,21 @@ fn perf_errors_say_what_to_write() {
     assert_eq!(error("exec=/bin/x;"), "no event after the options: write group:event or name=function");
     assert_eq!(error("a=b%exit"), "'b%exit' is no FUNCTION[@FILE][:LINE|+OFFSET|%return]");
 }
+
+#[test]
+fn perf_errors_point_to_what_is_wrong() {
+    let cases = [
+        ("wibble=1;a=b", 0, "wibble"),
+        ("exec=x;exec2=exec;a=b", 7, "exec2"),
+        ("?exec=yes;inlines=yes;force=yesno;a=b yesno", 28, "yesno"),
+        ("inlines=no;g:x=y", 11, "g"),
+        ("exec=/bin/main;main x", 15, "main x"),
+        ("exec=/bin/x;", 12, ""),
+        ("exec=b%exit;a=b%exit n", 14, "b%exit"),
+    ];
+    for (name, start, text) in cases {
+        let SectionKind::Malformed(error) = Attach::parse(name).kind else { panic!("{name} is wrong") };
+        let span = error.span(name);
+        assert_eq!((span.start, &name[span]), (start, text), "{name}: {error}");
+    }
+}

@@ -99,6 +99,7 @@ impl<'a> KernelTypes<'a> {
             is_return: definition.position == Position::Return,
             after_prologue: false,
             entry: None,
+            cfa: None,
             args,
         }
     }

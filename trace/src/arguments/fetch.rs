@@ -14,6 +14,26 @@ pub(super) const FRAME: usize = 512;
 const REGISTERS: [u16; 16] = [80, 96, 88, 40, 104, 112, 32, 152, 72, 64, 56, 48, 24, 16, 8, 0];
 /// The same of the instruction pointer.
 pub(super) const IP: u16 = 128;
+/// And of the stack pointer.
+const SP: u16 = 152;
+
+/// Stands in code for the map of what companions keep.
+pub(super) const KEPT: &str = "map_fd(0)";
+/// Bytes of its keys, a thread and a frame address, and of its values, the general registers.
+pub(super) const KEPT_SIZES: [u32; 2] = [16, 128];
+
+/// Code of a companion, which runs at a function's entry and keeps the general registers for points inside of it.
+pub(super) fn companion() -> String {
+    // The caller's frame begins above the return address.
+    let mut text = format!("r6 = r1\nr7 = *(u64 *)(r1 + {SP})\nr7 += 8\ncall 14\n");
+    text += "*(u64 *)(r10 - 16) = r0\n*(u64 *)(r10 - 8) = r7\n";
+    for (number, offset) in REGISTERS.iter().enumerate() {
+        let slot = 144 - 8 * number;
+        writeln!(text, "r1 = *(u64 *)(r6 + {offset})\n*(u64 *)(r10 - {slot}) = r1").expect("strings take all");
+    }
+    text += &format!("r1 = {KEPT} ll\nr2 = r10\nr2 += -16\nr3 = r10\nr3 += -144\nr4 = 0\ncall 2\nr0 = 0\nexit\n");
+    text
+}
 
 /// How code reads the memory of who hits the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +104,27 @@ pub(super) struct Code {
     fails: bool,
     /// Whether `r9` is there, or is not needed.
     pub(super) base: Base,
+    /// Slots of registers as they were at the function's entry, and of whether they are known.
+    entry: Vec<(Register, usize)>,
+    has_entry: usize,
 }
 
 impl Code {
     /// Nothing yet; the top of the frame is not its own.
     pub(super) fn new(memory: Memory, kept: usize) -> Code {
         let (text, failed) = (String::new(), String::new());
-        Code { text, memory, used: kept, most: kept, labels: 0, failed, fails: false, base: Base::Unknown }
+        Code {
+            text,
+            memory,
+            used: kept,
+            most: kept,
+            labels: 0,
+            failed,
+            fails: false,
+            base: Base::Unknown,
+            entry: Vec::new(),
+            has_entry: 0,
+        }
     }
 
     /// From here on, what cannot be read jumps to this label.
@@ -165,7 +199,13 @@ impl Code {
                 let offset = REGISTERS.get(usize::from(*number)).ok_or(NoCode::Register(*number))?;
                 self.line(format!("r7 = *(u64 *)(r6 + {offset})"));
             }
-            Expr::Entry(_) => return Err(NoCode::Entry),
+            Expr::Entry(register) => {
+                let (_, slot) = self.entry.iter().find(|(other, _)| other == register).ok_or(NoCode::Entry)?;
+                let (slot, known, failed) = (*slot, self.has_entry, self.failed());
+                self.line(format!(
+                    "r7 = *(u64 *)(r10 - {known})\nif r7 == 0 goto {failed}\nr7 = *(u64 *)(r10 - {slot})"
+                ));
+            }
             Expr::Constant(value) => self.constant("r7", *value),
             Expr::Address(_) if self.base == Base::Unknown => return Err(NoCode::Bias),
             Expr::Address(address) => {
@@ -188,6 +228,34 @@ impl Code {
             }
             Expr::Binary(op, left, right) => self.binary(*op, left, right)?,
         }
+        Ok(())
+    }
+
+    /// Copies registers from what the companion at the function's entry kept of this call, by thread and frame address.
+    pub(super) fn entry(&mut self, cfa: &Expr, registers: &[Register]) -> Result<(), NoCode> {
+        if cfa.any(&|expr| matches!(expr, Expr::Load { .. } | Expr::Entry(_))) {
+            return Err(NoCode::Entry);
+        }
+        self.has_entry = self.slot();
+        self.line(format!("*(u64 *)(r10 - {}) = 0", self.has_entry));
+        for register in registers {
+            let slot = self.slot();
+            self.line(format!("*(u64 *)(r10 - {slot}) = 0"));
+            self.entry.push((*register, slot));
+        }
+        self.expr(cfa)?;
+        let (frame, thread) = (self.slot(), self.slot());
+        self.line(format!("*(u64 *)(r10 - {frame}) = r7\ncall 14\n*(u64 *)(r10 - {thread}) = r0"));
+        let found = self.label();
+        self.line(format!("r1 = {KEPT} ll\nr2 = r10\nr2 += -{thread}\ncall 1\nif r0 == 0 goto {found}"));
+        self.line(format!("r1 = 1\n*(u64 *)(r10 - {}) = r1", self.has_entry));
+        for (register, slot) in self.entry.clone() {
+            let offset = 8 * register.0;
+            self.line(format!("r1 = *(u64 *)(r0 + {offset})\n*(u64 *)(r10 - {slot}) = r1"));
+        }
+        self.line(format!("{found}:"));
+        self.free();
+        self.free();
         Ok(())
     }
 

@@ -52,6 +52,9 @@ pub struct Instances {
     pub instances: Vec<ProbeInstance>,
     /// Functions that a pattern matches and that lack an argument, each with the reason.
     pub left_out: Vec<String>,
+    /// What the companion is attached to: entries of functions whose registers are needed at points inside of them. It keeps
+    /// these by thread and frame, so that each call finds its own, however deep.
+    pub companion: Vec<Target>,
 }
 
 /// Whether instances attach by one link for all of their points.
@@ -73,6 +76,9 @@ pub fn probe_instances(probe: &PerfProbe) -> Result<Instances, String> {
 /// No file, no point, an argument that has no place, options that do not fit; in words.
 pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances, String> {
     let options = &probe.options;
+    if let Some(piece) = options.skipped.first() {
+        return Err(format!("'{piece}' before the definition says nothing: write KEY=VALUE"));
+    }
     if options.exec.is_some() && options.module.is_some() {
         return Err("exec= and module= exclude each other".to_owned());
     }
@@ -95,14 +101,16 @@ pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances
         Some(exec) => find::in_file(probe, exec)?,
         None => find::in_kernel(probe)?,
     };
-    let left_out = found.left_out.clone();
+    let (left_out, companion) = (found.left_out.clone(), companion(&found));
+    let limit = |targets: Vec<Target>| {
+        let all: Result<Vec<_>, String> = targets.into_iter().map(|target| target::filtered(target, limits)).collect();
+        Ok::<_, String>(all?.concat())
+    };
     let mut instances = group(probe, found)?;
     for instance in &mut instances {
-        let targets = std::mem::take(&mut instance.targets).into_iter();
-        let limited: Result<Vec<_>, String> = targets.map(|target| target::filtered(target, limits)).collect();
-        instance.targets = limited?.concat();
+        instance.targets = limit(std::mem::take(&mut instance.targets))?;
     }
-    Ok(Instances { instances, left_out })
+    Ok(Instances { instances, left_out, companion: limit(companion)? })
 }
 
 /// One instance for all points that have the same arguments in the same places.
@@ -133,6 +141,19 @@ fn group(probe: &PerfProbe, found: Found) -> Result<Vec<ProbeInstance>, String> 
     Ok(instances)
 }
 
+/// The attach points of the companion: where functions begin whose registers at the entry some value needs.
+fn companion(found: &Found) -> Vec<Target> {
+    let Some(path) = &found.file else { return Vec::new() };
+    let is_needed = |point: &&Point| {
+        point.args.iter().flat_map(|(_, value)| value).any(|value| !value.expr.entry_registers().is_empty())
+    };
+    let entry = |point: &Point| Some(point.offset.wrapping_sub(point.address).wrapping_add(point.entry?));
+    let mut offsets: Vec<u64> = found.points.iter().filter(is_needed).filter_map(entry).collect();
+    offsets.sort_unstable();
+    offsets.dedup();
+    if offsets.is_empty() { Vec::new() } else { sites(path, offsets, false) }
+}
+
 /// How code at a point finds out where the file was loaded.
 fn base(point: &Point, is_fixed: bool) -> Base {
     let is_address = |expr: &Expr| matches!(expr, Expr::Address(_));
@@ -159,7 +180,7 @@ fn prologues(
     let user: Vec<bool> = probe.args.iter().map(|arg| arg.user).collect();
     let prologue = |memory| {
         let (abi, values, user) = (probe.options.abi, values.clone(), user.clone());
-        let arguments = Arguments { abi, memory, user, base, values };
+        let arguments = Arguments { abi, memory, user, base, values, cfa: point.cfa.as_ref() };
         arguments.prologue().map_err(|(at, why)| format!("argument {} at {}: {why}", point.args[at].0, shown(point)))
     };
     match probe.options.sleepable {
@@ -183,16 +204,20 @@ fn places(point: &Point) -> Vec<String> {
     point.args.iter().filter_map(text).collect()
 }
 
-/// What points are attached by: one link where the kernel has it, else an event for each.
+/// What points are attached by.
 fn targets(path: &Path, points: &[Point]) -> Vec<Target> {
     let is_return = points.iter().any(|point| point.is_return);
-    let sites: Vec<UprobeSite> =
-        points.iter().map(|point| UprobeSite { offset: point.offset, ..UprobeSite::default() }).collect();
+    sites(path, points.iter().map(|point| point.offset).collect(), is_return)
+}
+
+/// One link for all places where the kernel has it, else an event for each.
+fn sites(path: &Path, offsets: Vec<u64>, is_return: bool) -> Vec<Target> {
+    let sites = offsets.into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() });
     if by_one_link() {
-        let ret = if is_return { Return::Yes } else { Return::No };
-        return vec![Target::UprobeMulti { path: PathBuf::from(path), functions: Functions::Sites(sites), ret }];
+        let (functions, ret) = (Functions::Sites(sites.collect()), if is_return { Return::Yes } else { Return::No });
+        return vec![Target::UprobeMulti { path: PathBuf::from(path), functions, ret }];
     }
-    sites.into_iter().map(|site| Target::Uprobe { path: PathBuf::from(path), site, ret: is_return }).collect()
+    sites.map(|site| Target::Uprobe { path: PathBuf::from(path), site, ret: is_return }).collect()
 }
 
 impl fmt::Display for ProbeInstance {

@@ -13,7 +13,7 @@
 use twinbpf_isa::Raw;
 use twinbpf_isa::asm;
 use twinbpf_loader::section::Abi;
-use twinbpf_probe::{Encoding, Value};
+use twinbpf_probe::{Encoding, Expr, Register, Value};
 
 use super::fetch::{Base, Code, IP, Memory, NoCode};
 
@@ -31,6 +31,8 @@ pub(super) struct Arguments<'a> {
     pub(super) memory: Memory,
     pub(super) user: Vec<bool>,
     pub(super) base: Base,
+    /// The frame address at the point, for values from the function's entry.
+    pub(super) cfa: Option<&'a Expr>,
 }
 
 /// Code for the beginning of a program.
@@ -97,24 +99,31 @@ impl Arguments<'_> {
         (0..self.values.len()).map(place).collect()
     }
 
-    fn begin(&self, code: &mut Code, copies: &[usize]) {
+    fn begin(&self, code: &mut Code, copies: &[usize]) -> Result<(), (usize, NoCode)> {
         code.line("r6 = r1");
         code.base = self.base;
         if let Base::Pointer(address) = self.base {
             code.line(format!("r9 = *(u64 *)(r6 + {IP})\nr8 = {address:#x} ll\nr9 -= r8"));
+        }
+        let mut registers: Vec<Register> = self.values.iter().flat_map(|value| value.expr.entry_registers()).collect();
+        registers.sort_unstable();
+        registers.dedup();
+        if let (Some(cfa), false) = (self.cfa, registers.is_empty()) {
+            code.entry(cfa, &registers).map_err(|why| (0, why))?;
         }
         for at in (0..self.values.len()).filter(|at| self.is_string(*at)) {
             for word in 0..STRING / 8 {
                 code.line(format!("*(u64 *)(r10 - {}) = 0", copies[at] - 8 * word));
             }
         }
+        Ok(())
     }
 
     fn in_registers(&self) -> Result<(usize, Code), (usize, NoCode)> {
         let copies = self.copies(0);
         let frame = copies.last().copied().unwrap_or(0);
         let mut code = Code::new(self.memory, frame);
-        self.begin(&mut code, &copies);
+        self.begin(&mut code, &copies)?;
         code.catch("failed");
         let mut slots = Vec::new();
         for (at, value) in self.values.iter().enumerate() {
@@ -157,7 +166,7 @@ impl Arguments<'_> {
         let copies = self.copies(members);
         let frame = copies.last().copied().unwrap_or(members);
         let mut code = Code::new(self.memory, frame);
-        self.begin(&mut code, &copies);
+        self.begin(&mut code, &copies)?;
         let failed = code.slot();
         code.line(format!("*(u64 *)(r10 - {failed}) = 0"));
         for (at, value) in self.values.iter().enumerate() {

@@ -124,6 +124,7 @@ fn arguments<'a>(values: &'a [Value], abi: Abi) -> Arguments<'a> {
         memory: Memory::User,
         user: Vec::new(),
         base: Base::Pointer(POINT),
+        cfa: None,
     }
 }
 

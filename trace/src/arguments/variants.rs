@@ -1,11 +1,16 @@
-//! Variants of linked programs: one for each instance, with its prologue.
+//! Variants of linked programs: one for each instance, with its prologue; and companions, before them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use twinbpf_loader::kernel::{KernelLinked, KernelProgram, LowerFrameError};
+use twinbpf_isa::{Raw, asm};
+use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelMap, KernelProgram, LowerFrameError};
 use twinbpf_loader::section::{SectionKind, Switch};
 
+use twinbpf_vm::map::{MapKind, MapSpec};
+
 use super::ProbeInstance;
+use super::fetch::{self, KEPT_SIZES};
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Trigger, wrong};
 
@@ -35,6 +40,7 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
         let Trigger::Probe(all) = &planned.trigger else { continue };
         let Some(at) = linked.programs.iter().position(|program| program.spec == planned.spec) else { continue };
         let program = linked.programs.remove(at);
+        let kept = (!all.companion.is_empty()).then(|| add_kept(linked));
         let variant = |instance: &ProbeInstance| {
             let mut variant = program.clone();
             let prologue = instance.fallback.as_ref().filter(|_| sleep == Sleep::Never).unwrap_or(&instance.prologue);
@@ -42,14 +48,63 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
             if prologue.frame > 0 {
                 variant.lower_frame(prologue.frame)?;
             }
-            variant.splice(0, 0, &prologue.insns())?;
+            let insns = prologue.insns();
+            variant.splice(0, 0, &insns)?;
+            name_kept(&mut variant, insns.len(), kept);
             Ok(variant)
         };
         let variants: Result<Vec<_>, LowerFrameError> = all.instances.iter().map(variant).collect();
         let variants = variants.map_err(|why| wrong(&plan.object, plan.spec(planned), why))?;
-        linked.programs.splice(at..at, variants);
+        let companion = kept.map(|kept| companion(&program, kept));
+        linked.programs.splice(at..at, companion.into_iter().chain(variants));
     }
     Ok(())
+}
+
+/// Adds the map in which companions keep registers, and returns its index. Of calls that never end there are few: the oldest
+/// go when it is full.
+fn add_kept(linked: &mut KernelLinked) -> usize {
+    const MOST: u32 = 16_384;
+    let [key, value] = KEPT_SIZES;
+    let spec = MapSpec::new("twinbpf_kept", MapKind::LruHash, key, value, MOST);
+    linked.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
+    linked.maps.len() - 1
+}
+
+/// Puts the map's index where the code before `end` stands for it.
+fn name_kept(program: &mut KernelProgram, end: usize, kept: Option<usize>) {
+    const LDDW: u8 = 0x18;
+    let Some(kept) = kept else { return };
+    for pc in 0..end {
+        let raw = &mut program.insns[pc];
+        if raw.opcode == LDDW && raw.src() == 1 {
+            raw.imm = kept as i32;
+            program.fixups.insert(pc, Fixup::Map(kept));
+        }
+    }
+}
+
+/// The companion of a program.
+fn companion(program: &KernelProgram, kept: usize) -> KernelProgram {
+    let code = asm::parse(&fetch::companion()).expect("the assembler takes it");
+    let insns: Vec<Raw> = code.into_iter().map(|insn| insn.encode()).collect();
+    let end = insns.len();
+    let mut companion = KernelProgram {
+        insns,
+        functions: vec![(0, Arc::clone(&program.name))],
+        fixups: BTreeMap::new(),
+        func_info: Vec::new(),
+        line_info: Vec::new(),
+        lines: Vec::new(),
+        core: Vec::new(),
+        reserves: Vec::new(),
+        formats: Vec::new(),
+        poisons: Vec::new(),
+        ..program.clone()
+    };
+    set_sleepable(&mut companion, false);
+    name_kept(&mut companion, end, Some(kept));
+    companion
 }
 
 /// Loads the program as sleepable, or not: that depends on its section.
