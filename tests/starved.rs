@@ -80,13 +80,19 @@ fn without_threads(pre: &InstancePre<()>, timed: Option<&InstancePre<()>>) {
     let [fine, endless, deep] = ["fine", "endless", "deep"].map(|name| pre.program(name).expect("the object has it"));
     let limit = Duration::from_millis(5);
     for _ in 0..3 {
-        assert_eq!(instance.call(fine, &[]).expect("nothing is wrong with it"), 1);
+        match instance.call(fine, &[]) {
+            Ok(answer) => assert_eq!(answer, 1),
+            Err(trap) => return reports("call", &trap, "RLIMIT_AS"),
+        }
         assert!(instance.call(deep, &[]).is_err());
         let token = CancelToken::new();
         for options in
             [CallOptions::new().timeout(limit), CallOptions::new().cpu_time(limit), CallOptions::new().cancel(&token)]
         {
             let trap = instance.call_with(endless, &[], &options).unwrap_err();
+            if trap.code() == TrapCode::StackOverflow {
+                return reports("call_with", &trap, "RLIMIT_AS");
+            }
             assert_eq!(trap.code(), TrapCode::LimitUnavailable, "{trap:#}");
             reports("call_with", &trap, "RLIMIT_NPROC");
         }
@@ -107,6 +113,8 @@ fn with_threads(pre: &InstancePre<()>, canceller: &mpsc::Sender<CancelToken>) {
     let ended = |code: TrapCode, trap: twinbpf::Trap| match trap.code() {
         // There may be no memory for the thread's stack.
         TrapCode::LimitUnavailable => reports("later call", &trap, "KiB more memory"),
+        // Nor for a native stack.
+        TrapCode::StackOverflow => reports("later call", &trap, "RLIMIT_AS"),
         other => {
             println!("later call: {trap}");
             assert_eq!(other, code, "{trap:#}");

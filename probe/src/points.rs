@@ -39,7 +39,7 @@ pub struct Point {
     pub after_prologue: bool,
     /// First instruction of the function that has the code: where the registers of [`crate::Expr::Entry`] are to be taken.
     pub entry: Option<u64>,
-    /// The canonical frame address at the point, which is that of the same call at its entry.
+    /// Where a value needs registers at the entry: the canonical frame address, which is that of the same call there.
     pub cfa: Option<Expr>,
     /// Each argument's name, and its value or why there is none.
     pub args: Vec<(String, Result<Value, Refusal>)>,
@@ -69,6 +69,11 @@ struct Target {
     /// Range of the copy that is meant, from its first instruction.
     copy: Option<(u64, u64)>,
     view: Option<u64>,
+}
+
+/// Whether a value depends on registers at the function's entry.
+fn needs_entry(args: &[(String, Result<Value, Refusal>)]) -> bool {
+    args.iter().flat_map(|(_, value)| value).any(|value| !value.expr.entry_registers().is_empty())
 }
 
 impl Target {
@@ -141,7 +146,7 @@ impl<'a> Binary<'a> {
             is_return,
             after_prologue: moved.pc != target.pc,
             entry: target.dies.map(|_| moved.entry),
-            cfa: moved.site(self).and_then(|site| site.cfa().ok()),
+            cfa: needs_entry(&args).then(|| moved.site(self)?.cfa().ok()).flatten(),
             function,
             args,
         }
