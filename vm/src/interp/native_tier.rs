@@ -103,6 +103,8 @@ impl Machine {
     ) -> Result<u64, Trap> {
         let FastPath { entry_point, reads_rest } = fast_path;
         let counts = self.prepare();
+        // Where it is until it is at an instruction; runs that this one prepares are of the same program.
+        self.native.running().current.site = self.image.entry(program);
         let program = self.image.program_id(program);
         if !reads_rest && !counts {
             self.next_run = NextRun::Prepared(PreparedRun { program, entry_point });

@@ -119,7 +119,7 @@ impl Machine {
         self.invalidate();
         self.s.r[..11].copy_from_slice(&registers);
         let _unblocked = recover::unblock();
-        let result = self.enter_and_run(callee, self.site);
+        let result = self.enter_and_run(callee, self.image.functions()[callee].start as usize);
         self.s.runtime.abandon();
         result
     }

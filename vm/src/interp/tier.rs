@@ -109,7 +109,7 @@ pub(super) struct Base {
     pub(super) frames: usize,
     /// Functions that have not returned.
     pub(super) depth: u32,
-    /// pc of the call that entered it, or [`NO_SITE`](super::frame::NO_SITE).
+    /// pc of the call that entered it, or [`NO_SITE`](super::frame::NO_SITE); of the first, where its program begins.
     pub(super) site: usize,
 }
 
