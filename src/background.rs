@@ -7,14 +7,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 
-use twinbpf_vm::process::{PerProcess, room_for_thread};
+use twinbpf_vm::process::{PerProcess, compiler_thread};
 use twinbpf_vm::recover::leave_signals_to_others;
 use twinbpf_vm::trap::panic_words;
-
-/// Of the thread's stack.
-const STACK: usize = 2 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -61,8 +57,7 @@ impl Background {
         queue.jobs.push_back(Box::new(job));
         if queue.worker == Worker::None {
             let own = Arc::clone(shared);
-            let builder = thread::Builder::new().name("twinbpf-compiler".into()).stack_size(STACK);
-            let started = room_for_thread(STACK).and_then(|()| builder.spawn(move || own.work()));
+            let started = compiler_thread().and_then(|thread| thread.spawn(move || own.work()));
             match started {
                 Ok(_) => queue.worker = Worker::Running,
                 Err(error) => {
@@ -114,6 +109,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::thread;
     use std::time::Duration;
 
     use super::*;

@@ -9,11 +9,10 @@ use std::io;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use twinbpf_vm::host::{Interrupt, Reason};
-use twinbpf_vm::process::{PerProcess, THREAD_START, room_for_thread};
+use twinbpf_vm::process::{self, PerProcess, THREAD_START};
 use twinbpf_vm::recover::{self, Thread, leave_signals_to_others};
 use twinbpf_vm::trap::{Trap, TrapCode};
 
@@ -258,9 +257,7 @@ impl Shared {
     }
 
     fn start(&'static self) -> io::Result<()> {
-        room_for_thread(STACK)?;
-        let builder = thread::Builder::new().name("twinbpf-watchdog".into()).stack_size(STACK);
-        builder.spawn(|| self.watch()).map(drop)
+        process::thread("twinbpf-watchdog", STACK)?.spawn(|| self.watch()).map(drop)
     }
 
     /// Has the thread awake at this time.

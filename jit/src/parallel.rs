@@ -6,10 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use twinbpf_vm::process::room_for_thread;
-
-/// Of a thread's stack.
-const STACK: usize = 2 << 20;
+use twinbpf_vm::process::compiler_thread;
 
 /// Instructions that are worth a thread of their own: some 15 ms of compilation, where starting one and warming its
 /// memory takes less than 1.
@@ -57,8 +54,7 @@ fn spread<T: Send>(sizes: &[usize], threads: usize, work: impl Fn(usize) -> T + 
         items.map(|item| (*item, work(*item))).collect::<Vec<(usize, T)>>()
     };
     let mut done = thread::scope(|scope| {
-        let builder = || thread::Builder::new().name("twinbpf-compiler".into()).stack_size(STACK);
-        let start = || room_for_thread(STACK).and_then(|()| builder().spawn_scoped(scope, worker));
+        let start = || compiler_thread().and_then(|thread| thread.spawn_scoped(scope, worker));
         // Without more threads it takes longer.
         let others: Vec<_> = (1..threads).map_while(|_| start().ok()).collect();
         let mut done = worker();

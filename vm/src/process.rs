@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::thread;
 
 /// The error of a call that requested so many bytes of address space, with the limit that may be the reason.
 pub fn refused_addresses(what: &str, bytes: usize, error: &io::Error) -> io::Error {
@@ -23,12 +24,12 @@ pub fn refused_addresses(what: &str, bytes: usize, error: &io::Error) -> io::Err
 /// Bytes that a thread takes beyond its stack before it runs anything.
 pub const THREAD_START: usize = 512 << 10;
 
-/// Whether a new thread finds memory: `stack` bytes and [`THREAD_START`]. The standard library aborts the process if a
-/// thread that began has no memory for its signal stack.
+/// A thread that is to be started, with that many bytes of stack. The standard library aborts the process if a thread that
+/// began has no memory for its signal stack; so this looks for memory before.
 ///
 /// # Errors
-/// There is less.
-pub fn room_for_thread(stack: usize) -> io::Result<()> {
+/// There is less than `stack` and [`THREAD_START`].
+pub fn thread(name: &str, stack: usize) -> io::Result<thread::Builder> {
     let (len, flags) = (stack + THREAD_START, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
     // SAFETY: a fresh mapping at an address of the kernel's choice touches no existing memory.
     let base = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
@@ -37,7 +38,15 @@ pub fn room_for_thread(stack: usize) -> io::Result<()> {
     }
     // SAFETY: nothing refers to the mapping.
     unsafe { libc::munmap(base, len) };
-    Ok(())
+    Ok(thread::Builder::new().name(name.to_owned()).stack_size(stack))
+}
+
+/// As [`thread`], for compiling.
+///
+/// # Errors
+/// There is no memory for it.
+pub fn compiler_thread() -> io::Result<thread::Builder> {
+    thread("twinbpf-compiler", 2 << 20)
 }
 
 /// How many forks lie between this process and the first caller's process.
