@@ -42,15 +42,15 @@ const REGISTERS: &[([&str; 4], u16)] = &[
     (["rsp", "esp", "sp", "spl"], 152),
 ];
 
-/// Offset of a register in `struct pt_regs`.
+/// Offset of a register in `struct pt_regs`, by its name of any width.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn register(name: &str) -> Option<u16> {
+pub fn register(name: &str) -> Option<u16> {
     REGISTERS.iter().find(|(names, _)| names.contains(&name)).map(|(_, offset)| *offset)
 }
 
-/// Offset of a register in `struct user_pt_regs`.
+/// Offset of a register in `struct user_pt_regs`, by its name of any width.
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn register(name: &str) -> Option<u16> {
+pub fn register(name: &str) -> Option<u16> {
     let number = match name {
         "sp" => 31,
         _ => name.strip_prefix(['x', 'w'])?.parse::<u16>().ok().filter(|number| *number <= 31)?,

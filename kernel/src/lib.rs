@@ -23,6 +23,7 @@ pub mod system;
 pub mod tracefs;
 pub mod user;
 
+pub use arch::register as register_offset;
 pub use error::Error;
 pub use link::{Link, Options, Pending, Target};
 pub use load::{LoadOptions, Loaded, Loading, load};

@@ -1,8 +1,12 @@
 //! Changing a linked program: variants of one program, each with its own instructions at the start.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use twinbpf_isa::{Moved, Raw, SpliceError, difference, splice};
 
 use super::KernelProgram;
+use crate::section::Attach;
 
 /// Bytes of a BPF frame.
 const FRAME: i64 = 512;
@@ -33,6 +37,28 @@ pub enum LowerFrameError {
 }
 
 impl KernelProgram {
+    /// A program of these names for that section, without instructions.
+    pub fn new(spec: usize, [name, section]: [&Arc<str>; 2], attach: Attach) -> KernelProgram {
+        KernelProgram {
+            spec,
+            name: Arc::clone(name),
+            section: Arc::clone(section),
+            attach,
+            target: None,
+            member: None,
+            insns: Vec::new(),
+            fixups: BTreeMap::new(),
+            functions: Vec::new(),
+            func_info: Vec::new(),
+            line_info: Vec::new(),
+            lines: Vec::new(),
+            core: Vec::new(),
+            reserves: Vec::new(),
+            formats: Vec::new(),
+            poisons: Vec::new(),
+        }
+    }
+
     /// Lets the frame of the entry function begin so many bytes lower, so that what is inserted at its start may keep
     /// them for itself.
     ///

@@ -11,7 +11,7 @@ use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
 
 use super::reach::Registers;
-use super::{Fixup, KernelLinked, KernelMap};
+use super::{Fixup, KernelLinked};
 
 /// Name of the map that has the counters, as the kernel shows it.
 pub const COUNTERS: &str = "twinbpf_lost";
@@ -126,8 +126,7 @@ impl KernelLinked {
         }
         let mut spec = MapSpec::new(COUNTERS, MapKind::Array, 4, 8 * counters.len() as u32, 1);
         spec.flags = MapFlags::MMAPABLE.bits();
-        self.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
-        Ok(Some(Counters { map: index, counters }))
+        Ok(Some(Counters { map: self.add_map(spec), counters }))
     }
 }
 

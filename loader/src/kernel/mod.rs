@@ -114,6 +114,14 @@ pub struct KernelStructOps {
     pub link: bool,
 }
 
+impl KernelLinked {
+    /// Adds a map of the session's own, whose contents have no types, as the last one, and returns its index.
+    pub fn add_map(&mut self, spec: MapSpec) -> usize {
+        self.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
+        self.maps.len() - 1
+    }
+}
+
 /// A program in the form that the kernel takes, but for file descriptors.
 #[derive(Clone, Debug)]
 pub struct KernelProgram {

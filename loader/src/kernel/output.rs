@@ -8,7 +8,7 @@
 use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapKind, MapSpec};
 
-use super::{Fixup, KernelLinked, KernelMap, KernelProgram};
+use super::{Fixup, KernelLinked, KernelProgram};
 
 /// `void *twinbpf_reserve(void *unused, __u64 size, __u64 flags)`.
 pub const RESERVE: &str = "twinbpf_reserve";
@@ -44,8 +44,7 @@ impl KernelLinked {
             add(program, index)?;
         }
         let spec = MapSpec::new(OUTPUT, MapKind::Ringbuf, 0, 0, bytes);
-        self.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
-        Ok(Some(index))
+        Ok(Some(self.add_map(spec)))
     }
 }
 

@@ -59,24 +59,8 @@ impl<'a> Builder<'a> {
         let root = layout.order[0];
         let entry = self.planner.spec(root);
         let mut draft = Draft { insns: Vec::with_capacity(layout.slots), ..Draft::default() };
-        let mut program = KernelProgram {
-            spec: root,
-            name: entry.name.clone(),
-            section: entry.section.clone(),
-            attach: entry.attach.clone(),
-            target,
-            member: None,
-            insns: Vec::new(),
-            fixups: BTreeMap::new(),
-            functions: Vec::with_capacity(layout.order.len()),
-            func_info: Vec::new(),
-            line_info: Vec::new(),
-            lines: Vec::new(),
-            core: Vec::new(),
-            reserves: Vec::new(),
-            formats: Vec::new(),
-            poisons: Vec::new(),
-        };
+        let mut program =
+            KernelProgram { target, ..KernelProgram::new(root, [&entry.name, &entry.section], entry.attach.clone()) };
         for index in &layout.order {
             let spec = self.planner.spec(*index);
             let base = draft.insns.len();

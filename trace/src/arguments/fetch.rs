@@ -5,17 +5,22 @@
 
 use std::fmt::Write as _;
 
-use twinbpf_probe::{BinaryOp, Expr, Register, UnaryOp, Value};
+use twinbpf_kernel::register_offset;
+use twinbpf_probe::{BinaryOp, Expr, Machine, Register, UnaryOp, Value};
 
 /// Bytes of a BPF frame.
 pub(super) const FRAME: usize = 512;
 
-/// `pt_regs` of x86-64: the offset of each general register, by DWARF number.
-const REGISTERS: [u16; 16] = [80, 96, 88, 40, 104, 112, 32, 152, 72, 64, 56, 48, 24, 16, 8, 0];
-/// The same of the instruction pointer.
-pub(super) const IP: u16 = 128;
-/// And of the stack pointer.
-const SP: u16 = 152;
+/// General registers, of which the stack pointer is one, and the instruction pointer.
+const REGISTERS: u16 = 16;
+const SP: Register = Register(7);
+const IP: Register = Register(16);
+
+/// `*(u64 *)(BASE + OFFSET)`: a register in the context that `base` points to.
+fn in_context(base: &str, register: Register) -> Result<String, NoCode> {
+    let offset = register_offset(&Machine::X86_64.name(register)).ok_or(NoCode::Register(register.0))?;
+    Ok(format!("*(u64 *)({base} + {offset})"))
+}
 
 /// Stands in code for the map of what companions keep.
 pub(super) const KEPT: &str = "map_fd(0)";
@@ -23,16 +28,16 @@ pub(super) const KEPT: &str = "map_fd(0)";
 pub(super) const KEPT_SIZES: [u32; 2] = [16, 128];
 
 /// Code of a companion, which runs at a function's entry and keeps the general registers for points inside of it.
-pub(super) fn companion() -> String {
+pub(super) fn companion() -> Result<String, NoCode> {
     // The caller's frame begins above the return address.
-    let mut text = format!("r6 = r1\nr7 = *(u64 *)(r1 + {SP})\nr7 += 8\ncall 14\n");
+    let mut text = format!("r6 = r1\nr7 = {}\nr7 += 8\ncall 14\n", in_context("r1", SP)?);
     text += "*(u64 *)(r10 - 16) = r0\n*(u64 *)(r10 - 8) = r7\n";
-    for (number, offset) in REGISTERS.iter().enumerate() {
-        let slot = 144 - 8 * number;
-        writeln!(text, "r1 = *(u64 *)(r6 + {offset})\n*(u64 *)(r10 - {slot}) = r1").expect("strings take all");
+    for number in 0..REGISTERS {
+        let (slot, from) = (144 - 8 * number, in_context("r6", Register(number))?);
+        writeln!(text, "r1 = {from}\n*(u64 *)(r10 - {slot}) = r1").expect("strings take all");
     }
     text += &format!("r1 = {KEPT} ll\nr2 = r10\nr2 += -16\nr3 = r10\nr3 += -144\nr4 = 0\ncall 2\nr0 = 0\nexit\n");
-    text
+    Ok(text)
 }
 
 /// How code reads the memory of who hits the probe.
@@ -103,7 +108,7 @@ pub(super) struct Code {
     failed: String,
     fails: bool,
     /// Whether `r9` is there, or is not needed.
-    pub(super) base: Base,
+    base: Base,
     /// Slots of registers as they were at the function's entry, and of whether they are known.
     entry: Vec<(Register, usize)>,
     has_entry: usize,
@@ -125,6 +130,16 @@ impl Code {
             entry: Vec::new(),
             has_entry: 0,
         }
+    }
+
+    /// Makes `r9` what was added to the file's addresses, if the instruction pointer says that.
+    pub(super) fn locate(&mut self, base: Base) -> Result<(), NoCode> {
+        self.base = base;
+        if let Base::Pointer(address) = base {
+            let pointer = in_context("r6", IP)?;
+            self.line(format!("r9 = {pointer}\nr8 = {address:#x} ll\nr9 -= r8"));
+        }
+        Ok(())
     }
 
     /// From here on, what cannot be read jumps to this label.
@@ -195,9 +210,9 @@ impl Code {
 
     fn expr(&mut self, expr: &Expr) -> Result<(), NoCode> {
         match expr {
-            Expr::Register(Register(number)) => {
-                let offset = REGISTERS.get(usize::from(*number)).ok_or(NoCode::Register(*number))?;
-                self.line(format!("r7 = *(u64 *)(r6 + {offset})"));
+            Expr::Register(register) => {
+                let from = in_context("r6", *register)?;
+                self.line(format!("r7 = {from}"));
             }
             Expr::Entry(register) => {
                 let (_, slot) = self.entry.iter().find(|(other, _)| other == register).ok_or(NoCode::Entry)?;

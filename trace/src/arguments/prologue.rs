@@ -15,7 +15,7 @@ use twinbpf_isa::asm;
 use twinbpf_loader::section::Abi;
 use twinbpf_probe::{Encoding, Expr, Register, Value};
 
-use super::fetch::{Base, Code, IP, Memory, NoCode};
+use super::fetch::{Base, Code, Memory, NoCode};
 
 /// Bytes of a string's copy, with its final zero.
 pub const STRING: usize = 64;
@@ -101,10 +101,7 @@ impl Arguments<'_> {
 
     fn begin(&self, code: &mut Code, copies: &[usize]) -> Result<(), (usize, NoCode)> {
         code.line("r6 = r1");
-        code.base = self.base;
-        if let Base::Pointer(address) = self.base {
-            code.line(format!("r9 = *(u64 *)(r6 + {IP})\nr8 = {address:#x} ll\nr9 -= r8"));
-        }
+        code.locate(self.base).map_err(|why| (0, why))?;
         let mut registers: Vec<Register> = self.values.iter().flat_map(|value| value.expr.entry_registers()).collect();
         registers.sort_unstable();
         registers.dedup();

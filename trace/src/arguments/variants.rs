@@ -1,16 +1,15 @@
 //! Variants of linked programs: one for each instance, with its prologue; and companions, before them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use twinbpf_isa::{Raw, asm};
-use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelMap, KernelProgram, LowerFrameError};
+use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram, LowerFrameError};
 use twinbpf_loader::section::{SectionKind, Switch};
 
 use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::ProbeInstance;
-use super::fetch::{self, KEPT_SIZES};
+use super::fetch::{self, KEPT_SIZES, NoCode};
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Trigger, wrong};
 
@@ -55,7 +54,8 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
         };
         let variants: Result<Vec<_>, LowerFrameError> = all.instances.iter().map(variant).collect();
         let variants = variants.map_err(|why| wrong(&plan.object, plan.spec(planned), why))?;
-        let companion = kept.map(|kept| companion(&program, kept));
+        let companion = kept.map(|kept| companion(&program, kept)).transpose();
+        let companion = companion.map_err(|why| wrong(&plan.object, plan.spec(planned), why))?;
         linked.programs.splice(at..at, companion.into_iter().chain(variants));
     }
     Ok(())
@@ -67,8 +67,7 @@ fn add_kept(linked: &mut KernelLinked) -> usize {
     const MOST: u32 = 16_384;
     let [key, value] = KEPT_SIZES;
     let spec = MapSpec::new("twinbpf_kept", MapKind::LruHash, key, value, MOST);
-    linked.maps.push(KernelMap { spec, key_type: None, value_type: None, inner_types: (None, None) });
-    linked.maps.len() - 1
+    linked.add_map(spec)
 }
 
 /// Puts the map's index where the code before `end` stands for it.
@@ -85,26 +84,19 @@ fn name_kept(program: &mut KernelProgram, end: usize, kept: Option<usize>) {
 }
 
 /// The companion of a program.
-fn companion(program: &KernelProgram, kept: usize) -> KernelProgram {
-    let code = asm::parse(&fetch::companion()).expect("the assembler takes it");
+fn companion(program: &KernelProgram, kept: usize) -> Result<KernelProgram, NoCode> {
+    let code = asm::parse(&fetch::companion()?).expect("the assembler takes it");
     let insns: Vec<Raw> = code.into_iter().map(|insn| insn.encode()).collect();
     let end = insns.len();
+    let names = [&program.name, &program.section];
     let mut companion = KernelProgram {
         insns,
         functions: vec![(0, Arc::clone(&program.name))],
-        fixups: BTreeMap::new(),
-        func_info: Vec::new(),
-        line_info: Vec::new(),
-        lines: Vec::new(),
-        core: Vec::new(),
-        reserves: Vec::new(),
-        formats: Vec::new(),
-        poisons: Vec::new(),
-        ..program.clone()
+        ..KernelProgram::new(program.spec, names, program.attach.clone())
     };
     set_sleepable(&mut companion, false);
     name_kept(&mut companion, end, Some(kept));
-    companion
+    Ok(companion)
 }
 
 /// Loads the program as sleepable, or not: that depends on its section.
