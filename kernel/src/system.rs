@@ -75,13 +75,12 @@ impl System {
         self.kallsyms.get_or_init(|| fs::read_to_string("/proc/kallsyms").ok()).as_deref()
     }
 
-    /// Names of all code, or of a module's, as often as the table of symbols has them.
-    pub fn functions<'s>(&'s self, module: Option<&'s str>) -> impl Iterator<Item = &'s str> {
-        self.kallsyms().unwrap_or_default().lines().filter_map(move |line| {
+    /// Names of all code, modules' included, as often as the table of symbols has them.
+    pub fn functions(&self) -> impl Iterator<Item = &str> {
+        self.kallsyms().unwrap_or_default().lines().filter_map(|line| {
             let mut words = line.split_whitespace();
-            let (kind, name) = (words.nth(1)?, words.next()?);
-            let own = words.next().map(|module| module.trim_matches(['[', ']']));
-            (matches!(kind, "t" | "T") && (module.is_none() || own == module)).then_some(name)
+            let kind = words.nth(1)?;
+            words.next().filter(|_| matches!(kind, "t" | "T"))
         })
     }
 

@@ -337,6 +337,17 @@ fn ranges(places: &[(u64, u64)]) -> String {
     text
 }
 
+/// All of the names, those that resemble `name` first; each once.
+pub(crate) fn nearest_first(name: &str, names: Vec<String>) -> Vec<String> {
+    let mut all = nearest(name, names.iter().map(String::as_str));
+    for other in names {
+        if !all.contains(&other) {
+            all.push(other);
+        }
+    }
+    all
+}
+
 /// At most three names that resemble `name`, the nearest first: at most a third of the letters differ.
 pub fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
     let most = name.chars().count() / 3 + 1;

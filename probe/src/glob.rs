@@ -27,7 +27,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Whether a definition's name is a pattern.
-pub(crate) fn is_pattern(name: &str) -> bool {
+pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 

@@ -42,6 +42,7 @@ pub use debug::ReadFile;
 pub use definition::{Argument, Definition, Position};
 pub use error::{Error, Refusal, Tried, nearest};
 pub use expr::{Binary as BinaryOp, Expr, State, Unary as UnaryOp};
+pub use glob::is_pattern;
 pub use kernel::KernelTypes;
 pub use machine::{Machine, Register};
 pub use points::{Available, MOST_POINTS, Point};

@@ -30,19 +30,6 @@ const RISCV64: [&str; 32] = [
     "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
 ];
 
-const PASSES_AARCH64: [Register; 8] = consecutive(0);
-const PASSES_RISCV64: [Register; 8] = consecutive(10);
-
-const fn consecutive(first: u16) -> [Register; 8] {
-    let mut registers = [Register(first); 8];
-    let mut at = 1;
-    while at < 8 {
-        registers[at] = Register(first + at as u16);
-        at += 1;
-    }
-    registers
-}
-
 impl Machine {
     pub(crate) fn of(e_machine: u16) -> Option<Machine> {
         match e_machine {
@@ -92,12 +79,12 @@ impl Machine {
         Some(Register(u16::try_from(at).ok()?))
     }
 
-    /// The registers in which integers are passed, in order.
-    pub(crate) fn passes(self) -> &'static [Register] {
+    /// The numbers of the registers in which integers are passed, in order.
+    pub(crate) fn passes(self) -> &'static [u16] {
         match self {
-            Machine::X86_64 => &[Register(5), Register(4), Register(1), Register(2), Register(8), Register(9)],
-            Machine::Aarch64 => &PASSES_AARCH64,
-            Machine::Riscv64 => &PASSES_RISCV64,
+            Machine::X86_64 => &[5, 4, 1, 2, 8, 9],
+            Machine::Aarch64 => &[0, 1, 2, 3, 4, 5, 6, 7],
+            Machine::Riscv64 => &[10, 11, 12, 13, 14, 15, 16, 17],
         }
     }
 

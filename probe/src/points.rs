@@ -11,7 +11,7 @@ use crate::definition::{Definition, Position};
 use crate::error::{Error, Refusal};
 use crate::expr::Expr;
 use crate::site::Site;
-use crate::value::Value;
+use crate::value::{Class, Value};
 
 /// Most points of a definition, as perf has it.
 pub const MOST_POINTS: usize = 128;
@@ -69,11 +69,6 @@ struct Target {
     /// Range of the copy that is meant, from its first instruction.
     copy: Option<(u64, u64)>,
     view: Option<u64>,
-}
-
-/// Whether a value depends on registers at the function's entry.
-fn needs_entry(args: &[(String, Result<Value, Refusal>)]) -> bool {
-    args.iter().flat_map(|(_, value)| value).any(|value| !value.expr.entry_registers().is_empty())
 }
 
 impl Target {
@@ -136,6 +131,7 @@ impl<'a> Binary<'a> {
             _ => covering.as_ref().map_or_else(|| format!("{:#x}", moved.entry), |(name, _)| name.clone()),
         };
         let aliases = symbols.iter().skip(1).map(|name| (*name).to_owned()).collect();
+        let needs_entry = args.iter().flat_map(|(_, value)| value).any(|value| value.class() == Class::Entry);
         Point {
             symbol: covering,
             aliases,
@@ -146,7 +142,7 @@ impl<'a> Binary<'a> {
             is_return,
             after_prologue: moved.pc != target.pc,
             entry: target.dies.map(|_| moved.entry),
-            cfa: needs_entry(&args).then(|| moved.site(self)?.cfa().ok()).flatten(),
+            cfa: needs_entry.then(|| moved.site(self)?.cfa().ok()).flatten(),
             function,
             args,
         }

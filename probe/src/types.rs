@@ -5,7 +5,7 @@ use gimli::constants as dw;
 
 use crate::binary::Binary;
 use crate::debug::{Die, Entry};
-use crate::error::{Refusal, nearest};
+use crate::error::{Refusal, nearest_first};
 
 /// Most qualifiers, typedefs, bases or anonymous members in each other.
 const MOST_NESTED: usize = 32;
@@ -285,11 +285,7 @@ impl<'a> Types<'_, 'a> {
         if let Some(member) = self.find(record, name, 0, MOST_NESTED)? {
             return Ok(member);
         }
-        let mut members = Vec::new();
-        self.names(record, &mut members, MOST_NESTED)?;
-        let near = nearest(name, members.iter().map(String::as_str));
-        let rest = members.into_iter().filter(|member| !near.contains(member));
-        let members = near.iter().cloned().chain(rest).collect();
+        let members = nearest_first(name, self.members(record)?);
         Err(Refusal::NoMember { ty: self.name(Some(record)), name: name.to_owned(), members })
     }
 

@@ -184,19 +184,11 @@ impl Trigger {
         matches!(self, Trigger::Kernel { .. } | Trigger::Probe(_))
     }
 
-    /// Attach points of an instance by its number, and the process each is limited to.
+    /// Attach points of a loaded program by its number among those of this trigger, and the process each is limited to.
     pub(crate) fn attachments(&self, instance: usize) -> impl Iterator<Item = (&Target, Option<u32>)> {
         let (targets, pid) = match self {
             Trigger::Kernel { targets } => (targets.as_slice(), None),
-            Trigger::Probe(all) => {
-                // The companion, if there is one, comes before all.
-                let has_companion = usize::from(!all.companion.is_empty());
-                let pid = all.instances.first().and_then(|instance| instance.pid);
-                match instance.checked_sub(has_companion).and_then(|at| all.instances.get(at)) {
-                    Some(instance) => (&instance.targets[..], instance.pid),
-                    None => (&all.companion[..], pid),
-                }
-            }
+            Trigger::Probe(all) => (all.targets().nth(instance).unwrap_or_default(), all.pid),
             Trigger::Begin
             | Trigger::End
             | Trigger::Timer { .. }

@@ -40,7 +40,7 @@ fn patchable() -> Option<Vec<String>> {
 
 /// Names of code in the table of symbols.
 fn symbols() -> Vec<String> {
-    System::get().functions(None).map(str::to_owned).collect()
+    System::get().functions().map(str::to_owned).collect()
 }
 
 pub(super) fn describe(catalog: &mut Catalog, added: std::ops::Range<usize>, prefix: &str, skip: usize) {

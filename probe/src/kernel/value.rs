@@ -4,7 +4,7 @@ use twinbpf_btf::{Btf, Composite, FuncProto, Type, TypeId};
 
 use super::KernelTypes;
 use crate::definition::{Cast, Step};
-use crate::error::{Refusal, nearest};
+use crate::error::{Refusal, nearest_first};
 use crate::expr::Expr;
 use crate::machine::{Machine, Register};
 use crate::types::Encoding;
@@ -35,7 +35,10 @@ pub(super) fn parameters<'a>(btf: &'a Btf, machine: Machine, proto: &FuncProto<'
         match btf.resolve(ty) {
             Ok((_, Type::Int(_) | Type::Ptr(_) | Type::Enum(_) | Type::Enum64(_))) if size <= 8 => {
                 used += 1;
-                registers.get(used - 1).copied().ok_or_else(|| Refusal::Passed("on the stack".to_owned()))
+                registers
+                    .get(used - 1)
+                    .map(|number| Register(*number))
+                    .ok_or_else(|| Refusal::Passed("on the stack".to_owned()))
             }
             Ok((_, Type::Int(_))) => {
                 unsure = Some(name.clone());
@@ -77,15 +80,8 @@ impl<'a> KernelTypes<'a> {
     ) -> Result<Value, Refusal> {
         let parameters = self.parameters(function);
         let Some(parameter) = parameters.iter().find(|parameter| parameter.name == name) else {
-            let names = || parameters.iter().map(|parameter| parameter.name);
-            let mut available = nearest(name, names());
-            available.extend(
-                names()
-                    .filter(|other| !available.iter().any(|near| near == other))
-                    .map(str::to_owned)
-                    .collect::<Vec<_>>(),
-            );
-            return Err(Refusal::NoVariable { name: name.to_owned(), available });
+            let names = parameters.iter().map(|parameter| parameter.name.to_owned()).collect();
+            return Err(Refusal::NoVariable { name: name.to_owned(), available: nearest_first(name, names) });
         };
         let register = parameter.place.clone()?;
         self.walk(Expr::Register(register), Some(parameter.ty), steps, cast)
@@ -157,7 +153,9 @@ impl<'a> Walk<'a> {
         };
         let Some((ty, at, bits)) = find(self.btf, record, name, 0, MOST_NESTED) else {
             let ty = self.btf.type_name(id);
-            return Err(Refusal::NoMember { ty, name: name.to_owned(), members: members(record, name) });
+            let names = record.members().map(|member| member.name).filter(|name| !name.is_empty());
+            let members = nearest_first(name, names.map(str::to_owned).collect());
+            return Err(Refusal::NoMember { ty, name: name.to_owned(), members });
         };
         self.ty = Some(ty);
         let whole = u64::from(record.size);
@@ -278,14 +276,4 @@ fn find(btf: &Btf, record: Composite<'_>, name: &str, from: u32, left: u32) -> O
             _ => None,
         }
     })
-}
-
-/// Members of a structure, those that resemble the name first.
-fn members(record: Composite<'_>, name: &str) -> Vec<String> {
-    let names = || record.members().map(|member| member.name).filter(|name| !name.is_empty());
-    let mut list = nearest(name, names());
-    let others: Vec<String> =
-        names().filter(|other| !list.iter().any(|near| near == other)).map(str::to_owned).collect();
-    list.extend(others);
-    list
 }

@@ -6,7 +6,7 @@ use crate::code;
 use crate::debug::Die;
 use crate::definition::{Argument, Base, Definition, Position};
 use crate::elf::SymbolKind;
-use crate::error::{Refusal, nearest};
+use crate::error::{Refusal, nearest_first};
 use crate::expr::Expr;
 use crate::locate::Location;
 use crate::machine::Machine;
@@ -105,14 +105,8 @@ fn variable(site: &Site<'_, '_>, target: &Target, argument: &Argument, name: &st
         None => scope::global(site, function.unit, name)?,
     };
     let Some(found) = found else {
-        let near = nearest(name, variables.iter().map(|variable| variable.name.as_str()));
-        let mut available = near.clone();
-        for variable in variables.iter().filter(|variable| !near.contains(&variable.name)) {
-            if !available.contains(&variable.name) {
-                available.push(variable.name.clone());
-            }
-        }
-        return Err(Refusal::NoVariable { name: name.to_owned(), available });
+        let names = variables.into_iter().map(|variable| variable.name).collect();
+        return Err(Refusal::NoVariable { name: name.to_owned(), available: nearest_first(name, names) });
     };
     of(site, &found, argument)
 }

@@ -102,7 +102,7 @@ fn declared(site: &Site<'_, '_>) -> Result<(Vec<Variable>, bool), Refusal> {
 /// Which of the registers that integers are passed in a value is, whole or cut.
 fn register_index(site: &Site<'_, '_>, value: &Expr) -> Option<usize> {
     match value {
-        Expr::Register(register) => site.machine().passes().iter().position(|other| other == register),
+        Expr::Register(register) => site.machine().passes().iter().position(|number| *number == register.0),
         Expr::Unary(Unary::Zero(_) | Unary::Sign(_), of) => register_index(site, of),
         // LLVM's words for the same.
         Expr::Binary(Binary::And, of, mask) if is_mask(mask) => register_index(site, of),

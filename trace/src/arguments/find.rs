@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::user;
 use twinbpf_loader::section::{PerfProbe, ProbePosition, Switch};
-use twinbpf_probe::{Binary, Bytes, KernelTypes, Machine, Point, Store};
+use twinbpf_probe::{Binary, Bytes, KernelTypes, Machine, Point, Store, is_pattern};
 
 use crate::probes::probe_definition;
 
@@ -78,10 +78,10 @@ pub fn kernel_types(module: Option<&str>) -> Result<KernelTypes<'static>, String
         }
         None => "the kernel has no types: there is no /sys/kernel/btf/vmlinux (CONFIG_DEBUG_INFO_BTF)".to_owned(),
     })?;
-    if system.functions(None).next().is_none() {
+    if system.functions().next().is_none() {
         return Err("the kernel's symbols in /proc/kallsyms cannot be read".to_owned());
     }
-    Ok(KernelTypes::new(btf, system.functions(None), Machine::X86_64))
+    Ok(KernelTypes::new(btf, system.functions(), Machine::X86_64))
 }
 
 /// The points at which all arguments have places; of a pattern, those of other functions are left out.
@@ -96,7 +96,7 @@ fn with_arguments(probe: &PerfProbe, points: Vec<Point>, command: &str) -> Resul
             }
         }
     }
-    let is_pattern = probe.point.function.as_deref().is_some_and(|name| name.contains(['*', '?']));
+    let is_pattern = probe.point.function.as_deref().is_some_and(is_pattern);
     // Another copy of the same function would be missed.
     let is_other = |point: &Point| whole.iter().all(|whole| whole.function != point.function);
     if !wrong.is_empty() && (whole.is_empty() || !is_pattern || !others.iter().all(is_other)) {

@@ -40,8 +40,6 @@ pub struct ProbeInstance {
     pub fallback: Option<Prologue>,
     /// What it is attached to.
     pub targets: Vec<Target>,
-    /// The process it is limited to, by `pid=`.
-    pub pid: Option<u32>,
 }
 
 /// What a definition becomes.
@@ -55,11 +53,16 @@ pub struct Instances {
     /// What the companion is attached to: entries of functions whose registers are needed at points inside of them. It keeps
     /// these by thread and frame, so that each call finds its own, however deep.
     pub companion: Vec<Target>,
+    /// The process that all are limited to, by `pid=`.
+    pub pid: Option<u32>,
 }
 
-/// Whether instances attach by one link for all of their points.
-pub(crate) fn by_one_link() -> bool {
-    has(Feature::UprobeMulti)
+impl Instances {
+    /// What programs attach to, in the order in which they are loaded: the companion, if there is one, comes first.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &[Target]> {
+        let companion = Some(&self.companion[..]).filter(|targets| !targets.is_empty());
+        companion.into_iter().chain(self.instances.iter().map(|instance| &instance.targets[..]))
+    }
 }
 
 /// The instances of a program in a session without limits.
@@ -97,61 +100,42 @@ pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances
              program as f(ctx, unsigned long failed, struct args *args)"
         ));
     }
-    let found = match &options.exec {
+    let Found { points, left_out, file, is_fixed } = match &options.exec {
         Some(exec) => find::in_file(probe, exec)?,
         None => find::in_kernel(probe)?,
     };
-    let (left_out, companion) = (found.left_out.clone(), companion(&found));
     let limit = |targets: Vec<Target>| {
         let all: Result<Vec<_>, String> = targets.into_iter().map(|target| target::filtered(target, limits)).collect();
         Ok::<_, String>(all?.concat())
     };
-    let mut instances = group(probe, found)?;
-    for instance in &mut instances {
-        instance.targets = limit(std::mem::take(&mut instance.targets))?;
-    }
-    Ok(Instances { instances, left_out, companion: limit(companion)? })
-}
-
-/// One instance for all points that have the same arguments in the same places.
-fn group(probe: &PerfProbe, found: Found) -> Result<Vec<ProbeInstance>, String> {
+    let companion = limit(file.as_deref().map(|file| companion(file, &points)).unwrap_or_default())?;
     let mut instances: Vec<ProbeInstance> = Vec::new();
-    for point in found.points {
-        let base = base(&point, found.is_fixed);
-        let (prologue, fallback) = prologues(probe, &point, base, found.file.is_none())?;
-        let same = instances.iter().position(|other| other.prologue == prologue);
-        match same.and_then(|at| instances.get_mut(at)) {
+    for point in points {
+        let (prologue, fallback) = prologues(probe, &point, base(&point, is_fixed), file.is_none())?;
+        match instances.iter_mut().find(|other| other.prologue == prologue) {
             Some(instance) => instance.points.push(point),
-            None => instances.push(ProbeInstance {
-                places: places(&point),
-                points: vec![point],
-                prologue,
-                fallback,
-                targets: Vec::new(),
-                pid: probe.options.pid,
-            }),
+            None => {
+                let (places, points) = (places(&point), vec![point]);
+                instances.push(ProbeInstance { points, places, prologue, fallback, targets: Vec::new() });
+            }
         }
     }
     for instance in &mut instances {
-        instance.targets = match &found.file {
-            Some(path) => targets(path, &instance.points),
+        instance.targets = limit(match &file {
+            Some(file) => targets(file, &instance.points),
             None => instance.points.iter().map(kprobe).collect(),
-        };
+        })?;
     }
-    Ok(instances)
+    Ok(Instances { instances, left_out, companion, pid: options.pid })
 }
 
 /// The attach points of the companion: where functions begin whose registers at the entry some value needs.
-fn companion(found: &Found) -> Vec<Target> {
-    let Some(path) = &found.file else { return Vec::new() };
-    let is_needed = |point: &&Point| {
-        point.args.iter().flat_map(|(_, value)| value).any(|value| !value.expr.entry_registers().is_empty())
-    };
+fn companion(file: &Path, points: &[Point]) -> Vec<Target> {
     let entry = |point: &Point| Some(point.offset.wrapping_sub(point.address).wrapping_add(point.entry?));
-    let mut offsets: Vec<u64> = found.points.iter().filter(is_needed).filter_map(entry).collect();
+    let mut offsets: Vec<u64> = points.iter().filter(|point| point.cfa.is_some()).filter_map(entry).collect();
     offsets.sort_unstable();
     offsets.dedup();
-    if offsets.is_empty() { Vec::new() } else { sites(path, offsets, false) }
+    if offsets.is_empty() { Vec::new() } else { sites(file, offsets, false) }
 }
 
 /// How code at a point finds out where the file was loaded.
@@ -213,7 +197,7 @@ fn targets(path: &Path, points: &[Point]) -> Vec<Target> {
 /// One link for all places where the kernel has it, else an event for each.
 fn sites(path: &Path, offsets: Vec<u64>, is_return: bool) -> Vec<Target> {
     let sites = offsets.into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() });
-    if by_one_link() {
+    if has(Feature::UprobeMulti) {
         let (functions, ret) = (Functions::Sites(sites.collect()), if is_return { Return::Yes } else { Return::No });
         return vec![Target::UprobeMulti { path: PathBuf::from(path), functions, ret }];
     }

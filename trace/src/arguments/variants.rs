@@ -30,7 +30,7 @@ pub(crate) fn may_do_without_sleep(plan: &ObjectPlan) -> bool {
     })
 }
 
-/// Puts a program for each instance in the place of every program that has some.
+/// Puts a program for each instance in the place of every program that has some, in the order of [`Instances::targets`](super::Instances::targets).
 ///
 /// # Errors
 /// A program's frame has no room for what a prologue leaves there, or the program is too long.
