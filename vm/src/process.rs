@@ -41,7 +41,7 @@ pub fn thread(name: &str, stack: usize) -> io::Result<thread::Builder> {
     Ok(thread::Builder::new().name(name.to_owned()).stack_size(stack))
 }
 
-/// As [`thread`], for compiling.
+/// As [`thread()`], for compiling.
 ///
 /// # Errors
 /// There is no memory for it.
