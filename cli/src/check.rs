@@ -9,10 +9,10 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use twinbpf::Plan;
 use twinbpf_isa::Endian;
-use twinbpf_loader::section::{Script, SectionKind};
+use twinbpf_loader::section::{PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_probe::Point;
-use twinbpf_trace::{Instances, ProbeInstance, probe_instances, terminal};
+use twinbpf_trace::{ProbeInstance, probe_instances, terminal};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -65,10 +65,10 @@ impl Report<'_> {
         for program in &self.plan.programs {
             let spec = &object.programs[program.spec];
             writeln!(out, "  program {:24} {:28} {}", spec.name, spec.section, kind(spec))?;
-            match &program.problem {
-                Some(problem) => writeln!(out, "    cannot run: {problem}")?,
-                None if is_probe(spec) => print_instances(out, spec)?,
-                None => writeln!(
+            match (&program.problem, definition(spec)) {
+                (Some(problem), _) => writeln!(out, "    cannot run: {problem}")?,
+                (None, Some(probe)) => print_instances(out, probe)?,
+                (None, None) => writeln!(
                     out,
                     "    {}, {}",
                     count(program.insns, "instruction"),
@@ -109,7 +109,7 @@ impl Report<'_> {
             json!({
                 "name": &*spec.name, "section": &*spec.section, "kind": kind(spec), "insns": program.insns,
                 "functions": program.functions, "problem": program.problem.as_ref().map(ToString::to_string),
-                "probe": instances_json(spec),
+                "probe": definition(spec).map(instances_json),
             })
         });
         let maps = object.maps.iter().map(|map| {
@@ -135,38 +135,32 @@ impl Report<'_> {
     }
 }
 
-/// Whether its section is a probe definition in perf's notation.
-fn is_probe(spec: &ProgramSpec) -> bool {
-    matches!(spec.attach.kind, SectionKind::PerfProbe(_))
-}
-
-/// What a session would attach it to, a line for each instance.
-fn instances(spec: &ProgramSpec) -> Option<Result<Instances, String>> {
+/// The probe definition that its section is, in perf's notation.
+fn definition(spec: &ProgramSpec) -> Option<&PerfProbe> {
     match &spec.attach.kind {
-        SectionKind::PerfProbe(probe) => Some(probe_instances(probe)),
+        SectionKind::PerfProbe(probe) => Some(probe),
         _ => None,
     }
 }
 
-fn print_instances(out: &mut impl Write, spec: &ProgramSpec) -> Result<()> {
-    match instances(spec) {
-        None => {}
-        Some(Ok(all)) => {
+/// What a session would attach a program to, a line for each instance.
+fn print_instances(out: &mut impl Write, probe: &PerfProbe) -> Result<()> {
+    match probe_instances(probe) {
+        Ok(all) => {
             all.instances.iter().try_for_each(|instance| writeln!(out, "    {instance}"))?;
             all.left_out.iter().try_for_each(|why| writeln!(out, "    left out: {why}"))?;
         }
-        Some(Err(why)) => writeln!(out, "    cannot be attached: {why}")?,
+        Err(why) => writeln!(out, "    cannot be attached: {why}")?,
     }
     Ok(())
 }
 
-fn instances_json(spec: &ProgramSpec) -> Value {
-    match instances(spec) {
-        None => Value::Null,
-        Some(Ok(all)) => {
+fn instances_json(probe: &PerfProbe) -> Value {
+    match probe_instances(probe) {
+        Ok(all) => {
             json!({ "instances": all.instances.iter().map(instance_json).collect::<Value>(), "left_out": all.left_out })
         }
-        Some(Err(why)) => json!({ "error": why }),
+        Err(why) => json!({ "error": why }),
     }
 }
 

@@ -7,10 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 use twinbpf_loader::section;
-use twinbpf_probe::{
-    Available, Binary, Bytes, Definition, Encoding, KernelTypes, Machine, Point, Refusal, Store, Tried, Value,
-};
-use twinbpf_trace::{Output, errln, kernel_types, probe_definition};
+use twinbpf_probe::{Available, Binary, Definition, Encoding, KernelTypes, Machine, Point, Refusal, Tried, Value};
+use twinbpf_trace::{Output, errln, kernel_types, probe_definition, with_binary};
 
 use crate::args::ProbeArgs;
 use crate::load;
@@ -21,28 +19,18 @@ const STATUS_REFUSED: u8 = 1;
 pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
     let Some(exec) = &args.exec else {
         let types = kernel_types(args.module.as_deref()).map_err(anyhow::Error::msg)?;
-        let source = Source::Kernel { types, module: args.module.clone() };
+        let source = Source::Kernel { types, module: args.module.as_deref() };
         return source.answer(args);
     };
     let path = located(exec)?;
-    let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
-    let store = Store::new();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let open = Binary::open(&store, &path, &bytes, &read, threads);
-    let binary = Box::new(open.with_context(|| path.display().to_string())?);
-    let source = Source::File { binary, path };
-    let status = source.answer(args)?;
-    if let Source::File { binary, path } = &source {
+    let answer = |binary: &Binary<'_>| {
+        let status = Source::File { binary, path: &path }.answer(args)?;
         for tried in binary.missing() {
             errln!("twinbpf: {}: debug information is incomplete: {}", path.display(), told(&tried));
         }
-    }
-    Ok(status)
-}
-
-/// Reads a file with debug information.
-fn read(path: &Path) -> Option<Bytes> {
-    std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes)
+        Ok(status)
+    };
+    with_binary(&path, answer).map_err(anyhow::Error::msg)?
 }
 
 fn located(name: &Path) -> Result<PathBuf> {
@@ -66,12 +54,12 @@ fn parsed(text: &str) -> Result<(String, Definition)> {
 }
 
 /// What is probed.
-enum Source<'a> {
-    File { path: PathBuf, binary: Box<Binary<'a>> },
-    Kernel { types: KernelTypes<'static>, module: Option<String> },
+enum Source<'b, 'a> {
+    File { path: &'b Path, binary: &'b Binary<'a> },
+    Kernel { types: KernelTypes<'static>, module: Option<&'b str> },
 }
 
-impl Source<'_> {
+impl Source<'_, '_> {
     fn answer(&self, args: &ProbeArgs) -> Result<ExitCode> {
         match (&args.functions, &args.variables) {
             (Some(pattern), _) => self.functions(pattern, args.json),

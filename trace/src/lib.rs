@@ -33,7 +33,9 @@ pub mod terminal;
 mod user_side;
 mod workload;
 
-pub use arguments::{Instances, ProbeInstance, Prologue, STRING, kernel_types, probe_instances};
+pub use arguments::{
+    Instances, MOST_PARAMETERS, ProbeInstance, Prologue, STRING, kernel_types, probe_instances, with_binary,
+};
 pub use control::Control;
 pub use error::Error;
 pub use files::{FilesError, KernelFiles};

@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use twinbpf_loader::section::{Abi, Attach, PerfArg, PerfProbe, SectionKind};
+use twinbpf_loader::section::{Abi, Attach, PERF_KEYS, PerfArg, PerfProbe, SectionKind};
+use twinbpf_trace::MOST_PARAMETERS;
 
 use super::tokens::tokens;
-
-/// Options of definitions in perf's notation.
-const OPTIONS: [&str; 9] = ["exec", "module", "inlines", "force", "pid", "sleepable", "abi", "mode", "max"];
-/// Arguments that a function can take as parameters, after the context and the error.
-const MOST_PARAMETERS: usize = 3;
 
 /// The C source of a program text: what is not a probe stays as it is, each probe becomes a function.
 pub(super) fn to_c(text: &str) -> Result<String> {
@@ -83,7 +79,7 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
 fn is_option(text: &str) -> bool {
     let last = text.rsplit(';').next().unwrap_or_default().trim();
     let (key, value) = last.split_once('=').unwrap_or_default();
-    OPTIONS.contains(&key) && !value.is_empty() && !value.contains(char::is_whitespace)
+    PERF_KEYS.contains(&key) && !value.is_empty() && !value.contains(char::is_whitespace)
 }
 
 /// Whether the words before a brace are sections.
@@ -93,8 +89,12 @@ fn is_probe(head: &str) -> bool {
 }
 
 fn is_section(section: &str) -> bool {
-    let known = !matches!(Attach::parse(section).kind, SectionKind::Unknown | SectionKind::Malformed(_));
-    (!section.contains(char::is_whitespace) && (known || section.contains('/'))) || definition(section).is_some()
+    let has_blanks = section.contains(char::is_whitespace);
+    match Attach::parse(section).kind {
+        SectionKind::PerfProbe(_) => true,
+        SectionKind::Unknown | SectionKind::Malformed(_) => !has_blanks && section.contains('/'),
+        _ => !has_blanks,
+    }
 }
 
 /// What a section says in perf's notation.

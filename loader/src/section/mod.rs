@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use perf::{
-    Abi, Mode, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition, Switch,
-    definition,
+    Abi, Mode, PERF_KEYS, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition,
+    Switch, definition,
 };
 pub use table::{Row, TABLE};
 pub use types::{AttachType, AutoAttach, Flag, ProgType};

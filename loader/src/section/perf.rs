@@ -143,12 +143,15 @@ impl Default for PerfOptions {
     }
 }
 
+/// Keys of options before a definition.
+pub const PERF_KEYS: [&str; 9] = ["exec", "module", "inlines", "force", "pid", "sleepable", "abi", "mode", "max"];
+
 /// Why a name in perf's language says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PerfError {
     /// An option that perf does not define (its `PROGCONF_TERM`).
-    #[error("unknown option '{0}', there are exec module inlines force pid sleepable abi mode max")]
+    #[error("unknown option '{0}', there are {keys}", keys = PERF_KEYS.join(" "))]
     Key(Arc<str>),
     /// A value the key does not take.
     #[error("option '{key}' cannot be '{value}'")]

@@ -21,9 +21,18 @@ pub(super) struct Found {
     pub(super) is_fixed: bool,
 }
 
-/// Reads a file with debug information.
-fn read(path: &Path) -> Option<Bytes> {
-    std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes)
+/// Does something with a file to be probed and its debug information, which other files may have.
+///
+/// # Errors
+/// It cannot be read, or is none to be probed; in words.
+pub fn with_binary<R>(path: &Path, work: impl FnOnce(&Binary<'_>) -> R) -> Result<R, String> {
+    let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
+    let read = |path: &Path| std::fs::read(path).ok().map(|bytes| Box::new(bytes) as Bytes);
+    let bytes = std::fs::read(path).map_err(|error| named(&error))?;
+    let store = Store::new();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let binary = Binary::open(&store, path, &bytes, &read, threads).map_err(|error| named(&error))?;
+    Ok(work(&binary))
 }
 
 /// The points of a definition in a file.
@@ -36,16 +45,14 @@ pub(super) fn in_file(probe: &PerfProbe, exec: &str) -> Result<Found, String> {
     let path = std::fs::canonicalize(&path).unwrap_or(path);
     let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
     let definition = probe_definition(probe).map_err(|error| error.to_string())?;
-    let bytes = std::fs::read(&path).map_err(|error| named(&error))?;
-    let store = Store::new();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let binary = Binary::open(&store, &path, &bytes, &read, threads).map_err(|error| named(&error))?;
-    if binary.machine() != Machine::X86_64 || !cfg!(target_arch = "x86_64") {
-        return Err(named(&"arguments are fetched on x86-64 only"));
-    }
-    let points = binary.probe(&definition).map_err(|error| named(&error))?;
-    let (points, left_out) = with_arguments(probe, points, &format!("-x {}", path.display()))?;
-    Ok(Found { points, left_out, is_fixed: binary.is_fixed(), file: Some(path) })
+    with_binary(&path, |binary| {
+        if binary.machine() != Machine::X86_64 || !cfg!(target_arch = "x86_64") {
+            return Err(named(&"arguments are fetched on x86-64 only"));
+        }
+        let points = binary.probe(&definition).map_err(|error| named(&error))?;
+        let (points, left_out) = with_arguments(probe, points, &format!("-x {}", path.display()))?;
+        Ok(Found { points, left_out, is_fixed: binary.is_fixed(), file: Some(path.clone()) })
+    })?
 }
 
 /// The points of a definition in the kernel.

@@ -21,10 +21,10 @@ use crate::options::Options;
 use crate::target;
 use fetch::{Base, Memory};
 use find::{Found, shown};
-use prologue::{Arguments, MOST};
+use prologue::Arguments;
 
-pub use find::kernel_types;
-pub use prologue::{Prologue, STRING};
+pub use find::{kernel_types, with_binary};
+pub use prologue::{MOST_PARAMETERS, Prologue, STRING};
 
 /// One program in the kernel for a set of points.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,10 +93,10 @@ pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances
     {
         return Err(format!("pid={own}; in its section and process {given} of the session exclude each other"));
     }
-    if options.abi == Abi::Perf && probe.args.len() > MOST {
+    if options.abi == Abi::Perf && probe.args.len() > MOST_PARAMETERS {
         let count = probe.args.len();
         return Err(format!(
-            "{count} arguments, and registers have room for {MOST}: write abi=struct; before the definition, and the \
+            "{count} arguments, and registers have room for {MOST_PARAMETERS}: write abi=struct; before the definition, and the \
              program as f(ctx, unsigned long failed, struct args *args)"
         ));
     }

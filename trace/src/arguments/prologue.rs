@@ -19,8 +19,8 @@ use super::fetch::{Base, Code, Memory, NoCode};
 
 /// Bytes of a string's copy, with its final zero.
 pub const STRING: usize = 64;
-/// Arguments that registers have room for.
-pub(super) const MOST: usize = 3;
+/// Arguments that registers have room for, after the context and the error.
+pub const MOST_PARAMETERS: usize = 3;
 
 /// What a prologue fetches, and how it hands that over.
 #[derive(Clone, Debug)]
