@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
@@ -56,7 +57,7 @@ fn parsed(text: &str) -> Result<(String, Definition)> {
 /// What is probed.
 enum Source<'b, 'a> {
     File { path: &'b Path, binary: &'b Binary<'a> },
-    Kernel { types: KernelTypes<'static>, module: Option<&'b str> },
+    Kernel { types: Arc<KernelTypes<'static>>, module: Option<&'b str> },
 }
 
 impl Source<'_, '_> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::user;
@@ -77,7 +78,12 @@ pub(super) fn in_kernel(probe: &PerfProbe) -> Result<Found, String> {
 ///
 /// # Errors
 /// It has no types, or its symbols cannot be read; in words.
-pub fn kernel_types(module: Option<&str>) -> Result<KernelTypes<'static>, String> {
+pub fn kernel_types(module: Option<&str>) -> Result<Arc<KernelTypes<'static>>, String> {
+    // Each program of an object asks anew, and counting a hundred thousand symbols takes a while.
+    static KERNEL: OnceLock<Arc<KernelTypes<'static>>> = OnceLock::new();
+    if let (None, Some(known)) = (module, KERNEL.get()) {
+        return Ok(Arc::clone(known));
+    }
     let system = System::get();
     let btf = system.types(module).ok_or_else(|| match module {
         Some(module) => {
@@ -88,7 +94,8 @@ pub fn kernel_types(module: Option<&str>) -> Result<KernelTypes<'static>, String
     if system.functions().next().is_none() {
         return Err("the kernel's symbols in /proc/kallsyms cannot be read".to_owned());
     }
-    Ok(KernelTypes::new(btf, system.functions(), Machine::X86_64))
+    let types = Arc::new(KernelTypes::new(btf, system.functions(), Machine::X86_64));
+    Ok(if module.is_none() { Arc::clone(KERNEL.get_or_init(|| types)) } else { types })
 }
 
 /// The points at which all arguments have places; of a pattern, those of other functions are left out.
