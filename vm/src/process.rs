@@ -24,8 +24,8 @@ pub fn refused_addresses(what: &str, bytes: usize, error: &io::Error) -> io::Err
 /// Bytes that a thread takes beyond its stack before it runs anything.
 pub const THREAD_START: usize = 512 << 10;
 
-/// A thread that is to be started, with that many bytes of stack. The standard library aborts the process if a thread that
-/// began has no memory for its signal stack; so this looks for memory before.
+/// A builder of a thread with that many bytes of stack, if there is memory for it. The standard library aborts the process
+/// where a thread that began has no memory for its signal stack.
 ///
 /// # Errors
 /// There is less than `stack` and [`THREAD_START`].
