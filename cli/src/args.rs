@@ -8,6 +8,7 @@ mod fuzz;
 mod list;
 mod map;
 mod probe;
+mod record;
 mod run;
 
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, ModeWord, Pee
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
 pub(crate) use probe::ProbeArgs;
+pub(crate) use record::{BpfArgs, BpfCommand, RecordArgs};
 pub(crate) use run::RunArgs;
 
 /// One BPF object, two places to run it.
@@ -37,6 +39,7 @@ pub(crate) use run::RunArgs;
 #[command(after_help = "Examples:
   twinbpf run hello.bpf.o                 run its BEGIN and END
   twinbpf run count.bpf.o -- make -j2     BEGIN, then the workload, then END
+  twinbpf record -e slow.bpf.o -- make    perf.data with the samples that programs keep
   twinbpf exec xdp.bpf.o --packet @p.bin  run one program on one packet
   twinbpf check tool.bpf.o                what everything resolves to; runs nothing
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
@@ -69,6 +72,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the scripts of objects: BEGIN, the workload, END.
     Run(RunArgs),
+    /// Record samples with perf: programs decide which.
+    Record(RecordArgs),
+    /// The same, as the command line of 2015 had it: twinbpf bpf record.
+    Bpf(BpfArgs),
     /// Run one program once (or many times) and print what it returns.
     Exec(ExecArgs),
     /// Print every program, map and extern, and what it resolves to. No side effects.
@@ -265,6 +272,7 @@ pub(crate) struct CompileArgs {
 /// `twinbpf exec`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
+  twinbpf record -e slow.bpf.o -- make    perf.data with the samples that programs keep
   twinbpf exec xdp.bpf.o --packet 0102030405060708090a0b0c0800
   twinbpf exec tc.bpf.o:classify --packet @frame.bin --json
   twinbpf exec tp.bpf.o:on_open --ctx @context.bin --trace

@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use twinbpf_kernel::catalog::{AttachPoint, Catalog, Pattern};
+use twinbpf_kernel::probe_event;
 use twinbpf_trace::{Output, errln};
 
 use crate::args::ListArgs;
@@ -14,8 +16,13 @@ use crate::load;
 
 /// Exit status when nothing is found.
 const STATUS_NOTHING: u8 = 1;
+/// How long events may be in use before that is an error.
+const IN_USE: Duration = Duration::from_secs(1);
 
 pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
+    if args.stale {
+        return remove_stale();
+    }
     let catalog = catalog(args)?;
     let mut output = Output::default();
     for point in &catalog.attach_points {
@@ -33,6 +40,30 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(STATUS_NOTHING));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes events whose recording is gone. Nothing is left: success; something is in use: failure.
+fn remove_stale() -> Result<ExitCode> {
+    let mut output = Output::default();
+    let start = Instant::now();
+    loop {
+        let mut left = Vec::new();
+        for event in probe_event::stale()? {
+            match event.remove() {
+                Ok(()) => writeln!(output, "removed {event}")?,
+                Err(error) => left.push(error),
+            }
+        }
+        // The kernel closes what a process had open some time after its end.
+        if left.is_empty() || start.elapsed() > IN_USE {
+            output.finish()?;
+            for error in &left {
+                errln!("twinbpf: {error}; a perf that still writes its file has it open, for example");
+            }
+            return Ok(if left.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(STATUS_NOTHING) });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn catalog(args: &ListArgs) -> Result<Catalog> {

@@ -9,6 +9,7 @@ use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
 use twinbpf_kernel::user;
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::SectionKind;
+use twinbpf_trace::{Control, Plan};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 use crate::hex::hex_bytes;
@@ -160,6 +161,11 @@ pub(crate) fn linker_with<T: Send + 'static>(engine: &Engine, load: &LoadArgs, h
         linker.compiled(unsafe { Compiled::open(path) }?);
     }
     Ok(linker)
+}
+
+/// The same for each object of a session.
+pub(crate) fn linkers(plan: &Plan, engine: &Engine, load: &LoadArgs, how: &EngineArgs) -> Result<Vec<Linker<Control>>> {
+    plan.objects.iter().map(|_| linker_with(engine, load, how)).collect()
 }
 
 /// The functions that `run` calls in userspace.

@@ -21,6 +21,7 @@ mod man;
 mod map;
 mod new;
 mod probe;
+mod record;
 mod run;
 mod source;
 mod trace;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{BpfCommand, Cli, Command};
 use twinbpf::Trap;
 use twinbpf_trace::{errln, terminal};
 
@@ -49,6 +50,10 @@ fn main() -> ExitCode {
     terminal::set_raw(cli.raw);
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Record(args) => record::record(&args),
+        Command::Bpf(args) => match args.command {
+            BpfCommand::Record(args) => record::record(&args),
+        },
         Command::Exec(args) => exec::exec(&args),
         Command::Check(args) => check::check(&args),
         Command::Disasm(args) => disasm::disasm(&args),

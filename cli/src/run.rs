@@ -24,8 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
     note_left_out(&plan);
     let output = Output::open(args.session.output.as_deref(), args.session.format())?;
-    let mut linkers = plan.objects.iter().map(|_| load::linker_with(&engine, &args.load, &args.engine));
-    let linkers = linkers.by_ref().collect::<Result<Vec<_>>>()?;
+    let linkers = load::linkers(&plan, &engine, &args.load, &args.engine)?;
     let in_userspace = |object: &ObjectPlan| object.programs.iter().any(|program| program.trigger.is_userspace());
     let has_scripts = plan.objects.iter().any(in_userspace);
     let session = Session::new(plan, options, output, linkers).inspect_err(|error| {
@@ -50,7 +49,7 @@ fn dry_run(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
 }
 
 /// Says which entry points of the objects do not run.
-fn note_left_out(plan: &Plan) {
+pub(crate) fn note_left_out(plan: &Plan) {
     for object in &plan.objects {
         for (spec, why) in object.left_out() {
             errln!("twinbpf: note: {}: {} ({}) does not run: {why}", object.object.name, spec.name, spec.section);

@@ -14,6 +14,7 @@ pub mod link;
 pub mod load;
 pub mod map;
 pub mod probe;
+pub mod probe_event;
 pub mod prog;
 mod running;
 pub mod share;

@@ -46,10 +46,14 @@ pub(crate) fn exists(file: &str) -> bool {
     root().is_ok_and(|root| root.join(file).exists())
 }
 
+/// One of its files, to append to.
+pub(crate) fn open(file: &str) -> io::Result<File> {
+    File::options().append(true).open(root()?.join(file))
+}
+
 /// Appends a line to one of its files.
 pub(crate) fn append(file: &str, line: &str) -> io::Result<()> {
-    let mut file = File::options().append(true).open(root()?.join(file))?;
-    file.write_all(line.as_bytes())
+    open(file)?.write_all(line.as_bytes())
 }
 
 /// Names in one of its directories, sorted.

@@ -103,6 +103,32 @@ pub enum Error {
         /// Sum over all objects.
         count: u64,
     },
+    /// A recording that cannot be as it was requested.
+    #[error("{why}")]
+    Recording {
+        /// The reason, in words.
+        why: String,
+    },
+    /// A recording needs the `perf` of linux-perf.
+    #[error("cannot run perf, which records the samples (package linux-perf): {cause}")]
+    NoPerf {
+        /// Error of `execve`.
+        cause: io::Error,
+    },
+    /// `perf record` did not end well.
+    #[error("perf record ended with {status}; its own message says why, and its file may be incomplete")]
+    Perf {
+        /// Its status or signal.
+        status: String,
+    },
+    /// The events of a recording cannot be made.
+    #[error("cannot open {file} of the tracing file system, in which the events of a recording are made: {cause}")]
+    Events {
+        /// `uprobe_events` or `kprobe_events`.
+        file: &'static str,
+        /// Error of the open.
+        cause: io::Error,
+    },
     /// Anything else that the system refuses.
     #[error("cannot {what}: {cause}")]
     System {
@@ -128,6 +154,10 @@ impl Error {
                 false
             }
             Error::Workload { .. }
+            | Error::Recording { .. }
+            | Error::NoPerf { .. }
+            | Error::Perf { .. }
+            | Error::Events { .. }
             | Error::Output { .. }
             | Error::System { .. }
             | Error::Lost { .. }

@@ -1,7 +1,7 @@
 //! Event loop of a session: polls for records, timers, signals and the end of the workload, and calls the scripts that
 //! handle them.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use twinbpf_kernel::share::Take;
@@ -47,7 +47,8 @@ pub(crate) struct Loop<'a> {
     pub(crate) kernel_sides: &'a mut [KernelSide],
     pub(crate) output: &'a Output,
     pub(crate) child: Option<&'a Child>,
-    pub(crate) target: Option<&'a OwnedFd>,
+    /// Other processes whose end is that of the session: that of `-p`, perf.
+    pub(crate) ends: Vec<BorrowedFd<'a>>,
     pub(crate) signals: &'a Signals,
     /// Numbers of the signals that scripts handle, in the order in which they are watched.
     pub(crate) numbers: &'a [i32],
@@ -79,7 +80,7 @@ impl Loop<'_> {
             vec![(Token::Terminate, self.signals.terminate()), (Token::Interrupt, self.signals.interrupt())];
         let always = waited.len();
         waited.extend(self.child.map(|child| (Token::Ended, child.fd())));
-        waited.extend(self.target.map(|target| (Token::Ended, target.as_fd())));
+        waited.extend(self.ends.iter().map(|process| (Token::Ended, *process)));
         waited.extend((0..self.numbers.len()).map(|index| (Token::Signal(index), self.signals.other(index))));
         for (index, user_side) in self.user_sides.iter().enumerate() {
             waited.extend(user_side.running_timers().map(|(timer, fd)| (Token::Timer { user_side: index, timer }, fd)));

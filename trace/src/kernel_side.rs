@@ -14,7 +14,7 @@ use twinbpf_kernel::load::{Failure, LoadOptions, Why};
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
-use twinbpf_kernel::{Link, Loaded, Pending, Target};
+use twinbpf_kernel::{Link, Loaded, Map, Pending, Target};
 use twinbpf_loader::Cause;
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_vm::helper;
@@ -30,6 +30,7 @@ use crate::output::Output;
 use crate::plan::{ObjectPlan, Trigger, wrong};
 use crate::print::{self, Formats, Printer};
 use crate::user_side::{Outcome, UserSide};
+use crate::verdicts::{Decided, Ruling, Verdicts};
 
 /// Records of a map that are read in one turn, before timers and signals are handled.
 const BATCH: usize = 4096;
@@ -44,6 +45,8 @@ pub(crate) struct KernelSide {
     /// Owns the maps, and the programs that are loaded without being attached.
     loaded: Option<Loaded>,
     losses: Losses,
+    /// Of a recording.
+    verdicts: Option<Verdicts>,
     printer: Option<Printer>,
     /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
@@ -86,6 +89,7 @@ impl KernelSide {
     pub(crate) fn load(
         plan: &ObjectPlan,
         options: &Options,
+        ruling: Ruling<'_>,
         linker: &mut Linker<Control>,
         warnings: &mut Vec<String>,
     ) -> Result<KernelSide, Error> {
@@ -94,12 +98,13 @@ impl KernelSide {
         }
         let programs = plan.programs.iter().filter(|program| program.trigger.is_kernel());
         let programs = programs.map(|program| program.spec).collect();
-        let Prepared { linked, mut loaded, losses, output } = prepare(plan, programs, options, warnings)?;
+        let Prepared { linked, mut loaded, losses, verdicts, output } =
+            prepare(plan, programs, options, ruling, warnings)?;
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
-        let mut kernel_side = KernelSide { losses, ..KernelSide::default() };
+        let mut kernel_side = KernelSide { losses, verdicts, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, options));
         if !wrong.is_empty() {
             return Err(Error::all_causes(wrong));
@@ -307,6 +312,23 @@ impl KernelSide {
         left.filter(|(_, count)| *count > 0).collect()
     }
 
+    /// Lets programs decide about samples from now on.
+    pub(crate) fn begin_verdicts(&self) -> Result<(), Error> {
+        let both = self.verdicts.as_ref().zip(self.loaded.as_ref());
+        both.map_or(Ok(()), |(verdicts, loaded)| verdicts.begin(loaded))
+    }
+
+    /// What programs decided about samples.
+    pub(crate) fn decided(&self) -> Result<Vec<Decided>, Error> {
+        let both = self.verdicts.as_ref().zip(self.loaded.as_ref());
+        both.map_or(Ok(Vec::new()), |(verdicts, loaded)| verdicts.decided(loaded))
+    }
+
+    /// A map of the object, by name.
+    pub(crate) fn map(&self, name: &str) -> Option<&Map> {
+        self.loaded.as_ref()?.map(name)
+    }
+
     /// Reports what programs lost, and returns how much that is.
     pub(crate) fn report_loss(&self, output: &Output) -> Result<u64, Error> {
         let Some(loaded) = &self.loaded else { return Ok(0) };
@@ -356,6 +378,7 @@ struct Prepared {
     linked: KernelLinked,
     loaded: Loaded,
     losses: Losses,
+    verdicts: Option<Verdicts>,
     /// Index of the map that programs print to.
     output: Option<usize>,
 }
@@ -369,6 +392,7 @@ fn prepare(
     plan: &ObjectPlan,
     programs: Vec<usize>,
     options: &Options,
+    ruling: Ruling<'_>,
     warnings: &mut Vec<String>,
 ) -> Result<Prepared, Error> {
     let (kernel, linking) = options.kernel.for_loading();
@@ -384,9 +408,11 @@ fn prepare(
         let output = linked.add_output(options.output_bytes).map_err(too_long)?;
         let counters = if count { linked.count_dropped().map_err(too_long)? } else { None };
         variants::add_prologues(plan, &mut linked, sleep)?;
+        let verdicts = ruling.apply(plan, &mut linked)?;
         let losses = Losses::new(object, &linked, counters);
-        let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions::default());
-        Ok::<_, Error>(Prepared { linked, loaded, losses, output })
+        let given = ruling.given(verdicts.as_ref());
+        let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions { given, ..LoadOptions::default() });
+        Ok::<_, Error>(Prepared { linked, loaded, losses, verdicts, output })
     };
     let fits = |prepared: &Result<Prepared, Error>| {
         prepared.as_ref().is_ok_and(|prepared| prepared.loaded.failures.is_empty())

@@ -23,6 +23,7 @@ mod output;
 mod plan;
 mod print;
 mod probes;
+mod record;
 mod script;
 mod session;
 mod signals;
@@ -31,6 +32,8 @@ mod sys;
 mod target;
 pub mod terminal;
 mod user_side;
+mod verdict;
+mod verdicts;
 mod workload;
 
 pub use arguments::{
@@ -44,6 +47,7 @@ pub use options::{Mode, OnError, Options};
 pub use output::Output;
 pub use plan::{ObjectPlan, Plan, Planned, Trigger};
 pub use probes::probe_definition;
+pub use record::{RecordCommand, RecordTarget, Recording};
 pub use session::{STATUS_ABORTED, STATUS_FAILED, Session};
 pub use symbols::{Symbol, Symbols};
 pub use terminal::end_by_pipe;

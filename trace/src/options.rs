@@ -55,7 +55,10 @@ pub struct Options {
     /// Scripts may read the memory of every process but this one; otherwise that of the workload, with the processes that
     /// it starts, and of [`Options::pid`] and [`Options::tid`].
     pub foreign_memory: bool,
-    /// Programs are loaded with code that counts what they lose for lack of room; otherwise exactly as they are.
+    /// What programs on tracepoints return counts for everybody: where one returns 0, nobody else's recording gets the
+    /// sample. Otherwise they return 1.
+    pub filter: bool,
+    /// Programs are loaded with code that counts what they lose for lack of room; otherwise exactly as they are, as with [`Options::filter`].
     pub count_loss: bool,
     /// The session fails, after END, when anything was lost.
     pub fail_on_loss: bool,
@@ -82,6 +85,7 @@ impl Default for Options {
             commands: false,
             unproven_places: false,
             foreign_memory: false,
+            filter: false,
             count_loss: true,
             fail_on_loss: false,
             output_bytes: 1 << 20,

@@ -107,6 +107,14 @@ impl Plan {
         if wrong.is_empty() { Ok(Plan { objects: plans }) } else { Err(Error::all(wrong)) }
     }
 
+    /// Numbers of the signals that programs handle.
+    pub(crate) fn signals(&self) -> impl Iterator<Item = i32> {
+        self.objects.iter().flat_map(|object| &object.programs).filter_map(|planned| match planned.trigger {
+            Trigger::Signal { number } => Some(number),
+            _ => None,
+        })
+    }
+
     /// Whether any object has maps or programs in the kernel.
     pub fn needs_kernel(&self) -> bool {
         self.objects.iter().any(|object| object.in_kernel)

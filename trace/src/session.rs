@@ -4,9 +4,12 @@
 //! File descriptors of this process own each attachment, so that the kernel detaches everything however the process
 //! ends.
 
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::json;
 use twinbpf::Linker;
 use twinbpf_isa::program::ExternKind;
 use twinbpf_kernel::share::Take;
@@ -25,14 +28,19 @@ use crate::options::{OnError, Options};
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
 use crate::print::Formats;
+use crate::record::{Recorder, Recording};
 use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
 use crate::user_side::{Outcome, UserSide};
+use crate::verdicts::{Decided, Ruling};
 use crate::workload::{Child, Suspended};
 
 /// Time that a workload, which a terminal's Ctrl-C may have reached, has to end before it gets SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Seconds that perf has, where this process is killed while perf starts, to open events of the workload.
+const LINGER: u32 = 2;
 
 /// Status of a session that an error ended after programs were attached.
 pub const STATUS_FAILED: u8 = 125;
@@ -52,6 +60,10 @@ pub struct Session {
     names: bool,
     /// Records, elements and stacks that were lost.
     lost: u64,
+    /// Of a recording. It goes after the attachments, which are on its events.
+    recorder: Option<Recorder>,
+    /// Watched since the events of a recording were made: a signal is no reason to leave them.
+    signals: Option<Signals>,
 }
 
 /// How a session ended before END.
@@ -73,17 +85,50 @@ impl Session {
     /// # Panics
     /// When there are not as many linkers as objects.
     pub fn new(plan: Plan, options: Options, output: Output, linkers: Vec<Linker<Control>>) -> Result<Session, Error> {
+        Session::open(plan, options, output, linkers, None)
+    }
+
+    /// The same for a session in which programs on events decide what `perf record` records: a sample for which a program
+    /// returns 0 is dropped.
+    ///
+    /// # Errors
+    /// As [`Session::new`], and where no program decides about samples, or the kernel does not make the events.
+    ///
+    /// # Panics
+    /// When there are not as many linkers as objects.
+    pub fn record(
+        mut plan: Plan,
+        options: Options,
+        output: Output,
+        linkers: Vec<Linker<Control>>,
+        recording: Recording,
+    ) -> Result<Session, Error> {
+        let signals = watch(plan.signals())?;
+        let recorder = Recorder::new(&mut plan, recording)?;
+        let session = Session::open(plan, options, output, linkers, Some(recorder))?;
+        Ok(Session { signals: Some(signals), ..session })
+    }
+
+    fn open(
+        mut plan: Plan,
+        options: Options,
+        output: Output,
+        linkers: Vec<Linker<Control>>,
+        recorder: Option<Recorder>,
+    ) -> Result<Session, Error> {
+        let warnings = recorder.as_ref().map(Recorder::warnings).unwrap_or_default();
         let mut session = Session {
             user_sides: Vec::new(),
             kernel_sides: Vec::new(),
             options,
             output,
-            warnings: Vec::new(),
+            warnings,
             names: false,
             lost: 0,
+            recorder,
+            signals: None,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
-        let mut plan = plan;
         plan.objects.iter_mut().for_each(|plan| introduce(&mut plan.object));
         let added = plan.objects.iter().zip(linkers).map(|(object, linker)| session.add(object, linker));
         let failures: Vec<Error> = added.filter_map(Result::err).collect();
@@ -104,7 +149,8 @@ impl Session {
         if !plan.in_kernel {
             stand_ins(plan, &mut linker)?;
         }
-        let kernel_side = KernelSide::load(plan, &self.options, &mut linker, &mut self.warnings)?;
+        let ruling = ruling(&self.options, self.recorder.as_ref());
+        let kernel_side = KernelSide::load(plan, &self.options, ruling, &mut linker, &mut self.warnings)?;
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
@@ -133,7 +179,11 @@ impl Session {
     pub fn run(mut self, workload: &[String]) -> Result<u8, Error> {
         let on_error = self.options.on_error;
         let bound = on_error != OnError::Detach;
-        let suspended = if workload.is_empty() { None } else { Some(Suspended::fork(workload, bound)?) };
+        let linger = if self.recorder.is_some() { LINGER } else { 0 };
+        let suspended = if workload.is_empty() { None } else { Some(Suspended::fork(workload, bound, linger)?) };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.start(suspended.as_ref().map(|suspended| suspended.pid() as u32))?;
+        }
         if let Some(suspended) = &suspended {
             self.user_sides.iter_mut().for_each(|user_side| user_side.set_workload(suspended.pid() as u32));
         }
@@ -163,21 +213,22 @@ impl Session {
 
     /// From enabling the attachments to the last record, before END. Returns how it ended so far.
     fn trace(&mut self, suspended: Option<Suspended>) -> Result<Traced, Error> {
-        let mut numbers: Vec<i32> = self.user_sides.iter().flat_map(UserSide::signals).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let signals = Signals::watch(&numbers).map_err(|cause| Error::System { what: "watch signals", cause })?;
+        let numbers: Vec<i32> = sorted(self.user_sides.iter().flat_map(UserSide::signals));
+        let signals = self.signals.take().map_or_else(|| watch(numbers.iter().copied()), Ok)?;
         let failures: Vec<Error> =
             self.kernel_sides.iter_mut().filter_map(|kernel_side| kernel_side.enable().err()).collect();
         if !failures.is_empty() {
             return Err(Error::all(failures));
         }
+        self.start_recording()?;
         let mut child = suspended.map(Suspended::release).transpose()?;
         self.output.set_lasting(true);
         let over = self.kernel_sides.iter().try_for_each(|kernel_side| kernel_side.iterate(&self.output));
         let over = over.and_then(|()| self.watch(child.as_ref(), &signals, &numbers));
+        self.recorder.iter_mut().for_each(Recorder::disable);
         self.kernel_sides.iter_mut().for_each(KernelSide::disable);
         signals.impatient();
+        let over = self.end_recording().and(over);
         let over = over.and_then(|over| self.drain(over));
         if let Err(error) = &over {
             errln!("twinbpf: {error:#}");
@@ -193,6 +244,29 @@ impl Session {
             }
             Ok(over) => Traced { status: end_child(child.as_mut(), &over)?, failed: false, child: None },
         })
+    }
+
+    /// From now on programs decide, and perf records.
+    fn start_recording(&mut self) -> Result<(), Error> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let kernel_sides = &self.kernel_sides;
+        recorder.connect(&|object, name| kernel_sides[object].map(name).and_then(|map| map.try_clone().ok()))?;
+        kernel_sides.iter().try_for_each(KernelSide::begin_verdicts)?;
+        recorder.enable()
+    }
+
+    /// Waits until perf has written what it recorded, and says what programs decided.
+    fn end_recording(&mut self) -> Result<(), Error> {
+        let Some(recorder) = &mut self.recorder else { return Ok(()) };
+        let finished = recorder.finish();
+        for kernel_side in &self.kernel_sides {
+            for Decided { program, kept, dropped } in kernel_side.decided()? {
+                errln!("twinbpf: {program}: {kept} samples kept, {dropped} dropped");
+                let verdict = json!({ "program": &*program, "kept": kept, "dropped": dropped });
+                self.output.object("verdicts", &verdict);
+            }
+        }
+        finished
     }
 
     /// Reads the records that programs sent before they were detached. `exit` in a script ends the session then, too.
@@ -239,7 +313,9 @@ impl Session {
         let pid = child.map(|child| child.pid() as u32).or(self.options.pid).filter(|_| self.names);
         let snapshots = pid.map(SymbolSnapshots::new);
         let (user_sides, kernel_sides, output) = (&mut self.user_sides, &mut self.kernel_sides, &self.output);
-        Loop { user_sides, kernel_sides, output, child, target: target.as_ref(), signals, numbers, snapshots }.run()
+        let recorder = self.recorder.as_ref().and_then(Recorder::fd);
+        let ends = target.as_ref().map(AsFd::as_fd).into_iter().chain(recorder).collect();
+        Loop { user_sides, kernel_sides, output, child, ends, signals, numbers, snapshots }.run()
     }
 
     fn end(mut self, mut status: u8) -> Result<u8, Error> {
@@ -257,6 +333,23 @@ impl Session {
             count if count > 0 && self.options.fail_on_loss => Err(Error::Lost { count }),
             _ => Ok(status),
         }
+    }
+}
+
+/// Watches what ends a session, and signals of scripts.
+fn watch(numbers: impl Iterator<Item = i32>) -> Result<Signals, Error> {
+    Signals::watch(&sorted(numbers)).map_err(|cause| Error::System { what: "watch signals", cause })
+}
+
+fn sorted(numbers: impl Iterator<Item = i32>) -> Vec<i32> {
+    numbers.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn ruling<'a>(options: &Options, recorder: Option<&'a Recorder>) -> Ruling<'a> {
+    match recorder {
+        Some(recorder) => Ruling::Judge { threads: recorder.threads(), cpus: recorder.cpus() },
+        None if options.filter || !options.count_loss => Ruling::AsTheyAre,
+        None => Ruling::KeepAll,
     }
 }
 

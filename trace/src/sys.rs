@@ -5,9 +5,9 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +38,9 @@ pub(crate) struct Pipes<'a> {
     pub(crate) release: BorrowedFd<'a>,
     /// Gets four bytes of errno if the command cannot be executed; closed by a successful exec.
     pub(crate) failure: BorrowedFd<'a>,
+    /// Seconds that the child stays without us before it may continue: a perf that was about to open events of it ends well
+    /// then.
+    pub(crate) linger: u32,
 }
 
 /// Forks a child that waits for `Pipes::wait` and then executes a command, searched for in PATH. While it waits it ends when
@@ -66,9 +69,6 @@ unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent
     // SAFETY: all of these are async-signal-safe; buffers are local; the child leaves only by exec or _exit.
     unsafe {
         libc::close(pipes.release.as_raw_fd());
-        if bound {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        }
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
         for signal in RESET {
@@ -80,7 +80,18 @@ unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent
             match libc::read(pipes.wait.as_raw_fd(), (&raw mut byte).cast(), 1) {
                 1 => break,
                 -1 if *libc::__errno_location() == libc::EINTR && libc::getppid() == parent => {}
-                _ => libc::_exit(0),
+                _ => {
+                    // What the parent had open is to end with it.
+                    libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+                    libc::sleep(pipes.linger);
+                    libc::_exit(0)
+                }
+            }
+        }
+        if bound {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            if libc::getppid() != parent {
+                libc::_exit(0);
             }
         }
         libc::execvp(argv[0], argv.as_ptr());
@@ -88,6 +99,105 @@ unsafe fn become_command(argv: &[*const libc::c_char], pipes: &Pipes<'_>, parent
         libc::write(pipes.failure.as_raw_fd(), (&raw const errno).cast(), 4);
         libc::_exit(127)
     }
+}
+
+/// What a guard needs: the descriptors that it keeps, in rising order, and for each line the descriptor that it is written to.
+pub(crate) struct Guarded<'a> {
+    /// At its end when the process that forked the guard is gone. Before, it gives the number of another process that has to
+    /// end as well, as four bytes; the number 0 sends the guard away.
+    pub(crate) alive: BorrowedFd<'a>,
+    /// All that stay open.
+    pub(crate) kept: &'a [RawFd],
+    /// File and line.
+    pub(crate) lines: &'a [(RawFd, CString)],
+}
+
+/// Forks a process of its own session that ignores signals, waits for the end of this one and of another,
+/// and then writes lines: each as often as the kernel is busy.
+pub(crate) fn fork_guard(guarded: &Guarded<'_>) -> io::Result<libc::pid_t> {
+    // SAFETY: the child calls nothing but functions that are safe after fork of a process with threads.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: this is the child of the fork above.
+        0 => unsafe { be_guard(guarded) },
+        pid => Ok(pid),
+    }
+}
+
+/// # Safety
+/// In a forked child only.
+unsafe fn be_guard(guarded: &Guarded<'_>) -> ! {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    // SAFETY: all of these are async-signal-safe; buffers are local or were made before; the child leaves only by _exit.
+    unsafe {
+        libc::setsid();
+        for signal in (1..=64).filter(|signal| *signal != libc::SIGCHLD) {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        libc::prctl(libc::PR_SET_NAME, c"twinbpf-guard".as_ptr());
+        let mut first = 0_u32;
+        for fd in guarded.kept {
+            let fd = *fd as u32;
+            if fd > first {
+                libc::syscall(libc::SYS_close_range, first, fd - 1, 0);
+            }
+            first = fd + 1;
+        }
+        libc::syscall(libc::SYS_close_range, first, u32::MAX, 0);
+        let (mut number, mut other) = (0_i32, -1);
+        loop {
+            match libc::read(guarded.alive.as_raw_fd(), (&raw mut number).cast(), 4) {
+                4 if number > 0 => other = libc::syscall(libc::SYS_pidfd_open, number, 0),
+                0 => break,
+                -1 if *libc::__errno_location() == libc::EINTR => {}
+                _ => libc::_exit(0),
+            }
+        }
+        if other >= 0 {
+            let mut end = libc::pollfd { fd: other as RawFd, events: libc::POLLIN, revents: 0 };
+            while libc::poll(&raw mut end, 1, -1) < 0 {}
+        }
+        for (file, line) in guarded.lines {
+            while libc::write(*file, line.as_ptr().cast(), line.as_bytes().len()) < 0
+                && matches!(*libc::__errno_location(), libc::EBUSY | libc::EINTR)
+            {
+                libc::nanosleep(&raw const pause, std::ptr::null_mut());
+            }
+        }
+        libc::_exit(0)
+    }
+}
+
+/// Lets a command be sent `signal` when this thread ends, keep these descriptors, and outlive the readers of its pipes.
+pub(crate) fn bind(command: &mut Command, signal: i32, kept: [RawFd; 4]) {
+    let parent = std::process::id();
+    let prepare = move || {
+        // SAFETY: takes numbers.
+        answer(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }.into())?;
+        // SAFETY: takes numbers and constants.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: as before.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        for fd in kept {
+            // SAFETY: takes numbers.
+            answer(unsafe { libc::fcntl(fd, libc::F_SETFD, 0) }.into())?;
+        }
+        // It ended before it could be watched.
+        // SAFETY: no arguments.
+        if unsafe { libc::getppid() } as u32 == parent {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::ESRCH))
+        }
+    };
+    // SAFETY: the closure only makes system calls that are async-signal-safe.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// A descriptor of another process, by its number there.
+pub(crate) fn descriptor_of(process: BorrowedFd<'_>, fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers.
+    owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }
 
 /// Whether this process may execute a file.

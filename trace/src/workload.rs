@@ -39,11 +39,12 @@ pub(crate) struct Child {
 }
 
 impl Suspended {
-    /// Forks a child that will become this command. `bound`: it ends with the thread that calls this.
+    /// Forks a child that will become this command. `bound`: it ends with the thread that calls this. `linger`: how many
+    /// seconds later where that comes before it is released.
     ///
     /// # Errors
     /// The command cannot be executed, as far as that can be said before; fork or pipe failed.
-    pub(crate) fn fork(command: &[String], bound: bool) -> Result<Suspended, Error> {
+    pub(crate) fn fork(command: &[String], bound: bool, linger: u32) -> Result<Suspended, Error> {
         let name = command.first().cloned().unwrap_or_default();
         let failed = |cause| Error::Workload { name: name.clone(), cause };
         executable(&name).map_err(failed)?;
@@ -51,7 +52,7 @@ impl Suspended {
         let words = words.map_err(|error| failed(error.into()))?;
         let (wait, release) = pipe().map_err(failed)?;
         let (failure, report) = pipe().map_err(failed)?;
-        let ends = sys::Pipes { wait: wait.as_fd(), release: release.as_fd(), failure: report.as_fd() };
+        let ends = sys::Pipes { wait: wait.as_fd(), release: release.as_fd(), failure: report.as_fd(), linger };
         let pid = sys::fork(&words, &ends, bound).map_err(failed)?;
         let pidfd = sys::pidfd(pid).map_err(failed)?;
         Ok(Suspended { release, failure, child: Child { name, pid, pidfd, status: None } })
@@ -181,7 +182,7 @@ mod tests {
     use super::Suspended;
 
     fn shell(script: &str) -> Suspended {
-        Suspended::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], true).unwrap()
+        Suspended::fork(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], true, 0).unwrap()
     }
 
     #[test]
@@ -225,7 +226,8 @@ mod tests {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             path.display().to_string()
         };
-        let fork = |name: &str| Suspended::fork(&[name.to_owned()], true).map(drop).map_err(|error| error.to_string());
+        let fork =
+            |name: &str| Suspended::fork(&[name.to_owned()], true, 0).map(drop).map_err(|error| error.to_string());
         assert!(fork(&file("script", "#! /bin/sh -e\n", 0o755)).is_ok() && fork("sh").is_ok());
         let missing = "No such file or directory (os error 2)";
         let denied = "Permission denied (os error 13)";

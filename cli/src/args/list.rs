@@ -11,6 +11,7 @@ use clap::Args;
   twinbpf list 'fexit/vfs_*'              fexit, kretprobe and kretsyscall are listed where they are named
   twinbpf list /bin/bash                  functions and static probes of a program
   twinbpf list 'usdt:libc.so.6:*'
+  twinbpf list --stale                    events of recordings that were killed: removes them
 
 Each line goes into SEC(). What the kernel has by name and cannot attach is left out; standard
 error says why.")]
@@ -21,6 +22,9 @@ pub(crate) struct ListArgs {
     /// Print what programs get there: fields of tracepoints, parameters of functions, places of arguments.
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Remove the events that recordings left which were killed together with their guards, and print them.
+    #[arg(long, conflicts_with_all = ["pattern", "verbose", "json"])]
+    pub(crate) stale: bool,
     /// Print a JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,

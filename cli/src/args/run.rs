@@ -89,8 +89,12 @@ pub(crate) struct SessionArgs {
     /// Print every map at the end.
     #[arg(long)]
     print_maps: bool,
+    /// Let 0 that a program on a tracepoint returns drop the sample, in every recording of that tracepoint by anybody.
+    /// Otherwise programs return 1 to the kernel.
+    #[arg(long)]
+    filter: bool,
     /// Load programs exactly as libbpf would, without the code that counts the records, elements and stacks which they
-    /// lose for lack of room.
+    /// lose for lack of room; what they return counts as with --filter.
     #[arg(long)]
     no_count_loss: bool,
     /// End with status 125, after END, if anything was lost.
@@ -152,6 +156,7 @@ impl SessionArgs {
             commands: self.allow_unsafe,
             unproven_places: self.allow_unsafe,
             foreign_memory: self.allow_unsafe,
+            filter: self.filter,
             count_loss: !self.no_count_loss,
             fail_on_loss: self.fail_on_loss,
             output_bytes: self.print_buffer << 10,

@@ -95,6 +95,15 @@ pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
     Ok(describe(category, name, &format))
 }
 
+/// Bytes before a field in the record of a tracepoint of the running kernel; `None` if it has no such field.
+///
+/// # Errors
+/// There is no such event, or the tracing file system cannot be read.
+pub fn field_offset(category: &str, name: &str, field: &str) -> io::Result<Option<usize>> {
+    let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
+    Ok(format.lines().filter_map(Field::parse).find(|found| found.name == field).map(|found| found.off))
+}
+
 fn describe(category: &str, name: &str, format: &str) -> String {
     let tag = format!("tp_{category}_{name}");
     let user = category == "syscalls";

@@ -29,6 +29,7 @@ pub use target::{Functions, Iter, Netfilter, Return, Target, TargetError, Uprobe
 
 use crate::error::Error;
 use crate::map::Map;
+use crate::probe_event::ProbeEvent;
 use crate::prog::Prog;
 use crate::sys::{attr, bpf, number};
 
@@ -60,7 +61,7 @@ enum Attachment {
     /// A BPF link.
     Bpf(OwnedFd),
     /// A perf event, and the link on it where the kernel has such.
-    Event { event: OwnedFd, link: Option<OwnedFd>, _probe: Option<perf::TextProbe> },
+    Event { event: OwnedFd, link: Option<OwnedFd>, _probe: Option<ProbeEvent> },
     /// Several links that form one attachment.
     Many(Vec<Link>),
     /// A filter of a network interface.
@@ -251,6 +252,7 @@ impl Target {
         }
         match self {
             Target::Tracepoint { category, name } => perf::tracepoint(what, category, name, prog, options),
+            Target::ProbeEvent { group, name } => perf::probe_event(what, group, name, prog, options),
             Target::Kprobe { function, offset, ret } => perf::kprobe(what, function, *offset, *ret, prog, options),
             Target::Uprobe { path, site, ret } => perf::uprobe(what, path, *site, *ret, prog, options),
             Target::Sampling(sampling) => perf::sampling(what, sampling, prog, options),
@@ -299,6 +301,14 @@ pub(crate) fn registered(map: &Map) -> Result<Link, Error> {
 /// The kernel's.
 pub fn sockets(map: &Map, prog: &Prog) -> Result<Link, Error> {
     hook::sockets(map, prog)
+}
+
+/// The number of a perf event, which may be another process's. Those that were opened later have higher ones.
+///
+/// # Errors
+/// `fd` is no perf event.
+pub fn event_number(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    crate::sys::perf::id(fd)
 }
 
 fn dup(fd: BorrowedFd<'_>, what: &str) -> Result<OwnedFd, Error> {

@@ -12,6 +12,7 @@ use super::{Attachment, Deferred, Link, Options, Pending, dup};
 use crate::error::Error;
 use crate::map::c_path;
 use crate::probe::{Feature, has};
+use crate::probe_event::{ProbeEvent, ProbeKind};
 use crate::prog::{AttachType, Prog};
 use crate::sys::perf::{self, PerfAttr};
 use crate::sys::{attr, bpf, number};
@@ -59,7 +60,7 @@ struct Event {
     prog: OwnedFd,
     event: OwnedFd,
     cookie: u64,
-    probe: Option<TextProbe>,
+    probe: Option<ProbeEvent>,
 }
 
 impl Event {
@@ -103,7 +104,7 @@ fn attached(
     event: OwnedFd,
     prog: &Prog,
     cookie: u64,
-    probe: Option<TextProbe>,
+    probe: Option<ProbeEvent>,
 ) -> Result<Pending, Error> {
     let event = Event { what: what.clone(), name: prog.name().to_owned(), prog: prog_fd(prog)?, event, cookie, probe };
     Ok(Pending::later(what, event))
@@ -143,7 +144,7 @@ pub(super) fn kprobe(
             let (config1, config2) = (name.as_ptr() as u64, offset);
             (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
         }
-        None => text_probe("kprobe", &format!("{function}+{offset}"), ret, &what)
+        None => text_probe(ProbeKind::Kprobe, format!("{function}+{offset}"), ret)
             .map_err(|error| no_function(error, function))?,
     };
     let event = opened(&what, prog, &mut attr, -1, 0).map_err(|error| no_function(error, function))?;
@@ -183,8 +184,7 @@ pub(super) fn uprobe(
         }
         None => {
             let counter = if site.semaphore == 0 { String::new() } else { format!("({:#x})", site.semaphore) };
-            let text = format!("{}:{:#x}{counter}", path.display(), site.offset);
-            text_probe("uprobe", &text, ret, &what)?
+            text_probe(ProbeKind::Uprobe, format!("{}:{:#x}{counter}", path.display(), site.offset), ret)?
         }
     };
     let (pid, cpu) = match options.pid {
@@ -221,32 +221,27 @@ pub(super) fn sampling(
     Ok(Pending::many(what, parts))
 }
 
-/// A probe that is a line in a file of the tracing file system: what kernels have that cannot make one by
-/// `perf_event_open`. It is removed on drop.
-#[derive(Debug)]
-pub(super) struct TextProbe {
-    file: &'static str,
-    name: String,
-}
-
-fn text_probe(kind: &'static str, site: &str, ret: bool, what: &str) -> Result<(PerfAttr, Option<TextProbe>), Error> {
+/// A probe of kernels that cannot make one by `perf_event_open`.
+fn text_probe(kind: ProbeKind, place: String, ret: bool) -> Result<(PerfAttr, Option<ProbeEvent>), Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let file = if kind == "kprobe" { "kprobe_events" } else { "uprobe_events" };
-    let name = format!("twinbpf_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let letter = if ret { 'r' } else { 'p' };
-    let failed = |cause| Error::new("write", &format!("{what} in {file}"), cause);
-    tracefs::append(file, &format!("{letter}:twinbpf/{name} {site}\n")).map_err(failed)?;
-    let probe = TextProbe { file, name };
-    let config = tracefs::tracepoint("twinbpf", &probe.name)?;
-    Ok((PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))
+    let name = format!("probe_{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let probe = ProbeEvent::create(kind, &name, ret, &[place], &[])?;
+    Ok((PerfAttr { kind: TRACEPOINT, config: probe.id()?, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))
 }
 
-impl Drop for TextProbe {
-    fn drop(&mut self) {
-        if let Err(error) = tracefs::append(self.file, &format!("-:twinbpf/{}\n", self.name)) {
-            log::warn!("{} stays in {}: {error}", self.name, self.file);
-        }
-    }
+/// An event of the tracing file system that its users open themselves.
+pub(super) fn probe_event(
+    what: String,
+    group: &str,
+    name: &str,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    let config = tracefs::tracepoint(group, name)?;
+    let mut attr = PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() };
+    // A program runs wherever someone has the event. This one is of our own process, so that it adds no place.
+    let event = opened(&what, prog, &mut attr, 0, -1)?;
+    attached(what, event, prog, options.cookie, None)
 }
 
 /// Another descriptor of a program, for what is attached later.

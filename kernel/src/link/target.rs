@@ -80,6 +80,13 @@ pub enum Target {
         /// For example `sys_enter_read`.
         name: String,
     },
+    /// A probe event that exists ([`crate::probe_event`]), wherever others have it open: a perf that records it.
+    ProbeEvent {
+        /// Its group.
+        group: String,
+        /// Its name there.
+        name: String,
+    },
     /// A tracepoint with its raw arguments.
     RawTracepoint {
         /// For example `sys_enter`.
@@ -175,6 +182,7 @@ impl fmt::Display for Target {
         let kind = |ret: bool, no, yes| if ret { yes } else { no };
         match self {
             Target::Tracepoint { category, name } => write!(f, "tracepoint {category}:{name}"),
+            Target::ProbeEvent { group, name } => write!(f, "event {group}:{name}"),
             Target::RawTracepoint { name } => write!(f, "raw tracepoint {name}"),
             Target::Btf => f.write_str("the program's target"),
             Target::Kprobe { function, offset, ret } => {
@@ -263,7 +271,11 @@ impl Target {
     /// Whether it can be limited to a process. The others run for all, on every CPU.
     pub fn in_processes(&self) -> bool {
         match self {
-            Target::Sampling(_) | Target::Uprobe { .. } | Target::UprobeMulti { .. } | Target::Usdt { .. } => true,
+            Target::Sampling(_)
+            | Target::Uprobe { .. }
+            | Target::UprobeMulti { .. }
+            | Target::Usdt { .. }
+            | Target::ProbeEvent { .. } => true,
             Target::Tracepoint { .. }
             | Target::RawTracepoint { .. }
             | Target::Btf

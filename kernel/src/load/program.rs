@@ -45,7 +45,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(attach: &Attach) -> Option<Kind> {
+    fn of(attach: &Attach, per_event: bool) -> Option<Kind> {
         let row = match &attach.kind {
             SectionKind::Known { row, .. } => Some(*row),
             _ => None,
@@ -59,7 +59,7 @@ impl Kind {
             SectionKind::PerfProbe(probe) => Some(&probe.options),
             _ => None,
         };
-        let by_one_link = has_flag(Flag::Usdt) || probe.is_some_and(|options| options.exec.is_some());
+        let by_one_link = has_flag(Flag::Usdt) || (!per_event && probe.is_some_and(|options| options.exec.is_some()));
         if by_one_link && has(Feature::UprobeMulti) {
             number = AttachType::TraceUprobeMulti as u32;
         }
@@ -122,7 +122,7 @@ fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgr
         return Err(Why::Linker(error.clone()));
     }
     let unknown = || Why::Impossible(format!("section {} says no type of program", program.section));
-    let kind = Kind::of(&program.attach).ok_or_else(unknown)?;
+    let kind = Kind::of(&program.attach, program.per_event).ok_or_else(unknown)?;
     let insns = instructions(loading, program)?;
     let (btf_id, of) = target(loading, program)?;
     let fd_array = modules(loading, program)?;

@@ -79,3 +79,13 @@ pub(crate) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
 pub(crate) fn set_bpf(event: BorrowedFd<'_>, prog: BorrowedFd<'_>) -> io::Result<()> {
     control(event, SET_BPF, prog.as_raw_fd())
 }
+
+/// `PERF_EVENT_IOC_ID`.
+const ID: libc::c_ulong = 0x8008_2407;
+
+/// The event's number: a later one has a higher number.
+pub(crate) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: this request writes eight bytes to a live value, and `event` is open.
+    answer(unsafe { libc::ioctl(event.as_raw_fd(), ID, &raw mut id) }.into()).map(|_| id)
+}

@@ -46,6 +46,7 @@ impl KernelProgram {
             attach,
             target: None,
             member: None,
+            per_event: false,
             insns: Vec::new(),
             fixups: BTreeMap::new(),
             functions: Vec::new(),

@@ -137,6 +137,9 @@ pub struct KernelProgram {
     pub target: Option<AttachTarget>,
     /// Of a struct_ops program: which member of the struct it is, for `expected_attach_type`.
     pub member: Option<u32>,
+    /// Of a program in perf's notation: loaded for events, each of which it is attached to, instead of one link for all
+    /// its places.
+    pub per_event: bool,
     /// One per slot, in normal form: the index of a map in place of its descriptor; for a variable of a module, one
     /// more than the index in [`Kernel::modules`] in place of the descriptor of its types.
     pub insns: Vec<Raw>,

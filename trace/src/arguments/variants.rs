@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use twinbpf_isa::{Raw, asm};
+use twinbpf_kernel::Target;
 use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram, LowerFrameError};
 use twinbpf_loader::section::{SectionKind, Switch};
 
@@ -44,6 +45,7 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
             let mut variant = program.clone();
             let prologue = instance.fallback.as_ref().filter(|_| sleep == Sleep::Never).unwrap_or(&instance.prologue);
             set_sleepable(&mut variant, prologue.sleeps);
+            variant.per_event = matches!(instance.targets.first(), Some(Target::ProbeEvent { .. }));
             if prologue.frame > 0 {
                 variant.lower_frame(prologue.frame)?;
             }

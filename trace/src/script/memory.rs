@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_child_that_has_not_executed_another_program_is_ours() {
-        let suspended = crate::workload::Suspended::fork(&["true".to_owned()], true).unwrap();
+        let suspended = crate::workload::Suspended::fork(&["true".to_owned()], true, 0).unwrap();
         let pid = suspended.pid() as u32;
         assert_eq!(try_read(Reach::new(true, vec![pid]), pid, pid), Err(Errno::EPERM));
     }
