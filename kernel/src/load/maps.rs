@@ -103,10 +103,13 @@ impl Loading<'_> {
         if let Some(path) = &path
             && let Some(map) = self.pinned(path, &create)?
         {
-            return Ok(map.named(&spec.name));
+            let map = map.named(&spec.name);
+            fill_elements(spec, &map)?;
+            return Ok(map);
         }
         let made = Map::create(&create).map_err(Why::Kernel)?.named(&spec.name);
         self.prepare(spec, &made)?;
+        fill_elements(spec, &made)?;
         if let Some(path) = &path {
             made.pin(path).map_err(Why::Kernel)?;
         }
@@ -219,6 +222,21 @@ impl Loading<'_> {
             }
         }
     }
+}
+
+/// Gives elements their initial values.
+fn fill_elements(spec: &MapSpec, map: &Map) -> Result<(), Why> {
+    for (slots, value) in &spec.elements {
+        let (have, need) = ((4, value.len()), (spec.key_size, map.copy_size()));
+        if have != need {
+            let why = format!("an initial value has {} bytes, those of the map have {}", have.1, need.1);
+            return Err(Why::Impossible(why));
+        }
+        for slot in slots.clone() {
+            map.update(&slot.to_ne_bytes(), value, 0).map_err(Why::Kernel)?;
+        }
+    }
+    Ok(())
 }
 
 /// The attributes by which this kernel creates a map.

@@ -337,6 +337,7 @@ impl<'a> Definition<'a> {
             pinned: self.pinned,
             inner: inner.map(Box::new),
             slots: Vec::new(),
+            elements: Vec::new(),
             data: None,
             key_fields: fields(self.key),
             value_fields: fields(self.value),

@@ -10,6 +10,7 @@
 mod arena;
 mod code;
 mod data;
+mod elements;
 mod externs;
 mod functions;
 mod image;

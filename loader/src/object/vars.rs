@@ -65,12 +65,13 @@ fn types_of<'a>(btf: &'a Btf, section: &'a str) -> HashMap<&'a str, TypeId> {
 }
 
 impl Object {
-    /// Sets a variable, or a member of one: `limit`, `config.names[2]`. The type decides how `text` is read.
+    /// Sets a variable, or a member of one: `limit`, `config.names[2]`. The type decides how `text` is read. Where no
+    /// variable has the name, an array may: `counts[3]` is an element of it, `limits[3].most` a member of one.
     ///
     /// # Errors
     ///
-    /// [`Cause::Variable`] if there is no such variable or `text` is no value of its type, [`Cause::NoBtf`] if
-    /// its type is unknown.
+    /// [`Cause::NoVariable`] if there is neither variable nor map, [`Cause::Variable`] if the map is no array, the index is
+    /// too large, or `text` is no value of the type, [`Cause::NoBtf`] if the type is unknown.
     pub fn set_variable(&mut self, path: &str, text: &str) -> Result<(), Error> {
         self.try_set(path, text).map_err(|cause| Error::new(&self.name, cause))
     }
@@ -80,6 +81,9 @@ impl Object {
         let fail = |why: String| Cause::Variable { name: path.into(), why };
         let named = |global: bool| self.variables.iter().find(|var| &*var.name == name && var.global == global);
         let Some(var) = named(true).or_else(|| named(false)) else {
+            if let Some(map) = self.maps.iter().position(|map| &*map.name == name && map.data.is_none()) {
+                return self.set_element(map, path, member, text);
+            }
             return Err(Cause::NoVariable { name: path.into(), known: self.no_variable() });
         };
         let (Some(btf), Some(type_id)) = (&self.btf, var.type_id) else {

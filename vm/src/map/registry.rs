@@ -60,7 +60,7 @@ impl Maps {
     }
 
     /// Like [`Maps::new`], but `given` may supply a map that exists already instead of a new one: one of
-    /// another object, or one that the host made. Its initial slots are left as they are.
+    /// another object, or one that the host made. Its slots and elements are left as they are.
     pub fn with(
         specs: &[MapSpec],
         arena: &Arc<Arena>,
@@ -92,6 +92,7 @@ impl Maps {
         let maps = Maps { arena: Arc::clone(arena), cpus, own, absent, handles, chunks, added: Mutex::new(0) };
         for index in fill {
             maps.fill_slots(index, &specs[index], program)?;
+            maps.fill_elements(index, &specs[index])?;
         }
         Ok(maps)
     }
@@ -117,6 +118,22 @@ impl Maps {
                     let set = map.set_program(*slot, found);
                     set.map_err(|errno| fail(format!("program {name} refused: {errno}")))?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_elements(&self, index: usize, spec: &MapSpec) -> Result<(), MapError> {
+        let map = &self.own[index];
+        for (slots, value) in &spec.elements {
+            for slot in slots.clone() {
+                let fail = |reason: String| MapError::Slot { map: Arc::clone(&spec.name), slot, reason };
+                let (have, need) = (value.len(), spec.value_size as usize);
+                if have != need {
+                    return Err(fail(format!("its value has {have} bytes, those of the map have {need}")));
+                }
+                let set = map.update(&slot.to_le_bytes(), value, 0, 0);
+                set.map_err(|errno| fail(format!("its value is refused: {errno}")))?;
             }
         }
         Ok(())

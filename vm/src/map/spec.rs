@@ -1,6 +1,7 @@
 //! Map definitions: type, sizes, flags and initial contents, without memory.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 macro_rules! map_kinds {
@@ -119,6 +120,8 @@ pub struct MapSpec {
     pub inner: Option<Box<MapSpec>>,
     /// Initial slots of a map of maps or a prog array.
     pub slots: Vec<(u32, Slot)>,
+    /// Initial values of elements of an array: slots, and the value of each of them. Later ones replace earlier ones.
+    pub elements: Vec<(Range<u32>, Arc<[u8]>)>,
     /// Set for the maps made from data sections.
     pub data: Option<Data>,
     /// Scalars of the key, in memory order, from BTF; sorts and prints keys.
@@ -145,6 +148,7 @@ impl MapSpec {
             pinned: false,
             inner: None,
             slots: Vec::new(),
+            elements: Vec::new(),
             data: None,
             key_fields: Vec::new(),
             value_fields: Vec::new(),

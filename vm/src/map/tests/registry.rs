@@ -31,6 +31,24 @@ fn handles_lead_to_maps() {
 }
 
 #[test]
+fn elements_have_their_initial_values() {
+    let of = |elements: Vec<(std::ops::Range<u32>, Arc<[u8]>)>| {
+        let array = MapSpec { elements, ..spec(MapKind::Array, 4, 2, 8) };
+        Maps::new(&[array], &arena(), 1, &mut no_program)
+    };
+    let maps = of(vec![(0..8, [1, 2].into()), (3..5, [9, 9].into())]).unwrap();
+    let value = |slot: u32| {
+        let mut value = [0; 2];
+        maps.own()[0].lookup_copy(&key(slot), 0, &mut value).unwrap();
+        value
+    };
+    assert_eq!([2, 3, 4, 5].map(value), [[1, 2], [9, 9], [9, 9], [1, 2]]);
+    let error = |elements| of(elements).unwrap_err().to_string();
+    assert!(error(vec![(7..9, [1, 2].into())]).contains("slot 8: its value is refused"));
+    assert!(error(vec![(0..1, [1].into())]).contains("slot 0: its value has 1 bytes, those of the map have 2"));
+}
+
+#[test]
 fn maps_can_be_added_for_ever() {
     let arena = arena();
     let maps = Maps::new(&[], &arena, 2, &mut no_program).unwrap();
