@@ -141,7 +141,8 @@ pub(crate) struct ManArgs {
 /// What applies wherever an object is loaded.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LoadArgs {
-    /// Give a global variable a value before loading, typed by BTF: integers, enum names, strings.
+    /// Give a global variable a value before loading, typed by BTF: integers, enum names, strings. Or an element of an
+    /// array map: 'limits[3]=7', 'limits[3].most=7', 'limits[3]={"most":7}'.
     #[arg(long, value_name = "VAR=VALUE")]
     pub(crate) set: Vec<String>,
     /// A shared library whose functions programs may call, for example libm.so.6.
@@ -311,7 +312,7 @@ pub(crate) struct ExecArgs {
   twinbpf check tool.bpf.o --kernel       whether its programs link for the running kernel; needs no privilege
   twinbpf check tool.bpf.o --btf vmlinux-6.1.btf --kconfig config-6.1")]
 pub(crate) struct CheckArgs {
-    /// Objects made by clang.
+    /// Objects made by clang; perf's terms may follow each.
     #[arg(required = true, value_name = "OBJ")]
     pub(crate) objects: Vec<PathBuf>,
     /// Print one JSON object per line and object.

@@ -3,6 +3,7 @@
 mod kernel;
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -12,7 +13,7 @@ use twinbpf_isa::Endian;
 use twinbpf_loader::section::{PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_probe::Point;
-use twinbpf_trace::{ProbeInstance, probe_instances, terminal};
+use twinbpf_trace::{EventTerm, ProbeInstance, Terms, probe_instances, terminal};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -22,7 +23,11 @@ use kernel::ForKernel;
 const STATUS_PROBLEMS: u8 = 1;
 
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let objects = load::open_all(&args.objects, &args.load)?;
+    let (paths, terms): (Vec<PathBuf>, Vec<_>) = load::with_terms(&args.objects)?.into_iter().unzip();
+    let mut objects = load::open_all(&paths, &args.load)?;
+    for (object, terms) in objects.iter_mut().zip(&terms) {
+        terms.iter().try_for_each(|terms| terms.apply(object, &[]).map(drop))?;
+    }
     let engine = load::engine(&args.load, &LimitArgs::default(), &EngineArgs::default())?;
     let mut linker = load::linker(&engine, &args.load)?;
     twinbpf_trace::functions(&mut linker);
@@ -31,12 +36,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         linker.kernel(files.kernel());
     }
     let mut problems = 0;
-    for object in &objects {
+    for (object, terms) in objects.iter().zip(&terms) {
         let plan = linker.check(object)?;
         let kernel = (args.kernel || files.are_given()).then(|| ForKernel::new(object, &*files.kernel()));
         problems += plan.programs.iter().filter(|program| program.problem.is_some()).count();
         problems += kernel.as_ref().map_or(0, ForKernel::problems);
-        let report = Report { object, plan: &plan, kernel };
+        let report = Report { object, plan: &plan, kernel, terms: terms.as_ref() };
         if args.json {
             writeln!(terminal::stdout(), "{}", report.json())?;
         } else {
@@ -50,6 +55,7 @@ struct Report<'a> {
     object: &'a Object,
     plan: &'a Plan,
     kernel: Option<ForKernel<'a>>,
+    terms: Option<&'a Terms>,
 }
 
 impl Report<'_> {
@@ -88,6 +94,9 @@ impl Report<'_> {
                 map.max_entries
             )?;
         }
+        for term in self.event_terms() {
+            writeln!(out, "  term    {term:24} for events that `twinbpf record` records")?;
+        }
         for (symbol, resolution) in object.externs.iter().zip(&self.plan.externs) {
             let weak = if symbol.weak { " (weak)" } else { "" };
             writeln!(out, "  extern  {:24} {resolution}{weak}", symbol.name)?;
@@ -100,6 +109,11 @@ impl Report<'_> {
             writeln!(out, "  note    {note}")?;
         }
         Ok(())
+    }
+
+    /// Terms of events, as perf has them.
+    fn event_terms(&self) -> impl Iterator<Item = String> {
+        self.terms.into_iter().flat_map(Terms::events).map(EventTerm::to_string)
     }
 
     fn json(&self) -> Value {
@@ -130,7 +144,7 @@ impl Report<'_> {
             "object": &*object.name, "license": object.license.as_deref(), "btf": object.btf.is_some(),
             "programs": programs.collect::<Vec<_>>(), "maps": maps.collect::<Vec<_>>(),
             "externs": externs.collect::<Vec<_>>(), "helpers": helpers.collect::<Vec<_>>(),
-            "notes": notes.collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
+            "terms": self.event_terms().collect::<Vec<_>>(), "notes": notes.collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
         })
     }
 }

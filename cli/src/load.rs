@@ -9,7 +9,7 @@ use twinbpf::{Compiled, Config, Engine, Isolation, Linker, Object};
 use twinbpf_kernel::user;
 use twinbpf_loader::ProgramSpec;
 use twinbpf_loader::section::SectionKind;
-use twinbpf_trace::{Control, Plan};
+use twinbpf_trace::{Control, Plan, Terms};
 
 use crate::args::{CompileArgs, EngineArgs, LimitArgs, LoadArgs};
 use crate::hex::hex_bytes;
@@ -49,6 +49,18 @@ fn read(path: &Path, max: u64, what: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Files of object arguments, and the terms that follow them: `OBJ/TERM,TERM/`.
+pub(crate) fn with_terms(arguments: &[PathBuf]) -> Result<Vec<(PathBuf, Option<Terms>)>> {
+    let split = |argument: &PathBuf| match argument.to_str() {
+        Some(text) => {
+            let (file, terms) = Terms::split(text, &|path| Path::new(path).is_file())?;
+            Ok((PathBuf::from(file), terms))
+        }
+        None => Ok((argument.clone(), None)),
+    };
+    arguments.iter().map(split).collect()
+}
+
 /// Opens objects and gives variables the values of `--set`. A variable must be in at least one of them.
 pub(crate) fn open_all<P: AsRef<Path>>(paths: &[P], load: &LoadArgs) -> Result<Vec<Object>> {
     open_with(&[], paths, load)
@@ -65,7 +77,7 @@ pub(crate) fn open_with<P: AsRef<Path>>(texts: &[String], paths: &[P], load: &Lo
     }
     for set in &load.set {
         let Some((name, value)) = set.split_once('=') else {
-            bail!("--set {set}: write it as VAR=VALUE");
+            bail!("--set {set}: write it as VAR=VALUE or MAP[INDEX]=VALUE");
         };
         let mut errors = Vec::new();
         for object in &mut objects {

@@ -1,6 +1,7 @@
 //! `twinbpf run`: a session of objects, from BEGIN to END.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -11,13 +12,22 @@ use crate::args::RunArgs;
 use crate::{STATUS_ERROR, load};
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let forgotten = args.objects.iter().skip(1).find(|path| args.workload.is_empty() && !path.exists());
+    let arguments = load::with_terms(&args.objects)?;
+    for terms in arguments.iter().filter_map(|(_, terms)| terms.as_ref()) {
+        terms.refuse_event_terms()?;
+    }
+    let (paths, terms): (Vec<PathBuf>, Vec<_>) = arguments.into_iter().unzip();
+    let forgotten = paths.iter().skip(1).find(|path| args.workload.is_empty() && !path.exists());
     if let Some(path) = forgotten {
         let path = path.display();
         anyhow::bail!("cannot read {path}: there is no such file; a workload follows two dashes: run OBJ -- CMD");
     }
     let options = args.session.options(args.kernel.files()?);
-    let plan = Plan::new(load::open_with(&args.text, &args.objects, &args.load)?, &options)?;
+    let mut plan = Plan::new(load::open_with(&args.text, &paths, &args.load)?, &options)?;
+    // An object of program texts comes first, and has none.
+    for (object, terms) in plan.objects.iter_mut().rev().zip(terms.iter().rev()) {
+        terms.iter().try_for_each(|terms| object.add_terms(terms, &options))?;
+    }
     if args.session.dry_run {
         return dry_run(args, &plan);
     }

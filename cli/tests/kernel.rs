@@ -33,6 +33,8 @@ mod printing;
 mod refused;
 #[path = "kernel/rig.rs"]
 mod rig;
+#[path = "kernel/terms.rs"]
+mod terms;
 #[path = "kernel/tools.rs"]
 mod tools;
 
@@ -117,6 +119,11 @@ harness::tests! {
     refused::types_and_configuration_come_from_files,
     refused::without_a_kind_of_map_or_program_the_message_names_it,
     refused::every_failure_is_reported,
+    terms::values_are_set_before_anything_runs,
+    terms::a_single_program_has_its_elements,
+    terms::terms_that_do_not_fit_say_why,
+    terms::elements_that_cannot_be_set_say_why,
+    terms::events_in_slots_are_counted_by_programs,
     tools::syscalls_are_counted_exactly,
     tools::delivered_and_lost_events_add_up_to_sent_ones,
     tools::opened_files_come_in_order,

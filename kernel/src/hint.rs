@@ -48,6 +48,9 @@ pub(crate) fn hint(command: &str, subject: &str, errno: i32, log: &str) -> Optio
         libc::ENOENT | libc::EOPNOTSUPP if command == "perf_event_open" && subject.contains(" Hz") => {
             Some("this machine does not have that counter: --attach PROG=cpu-clock:HZ samples by a timer".to_owned())
         }
+        libc::ENOENT | libc::EOPNOTSUPP if command == "perf_event_open" && subject.starts_with("event ") => {
+            Some("this machine does not have that counter; it has those of software, cpu-clock for example".to_owned())
+        }
         libc::EINVAL if command == "perf_event_open" && subject.contains(" Hz") => {
             let most = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate").ok()?;
             Some(format!("the kernel's most is {} Hz (kernel.perf_event_max_sample_rate)", most.trim()))

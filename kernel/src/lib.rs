@@ -7,6 +7,7 @@
 mod arch;
 pub mod btf;
 pub mod catalog;
+mod counter;
 pub mod cpu;
 mod error;
 mod hint;
@@ -25,6 +26,7 @@ pub mod tracefs;
 pub mod user;
 
 pub use arch::register as register_offset;
+pub use counter::Counter;
 pub use error::Error;
 pub use link::{Link, Options, Pending, Target};
 pub use load::{LoadOptions, Loaded, Loading, load};

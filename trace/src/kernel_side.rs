@@ -14,7 +14,7 @@ use twinbpf_kernel::load::{Failure, LoadOptions, Why};
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
-use twinbpf_kernel::{Link, Loaded, Map, Pending, Target};
+use twinbpf_kernel::{Counter, Link, Loaded, Map, Pending, Target};
 use twinbpf_loader::Cause;
 use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
 use twinbpf_vm::helper;
@@ -48,6 +48,8 @@ pub(crate) struct KernelSide {
     /// Of a recording.
     verdicts: Option<Verdicts>,
     printer: Option<Printer>,
+    /// Events in slots of maps.
+    counters: Vec<Counter>,
     /// Turns left in which a CPU may still deliver a perf record older than those read.
     unsettled: u8,
 }
@@ -111,6 +113,7 @@ impl KernelSide {
         }
         kernel_side.give_maps(plan, &linked, &loaded, linker)?;
         kernel_side.print_from(plan, &linked, &loaded, output, linker)?;
+        kernel_side.open_counters(plan, &loaded)?;
         kernel_side.loaded = Some(loaded);
         if kernel_side.pending.is_empty() && plan.tables().next().is_none() && plan.scripts().next().is_none() {
             warnings.push(format!("{}: nothing is attached", plan.object.name));
@@ -144,6 +147,19 @@ impl KernelSide {
                 self.watch(index, &shared)?;
             }
             linker.map(&spec.name, shared as Arc<dyn MapOps>);
+        }
+        Ok(())
+    }
+
+    /// Opens the events that terms put into slots of maps. They count once the session is enabled.
+    fn open_counters(&mut self, plan: &ObjectPlan, loaded: &Loaded) -> Result<(), Error> {
+        for counters in &plan.counters {
+            let Some(map) = &loaded.maps[counters.map] else { continue };
+            for cpu in &counters.cpus {
+                let counter = Counter::open(counters.clock, counters.task, *cpu)?;
+                map.update_fd(*cpu, counter.as_fd())?;
+                self.counters.push(counter);
+            }
         }
         Ok(())
     }
@@ -211,6 +227,7 @@ impl KernelSide {
 
     /// Enables all attachments, after which the kernel runs the programs.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
+        self.counters.iter().try_for_each(Counter::enable)?;
         let mut failures = Vec::new();
         for Opened { pending, names, iterates } in self.pending.drain(..) {
             match pending.enable() {

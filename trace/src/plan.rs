@@ -2,7 +2,6 @@
 //! the kernel's lists of attach points.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,11 @@ use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
 use crate::arguments::Instances;
 use crate::error::Error;
+use crate::marked::marked;
 use crate::options::{Mode, Options};
 use crate::{arguments, signals, target};
+
+pub use slots::Counters;
 
 /// The plans of all objects of a session.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct ObjectPlan {
     pub in_kernel: bool,
     /// Its entry points, in the order of [`Object::programs`].
     pub programs: Vec<Planned>,
+    /// Events that count in slots of its maps ([`ObjectPlan::add_terms`]).
+    pub counters: Vec<Counters>,
 }
 
 /// A program and its trigger.
@@ -142,7 +146,7 @@ impl ObjectPlan {
             Mode::Kernel => true,
             Mode::User => false,
         };
-        let plan = ObjectPlan { object, in_kernel, programs };
+        let plan = ObjectPlan { object, in_kernel, programs, counters: Vec::new() };
         let does_something = plan.programs.iter().any(|program| program.trigger.does_something());
         if wrong.is_empty() && !does_something && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
@@ -259,12 +263,6 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     Ok(Trigger::Kernel { targets })
 }
 
-/// A section's name with a caret under a part of it.
-fn marked(section: &str, span: Range<usize>) -> String {
-    let (before, part) = (section[..span.start].chars().count(), section[span].chars().count());
-    format!("    {section}\n    {}{}", " ".repeat(before), "^".repeat(part.max(1)))
-}
-
 fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Result<Trigger, Error> {
     Ok(match script {
         Script::Begin => Trigger::Begin,
@@ -348,10 +346,15 @@ impl fmt::Display for ObjectPlan {
             let side = if self.in_kernel { "kernel" } else { "userspace" };
             writeln!(f, "  map {:<20} {side}", map.name)?;
         }
+        for Counters { map, cpus, event, .. } in &self.counters {
+            let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+            writeln!(f, "  map {:<20} {event} on CPU {}", self.object.maps[*map].name, cpus.join(", "))?;
+        }
         Ok(())
     }
 }
 
 mod idle;
+mod slots;
 #[cfg(test)]
 mod tests;

@@ -70,7 +70,7 @@ pub(crate) fn filtered(target: Target, options: &Options) -> Result<Vec<Target>,
 }
 
 /// The threads of a process.
-fn threads(pid: u32) -> Result<Vec<u32>, String> {
+pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, String> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => format!("there is no process {pid}"),
         _ => format!("cannot list the threads of process {pid}: {error}"),

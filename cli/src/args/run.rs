@@ -15,6 +15,7 @@ use super::{EngineArgs, KernelArgs, LimitArgs, LoadArgs};
   twinbpf run -e 'tp/syscalls/sys_enter_openat { count(&opens, comm()); }'
   twinbpf run a.bpf.o b.bpf.o             both BEGINs in this order, then both ENDs
   twinbpf run stats.bpf.o --set limit=10 -- ls -l
+  twinbpf run 'stats.bpf.o/map:limits.value[0,3...5]=7/'
   twinbpf run roots.bpf.o --lib libm.so.6
   twinbpf run profile.bpf.o -p 1234 -F 199   samples of one process
   twinbpf run drops.bpf.o --attach count=eth0
@@ -27,7 +28,7 @@ pub(crate) struct RunArgs {
     /// one source; - reads standard input.
     #[arg(short = 'e', value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// Objects made by clang, or C sources.
+    /// Objects made by clang, or C sources; perf's terms may follow each: tool.bpf.o/map:limits.value[3]=7/.
     #[arg(required_unless_present = "text", value_name = "OBJ")]
     pub(crate) objects: Vec<PathBuf>,
     /// The workload: runs between BEGIN and END.

@@ -25,7 +25,7 @@ pub enum Clock {
 
 impl Clock {
     /// Type and config of `struct perf_event_attr`.
-    pub(super) fn event(self) -> (u32, u64) {
+    pub(crate) fn event(self) -> (u32, u64) {
         match self {
             Clock::Cpu => (SOFTWARE, 0),
             Clock::Task => (SOFTWARE, 1),
