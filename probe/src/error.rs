@@ -191,7 +191,7 @@ pub enum Refusal {
     #[error("the debug information says {0}")]
     Operation(String),
     /// A register that a probe does not see.
-    #[error("it is in %{0}, which a probe cannot read")]
+    #[error("it is in {kind}%{0}, which a probe cannot read", kind = kind(.0))]
     Register(String),
     /// No register has the name.
     #[error("no register %{0}")]
@@ -307,6 +307,15 @@ impl From<gimli::Error> for Refusal {
     fn from(error: gimli::Error) -> Refusal {
         Refusal::Damaged(error.to_string())
     }
+}
+
+/// What a register is, where that is why a probe does not see it.
+fn kind(register: &str) -> &'static str {
+    let is_float = ["xmm", "st", "v", "f"].iter().any(|name| {
+        let number = register.strip_prefix(name);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    });
+    if is_float { "the floating-point register " } else { "" }
 }
 
 fn offer(names: &[String], before: &str, after: &str) -> String {

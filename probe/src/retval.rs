@@ -35,9 +35,9 @@ pub(crate) fn place<'a>(site: &Site<'_, 'a>, ty: Option<Die>) -> Result<Location
     let machine = site.machine();
     let [first, second] = machine.returns().map(Expr::Register);
     let float = match machine {
-        Machine::X86_64 => "in %xmm0, which a probe cannot read",
-        Machine::Aarch64 => "in %v0, which a probe cannot read",
-        Machine::Riscv64 => "in %fa0, which a probe cannot read",
+        Machine::X86_64 => "in the floating-point register %xmm0, which a probe cannot read",
+        Machine::Aarch64 => "in the floating-point register %v0, which a probe cannot read",
+        Machine::Riscv64 => "in the floating-point register %fa0, which a probe cannot read",
     };
     match types.shape(ty)? {
         Shape::Scalar { size, encoding: Encoding::Float, .. } if size <= 8 => Err(returns(float)),
@@ -96,7 +96,9 @@ fn structure<'a>(site: &Site<'_, 'a>, types: &Types<'_, 'a>, record: Die) -> Res
     let unreadable = |bits| Piece { bits, skip: 0, place: Location::Nowhere };
     let whole = |bits, value: &Expr| Piece { bits, skip: 0, place: Location::Value(value.clone()) };
     match (floats(0), size > 8, floats(1)) {
-        (true, false, _) | (true, true, true) => Err(returns("in %xmm0, which a probe cannot read")),
+        (true, false, _) | (true, true, true) => {
+            Err(returns("in the floating-point register %xmm0, which a probe cannot read"))
+        }
         (false, false, _) => Ok(Location::Value(first)),
         (false, true, false) => Ok(pair(first, second)),
         (false, true, true) => Ok(Location::Pieces(vec![whole(64, &first), unreadable(64)])),

@@ -216,7 +216,7 @@ fn errors_name_what_is_there() {
         is("work1 %zz", &n("zz: no register %zz"));
         is("work1 @nope", &n("nope: no symbol nope"));
         is("nothing%return $retval", "nothing retval: the function returns nothing");
-        is("work2 d", "work2 d: it is in %xmm0, which a probe cannot read");
+        is("work2 d", "work2 d: it is in the floating-point register %xmm0, which a probe cannot read");
         is("work1 n:q", "error: argument 'n:q': its type is none of s8 to s64, u8, x8, string, ustring");
         is("work1 $x", "error: argument '$x': the only name with $ is $retval");
         is("work1 n..x", "error: argument 'n..x': after a name come only .member, ->member and [number]");
