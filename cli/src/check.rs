@@ -2,6 +2,7 @@
 
 mod kernel;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use twinbpf_isa::Endian;
 use twinbpf_loader::section::{PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_probe::Point;
-use twinbpf_trace::{EventTerm, ProbeInstance, Terms, probe_instances, terminal};
+use twinbpf_trace::{EventTerm, Instances, ProbeError, ProbeInstance, Probed, Terms, probe_instances, terminal};
 
 use crate::args::{CheckArgs, EngineArgs, LimitArgs};
 use crate::load;
@@ -41,7 +42,8 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         let kernel = (args.kernel || files.are_given()).then(|| ForKernel::new(object, &*files.kernel()));
         problems += plan.programs.iter().filter(|program| program.problem.is_some()).count();
         problems += kernel.as_ref().map_or(0, ForKernel::problems);
-        let report = Report { object, plan: &plan, kernel, terms: terms.as_ref() };
+        let report =
+            Report { object, plan: &plan, kernel, terms: terms.as_ref(), probed: Definitions::of(object, &plan) };
         if args.json {
             writeln!(terminal::stdout(), "{}", report.json())?;
         } else {
@@ -56,6 +58,27 @@ struct Report<'a> {
     plan: &'a Plan,
     kernel: Option<ForKernel<'a>>,
     terms: Option<&'a Terms>,
+    probed: Definitions,
+}
+
+/// What the probe definitions of an object lead to, in perf's notation.
+struct Definitions {
+    /// By the program's index in the object.
+    instances: HashMap<usize, Result<Instances, ProbeError>>,
+    missing: Vec<String>,
+}
+
+impl Definitions {
+    fn of(object: &Object, plan: &Plan) -> Definitions {
+        let definition = |spec: usize| match &object.programs[spec].attach.kind {
+            SectionKind::PerfProbe(probe) => Some((spec, &**probe)),
+            _ => None,
+        };
+        let found = plan.programs.iter().filter_map(|program| definition(program.spec));
+        let (specs, probes): (Vec<usize>, Vec<&PerfProbe>) = found.unzip();
+        let Probed { instances, missing, .. } = probe_instances(&probes);
+        Definitions { instances: specs.into_iter().zip(instances).collect(), missing }
+    }
 }
 
 impl Report<'_> {
@@ -71,9 +94,9 @@ impl Report<'_> {
         for program in &self.plan.programs {
             let spec = &object.programs[program.spec];
             writeln!(out, "  program {:24} {:28} {}", spec.name, spec.section, kind(spec))?;
-            match (&program.problem, definition(spec)) {
+            match (&program.problem, self.probed.instances.get(&program.spec)) {
                 (Some(problem), _) => writeln!(out, "    cannot run: {problem}")?,
-                (None, Some(probe)) => print_instances(out, probe)?,
+                (None, Some(instances)) => print_instances(out, &spec.section, instances)?,
                 (None, None) => writeln!(
                     out,
                     "    {}, {}",
@@ -105,10 +128,16 @@ impl Report<'_> {
             let what = if *available { "in the virtual machine" } else { "in the kernel only; calling it here traps" };
             writeln!(out, "  helper  {name:24} {what}")?;
         }
-        for note in object.report.iter().map(ToString::to_string).chain(self.plan.warnings.iter().cloned()) {
+        for note in self.notes() {
             writeln!(out, "  note    {note}")?;
         }
         Ok(())
+    }
+
+    /// Messages about the object that are no errors.
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let notes = self.object.report.iter().map(ToString::to_string);
+        notes.chain(self.plan.warnings.iter().cloned()).chain(self.probed.missing.iter().cloned())
     }
 
     /// Terms of events, as perf has them.
@@ -123,7 +152,7 @@ impl Report<'_> {
             json!({
                 "name": &*spec.name, "section": &*spec.section, "kind": kind(spec), "insns": program.insns,
                 "functions": program.functions, "problem": program.problem.as_ref().map(ToString::to_string),
-                "probe": definition(spec).map(instances_json),
+                "probe": self.probed.instances.get(&program.spec).map(instances_json),
             })
         });
         let maps = object.maps.iter().map(|map| {
@@ -139,42 +168,36 @@ impl Report<'_> {
             })
         });
         let helpers = self.plan.helpers.iter().map(|(name, available)| json!({ "name": name, "available": available }));
-        let notes = object.report.iter().map(ToString::to_string).chain(self.plan.warnings.iter().cloned());
         json!({
             "object": &*object.name, "license": object.license.as_deref(), "btf": object.btf.is_some(),
             "programs": programs.collect::<Vec<_>>(), "maps": maps.collect::<Vec<_>>(),
             "externs": externs.collect::<Vec<_>>(), "helpers": helpers.collect::<Vec<_>>(),
-            "terms": self.event_terms().collect::<Vec<_>>(), "notes": notes.collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
+            "terms": self.event_terms().collect::<Vec<_>>(), "notes": self.notes().collect::<Vec<_>>(), "kernel": self.kernel.as_ref().map(ForKernel::json),
         })
     }
 }
 
-/// The probe definition that its section is, in perf's notation.
-fn definition(spec: &ProgramSpec) -> Option<&PerfProbe> {
-    match &spec.attach.kind {
-        SectionKind::PerfProbe(probe) => Some(probe),
-        _ => None,
-    }
-}
-
 /// What a session would attach a program to, a line for each instance.
-fn print_instances(out: &mut impl Write, probe: &PerfProbe) -> Result<()> {
-    match probe_instances(probe) {
+fn print_instances(out: &mut impl Write, section: &str, instances: &Result<Instances, ProbeError>) -> Result<()> {
+    match instances {
         Ok(all) => {
             all.instances.iter().try_for_each(|instance| writeln!(out, "    {instance}"))?;
             all.left_out.iter().try_for_each(|why| writeln!(out, "    left out: {why}"))?;
         }
-        Err(why) => writeln!(out, "    cannot be attached: {why}")?,
+        Err(error) => {
+            writeln!(out, "    cannot be attached: {error}")?;
+            error.marked(section).map_or(Ok(()), |marked| writeln!(out, "{marked}"))?;
+        }
     }
     Ok(())
 }
 
-fn instances_json(probe: &PerfProbe) -> Value {
-    match probe_instances(probe) {
+fn instances_json(instances: &Result<Instances, ProbeError>) -> Value {
+    match instances {
         Ok(all) => {
             json!({ "instances": all.instances.iter().map(instance_json).collect::<Value>(), "left_out": all.left_out })
         }
-        Err(why) => json!({ "error": why }),
+        Err(error) => json!({ "error": error.to_string() }),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::{Value as Json, json};
 use twinbpf_loader::section;
-use twinbpf_probe::{Available, Binary, Definition, Encoding, KernelTypes, Machine, Point, Refusal, Tried, Value};
+use twinbpf_probe::{Available, Binary, Definition, Encoding, KernelTypes, Machine, Point, Refusal, Value};
 use twinbpf_trace::{Output, errln, kernel_types, probe_definition, with_binary};
 
 use crate::args::ProbeArgs;
@@ -27,7 +27,7 @@ pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
     let answer = |binary: &Binary<'_>| {
         let status = Source::File { binary, path: &path }.answer(args)?;
         for tried in binary.missing() {
-            errln!("twinbpf: {}: debug information is incomplete: {}", path.display(), told(&tried));
+            errln!("twinbpf: {}: debug information is incomplete: {tried}", path.display());
         }
         Ok(status)
     };
@@ -37,14 +37,6 @@ pub(crate) fn probe(args: &ProbeArgs) -> Result<ExitCode> {
 fn located(name: &Path) -> Result<PathBuf> {
     let path = if name.is_file() { name.to_owned() } else { load::find_binary(&name.to_string_lossy())? };
     Ok(std::fs::canonicalize(&path).unwrap_or(path))
-}
-
-fn told(tried: &Tried) -> String {
-    match tried {
-        Tried::Absent(path) => format!("{} is not there", path.display()),
-        Tried::Mismatch { path, what } => format!("{} is of another build: {what}", path.display()),
-        Tried::Broken { path, why } => format!("{} cannot be used: {why}", path.display()),
-    }
 }
 
 /// The name of a definition's event, and what it asks for.

@@ -28,6 +28,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     for (object, terms) in plan.objects.iter_mut().rev().zip(terms.iter().rev()) {
         terms.iter().try_for_each(|terms| object.add_terms(terms, &options))?;
     }
+    for warning in &plan.warnings {
+        errln!("twinbpf: warning: {warning}");
+    }
     if args.session.dry_run {
         return dry_run(args, &plan);
     }

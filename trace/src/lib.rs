@@ -39,7 +39,8 @@ mod verdicts;
 mod workload;
 
 pub use arguments::{
-    Instances, MOST_PARAMETERS, ProbeInstance, Prologue, STRING, kernel_types, probe_instances, with_binary,
+    Instances, MOST_PARAMETERS, ProbeError, ProbeInstance, Probed, Prologue, STRING, kernel_types, probe_instances,
+    with_binary,
 };
 pub use control::Control;
 pub use error::Error;

@@ -1,12 +1,13 @@
-//! A text with a caret under a part of it.
+//! A text with carets under parts of it.
 
 use std::ops::Range;
 
-/// The text and the line below it, both indented. `span` is in bytes; an empty one gets one caret.
-pub(crate) fn marked(text: &str, span: Range<usize>) -> String {
-    let before = text.get(..span.start).unwrap_or(text).chars().count();
-    let part = text.get(span).unwrap_or_default().chars().count();
-    format!("    {text}\n    {}{}", " ".repeat(before), "^".repeat(part.max(1)))
+/// The text and the line below it, both indented. Spans are in bytes; an empty one gets one caret.
+pub(crate) fn marked(text: &str, spans: &[Range<usize>]) -> String {
+    let is_marked = |at: usize| spans.iter().any(|span| span.contains(&at) || (span.is_empty() && span.start == at));
+    let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+    let carets: String = ends.map(|at| if is_marked(at) { '^' } else { ' ' }).collect();
+    format!("    {text}\n    {}", carets.trim_end())
 }
 
 #[cfg(test)]
@@ -15,7 +16,9 @@ mod tests {
 
     #[test]
     fn carets_count_letters() {
-        assert_eq!(marked("aé[9]=1", 4..5), "    aé[9]=1\n       ^");
-        assert_eq!(marked("ab", 2..2), "    ab\n      ^");
+        let one = |text, span| marked(text, std::slice::from_ref(&span));
+        assert_eq!(one("aé[9]=1", 4..5), "    aé[9]=1\n       ^");
+        assert_eq!(one("ab", 2..2), "    ab\n      ^");
+        assert_eq!(marked("ab cd ef", &[0..2, 6..8]), "    ab cd ef\n    ^^    ^^");
     }
 }

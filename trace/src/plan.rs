@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use twinbpf_kernel::Target;
-use twinbpf_loader::section::{Script, SectionKind};
+use twinbpf_loader::section::{PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
-use crate::arguments::Instances;
+use crate::arguments::{Instances, ProbeError, Probed};
 use crate::error::Error;
 use crate::marked::marked;
 use crate::options::{Mode, Options};
@@ -23,6 +23,8 @@ pub use slots::Counters;
 pub struct Plan {
     /// In the order of the command line.
     pub objects: Vec<ObjectPlan>,
+    /// Messages of making the plan that are no errors: debug information that could not be found.
+    pub warnings: Vec<String>,
 }
 
 /// The plan of one object.
@@ -101,14 +103,17 @@ impl Plan {
                 return Err(Error::NoProgram { option, name: name.clone() });
             }
         }
+        let probes: Vec<&PerfProbe> = objects.iter().flat_map(|object| probes(object, options)).collect();
+        let Probed { instances, missing: warnings, .. } = arguments::instances(&probes, options);
+        let mut instances = instances.into_iter();
         let (mut plans, mut wrong) = (Vec::new(), Vec::new());
         for object in objects {
-            match ObjectPlan::new(object, options) {
+            match ObjectPlan::new(object, options, &mut instances) {
                 Ok(plan) => plans.push(plan),
                 Err(error) => wrong.push(error),
             }
         }
-        if wrong.is_empty() { Ok(Plan { objects: plans }) } else { Err(Error::all(wrong)) }
+        if wrong.is_empty() { Ok(Plan { objects: plans, warnings }) } else { Err(Error::all(wrong)) }
     }
 
     /// Numbers of the signals that programs handle.
@@ -126,11 +131,11 @@ impl Plan {
 }
 
 impl ObjectPlan {
-    fn new(object: Object, options: &Options) -> Result<ObjectPlan, Error> {
-        let entries = object.programs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Entry);
+    /// `instances` has those of each program with a probe definition, in order.
+    fn new(object: Object, options: &Options, instances: &mut Found) -> Result<ObjectPlan, Error> {
         let (mut programs, mut wrong) = (Vec::new(), Vec::new());
-        for (index, spec) in entries {
-            match trigger(&object, spec, options) {
+        for (index, spec) in entries(&object) {
+            match trigger(&object, spec, options, instances) {
                 Ok(trigger) => programs.push(Planned { spec: index, trigger }),
                 Err(error) => {
                     // For what else is wrong with the object.
@@ -232,7 +237,39 @@ pub(crate) fn wrong(object: &Object, spec: &ProgramSpec, why: impl fmt::Display)
     }
 }
 
-fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Trigger, Error> {
+/// Instances of definitions, in their order.
+type Found = std::vec::IntoIter<Result<Instances, ProbeError>>;
+
+/// The entry points of an object, by index.
+fn entries(object: &Object) -> impl Iterator<Item = (usize, &ProgramSpec)> {
+    object.programs.iter().enumerate().filter(|(_, spec)| spec.role == Role::Entry)
+}
+
+/// The definition that a program is attached by, if its section is one and no option says otherwise.
+fn probe_of<'a>(spec: &'a ProgramSpec, options: &Options) -> Option<&'a PerfProbe> {
+    let SectionKind::PerfProbe(probe) = &spec.attach.kind else { return None };
+    let is_left_out = options.without.iter().any(|name| *name == *spec.name) || options.mode == Mode::User;
+    let is_chosen = options.attach.iter().any(|(name, _)| *name == *spec.name);
+    (spec.attach.autoload && !is_left_out && !is_chosen).then_some(&**probe)
+}
+
+fn probes<'a>(object: &'a Object, options: &'a Options) -> impl Iterator<Item = &'a PerfProbe> {
+    entries(object).filter_map(|(_, spec)| probe_of(spec, options))
+}
+
+/// An error of a definition, with carets.
+fn wrong_probe(object: &Object, spec: &ProgramSpec, error: ProbeError) -> Error {
+    match error.marked(&spec.section) {
+        Some(marked) => wrong(object, spec, format!("{error}\n{marked}")),
+        None => wrong(object, spec, error),
+    }
+}
+
+fn trigger(object: &Object, spec: &ProgramSpec, options: &Options, instances: &mut Found) -> Result<Trigger, Error> {
+    if probe_of(spec, options).is_some() {
+        let found = instances.next().expect("each definition was looked up");
+        return found.map(Trigger::Probe).map_err(|error| wrong_probe(object, spec, error));
+    }
     let never = |why: &str| Ok(Trigger::Never { why: why.to_owned(), intended: true });
     if options.without.iter().any(|name| *name == *spec.name) {
         return never("--without leaves it out");
@@ -243,7 +280,7 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     let chosen = options.attach.iter().filter(|(name, _)| *name == *spec.name);
     let chosen: Vec<&str> = chosen.map(|(_, place)| place.as_str()).collect();
     if let SectionKind::Malformed(error) = &spec.attach.kind {
-        return Err(wrong(object, spec, format!("{error}\n{}", marked(&spec.section, error.span(&spec.section)))));
+        return Err(wrong(object, spec, format!("{error}\n{}", marked(&spec.section, &[error.span(&spec.section)]))));
     }
     if spec.attach.prog_type().is_none() {
         let why = idle::unknown(&spec.section);
@@ -254,10 +291,6 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options) -> Result<Tri
     }
     if !spec.attach.autoload && chosen.is_empty() {
         return never("its section begins with ?");
-    }
-    if let (SectionKind::PerfProbe(probe), true) = (&spec.attach.kind, chosen.is_empty()) {
-        let instances = arguments::instances(probe, options).map_err(|why| wrong(object, spec, why))?;
-        return Ok(Trigger::Probe(instances));
     }
     let targets = target::of(spec, &chosen, options).map_err(|why| wrong(object, spec, why))?;
     Ok(Trigger::Kernel { targets })

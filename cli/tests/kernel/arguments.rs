@@ -197,33 +197,45 @@ pub(crate) fn a_program_keeps_its_own_frame() {
 
 pub(crate) fn definitions_that_cannot_be_met_say_why() {
     let Some((_folder, path)) = target(&[]) else { return };
+    // The section, the part that is wrong, and what is said.
     let cases = [
-        ("exec=TGT;w=wurk1 n", "no function wurk1: did you mean work1"),
-        ("exec=TGT;w=nothing* n", "no function matches nothing*"),
-        ("exec=TGT;w=work1 m", "argument m at work1 at 0x"),
-        ("exec=TGT;w=work1 m", "no variable m is there; there are n, s; `twinbpf probe -x "),
-        ("exec=TGT;w=main+1 n", "inside of an instruction"),
-        ("exec=/no/such/file;w=work1 n", "there is no file /no/such/file"),
-        ("exec=TGT;max=1;w=work* n", "2 points match, more than max=1: narrow the pattern"),
-        ("exec=TGT;mode=user;w=work1 n", "mode=user: a probe runs in the kernel"),
-        ("exec=TGT;module=ext4;w=work1 n", "exec= and module= exclude each other"),
-        ("exec=TGT;g=work2%return @total", "argument total at return of work2"),
+        ("exec=TGT;w=wurk1 n", "wurk1", "no function wurk1: did you mean work1"),
+        ("exec=TGT;w=nothing* n", "nothing*", "no function matches nothing*"),
+        ("exec=TGT;w=work1 m", "m", "argument m at work1 at 0x"),
+        ("exec=TGT;w=work1 s m", "m", "no variable m is there; there are n, s; `twinbpf probe -x "),
+        ("exec=TGT;w=main+1 n", "main+1", "inside of an instruction"),
+        ("exec=/no/such/file;w=work1 n", "/no/such/file", "there is no file /no/such/file"),
+        ("exec=TGT;max=1;w=work* n", "1", "2 points match, more than max=1: narrow the pattern"),
+        ("exec=TGT;mode=user;w=work1 n", "user", "mode=user: a probe runs in the kernel"),
+        ("exec=TGT;module=ext4;w=work1 n", "ext4", "exec= and module= exclude each other"),
+        ("exec=TGT;g=work2%return @total", "@total", "argument total at return of work2"),
+        ("exec=TGT;g=work2%return n", "n", "at a return there is only $retval: variables are gone"),
+        ("exec=TGT;a=look pg->uid by", "pg->uid", "has no member uid; there are id"),
+        ("exec=TGT;a=look x=pg->id:u128", "x=pg->id:u128", "its type is none of s8 to s64"),
+        ("exec=TGT;a=work1 n $arg1", "$arg1", "the only name with $ is $retval"),
+        ("sleepable=yes;a=vfs_read", "yes", "the kernel runs no sleepable programs at its own functions"),
     ];
-    for (section, wanted) in cases {
-        let text = format!("{section} {{ count(&c); }}").replace("TGT", path.to_str().unwrap());
-        let output = run(&["run", "-e", &text, "--", "true"]);
+    for (section, part, wanted) in cases {
+        let section = section.replace("TGT", path.to_str().unwrap());
+        let output = run(&["run", "-e", &format!("{section} {{ count(&c); }}"), "--", "true"]);
         assert_eq!(output.status.code(), Some(125), "{section}: {output:?}");
-        assert!(stderr(&output).contains(wanted), "{section}: {}", stderr(&output));
+        let text = stderr(&output);
+        assert!(text.contains(wanted), "{section}: {text}");
+        let at = section.rfind(part).unwrap();
+        let caret = format!("\n    {section}\n    {}{}", " ".repeat(at), "^".repeat(part.len()));
+        assert!(text.contains(&caret), "{section}: {text}");
     }
-    let output = tool(
-        &path,
-        "#include <twinbpf/script.h>\nSEC(\"exec=TGT;w=look a=pg->id b=pg->id c=pg->id d=pg->id\") int w(void *ctx) { return 0; }",
-    );
-    let text = stderr(&output);
+    let section = "exec=TGT;w=look a=pg->id b=pg->id c=pg->id d=pg->id".replace("TGT", path.to_str().unwrap());
+    let source = format!("#include <twinbpf/script.h>\nSEC(\"{section}\") int w(void *ctx) {{ return 0; }}");
+    let text = stderr(&tool(&path, &source));
     assert!(
         text.contains("4 arguments, and registers have room for 3: write abi=struct; before the definition"),
         "{text}"
     );
+    let caret = format!("\n    {section}\n    {}^^^^^^^^\n", " ".repeat(section.len() - "d=pg->id".len()));
+    assert!(text.contains(&caret), "{text}");
+    let check = run(&["check", path.with_extension("bpf.c").to_str().unwrap()]);
+    assert!(said(&check).contains(&caret), "{check:?}");
     let output = tool(
         &path,
         "#include <twinbpf/script.h>\nSEC(\"exec=TGT;inline=no;w=work1 n\") int w(void *ctx) { return 0; }",
@@ -236,9 +248,68 @@ pub(crate) fn definitions_that_cannot_be_met_say_why() {
         tool(&path, "#include <twinbpf/script.h>\nSEC(\"exec=TGT;inlines;w=work1 n\") int w(void *ctx) { return 0; }");
     let text = stderr(&output);
     assert!(text.contains("'inlines' before the definition says nothing: write KEY=VALUE"), "{text}");
+    let caret = " ".repeat("exec=;".len() + path.display().to_string().len()) + "^^^^^^^";
+    assert!(text.contains(&format!(";inlines;w=work1 n\n    {caret}\n")), "{text}");
     let text = format!("exec={};pid=1;w=work1 n {{ count(&c); }}", path.display());
     let output = run(&["run", "-p", "2", "-e", &text, "--", "true"]);
     assert!(stderr(&output).contains("exclude each other"), "{}", stderr(&output));
+}
+
+pub(crate) fn floating_point_numbers_are_read_in_memory() {
+    let Some((folder, _)) = target(&[]) else { return };
+    let (source, path) = (folder.path().join("fl.c"), folder.path().join("fl"));
+    let text = "struct share { double part; float half; };
+        __attribute__((noipa)) double scale(double by, float f, struct share *of) { return of->part * by + f; }
+        double total = 1.5;
+        int main(void) { struct share s = { 0.25, 0.5f }; return scale(2, 1, &s) != 1.5; }";
+    std::fs::write(&source, text).unwrap();
+    assert!(Command::new("gcc").args(["-g", "-O2", "-o"]).arg(&path).arg(&source).status().unwrap().success());
+    // Their bits: BPF has no floating-point numbers.
+    let text = "exec=TGT;s=scale of->part of->half @total { printf(\"%lx %lx %lx\\n\", part, half, total); }";
+    assert_eq!(traced(&path, text), "3fd0000000000000 3f000000 3ff8000000000000\n");
+    let cases = [
+        ("s=scale of by", "by", "it is in the floating-point register %xmm0, which a probe cannot read"),
+        ("s=scale f", "f", "it is in the floating-point register %xmm1, which a probe cannot read"),
+        (
+            "s=scale%return $retval",
+            "$retval",
+            "it returns in the floating-point register %xmm0, which a probe cannot read",
+        ),
+    ];
+    for (definition, part, wanted) in cases {
+        let section = format!("exec={};{definition}", path.display());
+        let text = stderr(&run(&["run", "-e", &format!("{section} {{ count(&c); }}"), "--", "true"]));
+        let caret = " ".repeat(section.len() - part.len()) + &"^".repeat(part.len());
+        assert!(text.contains(wanted) && text.contains(&format!("\n    {section}\n    {caret}")), "{text}");
+    }
+}
+
+pub(crate) fn debug_information_that_is_missing_is_a_warning() {
+    let Some((folder, _)) = target(&[]) else { return };
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("gone.c", "int gone(int n) { return n; }");
+    write(
+        "kept.c",
+        "int gone(int); __attribute__((noipa)) int kept(int n) { return n; } int main(void) { return kept(0) + gone(0); }",
+    );
+    let build = "gcc -g -O1 -gsplit-dwarf -o both kept.c gone.c && rm *gone*.dwo";
+    assert!(Command::new("sh").args(["-c", build]).current_dir(folder.path()).status().unwrap().success());
+    let path = folder.path().join("both");
+    let source = "#include <twinbpf/script.h>
+        SEC(\"exec=TGT;k=kept n\") int one(void *ctx, int err, long n) { return 0; }
+        SEC(\"exec=TGT;r=kept%return $retval\") int two(void *ctx, int err, long r) { return 0; }";
+    let output = tool(&path, source);
+    assert!(output.status.success(), "{output:?}");
+    // Once: the file is read once for both.
+    let text = stderr(&output);
+    let warning = format!("twinbpf: warning: {}: debug information is incomplete: ", path.display());
+    assert_eq!(text.matches(&warning).count(), 1, "{text}");
+    assert!(text.contains("gone.dwo is not there\n"), "{text}");
+    let check = said(&run(&["check", path.with_extension("bpf.c").to_str().unwrap()]));
+    assert_eq!(check.matches("debug information is incomplete").count(), 1, "{check}");
+    let text = format!("exec={};g=gone n {{ count(&c); }}", path.display());
+    let output = run(&["run", "-e", &text, "--", "true"]);
+    assert!(stderr(&output).contains("; debug information is incomplete: "), "{output:?}");
 }
 
 pub(crate) fn a_library_that_is_loaded_later_is_probed() {

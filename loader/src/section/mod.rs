@@ -5,6 +5,7 @@
 //! target, and a name that no language knows is a value too.
 
 mod perf;
+mod span;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ pub use perf::{
     Abi, Mode, PERF_KEYS, PerfArg, PerfError, PerfOptions, PerfProbe, PerfTracepoint, ProbePoint, ProbePosition,
     Switch, definition,
 };
+pub use span::PerfPart;
 pub use table::{Row, TABLE};
 pub use types::{AttachType, AutoAttach, Flag, ProgType};
 

@@ -5,6 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::span::{self, PerfPart};
 use super::{SectionKind, number};
 
 /// A tracepoint in perf's syntax: `[!]group:event`.
@@ -186,17 +187,11 @@ impl PerfError {
     /// assert_eq!(&name[error.span(name)], "maybe");
     /// ```
     pub fn span(&self, section: &str) -> Range<usize> {
-        let main = section.rfind(';').map_or(usize::from(section.starts_with('?')), |at| at + 1);
-        let (options, found) = section.split_at(main);
-        let option = |key: &str| {
-            let start = |at: usize| at == 0 || matches!(options.as_bytes()[at - 1], b';' | b'?');
-            let mut all = options.match_indices(key).map(|(at, _)| at);
-            all.find(|at| start(*at) && options[at + key.len()..].starts_with('='))
-        };
-        let within = |text: &str| found.find(text).map(|at| main + at..main + at + text.len());
+        let main = span::main(section);
+        let within = |text: &str| section[main..].find(text).map(|at| main + at..main + at + text.len());
         let span = match self {
-            PerfError::Key(key) => option(key).map(|at| at..at + key.len()),
-            PerfError::Value { key, value } => option(key).map(|at| at + key.len() + 1).map(|at| at..at + value.len()),
+            PerfError::Key(key) => PerfPart::Option(Arc::clone(key), false).span(section),
+            PerfError::Value { key, .. } => PerfPart::Option(Arc::clone(key), true).span(section),
             PerfError::Empty => None,
             PerfError::NoEvent(text) | PerfError::Group(text) | PerfError::Point(text) => within(text),
         };

@@ -173,3 +173,25 @@ fn perf_errors_point_to_what_is_wrong() {
         assert_eq!((span.start, &name[span]), (start, text), "{name}: {error}");
     }
 }
+
+#[test]
+fn no_section_is_too_strange_for_its_parts() {
+    let name = "?exec=./é;inlines;pid=;wk=work*  n é:u8";
+    let parts = [
+        PerfPart::Option("exec".into(), true),
+        PerfPart::Option("pid".into(), false),
+        PerfPart::Piece("inlines".into()),
+        PerfPart::Event,
+        PerfPart::Function,
+        PerfPart::Argument(1),
+    ];
+    let found: Vec<Option<&str>> = parts.iter().map(|part| part.span(name).map(|span| &name[span])).collect();
+    assert_eq!(found, ["./é", "pid", "inlines", "wk", "work*", "é:u8"].map(Some));
+    for (at, letter) in name.char_indices() {
+        for other in ["", ";", "=", " ", "?", "é"] {
+            let name = format!("{}{other}{}", &name[..at], &name[at + letter.len_utf8()..]);
+            let spans = parts.iter().chain(&[PerfPart::Argument(9)]).filter_map(|part| part.span(&name));
+            spans.for_each(|span| assert!(name.get(span.clone()).is_some(), "{name}: {span:?}"));
+        }
+    }
+}

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::user;
-use twinbpf_loader::section::{PerfProbe, ProbePosition, Switch};
-use twinbpf_probe::{Binary, Bytes, KernelTypes, Machine, Point, Store, is_pattern};
+use twinbpf_loader::section::{PerfArg, PerfPart, PerfProbe, ProbePosition, Switch};
+use twinbpf_probe::{Argument, Binary, Bytes, Definition, KernelTypes, Machine, Point, Store, is_pattern};
 
+use super::error::ProbeError;
 use crate::probes::probe_definition;
 
 /// What a definition leads to.
@@ -36,40 +37,89 @@ pub fn with_binary<R>(path: &Path, work: impl FnOnce(&Binary<'_>) -> R) -> Resul
     Ok(work(&binary))
 }
 
+/// What definitions lead to, in their order, and which debug information is missing. Each file is read and indexed once.
+pub(super) fn all(probes: &[&PerfProbe]) -> (Vec<Result<Found, ProbeError>>, Vec<String>) {
+    let mut found: Vec<Option<Result<Found, ProbeError>>> = probes.iter().map(|_| None).collect();
+    let mut files: Vec<(PathBuf, Vec<usize>)> = Vec::new();
+    for (at, probe) in probes.iter().enumerate() {
+        match probe.options.exec.as_deref().map(located) {
+            None => found[at] = Some(in_kernel(probe)),
+            Some(Err(error)) => found[at] = Some(Err(error)),
+            Some(Ok(path)) => match files.iter_mut().find(|(known, _)| *known == path) {
+                Some((_, all)) => all.push(at),
+                None => files.push((path, vec![at])),
+            },
+        }
+    }
+    let mut missing = Vec::new();
+    for (path, all) in files {
+        let read = with_binary(&path, |binary| {
+            for at in &all {
+                found[*at] = Some(in_file(probes[*at], &path, binary));
+            }
+            for tried in binary.missing() {
+                let incomplete = format!("debug information is incomplete: {tried}");
+                for at in &all {
+                    if let Some(Err(error)) = &mut found[*at] {
+                        error.why += &format!("; {incomplete}");
+                    }
+                }
+                missing.push(format!("{}: {incomplete}", path.display()));
+            }
+        });
+        if let Err(why) = read {
+            all.iter().for_each(|at| found[*at] = Some(Err(ProbeError::option("exec", why.clone()))));
+        }
+    }
+    (found.into_iter().flatten().collect(), missing)
+}
+
+fn located(exec: &str) -> Result<PathBuf, ProbeError> {
+    let path = user::find(exec).ok_or_else(|| {
+        ProbeError::option("exec", format!("there is no file {exec}; a bare name is searched for in PATH"))
+    })?;
+    Ok(std::fs::canonicalize(&path).unwrap_or(path))
+}
+
+fn definition(probe: &PerfProbe) -> Result<Definition, ProbeError> {
+    let is_wrong = |arg: &PerfArg| Argument::parse(&arg.name, &arg.expr, arg.ty.as_deref()).is_err();
+    probe_definition(probe).map_err(|error| {
+        let wrong = probe.args.iter().position(is_wrong);
+        ProbeError { why: error.to_string(), parts: wrong.map(PerfPart::Argument).into_iter().collect() }
+    })
+}
+
 /// The points of a definition in a file.
 ///
 /// # Errors
-/// No file, no point, or an argument without a place.
-pub(super) fn in_file(probe: &PerfProbe, exec: &str) -> Result<Found, String> {
-    let path =
-        user::find(exec).ok_or_else(|| format!("there is no file {exec}; a bare name is searched for in PATH"))?;
-    let path = std::fs::canonicalize(&path).unwrap_or(path);
+/// No point, or an argument without a place.
+fn in_file(probe: &PerfProbe, path: &Path, binary: &Binary<'_>) -> Result<Found, ProbeError> {
     let named = |error: &dyn fmt::Display| format!("{}: {error}", path.display());
-    let definition = probe_definition(probe).map_err(|error| error.to_string())?;
-    with_binary(&path, |binary| {
-        if binary.machine() != Machine::X86_64 || !cfg!(target_arch = "x86_64") {
-            return Err(named(&"arguments are fetched on x86-64 only"));
-        }
-        let points = binary.probe(&definition).map_err(|error| named(&error))?;
-        let (points, left_out) = with_arguments(probe, points, &format!("-x {}", path.display()))?;
-        Ok(Found { points, left_out, is_fixed: binary.is_fixed(), file: Some(path.clone()) })
-    })?
+    if binary.machine() != Machine::X86_64 || !cfg!(target_arch = "x86_64") {
+        return Err(ProbeError::option("exec", named(&"arguments are fetched on x86-64 only")));
+    }
+    let points = binary.probe(&definition(probe)?);
+    let points = points.map_err(|error| ProbeError::at(PerfPart::Function, named(&error)))?;
+    let (points, left_out) = with_arguments(probe, points, &format!("-x {}", path.display()))?;
+    Ok(Found { points, left_out, is_fixed: binary.is_fixed(), file: Some(path.to_owned()) })
 }
 
 /// The points of a definition in the kernel.
 ///
 /// # Errors
 /// As [`in_file`], and where the kernel's types or symbols cannot be read.
-pub(super) fn in_kernel(probe: &PerfProbe) -> Result<Found, String> {
+fn in_kernel(probe: &PerfProbe) -> Result<Found, ProbeError> {
     if !cfg!(target_arch = "x86_64") {
-        return Err("arguments are fetched on x86-64 only".to_owned());
+        return Err("arguments are fetched on x86-64 only".to_owned().into());
     }
     if probe.options.sleepable == Switch::Yes {
-        return Err("sleepable=yes: the kernel runs no sleepable programs at its own functions".to_owned());
+        let why = "sleepable=yes: the kernel runs no sleepable programs at its own functions";
+        return Err(ProbeError::option("sleepable", why));
     }
-    let definition = probe_definition(probe).map_err(|error| error.to_string())?;
-    let types = kernel_types(probe.options.module.as_deref())?;
-    let points = types.probe(&definition).map_err(|error| error.to_string())?;
+    let definition = definition(probe)?;
+    let types = kernel_types(probe.options.module.as_deref()).map_err(|why| ProbeError::option("module", why))?;
+    let points = types.probe(&definition);
+    let points = points.map_err(|error| ProbeError::at(PerfPart::Function, error.to_string()))?;
     let (points, left_out) = with_arguments(probe, points, "-k")?;
     Ok(Found { points, left_out, file: None, is_fixed: true })
 }
@@ -99,13 +149,18 @@ pub fn kernel_types(module: Option<&str>) -> Result<Arc<KernelTypes<'static>>, S
 }
 
 /// The points at which all arguments have places; of a pattern, those of other functions are left out.
-fn with_arguments(probe: &PerfProbe, points: Vec<Point>, command: &str) -> Result<(Vec<Point>, Vec<String>), String> {
+fn with_arguments(
+    probe: &PerfProbe,
+    points: Vec<Point>,
+    command: &str,
+) -> Result<(Vec<Point>, Vec<String>), ProbeError> {
     let is_whole = |point: &Point| point.args.iter().all(|(_, value)| value.is_ok());
     let (whole, others): (Vec<Point>, Vec<Point>) = points.into_iter().partition(is_whole);
-    let mut wrong = Vec::new();
+    let (mut wrong, mut parts) = (Vec::new(), Vec::new());
     for point in &others {
-        for (name, value) in &point.args {
+        for (at, (name, value)) in point.args.iter().enumerate() {
             if let Err(why) = value {
+                parts.push(PerfPart::Argument(at));
                 wrong.push(format!("argument {name} at {}: {why}", shown(point)));
             }
         }
@@ -115,11 +170,12 @@ fn with_arguments(probe: &PerfProbe, points: Vec<Point>, command: &str) -> Resul
     let is_other = |point: &Point| whole.iter().all(|whole| whole.function != point.function);
     if !wrong.is_empty() && (whole.is_empty() || !is_pattern || !others.iter().all(is_other)) {
         let hint = format!("`twinbpf probe {command} -V '{}'` lists what there is", function(probe));
-        return Err(format!("{}; {hint}", wrong.join("; ")));
+        return Err(ProbeError { why: format!("{}; {hint}", wrong.join("; ")), parts });
     }
     let most = probe.options.max.map_or(usize::MAX, |max| max as usize);
     if whole.len() > most {
-        return Err(format!("{} points match, more than max={most}: narrow the pattern", whole.len()));
+        let why = format!("{} points match, more than max={most}: narrow the pattern", whole.len());
+        return Err(ProbeError::option("max", why));
     }
     Ok((whole, wrong))
 }

@@ -3,6 +3,7 @@
 //! A definition becomes points ([`twinbpf_probe`]). Points at which all arguments are in the same places share one instance
 //! of the program, with one prologue; every other gets an instance of its own, attached to its own points only.
 
+mod error;
 mod fetch;
 mod find;
 mod prologue;
@@ -10,11 +11,12 @@ pub(crate) mod variants;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use twinbpf_kernel::Target;
 use twinbpf_kernel::link::{Functions, Return, UprobeSite};
 use twinbpf_kernel::probe::{Feature, has};
-use twinbpf_loader::section::{Abi, Mode, PerfProbe, Switch};
+use twinbpf_loader::section::{Abi, Mode, PerfPart, PerfProbe, Switch};
 use twinbpf_probe::{Expr, Machine, Point, Value};
 
 use crate::options::Options;
@@ -23,6 +25,7 @@ use fetch::{Base, Memory};
 use find::{Found, shown};
 use prologue::Arguments;
 
+pub use error::ProbeError;
 pub use find::{kernel_types, with_binary};
 pub use prologue::{MOST_PARAMETERS, Prologue, STRING};
 
@@ -65,45 +68,69 @@ impl Instances {
     }
 }
 
-/// The instances of a program in a session without limits.
-///
-/// # Errors
-/// As of a session, in words.
-pub fn probe_instances(probe: &PerfProbe) -> Result<Instances, String> {
-    instances(probe, &Options::default())
+/// What definitions become.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Probed {
+    /// The instances of each definition, in the order of the definitions.
+    pub instances: Vec<Result<Instances, ProbeError>>,
+    /// Debug information of their files that could not be found, each with the reason.
+    pub missing: Vec<String>,
 }
 
-/// The instances of a program, in the order of their first points.
-///
-/// # Errors
-/// No file, no point, an argument that has no place, options that do not fit; in words.
-pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances, String> {
+/// The instances of programs in a session without limits.
+pub fn probe_instances(probes: &[&PerfProbe]) -> Probed {
+    instances(probes, &Options::default())
+}
+
+/// The instances of programs, each in the order of their first points. Each file is read once.
+pub(crate) fn instances(probes: &[&PerfProbe], limits: &Options) -> Probed {
+    let checked: Vec<Result<(), ProbeError>> = probes.iter().map(|probe| check(probe, limits)).collect();
+    let right = probes.iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+    let right: Vec<&PerfProbe> = right.map(|(probe, _)| *probe).collect();
+    let (found, missing) = find::all(&right);
+    let mut found = found.into_iter();
+    let one = |(probe, checked): (&&PerfProbe, Result<(), ProbeError>)| {
+        checked?;
+        of_points(probe, found.next().expect("each that is right was looked up")?, limits)
+    };
+    let instances = probes.iter().zip(checked).map(one).collect();
+    Probed { instances, missing }
+}
+
+/// Whether options fit each other, the arguments and the session.
+fn check(probe: &PerfProbe, limits: &Options) -> Result<(), ProbeError> {
     let options = &probe.options;
     if let Some(piece) = options.skipped.first() {
-        return Err(format!("'{piece}' before the definition says nothing: write KEY=VALUE"));
+        let why = format!("'{piece}' before the definition says nothing: write KEY=VALUE");
+        return Err(ProbeError::at(PerfPart::Piece(Arc::clone(piece)), why));
     }
     if options.exec.is_some() && options.module.is_some() {
-        return Err("exec= and module= exclude each other".to_owned());
+        return Err(ProbeError::option("module", "exec= and module= exclude each other"));
     }
     if options.mode == Mode::User {
-        return Err("mode=user: a probe runs in the kernel".to_owned());
+        return Err(ProbeError::option("mode", "mode=user: a probe runs in the kernel"));
     }
     if let (Some(own), Some(given)) = (options.pid, limits.pid)
         && own != given
     {
-        return Err(format!("pid={own}; in its section and process {given} of the session exclude each other"));
+        let why = format!("pid={own}; in its section and process {given} of the session exclude each other");
+        return Err(ProbeError::option("pid", why));
     }
     if options.abi == Abi::Perf && probe.args.len() > MOST_PARAMETERS {
         let count = probe.args.len();
-        return Err(format!(
+        let why = format!(
             "{count} arguments, and registers have room for {MOST_PARAMETERS}: write abi=struct; before the definition, and the \
              program as f(ctx, unsigned long failed, struct args *args)"
-        ));
+        );
+        return Err(ProbeError { why, parts: (MOST_PARAMETERS..count).map(PerfPart::Argument).collect() });
     }
-    let Found { points, left_out, file, is_fixed } = match &options.exec {
-        Some(exec) => find::in_file(probe, exec)?,
-        None => find::in_kernel(probe)?,
-    };
+    Ok(())
+}
+
+/// The instances of a program whose points are known.
+fn of_points(probe: &PerfProbe, found: Found, limits: &Options) -> Result<Instances, ProbeError> {
+    let Found { points, left_out, file, is_fixed } = found;
     let limit = |targets: Vec<Target>| {
         let all: Result<Vec<_>, String> = targets.into_iter().map(|target| target::filtered(target, limits)).collect();
         Ok::<_, String>(all?.concat())
@@ -126,7 +153,7 @@ pub(crate) fn instances(probe: &PerfProbe, limits: &Options) -> Result<Instances
             None => instance.points.iter().map(kprobe).collect(),
         })?;
     }
-    Ok(Instances { instances, left_out, companion, pid: options.pid })
+    Ok(Instances { instances, left_out, companion, pid: probe.options.pid })
 }
 
 /// The attach points of the companion: where functions begin whose registers at the entry some value needs.
@@ -157,7 +184,7 @@ fn prologues(
     point: &Point,
     base: Base,
     in_kernel: bool,
-) -> Result<(Prologue, Option<Prologue>), String> {
+) -> Result<(Prologue, Option<Prologue>), ProbeError> {
     let values: Vec<&Value> = point.args.iter().flat_map(|(_, value)| value).collect();
     let is_load = |expr: &Expr| matches!(expr, Expr::Load { .. });
     let reads = values.iter().any(|value| value.is_string() || value.expr.any(&is_load));
@@ -165,7 +192,10 @@ fn prologues(
     let prologue = |memory| {
         let (abi, values, user) = (probe.options.abi, values.clone(), user.clone());
         let arguments = Arguments { abi, memory, user, base, values, cfa: point.cfa.as_ref() };
-        arguments.prologue().map_err(|(at, why)| format!("argument {} at {}: {why}", point.args[at].0, shown(point)))
+        arguments.prologue().map_err(|(at, why)| {
+            let why = format!("argument {} at {}: {why}", point.args[at].0, shown(point));
+            ProbeError::at(PerfPart::Argument(at), why)
+        })
     };
     match probe.options.sleepable {
         _ if in_kernel => Ok((prologue(Memory::Kernel)?, None)),

@@ -93,7 +93,7 @@ impl fmt::Display for TermError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TermError { kind, detail, text, span } = self;
         let separator = if detail.is_empty() { "" } else { ": " };
-        write!(f, "{kind}{separator}{detail}\n{}\n  hint: {HINT}", marked(text, span.clone()))
+        write!(f, "{kind}{separator}{detail}\n{}\n  hint: {HINT}", marked(text, std::slice::from_ref(span)))
     }
 }
 
