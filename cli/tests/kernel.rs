@@ -51,6 +51,7 @@ harness::tests! {
     arguments::a_call_finds_the_registers_of_its_own_entry,
     arguments::a_program_keeps_its_own_frame,
     arguments::definitions_that_cannot_be_met_say_why,
+    arguments::an_event_is_defined_once,
     arguments::floating_point_numbers_are_read_in_memory,
     arguments::debug_information_that_is_missing_is_a_warning,
     arguments::a_library_that_is_loaded_later_is_probed,

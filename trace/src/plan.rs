@@ -1,12 +1,13 @@
 //! Plan of a session: the trigger of each program of its objects. Making a plan has no side effects: it reads files and
 //! the kernel's lists of attach points.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use twinbpf_kernel::Target;
-use twinbpf_loader::section::{PerfProbe, Script, SectionKind};
+use twinbpf_loader::section::{PerfPart, PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
 use crate::arguments::{Instances, ProbeError, Probed};
@@ -133,7 +134,7 @@ impl Plan {
 impl ObjectPlan {
     /// `instances` has those of each program with a probe definition, in order.
     fn new(object: Object, options: &Options, instances: &mut Found) -> Result<ObjectPlan, Error> {
-        let (mut programs, mut wrong) = (Vec::new(), Vec::new());
+        let (mut programs, mut wrong) = (Vec::new(), repeated(&object, options));
         for (index, spec) in entries(&object) {
             match trigger(&object, spec, options, instances) {
                 Ok(trigger) => programs.push(Planned { spec: index, trigger }),
@@ -255,6 +256,28 @@ fn probe_of<'a>(spec: &'a ProgramSpec, options: &Options) -> Option<&'a PerfProb
 
 fn probes<'a>(object: &'a Object, options: &'a Options) -> impl Iterator<Item = &'a PerfProbe> {
     entries(object).filter_map(|(_, spec)| probe_of(spec, options))
+}
+
+/// Errors of events that an object defines twice, but for those that `force=yes` allows.
+fn repeated(object: &Object, options: &Options) -> Vec<Error> {
+    let mut known: HashMap<&str, &ProgramSpec> = HashMap::new();
+    let mut wrong = Vec::new();
+    for (_, spec) in entries(object) {
+        let Some(probe) = probe_of(spec, options) else { continue };
+        let event = &*probe.event;
+        match known.get(event) {
+            None => drop(known.insert(event, spec)),
+            Some(_) if probe.options.force => {}
+            Some(other) => {
+                let why = format!(
+                    "event \"{event}\" already exists, of program {}: name it otherwise, or set 'force=yes' in BPF source",
+                    other.name
+                );
+                wrong.push(wrong_probe(object, spec, ProbeError::at(PerfPart::Event, why)));
+            }
+        }
+    }
+    wrong
 }
 
 /// An error of a definition, with carets.

@@ -284,6 +284,22 @@ pub(crate) fn floating_point_numbers_are_read_in_memory() {
     }
 }
 
+pub(crate) fn an_event_is_defined_once() {
+    let Some((_folder, path)) = target(&[]) else { return };
+    let source = "#include <twinbpf/script.h>
+        SEC(\"exec=TGT;w=work1 n\") int one(void *ctx, int err, long n) { return 0; }
+        SEC(\"exec=TGT;FORCEw=work2 n\") int two(void *ctx, int err, long n) { return 0; }";
+    let output = tool(&path, &source.replace("FORCE", ""));
+    let text = stderr(&output);
+    let wanted = "two (section exec=PATH;w=work2 n): event \"w\" already exists, of program one: name it otherwise, or set \
+                  'force=yes' in BPF source\n    exec=PATH;w=work2 n\n";
+    let wanted =
+        wanted.replace("PATH", path.to_str().unwrap()) + &" ".repeat(4 + "exec=;".len() + path.as_os_str().len());
+    assert!(text.contains(&format!("{wanted}^\n")), "{text}");
+    assert_eq!(output.status.code(), Some(125));
+    said(&tool(&path, &source.replace("FORCE", "force=yes;")));
+}
+
 pub(crate) fn debug_information_that_is_missing_is_a_warning() {
     let Some((folder, _)) = target(&[]) else { return };
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
