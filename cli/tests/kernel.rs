@@ -53,6 +53,7 @@ harness::tests! {
     arguments::definitions_that_cannot_be_met_say_why,
     arguments::an_event_is_defined_once,
     arguments::floating_point_numbers_are_read_in_memory,
+    arguments::a_load_that_fails_says_what_to_do,
     arguments::debug_information_that_is_missing_is_a_warning,
     arguments::a_library_that_is_loaded_later_is_probed,
     bench::programs_of_each_kind_with_a_test_run_are_measured,

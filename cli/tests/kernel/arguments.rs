@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use tempfile::{TempDir, tempdir};
 
 use crate::common::{installed, run, skip, stderr, twinbpf};
-use crate::rig::{kernel, said};
+use crate::rig::{as_unprivileged, kernel, public, said};
 
 /// `n` of `work1` and `work2` is in different registers, that of the `dup`s in the same.
 const TARGET: &str = "\
@@ -298,6 +298,28 @@ pub(crate) fn an_event_is_defined_once() {
     assert!(text.contains(&format!("{wanted}^\n")), "{text}");
     assert_eq!(output.status.code(), Some(125));
     said(&tool(&path, &source.replace("FORCE", "force=yes;")));
+}
+
+pub(crate) fn a_load_that_fails_says_what_to_do() {
+    let Some((_folder, target)) = target(&[]) else { return };
+    // Any object, which is replaced.
+    let folder = public("scripts/hello.bpf.o");
+    std::fs::copy(&target, folder.path().join("tgt")).unwrap();
+    let source = "#include <twinbpf/perf.h>
+        SEC(\"exec=./tgt;w=work1 n\") int w(void *ctx, int err, long n) { return 0; }
+        unsigned of_another_kernel SEC(\"version\") = 0x040800;
+        license(GPL);";
+    std::fs::write(folder.path().join("tool.bpf.c"), source).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../include");
+    let mut clang = Command::new("clang-19");
+    clang.args(["-g", "-O2", "-target", "bpf", "-c", "tool.bpf.c", "-o", "tool.bpf.o", "-I"]).arg(include);
+    assert!(clang.current_dir(folder.path()).status().unwrap().success());
+    // perf 6.1 says "You need to be root".
+    let args = ["run", "tool.bpf.o", "--", "true"];
+    let Some(refused) = as_unprivileged(folder.path(), &args) else { return };
+    assert!(stderr(&refused).contains("this process has no CAP_BPF and CAP_PERFMON: run it as root"), "{refused:?}");
+    // Kernels since 5.0 do not compare the version, for which perf refuses an object.
+    said(&twinbpf().current_dir(folder.path()).args(args).output().unwrap());
 }
 
 pub(crate) fn debug_information_that_is_missing_is_a_warning() {
