@@ -26,6 +26,7 @@ harness::tests! {
     a_running_process_is_recorded_to_its_end,
     what_programs_send_is_in_the_file,
     strings_and_returns_decide_too,
+    terms_are_for_the_events_of_their_object,
     what_cannot_be_recorded_is_an_error,
     nothing_stays_of_a_recording_that_is_killed,
 }
@@ -357,6 +358,34 @@ fn events_may_have_names_that_mean_something_to_perf() {
     let output = record(folder.path(), &["-e", "names.bpf.c", "--", "./tgt"]);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(stderr(&output).matches(": 0 samples kept, 100 dropped").count(), names.len(), "{output:?}");
+}
+
+fn terms_are_for_the_events_of_their_object() {
+    let tool = "#include <vmlinux.h>\n#include <bpf/bpf_helpers.h>\n\
+        struct { __uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY); __type(key, int); __type(value, int); } channel \
+        SEC(\".maps\");\n\
+        struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 4); __type(key, int); __type(value, int); } step \
+        SEC(\".maps\");\n\
+        SEC(\"exec=./tgt;wk=work n\") int send(struct pt_regs *ctx, int err, int n)\n{\n\tint two = 2, *by;\n\
+        \tby = bpf_map_lookup_elem(&step, &two);\n\tif (!by || !*by || n % *by)\n\t\treturn 0;\n\
+        \tbpf_perf_event_output(ctx, &channel, BPF_F_CURRENT_CPU, &n, 4);\n\treturn 1;\n}\n\
+        char LICENSE[] SEC(\"license\") = \"GPL\";\n";
+    let Some(folder) = folder(&[("send.bpf.c", tool)]) else { return };
+    let folder = folder.path();
+    let terms = "send.bpf.c/map:step.value[2...3]=25,map:channel.event=evt,call-graph=fp/";
+    let output = record(folder, &["-e", "bpf-output/no-inherit=1,name=evt/", "-e", terms, "--", "./tgt"]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let mut perf = Command::new("perf");
+    let script = perf.args(["script", "-i", "perf.data"]).current_dir(folder).output().unwrap();
+    let text = String::from_utf8_lossy(&script.stdout).into_owned();
+    assert_eq!((text.matches("BPF output").count(), text.matches(":wk:").count()), (4, 4), "{text}");
+    // With callers, each in a line of its own.
+    assert!(text.lines().any(|line| line.trim_end().ends_with("work+0x0 (") || line.contains(" work+0x0 ")), "{text}");
+    let wrong = record(folder, &["-e", "send.bpf.c/map:none.value=1/", "--", "./tgt"]);
+    let text = stderr(&wrong);
+    assert!(wrong.status.code() == Some(125) && text.contains("Target map doesn't exist"), "{text}");
+    let wrong = record(folder, &["-e", "send.bpf.c/map:channel.event=none/", "--", "./tgt"]);
+    assert!(stderr(&wrong).contains("Event not found for map setting"), "{wrong:?}");
 }
 
 fn strings_and_returns_decide_too() {

@@ -103,6 +103,9 @@ pub enum Error {
         /// Sum over all objects.
         count: u64,
     },
+    /// A term that does not fit its object.
+    #[error(transparent)]
+    Term(#[from] crate::terms::TermError),
     /// A recording that cannot be as it was requested.
     #[error("{why}")]
     Recording {
@@ -154,6 +157,7 @@ impl Error {
                 false
             }
             Error::Workload { .. }
+            | Error::Term(_)
             | Error::Recording { .. }
             | Error::NoPerf { .. }
             | Error::Perf { .. }

@@ -17,6 +17,7 @@ use crate::options::{Mode, Options};
 use crate::{arguments, signals, target};
 
 pub use slots::Counters;
+pub(crate) use slots::OwnSlots;
 
 /// The plans of all objects of a session.
 #[derive(Debug)]

@@ -26,16 +26,44 @@ pub struct Counters {
     pub task: Option<u32>,
 }
 
+/// Slots of a map for an event of the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnSlots {
+    /// Name of the map.
+    pub(crate) map: String,
+    /// Numbers of CPUs; `None`: all.
+    pub(crate) slots: Option<Vec<RangeInclusive<u32>>>,
+    /// Name of the event.
+    pub(crate) event: String,
+}
+
 impl ObjectPlan {
     /// Applies the terms of maps: elements get their values, and slots their events when the session starts.
     ///
     /// # Errors
     /// A term that does not fit the object or the session.
     pub fn add_terms(&mut self, terms: &Terms, options: &Options) -> Result<(), TermError> {
-        for event in terms.apply(&mut self.object, &[])? {
-            self.add_event(terms, event, options)?;
+        self.add_terms_with(terms, options, &[]).map(drop)
+    }
+
+    /// The same for a caller that has events itself, by name. Returns the slots that these go into.
+    pub(crate) fn add_terms_with(
+        &mut self,
+        terms: &Terms,
+        options: &Options,
+        own: &[&str],
+    ) -> Result<Vec<OwnSlots>, TermError> {
+        let mut found = Vec::new();
+        for event in terms.apply(&mut self.object, own)? {
+            match event.event {
+                MapEvent::Own(name) => {
+                    let map = self.object.maps[event.map].name.to_string();
+                    found.push(OwnSlots { map, slots: event.slots, event: name });
+                }
+                MapEvent::Output | MapEvent::Counter(_) => self.add_event(terms, event, options)?,
+            }
         }
-        Ok(())
+        Ok(found)
     }
 
     fn add_event(&mut self, terms: &Terms, event: SlotEvent, options: &Options) -> Result<(), TermError> {

@@ -6,6 +6,7 @@ use twinbpf_kernel::probe_event::{self, ProbeEvent, ProbeKind};
 use crate::arguments::ProbeInstance;
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Plan, Trigger, wrong};
+use crate::terms::Terms;
 
 /// An event that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(super) struct Events {
     made: Vec<ProbeEvent>,
     /// `GROUP:NAME` of each, once.
     pub(super) names: Vec<String>,
+    /// The same with the terms of the object, as perf takes them: `GROUP:NAME/period=5/`.
+    pub(super) specs: Vec<String>,
     /// Those of them that other recordings may have open, too.
     pub(super) shared: Vec<String>,
     /// Programs that run without an event of perf.
@@ -34,10 +37,17 @@ pub(super) struct Events {
 
 impl Events {
     /// Gives every program that can decide about samples an event, to which it will be attached.
-    pub(super) fn of(plan: &mut Plan) -> Events {
+    pub(super) fn of(plan: &mut Plan, terms: &[Option<Terms>]) -> Events {
         let mut events = Events::default();
-        for object in &mut plan.objects {
+        for (index, object) in plan.objects.iter_mut().enumerate() {
             events.take(object);
+            let terms = terms.get(index).and_then(Option::as_ref).into_iter().flat_map(Terms::events);
+            let terms: Vec<String> = terms.map(ToString::to_string).collect();
+            let new = events.names[events.specs.len()..].iter();
+            let spec =
+                |name: &String| if terms.is_empty() { name.clone() } else { format!("{name}/{}/", terms.join(",")) };
+            let new: Vec<String> = new.map(spec).collect();
+            events.specs.extend(new);
         }
         events
     }

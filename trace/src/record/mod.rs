@@ -7,28 +7,25 @@
 mod command;
 mod events;
 mod guard;
+mod outputs;
 mod perf;
 mod threads;
 
-use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
 
 pub use command::{RecordCommand, RecordTarget};
 
-use twinbpf_kernel::{Map, cpu, probe_event};
-use twinbpf_vm::map::MapKind;
+use twinbpf_kernel::{Map, probe_event};
 
 use crate::errln;
 use crate::error::Error;
-use crate::plan::{ObjectPlan, Plan, Trigger};
+use crate::plan::Plan;
+use crate::terms::Terms;
 use events::Events;
 use guard::Guard;
+use outputs::Outputs;
 use perf::Perf;
 use threads::Threads;
-
-/// The map whose records perf writes, where no EVENT program reads them.
-const STDOUT: &str = "__bpf_stdout__";
 
 /// What is to be recorded.
 #[derive(Clone, Debug)]
@@ -38,6 +35,8 @@ pub struct Recording {
     pub command: RecordCommand,
     /// Events that perf records besides those of the programs, as `-e` of perf takes them.
     pub events: Vec<String>,
+    /// Terms of each object, in the order of the plan's.
+    pub terms: Vec<Option<Terms>>,
 }
 
 impl Recording {
@@ -45,10 +44,10 @@ impl Recording {
     ///
     /// # Errors
     /// There is no perf; an option that it does not know, or that a recording with programs cannot keep to.
-    pub fn new(words: &[String], events: Vec<String>) -> Result<Recording, Error> {
+    pub fn new(words: &[String], events: Vec<String>, terms: Vec<Option<Terms>>) -> Result<Recording, Error> {
         let known = perf::known_options()?;
         let command = RecordCommand::parse(words, &known).map_err(|why| Error::Recording { why })?;
-        Ok(Recording { command, events })
+        Ok(Recording { command, events, terms })
     }
 }
 
@@ -61,8 +60,7 @@ pub(crate) struct Recorder {
     guard: Option<Guard>,
     threads: Option<Threads>,
     recording: Recording,
-    /// Index of the object and name of the map of each event of ours that carries what programs send.
-    outputs: Vec<(usize, String)>,
+    outputs: Outputs,
 }
 
 impl Recorder {
@@ -70,13 +68,14 @@ impl Recorder {
     ///
     /// # Errors
     /// No program decides about samples, or the kernel does not make the events.
-    pub(crate) fn new(plan: &mut Plan, recording: Recording) -> Result<Recorder, Error> {
+    pub(crate) fn new(plan: &mut Plan, mut recording: Recording) -> Result<Recorder, Error> {
         if recording.command.target != RecordTarget::All && !probe_event::is_first_namespace() {
             let why = "programs decide by the kernel's thread numbers, and this process is in a container with numbers of its \
                        own: record with -a, or outside of it";
             return Err(Error::Recording { why: why.to_owned() });
         }
-        let mut events = Events::of(plan);
+        let outputs = Outputs::new(plan, &recording.terms, &mut recording.events)?;
+        let mut events = Events::of(plan, &recording.terms);
         if events.names.is_empty() && recording.events.is_empty() {
             return Err(events::nothing(plan));
         }
@@ -87,7 +86,6 @@ impl Recorder {
             RecordTarget::All => None,
             RecordTarget::Command | RecordTarget::Tasks { .. } => Some(Threads::new(recording.command.inherit)?),
         };
-        let outputs = outputs(plan);
         Ok(Recorder { perf: None, events, guard, threads, recording, outputs })
     }
 
@@ -123,9 +121,8 @@ impl Recorder {
         let command = &self.recording.command;
         let mut options: Vec<String> = self
             .outputs
-            .iter()
-            .map(|(_, map)| format!("bpf-output/no-inherit=1,name={map}/"))
-            .chain(self.events.names.iter().cloned())
+            .events()
+            .chain(self.events.specs.iter().cloned())
             .chain(self.recording.events.iter().cloned())
             .flat_map(|event| ["-e".to_owned(), event])
             .collect();
@@ -160,10 +157,8 @@ impl Recorder {
     /// perf ended, or its events cannot be put into the maps of programs.
     pub(crate) fn connect(&mut self, maps: &dyn Fn(usize, &str) -> Option<Map>) -> Result<(), Error> {
         let Some(perf) = &mut self.perf else { return Ok(()) };
-        if !self.outputs.is_empty() {
-            connect(perf, &self.outputs, &self.recording.command, maps)?;
-        }
-        self.outputs.iter().try_for_each(|(_, map)| perf.enable(map).map(drop))
+        self.outputs.connect(perf, &self.recording.command.cpus, maps)?;
+        self.outputs.names().try_for_each(|name| perf.enable(name).map(drop))
     }
 
     /// Samples are recorded from now on.
@@ -215,43 +210,4 @@ fn remove_stale() {
         // Making events will say so.
         Err(error) => log::debug!("{error}"),
     }
-}
-
-/// Maps whose records perf is to write.
-fn outputs(plan: &Plan) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (index, object) in plan.objects.iter().enumerate() {
-        let is_output = |name: &str, kind| name == STDOUT && kind == MapKind::PerfEventArray;
-        let maps = object.object.maps.iter().enumerate().filter(|(_, map)| is_output(&map.name, map.kind));
-        found.extend(maps.filter(|(map, _)| !is_read(object, *map)).map(|(_, map)| (index, map.name.to_string())));
-    }
-    found
-}
-
-/// Whether an EVENT program reads a map.
-fn is_read(object: &ObjectPlan, map: usize) -> bool {
-    object.programs.iter().any(|planned| matches!(planned.trigger, Trigger::Event { map: read } if read == map))
-}
-
-/// Puts perf's events that carry records into the maps of programs: they are the first that it opened, one for each CPU.
-fn connect(
-    perf: &Perf,
-    outputs: &[(usize, String)],
-    command: &RecordCommand,
-    maps: &dyn Fn(usize, &str) -> Option<Map>,
-) -> Result<(), Error> {
-    let failed = |cause| Error::System { what: "take the events of perf record", cause };
-    let cpus = if command.cpus.is_empty() { cpu::online() } else { command.cpus.clone() };
-    let events = perf.events().map_err(failed)?;
-    let mut by_map: BTreeMap<&(usize, String), Vec<_>> = BTreeMap::new();
-    for (at, event) in events.iter().take(outputs.len() * cpus.len()).enumerate() {
-        by_map.entry(&outputs[at / cpus.len()]).or_default().push((cpus[at % cpus.len()], event));
-    }
-    for ((object, name), events) in by_map {
-        let Some(map) = maps(*object, name) else { continue };
-        for (cpu, event) in events {
-            map.update_fd(cpu, event.as_fd())?;
-        }
-    }
-    Ok(())
 }
