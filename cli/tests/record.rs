@@ -1,6 +1,8 @@
-//! `twinbpf record`: what is in perf's file is what programs kept, nobody else loses a sample, and nothing stays.
+//! `twinbpf record`: perf's file has the samples that programs kept, other recordings lose none, and nothing stays.
 
 mod common;
+#[path = "record/killed.rs"]
+mod killed;
 #[allow(dead_code, reason = "the sessions' tests use the rest")]
 #[path = "kernel/rig.rs"]
 mod rig;
@@ -24,11 +26,11 @@ harness::tests! {
     two_recordings_do_not_meet,
     children_are_recorded_unless_perf_is_told_otherwise,
     a_running_process_is_recorded_to_its_end,
-    what_programs_send_is_in_the_file,
+    records_of_programs_are_in_the_file,
     strings_and_returns_decide_too,
     terms_are_for_the_events_of_their_object,
-    what_cannot_be_recorded_is_an_error,
-    nothing_stays_of_a_recording_that_is_killed,
+    impossible_recordings_are_errors,
+    killed::nothing_stays_of_a_recording_that_is_killed,
 }
 
 /// Calls `work` a hundred times, `other` as often with its argument elsewhere, and writes 1 to 50 bytes.
@@ -286,7 +288,7 @@ fn a_running_process_is_recorded_to_its_end() {
     assert_eq!(fields(&samples(folder, "p.data"), "wk", " n=").len(), 20);
 }
 
-fn what_programs_send_is_in_the_file() {
+fn records_of_programs_are_in_the_file() {
     let tool = "#include <vmlinux.h>\n#include <bpf/bpf_helpers.h>\n\
         struct { __uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY); __type(key, int); __type(value, int); } __bpf_stdout__ \
         SEC(\".maps\");\n\
@@ -403,7 +405,7 @@ fn strings_and_returns_decide_too() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n");
 }
 
-fn what_cannot_be_recorded_is_an_error() {
+fn impossible_recordings_are_errors() {
     let raw =
         "#include <twinbpf/trace.h>\nSEC(\"raw_tp/sys_enter\") int raw(void *ctx) { return 0; }\nLICENSE(\"GPL\");\n";
     let Some(folder) = folder(&[("raw.bpf.c", raw), ("tool.bpf.c", TOOL)]) else { return };
@@ -442,70 +444,4 @@ fn what_cannot_be_recorded_is_an_error() {
     let output = without.env("PATH", folder).output().unwrap();
     let why = "twinbpf: cannot run perf, which records the samples (package linux-perf): No such file or directory (os error 2)\n";
     assert_eq!(stderr(&output), why);
-}
-
-/// A child of a process by its name.
-fn child_of(parent: u32, name: &str) -> Option<u32> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    let mut all = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
-    all.find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name))
-}
-
-fn kill(pid: u32) {
-    // It may have ended at this moment.
-    let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-/// Who is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Victim {
-    Command,
-    Guard,
-    Both,
-}
-
-fn nothing_stays_of_a_recording_that_is_killed() {
-    let Some(folder) = folder(&[("tool.bpf.c", TOOL)]) else { return };
-    let folder = folder.path();
-    assert!(twinbpf().current_dir(folder).args(["check", "tool.bpf.c"]).output().unwrap().status.success());
-    let times = std::env::var("TWINBPF_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(3);
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut readable = 0;
-    for victim in [Victim::Command, Victim::Guard, Victim::Both].into_iter().cycle().take(3 * times) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let args = ["record", "-e", "tool.bpf.c", "--", "sh", "-c", "for i in $(seq 500); do ./tgt; done"];
-        let mut child = command(folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        sleep(Duration::from_millis(50 + random % 1200));
-        let guard = child_of(child.id(), "twinbpf-guard");
-        let perf = child_of(child.id(), "perf");
-        if victim != Victim::Command {
-            guard.into_iter().for_each(kill);
-        }
-        match victim {
-            Victim::Guard => {
-                let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-            }
-            Victim::Command | Victim::Both => kill(child.id()),
-        }
-        child.wait().unwrap();
-        if let Some(perf) = perf {
-            soon("perf runs on", || !Path::new(&format!("/proc/{perf}")).exists());
-        }
-        if victim == Victim::Both {
-            let output = twinbpf().args(["list", "--stale"]).output().unwrap();
-            assert!(output.status.success(), "{output:?}");
-        }
-        soon(&format!("events stay: {victim:?}"), || events(folder).is_empty());
-        // Killed before it records there is none, or nothing in it; what is there, perf can read.
-        if let Ok(file) = fs::metadata(folder.join("perf.data")) {
-            if file.len() > 0 {
-                samples(folder, "perf.data");
-                readable += 1;
-            }
-            fs::remove_file(folder.join("perf.data")).unwrap();
-        }
-    }
-    assert!(readable > 0, "no moment was late enough");
 }

@@ -163,7 +163,7 @@ impl Drop for ProbeEvent {
     fn drop(&mut self) {
         match tracefs::append(self.kind.file(), &removal(&self.name)) {
             Ok(()) => {}
-            // Someone removed all events.
+            // All events were removed from outside.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 log::warn!("event {}:{} stays, until `twinbpf list --stale` removes it: {error}", group(), self.name)
@@ -186,10 +186,10 @@ impl Stale {
     /// Removes it.
     ///
     /// # Errors
-    /// `EBUSY` while someone has it open: a perf that still records, for example.
+    /// `EBUSY` while it is open: in a perf that still records, for example.
     pub fn remove(&self) -> Result<(), Error> {
         match tracefs::append(self.kind.file(), &format!("-:{}/{}\n", self.group, self.name)) {
-            // Two that look at once both find it.
+            // Two that search at once both find it.
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::new("remove", &self.to_string(), error))
             }

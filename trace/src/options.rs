@@ -55,7 +55,7 @@ pub struct Options {
     /// Scripts may read the memory of every process but this one; otherwise that of the workload, with the processes that
     /// it starts, and of [`Options::pid`] and [`Options::tid`].
     pub foreign_memory: bool,
-    /// What programs on tracepoints return counts for everybody: where one returns 0, nobody else's recording gets the
+    /// The results of programs on tracepoints count for every recording on the machine: where one returns 0, none gets the
     /// sample. Otherwise they return 1.
     pub filter: bool,
     /// Programs are loaded with code that counts what they lose for lack of room; otherwise exactly as they are, as with [`Options::filter`].

@@ -24,7 +24,7 @@ pub(crate) enum Ruling<'a> {
     Judge {
         /// The map with a byte for each thread.
         threads: Option<&'a Map>,
-        /// By number.
+        /// Numbers of the CPUs.
         cpus: &'a [u32],
     },
 }

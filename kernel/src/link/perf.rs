@@ -239,7 +239,7 @@ pub(super) fn probe_event(
 ) -> Result<Pending, Error> {
     let config = tracefs::tracepoint(group, name)?;
     let mut attr = PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() };
-    // A program runs wherever someone has the event. This one is of our own process, so that it adds no place.
+    // A program runs wherever the event is open. Opened for our own process it adds no place.
     let event = opened(&what, prog, &mut attr, 0, -1)?;
     attached(what, event, prog, options.cookie, None)
 }

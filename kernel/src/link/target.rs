@@ -82,9 +82,9 @@ pub enum Target {
     },
     /// A probe event that exists ([`crate::probe_event`]), wherever others have it open: a perf that records it.
     ProbeEvent {
-        /// Its group.
+        /// Group of the event, which names its owner.
         group: String,
-        /// Its name there.
+        /// Name in that group.
         name: String,
     },
     /// A tracepoint with its raw arguments.

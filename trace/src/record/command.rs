@@ -20,15 +20,15 @@ pub(crate) struct Known(BTreeMap<String, (String, Takes)>);
 /// Whose samples are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordTarget {
-    /// Every thread.
+    /// Every thread on the machine.
     All,
     /// The command, with what it starts.
     Command,
     /// The threads of these processes, and these threads.
     Tasks {
-        /// Processes.
+        /// Numbers of the processes.
         pids: Vec<u32>,
-        /// Single threads.
+        /// Numbers of single threads.
         tids: Vec<u32>,
     },
 }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn options_that_perf_lacks_are_refused() {
         for (text, why) in [
             (
                 "--nonsense x",

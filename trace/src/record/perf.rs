@@ -29,7 +29,7 @@ pub(super) struct Perf {
     answers: PipeReader,
     messages: Option<JoinHandle<()>>,
     status: Option<ExitStatus>,
-    /// It was told to end by a signal, of which it then dies when all is written.
+    /// A signal asked it to end, by which it dies when all is written.
     interrupted: bool,
 }
 
