@@ -11,6 +11,7 @@
 pub mod asm;
 mod code;
 pub mod doc;
+mod frame;
 mod insn;
 mod policy;
 pub mod program;
@@ -21,6 +22,7 @@ mod text;
 pub mod validate;
 
 pub use code::{DecodeError, Field, decode_all, encode_all};
+pub use frame::{LowerFrameError, lower_frame};
 pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size};
 pub use policy::{Groups, Mode, Policy};
 pub use raw::{Endian, Raw};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Insn, Moved, Raw, SpliceError, splice};
+use crate::{Insn, LowerFrameError, Moved, Raw, SpliceError, lower_frame, splice};
 
 /// Instructions of one entry function and of every function it reaches, in one stream.
 ///
@@ -265,6 +265,24 @@ impl Program {
             None => false,
         });
         Ok(moved)
+    }
+
+    /// Lets the frame of the entry function begin so many bytes lower, so that what is inserted at its start may keep
+    /// them for itself.
+    ///
+    /// # Errors
+    /// As of [`lower_frame`]. The program may be half changed then.
+    pub fn lower_frame(&mut self, bytes: usize) -> Result<(), LowerFrameError> {
+        let end = self.functions.get(1).map_or(self.insns.len(), |function| function.start);
+        let mut entry: Vec<Raw> = self.insns[..end].iter().map(|insn| insn.encode()).collect();
+        let inserted = lower_frame(&mut entry, self.stack_size, bytes)?;
+        for (insn, raw) in self.insns.iter_mut().zip(entry) {
+            *insn = Insn::decode(raw).expect("what was decoded once, with another offset");
+        }
+        for (at, raw) in inserted {
+            self.splice(at, 0, &[Insn::decode(raw).expect("an addition")])?;
+        }
+        Ok(())
     }
 
     /// Instructions that load the address of a function of this program.

@@ -1,4 +1,7 @@
-use crate::{Endian, Moved, Raw, SpliceError, asm, decode_all, difference, disasm, encode_all, splice};
+use crate::{
+    Endian, LowerFrameError, Moved, Raw, SpliceError, asm, decode_all, difference, disasm, encode_all, lower_frame,
+    splice,
+};
 
 fn raws(text: &str) -> Vec<Raw> {
     asm::parse(text).unwrap().into_iter().map(|insn| insn.encode()).collect()
@@ -63,4 +66,28 @@ fn a_rewritten_stream_is_compared() {
     assert_eq!(difference(&old, &old), Moved { at: 0, removed: 0, inserted: 0 });
     assert_eq!(difference(&old, &[]), Moved { at: 0, removed: old.len(), inserted: 0 });
     assert_eq!(encode_all(&asm::parse(LOOP).unwrap(), Endian::Little).len(), old.len() * 8);
+}
+
+/// The function with its frame lowered by 64 bytes.
+fn lowered(function: &str) -> Result<String, LowerFrameError> {
+    let mut insns = raws(function);
+    for (at, raw) in lower_frame(&mut insns, 512, 64)? {
+        splice(&mut insns, at, 0, &[raw]).unwrap();
+    }
+    Ok(text(&insns))
+}
+
+#[test]
+fn a_frame_is_lowered_where_the_frame_pointer_is_a_base() {
+    let before = "*(u64 *)(r10 - 8) = r1\nr2 = r10\nr2 += -448\nr3 = *(u32 *)(r10 - 448)\nr4 = 0x1122 ll\ncall 5\n*(u8 *)(r10 - 1) = 7\nexit";
+    let after = "*(u64 *)(r10 - 72) = r1\nr2 = r10\nr2 += -64\nr2 += -448\nr3 = *(u32 *)(r10 - 512)\nr4 = 0x1122 ll\ncall 5\n*(u8 *)(r10 - 65) = 7\nexit";
+    assert_eq!(lowered(before), Ok(text(&raws(after))));
+    let room = |left| Err(LowerFrameError::Room { left, needed: 64 });
+    assert_eq!(lowered("*(u64 *)(r10 - 456) = r1\nexit"), room(56));
+    assert_eq!(lowered("r2 = r10\nr2 += -512\nexit"), room(0));
+    assert_eq!(lowered("r0 = 0\nr1 += r10\nexit"), Err(LowerFrameError::Pointer(1)));
+    assert_eq!(lowered("*(u64 *)(r1 + 0) = r10\nexit"), Err(LowerFrameError::Pointer(0)));
+    // An offset has 16 bits, however large frames are.
+    let mut insns = raws("*(u64 *)(r10 - 32760) = r1\nexit");
+    assert_eq!(lower_frame(&mut insns, 1 << 20, 64), room(8).map(|_: String| Vec::new()));
 }

@@ -34,7 +34,6 @@ use twinbpf_isa::program::Line;
 use twinbpf_vm::map::MapSpec;
 
 pub use context::ContextTypes;
-pub use edit::LowerFrameError;
 pub use loss::{COUNTERS, Counter, Counters, Dropped, Helper};
 pub use output::{FORMATS, FormatUse, OUTPUT, RESERVE};
 pub use target::{Kernel, KernelData, Module, kernel_version};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use twinbpf_isa::{Raw, asm};
+use twinbpf_isa::{LowerFrameError, Raw, asm};
 use twinbpf_kernel::Target;
-use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram, LowerFrameError};
+use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
 use twinbpf_loader::section::{SectionKind, Switch};
 
 use twinbpf_vm::map::{MapKind, MapSpec};
