@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(feature = "jit")]
 use twinbpf_jit::{Code, Listing};
 use twinbpf_vm::host::native::Native;
-use twinbpf_vm::host::{Reason, Runtime};
+use twinbpf_vm::host::{Reason, Runtime, TargetMemory};
 use twinbpf_vm::ident::ProgramId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
@@ -368,6 +368,29 @@ impl<T: Send + 'static> Instance<T> {
     /// The embedder's data, to be changed.
     pub fn data_mut(&mut self) -> &mut T {
         self.machine.runtime_mut().data.downcast_mut().expect("made with this type")
+    }
+
+    /// Has `bpf_probe_read_user` and its relatives read this memory, as in the kernel that of the process at a probe:
+    /// [`Segments`](crate::Segments), or what the embedder makes of a process or a core file. Without one they read the
+    /// program's own memory.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use twinbpf::{Config, Engine, Linker, Object, Segments};
+    /// # use twinbpf_isa::asm;
+    /// // Reads eight bytes at 0x7f0000001000 and returns them.
+    /// let text = "r1 = r10\nr1 += -8\nr2 = 8\nr3 = 0x7f0000001000 ll\ncall 112\nr0 = *(u64 *)(r10 - 8)\nexit";
+    /// let object = Object::from_insns("read", &asm::parse(text)?)?;
+    /// let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+    /// let mut instance = pre.instance(())?;
+    /// let mut memory = Segments::new();
+    /// memory.add(0x7f00_0000_1000, 42_u64.to_le_bytes());
+    /// instance.set_target(Some(Arc::new(memory)));
+    /// assert_eq!(instance.call(pre.program("main").expect("its name"), &[])?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_target(&mut self, memory: Option<Arc<dyn TargetMemory>>) {
+        self.machine.runtime_mut().target = memory;
     }
 
     /// The machine that runs it, for tools that trace it or look into it: not part of what is kept compatible.

@@ -76,7 +76,9 @@ pub use twinbpf_jit::debug::Perf;
 pub use twinbpf_jit::{CompileLimits, Listing, OptLevel, PassRun, PassSet};
 pub use twinbpf_loader::kernel::Kernel;
 pub use twinbpf_loader::{Error as ObjectError, Instances, NoInstance, Object};
-pub use twinbpf_vm::host::{CStr, Caller, Fail, IntoHostFn, MapRef, Packet, PacketKind, Ptr, Redirect, VarArgs};
+pub use twinbpf_vm::host::{
+    CStr, Caller, Fail, IntoHostFn, Layers, MapRef, Packet, PacketKind, Ptr, Redirect, Segments, TargetMemory, VarArgs,
+};
 pub use twinbpf_vm::map::{
     BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapKind, MapOps, MapSpec, Sent,
 };

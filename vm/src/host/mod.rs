@@ -32,6 +32,7 @@ mod ret;
 mod runtime;
 #[expect(unsafe_code, reason = "called by generated code")]
 mod services;
+mod target;
 #[expect(unsafe_code, reason = "called by generated code")]
 mod thunk;
 
@@ -46,6 +47,7 @@ pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
 pub use packet::{Packet, PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, OutputFormat, Runtime, Task};
+pub use target::{Layers, Segments, TargetMemory, read_on};
 
 use native::HostCode;
 use thunk::Entry;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::{Interrupt, Packet};
+use super::{Interrupt, Packet, TargetMemory};
 use crate::map::{MapOps, Maps};
 use crate::mem::{Block, View};
 
@@ -57,6 +57,8 @@ pub struct Runtime {
     pub lock_wait: Duration,
     /// The packet of an XDP or TC program.
     pub packet: Option<Packet>,
+    /// What `bpf_probe_read_user` and its relatives read. Without one they read the program's own memory.
+    pub target: Option<Arc<dyn TargetMemory>>,
     /// What the program must give back: released by [`Runtime::abandon`].
     pub(crate) held: HeldResources,
     /// State of `bpf_get_prandom_u32`.
@@ -122,6 +124,7 @@ impl Runtime {
             interrupt,
             lock_wait: LOCK_WAIT,
             packet: None,
+            target: None,
             held,
             random,
             line,

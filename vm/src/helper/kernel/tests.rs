@@ -1,7 +1,9 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::helper::{all, by_name, id, name, resolve};
-use crate::host::Reason;
 use crate::host::fake::Fake;
+use crate::host::{Reason, Segments};
 use crate::map::{MapFlags, MapKind, MapSpec};
 use crate::trap::{Trap, TrapCode};
 
@@ -247,6 +249,53 @@ fn probing_reads() {
     assert_eq!(ok(&mut fake, "bpf_probe_read_str", &[to, 0, 0]), 0);
     let trap = call(&mut fake, "bpf_probe_read", &[8, 4, from]).unwrap_err();
     assert!(trap.detail().starts_with("argument 1 of bpf_probe_read: 4-byte store to 0x8"), "{trap}");
+}
+
+#[test]
+fn probing_reads_of_a_target() {
+    let mut fake = Fake::new();
+    let (own, to) = (fake.string(0, "own"), fake.at(100));
+    // An address that is low is one of the target, and not an offset in the arena.
+    let low = own & 0xffff_ffff;
+    let (high, kernel) = (0x7fff_ffff_e000, 0xffff_8880_0000_0ffa);
+    let mut segments = Segments::new();
+    segments.add(low, *b"low\0").add(high, [b'x'; 5000]).add(high + 5000, *b"end\0").add(kernel, *b"kernel");
+    fake.runtime.target = Some(Arc::new(segments));
+    for name in ["bpf_probe_read_user", "bpf_copy_from_user", "bpf_probe_read"] {
+        assert_eq!(ok(&mut fake, name, &[to, 4, low]), 0);
+        assert_eq!(fake.memory.to_vec(100, 4), b"low\0");
+        assert_eq!(ok(&mut fake, name, &[to, 3000, high + 2004]), 0);
+        assert_eq!(fake.memory.to_vec(3092, 8), b"xxxxend\0");
+        // Not to its end.
+        assert_eq!(ok(&mut fake, name, &[to, 5, high + 5000]), EFAULT);
+        assert_eq!(fake.memory.to_vec(100, 5), [0; 5]);
+        assert_eq!(ok(&mut fake, name, &[to, 8, 0x10]), EFAULT);
+    }
+    for name in ["bpf_probe_read_user", "bpf_copy_from_user"] {
+        assert_eq!(ok(&mut fake, name, &[to, 3, own]), EFAULT, "{name} reads the target alone");
+        assert_eq!(ok(&mut fake, name, &[to, 6, kernel]), EFAULT);
+        assert_eq!(ok(&mut fake, name, &[to, 6, u64::MAX - 2]), EFAULT);
+    }
+    for name in ["bpf_probe_read_kernel", "bpf_probe_read"] {
+        assert_eq!(ok(&mut fake, name, &[to, 3, own]), 0);
+        assert_eq!(fake.memory.to_vec(100, 3), b"own");
+        assert_eq!(ok(&mut fake, name, &[to, 6, kernel]), 0);
+        assert_eq!(fake.memory.to_vec(100, 6), b"kernel");
+    }
+    assert_eq!(ok(&mut fake, "bpf_probe_read_kernel", &[to, 4, high]), EFAULT);
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user_str", &[to, 64, low]), 4);
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user_str", &[to, 3, low]), 3);
+    assert_eq!(fake.memory.to_vec(100, 3), b"lo\0");
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user_str", &[to, 64, high + 4998]), 6);
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user_str", &[to, 64, kernel]), EFAULT);
+    assert_eq!(ok(&mut fake, "bpf_probe_read_kernel_str", &[to, 64, kernel]), EFAULT, "it has no end");
+    assert_eq!(ok(&mut fake, "bpf_probe_read_kernel_str", &[to, 6, kernel]), 6);
+    assert_eq!(fake.memory.to_vec(100, 6), b"kerne\0");
+    assert_eq!(ok(&mut fake, "bpf_probe_read_str", &[to, 64, own]), 4);
+    // Memory without any bytes.
+    fake.runtime.target = Some(Arc::new(Segments::new()));
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user", &[to, 1, low]), EFAULT);
+    assert_eq!(ok(&mut fake, "bpf_probe_read_user_str", &[to, 1, own]), EFAULT);
 }
 
 #[test]
