@@ -57,3 +57,13 @@ pub fn register(name: &str) -> Option<u16> {
     };
     Some(number * 8)
 }
+
+/// In core files: the machine, and how many words of a thread's registers are the context of a program.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const CORE: Option<(u16, usize)> = Some((object::elf::EM_X86_64, 21));
+#[cfg(target_arch = "aarch64")]
+pub(crate) const CORE: Option<(u16, usize)> = Some((object::elf::EM_AARCH64, 34));
+#[cfg(target_arch = "riscv64")]
+pub(crate) const CORE: Option<(u16, usize)> = Some((object::elf::EM_RISCV, 32));
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+pub(crate) const CORE: Option<(u16, usize)> = None;

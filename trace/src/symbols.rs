@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::path::PathBuf;
 
 use blazesym::Pid;
 use blazesym::symbolize::source::{Elf, Kernel, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use twinbpf_kernel::user::Mapping;
 
 /// Processes whose mappings are remembered; of more, none.
 const MAX_REMEMBERED: usize = 4096;
@@ -29,15 +28,6 @@ impl fmt::Display for Symbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.name, self.offset)
     }
-}
-
-/// A part of a file that is mapped executable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mapping {
-    start: u64,
-    end: u64,
-    offset: u64,
-    path: PathBuf,
 }
 
 /// What is known of symbols, of one thread.
@@ -74,8 +64,7 @@ impl Symbols {
 
     /// Keeps what a process has mapped, for when it has ended.
     pub fn remember(&mut self, pid: u32) {
-        let text = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-        let mappings: Vec<Mapping> = text.lines().filter_map(mapping).collect();
+        let mappings = Mapping::of_process(pid).unwrap_or_default();
         // A zombie's are empty: what was known of it stays.
         if !mappings.is_empty() && (self.remembered.len() < MAX_REMEMBERED || self.remembered.contains_key(&pid)) {
             self.remembered.insert(pid, mappings);
@@ -84,9 +73,8 @@ impl Symbols {
 
     fn in_remembered(&self, pid: u32, address: u64) -> Option<Symbol> {
         let mappings = self.remembered.get(&pid)?;
-        let mapping = mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+        let (mapping, offset) = mappings.iter().find_map(|mapping| Some((mapping, mapping.file_offset(address)?)))?;
         let elf = Source::Elf(Elf::new(&mapping.path));
-        let offset = address - mapping.start + mapping.offset;
         self.symbolize(&elf, Input::FileOffset(&[offset]))?.pop()?
     }
 
@@ -100,22 +88,10 @@ impl Symbols {
     }
 }
 
-/// One line of `/proc/PID/maps`, if it is code of a file.
-fn mapping(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let flags = words.next()?;
-    let offset = words.next()?;
-    let path = words.nth(2)?.trim_start();
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    if !flags.contains('x') || !path.starts_with('/') {
-        return None;
-    }
-    Some(Mapping { start: number(start)?, end: number(end)?, offset: number(offset)?, path: PathBuf::from(path) })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[inline(never)]
@@ -147,16 +123,6 @@ mod tests {
         assert_eq!(found[0], symbols.user(std::process::id(), &[address + 2])[0]);
         assert!(found[0].as_ref().is_some_and(|symbol| symbol.offset == 2), "{found:?}");
         assert_eq!(found[1], None);
-    }
-
-    #[test]
-    fn lines_of_the_map_are_read() {
-        let line = "7f00-7f80 r-xp 00001000 08:01 123                        /usr/lib/a file.so";
-        let path = PathBuf::from("/usr/lib/a file.so");
-        assert_eq!(mapping(line), Some(Mapping { start: 0x7f00, end: 0x7f80, offset: 0x1000, path }));
-        assert_eq!(mapping("7f00-7f80 rw-p 00001000 08:01 123 /usr/lib/a"), None);
-        assert_eq!(mapping("7f00-7f80 r-xp 00000000 00:00 0 [vdso]"), None);
-        assert_eq!(mapping("nonsense"), None);
     }
 
     #[test]

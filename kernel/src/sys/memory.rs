@@ -112,3 +112,13 @@ pub(crate) fn page_size() -> usize {
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).expect("every Linux has pages")
 }
+
+/// Copies memory of a process; how many bytes, which are fewer where it ends.
+pub(crate) fn read_process(pid: u32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`, which is live for the call; the other address is
+    // of the other process.
+    let count = unsafe { libc::process_vm_readv(pid as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
