@@ -39,8 +39,8 @@ mod verdicts;
 mod workload;
 
 pub use arguments::{
-    Instances, MOST_PARAMETERS, ProbeError, ProbeInstance, Probed, Prologue, STRING, kernel_types, probe_instances,
-    with_binary,
+    ChoiceError, Instances, MOST_PARAMETERS, ProbeError, ProbeInstance, Probed, Prologue, STRING, kernel_types,
+    probe_instances, with_binary,
 };
 pub use control::Control;
 pub use error::Error;

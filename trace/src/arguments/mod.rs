@@ -6,6 +6,7 @@
 mod error;
 mod fetch;
 mod find;
+mod machine;
 mod prologue;
 pub(crate) mod variants;
 
@@ -27,6 +28,7 @@ use prologue::Arguments;
 
 pub use error::ProbeError;
 pub use find::{kernel_types, with_binary};
+pub use machine::ChoiceError;
 pub use prologue::{MOST_PARAMETERS, Prologue, STRING};
 
 /// One program in the kernel for a set of points.
@@ -58,6 +60,8 @@ pub struct Instances {
     pub companion: Vec<Target>,
     /// The process that all are limited to, by `pid=`.
     pub pid: Option<u32>,
+    /// The program or library of user space that the points are in.
+    pub file: Option<PathBuf>,
 }
 
 impl Instances {
@@ -153,7 +157,7 @@ fn of_points(probe: &PerfProbe, found: Found, limits: &Options) -> Result<Instan
             None => instance.points.iter().map(kprobe).collect(),
         })?;
     }
-    Ok(Instances { instances, left_out, companion, pid: probe.options.pid })
+    Ok(Instances { instances, left_out, companion, pid: probe.options.pid, file })
 }
 
 /// The attach points of the companion: where functions begin whose registers at the entry some value needs.
@@ -247,5 +251,7 @@ impl fmt::Display for ProbeInstance {
     }
 }
 
+#[cfg(test)]
+mod differential;
 #[cfg(test)]
 mod tests;

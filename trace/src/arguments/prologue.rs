@@ -7,11 +7,10 @@
 //!
 //! A string is a pointer to a copy of [`STRING`] bytes, cut where it is longer; where it cannot be read, it is empty. Copies
 //! and the structure are at the top of the frame; the program's own frame begins below
-//! ([`twinbpf_loader::kernel::KernelProgram::lower_frame`]). Unlike perf's code: signed values are extended by their sign,
+//! ([`twinbpf_isa::lower_frame`]). Unlike perf's code: signed values are extended by their sign,
 //! bit-fields are cut, and only as many bytes are read as a value has.
 
-use twinbpf_isa::Raw;
-use twinbpf_isa::asm;
+use twinbpf_isa::{Insn, Raw, asm};
 use twinbpf_loader::section::Abi;
 use twinbpf_probe::{Encoding, Expr, Register, Value};
 
@@ -44,13 +43,19 @@ pub struct Prologue {
     pub frame: usize,
     /// Whether it waits for memory that is not there yet, so that the program has to be a sleepable one.
     pub sleeps: bool,
+    /// Whether it takes from the instruction pointer where the file was loaded.
+    pub by_pointer: bool,
 }
 
 impl Prologue {
-    /// Instructions of the text.
+    /// Instructions of the text, as the kernel takes them.
     pub fn insns(&self) -> Vec<Raw> {
-        let parsed = asm::parse(&self.text).unwrap_or_else(|error| panic!("{error}:\n{}", self.text));
-        parsed.into_iter().map(|insn| insn.encode()).collect()
+        self.decoded().into_iter().map(|insn| insn.encode()).collect()
+    }
+
+    /// Instructions of the text.
+    pub(super) fn decoded(&self) -> Vec<Insn> {
+        asm::parse(&self.text).unwrap_or_else(|error| panic!("{error}:\n{}", self.text))
     }
 }
 
@@ -86,7 +91,8 @@ impl Arguments<'_> {
         };
         let last = self.values.len().saturating_sub(1);
         let text = code.finish().map_err(|why| (last, why))?;
-        Ok(Prologue { text, frame, sleeps: self.memory == Memory::Sleepable })
+        let by_pointer = matches!(self.base, Base::Pointer(_));
+        Ok(Prologue { text, frame, sleeps: self.memory == Memory::Sleepable, by_pointer })
     }
 
     /// Where the copies of strings are, by their distance from the top of the frame.

@@ -9,7 +9,7 @@ use super::fetch::{Base, FRAME, Memory, NoCode};
 use super::prologue::{Arguments, Prologue};
 
 /// Numbers that depend on the seed alone (xorshift).
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -19,12 +19,12 @@ impl Random {
         self.0
     }
 
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
     /// Small and large ones, and those at the ends of ranges.
-    fn number(&mut self) -> u64 {
+    pub(super) fn number(&mut self) -> u64 {
         let number = self.next();
         match self.below(5) {
             0 => number % 70,
@@ -93,10 +93,10 @@ fn value(random: &mut Random) -> Value {
 }
 
 /// Registers at a probe, without memory.
-struct Registers([u64; 21]);
+pub(super) struct Registers(pub(super) [u64; 21]);
 
-const BIAS: u64 = 0x5555_5555_4000;
-const POINT: u64 = 0x11f0;
+pub(super) const BIAS: u64 = 0x5555_5555_4000;
+pub(super) const POINT: u64 = 0x11f0;
 
 impl State for Registers {
     fn register(&self, register: Register) -> Option<u64> {
