@@ -10,6 +10,7 @@ mod map;
 mod probe;
 mod record;
 mod run;
+mod target;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, M
 pub(crate) use probe::ProbeArgs;
 pub(crate) use record::{BpfArgs, BpfCommand, RecordArgs};
 pub(crate) use run::RunArgs;
+pub(crate) use target::TargetArgs;
 
 /// One BPF object, two places to run it.
 #[derive(Debug, Parser)]
@@ -277,7 +279,12 @@ pub(crate) struct CompileArgs {
   twinbpf exec xdp.bpf.o --packet 0102030405060708090a0b0c0800
   twinbpf exec tc.bpf.o:classify --packet @frame.bin --json
   twinbpf exec tp.bpf.o:on_open --ctx @context.bin --trace
-  twinbpf exec sum.bpf.o --repeat 1000")]
+  twinbpf exec uprobe.bpf.o --core core   arguments and memory of a process that crashed
+  twinbpf exec sum.bpf.o --repeat 1000
+
+A program in perf's notation (exec=./tgt;wk=work* n) gets its arguments from the registers of
+--ctx or --core, by the code that fetches them in the kernel: that of the point at the instruction
+pointer, or of --point.")]
 pub(crate) struct ExecArgs {
     /// Object, and the program in it if there are several.
     #[arg(value_name = "OBJ[:PROG]")]
@@ -303,6 +310,8 @@ pub(crate) struct ExecArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
 }
 
 /// `twinbpf check`.

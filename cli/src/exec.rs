@@ -17,6 +17,7 @@ use crate::args::{ExecArgs, split_program};
 use crate::hex::hex;
 use crate::input::{Input, choose};
 use crate::load;
+use crate::target::Target;
 use crate::trace::Trace;
 
 pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
@@ -25,19 +26,21 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     let object = &objects[0];
     let spec = choose(object, name)?;
     let engine = load::engine(&args.load, &args.limits, &args.engine)?;
-    let pre = load::linker_with(&engine, &args.load, &args.engine)?.instantiate_programs(object, &[&spec.name])?;
+    let mut target = Target::open(&args.target)?;
+    let input = target.input(Input::new(args.ctx.as_deref(), args.packet.as_deref(), spec)?)?;
+    let linker = load::linker_with(&engine, &args.load, &args.engine)?;
+    let (pre, entry, point) = target.instantiate(&linker, object, spec, &input)?;
     for warning in pre.warnings() {
         errln!("twinbpf: warning: {warning}");
     }
-    let entry = pre.program(&spec.name).expect("instantiated above");
     let mut output = Output::default();
     let mut instance = pre.instance_with_output((), output.boxed())?;
     instance.machine().runtime_mut().trace = Box::new(terminal::Stderr);
+    instance.set_target(target.memory);
     let trace = args.trace.then(|| Trace::new(Arc::clone(instance.machine().image())));
     if let Some(trace) = &trace {
         instance.machine().set_tracer(Some(Trace::tracer(trace)));
     }
-    let input = Input::new(args.ctx.as_deref(), args.packet.as_deref(), spec)?;
     let result = repeat(&mut instance, entry, &input, args.repeat);
     if let Some(trace) = trace {
         let registers = instance.machine().registers();
@@ -59,6 +62,7 @@ pub(crate) fn exec(args: &ExecArgs) -> Result<ExitCode> {
     };
     run.sent = pre.take_sent();
     run.verdict = verdict(spec, run.r0);
+    run.point = point;
     if args.json {
         run.print_json(&mut output, args.repeat)?;
     } else {
@@ -82,6 +86,8 @@ struct Run {
     meta: Option<Vec<u8>>,
     redirects: Vec<String>,
     verdict: Option<&'static str>,
+    /// Points of the program's instance, and where its arguments are.
+    point: Option<String>,
     /// What programs sent out through maps, with the map's name.
     sent: Vec<(Arc<str>, Sent)>,
 }
@@ -139,6 +145,9 @@ impl Run {
             1 => writeln!(out, "duration = {:?}", self.duration)?,
             _ => writeln!(out, "duration = {:?} (mean of {times} runs)", self.duration)?,
         }
+        if let Some(point) = &self.point {
+            writeln!(out, "point    = {point}")?;
+        }
         if let Some(ctx) = &self.ctx {
             writeln!(out, "ctx      = {}", hex(ctx))?;
         }
@@ -163,7 +172,8 @@ impl Run {
         let value = json!({
             "r0": self.r0, "verdict": self.verdict, "insns": self.insns, "runs": times,
             "duration_ns": self.duration.as_nanos() as u64, "ctx": self.ctx.as_deref().map(hex),
-            "packet": self.packet.as_deref().map(hex), "metadata": self.meta.as_deref().map(hex), "redirects": self.redirects, "sent": sent.collect::<Vec<_>>(),
+            "packet": self.packet.as_deref().map(hex), "metadata": self.meta.as_deref().map(hex), "redirects": self.redirects,
+            "point": self.point, "sent": sent.collect::<Vec<_>>(),
         });
         writeln!(out, "{value}")?;
         Ok(())

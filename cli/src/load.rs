@@ -188,9 +188,14 @@ pub(crate) fn scripts(object: &Object) -> impl Iterator<Item = &ProgramSpec> {
 /// Bytes of an argument: hex digits (blanks, colons and a leading 0x are ignored), or `@FILE`.
 pub(crate) fn bytes(text: &str) -> Result<Vec<u8>> {
     if let Some(path) = text.strip_prefix('@') {
-        return read(Path::new(path), MAX_INPUT, "a context or packet");
+        return input_bytes(Path::new(path));
     }
     hex_bytes(text)
+}
+
+/// Bytes of a file that a program gets.
+pub(crate) fn input_bytes(path: &Path) -> Result<Vec<u8>> {
+    read(path, MAX_INPUT, "a context, packet or part of memory")
 }
 
 #[cfg(test)]

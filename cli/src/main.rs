@@ -24,6 +24,7 @@ mod probe;
 mod record;
 mod run;
 mod source;
+mod target;
 mod trace;
 
 use std::io;

@@ -8,6 +8,8 @@ mod bench;
 #[path = "kernel/bpftrace_tools.rs"]
 mod bpftrace_tools;
 mod common;
+#[path = "kernel/cores.rs"]
+mod cores;
 #[path = "kernel/failing.rs"]
 mod failing;
 #[expect(dead_code, reason = "lines and shapes are for the tests of places")]
@@ -33,10 +35,14 @@ mod printing;
 mod refused;
 #[path = "kernel/rig.rs"]
 mod rig;
+#[path = "kernel/target_memory.rs"]
+mod target_memory;
 #[path = "kernel/terms.rs"]
 mod terms;
 #[path = "kernel/tools.rs"]
 mod tools;
+#[path = "../../probe/tests/grid/tracer.rs"]
+mod tracer;
 
 #[path = "kernel/tutorial.rs"]
 mod tutorial;
@@ -78,6 +84,7 @@ harness::tests! {
     bpftrace_tools::sizes_of_requests_to_disks,
     bpftrace_tools::changed_pages_are_written,
     bpftrace_tools::dropped_packets_of_connections,
+    cores::prologues_read_every_class_of_place_over_a_core,
     failing::a_trap_ends_a_session_in_order,
     failing::a_trap_on_a_signal_ends_a_session_in_order,
     failing::the_user_chooses_what_becomes_of_the_workload,
@@ -123,6 +130,12 @@ harness::tests! {
     refused::types_and_configuration_come_from_files,
     refused::without_a_kind_of_map_or_program_the_message_names_it,
     refused::every_failure_is_reported,
+    target_memory::a_core_of_the_kernel_has_the_arguments_of_its_crash,
+    target_memory::memory_of_a_process_and_of_files_is_read,
+    target_memory::a_program_keeps_its_frame_in_the_machine,
+    target_memory::without_memory_nothing_is_read,
+    target_memory::the_instance_is_that_of_the_instruction_pointer,
+    target_memory::unusable_targets_are_named,
     terms::values_are_set_before_anything_runs,
     terms::a_single_program_has_its_elements,
     terms::terms_that_do_not_fit_say_why,

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 use crate::common::{installed, skip, stderr, twinbpf};
 use crate::grid::{Function, program};
@@ -19,35 +19,82 @@ const MOST: usize = 8;
 const FUNCTIONS: usize = 60;
 
 /// What a program takes: function and line, and the arguments that have places at all of its points, with their classes.
-struct Probe<'a> {
-    place: String,
-    args: Vec<(&'a str, String)>,
+pub(crate) struct Probe<'a> {
+    pub(crate) place: String,
+    pub(crate) args: Vec<(&'a str, String)>,
 }
 
-/// The class of each argument at a point, but for those that have no place.
-fn classes(point: &Value) -> HashMap<&str, String> {
+impl Probe<'_> {
+    /// Place and arguments, the number of the call first.
+    pub(crate) fn definition(&self) -> String {
+        let args: String = self.args.iter().enumerate().map(|(n, (arg, _))| format!(" v{n}={arg}")).collect();
+        format!("{} seq=@seq:s32{args}", self.place)
+    }
+}
+
+/// A compiled program that logs the arguments it passes.
+pub(crate) struct Target {
+    pub(crate) folder: TempDir,
+    pub(crate) path: PathBuf,
+    pub(crate) functions: Vec<Function>,
+}
+
+impl Target {
+    /// A program of that compiler; `None` where that is not there, which it says.
+    pub(crate) fn compile(compiler: &str, flags: &[&str]) -> Option<Target> {
+        if !installed(compiler) {
+            skip(&format!("{compiler} is not installed"));
+            return None;
+        }
+        let folder = tempdir().unwrap();
+        let is_cpp = compiler.contains("++");
+        let (source, path) = (folder.path().join(if is_cpp { "t.cc" } else { "t.c" }), folder.path().join("target"));
+        let (text, functions) = program(7, FUNCTIONS, is_cpp);
+        std::fs::write(&source, text).unwrap();
+        let status = Command::new(compiler).args(flags).args(["-w", "-o"]).arg(&path).arg(&source).status().unwrap();
+        assert!(status.success());
+        Some(Target { folder, path, functions })
+    }
+
+    /// What `probe` prints of a definition, a point an element.
+    pub(crate) fn points(&self, definition: &str) -> Vec<Value> {
+        let output = twinbpf().args(["probe", "--json", "-x"]).arg(&self.path).arg(definition).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Writes the source of a tool with a program for each probe.
+    pub(crate) fn tool(&self, probes: &[Probe<'_>]) -> PathBuf {
+        let path = self.folder.path().join("tool.bpf.c");
+        std::fs::write(&path, tool(&self.path, probes)).unwrap();
+        path
+    }
+}
+
+/// The class of each argument at a point, but for those that have no place, and those whose class, that of a bit-field's
+/// whole included, `take` does not want.
+fn classes<'p>(point: &'p Value, take: &impl Fn(&str) -> bool) -> HashMap<&'p str, String> {
     let arguments = point["arguments"].as_array().unwrap();
     let class = |argument: &Value| {
-        let class = argument["class"].as_str()?;
+        let class = argument["class"].as_str().filter(|class| take(class))?;
         let is_field = argument["place"].as_str().is_some_and(|place| place.contains(":b"));
         Some(if is_field { "bit-field".to_owned() } else { class.to_owned() })
     };
     arguments.iter().filter_map(|argument| Some((argument["name"].as_str()?, class(argument)?))).collect()
 }
 
-fn probes<'a>(target: &Path, functions: &'a [Function]) -> Vec<Probe<'a>> {
+/// A probe for each function and line, but for arguments that `take` does not want by their class.
+pub(crate) fn probes(target: &Target, take: impl Fn(&str) -> bool) -> Vec<Probe<'_>> {
     let mut found = Vec::new();
-    let lines = |function: &'a Function| {
+    let lines = |function| {
+        let function: &Function = function;
         let line = function.line.map(|line| format!("{}:{line}", function.name));
         [Some(function.name.clone()), line].into_iter().flatten().map(move |place| (place, &function.args))
     };
-    for (place, args) in functions.iter().filter(|function| !function.args.is_empty()).flat_map(lines) {
+    for (place, args) in target.functions.iter().filter(|function| !function.args.is_empty()).flat_map(lines) {
         let named: Vec<String> = args.iter().map(|arg| format!("{arg}={arg}")).collect();
-        let definition = format!("{place} {}", named.join(" "));
-        let output = twinbpf().args(["probe", "--json", "-x"]).arg(target).arg(&definition).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let points: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let all: Vec<HashMap<&str, String>> = points.iter().map(classes).collect();
+        let points = target.points(&format!("{place} {}", named.join(" ")));
+        let all: Vec<HashMap<&str, String>> = points.iter().map(|point| classes(point, &take)).collect();
         let Some(first) = all.first() else { continue };
         let everywhere = args.iter().filter(|arg| all.iter().all(|point| point.contains_key(arg.as_str())));
         let args: Vec<(&str, String)> = everywhere.map(|arg| (arg.as_str(), first[arg.as_str()].clone())).collect();
@@ -60,17 +107,16 @@ fn probes<'a>(target: &Path, functions: &'a [Function]) -> Vec<Probe<'a>> {
 fn tool(target: &Path, probes: &[Probe<'_>]) -> String {
     let mut text = "#include <twinbpf/trace.h>\nLICENSE(\"GPL\");\n".to_owned();
     for (at, probe) in probes.iter().enumerate() {
-        let args: String = probe.args.iter().enumerate().map(|(n, (arg, _))| format!(" v{n}={arg}")).collect();
         let values: String = (0..probe.args.len()).map(|n| format!(", a->v[{n}]")).collect();
         let formats = " %ld".repeat(probe.args.len());
         writeln!(text, "struct args{at} {{ long seq, v[{}]; }};", probe.args.len()).unwrap();
         writeln!(
             text,
-            "SEC(\"exec={};abi=struct;p{at}={} seq=@seq:s32{args}\")\n\
+            "SEC(\"exec={};abi=struct;p{at}={}\")\n\
              int p{at}(void *ctx, unsigned long failed, struct args{at} *a)\n\
              {{ printf(\"{at} %lx %ld{formats}\\n\", failed, a->seq{values}); return 0; }}",
             target.display(),
-            probe.place
+            probe.definition()
         )
         .unwrap();
     }
@@ -91,28 +137,11 @@ fn logged(log: &str) -> HashMap<i64, HashMap<String, i64>> {
     calls
 }
 
-/// Right values by class.
-fn run(compiler: &str, flags: &[&str]) -> Option<BTreeMap<String, usize>> {
-    if !installed(compiler) {
-        skip(&format!("{compiler} is not installed"));
-        return None;
-    }
-    let folder = tempdir().unwrap();
-    let is_cpp = compiler.contains("++");
-    let (source, target) = (folder.path().join(if is_cpp { "t.cc" } else { "t.c" }), folder.path().join("target"));
-    let (text, functions) = program(7, FUNCTIONS, is_cpp);
-    std::fs::write(&source, text).unwrap();
-    let status = Command::new(compiler).args(flags).args(["-w", "-o"]).arg(&target).arg(&source).status().unwrap();
-    assert!(status.success());
-    let probes = probes(&target, &functions);
-    let tool_path = folder.path().join("tool.bpf.c");
-    std::fs::write(&tool_path, tool(&target, &probes)).unwrap();
-    let workload = format!("{} > {}/log", target.display(), folder.path().display());
-    let output = twinbpf().arg("run").arg(&tool_path).args(["--", "sh", "-c", &workload]).output().unwrap();
-    assert!(output.status.success(), "{compiler} {flags:?}: {}", stderr(&output));
-    let calls = logged(&std::fs::read_to_string(folder.path().join("log")).unwrap());
+/// Right values by class, of what the tool printed and the program logged.
+pub(crate) fn compare(printed: &str, log: &str, probes: &[Probe<'_>]) -> BTreeMap<String, usize> {
+    let calls = logged(log);
     let (mut right, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
+    for line in printed.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let probe = &probes[words[0].parse::<usize>().unwrap()];
         let call = &calls[&words[2].parse().unwrap()];
@@ -124,8 +153,20 @@ fn run(compiler: &str, flags: &[&str]) -> Option<BTreeMap<String, usize>> {
             }
         }
     }
-    assert!(wrong.is_empty(), "{compiler} {flags:?}:\n{}", wrong.join("\n"));
-    Some(right)
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    right
+}
+
+/// Right values by class.
+fn run(compiler: &str, flags: &[&str]) -> Option<BTreeMap<String, usize>> {
+    let target = Target::compile(compiler, flags)?;
+    let probes = probes(&target, |_| true);
+    let (tool, log) = (target.tool(&probes), target.folder.path().join("log"));
+    let workload = format!("{} > {}", target.path.display(), log.display());
+    let output = twinbpf().arg("run").arg(&tool).args(["--", "sh", "-c", &workload]).output().unwrap();
+    assert!(output.status.success(), "{compiler} {flags:?}: {}", stderr(&output));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    Some(compare(&printed, &std::fs::read_to_string(log).unwrap(), &probes))
 }
 
 pub(crate) fn prologues_read_every_class_of_place() {

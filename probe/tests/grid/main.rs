@@ -7,6 +7,7 @@ mod harness;
 mod source;
 #[path = "../support/mod.rs"]
 mod support;
+#[expect(dead_code, reason = "the number of the process is for those who leave core files")]
 mod tracer;
 
 use cells::{Cell, Counts};

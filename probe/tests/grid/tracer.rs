@@ -12,6 +12,7 @@ use twinbpf_probe::{Register, State};
 
 /// A breakpoint that was hit: which address, with which registers, and the program's memory.
 pub(crate) struct Hit<'t> {
+    pub(crate) pid: i32,
     pub(crate) address: u64,
     pub(crate) registers: libc::user_regs_struct,
     pub(crate) memory: &'t File,
@@ -148,7 +149,7 @@ pub(crate) fn run(path: &Path, is_pie: bool, sites: &[(u64, u64)], mut hit: impl
             entries.insert(address, state);
         }
         for entry in functions.get(&address).into_iter().flatten() {
-            hit(&Hit { address, registers: state, memory: &memory, bias, entries: &entries, entry: *entry });
+            hit(&Hit { pid, address, registers: state, memory: &memory, bias, entries: &entries, entry: *entry });
         }
         // One step over the instruction that was there.
         memory.write_all_at(&[byte], address + bias).unwrap();
