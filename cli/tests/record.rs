@@ -6,6 +6,9 @@ mod killed;
 #[allow(dead_code, reason = "the sessions' tests use the rest")]
 #[path = "kernel/rig.rs"]
 mod rig;
+#[allow(dead_code, reason = "the sessions' tests use the rest")]
+#[path = "kernel/tutorial.rs"]
+mod tutorial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +22,7 @@ use common::{harness, installed, skip, stderr, twinbpf};
 use rig::{bare, kernel};
 
 harness::tests! {
+    the_page_about_recording_prints_what_it_says,
     samples_are_kept_by_their_arguments,
     the_command_of_2015_records,
     events_may_have_names_that_mean_something_to_perf,
@@ -31,6 +35,13 @@ harness::tests! {
     terms_are_for_the_events_of_their_object,
     impossible_recordings_are_errors,
     killed::nothing_stays_of_a_recording_that_is_killed,
+}
+
+fn the_page_about_recording_prints_what_it_says() {
+    if !installed("perf") {
+        return skip("perf is not installed");
+    }
+    tutorial::page_prints_what_it_says("record.md", 8);
 }
 
 /// Calls `work` a hundred times, `other` as often with its argument elsewhere, and writes 1 to 50 bytes.

@@ -71,7 +71,7 @@ pub(crate) fn arguments_are_those_of_their_page() {
 }
 
 /// Runs at least so many commands of a page.
-fn page_prints_what_it_says(page: &str, least: usize) {
+pub(crate) fn page_prints_what_it_says(page: &str, least: usize) {
     if !installed("clang-19") {
         return skip("clang-19 is not installed, so that no tool can be compiled");
     }
