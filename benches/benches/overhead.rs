@@ -6,12 +6,14 @@ use std::fmt::Write;
 use twinbpf_benches::bench::has_flag;
 use twinbpf_benches::performance;
 use twinbpf_benches::promise::Promises;
-use twinbpf_benches::session::Rig;
+use twinbpf_benches::session::{PROBES, Rig};
 use twinbpf_benches::workload::corpus;
 
 /// Rounds in which all sides take a turn.
 const ROUNDS: usize = 11;
 const CALLS: u64 = 2_000_000;
+/// Calls of a function that is probed.
+const HITS: u64 = 500_000;
 /// Calls of which each is printed.
 const LINES: u64 = 200_000;
 
@@ -40,6 +42,8 @@ const QUESTIONS: [(&str, &str, &str, u64); 3] = [
 const NOTES: &str = "- Nanoseconds that a call of `getppid` takes in the workload; medians of 11 rounds in which all sides take a turn. Added: over the call
   without a tool. The first row is `corpus/scripts/syscall_counts.bpf.o`, the same object by `benches/session/libbpf.c`; ours once
   as it is, with the code that counts losses. The others are program texts (`-e`) and bpftrace's one-liners; output goes to a file.
+- The second table has nanoseconds of a call of a function with three arguments: `benches/session/prologue.bpf.c` gets them as
+  parameters, `by_hand.bpf.c` by `PT_REGS_PARM`.
 ";
 
 /// The median of a side's rounds; `None` if it failed once.
@@ -104,8 +108,16 @@ fn main() {
         row(&mut table, what, [none, None, own, theirs]);
         promises.at_most(&format!("{what}: added, twinbpf / bpftrace"), share(none, own, theirs), 0.7, "");
     }
+    let [by_parameters, by_hand] =
+        PROBES.map(|tool| words(&[&rig.twinbpf(), "run", &rig.path(tool), "--"], rig.probed(HITS)));
+    let [none, by_parameters, by_hand] = alternate(&rig, [rig.probed(HITS), by_parameters, by_hand]);
+    let cells = [none, by_parameters, by_hand].map(|cell| cell.map_or("-".to_owned(), |ns| format!("{ns:.1}")));
+    let arguments = format!("| no probe | parameters | by hand |\n|---:|---:|---:|\n| {} |\n", cells.join(" | "));
+    let ratio = by_parameters.zip(by_hand).map(|(parameters, by_hand)| parameters / by_hand);
+    promises.at_most("a uprobe with three arguments, parameters / read by hand", ratio, 1.1, "");
     promises.print();
     let head = "| ns a call | no tool | libbpf in C | twinbpf | bpftrace |\n|---|---:|---:|---:|---:|\n";
-    println!("\n{head}{table}");
-    performance::write("overhead", "Overhead of tools", &format!("{}\n{head}{table}\n{NOTES}", promises.markdown()));
+    println!("\n{head}{table}\n{arguments}");
+    let text = format!("{}\n{head}{table}\n{arguments}\n{NOTES}", promises.markdown());
+    performance::write("overhead", "Overhead of tools", &text);
 }

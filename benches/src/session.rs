@@ -15,6 +15,9 @@ use crate::workload::corpus;
 /// Bytes of the ring in which a million events have room.
 const LARGE_RING: &str = "-DRING=67108864";
 
+/// Tools that read the arguments of `probed`: as parameters, and by hand.
+pub const PROBES: [&str; 2] = ["prologue.bpf.c", "by_hand.bpf.c"];
+
 /// Programs to measure, in a directory that goes with it.
 pub struct Rig {
     folder: TempDir,
@@ -73,6 +76,13 @@ impl Rig {
             .arg(corpus().join("bench/events.bpf.c"))
             .arg("-o")
             .arg(out("events.bpf.o")))?;
+        // Where a frame begins the kernel emulates the instruction, so that a hit takes least.
+        run(Command::new("cc")
+            .args(["-O2", "-g", "-fno-omit-frame-pointer", "-o"])
+            .args([out("probed"), source("probed.c")]))?;
+        for name in PROBES {
+            fs::copy(source(name), out(name)).map_err(|error| format!("{name}: {error}"))?;
+        }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         run(Command::new(cargo).args(["build", "--release", "-p", "twinbpf-cli"]).current_dir(here.join("..")))?;
         let target = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -111,6 +121,11 @@ impl Rig {
         vec![self.path("launch"), "storm".to_owned(), self.path("storm"), calls.to_string()]
     }
 
+    /// The workload that calls a function with three arguments.
+    pub fn probed(&self, calls: u64) -> Vec<String> {
+        vec![self.path("probed"), self.path("storm"), calls.to_string()]
+    }
+
     /// Nanoseconds that a call took while a command ran whose workload is that.
     ///
     /// # Errors
@@ -121,7 +136,8 @@ impl Rig {
         let (program, arguments) = command.split_first().ok_or("no command")?;
         let output = fs::File::create(self.path("output")).map_err(|error| error.to_string())?;
         let mut tool = Command::new(program);
-        tool.args(arguments).env("BPFTRACE_PERF_RB_PAGES", "1024").stdout(output);
+        // Sections of tools name files there.
+        tool.current_dir(self.folder.path()).args(arguments).env("BPFTRACE_PERF_RB_PAGES", "1024").stdout(output);
         let status =
             tool.stderr(std::process::Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
         let text = fs::read_to_string(self.path("storm")).map_err(|error| format!("{program} ({status}): {error}"))?;
