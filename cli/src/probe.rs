@@ -40,10 +40,10 @@ fn located(name: &Path) -> Result<PathBuf> {
 }
 
 /// The name of a definition's event, and what it asks for.
-fn parsed(text: &str) -> Result<(String, Definition)> {
+fn parsed(text: &str, most: usize) -> Result<(String, Definition)> {
     let probe = section::definition(text).with_context(|| format!("'{text}'"))?;
     let definition = probe_definition(&probe).with_context(|| format!("'{text}'"))?;
-    Ok((probe.event.to_string(), definition))
+    Ok((probe.event.to_string(), Definition { most, ..definition }))
 }
 
 /// What is probed.
@@ -56,8 +56,8 @@ impl Source<'_, '_> {
     fn answer(&self, args: &ProbeArgs) -> Result<ExitCode> {
         match (&args.functions, &args.variables) {
             (Some(pattern), _) => self.functions(pattern, args.json),
-            (None, Some(point)) => self.variables(point, args.json),
-            (None, None) => self.points(&args.definitions, args.json),
+            (None, Some(point)) => self.variables(point, args),
+            (None, None) => self.points(args),
         }
     }
 
@@ -98,11 +98,11 @@ impl Source<'_, '_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn points(&self, definitions: &[String], is_json: bool) -> Result<ExitCode> {
+    fn points(&self, args: &ProbeArgs) -> Result<ExitCode> {
         let mut out = Output::default();
         let mut refused = false;
-        for text in definitions {
-            let (event, definition) = parsed(text)?;
+        for text in &args.definitions {
+            let (event, definition) = parsed(text, args.max_probes)?;
             let points = match self {
                 Source::File { binary, .. } => binary.probe(&definition),
                 Source::Kernel { types, .. } => types.probe(&definition),
@@ -111,7 +111,7 @@ impl Source<'_, '_> {
             let several = points.len() > 1;
             for (at, point) in points.iter().enumerate() {
                 let name = self.event(&event, point, several.then_some(at));
-                if is_json {
+                if args.json {
                     writeln!(out, "{}", self.json(&name, point))?;
                 } else {
                     self.print(&mut out, &name, point)?;
@@ -123,8 +123,8 @@ impl Source<'_, '_> {
         Ok(ExitCode::from(if refused { STATUS_REFUSED } else { 0 }))
     }
 
-    fn variables(&self, text: &str, is_json: bool) -> Result<ExitCode> {
-        let (_, definition) = parsed(text)?;
+    fn variables(&self, text: &str, args: &ProbeArgs) -> Result<ExitCode> {
+        let (_, definition) = parsed(text, args.max_probes)?;
         let found = match self {
             Source::File { binary, .. } => binary.available(&definition),
             Source::Kernel { types, .. } => types.available(&definition),
@@ -132,7 +132,7 @@ impl Source<'_, '_> {
         let found = found.with_context(|| format!("{}: '{text}'", self.name()))?;
         let mut out = Output::default();
         for (point, variables) in &found {
-            if is_json {
+            if args.json {
                 let list: Vec<Json> = variables.iter().map(|one| self.variable(point, one)).collect();
                 writeln!(out, "{}", json!({ "point": place(point), "address": point.address, "variables": list }))?;
                 continue;

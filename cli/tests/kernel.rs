@@ -61,6 +61,7 @@ harness::tests! {
     arguments::floating_point_numbers_are_read_in_memory,
     arguments::a_load_that_fails_says_what_to_do,
     arguments::debug_information_that_is_missing_is_a_warning,
+    arguments::many_points_are_attached_where_the_section_allows_them,
     arguments::a_library_that_is_loaded_later_is_probed,
     bench::programs_of_each_kind_with_a_test_run_are_measured,
     bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,

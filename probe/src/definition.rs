@@ -15,6 +15,18 @@ pub struct Definition {
     pub args: Vec<Argument>,
     /// Whether inlined copies of the function are points as well.
     pub inlines: bool,
+    /// Most points; perf's default is [`MOST_POINTS`].
+    pub most: usize,
+}
+
+/// Most points of a definition that does not say how many, as perf has it (`--max-probes`).
+pub const MOST_POINTS: usize = 128;
+
+impl Definition {
+    /// Refuses more points than it may have.
+    pub(crate) fn limit(&self, count: usize) -> Result<(), Error> {
+        if count > self.most { Err(Error::TooMany { count, most: self.most }) } else { Ok(()) }
+    }
 }
 
 /// Position inside a function or file.

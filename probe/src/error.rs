@@ -104,7 +104,7 @@ pub enum Error {
     #[error("{0} is an indirect function: its symbol is the resolver, which runs once; name an implementation")]
     Indirect(String),
     /// More points than a definition may have.
-    #[error("{count} points match, more than {most}: narrow the pattern")]
+    #[error("{count} points match, more than {most}: narrow the pattern, or allow more (max=, --max-probes)")]
     TooMany {
         /// Points that match.
         count: usize,

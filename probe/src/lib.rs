@@ -39,12 +39,12 @@ mod walk;
 
 pub use binary::Binary;
 pub use debug::ReadFile;
-pub use definition::{Argument, Definition, Position};
+pub use definition::{Argument, Definition, MOST_POINTS, Position};
 pub use error::{Error, Refusal, Tried, nearest};
 pub use expr::{Binary as BinaryOp, Expr, State, Unary as UnaryOp};
 pub use glob::is_pattern;
 pub use kernel::KernelTypes;
 pub use machine::{Machine, Register};
-pub use points::{Available, MOST_POINTS, Point};
+pub use points::{Available, Point};
 pub use store::{Bytes, Store};
 pub use value::{Bits, Class, Encoding, Value};

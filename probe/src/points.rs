@@ -13,9 +13,6 @@ use crate::expr::Expr;
 use crate::site::Site;
 use crate::value::{Class, Value};
 
-/// Most points of a definition, as perf has it.
-pub const MOST_POINTS: usize = 128;
-
 /// A place in the file's code, and what the definition's arguments are there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Point {
@@ -86,9 +83,7 @@ impl<'a> Binary<'a> {
     /// No point, or too many. An argument that has no place is an error in its point.
     pub fn probe(&self, definition: &Definition) -> Result<Vec<Point>, Error> {
         let targets = select::targets(self, definition)?;
-        if targets.len() > MOST_POINTS {
-            return Err(Error::TooMany { count: targets.len(), most: MOST_POINTS });
-        }
+        definition.limit(targets.len())?;
         Ok(targets.into_iter().map(|target| self.point(definition, target)).collect())
     }
 
@@ -99,9 +94,7 @@ impl<'a> Binary<'a> {
     pub fn available(&self, definition: &Definition) -> Result<Vec<(Point, Vec<Available>)>, Error> {
         let plain = Definition { args: Vec::new(), ..definition.clone() };
         let targets = select::targets(self, &plain)?;
-        if targets.len() > MOST_POINTS {
-            return Err(Error::TooMany { count: targets.len(), most: MOST_POINTS });
-        }
+        definition.limit(targets.len())?;
         let mut found = Vec::new();
         for target in targets {
             let (target, variables) = args::available(self, definition, target);

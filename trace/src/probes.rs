@@ -1,7 +1,7 @@
 //! Probe definitions of sections, as the probe finder takes them.
 
 use twinbpf_loader::section::{PerfArg, PerfProbe, ProbePosition};
-use twinbpf_probe::{Argument, Definition, Error, Position};
+use twinbpf_probe::{Argument, Definition, Error, MOST_POINTS, Position};
 
 /// What a definition in perf's notation asks the finder for.
 ///
@@ -30,5 +30,6 @@ pub fn probe_definition(probe: &PerfProbe) -> Result<Definition, Error> {
         },
         args: probe.args.iter().map(argument).collect::<Result<_, _>>()?,
         inlines: probe.options.inlines,
+        most: probe.options.max.map_or(MOST_POINTS, |most| most as usize),
     })
 }

@@ -41,6 +41,9 @@ pub(crate) struct ProbeArgs {
     /// List the variables that can be had at a function, line or offset, and where each is.
     #[arg(short = 'V', long = "vars", value_name = "POINT")]
     pub(crate) variables: Option<String>,
+    /// Most points of a definition.
+    #[arg(long, value_name = "N", default_value_t = twinbpf_probe::MOST_POINTS)]
+    pub(crate) max_probes: usize,
     /// Print a JSON object a point (with -F, a function) in a line.
     #[arg(long)]
     pub(crate) json: bool,

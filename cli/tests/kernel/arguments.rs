@@ -205,7 +205,11 @@ pub(crate) fn definitions_that_cannot_be_met_say_why() {
         ("exec=TGT;w=work1 s m", "m", "no variable m is there; there are n, s; `twinbpf probe -x "),
         ("exec=TGT;w=main+1 n", "main+1", "inside of an instruction"),
         ("exec=/no/such/file;w=work1 n", "/no/such/file", "there is no file /no/such/file"),
-        ("exec=TGT;max=1;w=work* n", "1", "2 points match, more than max=1: narrow the pattern"),
+        (
+            "exec=TGT;max=1;w=work* n",
+            "1",
+            "2 points match, more than 1: narrow the pattern, or allow more (max=, --max-probes)",
+        ),
         ("exec=TGT;mode=user;w=work1 n", "user", "mode=user: a probe runs in the kernel"),
         ("exec=TGT;module=ext4;w=work1 n", "ext4", "exec= and module= exclude each other"),
         ("exec=TGT;g=work2%return @total", "@total", "argument total at return of work2"),
@@ -348,6 +352,25 @@ pub(crate) fn debug_information_that_is_missing_is_a_warning() {
     let text = format!("exec={};g=gone n {{ count(&c); }}", path.display());
     let output = run(&["run", "-e", &text, "--", "true"]);
     assert!(stderr(&output).contains("; debug information is incomplete: "), "{output:?}");
+}
+
+pub(crate) fn many_points_are_attached_where_the_section_allows_them() {
+    let Some((folder, _)) = target(&[]) else { return };
+    let (source, path) = (folder.path().join("many.c"), folder.path().join("many"));
+    // In every third function the argument is elsewhere.
+    let function = |at: usize| {
+        let before = if at.is_multiple_of(3) { "long x, " } else { "" };
+        format!("__attribute__((noipa)) void many_{at}({before}int n) {{ asm volatile(\"\" :: \"r\"(n)); }}\n")
+    };
+    let call = |at: usize| format!("\tmany_{at}({}{at});\n", if at.is_multiple_of(3) { "7, " } else { "" });
+    let (functions, calls): (String, String) = ((0..300).map(function).collect(), (0..300).map(call).collect());
+    std::fs::write(&source, format!("{functions}int main(void)\n{{\n{calls}\treturn 0;\n}}\n")).unwrap();
+    assert!(Command::new("gcc").args(["-g", "-O2", "-o"]).args([&path, &source]).status().unwrap().success());
+    let text = traced(&path, "exec=TGT;max=300;m=many_* n { count(&hits); sum(&numbers, n); }");
+    assert_eq!(text, "@hits: 300\n@numbers: 44850\n");
+    let output = run(&["run", "-e", &format!("exec={};m=many_* n {{ }}", path.display()), "--", "true"]);
+    let why = "300 points match, more than 128: narrow the pattern, or allow more (max=, --max-probes)";
+    assert!(stderr(&output).contains(why), "{output:?}");
 }
 
 pub(crate) fn a_library_that_is_loaded_later_is_probed() {

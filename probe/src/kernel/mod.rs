@@ -14,7 +14,7 @@ use crate::definition::{Base, Definition, Position};
 use crate::error::{Error, Refusal, nearest};
 use crate::glob;
 use crate::machine::Machine;
-use crate::points::{Available, MOST_POINTS, Point};
+use crate::points::{Available, Point};
 use crate::value::Value;
 use value::{Parameter, parameters};
 
@@ -129,8 +129,7 @@ impl<'a> KernelTypes<'a> {
         let names = self.functions(name);
         match names.len() {
             0 => Err(Error::NoMatch(name.to_owned())),
-            count if count > MOST_POINTS => Err(Error::TooMany { count, most: MOST_POINTS }),
-            _ => Ok(names),
+            count => definition.limit(count).map(|()| names),
         }
     }
 

@@ -4,7 +4,7 @@ use twinbpf_btf::Btf;
 use twinbpf_isa::Endian;
 
 use super::KernelTypes;
-use crate::definition::{Argument, Definition, Position};
+use crate::definition::{Argument, Definition, MOST_POINTS, Position};
 use crate::error::Error;
 use crate::machine::Machine;
 
@@ -101,7 +101,14 @@ fn definition(function: &str, args: &[&str], position: Position) -> Definition {
         let (expr, ty) = arg.split_once(':').map_or((*arg, None), |(expr, ty)| (expr, Some(ty)));
         Argument::parse(expr, expr, ty).expect("an argument")
     });
-    Definition { function: Some(function.into()), file: None, position, args: args.collect(), inlines: true }
+    Definition {
+        function: Some(function.into()),
+        file: None,
+        position,
+        args: args.collect(),
+        inlines: true,
+        most: MOST_POINTS,
+    }
 }
 
 /// Places of arguments, as perf writes them, or why there is none.

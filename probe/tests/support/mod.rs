@@ -25,5 +25,6 @@ pub(crate) fn parse(text: &str) -> Result<Definition, Error> {
         },
         args: args.iter().map(argument).collect::<Result<_, _>>()?,
         inlines: true,
+        most: twinbpf_probe::MOST_POINTS,
     })
 }

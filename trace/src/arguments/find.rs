@@ -89,6 +89,14 @@ fn definition(probe: &PerfProbe) -> Result<Definition, ProbeError> {
     })
 }
 
+/// What of a definition an error of its points is about.
+fn part(probe: &PerfProbe, error: &twinbpf_probe::Error) -> PerfPart {
+    match error {
+        twinbpf_probe::Error::TooMany { .. } if probe.options.max.is_some() => PerfPart::Option("max".into(), true),
+        _ => PerfPart::Function,
+    }
+}
+
 /// The points of a definition in a file.
 ///
 /// # Errors
@@ -99,7 +107,7 @@ fn in_file(probe: &PerfProbe, path: &Path, binary: &Binary<'_>) -> Result<Found,
         return Err(ProbeError::option("exec", named(&"arguments are fetched on x86-64 only")));
     }
     let points = binary.probe(&definition(probe)?);
-    let points = points.map_err(|error| ProbeError::at(PerfPart::Function, named(&error)))?;
+    let points = points.map_err(|error| ProbeError::at(part(probe, &error), named(&error)))?;
     let (points, left_out) = with_arguments(probe, points, &format!("-x {}", path.display()))?;
     Ok(Found { points, left_out, is_fixed: binary.is_fixed(), file: Some(path.to_owned()) })
 }
@@ -119,7 +127,7 @@ fn in_kernel(probe: &PerfProbe) -> Result<Found, ProbeError> {
     let definition = definition(probe)?;
     let types = kernel_types(probe.options.module.as_deref()).map_err(|why| ProbeError::option("module", why))?;
     let points = types.probe(&definition);
-    let points = points.map_err(|error| ProbeError::at(PerfPart::Function, error.to_string()))?;
+    let points = points.map_err(|error| ProbeError::at(part(probe, &error), error.to_string()))?;
     let (points, left_out) = with_arguments(probe, points, "-k")?;
     Ok(Found { points, left_out, file: None, is_fixed: true })
 }
@@ -171,11 +179,6 @@ fn with_arguments(
     if !wrong.is_empty() && (whole.is_empty() || !is_pattern || !others.iter().all(is_other)) {
         let hint = format!("`twinbpf probe {command} -V '{}'` lists what there is", function(probe));
         return Err(ProbeError { why: format!("{}; {hint}", wrong.join("; ")), parts });
-    }
-    let most = probe.options.max.map_or(usize::MAX, |max| max as usize);
-    if whole.len() > most {
-        let why = format!("{} points match, more than max={most}: narrow the pattern", whole.len());
-        return Err(ProbeError::option("max", why));
     }
     Ok((whole, wrong))
 }
