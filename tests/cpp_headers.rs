@@ -47,7 +47,7 @@ fn check(compiler: &str, options: &[&str], (name, text): (&str, &str)) {
 
 fn cpp_takes_each_header() {
     let headers = headers();
-    assert_eq!(headers, ["context.h", "perf.h", "script.h", "trace.h"]);
+    assert_eq!(headers, ["context.h", "perf.h", "perf_script.h", "script.h", "trace.h"]);
     if !installed("g++") {
         return skip("g++ is not installed");
     }

@@ -25,6 +25,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "trace",
         &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-probe", "twinbpf-isa", "twinbpf-vm"],
     ),
+    ("perf", &["twinbpf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-trace", "twinbpf-vm"]),
     (
         "fuzzing",
         &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel", "twinbpf-verify"],

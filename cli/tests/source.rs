@@ -83,7 +83,7 @@ fn a_new_tool_compiles_and_runs() {
     let output = workspace.run(&["check", "tracer.bpf.c", "--clang-opt", "-Werror"]);
     assert!(output.status.success() || text(&output.stderr).contains("tracing"), "{}", text(&output.stderr));
     fs::remove_file(workspace.0.path().join("tracer.bpf.c")).unwrap();
-    assert_eq!(workspace.files(), ["perf.h", "script.h", "tool.bpf.c", "trace.h"]);
+    assert_eq!(workspace.files(), ["perf.h", "perf_script.h", "script.h", "tool.bpf.c", "trace.h"]);
 }
 
 fn a_source_does_where_an_object_does() {
@@ -116,7 +116,7 @@ fn the_kernels_types_are_at_hand() {
         let output = workspace.run(&["run", "k.bpf.c"]);
         assert_eq!((text(&output.stdout), text(&output.stderr)), ("32\n".to_owned(), String::new()));
     }
-    assert_eq!(workspace.files(), ["k.bpf.c", "perf.h", "script.h", "trace.h"]);
+    assert_eq!(workspace.files(), ["k.bpf.c", "perf.h", "perf_script.h", "script.h", "trace.h"]);
 }
 
 fn the_macros_of_perf_are_sections() {
@@ -149,7 +149,7 @@ fn a_compile_error_shows_clangs_messages_only() {
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr.contains("bad.bpf.c:3:9: error: use of undeclared identifier 'nothing'"), "{stderr}");
     assert!(stderr.contains("twinbpf: bad.bpf.c: clang-19 did not compile it (exit status: 1)"), "{stderr}");
-    assert_eq!(workspace.files(), ["bad.bpf.c", "perf.h", "script.h", "trace.h"]);
+    assert_eq!(workspace.files(), ["bad.bpf.c", "perf.h", "perf_script.h", "script.h", "trace.h"]);
 }
 
 fn a_source_is_compiled_once() {

@@ -25,6 +25,7 @@ mod plan;
 mod print;
 mod probes;
 mod record;
+mod samples;
 mod script;
 mod session;
 mod signals;
@@ -33,6 +34,7 @@ mod sys;
 mod target;
 pub mod terminal;
 mod terms;
+mod timer;
 mod user_side;
 mod verdict;
 mod verdicts;
@@ -51,9 +53,11 @@ pub use output::Output;
 pub use plan::{Counters, ObjectPlan, Plan, Planned, Trigger};
 pub use probes::probe_definition;
 pub use record::{RecordCommand, RecordTarget, Recording};
+pub use samples::{SampleSession, Verdict};
 pub use session::{STATUS_ABORTED, STATUS_FAILED, Session};
 pub use symbols::{Symbol, Symbols};
 pub use terminal::end_by_pipe;
+pub use user_side::Sample;
 pub use terms::{
     CallGraph, EventTerm, Indices, MapEvent, MapTerm, Setting, SlotEvent, TermError, TermErrorKind, Terms,
 };

@@ -32,6 +32,9 @@ pub enum OnError {
 pub struct Options {
     /// Whether programs run in the kernel or in userspace.
     pub mode: Mode,
+    /// A host feeds samples ([`SampleSession`](crate::SampleSession)): EVENT programs get these, timers go by their times.
+    /// Programs for the kernel and for signals are errors then.
+    pub samples: bool,
     /// Trace only the process with this id.
     pub pid: Option<u32>,
     /// Trace only the thread with this id.
@@ -74,6 +77,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             mode: Mode::Auto,
+            samples: false,
             pid: None,
             tid: None,
             cpus: Vec::new(),

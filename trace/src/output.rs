@@ -82,6 +82,11 @@ impl Output {
         }
     }
 
+    /// A writer of a host that prints to the same place, by the name that messages have for it. Nothing is escaped.
+    pub fn to(out: Box<dyn Write + Send>, name: &str, format: OutputFormat) -> Output {
+        Output::new(out, name.to_owned(), format)
+    }
+
     /// For an instance: where its programs print.
     pub fn boxed(&self) -> Box<dyn Write + Send> {
         Box::new(self.clone())

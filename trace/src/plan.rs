@@ -71,6 +71,11 @@ pub enum Trigger {
         /// Index of the map in [`Object::maps`].
         map: usize,
     },
+    /// In userspace, for each sample that a host feeds ([`Options::samples`]).
+    Sample {
+        /// The event whose samples it gets; `None`: those of all events.
+        event: Option<Arc<str>>,
+    },
     /// In userspace, on a signal.
     Signal {
         /// Signal number, as in signal(7).
@@ -192,9 +197,12 @@ impl Trigger {
             Trigger::Kernel { targets } => !targets.is_empty(),
             Trigger::Probe(_) => true,
             Trigger::Never { .. } => false,
-            Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
-                true
-            }
+            Trigger::Begin
+            | Trigger::End
+            | Trigger::Timer { .. }
+            | Trigger::Event { .. }
+            | Trigger::Sample { .. }
+            | Trigger::Signal { .. } => true,
         }
     }
 
@@ -212,6 +220,7 @@ impl Trigger {
             | Trigger::End
             | Trigger::Timer { .. }
             | Trigger::Event { .. }
+            | Trigger::Sample { .. }
             | Trigger::Signal { .. }
             | Trigger::Never { .. } => (&[][..], None),
         };
@@ -221,9 +230,12 @@ impl Trigger {
     /// Whether the program runs in userspace.
     pub fn is_userspace(&self) -> bool {
         match self {
-            Trigger::Begin | Trigger::End | Trigger::Timer { .. } | Trigger::Event { .. } | Trigger::Signal { .. } => {
-                true
-            }
+            Trigger::Begin
+            | Trigger::End
+            | Trigger::Timer { .. }
+            | Trigger::Event { .. }
+            | Trigger::Sample { .. }
+            | Trigger::Signal { .. } => true,
             Trigger::Kernel { .. } | Trigger::Probe(_) | Trigger::Never { .. } => false,
         }
     }
@@ -299,7 +311,7 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options, instances: &m
         return never("--without leaves it out");
     }
     if let SectionKind::Script(script) = &spec.attach.kind {
-        return script_trigger(object, spec, script);
+        return script_trigger(object, spec, script, options);
     }
     let chosen = options.attach.iter().filter(|(name, _)| *name == *spec.name);
     let chosen: Vec<&str> = chosen.map(|(_, place)| place.as_str()).collect();
@@ -308,7 +320,11 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options, instances: &m
     }
     if spec.attach.prog_type().is_none() {
         let why = idle::unknown(&spec.section);
-        return Ok(Trigger::Never { why, intended: options.mode == Mode::User || !spec.attach.autoload });
+        let intended = options.mode == Mode::User && !options.samples || !spec.attach.autoload;
+        return Ok(Trigger::Never { why, intended });
+    }
+    if options.samples && spec.attach.autoload {
+        return Err(wrong(object, spec, "it is for the kernel, and over a recording only userspace programs run"));
     }
     if options.mode == Mode::User {
         return never("it is for the kernel, and --mode user keeps away from that");
@@ -320,11 +336,18 @@ fn trigger(object: &Object, spec: &ProgramSpec, options: &Options, instances: &m
     Ok(Trigger::Kernel { targets })
 }
 
-fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Result<Trigger, Error> {
+fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script, options: &Options) -> Result<Trigger, Error> {
     Ok(match script {
         Script::Begin => Trigger::Begin,
         Script::End => Trigger::End,
         Script::Timer { period } => Trigger::Timer { period: *period },
+        Script::Event { map } if options.samples => match map.as_deref().and_then(|name| sender(object, name)) {
+            Some(map) => Trigger::Event { map },
+            None => Trigger::Sample { event: map.clone() },
+        },
+        Script::Signal { .. } if options.samples => {
+            return Err(wrong(object, spec, "no signal runs a program over a recording"));
+        }
         Script::Event { map } => Trigger::Event { map: event_map(object, spec, map.as_deref())? },
         Script::Signal { name } => match signals::number(name) {
             Some(number) => Trigger::Signal { number },
@@ -337,12 +360,17 @@ fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script) -> Resul
     })
 }
 
+/// Index of a ring buffer or perf event array by its name.
+fn sender(object: &Object, name: &str) -> Option<usize> {
+    object.maps.iter().position(|map| *map.name == *name && target::sends_events(map))
+}
+
 /// Index of the map whose records an EVENT program gets: the one it names, the only one, or `__bpf_stdout__`.
 fn event_map(object: &Object, spec: &ProgramSpec, name: Option<&str>) -> Result<usize, Error> {
     let sends = |index: &usize| target::sends_events(&object.maps[*index]);
     let all: Vec<usize> = (0..object.maps.len()).filter(sends).collect();
     let names = || all.iter().map(|index| &*object.maps[*index].name).collect::<Vec<_>>().join(", ");
-    let by_name = |name: &str| all.iter().copied().find(|index| *object.maps[*index].name == *name);
+    let by_name = |name: &str| sender(object, name);
     let why = match (name, all.as_slice()) {
         (Some(name), _) => match by_name(name) {
             Some(index) => return Ok(index),
@@ -377,6 +405,10 @@ impl fmt::Display for ObjectPlan {
                 Trigger::Timer { period: None } => writeln!(f, "  {name:<24} userspace  as set_timer says")?,
                 Trigger::Event { map } => {
                     writeln!(f, "  {name:<24} userspace  each record of {}", self.object.maps[*map].name)?;
+                }
+                Trigger::Sample { event: None } => writeln!(f, "  {name:<24} userspace  each sample")?,
+                Trigger::Sample { event: Some(event) } => {
+                    writeln!(f, "  {name:<24} userspace  each sample of {event}")?;
                 }
                 Trigger::Signal { number } => writeln!(f, "  {name:<24} userspace  on signal {number}")?,
                 Trigger::Kernel { targets } if targets.is_empty() => match self.table_with(program.spec) {

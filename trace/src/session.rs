@@ -32,7 +32,7 @@ use crate::record::{Recorder, Recording};
 use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
-use crate::user_side::{Outcome, UserSide};
+use crate::user_side::{Outcome, Sample, UserSide};
 use crate::verdicts::{Decided, Ruling};
 use crate::workload::{Child, Suspended};
 
@@ -154,7 +154,7 @@ impl Session {
         let names: Vec<&str> = plan.scripts().map(|program| &*plan.spec(program).name).collect();
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
-        let mut user_side = UserSide::new(plan, &pre, &self.output)?;
+        let mut user_side = UserSide::new(plan, &pre, &self.output, self.options.samples)?;
         let chosen = self.options.pid.into_iter().chain(self.options.tid).collect();
         user_side.set_reach(Reach::new(self.options.foreign_memory, chosen));
         self.user_sides.push(user_side);
@@ -201,7 +201,7 @@ impl Session {
         }
     }
 
-    fn begin(&mut self) -> Result<Outcome, Error> {
+    pub(crate) fn begin(&mut self) -> Result<Outcome, Error> {
         for user_side in &mut self.user_sides {
             match user_side.begin()? {
                 Outcome::Done => {}
@@ -318,7 +318,40 @@ impl Session {
         Loop { user_sides, kernel_sides, output, child, ends, signals, numbers, snapshots }.run()
     }
 
-    fn end(mut self, mut status: u8) -> Result<u8, Error> {
+    /// From now on samples come.
+    pub(crate) fn start_samples(&mut self) -> Result<(), Error> {
+        self.output.set_lasting(true);
+        self.output.set_batched(true);
+        self.user_sides.iter_mut().try_for_each(UserSide::start_timers)
+    }
+
+    /// Gives a sample to the scripts, all of which must keep it.
+    pub(crate) fn on_sample(&mut self, sample: &Sample<'_>) -> Result<(Outcome, bool), Error> {
+        let mut kept = true;
+        for user_side in &mut self.user_sides {
+            match user_side.on_sample(sample)? {
+                (Outcome::Done, keeps) => kept &= keeps,
+                over => return Ok(over),
+            }
+        }
+        Ok((Outcome::Done, kept))
+    }
+
+    /// Says which programs had no sample, since the recording has none of their event.
+    pub(crate) fn report_unmet(&self) {
+        for user_side in &self.user_sides {
+            let had = match user_side.events().join(", ") {
+                events if events.is_empty() => "it has no samples at all".to_owned(),
+                events => format!("there are samples of {events}"),
+            };
+            for (program, event) in user_side.unmet() {
+                let object = user_side.name();
+                errln!("twinbpf: warning: {object}: program {program}: the recording has no sample of {event}; {had}");
+            }
+        }
+    }
+
+    pub(crate) fn end(mut self, mut status: u8) -> Result<u8, Error> {
         for user_side in &mut self.user_sides {
             if let Outcome::Exit(requested) = user_side.end()? {
                 status = requested;

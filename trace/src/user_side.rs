@@ -1,9 +1,8 @@
 //! User side of an object in a session: the instance of its scripts, and the calls of their entry points.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use twinbpf::{Entry, Instance, InstancePre, MapRef, Trap};
 use twinbpf_isa::program::ValType;
@@ -17,7 +16,12 @@ use crate::error::Error;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Planned, Trigger};
 use crate::print::{Kind, Request, Value};
-use crate::{sys, terminal};
+use crate::terminal;
+use crate::timer::Timer;
+
+mod samples;
+
+pub use samples::Sample;
 
 /// Most record sizes for which a block of the arena is cached.
 const KEPT: usize = 64;
@@ -43,15 +47,6 @@ struct Step {
 }
 
 #[derive(Debug)]
-struct Timer {
-    step: Step,
-    /// From its section; `None` where programs set it.
-    period: Option<Duration>,
-    fd: OwnedFd,
-    running: bool,
-}
-
-#[derive(Debug)]
 struct Event {
     step: Step,
     map: usize,
@@ -65,8 +60,12 @@ pub(crate) struct UserSide {
     output: Output,
     begins: Vec<Step>,
     ends: Vec<Step>,
-    timers: Vec<Timer>,
+    timers: Vec<(Step, Timer)>,
     events: Vec<Event>,
+    /// For samples, and the event of each where it names one.
+    samples: Vec<(Step, Option<Arc<str>>)>,
+    /// By an event's name, the programs of `samples` that its samples run.
+    of_event: HashMap<Box<str>, Vec<usize>>,
     signals: Vec<(i32, Step)>,
     /// Index and map, for the userspace maps through which scripts may send records.
     local: Vec<(usize, Arc<dyn MapOps>)>,
@@ -98,8 +97,13 @@ fn numbers(request: &Request) -> [u64; 5] {
 }
 
 impl UserSide {
-    /// Instantiates the object's scripts.
-    pub(crate) fn new(plan: &ObjectPlan, pre: &InstancePre<Control>, output: &Output) -> Result<UserSide, Error> {
+    /// Instantiates the object's scripts. Timers go by the times of samples, or by the system's clock.
+    pub(crate) fn new(
+        plan: &ObjectPlan,
+        pre: &InstancePre<Control>,
+        output: &Output,
+        by_samples: bool,
+    ) -> Result<UserSide, Error> {
         let mut instance = pre.instance_with_output(Control::default(), output.boxed())?;
         instance.machine().runtime_mut().format = output.format();
         instance.machine().runtime_mut().trace = Box::new(terminal::Stderr);
@@ -112,6 +116,8 @@ impl UserSide {
             ends: Vec::new(),
             timers: Vec::new(),
             events: Vec::new(),
+            samples: Vec::new(),
+            of_event: HashMap::new(),
             signals: Vec::new(),
             local: Vec::new(),
             records: Vec::new(),
@@ -119,33 +125,40 @@ impl UserSide {
             shown: shown(plan),
         };
         for program in plan.scripts() {
-            user_side.add(plan, program, pre)?;
+            user_side.add(plan, program, pre, by_samples)?;
         }
         Ok(user_side)
     }
 
-    fn add(&mut self, plan: &ObjectPlan, program: &Planned, pre: &InstancePre<Control>) -> Result<(), Error> {
+    fn add(
+        &mut self,
+        plan: &ObjectPlan,
+        program: &Planned,
+        pre: &InstancePre<Control>,
+        by_samples: bool,
+    ) -> Result<(), Error> {
         let spec = plan.spec(program);
         let step = Step {
             name: Arc::clone(&spec.name),
             entry: pre.program(&spec.name).expect("instantiated by name"),
             returns: spec.signature.as_ref().is_none_or(|signature| signature.result != ValType::Void),
         };
-        match program.trigger {
+        match &program.trigger {
             Trigger::Begin => self.begins.push(step),
             Trigger::End => self.ends.push(step),
-            Trigger::Timer { period } => {
-                let fd = sys::timer().map_err(|cause| Error::System { what: "make a timer", cause })?;
-                self.timers.push(Timer { step, period, fd, running: false });
+            &Trigger::Timer { period } => {
+                let timer = if by_samples { Timer::by_samples(period) } else { Timer::by_clock(period)? };
+                self.timers.push((step, timer));
             }
-            Trigger::Event { map } => {
+            Trigger::Sample { event } => self.samples.push((step, event.clone())),
+            &Trigger::Event { map } => {
                 let ours = &pre.maps()[map];
                 if !plan.in_kernel && !self.local.iter().any(|(index, _)| *index == map) {
                     self.local.push((map, Arc::clone(ours)));
                 }
                 self.events.push(Event { step, map });
             }
-            Trigger::Signal { number } => self.signals.push((number, step)),
+            &Trigger::Signal { number } => self.signals.push((number, step)),
             Trigger::Kernel { .. } | Trigger::Probe(_) | Trigger::Never { .. } => {}
         }
         Ok(())
@@ -222,28 +235,20 @@ impl UserSide {
 
     /// Starts the timers whose section has a period.
     pub(crate) fn start_timers(&mut self) -> Result<(), Error> {
-        for timer in &mut self.timers {
-            if let Some(period) = timer.period {
-                timer.set(period)?;
-            }
-        }
-        Ok(())
+        self.timers.iter_mut().try_for_each(|(_, timer)| timer.start())
     }
 
     /// Index and descriptor of each running timer.
     pub(crate) fn running_timers(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        self.timers
-            .iter()
-            .enumerate()
-            .filter(|(_, timer)| timer.running)
-            .map(|(index, timer)| (index, timer.fd.as_fd()))
+        self.timers.iter().enumerate().filter_map(|(index, (_, timer))| Some((index, timer.running()?)))
     }
 
     /// Calls the program of an expired timer.
     pub(crate) fn on_timer(&mut self, index: usize) -> Result<Outcome, Error> {
         // Several expirations since the last call are one call.
-        sys::drain(self.timers[index].fd.as_fd());
-        self.call(self.timers[index].step.entry)
+        let (step, timer) = &self.timers[index];
+        timer.drain();
+        self.call(step.entry)
     }
 
     /// Numbers of the signals that its programs handle.
@@ -417,7 +422,7 @@ impl UserSide {
     /// Sets the timers as the last program requested (`set_timer`).
     fn apply(&mut self) -> Result<(), Error> {
         if let Some(period) = self.instance.data_mut().period.take() {
-            for timer in self.timers.iter_mut().filter(|timer| timer.period.is_none()) {
+            for (_, timer) in self.timers.iter_mut().filter(|(_, timer)| timer.is_settable()) {
                 timer.set(period)?;
             }
         }
@@ -442,13 +447,5 @@ impl UserSide {
             }
             self.output.finish()?;
         }
-    }
-}
-
-impl Timer {
-    fn set(&mut self, period: Duration) -> Result<(), Error> {
-        sys::set_timer(self.fd.as_fd(), period).map_err(|cause| Error::System { what: "set a timer", cause })?;
-        self.running = !period.is_zero();
-        Ok(())
     }
 }

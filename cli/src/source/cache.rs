@@ -1,5 +1,5 @@
-//! Headers that clang gets: `twinbpf/script.h`, `trace.h` and `perf.h`, which are part of this command, and `vmlinux.h`, made of the running
-//! kernel's types. They are kept in the user's cache, in folders named after what they were made of.
+//! Headers that clang gets: `twinbpf/script.h`, `trace.h`, `perf.h` and `perf_script.h`, which are part of this command, and
+//! `vmlinux.h`, made of the running kernel's types. They are kept in the user's cache, in folders named after what they were made of.
 //!
 //! A file appears whole or not at all: it is written beside its place and renamed. While that lasts, the signals that
 //! end a command wait.
@@ -22,10 +22,11 @@ use crate::hex::hex;
 pub(crate) const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 /// Links into `include/` of the repository, in whose place a package has the files.
-const SCRIPT: [(&str, &str); 3] = [
+const SCRIPT: [(&str, &str); 4] = [
     ("twinbpf/script.h", include_str!("../../include/twinbpf/script.h")),
     ("twinbpf/trace.h", include_str!("../../include/twinbpf/trace.h")),
     ("twinbpf/perf.h", include_str!("../../include/twinbpf/perf.h")),
+    ("twinbpf/perf_script.h", include_str!("../../include/twinbpf/perf_script.h")),
 ];
 /// Changes whenever the same types give another header.
 const FORMAT: u32 = 1;

@@ -5,19 +5,25 @@ use std::io;
 
 use crate::tracefs;
 
-/// A field of an event's format.
-struct Field<'a> {
+/// A field of a tracepoint's format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventField<'a> {
     /// Type and name, as the format has them.
-    text: &'a str,
-    name: &'a str,
-    off: usize,
-    size: usize,
-    signed: bool,
+    pub text: &'a str,
+    /// Name of the field, without the size of an array.
+    pub name: &'a str,
+    /// Bytes before it in a record.
+    pub off: usize,
+    /// Bytes that it has there.
+    pub size: usize,
+    /// Whether an integer is signed.
+    pub signed: bool,
 }
 
-impl<'a> Field<'a> {
-    /// From `field:TYPE NAME; offset:N; size:N; signed:N;`.
-    fn parse(line: &'a str) -> Option<Field<'a>> {
+impl<'a> EventField<'a> {
+    /// Reads a line `field:TYPE NAME; offset:N; size:N; signed:N;`; `None` for any other.
+    pub fn parse(line: &'a str) -> Option<EventField<'a>> {
         let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
         let text = parts.next()?;
         let mut number = |label: &str| parts.next()?.strip_prefix(label)?.parse().ok();
@@ -25,7 +31,7 @@ impl<'a> Field<'a> {
         let end =
             text.find('[').filter(|_| text.ends_with(']') && !text.starts_with("__data_loc")).unwrap_or(text.len());
         let name = text[..end].rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
-        Some(Field { text, name, off, size, signed })
+        Some(EventField { text, name, off, size, signed })
     }
 
     /// The member, and the alignment that its type has.
@@ -101,14 +107,14 @@ pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
 /// There is no such event, or the tracing file system cannot be read.
 pub fn field_offset(category: &str, name: &str, field: &str) -> io::Result<Option<usize>> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
-    Ok(format.lines().filter_map(Field::parse).find(|found| found.name == field).map(|found| found.off))
+    Ok(format.lines().filter_map(EventField::parse).find(|found| found.name == field).map(|found| found.off))
 }
 
 fn describe(category: &str, name: &str, format: &str) -> String {
     let tag = format!("tp_{category}_{name}");
     let user = category == "syscalls";
     let (mut members, mut checks, mut at) = (String::new(), String::new(), 0);
-    for field in format.lines().filter_map(Field::parse) {
+    for field in format.lines().filter_map(EventField::parse) {
         let (member, align) = field.declare(user);
         if field.off > at {
             let _ = writeln!(members, "\tchar __pad_{at}[{}];", field.off - at);

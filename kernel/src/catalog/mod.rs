@@ -11,7 +11,7 @@ mod pattern;
 
 use std::path::Path;
 
-pub use format::{event_struct, field_offset};
+pub use format::{EventField, event_struct, field_offset};
 pub use pattern::Pattern;
 
 use crate::link::perf_unit;

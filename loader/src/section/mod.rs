@@ -143,7 +143,7 @@ impl Script {
 }
 
 /// `10`, `10s`, `100ms`, `5us`, `2m`, `1h`; seconds without a unit. Zero and overflow are no durations.
-fn duration(text: &str) -> Option<Duration> {
+pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let nanos_per_unit = match unit {

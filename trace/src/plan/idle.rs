@@ -58,6 +58,7 @@ impl ObjectPlan {
             | Trigger::End
             | Trigger::Timer { .. }
             | Trigger::Event { .. }
+            | Trigger::Sample { .. }
             | Trigger::Signal { .. }
             | Trigger::Kernel { .. }
             | Trigger::Probe(_) => None,
@@ -85,6 +86,7 @@ impl ObjectPlan {
             | Trigger::End
             | Trigger::Timer { .. }
             | Trigger::Event { .. }
+            | Trigger::Sample { .. }
             | Trigger::Signal { .. }
             | Trigger::Never { .. } => None,
         })

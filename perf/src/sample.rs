@@ -1,0 +1,135 @@
+//! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, and behind it what its pointers lead to.
+
+use std::mem::offset_of;
+
+use zerocopy::{Immutable, IntoBytes};
+
+use crate::abi::{self, PerfSample};
+
+/// From here on an entry of a call chain is a mark (`PERF_CONTEXT_MAX`).
+const CONTEXT_MAX: u64 = -4095_i64 as u64;
+
+/// `struct sample`.
+#[repr(C)]
+#[derive(IntoBytes, Immutable)]
+struct Record {
+    event: u64,
+    raw: u64,
+    callchain: u64,
+    branches: u64,
+    raw_size: u32,
+    callchain_nr: u32,
+    branch_nr: u32,
+    cpu: i32,
+    pid: i32,
+    tid: i32,
+    comm: [u8; 16],
+    time: u64,
+    ip: u64,
+    addr: u64,
+    id: u64,
+    stream_id: u64,
+    period: u64,
+    weight: u64,
+    transaction: u64,
+    insn_cnt: u64,
+    cyc_cnt: u64,
+    data_src: u64,
+    phys_addr: u64,
+    data_page_size: u64,
+    code_page_size: u64,
+    cgroup: u64,
+    flags: u32,
+    machine_pid: i32,
+    vcpu: i32,
+    ins_lat: u16,
+    p_stage_cyc: u16,
+    misc: u16,
+    cpumode: u8,
+    addr_correlates_sym: u8,
+    pad: u32,
+}
+
+/// Bytes of `struct sample`.
+pub(crate) const SIZE: usize = size_of::<Record>();
+
+/// Addresses of a call chain, without the marks between its parts.
+pub(crate) fn addresses(chain: &[u64]) -> impl Iterator<Item = u64> {
+    chain.iter().copied().filter(|address| *address < CONTEXT_MAX)
+}
+
+/// Buffers for the bytes of samples.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) pointers: Vec<(u32, u32)>,
+}
+
+impl Builder {
+    /// Writes a sample.
+    pub(crate) fn write(&mut self, sample: &PerfSample, event: &str) {
+        let record = record(sample);
+        let branches = sample.branches();
+        self.bytes.clear();
+        self.pointers.clear();
+        self.bytes.extend_from_slice(record.as_bytes());
+        self.point(offset_of!(Record, callchain));
+        addresses(sample.chain()).for_each(|address| self.bytes.extend_from_slice(&address.to_ne_bytes()));
+        self.point(offset_of!(Record, branches));
+        branches.iter().flatten().for_each(|word| self.bytes.extend_from_slice(&word.to_ne_bytes()));
+        self.point(offset_of!(Record, raw));
+        self.bytes.extend_from_slice(sample.raw());
+        self.point(offset_of!(Record, event));
+        self.bytes.extend_from_slice(event.as_bytes());
+        self.bytes.push(0);
+    }
+
+    /// Lets a member point to what comes next.
+    fn point(&mut self, member: usize) {
+        self.pointers.push((member as u32, self.bytes.len() as u32));
+    }
+}
+
+fn record(sample: &PerfSample) -> Record {
+    let mut comm = [0; 16];
+    let name = abi::comm().unwrap_or_default();
+    let kept = name.len().min(comm.len() - 1);
+    comm[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    Record {
+        event: 0,
+        raw: 0,
+        callchain: 0,
+        branches: 0,
+        raw_size: sample.raw().len() as u32,
+        callchain_nr: addresses(sample.chain()).count() as u32,
+        branch_nr: sample.branches().len() as u32,
+        cpu: sample.cpu,
+        pid: sample.pid,
+        tid: sample.tid,
+        comm,
+        time: sample.time,
+        ip: sample.ip,
+        addr: sample.addr,
+        id: sample.id,
+        stream_id: sample.stream_id,
+        period: sample.period,
+        weight: sample.weight,
+        transaction: sample.transaction,
+        insn_cnt: sample.insn_cnt,
+        cyc_cnt: sample.cyc_cnt,
+        data_src: sample.data_src,
+        phys_addr: sample.phys_addr,
+        data_page_size: sample.data_page_size,
+        code_page_size: sample.code_page_size,
+        cgroup: sample.cgroup,
+        flags: sample.flags,
+        machine_pid: sample.machine_pid,
+        vcpu: sample.vcpu,
+        ins_lat: sample.ins_lat,
+        p_stage_cyc: sample.p_stage_cyc,
+        misc: sample.misc,
+        cpumode: sample.cpumode,
+        addr_correlates_sym: sample.addr_correlates_sym,
+        pad: 0,
+    }
+}
