@@ -10,6 +10,7 @@ mod map;
 mod probe;
 mod record;
 mod run;
+mod script;
 mod target;
 
 use std::path::PathBuf;
@@ -32,7 +33,8 @@ pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
 pub(crate) use probe::ProbeArgs;
 pub(crate) use record::{BpfArgs, BpfCommand, RecordArgs};
-pub(crate) use run::RunArgs;
+pub(crate) use run::{Format, RunArgs};
+pub(crate) use script::ScriptArgs;
 pub(crate) use target::TargetArgs;
 
 /// One BPF object, two places to run it.
@@ -42,6 +44,7 @@ pub(crate) use target::TargetArgs;
   twinbpf run hello.bpf.o                 run its BEGIN and END
   twinbpf run count.bpf.o -- make -j2     BEGIN, then the workload, then END
   twinbpf record -e slow.bpf.o -- make    perf.data with the samples that programs keep
+  twinbpf script counts.bpf.o             over the samples of a recording
   twinbpf exec xdp.bpf.o --packet @p.bin  run one program on one packet
   twinbpf check tool.bpf.o                what everything resolves to; runs nothing
   twinbpf disasm tool.bpf.o:main --source instructions with their C lines
@@ -78,6 +81,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// The same, as the command line of 2015 had it: twinbpf bpf record.
     Bpf(BpfArgs),
+    /// Run scripts over the samples of a recording: BEGIN, EVENT for each sample, END.
+    Script(ScriptArgs),
     /// Run one program once (or many times) and print what it returns.
     Exec(ExecArgs),
     /// Print every program, map and extern, and what it resolves to. No side effects.

@@ -23,6 +23,7 @@ mod new;
 mod probe;
 mod record;
 mod run;
+mod script;
 mod source;
 mod target;
 mod trace;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Bpf(args) => match args.command {
             BpfCommand::Record(args) => record::record(&args),
         },
+        Command::Script(args) => script::script(&args),
         Command::Exec(args) => exec::exec(&args),
         Command::Check(args) => check::check(&args),
         Command::Disasm(args) => disasm::disasm(&args),

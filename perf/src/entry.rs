@@ -107,7 +107,9 @@ pub unsafe extern "C" fn stop(data: *mut c_void, context: *mut c_void) -> c_int 
 pub unsafe extern "C" fn filter_description(long: *mut *const c_char) -> *const c_char {
     if !long.is_null() {
         // SAFETY: perf's own variable.
-        unsafe { *long = c"Runs BEGIN, EVENT and END of BPF objects over the samples; each --dlarg names an object.".as_ptr() };
+        unsafe {
+            *long = c"Runs BEGIN, EVENT and END of BPF objects over the samples; each --dlarg names an object.".as_ptr()
+        };
     }
     c"BPF scripts, by twinbpf".as_ptr()
 }

@@ -57,7 +57,7 @@ pub use samples::{SampleSession, Verdict};
 pub use session::{STATUS_ABORTED, STATUS_FAILED, Session};
 pub use symbols::{Symbol, Symbols};
 pub use terminal::end_by_pipe;
-pub use user_side::Sample;
 pub use terms::{
     CallGraph, EventTerm, Indices, MapEvent, MapTerm, Setting, SlotEvent, TermError, TermErrorKind, Terms,
 };
+pub use user_side::Sample;

@@ -146,6 +146,7 @@ impl SessionArgs {
                 Mode::Kernel => trace::Mode::Kernel,
                 Mode::User => trace::Mode::User,
             },
+            samples: false,
             pid: self.pid,
             tid: self.tid,
             cpus: self.cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default(),
