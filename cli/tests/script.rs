@@ -25,7 +25,7 @@ harness::tests! {
     every_engine_says_the_same,
     traps_limits_and_exit_end_perf_in_order,
     a_closed_pipe_ends_it_quietly,
-    what_is_wrong_is_said,
+    errors_have_exact_words,
     the_page_prints_what_it_says,
 }
 
@@ -112,9 +112,9 @@ fn counts_and_histograms_are_those_of_the_text() {
     let mut objects = out.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
     let (map, hist) = (objects.next().unwrap(), objects.next().unwrap());
     let text = perf_text(folder.path(), "tp.data", "comm,tid");
-    let samples: Vec<(&str, u64)> = text
+    let samples: Vec<(&str, i64)> = text
         .lines()
-        .map(|line| line.trim().rsplit_once(char::is_whitespace).unwrap())
+        .map(|line| line.trim().trim_end_matches(':').rsplit_once(char::is_whitespace).unwrap())
         .map(|(comm, tid)| (comm.trim(), tid.parse().unwrap()))
         .collect();
     assert!(samples.len() > 50, "{text}");
@@ -122,8 +122,9 @@ fn counts_and_histograms_are_those_of_the_text() {
     assert_eq!(counts, count(samples.iter().map(|(comm, _)| (*comm).to_owned())));
     let slots = hist["data"]["@tids"].as_array().unwrap().iter();
     let slots = slots.filter(|slot| slot["count"] != 0);
-    let drawn = slots.map(|slot| (slot["max"].as_u64().unwrap(), slot["count"].as_u64().unwrap()));
-    let top = |tid: u64| if tid == 0 { 0 } else { (1 << (tid.ilog2() + 1)) - 1 };
+    let drawn = slots.map(|slot| (slot["max"].as_i64().unwrap(), slot["count"].as_u64().unwrap()));
+    // A thread that has exited is -1.
+    let top = |tid: i64| if tid <= 0 { tid } else { (1 << (tid.ilog2() + 1)) - 1 };
     assert_eq!(drawn.collect::<BTreeMap<_, _>>(), count(samples.iter().map(|(_, tid)| top(*tid))));
 }
 
@@ -277,7 +278,7 @@ fn library() -> PathBuf {
     places.into_iter().find(|path| path.exists()).expect("cargo builds the shared object")
 }
 
-fn what_is_wrong_is_said() {
+fn errors_have_exact_words() {
     let Some(folder) = folder() else { return };
     let error = |source: &str, args: &[&str]| {
         let output = script(folder.path(), source, args);

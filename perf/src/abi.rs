@@ -87,7 +87,7 @@ pub struct FnsVariable(std::cell::UnsafeCell<Fns>);
 // SAFETY: perf writes it before its first call, and calls from one thread; we only read it.
 unsafe impl Sync for FnsVariable {}
 
-/// perf's functions.
+/// The functions of perf that it gives to a filter.
 #[unsafe(no_mangle)]
 pub static perf_dlfilter_fns: FnsVariable = FnsVariable(std::cell::UnsafeCell::new(Fns {
     resolve_ip: None,
@@ -137,7 +137,7 @@ fn text(pointer: *const c_char) -> String {
 
 /// Where an address is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     /// Name of the function.
     pub(crate) symbol: Option<String>,
     /// Bytes from its start.
@@ -146,13 +146,13 @@ pub(crate) struct Place {
     pub(crate) dso: Option<String>,
 }
 
-fn place(al: &Al) -> Place {
+fn location(al: &Al) -> Location {
     let known = |pointer: *const c_char| (!pointer.is_null()).then(|| text(pointer));
-    Place { symbol: known(al.sym), offset: al.symoff, dso: known(al.dso) }
+    Location { symbol: known(al.sym), offset: al.symoff, dso: known(al.dso) }
 }
 
 /// Where an address of the sample's process or of the kernel is.
-pub(crate) fn resolve(address: u64) -> Option<Place> {
+pub(crate) fn resolve(address: u64) -> Option<Location> {
     let (fns, context) = fns()?;
     let resolve = fns.resolve_address?;
     // SAFETY: all zeroes are valid for its members.
@@ -160,7 +160,7 @@ pub(crate) fn resolve(address: u64) -> Option<Place> {
     al.size = size_of::<Al>() as u32;
     // SAFETY: perf gave the context for this call, and writes `size` bytes at most.
     let status = unsafe { resolve(context, address, &raw mut al) };
-    (status == 0).then(|| place(&al))
+    (status == 0).then(|| location(&al))
 }
 
 /// The name of the sample's thread.

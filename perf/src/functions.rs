@@ -1,4 +1,4 @@
-//! Host functions of scripts over a recording: what perf knows of the sample that is at hand.
+//! Host functions of scripts over a recording: symbols, call chains and fields of the current sample.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -7,7 +7,7 @@ use twinbpf::{CStr, Caller, Linker, Ptr, Trap};
 use twinbpf_trace::Control;
 use twinbpf_vm::trap::TrapCode;
 
-use crate::abi::{self, Place};
+use crate::abi::{self, Location};
 use crate::fields::Fields;
 
 /// The sample for which programs run.
@@ -33,7 +33,7 @@ pub(crate) fn set(change: impl FnOnce(&mut Current)) {
 pub(crate) const BY_NAME: [&str; 2] = ["sample_field", "sample_field_str"];
 
 /// Name of the function at an address, or the address.
-fn name(address: u64, place: Option<Place>) -> String {
+fn name(address: u64, place: Option<Location>) -> String {
     place.and_then(|place| place.symbol).unwrap_or_else(|| format!("{address:#x}"))
 }
 

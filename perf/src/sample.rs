@@ -1,4 +1,4 @@
-//! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, and behind it what its pointers lead to.
+//! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, followed by what its pointers lead to.
 
 use std::mem::offset_of;
 
