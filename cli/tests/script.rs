@@ -167,7 +167,7 @@ fn call_chains_are_those_of_the_text() {
     let chain = |block: &str| {
         let frame = |line: &str| {
             let (address, symbol) = line.trim().split_once(' ').unwrap();
-            if symbol == "[unknown]" { format!("0x{}", address.trim_start_matches('0')) } else { symbol.to_owned() }
+            if symbol == "[unknown]" { format!("0x{}", address.trim()) } else { symbol.to_owned() }
         };
         let mut frames: Vec<String> = block.lines().filter(|line| !line.trim().is_empty()).map(frame).collect();
         frames.reverse();
