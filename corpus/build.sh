@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds every corpus object from the C source beside it; tools/ has sources only.
+# Builds every corpus object from the C source beside it; tools/ and scripts/perf/ have sources only.
 #
 #   corpus/build.sh            compile NAME.bpf.c to NAME.bpf.o, all of them
 #   corpus/build.sh FILE...    only these sources
@@ -58,8 +58,9 @@ if [ $# -eq 0 ]; then
 	flag=
 	[ $mode = build ] || flag=--check
 	# shellcheck disable=SC2086 # no flag is no word
-	# Those of tools/ need structs that `twinbpf run` makes of the running kernel's events.
-	find . -name '*.bpf.c' ! -path './tools/*' | sort | sed 's|^\./||' | xargs -P "$(nproc)" -n 8 ./build.sh $flag
+	# Those of tools/ need structs that `twinbpf run` makes of the running kernel's events; those of scripts/perf/ are
+	# compiled by `twinbpf script`.
+	find . -name '*.bpf.c' ! -path './tools/*' ! -path './scripts/perf/*' | sort | sed 's|^\./||' | xargs -P "$(nproc)" -n 8 ./build.sh $flag
 	exit
 fi
 

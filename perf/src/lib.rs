@@ -2,7 +2,7 @@
 //!
 //! `perf script --dlfilter libtwinbpf_perf.so --dlarg script.bpf.o` loads the object and calls [`entry`]. BEGIN runs at the
 //! start, EVENT for each sample, END at the end. Programs run in the sandbox; perf's functions are theirs by
-//! [`functions`].
+//! `functions.rs`.
 
 // perf prints to the same standard output: `stdio`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
