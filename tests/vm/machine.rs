@@ -65,7 +65,10 @@ impl Machine {
             fs::create_dir_all(root.join("corpus").join(folder))?;
             for entry in fs::read_dir(support::corpus().join(folder))? {
                 let entry = entry?;
-                fs::copy(entry.path(), root.join("corpus").join(folder).join(entry.file_name()))?;
+                // Folders inside have sources that nothing here runs.
+                if entry.file_type()?.is_file() {
+                    fs::copy(entry.path(), root.join("corpus").join(folder).join(entry.file_name()))?;
+                }
             }
         }
         for (number, module) in MODULES.iter().enumerate() {
