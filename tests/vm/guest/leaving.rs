@@ -87,7 +87,7 @@ pub(super) fn text_probes() {
         twinbpf run probes/kprobes.bpf.o -- sh -c 'cat /sys/kernel/tracing/kprobe_events; checks --workload'";
     let output = Command::new("/bin/unshare").args(["-m", "sh", "-c", script]).output().unwrap();
     let text = said(&output);
-    assert_eq!(text.lines().filter(|line| line.contains(":twinbpf/")).count(), 4, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(":twinbpf_")).count(), 4, "{text}");
     for kind in ["kprobe", "kretprobe", "ksyscall", "kretsyscall"] {
         assert_eq!(words(&text, kind), [kind, "100", "5050"], "{text}");
     }
