@@ -144,7 +144,7 @@ pub(super) fn kprobe(
             let (config1, config2) = (name.as_ptr() as u64, offset);
             (PerfAttr { kind: unit.kind, config, config1, config2, ..PerfAttr::default() }, None)
         }
-        None => text_probe(ProbeKind::Kprobe, format!("{function}+{offset}"), ret)
+        None => text_probe(ProbeKind::Kprobe, format!("{function}+{offset}"), ret, &what)
             .map_err(|error| no_function(error, function))?,
     };
     let event = opened(&what, prog, &mut attr, -1, 0).map_err(|error| no_function(error, function))?;
@@ -184,7 +184,7 @@ pub(super) fn uprobe(
         }
         None => {
             let counter = if site.semaphore == 0 { String::new() } else { format!("({:#x})", site.semaphore) };
-            text_probe(ProbeKind::Uprobe, format!("{}:{:#x}{counter}", path.display(), site.offset), ret)?
+            text_probe(ProbeKind::Uprobe, format!("{}:{:#x}{counter}", path.display(), site.offset), ret, &what)?
         }
     };
     let (pid, cpu) = match options.pid {
@@ -222,10 +222,14 @@ pub(super) fn sampling(
 }
 
 /// A probe of kernels that cannot make one by `perf_event_open`.
-fn text_probe(kind: ProbeKind, place: String, ret: bool) -> Result<(PerfAttr, Option<ProbeEvent>), Error> {
+fn text_probe(kind: ProbeKind, place: String, ret: bool, what: &str) -> Result<(PerfAttr, Option<ProbeEvent>), Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = format!("probe_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let probe = ProbeEvent::create(kind, &name, ret, &[place], &[])?;
+    let failed = |error: Error| {
+        let cause = error.errno().map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error);
+        Error::new("write", &format!("{what} in {}", kind.file()), cause)
+    };
+    let probe = ProbeEvent::create(kind, &name, ret, &[place], &[]).map_err(failed)?;
     Ok((PerfAttr { kind: TRACEPOINT, config: probe.id()?, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))
 }
 
