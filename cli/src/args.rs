@@ -280,7 +280,6 @@ pub(crate) struct CompileArgs {
 /// `twinbpf exec`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  twinbpf record -e slow.bpf.o -- make    perf.data with the samples that programs keep
   twinbpf exec xdp.bpf.o --packet 0102030405060708090a0b0c0800
   twinbpf exec tc.bpf.o:classify --packet @frame.bin --json
   twinbpf exec tp.bpf.o:on_open --ctx @context.bin --trace
