@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
 
 use common::{harness, installed, skip, stderr, twinbpf};
-use rig::{bare, kernel};
+use rig::{bare, kernel_and};
 
 harness::tests! {
     the_page_about_recording_prints_what_it_says,
@@ -34,6 +34,7 @@ harness::tests! {
     strings_and_returns_decide_too,
     terms_are_for_the_events_of_their_object,
     impossible_recordings_are_errors,
+    an_event_for_records_alone_is_recorded,
     killed::nothing_stays_of_a_recording_that_is_killed,
 }
 
@@ -95,11 +96,7 @@ LICENSE("GPL");
 
 /// A folder with the target and tools; `None` where something is missing, which it says.
 fn folder(tools: &[(&str, &str)]) -> Option<TempDir> {
-    if !kernel() {
-        return None;
-    }
-    if let Some(missing) = ["clang-19", "gcc", "perf"].into_iter().find(|name| !installed(name)) {
-        skip(&format!("{missing} is not installed"));
+    if !kernel_and(&["clang-19", "gcc", "perf"]) {
         return None;
     }
     let folder = tempdir().unwrap();
@@ -414,6 +411,13 @@ fn strings_and_returns_decide_too() {
     assert_eq!(fields(&all, "bk_", " name="), ["\"beta\""], "{output:?}");
     assert_eq!(fields(&all, "br", " retval="), ["0"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "over\n");
+}
+
+fn an_event_for_records_alone_is_recorded() {
+    let Some(folder) = folder(&[]) else { return };
+    let output = record(folder.path(), &["-e", "bpf-output/no-inherit=1,name=evt/", "--", "true"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(folder.path().join("perf.data").exists());
 }
 
 fn impossible_recordings_are_errors() {

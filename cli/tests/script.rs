@@ -12,8 +12,8 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::{TempDir, tempdir};
 
-use common::{corpus, harness, installed, skip, stderr, twinbpf};
-use rig::kernel;
+use common::{corpus, harness, stderr, twinbpf};
+use rig::kernel_and;
 
 harness::tests! {
     counts_and_histograms_are_those_of_the_text,
@@ -33,11 +33,7 @@ const HEAD: &str = "#include <twinbpf/perf_script.h>\nLICENSE(\"GPL\");\n";
 
 /// A folder with `tp.data` (two tracepoints), `cpu.data` (cpu-clock with call chains); `None` where something is missing.
 fn folder() -> Option<TempDir> {
-    if !kernel() {
-        return None;
-    }
-    if let Some(missing) = ["clang-19", "gcc", "perf"].into_iter().find(|name| !installed(name)) {
-        skip(&format!("{missing} is not installed"));
+    if !kernel_and(&["clang-19", "gcc", "perf"]) {
         return None;
     }
     let folder = tempdir().unwrap();

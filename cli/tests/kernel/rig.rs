@@ -24,6 +24,15 @@ pub(crate) fn kernel() -> bool {
     false
 }
 
+/// The same, and whether these commands are installed.
+pub(crate) fn kernel_and(commands: &[&str]) -> bool {
+    let missing = commands.iter().find(|name| !installed(name));
+    if let Some(missing) = missing {
+        skip(&format!("{missing} is not installed"));
+    }
+    missing.is_none() && kernel()
+}
+
 /// Compiles C into a program without a library, so that every system call it makes is in its source.
 pub(crate) fn bare(folder: &Path, name: &str, source: &str) -> PathBuf {
     compile(folder, name, source, &["-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-O1"])

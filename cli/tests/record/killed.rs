@@ -63,7 +63,7 @@ pub(crate) fn nothing_stays_of_a_recording_that_is_killed() {
             assert!(output.status.success(), "{output:?}");
         }
         soon(&format!("events stay: {victim:?}"), || events(folder).is_empty());
-        // Killed before it records there is none, or nothing in it; what is there, perf can read.
+        // A recording that ends before its first sample leaves no file or an empty one. perf reads every other file.
         if let Ok(file) = fs::metadata(folder.join("perf.data")) {
             if file.len() > 0 {
                 samples(folder, "perf.data");

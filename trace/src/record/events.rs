@@ -245,14 +245,14 @@ fn is_fetch(arg: &str) -> bool {
 
 /// An error for a plan of which nothing is recorded.
 pub(super) fn nothing(plan: &Plan) -> Error {
-    let object = &plan.objects[0];
-    match object.programs.first() {
-        Some(program) => wrong(
+    let programs = plan.objects.iter().flat_map(|object| object.programs.iter().map(move |program| (object, program)));
+    match programs.into_iter().next() {
+        Some((object, program)) => wrong(
             &object.object,
             object.spec(program),
             "no program is on an event that perf records: a tracepoint, a uprobe, a kprobe, or a definition in perf's notation",
         ),
-        None => Error::Nothing { object: object.object.name.clone() },
+        None => Error::Recording { why: "there is neither a program nor an event to be recorded".to_owned() },
     }
 }
 

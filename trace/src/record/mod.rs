@@ -76,7 +76,7 @@ impl Recorder {
         }
         let outputs = Outputs::new(plan, &recording.terms, &mut recording.events)?;
         let mut events = Events::of(plan, &recording.terms);
-        if events.names.is_empty() && recording.events.is_empty() {
+        if events.names.is_empty() && recording.events.is_empty() && outputs.is_empty() {
             return Err(events::nothing(plan));
         }
         remove_stale();
