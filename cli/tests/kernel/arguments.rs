@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 
 use tempfile::{TempDir, tempdir};
 
-use crate::common::{installed, run, skip, stderr, twinbpf};
-use crate::rig::{as_unprivileged, kernel, public, said};
+use crate::common::{run, stderr, twinbpf};
+use crate::rig::{as_unprivileged, kernel_and, public, said};
 
 /// `n` of `work1` and `work2` is in different registers, that of the `dup`s in the same.
 const TARGET: &str = "\
@@ -52,11 +52,7 @@ int main(void)
 
 /// The target, by a compiler; `None` where something is missing, which it says.
 fn target(flags: &[&str]) -> Option<(TempDir, PathBuf)> {
-    if !kernel() {
-        return None;
-    }
-    if !installed("clang-19") || !installed("gcc") {
-        skip("clang-19 and gcc are not installed");
+    if !kernel_and(&["clang-19", "gcc"]) {
         return None;
     }
     let folder = tempdir().unwrap();
