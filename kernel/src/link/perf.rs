@@ -123,9 +123,32 @@ pub(super) fn tracepoint(
     prog: &Prog,
     options: &Options<'_>,
 ) -> Result<Pending, Error> {
+    by_name(what, [category, name], [-1, 0], prog, options)
+}
+
+/// An event that its users open themselves: a program runs wherever it is open. Opened for our own process it adds no
+/// place.
+pub(super) fn probe_event(
+    what: String,
+    group: &str,
+    name: &str,
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
+    by_name(what, [group, name], [0, -1], prog, options)
+}
+
+/// An event of the tracing file system, opened for a process and a CPU.
+fn by_name(
+    what: String,
+    [category, name]: [&str; 2],
+    [pid, cpu]: [i32; 2],
+    prog: &Prog,
+    options: &Options<'_>,
+) -> Result<Pending, Error> {
     let config = tracefs::tracepoint(category, name)?;
     let mut attr = PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() };
-    let event = opened(&what, prog, &mut attr, -1, 0)?;
+    let event = opened(&what, prog, &mut attr, pid, cpu)?;
     attached(what, event, prog, options.cookie, None)
 }
 
@@ -231,21 +254,6 @@ fn text_probe(kind: ProbeKind, place: String, ret: bool, what: &str) -> Result<(
     };
     let probe = ProbeEvent::create(kind, &name, ret, &[place], &[]).map_err(failed)?;
     Ok((PerfAttr { kind: TRACEPOINT, config: probe.id()?, sample: 1, wakeup: 1, ..PerfAttr::default() }, Some(probe)))
-}
-
-/// An event of the tracing file system that its users open themselves.
-pub(super) fn probe_event(
-    what: String,
-    group: &str,
-    name: &str,
-    prog: &Prog,
-    options: &Options<'_>,
-) -> Result<Pending, Error> {
-    let config = tracefs::tracepoint(group, name)?;
-    let mut attr = PerfAttr { kind: TRACEPOINT, config, sample: 1, wakeup: 1, ..PerfAttr::default() };
-    // A program runs wherever the event is open. Opened for our own process it adds no place.
-    let event = opened(&what, prog, &mut attr, 0, -1)?;
-    attached(what, event, prog, options.cookie, None)
 }
 
 /// Another descriptor of a program, for what is attached later.
