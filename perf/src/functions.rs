@@ -9,13 +9,12 @@ use twinbpf_vm::trap::TrapCode;
 
 use crate::abi::{self, Location};
 use crate::fields::Fields;
+use crate::sample::Builder;
 
-/// The sample for which programs run.
+/// The sample for which programs run, as they get it.
 #[derive(Debug, Default)]
 pub(crate) struct Current {
-    pub(crate) event: String,
-    pub(crate) raw: Vec<u8>,
-    pub(crate) chain: Vec<u64>,
+    pub(crate) sample: Builder,
     pub(crate) fields: Fields,
 }
 
@@ -29,6 +28,11 @@ pub(crate) fn set(change: impl FnOnce(&mut Current)) {
     CURRENT.with_borrow_mut(change);
 }
 
+/// Does something with what the functions see, which they see meanwhile.
+pub(crate) fn with<R>(work: impl FnOnce(&Current) -> R) -> R {
+    CURRENT.with_borrow(work)
+}
+
 /// Functions that read fields by name, and so need formats.
 pub(crate) const BY_NAME: [&str; 2] = ["sample_field", "sample_field_str"];
 
@@ -39,7 +43,7 @@ fn name(address: u64, place: Option<Location>) -> String {
 
 /// Frames of the call chain from the outermost: `main;work;read`.
 fn folded() -> String {
-    let chain = CURRENT.with_borrow(|current| current.chain.clone());
+    let chain: Vec<u64> = with(|current| current.sample.chain().collect());
     let frames: Vec<String> = chain.iter().rev().map(|address| name(*address, abi::resolve(*address))).collect();
     frames.join(";")
 }
@@ -59,13 +63,14 @@ fn failed(why: String) -> Trap {
 
 fn field(name: CStr) -> Result<i64, Trap> {
     let name = String::from_utf8_lossy(&name).into_owned();
-    CURRENT.with_borrow(|current| current.fields.number(&current.event, &current.raw, &name)).map_err(failed)
+    let number = with(|current| current.fields.number(&current.sample.event(), current.sample.raw(), &name));
+    number.map_err(failed)
 }
 
 fn field_text(mut caller: Caller<'_, Control>, name: CStr, buf: Ptr, size: u64) -> Result<i32, Trap> {
     let name = String::from_utf8_lossy(&name).into_owned();
-    let bytes = CURRENT.with_borrow(|current| {
-        let bytes = current.fields.bytes(&current.event, &current.raw, &name)?;
+    let bytes = with(|current| {
+        let bytes = current.fields.bytes(&current.sample.event(), current.sample.raw(), &name)?;
         Ok(bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
     });
     put(&mut caller, &bytes.map_err(failed)?, buf, size)
@@ -73,7 +78,7 @@ fn field_text(mut caller: Caller<'_, Control>, name: CStr, buf: Ptr, size: u64) 
 
 /// A line for each frame, as `perf script` has them; the number of frames.
 fn print_chain(mut caller: Caller<'_, Control>) -> i32 {
-    let chain = CURRENT.with_borrow(|current| current.chain.clone());
+    let chain: Vec<u64> = with(|current| current.sample.chain().collect());
     let line = |address: &u64| {
         let place = abi::resolve(*address).unwrap_or_default();
         let symbol = place.symbol.map_or_else(|| "[unknown]".to_owned(), |name| format!("{name}+{:#x}", place.offset));

@@ -8,14 +8,12 @@ use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdi
 use crate::abi::PerfSample;
 use crate::args::Args;
 use crate::fields::Fields;
-use crate::sample::{self, Builder};
-use crate::{functions, recording, stdio};
+use crate::{functions, recording, sample, stdio};
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Run {
     session: SampleSession,
-    builder: Builder,
     hide_samples: bool,
     over: bool,
 }
@@ -60,7 +58,7 @@ impl Run {
         for warning in session.warnings() {
             errln!("twinbpf: warning: {warning}");
         }
-        let mut run = Run { session, builder: Builder::default(), hide_samples: args.hide_samples, over: false };
+        let mut run = Run { session, hide_samples: args.hide_samples, over: false };
         run.over = !run.session.begin().map_err(|error| format!("{error:#}"))?;
         Ok(run)
     }
@@ -72,17 +70,13 @@ impl Run {
             return Printed::No;
         }
         let event = sample.event();
-        self.builder.write(sample, &event);
-        functions::set(|current| {
-            current.raw.clear();
-            current.raw.extend_from_slice(sample.raw());
-            current.chain.clear();
-            current.chain.extend(sample::addresses(sample.chain()));
-            current.event.clone_from(&event);
+        functions::set(|current| current.sample.write(sample, &event));
+        let time = sample.time;
+        let verdict = functions::with(|current| {
+            let (bytes, pointers) = (&current.sample.bytes[..], &current.sample.pointers[..]);
+            self.session.sample(&Sample { event: &event, time, size: sample::SIZE, bytes, pointers })
         });
-        let (bytes, pointers) = (self.builder.bytes.as_slice(), self.builder.pointers.as_slice());
-        let sample = Sample { event: &event, time: sample.time, size: sample::SIZE, bytes, pointers };
-        match self.session.sample(&sample) {
+        match verdict {
             Verdict::Keep if !self.hide_samples => Printed::Yes,
             Verdict::Keep | Verdict::Drop => Printed::No,
             Verdict::Over => {

@@ -1,5 +1,6 @@
 //! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, followed by what its pointers lead to.
 
+use std::borrow::Cow;
 use std::mem::offset_of;
 
 use zerocopy::{Immutable, IntoBytes};
@@ -54,7 +55,7 @@ struct Record {
 pub(crate) const SIZE: usize = size_of::<Record>();
 
 /// Addresses of a call chain, without the marks between its parts.
-pub(crate) fn addresses(chain: &[u64]) -> impl Iterator<Item = u64> {
+fn addresses(chain: &[u64]) -> impl Iterator<Item = u64> {
     chain.iter().copied().filter(|address| *address < CONTEXT_MAX)
 }
 
@@ -82,6 +83,27 @@ impl Builder {
         self.point(offset_of!(Record, event));
         self.bytes.extend_from_slice(event.as_bytes());
         self.bytes.push(0);
+    }
+
+    /// What the n-th pointer leads to, in the order in which they are written.
+    fn part(&self, nth: usize) -> &[u8] {
+        let start = |nth: usize| self.pointers.get(nth).map_or(self.bytes.len(), |(_, to)| *to as usize);
+        &self.bytes[start(nth)..start(nth + 1)]
+    }
+
+    /// Addresses of the call chain.
+    pub(crate) fn chain(&self) -> impl Iterator<Item = u64> {
+        self.part(0).as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word))
+    }
+
+    /// The raw record of a tracepoint.
+    pub(crate) fn raw(&self) -> &[u8] {
+        self.part(2)
+    }
+
+    /// Name of the event.
+    pub(crate) fn event(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.part(3).strip_suffix(b"\0").unwrap_or_default())
     }
 
     /// Lets a member point to what comes next.
