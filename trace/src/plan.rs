@@ -196,13 +196,7 @@ impl Trigger {
         match self {
             Trigger::Kernel { targets } => !targets.is_empty(),
             Trigger::Probe(_) => true,
-            Trigger::Never { .. } => false,
-            Trigger::Begin
-            | Trigger::End
-            | Trigger::Timer { .. }
-            | Trigger::Event { .. }
-            | Trigger::Sample { .. }
-            | Trigger::Signal { .. } => true,
+            _ => self.is_userspace(),
         }
     }
 

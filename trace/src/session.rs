@@ -103,7 +103,7 @@ impl Session {
         linkers: Vec<Linker<Control>>,
         recording: Recording,
     ) -> Result<Session, Error> {
-        let signals = watch(plan.signals())?;
+        let signals = watch(&sorted(plan.signals()))?;
         let recorder = Recorder::new(&mut plan, recording)?;
         let session = Session::open(plan, options, output, linkers, Some(recorder))?;
         Ok(Session { signals: Some(signals), ..session })
@@ -213,8 +213,8 @@ impl Session {
 
     /// From enabling the attachments to the last record, before END. Returns how it ended so far.
     fn trace(&mut self, suspended: Option<Suspended>) -> Result<Traced, Error> {
-        let numbers: Vec<i32> = sorted(self.user_sides.iter().flat_map(UserSide::signals));
-        let signals = self.signals.take().map_or_else(|| watch(numbers.iter().copied()), Ok)?;
+        let numbers = sorted(self.user_sides.iter().flat_map(UserSide::signals));
+        let signals = self.signals.take().map_or_else(|| watch(&numbers), Ok)?;
         let failures: Vec<Error> =
             self.kernel_sides.iter_mut().filter_map(|kernel_side| kernel_side.enable().err()).collect();
         if !failures.is_empty() {
@@ -370,8 +370,8 @@ impl Session {
 }
 
 /// Watches what ends a session, and signals of scripts.
-fn watch(numbers: impl Iterator<Item = i32>) -> Result<Signals, Error> {
-    Signals::watch(&sorted(numbers)).map_err(|cause| Error::System { what: "watch signals", cause })
+fn watch(numbers: &[i32]) -> Result<Signals, Error> {
+    Signals::watch(numbers).map_err(|cause| Error::System { what: "watch signals", cause })
 }
 
 fn sorted(numbers: impl Iterator<Item = i32>) -> Vec<i32> {

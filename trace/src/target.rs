@@ -15,6 +15,11 @@ pub(crate) fn sends_events(map: &MapSpec) -> bool {
     matches!(map.kind, MapKind::Ringbuf | MapKind::PerfEventArray)
 }
 
+/// Whether a program there decides about samples of an event that perf may have open.
+pub(crate) fn decides(target: &Target) -> bool {
+    matches!(target, Target::Tracepoint { .. } | Target::ProbeEvent { .. })
+}
+
 /// Attach points of a program; `chosen` are the values of `--attach`. Empty for a program that is only loaded.
 pub(crate) fn of(spec: &ProgramSpec, chosen: &[&str], options: &Options) -> Result<Vec<Target>, String> {
     let mut targets = Vec::new();

@@ -7,6 +7,8 @@
 use twinbpf_isa::{Raw, SpliceError, asm};
 use twinbpf_loader::kernel::{Fixup, KernelProgram};
 
+use crate::code::{code, encoded};
+
 /// `exit`, the first slot of a 64-bit immediate, `goto`.
 const EXIT: u8 = 0x95;
 const LDDW: u8 = 0x18;
@@ -48,8 +50,7 @@ pub(crate) fn keep_all(program: &mut KernelProgram) -> Result<(), SpliceError> {
 pub(crate) fn judge(program: &mut KernelProgram, judged: &Judged<'_>) -> Result<(), SpliceError> {
     let assembled = asm::assemble(&text(judged)).expect("the assembler takes it");
     let (end, length) = (assembled.labels["end"], assembled.insns.len());
-    let insns: Vec<Raw> = assembled.insns.into_iter().map(|insn| insn.encode()).collect();
-    program.splice(0, 0, &insns)?;
+    program.splice(0, 0, &encoded(assembled.insns))?;
     for pc in 0..length {
         // The second register of an `lddw` of a map's value, and the index in place of the descriptor.
         if program.insns[pc].opcode == LDDW {
@@ -97,10 +98,6 @@ pub(crate) fn follow(threads: i32, child: usize, inherit: bool) -> Vec<Raw> {
     text += &format!("child:\nr2 = *(u32 *)(r6 + {child})\nif r2 >= {THREADS} goto out\n");
     text += &format!("r1 = map_value({threads}, 0) ll\nr1 += r2\n*(u8 *)(r1 + 0) = r7\nout:\nr0 = 1\nexit\n");
     code(&text)
-}
-
-fn code(text: &str) -> Vec<Raw> {
-    asm::parse(text).expect("the assembler takes it").into_iter().map(|insn| insn.encode()).collect()
 }
 
 /// Where the entry function of a program ends it, from a slot on.

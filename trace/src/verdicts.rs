@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use twinbpf_isa::SpliceError;
-use twinbpf_kernel::{Loaded, Map, Target};
+use twinbpf_kernel::{Loaded, Map};
 use twinbpf_loader::kernel::{KernelLinked, KernelProgram};
 use twinbpf_loader::section::ProgType;
 use twinbpf_vm::map::{MapKind, MapSpec};
 
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Trigger, wrong};
+use crate::target::decides;
 use crate::verdict::{self, Judged, THREADS};
 
 /// What becomes of the results of programs on events of perf.
@@ -104,7 +105,6 @@ fn judge(plan: &ObjectPlan, linked: &mut KernelLinked, threads: bool, cpus: &[u3
 /// Whether a program decides about samples: `Some(false)` where only others call it by tail calls.
 fn role(plan: &ObjectPlan, program: &KernelProgram) -> Option<bool> {
     let planned = plan.programs.iter().find(|planned| planned.spec == program.spec)?;
-    let decides = |target: &Target| matches!(target, Target::Tracepoint { .. } | Target::ProbeEvent { .. });
     match &planned.trigger {
         Trigger::Probe(_) => program.per_event.then_some(true),
         Trigger::Kernel { targets } if targets.is_empty() => {

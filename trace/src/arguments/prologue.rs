@@ -15,6 +15,7 @@ use twinbpf_loader::section::Abi;
 use twinbpf_probe::{Encoding, Expr, Register, Value};
 
 use super::fetch::{Base, Code, Memory, NoCode};
+use crate::code::encoded;
 
 /// Bytes of a string's copy, with its final zero.
 pub const STRING: usize = 64;
@@ -50,7 +51,7 @@ pub struct Prologue {
 impl Prologue {
     /// Instructions of the text, as the kernel takes them.
     pub fn insns(&self) -> Vec<Raw> {
-        self.decoded().into_iter().map(|insn| insn.encode()).collect()
+        encoded(self.decoded())
     }
 
     /// Instructions of the text.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use twinbpf_isa::{LowerFrameError, Raw, asm};
+use twinbpf_isa::LowerFrameError;
 use twinbpf_kernel::Target;
 use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
 use twinbpf_loader::section::{SectionKind, Switch};
@@ -11,6 +11,7 @@ use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::ProbeInstance;
 use super::fetch::{self, KEPT_SIZES, NoCode};
+use crate::code::code;
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Trigger, wrong};
 
@@ -87,8 +88,7 @@ fn name_kept(program: &mut KernelProgram, end: usize, kept: Option<usize>) {
 
 /// The companion of a program.
 fn companion(program: &KernelProgram, kept: usize) -> Result<KernelProgram, NoCode> {
-    let code = asm::parse(&fetch::companion()?).expect("the assembler takes it");
-    let insns: Vec<Raw> = code.into_iter().map(|insn| insn.encode()).collect();
+    let insns = code(&fetch::companion()?);
     let end = insns.len();
     let names = [&program.name, &program.section];
     let mut companion = KernelProgram {

@@ -2,10 +2,12 @@
 
 use twinbpf_kernel::Target;
 use twinbpf_kernel::probe_event::{self, ProbeEvent, ProbeKind};
+use twinbpf_loader::section::SectionKind;
 
 use crate::arguments::ProbeInstance;
 use crate::error::Error;
 use crate::plan::{ObjectPlan, Plan, Trigger, wrong};
+use crate::target::decides;
 use crate::terms::Terms;
 
 /// An event that is to be made.
@@ -58,7 +60,7 @@ impl Events {
             match &mut planned.trigger {
                 Trigger::Probe(all) => {
                     let event = match &spec.attach.kind {
-                        twinbpf_loader::section::SectionKind::PerfProbe(probe) => probe.event.to_string(),
+                        SectionKind::PerfProbe(probe) => probe.event.to_string(),
                         _ => spec.name.to_string(),
                     };
                     for instance in &mut all.instances {
@@ -68,7 +70,6 @@ impl Events {
                     }
                 }
                 Trigger::Kernel { targets } => {
-                    let names_before = self.names.len();
                     for target in targets.iter_mut() {
                         match &target {
                             Target::Tracepoint { category, name } => self.record_tracepoint(category, name),
@@ -79,9 +80,7 @@ impl Events {
                             }
                         }
                     }
-                    let decides =
-                        |target: &Target| matches!(target, Target::Tracepoint { .. } | Target::ProbeEvent { .. });
-                    if self.names.len() == names_before && !targets.is_empty() && !targets.iter().any(decides) {
+                    if !targets.is_empty() && !targets.iter().any(decides) {
                         self.beside.push(format!("{}: {} ({})", plan.object.name, spec.name, spec.section));
                     }
                 }

@@ -128,27 +128,20 @@ impl Recorder {
             .collect();
         options.extend(command.options.iter().cloned());
         match &command.target {
-            RecordTarget::All => {
-                let is_said = !command.cpus.is_empty();
-                options.extend(Some("-a".to_owned()).filter(|all| !is_said && !command.options.contains(all)));
-            }
+            // Where the user says it, perf takes it twice.
+            RecordTarget::All if command.cpus.is_empty() => options.push("-a".to_owned()),
+            RecordTarget::All => {}
             RecordTarget::Command => {
                 let pid = workload.expect("a command is a workload");
                 options.extend(["-p".to_owned(), pid.to_string()]);
-                self.include(&[pid], &[])?;
+                include(&mut self.threads, &[pid], &[])?;
             }
-            RecordTarget::Tasks { pids, tids } => self.include(&pids.clone(), &tids.clone())?,
+            RecordTarget::Tasks { pids, tids } => include(&mut self.threads, pids, tids)?,
         }
         let guard = &mut self.guard;
         let watch = |pid| guard.iter_mut().for_each(|guard| guard.watch(pid));
         self.perf = Some(Perf::start(&options, watch)?);
         Ok(())
-    }
-
-    fn include(&mut self, pids: &[u32], tids: &[u32]) -> Result<(), Error> {
-        let Some(threads) = &mut self.threads else { return Ok(()) };
-        tids.iter().for_each(|tid| threads.include(*tid));
-        pids.iter().try_for_each(|pid| threads.include_process(*pid))
     }
 
     /// Prepares perf for what programs send, before they run. `maps` are those of an object, by name.
@@ -193,6 +186,13 @@ impl Recorder {
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.perf.as_ref().map(Perf::fd)
     }
+}
+
+/// Adds processes and threads to those that are recorded.
+fn include(threads: &mut Option<Threads>, pids: &[u32], tids: &[u32]) -> Result<(), Error> {
+    let Some(threads) = threads else { return Ok(()) };
+    tids.iter().for_each(|tid| threads.include(*tid));
+    pids.iter().try_for_each(|pid| threads.include_process(*pid))
 }
 
 /// Removes what recordings left that were killed together with their guards.
