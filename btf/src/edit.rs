@@ -2,6 +2,9 @@
 //!
 //! Types keep their numbers and strings their offsets; what is added comes after both.
 
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+
 use super::raw::{HEADER_LEN, MAGIC, RawType, TYPE_WORDS, kind, record};
 use super::types::{Linkage, Type, TypeId};
 use super::{Btf, Endian};
@@ -26,6 +29,17 @@ pub struct SectionEntry {
     pub size: u32,
 }
 
+/// A member of a struct that is added.
+#[derive(Clone, Copy, Debug)]
+pub struct NewMember<'a> {
+    /// Name of the member.
+    pub name: &'a str,
+    /// Type of the member.
+    pub type_id: TypeId,
+    /// Where in the struct it is, in bytes.
+    pub offset: u32,
+}
+
 /// A function that was added as a copy of another.
 #[derive(Clone, Copy, Debug)]
 pub struct FuncCopy {
@@ -36,6 +50,21 @@ pub struct FuncCopy {
 }
 
 impl Btf {
+    /// No types at all, to which others can be added.
+    pub fn empty(endian: Endian) -> Btf {
+        Btf {
+            endian,
+            base: None,
+            first_id: 1,
+            first_str: 0,
+            words: Vec::new(),
+            starts: Vec::new(),
+            strings: "\0".to_owned(),
+            names: OnceLock::new(),
+            queries: AtomicU32::new(0),
+        }
+    }
+
     /// A copy to be changed. This is no BTF of a module.
     pub fn edit(&self) -> Edit<'_> {
         Edit { btf: self, words: self.words.clone(), strings: self.strings.clone().into_bytes(), last: self.last_id() }
@@ -94,11 +123,38 @@ impl Edit<'_> {
         let is_int = |id: &TypeId| matches!(self.btf.type_by_id(*id), Some(Type::Int(int)) if int.bits == 32);
         match self.btf.ids().find(is_int) {
             Some(id) => id,
-            None => {
-                let name = self.add_str("int");
-                self.add(name, kind::INT, 4, &[1 << 24 | 32])
-            }
+            None => self.add_int("int", 4, true),
         }
+    }
+
+    /// Adds an integer of so many bytes.
+    pub fn add_int(&mut self, name: &str, size: u32, signed: bool) -> TypeId {
+        let name = self.add_str(name);
+        self.add(name, kind::INT, size, &[u32::from(signed) << 24 | 8 * size])
+    }
+
+    /// Adds an array.
+    pub fn add_array(&mut self, element: TypeId, index: TypeId, count: u32) -> TypeId {
+        self.add(0, kind::ARRAY, 0, &[element.0, index.0, count])
+    }
+
+    /// Adds a pointer; to `void` for [`TypeId`] 0.
+    pub fn add_pointer_to(&mut self, pointee: TypeId) -> TypeId {
+        self.add(0, kind::PTR, pointee.0, &[])
+    }
+
+    /// Adds a struct of so many bytes. It has 65,535 members at most.
+    pub fn add_struct(&mut self, name: &str, size: u32, members: &[NewMember<'_>]) -> TypeId {
+        let name = self.add_str(name);
+        let members = &members[..members.len().min(0xffff)];
+        let words = members
+            .iter()
+            .flat_map(|member| [self.add_str(member.name), member.type_id.0, member.offset.saturating_mul(8)]);
+        let words: Vec<u32> = words.collect();
+        let info = self.words.len() + 1;
+        let id = self.add(name, kind::STRUCT, size, &words);
+        self.words[info] |= members.len() as u32;
+        id
     }
 
     /// Linkage of a function, as changed so far.
@@ -111,7 +167,7 @@ impl Edit<'_> {
     pub fn add_pointer(&mut self, name: &str) -> TypeId {
         let name = self.add_str(name);
         let pointee = self.add(name, kind::STRUCT, 0, &[]);
-        self.add(0, kind::PTR, pointee.0, &[])
+        self.add_pointer_to(pointee)
     }
 
     /// Adds a copy of a function and of its prototype.

@@ -42,7 +42,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use twinbpf_isa::Endian;
 
-pub use edit::{Edit, FuncCopy, SectionEntry};
+pub use edit::{Edit, FuncCopy, NewMember, SectionEntry};
 pub use error::{BtfError, SetError};
 pub use ext::{BtfExt, CoreKind, CoreRelo, ExtSection, FuncInfo, LineInfo, LineResolver};
 pub use format::{format_value, json_value};
