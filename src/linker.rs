@@ -350,11 +350,16 @@ impl<T: Send + 'static> Linker<T> {
             let called = matches!(program.insns.get(*pc), Some(Insn::Call { .. }));
             match resolution {
                 Resolution::Fault(why) => return Err(SymbolError::new(&program, *pc, &symbol.name, why.clone()).into()),
-                Resolution::Weak if called && seen.insert(index) => {
-                    let why = SymbolFault::Weak(Arc::clone(&symbol.name));
+                Resolution::Weak | Resolution::Absent if called && seen.insert(index) => {
+                    let fault = if symbol.kind == ExternKind::Absent { SymbolFault::Absent } else { SymbolFault::Weak };
+                    let why = fault(Arc::clone(&symbol.name));
                     warnings.push(SymbolError::new(&program, *pc, &symbol.name, why).to_string());
                 }
-                Resolution::Weak | Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => {}
+                Resolution::Weak
+                | Resolution::Absent
+                | Resolution::Host { .. }
+                | Resolution::Value(_)
+                | Resolution::TailCall => {}
             }
         }
         let program = program.validate(&self.engine.config().policy, &|number| self.helper_exists(number))?;
@@ -367,6 +372,9 @@ impl<T: Send + 'static> Linker<T> {
     /// What an extern means here, and the function that it resolves to, if it is one.
     pub(crate) fn resolve(&self, symbol: &Extern) -> Resolved {
         let name = &symbol.name;
+        if symbol.kind == ExternKind::Absent {
+            return (Resolution::Absent, None);
+        }
         if let Some(value) = self.values.get(name) {
             return (Resolution::Value(*value), None);
         }
@@ -395,7 +403,7 @@ impl<T: Send + 'static> Linker<T> {
                 Some(found) => return found,
                 None => SymbolFault::Unknown(Arc::clone(name)),
             },
-            ExternKind::Ksym | ExternKind::Kconfig => SymbolFault::Kernel(Arc::clone(name)),
+            ExternKind::Ksym | ExternKind::Kconfig | ExternKind::Absent => SymbolFault::Kernel(Arc::clone(name)),
         };
         match symbol.weak && symbol.kind != ExternKind::Kconfig {
             true => (Resolution::Weak, None),

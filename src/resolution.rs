@@ -7,7 +7,7 @@ use twinbpf_isa::program::Signature;
 use twinbpf_vm::host::HostFn;
 use twinbpf_vm::image::Target;
 
-use crate::symbol::SymbolFault;
+use crate::symbol::{GUARD, SymbolFault};
 
 /// What an extern means to a [`Linker`](crate::Linker).
 ///
@@ -36,6 +36,8 @@ pub enum Resolution {
     TailCall,
     /// A weak symbol that nothing defines.
     Weak,
+    /// What CO-RE did not find.
+    Absent,
     /// Nothing, and that is an error for the programs that use it.
     Fault(SymbolFault),
 }
@@ -48,6 +50,7 @@ impl fmt::Display for Resolution {
             Resolution::Host { signature, library: Some(library) } => write!(f, "library {library}, {signature}"),
             Resolution::Value(value) => write!(f, "the value {value:#x}"),
             Resolution::TailCall => f.write_str("the machine's tail call"),
+            Resolution::Absent => f.write_str("nothing; an instruction that needs it traps"),
             Resolution::Weak => f.write_str("nothing; its address is 0, calling it traps"),
             Resolution::Fault(fault) => fault.fmt(f),
         }
@@ -59,7 +62,7 @@ impl Resolution {
     pub fn is_resolved(&self) -> bool {
         match self {
             Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => true,
-            Resolution::Weak | Resolution::Fault(_) => false,
+            Resolution::Weak | Resolution::Absent | Resolution::Fault(_) => false,
         }
     }
 
@@ -69,9 +72,11 @@ impl Resolution {
             (Resolution::Host { .. }, Some(function)) => Target::Host(function),
             (Resolution::Value(value), _) => Target::Value(*value),
             (Resolution::TailCall, _) => Target::TailCall,
-            (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => {
-                Target::Unresolved(Arc::clone(name))
-            }
+            (Resolution::Absent, _) => Target::Unresolved(format!("CO-RE has no match for {name}; {GUARD}").into()),
+            (Resolution::Host { .. } | Resolution::Weak | Resolution::Fault(_), _) => Target::Unresolved(
+                format!("{name} is weak and nothing defines it; test its address first, or name a library with --lib")
+                    .into(),
+            ),
         }
     }
 }

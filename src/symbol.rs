@@ -55,6 +55,9 @@ pub enum SymbolFault {
     /// Undefined, which a weak symbol may be; but it is called.
     #[error("nothing defines the weak symbol '{0}'; a call that is reached traps")]
     Weak(Arc<str>),
+    /// A type, field or value that CO-RE did not find, and why.
+    #[error("CO-RE has no match for {0}; an instruction that is reached traps")]
+    Absent(Arc<str>),
     /// The host has it with another number of parameters.
     #[error("'{name}' is declared with {declared} parameters, the host's takes {host}")]
     Parameters {
@@ -89,6 +92,9 @@ pub enum SymbolFault {
     },
 }
 
+/// What helps where a type or field may be missing.
+pub(crate) const GUARD: &str = "guard it with bpf_core_field_exists() or bpf_core_type_exists()";
+
 impl SymbolFault {
     fn hint(&self) -> Option<&'static str> {
         match self {
@@ -96,6 +102,7 @@ impl SymbolFault {
                 "name a library that has it with --lib (Linker::library), or declare it __weak and test its address",
             ),
             SymbolFault::Weak(_) => Some("name a library that has it with --lib (Linker::library)"),
+            SymbolFault::Absent(_) => Some(GUARD),
             SymbolFault::Parameters { .. } => Some("declare it as include/twinbpf/script.h does"),
             SymbolFault::Kernel(_) | SymbolFault::KernelMap(_) => Some("run the program in the kernel"),
             SymbolFault::Refused { .. } => None,

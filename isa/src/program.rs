@@ -153,6 +153,8 @@ pub enum ExternKind {
     Kconfig,
     /// `.ksyms` variable; kept for the kernel backend.
     Ksym,
+    /// A type, field or value that CO-RE did not find. The name says why.
+    Absent,
 }
 
 /// Type of a function: from a BTF prototype or from the Rust type of a closure.

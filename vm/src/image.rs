@@ -34,7 +34,7 @@ pub enum Target {
     Value(u64),
     /// `bpf_tail_call`, called by its name.
     TailCall,
-    /// A weak symbol, by name, that nothing defines: its address is 0, and calling it traps.
+    /// A symbol that nothing defines: its address is 0, and calling it traps. This is what the trap says.
     Unresolved(Arc<str>),
 }
 

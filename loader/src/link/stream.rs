@@ -93,13 +93,13 @@ impl<'a> Linker<'a> {
         Ok(())
     }
 
-    /// What CO-RE did not find is an undefined weak symbol: reaching it is a trap that names it.
+    /// What CO-RE did not find is a symbol that nothing defines: reaching it is a trap that says why.
     fn bind_absent(&mut self, program: &mut Program, index: usize, base: usize) {
         let misses = self.functions.get(index).map(|found| found.misses.as_slice()).unwrap_or_default();
         for (pc, miss) in misses {
             let symbol = self.planner.object.externs.len() + self.absent.len();
-            let name = miss.why.local.as_str().into();
-            self.absent.push(Extern { name, weak: true, kind: ExternKind::Function, signature: None });
+            let name = miss.why.to_string().into();
+            self.absent.push(Extern { name, weak: true, kind: ExternKind::Absent, signature: None });
             // A 64-bit load has become two calls.
             for pc in base + pc..base + pc + miss.slots {
                 if let Some(insn) = program.insns.get_mut(pc) {

@@ -192,10 +192,7 @@ impl Builder {
             Target::Host(_) => Link::Host(self.externs[&number]),
             Target::TailCall => Link::TailCall,
             Target::Value(value) => self.trap(TrapCode::BadCall, format!("the extern is the value {value:#x}")),
-            Target::Unresolved(name) => self.trap(
-                TrapCode::Unresolved,
-                format!("{name} is weak and nothing defines it; test its address first, or name a library with --lib"),
-            ),
+            Target::Unresolved(why) => self.trap(TrapCode::Unresolved, why.to_string()),
         })
     }
 
