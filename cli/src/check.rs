@@ -251,6 +251,8 @@ fn when(script: &Script) -> String {
         Script::Timer { period: None } => "by a timer".to_owned(),
         Script::Event { map: Some(map) } => format!("for each event of map {map}"),
         Script::Event { map: None } => "for each event".to_owned(),
+        Script::Early { event: Some(event) } => format!("for each sample of {event}, before perf chooses"),
+        Script::Early { event: None } => "for each sample, before perf chooses".to_owned(),
         Script::Signal { name } => format!("on SIG{name}"),
     }
 }

@@ -74,6 +74,17 @@ fn report_sources<'a>(sources: impl Iterator<Item = (&'a Arc<str>, u64)>, output
     total
 }
 
+/// Reports samples that a recording lacks.
+pub(crate) fn samples(output: &Output, count: u64) {
+    if count > 0 {
+        errln!(
+            "twinbpf: the recording lacks {count} samples: perf record had no room for them; a larger -m or a lower \
+             frequency makes that rarer"
+        );
+        object(output, None, None, count);
+    }
+}
+
 /// In JSON: what was lost of a map, with the program and its helper where they are known.
 pub(crate) fn object(output: &Output, map: Option<&str>, caller: Option<(&str, &str)>, count: u64) {
     let (program, helper) = caller.unzip();

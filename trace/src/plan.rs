@@ -75,6 +75,8 @@ pub enum Trigger {
     Sample {
         /// The event whose samples it gets; `None`: those of all events.
         event: Option<Arc<str>>,
+        /// Whether it runs before the host itself has chosen samples.
+        early: bool,
     },
     /// In userspace, on a signal.
     Signal {
@@ -337,8 +339,12 @@ fn script_trigger(object: &Object, spec: &ProgramSpec, script: &Script, options:
         Script::Timer { period } => Trigger::Timer { period: *period },
         Script::Event { map } if options.samples => match map.as_deref().and_then(|name| sender(object, name)) {
             Some(map) => Trigger::Event { map },
-            None => Trigger::Sample { event: map.clone() },
+            None => Trigger::Sample { event: map.clone(), early: false },
         },
+        Script::Early { event } if options.samples => Trigger::Sample { event: event.clone(), early: true },
+        Script::Early { .. } => {
+            return Err(wrong(object, spec, "EARLY gets samples of a recording: twinbpf script runs it"));
+        }
         Script::Signal { .. } if options.samples => {
             return Err(wrong(object, spec, "no signal runs a program over a recording"));
         }
@@ -400,9 +406,10 @@ impl fmt::Display for ObjectPlan {
                 Trigger::Event { map } => {
                     writeln!(f, "  {name:<24} userspace  each record of {}", self.object.maps[*map].name)?;
                 }
-                Trigger::Sample { event: None } => writeln!(f, "  {name:<24} userspace  each sample")?,
-                Trigger::Sample { event: Some(event) } => {
-                    writeln!(f, "  {name:<24} userspace  each sample of {event}")?;
+                Trigger::Sample { event, early } => {
+                    let of = event.as_ref().map_or_else(String::new, |event| format!(" of {event}"));
+                    let when = if *early { ", before perf chooses" } else { "" };
+                    writeln!(f, "  {name:<24} userspace  each sample{of}{when}")?;
                 }
                 Trigger::Signal { number } => writeln!(f, "  {name:<24} userspace  on signal {number}")?,
                 Trigger::Kernel { targets } if targets.is_empty() => match self.table_with(program.spec) {

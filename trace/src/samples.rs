@@ -7,7 +7,7 @@ use crate::options::{Mode, Options};
 use crate::output::Output;
 use crate::plan::Plan;
 use crate::session::{STATUS_ABORTED, STATUS_FAILED, Session};
-use crate::user_side::{Outcome, Sample};
+use crate::user_side::{Give, Outcome, Sample, UserSide};
 use twinbpf::Linker;
 
 /// What becomes of a sample.
@@ -88,13 +88,28 @@ impl SampleSession {
         Ok(self.stage == Stage::Running)
     }
 
+    /// Whether programs want samples before the host has chosen them: [`SampleSession::early`].
+    pub fn has_early(&self) -> bool {
+        self.session.has_early()
+    }
+
+    /// Runs the EARLY programs of a sample that the host may yet leave out. An error is reported on standard error and ends
+    /// the session in order.
+    pub fn early(&mut self, sample: &Sample<'_>) -> Verdict {
+        self.give(sample, UserSide::on_early)
+    }
+
     /// Runs the timers that are over by the time of a sample, and its EVENT programs. An error is reported on standard error
     /// and ends the session in order.
     pub fn sample(&mut self, sample: &Sample<'_>) -> Verdict {
+        self.give(sample, UserSide::on_sample)
+    }
+
+    fn give(&mut self, sample: &Sample<'_>, give: Give) -> Verdict {
         if self.stage != Stage::Running {
             return Verdict::Over;
         }
-        match self.session.on_sample(sample) {
+        match self.session.on_sample(sample, give) {
             Ok((Outcome::Exit(status), _)) => self.stage = Stage::Over { status },
             Ok((Outcome::Done | Outcome::Aborted, true)) => return Verdict::Keep,
             Ok((Outcome::Done | Outcome::Aborted, false)) => return Verdict::Drop,
@@ -104,6 +119,11 @@ impl SampleSession {
             }
         }
         Verdict::Over
+    }
+
+    /// Reports samples that were lost before anything could read them, as other losses are reported.
+    pub fn lost(&mut self, count: u64) {
+        self.session.report_lost(count);
     }
 
     /// Whether the session has failed already, so that what END fails in is not the first error.

@@ -32,7 +32,7 @@ use crate::record::{Recorder, Recording};
 use crate::script::{self, SymbolSnapshots};
 use crate::signals::Signals;
 use crate::sys;
-use crate::user_side::{Outcome, Sample, UserSide};
+use crate::user_side::{Give, Outcome, Sample, UserSide};
 use crate::verdicts::{Decided, Ruling};
 use crate::workload::{Child, Suspended};
 
@@ -137,7 +137,8 @@ impl Session {
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
         functions(&mut linker);
-        if self.options.kernel.are_given() || needs_kernel_types(plan) {
+        // What a host feeds has types of its own.
+        if self.options.kernel.are_given() || !self.options.samples && needs_kernel_types(plan) {
             linker.kernel(self.options.kernel.kernel());
         }
         if !self.options.commands {
@@ -325,16 +326,27 @@ impl Session {
         self.user_sides.iter_mut().try_for_each(UserSide::start_timers)
     }
 
-    /// Gives a sample to the scripts, all of which must keep it.
-    pub(crate) fn on_sample(&mut self, sample: &Sample<'_>) -> Result<(Outcome, bool), Error> {
+    /// Whether programs run before the host has chosen samples.
+    pub(crate) fn has_early(&self) -> bool {
+        self.user_sides.iter().any(UserSide::has_early)
+    }
+
+    /// Gives a sample to the scripts, all of which must keep it. `give` is what is called for the programs of an object.
+    pub(crate) fn on_sample(&mut self, sample: &Sample<'_>, give: Give) -> Result<(Outcome, bool), Error> {
         let mut kept = true;
         for user_side in &mut self.user_sides {
-            match user_side.on_sample(sample)? {
+            match give(user_side, sample)? {
                 (Outcome::Done, keeps) => kept &= keeps,
                 over => return Ok(over),
             }
         }
         Ok((Outcome::Done, kept))
+    }
+
+    /// Says how many samples the recording lacks.
+    pub(crate) fn report_lost(&mut self, lost: u64) {
+        self.lost += lost;
+        loss::samples(&self.output, lost);
     }
 
     /// Says which programs had no sample, since the recording has none of their event.

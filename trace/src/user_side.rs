@@ -21,7 +21,9 @@ use crate::timer::Timer;
 
 mod samples;
 
+pub(crate) use samples::Give;
 pub use samples::Sample;
+use samples::Samples;
 
 /// Most record sizes for which a block of the arena is cached.
 const KEPT: usize = 64;
@@ -62,10 +64,9 @@ pub(crate) struct UserSide {
     ends: Vec<Step>,
     timers: Vec<(Step, Timer)>,
     events: Vec<Event>,
-    /// For samples, and the event of each where it names one.
-    samples: Vec<(Step, Option<Arc<str>>)>,
-    /// By an event's name, the programs of `samples` that its samples run.
-    of_event: HashMap<Box<str>, Vec<usize>>,
+    samples: Samples,
+    /// Before the host has chosen samples.
+    early: Samples,
     signals: Vec<(i32, Step)>,
     /// Index and map, for the userspace maps through which scripts may send records.
     local: Vec<(usize, Arc<dyn MapOps>)>,
@@ -116,8 +117,8 @@ impl UserSide {
             ends: Vec::new(),
             timers: Vec::new(),
             events: Vec::new(),
-            samples: Vec::new(),
-            of_event: HashMap::new(),
+            samples: Samples::default(),
+            early: Samples::default(),
             signals: Vec::new(),
             local: Vec::new(),
             records: Vec::new(),
@@ -150,7 +151,8 @@ impl UserSide {
                 let timer = if by_samples { Timer::by_samples(period) } else { Timer::by_clock(period)? };
                 self.timers.push((step, timer));
             }
-            Trigger::Sample { event } => self.samples.push((step, event.clone())),
+            Trigger::Sample { event, early: false } => self.samples.add(step, event.clone()),
+            Trigger::Sample { event, early: true } => self.early.add(step, event.clone()),
             &Trigger::Event { map } => {
                 let ours = &pre.maps()[map];
                 if !plan.in_kernel && !self.local.iter().any(|(index, _)| *index == map) {

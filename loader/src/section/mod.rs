@@ -83,6 +83,11 @@ pub enum Script {
         /// From `EVENT/map`; without it `__bpf_stdout__`.
         map: Option<Arc<str>>,
     },
+    /// For each sample of a recording that perf reads, before perf's own options choose among them.
+    Early {
+        /// From `EARLY/EVENT`; without it samples of all events.
+        event: Option<Arc<str>>,
+    },
     /// On a signal.
     Signal {
         /// For example `USR1`.
@@ -125,6 +130,7 @@ impl Script {
             "ERROR" => Some(Script::Error),
             "TIMER" => Some(Script::Timer { period: None }),
             "EVENT" => Some(Script::Event { map: None }),
+            "EARLY" => Some(Script::Early { event: None }),
             _ => None,
         }
     }
@@ -134,6 +140,7 @@ impl Script {
             None => Script::of_function(name),
             Some(("TIMER", period)) => Some(Script::Timer { period: Some(duration(period)?) }),
             Some(("EVENT", map)) if !map.is_empty() => Some(Script::Event { map: Some(map.into()) }),
+            Some(("EARLY", event)) if !event.is_empty() => Some(Script::Early { event: Some(event.into()) }),
             Some(("SIGNAL", name)) if !name.is_empty() => {
                 Some(Script::Signal { name: name.strip_prefix("SIG").unwrap_or(name).into() })
             }

@@ -82,6 +82,8 @@ fn script_sections() {
     assert_eq!(script("TIMER/0"), None);
     assert_eq!(script("TIMER/99999999999h"), None);
     assert_eq!(script("EVENT/out"), Some(Script::Event { map: Some("out".into()) }));
+    assert_eq!(script("EARLY"), Some(Script::Early { event: None }));
+    assert_eq!(script("EARLY/sched:sched_switch"), Some(Script::Early { event: Some("sched:sched_switch".into()) }));
     assert_eq!(script("SIGNAL/SIGUSR1"), Some(Script::Signal { name: "USR1".into() }));
     assert_eq!(script("BEGIN/x"), None);
 }

@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::target::has_places;
 
 /// Entry points that are functions.
-const FUNCTIONS: [&str; 4] = ["BEGIN", "END", "TIMER", "EVENT"];
+const FUNCTIONS: [&str; 5] = ["BEGIN", "END", "TIMER", "EVENT", "EARLY"];
 /// Entry points that are sections.
-const SECTIONS: [&str; 5] = ["BEGIN", "END", "TIMER", "EVENT", "SIGNAL"];
+const SECTIONS: [&str; 6] = ["BEGIN", "END", "TIMER", "EVENT", "EARLY", "SIGNAL"];
 
 impl ObjectPlan {
     /// Entry points that do not run, each with the reason. In [`Mode::User`](crate::Mode::User) these include all programs

@@ -1,8 +1,9 @@
 //! Samples that a host feeds: timers that are over by then, and the EVENT programs of their event.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Outcome, UserSide};
+use super::{Outcome, Step, UserSide};
 use crate::error::Error;
 
 /// A sample as programs get it.
@@ -20,10 +21,56 @@ pub struct Sample<'a> {
     pub pointers: &'a [(u32, u32)],
 }
 
+/// What gives a sample to the programs of an object.
+pub(crate) type Give = fn(&mut UserSide, &Sample<'_>) -> Result<(Outcome, bool), Error>;
+
+/// Programs that samples run.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// Each with its event, where it names one.
+    programs: Vec<(Step, Option<Arc<str>>)>,
+    /// By an event's name, the indices of the programs that its samples run.
+    of_event: HashMap<Box<str>, Arc<[usize]>>,
+}
+
+impl Samples {
+    pub(super) fn add(&mut self, step: Step, event: Option<Arc<str>>) {
+        self.programs.push((step, event));
+    }
+
+    fn of(&mut self, event: &str) -> Arc<[usize]> {
+        if let Some(programs) = self.of_event.get(event) {
+            return Arc::clone(programs);
+        }
+        let wants = |of: &Option<Arc<str>>| of.as_deref().is_none_or(|name| name == event);
+        let all = self.programs.iter().enumerate();
+        let programs: Arc<[usize]> = all.filter(|(_, (_, of))| wants(of)).map(|(index, _)| index).collect();
+        self.of_event.insert(event.into(), Arc::clone(&programs));
+        programs
+    }
+
+    /// Programs for events of which there was no sample, each with its event.
+    fn unmet(&self) -> impl Iterator<Item = (&str, &str)> {
+        let named = self.programs.iter().filter_map(|(step, event)| Some((&*step.name, event.as_deref()?)));
+        named.filter(|(_, event)| !self.of_event.contains_key(*event))
+    }
+}
+
 /// Sizes of records are rounded up to this, so that few blocks serve them all.
 const GRAIN: usize = 64;
 
 impl UserSide {
+    /// Whether programs run before the host has chosen samples.
+    pub(crate) fn has_early(&self) -> bool {
+        !self.early.programs.is_empty()
+    }
+
+    /// Calls the programs that run before the host has chosen. With [`Outcome::Done`], whether all of them keep the sample.
+    pub(crate) fn on_early(&mut self, sample: &Sample<'_>) -> Result<(Outcome, bool), Error> {
+        let programs = self.early.of(sample.event);
+        self.run(sample, &programs, true)
+    }
+
     /// Calls what a sample runs. With [`Outcome::Done`], whether all EVENT programs keep it.
     pub(crate) fn on_sample(&mut self, sample: &Sample<'_>) -> Result<(Outcome, bool), Error> {
         for index in 0..self.timers.len() {
@@ -33,14 +80,12 @@ impl UserSide {
                 return Ok((Outcome::Exit(status), false));
             }
         }
-        if !self.of_event.contains_key(sample.event) {
-            let all = self.samples.iter().enumerate();
-            let wants = |of: &Option<Arc<str>>| of.as_deref().is_none_or(|name| name == sample.event);
-            let programs = all.filter(|(_, (_, of))| wants(of)).map(|(index, _)| index).collect();
-            self.of_event.insert(sample.event.into(), programs);
-        }
-        let count = self.of_event[sample.event].len();
-        if count == 0 {
+        let programs = self.samples.of(sample.event);
+        self.run(sample, &programs, false)
+    }
+
+    fn run(&mut self, sample: &Sample<'_>, programs: &[usize], early: bool) -> Result<(Outcome, bool), Error> {
+        if programs.is_empty() {
             return Ok((Outcome::Done, true));
         }
         let block = self.memory(sample.bytes.len().next_multiple_of(GRAIN))?;
@@ -53,9 +98,9 @@ impl UserSide {
             block.write(*at, &(addr + u64::from(*to)).to_ne_bytes());
         }
         let mut kept = true;
-        for nth in 0..count {
-            let index = self.of_event[sample.event][nth];
-            let (entry, returns) = (self.samples[index].0.entry, self.samples[index].0.returns);
+        for index in programs {
+            let of = if early { &self.early } else { &self.samples };
+            let (entry, returns) = (of.programs[*index].0.entry, of.programs[*index].0.returns);
             match self.instance.call(entry, &[addr, sample.size as u64]) {
                 // It is an `int` in C: the upper 32 bits are undefined.
                 Ok(r0) => kept &= !returns || r0 as i32 != 0,
@@ -67,14 +112,15 @@ impl UserSide {
 
     /// Programs for events of which there was no sample, each with its event.
     pub(crate) fn unmet(&self) -> impl Iterator<Item = (&str, &str)> {
-        let named = self.samples.iter().filter_map(|(step, event)| Some((&*step.name, event.as_deref()?)));
-        named.filter(|(_, event)| !self.of_event.contains_key(*event))
+        self.samples.unmet().chain(self.early.unmet())
     }
 
     /// Names of the events that had samples, sorted.
     pub(crate) fn events(&self) -> Vec<&str> {
-        let mut events: Vec<&str> = self.of_event.keys().map(|event| &**event).collect();
+        let all = self.samples.of_event.keys().chain(self.early.of_event.keys());
+        let mut events: Vec<&str> = all.map(|event| &**event).collect();
         events.sort_unstable();
+        events.dedup();
         events
     }
 
