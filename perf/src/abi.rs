@@ -7,6 +7,8 @@ use std::mem::offset_of;
 use std::path::PathBuf;
 use std::ptr;
 
+use crate::recording;
+
 /// `struct perf_dlfilter_sample`, to the members that perf 6.1 has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +182,15 @@ pub(crate) fn source_line() -> Option<String> {
     // SAFETY: perf gave the context for this call.
     let file = unsafe { (fns.srcline?)(context, &raw mut line) };
     (!file.is_null()).then(|| format!("{}:{line}", text(file)))
+}
+
+/// What samples of this event have: `sample_type` of its `struct perf_event_attr`.
+pub(crate) fn sample_type() -> Option<u64> {
+    let (fns, context) = fns()?;
+    // SAFETY: perf gave the context for this call.
+    let attr = unsafe { (fns.attr?)(context) };
+    // SAFETY: null, or perf's own struct, of which the oldest has 64 bytes.
+    (!attr.is_null()).then(|| unsafe { attr.cast::<u64>().add(recording::SAMPLE_TYPE / 8).read() })
 }
 
 /// The values of `--dlarg`.

@@ -17,6 +17,8 @@ pub(crate) struct Args {
     pub(crate) format: OutputFormat,
     /// Every sample is dropped after the scripts had it, so that perf prints none.
     pub(crate) hide_samples: bool,
+    /// Samples that the recording lacks are an error, at the end.
+    pub(crate) fail_on_loss: bool,
     /// The recording that perf reads, for formats of its events.
     pub(crate) data: Option<PathBuf>,
     pub(crate) engine: EngineKind,
@@ -25,7 +27,7 @@ pub(crate) struct Args {
 }
 
 const KNOWN: &str = "--set=VAR=VALUE, --output=FILE, --format=text|json, --hide-samples, --data=FILE, \
-                     --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
+                     --fail-on-loss, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
 
 impl Args {
     /// Reads them.
@@ -39,6 +41,7 @@ impl Args {
             output: None,
             format: OutputFormat::Text,
             hide_samples: false,
+            fail_on_loss: false,
             data: None,
             engine: EngineKind::Auto,
             max_insns: None,
@@ -73,6 +76,7 @@ impl Args {
                 }
             }
             "--hide-samples" => self.hide_samples = true,
+            "--fail-on-loss" => self.fail_on_loss = true,
             "--data" => self.data = Some(Path::new(value).to_owned()),
             "--engine" => {
                 self.engine = match value {

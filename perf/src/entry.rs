@@ -61,12 +61,43 @@ pub unsafe extern "C" fn start(data: *mut *mut c_void, context: *mut c_void) -> 
 /// perf calls it, with what `start` left and a sample of its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn filter_event(data: *mut c_void, sample: *const PerfSample, context: *mut c_void) -> c_int {
+    // SAFETY: perf's, as here.
+    unsafe { filter(data, sample, context, |_| true, Run::sample) }
+}
+
+/// Gives a sample to scripts that want it before perf has chosen; 0 if perf goes on with it.
+///
+/// # Safety
+/// As [`filter_event`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn filter_event_early(
+    data: *mut c_void,
+    sample: *const PerfSample,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: perf's, as here.
+    unsafe { filter(data, sample, context, Run::has_early, Run::early) }
+}
+
+/// Gives a sample to scripts if they want it.
+///
+/// # Safety
+/// As [`filter_event`].
+unsafe fn filter(
+    data: *mut c_void,
+    sample: *const PerfSample,
+    context: *mut c_void,
+    wants: fn(&Run) -> bool,
+    give: fn(&mut Run, &PerfSample) -> Printed,
+) -> c_int {
     // SAFETY: null, or what `start` left, which nothing else uses during the call.
-    let run = unsafe { data.cast::<Run>().as_mut() };
+    let Some(run) = (unsafe { data.cast::<Run>().as_mut() }) else { return KEEP };
+    if !wants(run) {
+        return KEEP;
+    }
     // SAFETY: perf's sample.
-    let sample = unsafe { PerfSample::read(sample) };
-    let (Some(run), Some(sample)) = (run, sample) else { return KEEP };
-    match guarded(|| within(context, || run.sample(&sample))) {
+    let Some(sample) = (unsafe { PerfSample::read(sample) }) else { return KEEP };
+    match guarded(|| within(context, || give(run, &sample))) {
         Some(Printed::Yes) => KEEP,
         Some(Printed::No) => LEAVE_OUT,
         None => failure(STATUS_FAILED),

@@ -9,6 +9,7 @@ use twinbpf_vm::trap::TrapCode;
 
 use crate::abi::{self, Location};
 use crate::fields::Fields;
+use crate::recording::has_stack;
 use crate::sample::Builder;
 
 /// The sample for which programs run, as they get it.
@@ -36,16 +37,31 @@ pub(crate) fn with<R>(work: impl FnOnce(&Current) -> R) -> R {
 /// Functions that read fields by name, and so need formats.
 pub(crate) const BY_NAME: [&str; 2] = ["sample_field", "sample_field_str"];
 
+/// Functions that read the call chain.
+pub(crate) const OF_CHAINS: [&str; 2] = ["sample_stack", "print_callchain"];
+
+/// Why there is no call chain.
+pub(crate) const STACKS: &str = "the recording has stacks (--call-graph dwarf), of which perf makes call chains only when it \
+                                 prints them: record with --call-graph fp";
+
+/// The recorded call chain.
+fn chain() -> Result<Vec<u64>, Trap> {
+    if abi::sample_type().is_some_and(has_stack) {
+        return Err(failed(STACKS.to_owned()));
+    }
+    Ok(with(|current| current.sample.chain().collect()))
+}
+
 /// Name of the function at an address, or the address.
 fn name(address: u64, place: Option<Location>) -> String {
     place.and_then(|place| place.symbol).unwrap_or_else(|| format!("{address:#x}"))
 }
 
 /// Frames of the call chain from the outermost: `main;work;read`.
-fn folded() -> String {
-    let chain: Vec<u64> = with(|current| current.sample.chain().collect());
+fn folded() -> Result<String, Trap> {
+    let chain = chain()?;
     let frames: Vec<String> = chain.iter().rev().map(|address| name(*address, abi::resolve(*address))).collect();
-    frames.join(";")
+    Ok(frames.join(";"))
 }
 
 /// Writes a text as `snprintf` does; its length.
@@ -77,19 +93,19 @@ fn field_text(mut caller: Caller<'_, Control>, name: CStr, buf: Ptr, size: u64) 
 }
 
 /// A line for each frame, as `perf script` has them; the number of frames.
-fn print_chain(mut caller: Caller<'_, Control>) -> i32 {
-    let chain: Vec<u64> = with(|current| current.sample.chain().collect());
+fn print_chain(mut caller: Caller<'_, Control>) -> Result<i32, Trap> {
+    let chain = chain()?;
     let line = |address: &u64| {
         let place = abi::resolve(*address).unwrap_or_default();
         let symbol = place.symbol.map_or_else(|| "[unknown]".to_owned(), |name| format!("{name}+{:#x}", place.offset));
         format!("        {address:x} {symbol} ({})\n", place.dso.as_deref().unwrap_or("[unknown]"))
     };
     let text: String = chain.iter().map(line).collect();
-    match caller.runtime().output.write_all(text.as_bytes()) {
+    Ok(match caller.runtime().output.write_all(text.as_bytes()) {
         Ok(()) => i32::try_from(chain.len()).unwrap_or(i32::MAX),
         // The output keeps the error, which ends the session.
         Err(_) => -1,
-    }
+    })
 }
 
 /// Gives programs these functions.
@@ -110,7 +126,7 @@ pub(crate) fn functions(linker: &mut Linker<Control>) {
         put(&mut caller, abi::source_line().unwrap_or_default().as_bytes(), buf, size)
     });
     linker.func("sample_stack", |mut caller: Caller<'_, Control>, buf: Ptr, size: u64| {
-        put(&mut caller, folded().as_bytes(), buf, size)
+        put(&mut caller, folded()?.as_bytes(), buf, size)
     });
     linker.func("print_callchain", print_chain);
     linker.func("sample_field", field);

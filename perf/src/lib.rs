@@ -16,3 +16,4 @@ mod recording;
 mod run;
 mod sample;
 mod stdio;
+mod types;

@@ -1,53 +1,8 @@
-//! Formats of tracepoints in a recording: the feature `HEADER_TRACING_DATA` of a `perf.data` file, which holds what
-//! `tools/perf/util/trace-event-read.c` reads. All of it is data that others may have written.
+//! Formats of tracepoints in a recording: the feature `HEADER_TRACING_DATA`, which holds what
+//! `tools/perf/util/trace-event-read.c` reads.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-
-/// Start of a file, `PERF_MAGIC2`.
-const MAGIC: &[u8; 8] = b"PERFILE2";
-/// Bytes of the header, to the end of its bitmap of features.
-const HEADER: usize = 104;
-/// Number of the feature.
-const TRACING_DATA: u32 = 1;
-/// Most bytes of tracing data that are read; all events of a kernel have some 3 MiB.
-const MOST: u64 = 256 << 20;
 /// Start of the tracing data.
 const TRACING_MAGIC: &[u8] = b"\x17\x08\x44tracing";
-
-/// The texts of formats that a recording has; none where it has no tracepoints.
-///
-/// # Errors
-/// It cannot be read, or is no recording.
-pub(crate) fn formats(path: &Path) -> Result<Vec<String>, String> {
-    let name = path.display();
-    let file = File::open(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let mut header = [0; HEADER];
-    let whole = file.read_exact_at(&mut header, 0).is_ok();
-    if !whole || header[..8] != *MAGIC {
-        return Err(format!("{name} is no recording of perf in the byte order of this machine"));
-    }
-    let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-    // Sections: attributes, data, event types; then the bitmap.
-    let (data, features) = (word(40).checked_add(word(48)), word(72));
-    if features & 1 << TRACING_DATA == 0 {
-        return Ok(Vec::new());
-    }
-    let cut = || format!("{name} is cut off or damaged: its tracing data cannot be read");
-    let before = u64::from((features & ((1 << TRACING_DATA) - 1)).count_ones());
-    let mut section = [0; 16];
-    let at = data.and_then(|data| data.checked_add(16 * before)).ok_or_else(cut)?;
-    file.read_exact_at(&mut section, at).map_err(|_| cut())?;
-    let [start, size] = [0, 8].map(|at| u64::from_le_bytes(section[at..at + 8].try_into().expect("8 bytes")));
-    let length = file.metadata().map_err(|_| cut())?.len();
-    if size > MOST || start.checked_add(size).is_none_or(|end| end > length) {
-        return Err(cut());
-    }
-    let mut bytes = vec![0; size as usize];
-    file.read_exact_at(&mut bytes, start).map_err(|_| cut())?;
-    parse(&bytes).ok_or_else(cut)
-}
 
 /// What is left to be read.
 struct Cursor<'a>(&'a [u8]);
@@ -78,7 +33,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Vec<String>> {
+/// The texts of formats; `None` where the data is cut off or something else.
+pub(super) fn parse(bytes: &[u8]) -> Option<Vec<String>> {
     let mut cursor = Cursor(bytes);
     (cursor.take(TRACING_MAGIC.len() as u64)? == TRACING_MAGIC).then_some(())?;
     cursor.text()?; // version
