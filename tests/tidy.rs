@@ -25,7 +25,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "trace",
         &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-probe", "twinbpf-isa", "twinbpf-vm"],
     ),
-    ("perf", &["twinbpf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-trace", "twinbpf-vm"]),
+    ("carry", &[]),
+    ("perf", &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-trace", "twinbpf-vm"]),
     (
         "fuzzing",
         &["twinbpf", "twinbpf-isa", "twinbpf-vm", "twinbpf-jit", "twinbpf-loader", "twinbpf-kernel", "twinbpf-verify"],
@@ -34,6 +35,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "twinbpf",
+            "twinbpf-carry",
+            "twinbpf-perf",
             "twinbpf-trace",
             "twinbpf-fuzzing",
             "twinbpf-kernel",

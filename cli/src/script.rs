@@ -1,12 +1,15 @@
 //! `twinbpf script`: `perf script` with our shared object, which runs the scripts over a recording.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::MemfdFlags;
 use tempfile::{Builder, TempDir};
 use twinbpf::EngineKind;
 
@@ -14,9 +17,13 @@ use crate::args::{Format, LoadArgs, ScriptArgs};
 use crate::{load, source};
 
 /// The shared object that perf loads.
-const LIBRARY: &str = "libtwinbpf_perf.so";
+static LIBRARY: &[u8] = twinbpf_carry::shared_object!(twinbpf_perf);
 
 pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
+    if let Some(path) = &args.save_library {
+        std::fs::write(path, LIBRARY).with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.input.as_os_str() == "-" {
         bail!("-i -: a recording comes from a file; perf record -o FILE writes one");
     }
@@ -25,7 +32,7 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     let mut command = Command::new("perf");
     // Where a terminal is the output, a pager between would not know what is escaped.
     command.args(["--no-pager", "script", "-i"]).arg(&args.input).args(&args.words);
-    command.arg("--dlfilter").arg(library);
+    command.arg("--dlfilter").arg(format!("/proc/self/fd/{}", library.as_raw_fd()));
     for value in values(args, compiled.as_ref()) {
         command.arg("--dlarg").arg(value);
     }
@@ -36,14 +43,35 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
         }
         Err(error) => return Err(error).context("cannot run perf"),
     };
-    drop(compiled);
+    drop((compiled, library));
     match (status.code(), status.signal()) {
+        (Some(USAGE), _) => bail!("{}", refused(&version())),
         (Some(code), _) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
         (None, Some(libc::SIGPIPE)) => {
             twinbpf_trace::end_by_pipe();
             Ok(ExitCode::FAILURE)
         }
         (None, signal) => bail!("perf script ended by signal {}", signal.unwrap_or_default()),
+    }
+}
+
+/// perf's status where it does not know an option.
+const USAGE: i32 = 129;
+
+/// What `perf --version` prints.
+fn version() -> String {
+    let output = Command::new("perf").arg("--version").stderr(Stdio::null()).output();
+    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+/// Why perf does not take our command line: it may be older than filters as it has them since 6.1.
+fn refused(version: &str) -> String {
+    let mut numbers = version.trim_start_matches("perf version ").split('.').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (6, 1) => {
+            format!("{version} is too old: scripts run in the perf script of Linux 6.1 or later")
+        }
+        _ => "perf script does not take this command line: after -- are options of perf script".to_owned(),
     }
 }
 
@@ -66,7 +94,7 @@ fn compile(args: &ScriptArgs) -> Result<Option<Compiled>> {
         let bytes = load::object_bytes(source, &load)?;
         let name = source.file_stem().unwrap_or_default().to_string_lossy();
         let path = folder.path().join(format!("{index}-{name}.o"));
-        let mut file = std::fs::File::create_new(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let mut file = File::create_new(&path).with_context(|| format!("cannot make {}", path.display()))?;
         file.write_all(&bytes).with_context(|| format!("cannot write {}", path.display()))?;
         paths.push((index, path));
     }
@@ -95,6 +123,9 @@ fn values(args: &ScriptArgs, compiled: Option<&Compiled>) -> Vec<OsString> {
     if !args.print {
         values.push("--hide-samples".into());
     }
+    if args.fail_on_loss {
+        values.push("--fail-on-loss".into());
+    }
     values.extend(args.engine.map(|engine| OsString::from(format!("--engine={}", engine_name(engine)))));
     values.extend(args.max_insns.map(|count| OsString::from(format!("--max-insns={count}"))));
     values.extend(args.timeout.map(|time| OsString::from(format!("--timeout={}ns", time.as_nanos()))));
@@ -109,13 +140,25 @@ fn engine_name(engine: EngineKind) -> &'static str {
     }
 }
 
-/// The shared object: where cargo builds it, beside the command, or in `lib` beside its folder.
-fn library() -> Result<PathBuf> {
-    let command = std::env::current_exe().context("cannot find this command's own file")?;
-    let folder = command.parent().unwrap_or(Path::new("/"));
-    let places = ["deps", ".", "../lib"].map(|place| folder.join(place).join(LIBRARY));
-    let found = places.iter().find(|path| path.exists());
-    found
-        .cloned()
-        .with_context(|| format!("{LIBRARY}, which perf loads, is neither in {0} nor in {0}/../lib", folder.display()))
+/// The shared object, in memory: nothing stays of it. perf inherits the descriptor.
+fn library() -> Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("libtwinbpf_perf.so", MemfdFlags::empty());
+    let mut file = File::from(file.context("cannot make a file in memory for what perf loads")?);
+    file.write_all(LIBRARY).context("cannot write what perf loads into memory")?;
+    Ok(file.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused;
+
+    #[test]
+    fn an_old_perf_is_named() {
+        for old in ["perf version 5.10.1", "perf version 6.0", "perf version 4.19.1-rc2"] {
+            assert_eq!(refused(old), format!("{old} is too old: scripts run in the perf script of Linux 6.1 or later"));
+        }
+        for other in ["perf version 6.1.123", "perf version 6.12", "perf version 10.0", "", "perf"] {
+            assert!(refused(other).starts_with("perf script does not take"), "{other}");
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! `twinbpf script`: over recordings that the test makes, scripts say what follows from the text of `perf script`.
 
 mod common;
+#[path = "script/ready.rs"]
+mod ready;
+#[path = "script/recordings.rs"]
+mod recordings;
 #[allow(dead_code, reason = "the sessions' tests use the rest")]
 #[path = "kernel/rig.rs"]
 mod rig;
@@ -27,6 +31,16 @@ harness::tests! {
     a_closed_pipe_ends_it_quietly,
     errors_have_exact_words,
     the_page_prints_what_it_says,
+    recordings::fields_by_type_are_those_by_name,
+    recordings::early_comes_before_perf_chooses,
+    recordings::samples_that_a_recording_lacks_are_counted,
+    recordings::stacks_are_no_call_chains,
+    recordings::a_perf_without_filters_is_too_old,
+    recordings::the_command_carries_its_library,
+    ready::system_calls,
+    ready::wakeups,
+    ready::stacks,
+    ready::block_requests_and_faults,
 }
 
 const HEAD: &str = "#include <twinbpf/perf_script.h>\nLICENSE(\"GPL\");\n";
@@ -40,10 +54,7 @@ fn folder() -> Option<TempDir> {
     let work = "volatile long n; __attribute__((noinline)) void inner(void) { for (long i = 0; i < 200000000; i++) n++; }\n\
                 __attribute__((noinline)) void outer(void) { inner(); n++; }\nint main(void) { outer(); n++; return 0; }\n";
     fs::write(folder.path().join("work.c"), work).unwrap();
-    let run = |line: &str| {
-        let output = Command::new("sh").args(["-c", line]).current_dir(&folder).output().unwrap();
-        assert!(output.status.success(), "{line}: {output:?}");
-    };
+    let run = |line: &str| sh(folder.path(), line);
     run("gcc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -o work work.c");
     run("perf record -q -o tp.data -e sched:sched_wakeup -e sched:sched_switch -a -- \
          sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; sleep 0.01; done'");
@@ -51,10 +62,16 @@ fn folder() -> Option<TempDir> {
     Some(folder)
 }
 
+/// Runs a line of a shell, which must succeed.
+fn sh(folder: &Path, line: &str) {
+    let output = Command::new("sh").args(["-c", line]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+}
+
 /// The text of `perf script` with these fields.
 fn perf_text(folder: &Path, data: &str, fields: &str) -> String {
     let mut perf = Command::new("perf");
-    perf.current_dir(folder).args(["script", "--no-inline", "-i", data, "-F", fields]);
+    perf.current_dir(folder).args(["script", "--no-inline", "--ns", "-i", data, "-F", fields]);
     let output = perf.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
@@ -177,14 +194,14 @@ fn call_chains_are_those_of_the_text() {
 fn samples_are_kept_or_dropped() {
     let Some(folder) = folder() else { return };
     let fields = "comm,cpu,time,event";
-    let kept = printed(folder.path(), COUNT, &["-i", "tp.data", "--print", "-o", "out", "--", "-F", fields]);
+    let kept = printed(folder.path(), COUNT, &["-i", "tp.data", "--print", "-o", "out", "--", "--ns", "-F", fields]);
     let text = perf_text(folder.path(), "tp.data", fields);
     let on_first: Vec<&str> = text.lines().filter(|line| line.contains("[000]")).collect();
     assert!(!kept.is_empty());
     assert_eq!(kept, on_first);
     // One that returns nothing keeps all, and so does one for another event.
     let source = "SEC(\"EVENT/sched:sched_wakeup\") void on(struct sample *s, u64 size) { }\n";
-    let kept = printed(folder.path(), source, &["-i", "tp.data", "--print", "--", "-F", fields]);
+    let kept = printed(folder.path(), source, &["-i", "tp.data", "--print", "--", "--ns", "-F", fields]);
     assert_eq!(kept, text.lines().collect::<Vec<_>>());
 }
 
@@ -313,8 +330,9 @@ fn errors_have_exact_words() {
 fn the_page_prints_what_it_says() {
     let Some(folder) = folder() else { return };
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["syscounts.bpf.c", "wakeups.bpf.c"] {
-        fs::copy(corpus().join("scripts/perf").join(name), folder.path().join(name)).unwrap();
+    for entry in fs::read_dir(corpus().join("scripts/perf")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
     }
     let page = fs::read_to_string(root.join("../docs/perf.md")).unwrap();
     let bin = Path::new(env!("CARGO_BIN_EXE_twinbpf")).parent().unwrap();
@@ -335,7 +353,7 @@ fn the_page_prints_what_it_says() {
             };
             let mut shell = Command::new("sh");
             shell.current_dir(&folder).env("PATH", &path).env("XDG_CACHE_HOME", folder.path().join("cache"));
-            shell.env("TWINBPF_CLANG", "clang-19").env("LIBRARY", library()).env("INCLUDE", root.join("include"));
+            shell.env("TWINBPF_CLANG", "clang-19").env("INCLUDE", root.join("include"));
             let done = shell.args(["-c", line]).output().unwrap();
             assert!(done.status.success(), "{line}: {done:?}");
             output = String::from_utf8_lossy(&done.stdout).into_owned();

@@ -10,12 +10,30 @@
  *             return 1;               // 0 drops the sample: perf does not print it
  *     }
  *
- * `SEC("EVENT/sched:sched_switch")` gets the samples of one event. TIMER goes by the times of samples.
+ * `SEC("EVENT/sched:sched_switch")` gets the samples of one event. EARLY gets them before perf's own options choose. TIMER
+ * goes by the times of samples.
+ *
+ * `s->raw` is a struct of the event's fields. A program names those that it reads, with types of their kind, and CO-RE finds
+ * where the recording has them:
+ *
+ *     struct trace_event_raw_sched_switch {
+ *             s32 next_pid;
+ *             char next_comm[16];
+ *     } RECORDED;
+ *
+ *     SEC("EVENT/sched:sched_switch") int on_switch(struct sample *s, u64 size)
+ *     {
+ *             const struct trace_event_raw_sched_switch *e = s->raw;
+ *             ... e->next_pid ...
+ *
+ * `__data_loc_NAME` is a u32: the text's offset in its low half, its size in the high one; sample_field_str() has the text.
  */
 #ifndef TWINBPF_PERF_SCRIPT_H
 #define TWINBPF_PERF_SCRIPT_H
 
 #include <twinbpf/script.h>
+
+#define RECORDED __attribute__((preserve_access_index))
 
 /* A branch, as `struct perf_branch_entry` of <linux/perf_event.h> has it. */
 struct sample_branch {

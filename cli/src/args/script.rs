@@ -20,7 +20,7 @@ use super::{Format, duration, engine};
 EVENT for each sample, TIMER by the times of samples, END last.")]
 pub(crate) struct ScriptArgs {
     /// Objects made by clang, or C sources.
-    #[arg(required = true, value_name = "OBJ")]
+    #[arg(required_unless_present = "save_library", value_name = "OBJ")]
     pub(crate) objects: Vec<PathBuf>,
     /// Options of perf script.
     #[arg(last = true, value_name = "OPTIONS")]
@@ -37,6 +37,12 @@ pub(crate) struct ScriptArgs {
     /// Let perf print the samples that programs keep: those for which no EVENT returns 0.
     #[arg(long)]
     pub(crate) print: bool,
+    /// End with status 125 if the recording lacks samples, for which perf record had no room. They are reported anyway.
+    #[arg(long)]
+    pub(crate) fail_on_loss: bool,
+    /// Write the shared object that perf loads to a file, for perf script --dlfilter FILE.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) save_library: Option<PathBuf>,
     /// Give a global variable a value before loading, typed by BTF.
     #[arg(long, value_name = "VAR=VALUE")]
     pub(crate) set: Vec<String>,
