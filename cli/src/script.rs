@@ -116,6 +116,7 @@ fn values(args: &ScriptArgs, compiled: Option<&Compiled>) -> Vec<OsString> {
         values.push(if path.is_relative() { Path::new(".").join(path).into() } else { path.into() });
     }
     values.extend(args.output.iter().map(|path| option("--output=", path)));
+    values.extend(args.flamegraph.iter().map(|path| option("--flamegraph=", path)));
     values.extend(args.set.iter().map(|set| format!("--set={set}").into()));
     if matches!(args.format, Format::Json) {
         values.push("--format=json".into());

@@ -40,6 +40,7 @@ harness::tests! {
     ready::system_calls,
     ready::wakeups,
     ready::stacks,
+    ready::stacks_are_drawn,
     ready::block_requests_and_faults,
 }
 

@@ -1,6 +1,7 @@
 // Samples where processes spend their time: user stacks, innermost first, the most frequent stack last.
 //
 //     twinbpf run profile.bpf.o -F 199 -p PID
+//     twinbpf run profile.bpf.o -F 199 -p PID --flamegraph profile.svg
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include <twinbpf/script.h>
@@ -46,10 +47,19 @@ int sample(void *ctx)
 	return 0;
 }
 
+static char folded[8192];
+
 static int show(const void *key, void *value, void *ctx)
 {
 	const struct sample *sample = key;
 
+	if (draws_flamegraph()) {
+		int length = snprintf(folded, sizeof(folded), "%s;", sample->comm);
+
+		fold_ustack(&stacks, sample->stack, sample->pid, folded + length, sizeof(folded) - length);
+		print_folded(folded, *(__u64 *)value);
+		return 0;
+	}
 	printf("%s (%u): %llu samples\n", sample->comm, sample->pid, *(__u64 *)value);
 	print_ustack(&stacks, sample->stack, sample->pid);
 	return 0;

@@ -19,6 +19,8 @@ pub(crate) struct Args {
     pub(crate) hide_samples: bool,
     /// Samples that the recording lacks are an error, at the end.
     pub(crate) fail_on_loss: bool,
+    /// Where folded stacks are drawn.
+    pub(crate) flamegraph: Option<PathBuf>,
     /// The recording that perf reads, for formats of its events.
     pub(crate) data: Option<PathBuf>,
     pub(crate) engine: EngineKind,
@@ -27,7 +29,7 @@ pub(crate) struct Args {
 }
 
 const KNOWN: &str = "--set=VAR=VALUE, --output=FILE, --format=text|json, --hide-samples, --data=FILE, \
-                     --fail-on-loss, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
+                     --fail-on-loss, --flamegraph=FILE, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
 
 impl Args {
     /// Reads them.
@@ -42,6 +44,7 @@ impl Args {
             format: OutputFormat::Text,
             hide_samples: false,
             fail_on_loss: false,
+            flamegraph: None,
             data: None,
             engine: EngineKind::Auto,
             max_insns: None,
@@ -76,6 +79,7 @@ impl Args {
                 }
             }
             "--hide-samples" => self.hide_samples = true,
+            "--flamegraph" => self.flamegraph = Some(Path::new(value).to_owned()),
             "--fail-on-loss" => self.fail_on_loss = true,
             "--data" => self.data = Some(Path::new(value).to_owned()),
             "--engine" => {

@@ -1,5 +1,6 @@
 //! Host data of a session's script instances.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Processes whose memory scripts may read.
@@ -22,4 +23,6 @@ pub struct Control {
     pub(crate) period: Option<Duration>,
     /// Processes whose memory programs may read.
     pub(crate) reach: Reach,
+    /// Folded stacks and how often each was added, where they are drawn.
+    pub(crate) folded: Option<BTreeMap<String, u64>>,
 }

@@ -1,6 +1,7 @@
 //! Errors of a session.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use twinbpf::Trap;
@@ -76,6 +77,14 @@ pub enum Error {
         what: String,
         /// Error of the write.
         cause: io::Error,
+    },
+    /// A picture that would be empty.
+    #[error("cannot draw {}: {why}", .path.display())]
+    Picture {
+        /// File of the picture.
+        path: PathBuf,
+        /// The reason, in words.
+        why: &'static str,
     },
     /// A kernel program names a map for a function of userspace, and the object has none of that name.
     #[error(
@@ -163,6 +172,7 @@ impl Error {
             | Error::Perf { .. }
             | Error::Events { .. }
             | Error::Output { .. }
+            | Error::Picture { .. }
             | Error::System { .. }
             | Error::Lost { .. }
             | Error::NoMap { .. }

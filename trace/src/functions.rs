@@ -5,12 +5,15 @@ use std::time::Duration;
 use twinbpf::{Caller, Linker};
 
 use crate::control::Control;
+use crate::flame;
 use crate::script::{self, memory::read_mem};
 
-/// Gives programs the functions that only a session has: `set_timer` and `workload_pid`, and those about other processes.
+/// Gives programs the functions that only a session has: `set_timer`, `workload_pid` and `print_folded`, and those about other processes.
 pub fn functions(linker: &mut Linker<Control>) {
     script::functions(linker);
     linker.func("read_mem", read_mem);
+    linker.func("print_folded", flame::print_folded);
+    linker.func("draws_flamegraph", |mut caller: Caller<'_, Control>| -> bool { caller.data_mut().folded.is_some() });
     // As script.h calls them, and as a script without it may.
     for name in ["set_timer", "twinbpf_set_timer"] {
         linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {

@@ -16,6 +16,7 @@ mod control;
 mod error;
 mod events;
 mod files;
+mod flame;
 mod functions;
 mod kernel_side;
 mod loss;

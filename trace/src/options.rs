@@ -1,5 +1,7 @@
 //! Options of a session.
 
+use std::path::PathBuf;
+
 use crate::files::KernelFiles;
 
 /// Whether programs run in the kernel or in userspace.
@@ -65,6 +67,8 @@ pub struct Options {
     pub count_loss: bool,
     /// The session fails, after END, when anything was lost.
     pub fail_on_loss: bool,
+    /// Where folded stacks are drawn at the end, as SVG; without it they are printed.
+    pub flamegraph: Option<PathBuf>,
     /// Bytes of the ring buffer that kernel programs print to.
     pub output_bytes: u32,
     /// What becomes of the workload when an error ends the session.
@@ -92,6 +96,7 @@ impl Default for Options {
             filter: false,
             count_loss: true,
             fail_on_loss: false,
+            flamegraph: None,
             output_bytes: 1 << 20,
             on_error: OnError::Wait,
             kernel: KernelFiles::default(),

@@ -21,6 +21,7 @@ use crate::control::{Control, Reach};
 use crate::errln;
 use crate::error::Error;
 use crate::events::{Loop, SessionEnd, perform};
+use crate::flame::Flame;
 use crate::functions::functions;
 use crate::kernel_side::KernelSide;
 use crate::loss;
@@ -64,6 +65,8 @@ pub struct Session {
     recorder: Option<Recorder>,
     /// Watched since the events of a recording were made: a signal is no reason to leave them.
     signals: Option<Signals>,
+    /// Drawn after END.
+    flame: Option<Flame>,
 }
 
 /// How a session ended before END.
@@ -117,6 +120,8 @@ impl Session {
         recorder: Option<Recorder>,
     ) -> Result<Session, Error> {
         let warnings = recorder.as_ref().map(Recorder::warnings).unwrap_or_default();
+        let objects = plan.objects.iter().map(|plan| &plan.object);
+        let flame = options.flamegraph.as_deref().map(|path| Flame::new(path, objects)).transpose()?;
         let mut session = Session {
             user_sides: Vec::new(),
             kernel_sides: Vec::new(),
@@ -127,6 +132,7 @@ impl Session {
             lost: 0,
             recorder,
             signals: None,
+            flame,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
         plan.objects.iter_mut().for_each(|plan| introduce(&mut plan.object));
@@ -156,6 +162,9 @@ impl Session {
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
         let mut user_side = UserSide::new(plan, &pre, &self.output, self.options.samples)?;
+        if self.flame.is_some() {
+            user_side.fold();
+        }
         let chosen = self.options.pid.into_iter().chain(self.options.tid).collect();
         user_side.set_reach(Reach::new(self.options.foreign_memory, chosen));
         self.user_sides.push(user_side);
@@ -373,6 +382,9 @@ impl Session {
         if self.options.print_maps {
             self.user_sides.iter().for_each(UserSide::print_maps);
             self.output.finish()?;
+        }
+        if let Some(flame) = self.flame.take() {
+            flame.draw(self.user_sides.iter_mut().map(UserSide::folded))?;
         }
         match self.lost {
             count if count > 0 && self.options.fail_on_loss => Err(Error::Lost { count }),

@@ -1,6 +1,6 @@
 //! User side of an object in a session: the instance of its scripts, and the calls of their entry points.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -164,6 +164,16 @@ impl UserSide {
             Trigger::Kernel { .. } | Trigger::Probe(_) | Trigger::Never { .. } => {}
         }
         Ok(())
+    }
+
+    /// From now on folded stacks are kept, not printed.
+    pub(crate) fn fold(&mut self) {
+        self.instance.data_mut().folded = Some(BTreeMap::new());
+    }
+
+    /// Those that were kept.
+    pub(crate) fn folded(&mut self) -> BTreeMap<String, u64> {
+        self.instance.data_mut().folded.take().unwrap_or_default()
     }
 
     /// Sets the processes whose memory `read_mem` may read.

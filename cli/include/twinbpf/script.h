@@ -244,6 +244,16 @@ HOST const char *twinbpf_time_name(__u64 nanoseconds);
 HOST int print_ustack(void *map, __s32 id, __u32 pid);
 HOST int print_kstack(void *map, __s32 id);
 
+/* Write such a stack as one text, the outermost function first: `main;work;read`. As snprintf does, and its length is
+ * returned. */
+HOST int fold_ustack(void *map, __s32 id, __u32 pid, char *buf, __u64 size);
+HOST int fold_kstack(void *map, __s32 id, char *buf, __u64 size);
+
+/* Adds to a stack in this form: prints `main;work;read 17`, or draws it in the picture of --flamegraph. draws_flamegraph() says
+ * whether there is one. */
+HOST int print_folded(const char *stack, __u64 count);
+HOST _Bool draws_flamegraph(void);
+
 /* Copies memory of the workload, of what it starts, or of -p's process; of others with --unsafe. Bytes, or a negative errno. */
 HOST long read_mem(__u32 pid, void *dst, __u64 size, __u64 addr);
 

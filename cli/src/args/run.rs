@@ -101,6 +101,9 @@ pub(crate) struct SessionArgs {
     /// End with status 125, after END, if anything was lost.
     #[arg(long, conflicts_with = "no_count_loss")]
     fail_on_loss: bool,
+    /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.
+    #[arg(long, value_name = "FILE")]
+    flamegraph: Option<PathBuf>,
     /// Size of the ring buffer that kernel programs print to, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     print_buffer: u32,
@@ -161,6 +164,7 @@ impl SessionArgs {
             filter: self.filter,
             count_loss: !self.no_count_loss,
             fail_on_loss: self.fail_on_loss,
+            flamegraph: self.flamegraph.clone(),
             output_bytes: self.print_buffer << 10,
             on_error: match self.on_error {
                 OnError::Wait => trace::OnError::Wait,

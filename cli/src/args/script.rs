@@ -40,6 +40,9 @@ pub(crate) struct ScriptArgs {
     /// End with status 125 if the recording lacks samples, for which perf record had no room. They are reported anyway.
     #[arg(long)]
     pub(crate) fail_on_loss: bool,
+    /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flamegraph: Option<PathBuf>,
     /// Write the shared object that perf loads to a file, for perf script --dlfilter FILE.
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) save_library: Option<PathBuf>,

@@ -252,6 +252,14 @@ pub(crate) fn latencies_of_reads_are_a_histogram() {
     }
 }
 
+/// Sum of the frames of this name in a flame graph.
+fn frames(svg: &str, name: &str) -> u64 {
+    let titles = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next()?.strip_prefix(name));
+    let counts =
+        titles.filter_map(|rest| rest.strip_prefix(" (")?.split(' ').next()?.replace(',', "").parse::<u64>().ok());
+    counts.sum()
+}
+
 pub(crate) fn samples_are_where_the_time_goes() {
     if !kernel() {
         return;
@@ -279,6 +287,12 @@ pub(crate) fn samples_are_where_the_time_goes() {
     }
     // It may have had to share its CPU, but where it ran it ran there.
     assert!(all >= 20 && inside * 10 >= all * 8, "{inside} of {all} in\n{text}");
+    let picture = folder.path().join("profile.svg");
+    let args = ["-F", "199", "--flamegraph", picture.to_str().unwrap()];
+    said(&tool("profile", &args, &[workload.to_str().unwrap()]));
+    let svg = std::fs::read_to_string(picture).unwrap();
+    let (of, inside) = (frames(&svg, "all"), frames(&svg, "spin"));
+    assert!(of >= 20 && inside * 10 >= frames(&svg, "twspin") * 8, "{inside} of {of}");
     // bpftrace names functions only of programs that still run, so the script prints addresses.
     let number = |word: &str| u64::from_str_radix(word.trim().trim_start_matches("0x"), 16).unwrap();
     if let Some(theirs) =

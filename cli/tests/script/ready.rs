@@ -146,6 +146,45 @@ pub(super) fn stacks() {
     assert_eq!(printed, usecs);
 }
 
+/// The picture has as many samples in each function as the lines have.
+pub(super) fn stacks_are_drawn() {
+    let Some(folder) = folder() else { return };
+    let folder = folder.path();
+    let lines = lines(folder, "folded.bpf.c", &["-i", "cpu.data"]);
+    let none = self::lines(folder, "folded.bpf.c", &["-i", "cpu.data", "--flamegraph", "out.svg"]);
+    assert!(none.is_empty(), "{none:?}");
+    let svg = std::fs::read_to_string(folder.join("out.svg")).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    for name in ["work", "main", "inner"] {
+        let frame = |line: &&String| line.rsplit_once(' ').unwrap().0.split(';').any(|frame| frame == name);
+        let sum: u64 =
+            lines.iter().filter(frame).map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+        assert!(sum > 10, "{name}: {sum}");
+        assert!(svg.contains(&format!("<title>{name} ({sum}")), "{name} {sum} is not in\n{svg}");
+    }
+
+    let error = |script: &str, args: &[&str]| {
+        let output = super::script(folder, script, &[&["-i", "cpu.data"], args].concat());
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{output:?}");
+        super::stderr(&output)
+    };
+    let nothing = "int EVENT(struct sample *s, u64 size) { return 1; }\n";
+    assert_eq!(
+        error(nothing, &["--flamegraph", "none.svg"]),
+        "twinbpf: cannot draw none.svg: no program calls print_folded(), which adds a stack to it\n"
+    );
+    let never = "int EVENT(struct sample *s, u64 size) { if (!s->pid) print_folded(s->comm, 1); return 1; }\n";
+    assert_eq!(
+        error(never, &["--flamegraph", "none.svg"]),
+        "twinbpf: cannot draw none.svg: no program added a stack to it\n"
+    );
+    let missing = error(never, &["--flamegraph", "missing/none.svg"]);
+    assert!(missing.starts_with("twinbpf: cannot write missing/none.svg: No such file or directory"), "{missing}");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let left: Vec<String> = files.filter(|name| name.starts_with(".twinbpf") || name == "none.svg").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 pub(super) fn block_requests_and_faults() {
     let Some(folder) = folder() else { return };
     let folder = folder.path();

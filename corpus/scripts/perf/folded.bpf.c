@@ -31,7 +31,7 @@ int EVENT(struct sample *s, u64 size)
 
 static int row(const void *key, void *value, void *ctx)
 {
-	printf("%s %llu\n", (const char *)key, *(u64 *)value);
+	print_folded(key, *(u64 *)value);
 	return 0;
 }
 

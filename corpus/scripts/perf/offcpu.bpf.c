@@ -57,7 +57,7 @@ SEC("EVENT/sched:sched_switch") int leave(struct sample *s, u64 size)
 
 static int row(const void *key, void *value, void *ctx)
 {
-	printf("%s %llu\n", (const char *)key, *(u64 *)value);
+	print_folded(key, *(u64 *)value);
 	return 0;
 }
 

@@ -54,7 +54,7 @@ impl SymbolSnapshots {
 
 /// Whether a script calls a function that symbolizes user addresses.
 pub(crate) fn prints_symbols(object: &Object) -> bool {
-    object.externs.iter().any(|symbol| matches!(&*symbol.name, "usym" | "sym" | "print_ustack"))
+    object.externs.iter().any(|symbol| matches!(&*symbol.name, "usym" | "sym" | "print_ustack" | "fold_ustack"))
 }
 
 /// Refuses programs that run commands.
@@ -77,6 +77,8 @@ pub(crate) fn functions<T: Send + 'static>(linker: &mut Linker<T>) {
     names::functions(linker);
     linker.func("print_kstack", stack::print_kernel::<T>);
     linker.func("print_ustack", stack::print_user::<T>);
+    linker.func("fold_kstack", stack::fold_kernel::<T>);
+    linker.func("fold_ustack", stack::fold_user::<T>);
     linker.func("twinbpf_system", system::<T>);
 }
 
@@ -89,6 +91,11 @@ fn put_name<T: 'static>(
     size: u64,
 ) -> Result<i32, Trap> {
     let name = found.map_or_else(|| format!("{address:#x}"), |symbol| symbol.name);
+    put(caller, &name, buf, size)
+}
+
+/// Writes a text as `snprintf` would; its length.
+fn put<T: 'static>(caller: &mut Caller<'_, T>, name: &str, buf: Ptr, size: u64) -> Result<i32, Trap> {
     if let Some(room) = size.checked_sub(1) {
         let kept = name.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat()[..])?;

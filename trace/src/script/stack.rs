@@ -1,12 +1,12 @@
-//! `print_kstack` and `print_ustack`: the stacks in a map of type STACK_TRACE, or any whose values are arrays of
+//! `print_kstack`, `print_ustack`, `fold_kstack` and `fold_ustack`: the stacks in a map of type STACK_TRACE, or any whose values are arrays of
 //! addresses under a number of 4 bytes.
 
 use serde_json::json;
-use twinbpf::{Caller, Fail, MapRef, Trap};
+use twinbpf::{Caller, Fail, MapRef, Ptr, Trap};
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::Errno;
 
-use super::SYMBOLS;
+use super::{SYMBOLS, put};
 use crate::symbols::Symbol;
 
 /// Prints the kernel stack with this id; the number of its frames, or a negative errno.
@@ -21,6 +21,41 @@ pub(super) fn print_user<T: 'static>(mut caller: Caller<'_, T>, map: MapRef, id:
     let addresses = stack(&map, id)?;
     let names = SYMBOLS.with_borrow(|symbols| symbols.user(pid, &addresses));
     Ok(print(&mut caller, "ustack", &addresses, &names)?)
+}
+
+/// Writes the kernel stack with this id as one text, the outermost function first; its length, or a negative errno.
+pub(super) fn fold_kernel<T: 'static>(
+    mut caller: Caller<'_, T>,
+    map: MapRef,
+    id: i32,
+    buf: Ptr,
+    size: u64,
+) -> Result<i32, Fail> {
+    let addresses = stack(&map, id)?;
+    let names = SYMBOLS.with_borrow(|symbols| symbols.kernel(&addresses));
+    Ok(put(&mut caller, &folded(&addresses, &names), buf, size)?)
+}
+
+/// Writes the stack with this id of a process.
+pub(super) fn fold_user<T: 'static>(
+    mut caller: Caller<'_, T>,
+    map: MapRef,
+    id: i32,
+    pid: u32,
+    buf: Ptr,
+    size: u64,
+) -> Result<i32, Fail> {
+    let addresses = stack(&map, id)?;
+    let names = SYMBOLS.with_borrow(|symbols| symbols.user(pid, &addresses));
+    Ok(put(&mut caller, &folded(&addresses, &names), buf, size)?)
+}
+
+fn folded(addresses: &[u64], names: &[Option<Symbol>]) -> String {
+    let frames = addresses.iter().zip(names).rev();
+    let frame = |(address, name): (&u64, &Option<Symbol>)| {
+        name.as_ref().map_or_else(|| format!("{address:#x}"), |symbol| symbol.name.clone())
+    };
+    frames.map(frame).collect::<Vec<_>>().join(";")
 }
 
 /// Its addresses. A negative id is the errno that `bpf_get_stackid` gave.
