@@ -1,5 +1,6 @@
 //! `twinbpf script`: `perf script` with our shared object, which runs the scripts over a recording.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
+use object::{Object as _, ObjectSection};
 use rustix::fs::MemfdFlags;
 use tempfile::{Builder, TempDir};
-use twinbpf::EngineKind;
+use twinbpf::{EngineKind, Object};
+use twinbpf_loader::section::{Script, SectionKind};
 
 use crate::args::{Format, LoadArgs, ScriptArgs};
 use crate::{load, source};
@@ -27,8 +30,8 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     if args.input.as_os_str() == "-" {
         bail!("-i -: a recording comes from a file; perf record -o FILE writes one");
     }
-    let library = library()?;
     let compiled = compile(args)?;
+    let library = library(wants_early(args, compiled.as_ref()))?;
     let mut command = Command::new("perf");
     // Where a terminal is the output, a pager between would not know what is escaped.
     command.args(["--no-pager", "script", "-i"]).arg(&args.input).args(&args.words);
@@ -54,6 +57,10 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
         (None, signal) => bail!("perf script ended by signal {}", signal.unwrap_or_default()),
     }
 }
+
+/// The function that perf calls for each sample before it chooses. perf looks for it by its name and takes 0.2 us a sample to
+/// call it, so that it has another name where no program wants it.
+const EARLY: &str = "filter_event_early";
 
 /// perf's status where it does not know an option.
 const USAGE: i32 = 129;
@@ -101,6 +108,22 @@ fn compile(args: &ScriptArgs) -> Result<Option<Compiled>> {
     Ok(Some(Compiled { _folder: folder, paths }))
 }
 
+/// Whether an object may have a program for samples that perf has not chosen yet. An object that is no object is perf's to
+/// report.
+fn wants_early(args: &ScriptArgs, compiled: Option<&Compiled>) -> bool {
+    let compiled = compiled.iter().flat_map(|all| all.paths.iter().map(|(_, path)| path));
+    let has = |path: &PathBuf| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let object = Object::open("", &bytes);
+        object.is_ok_and(|object| object.programs.iter().any(|spec| is_early(&spec.attach.kind)))
+    };
+    args.objects.iter().chain(compiled).filter(|path| !source::is_source(path)).any(has)
+}
+
+fn is_early(kind: &SectionKind) -> bool {
+    matches!(kind, SectionKind::Script(Script::Early { .. }))
+}
+
 /// The values of `--dlarg`.
 fn values(args: &ScriptArgs, compiled: Option<&Compiled>) -> Vec<OsString> {
     let option = |name: &str, value: &Path| {
@@ -114,6 +137,7 @@ fn values(args: &ScriptArgs, compiled: Option<&Compiled>) -> Vec<OsString> {
         let path = object.unwrap_or(path);
         // What begins with a dash is an option.
         values.push(if path.is_relative() { Path::new(".").join(path).into() } else { path.into() });
+        values.push(option("--name=", &args.objects[index]));
     }
     values.extend(args.output.iter().map(|path| option("--output=", path)));
     values.extend(args.flamegraph.iter().map(|path| option("--flamegraph=", path)));
@@ -142,16 +166,28 @@ fn engine_name(engine: EngineKind) -> &'static str {
 }
 
 /// The shared object, in memory: nothing stays of it. perf inherits the descriptor.
-fn library() -> Result<OwnedFd> {
+fn library(early: bool) -> Result<OwnedFd> {
     let file = rustix::fs::memfd_create("libtwinbpf_perf.so", MemfdFlags::empty());
     let mut file = File::from(file.context("cannot make a file in memory for what perf loads")?);
-    file.write_all(LIBRARY).context("cannot write what perf loads into memory")?;
+    let mut bytes = Cow::Borrowed(LIBRARY);
+    if !early && let Some(at) = place_of(LIBRARY, EARLY) {
+        bytes.to_mut()[at] = b'-';
+    }
+    file.write_all(&bytes).context("cannot write what perf loads into memory")?;
     Ok(file.into())
+}
+
+/// Where a shared object has the name of a function that it exports.
+fn place_of(library: &[u8], name: &str) -> Option<usize> {
+    let (start, size) = object::File::parse(library).ok()?.section_by_name(".dynstr")?.file_range()?;
+    let names = library.get(start as usize..)?.get(..size as usize)?;
+    let at = names.split(|byte| *byte == 0).find(|text| *text == name.as_bytes())?;
+    Some(start as usize + at.as_ptr().addr() - names.as_ptr().addr())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::refused;
+    use super::{EARLY, LIBRARY, place_of, refused};
 
     #[test]
     fn an_old_perf_is_named() {
@@ -161,5 +197,15 @@ mod tests {
         for other in ["perf version 6.1.123", "perf version 6.12", "perf version 10.0", "", "perf"] {
             assert!(refused(other).starts_with("perf script does not take"), "{other}");
         }
+    }
+
+    /// perf finds the others.
+    #[test]
+    fn the_library_exports_what_perf_calls() {
+        for name in ["filter_event", EARLY, "start", "stop", "perf_dlfilter_fns"] {
+            let at = place_of(LIBRARY, name).expect(name);
+            assert_eq!(LIBRARY[at - 1..=at + name.len()], format!("\0{name}\0").as_bytes());
+        }
+        assert_eq!(place_of(LIBRARY, "filter_events"), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::offset_of;
+use std::mem::{MaybeUninit, offset_of};
 use std::path::PathBuf;
 use std::ptr;
 
@@ -128,33 +128,38 @@ fn fns() -> Option<(&'static Fns, *mut c_void)> {
     (!context.is_null()).then_some((fns, context))
 }
 
-/// A string of perf's; empty for a null pointer.
-fn text(pointer: *const c_char) -> String {
+/// A string of perf's, which lives as long as its call; empty for a null pointer.
+fn bytes<'a>(pointer: *const c_char) -> &'a [u8] {
     if pointer.is_null() {
-        return String::new();
+        return &[];
     }
-    // SAFETY: perf's strings end with a zero byte and live as long as its call.
-    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+    // SAFETY: perf's strings end with a zero byte and live as long as its call; no caller keeps them longer.
+    unsafe { CStr::from_ptr(pointer) }.to_bytes()
+}
+
+fn text(pointer: *const c_char) -> String {
+    String::from_utf8_lossy(bytes(pointer)).into_owned()
 }
 
 /// Where an address is.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Location {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Location<'a> {
     /// Name of the function.
-    pub(crate) symbol: Option<String>,
+    pub(crate) symbol: Option<&'a [u8]>,
     /// Bytes from its start.
     pub(crate) offset: u32,
     /// The file, or `[kernel.kallsyms]`.
-    pub(crate) dso: Option<String>,
+    pub(crate) dso: Option<&'a [u8]>,
 }
 
-fn location(al: &Al) -> Location {
-    let known = |pointer: *const c_char| (!pointer.is_null()).then(|| text(pointer));
+/// perf's strings live as long as its call; no caller keeps them longer.
+fn location<'a>(al: &Al) -> Location<'a> {
+    let known = |pointer: *const c_char| (!pointer.is_null()).then(|| bytes(pointer));
     Location { symbol: known(al.sym), offset: al.symoff, dso: known(al.dso) }
 }
 
 /// Where an address of the sample's process or of the kernel is.
-pub(crate) fn resolve(address: u64) -> Option<Location> {
+pub(crate) fn resolve<'a>(address: u64) -> Option<Location<'a>> {
     let (fns, context) = fns()?;
     let resolve = fns.resolve_address?;
     // SAFETY: all zeroes are valid for its members.
@@ -166,13 +171,13 @@ pub(crate) fn resolve(address: u64) -> Option<Location> {
 }
 
 /// The name of the sample's thread.
-pub(crate) fn comm() -> Option<String> {
+pub(crate) fn comm<'a>() -> Option<&'a [u8]> {
     let (fns, context) = fns()?;
     // SAFETY: perf gave the context for this call.
     let al = unsafe { (fns.resolve_ip?)(context) };
     // SAFETY: null, or perf's own struct, which lives as long as its call.
     let al = unsafe { al.as_ref() }?;
-    (al.size as usize >= offset_of!(Al, comm) + size_of::<*const c_char>()).then(|| text(al.comm))
+    (al.size as usize >= offset_of!(Al, comm) + size_of::<*const c_char>()).then(|| bytes(al.comm))
 }
 
 /// Source file and line of the sample's address.
@@ -212,27 +217,30 @@ pub(crate) fn args() -> Vec<PathBuf> {
 }
 
 impl PerfSample {
-    /// A copy of a sample of perf's; members that this perf does not have are zero.
+    /// A sample of perf's. Where this perf has fewer members it is a copy, in which the others are zero.
     ///
     /// # Safety
-    /// It is null, or what perf passes to `filter_event`.
-    pub(crate) unsafe fn read(sample: *const PerfSample) -> Option<PerfSample> {
+    /// It is null, or what perf passes to `filter_event`, and is used no longer than that call lasts.
+    pub(crate) unsafe fn view(sample: *const PerfSample, copy: &mut MaybeUninit<PerfSample>) -> Option<&PerfSample> {
         if sample.is_null() {
             return None;
         }
-        // SAFETY: all zeroes are valid for its members.
-        let mut copy: PerfSample = unsafe { std::mem::zeroed() };
         // SAFETY: it begins with its size.
         let size = unsafe { (*sample).size } as usize;
-        let size = size.min(size_of::<PerfSample>());
+        if size >= size_of::<PerfSample>() {
+            // SAFETY: all members are there.
+            return Some(unsafe { &*sample });
+        }
+        *copy = MaybeUninit::zeroed();
         // SAFETY: so many bytes are there, and both are plain data.
-        unsafe { ptr::copy_nonoverlapping(sample.cast::<u8>(), (&raw mut copy).cast(), size) };
-        Some(copy)
+        unsafe { ptr::copy_nonoverlapping(sample.cast::<u8>(), copy.as_mut_ptr().cast(), size) };
+        // SAFETY: all zeroes are valid for its members.
+        Some(unsafe { copy.assume_init_ref() })
     }
 
     /// The event's name.
-    pub(crate) fn event(&self) -> String {
-        text(self.event)
+    pub(crate) fn event(&self) -> &[u8] {
+        bytes(self.event)
     }
 
     fn slice<T>(pointer: *const T, count: usize) -> &'static [T] {

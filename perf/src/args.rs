@@ -7,10 +7,18 @@ use twinbpf::EngineKind;
 use twinbpf_loader::section::duration;
 use twinbpf_vm::host::OutputFormat;
 
+/// An object.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) path: PathBuf,
+    /// In messages: the source that it was compiled from.
+    pub(crate) name: String,
+}
+
 /// What the values say.
 #[derive(Debug)]
 pub(crate) struct Args {
-    pub(crate) objects: Vec<PathBuf>,
+    pub(crate) objects: Vec<Script>,
     /// Values of variables, `VAR=VALUE`.
     pub(crate) set: Vec<(String, String)>,
     pub(crate) output: Option<PathBuf>,
@@ -28,7 +36,7 @@ pub(crate) struct Args {
     pub(crate) timeout: Option<Duration>,
 }
 
-const KNOWN: &str = "--set=VAR=VALUE, --output=FILE, --format=text|json, --hide-samples, --data=FILE, \
+const KNOWN: &str = "--name=NAME, --set=VAR=VALUE, --output=FILE, --format=text|json, --hide-samples, --data=FILE, \
                      --fail-on-loss, --flamegraph=FILE, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
 
 impl Args {
@@ -53,7 +61,7 @@ impl Args {
         for value in values {
             match value.to_str().filter(|text| text.starts_with("--")) {
                 Some(option) => args.option(option)?,
-                None => args.objects.push(value.clone()),
+                None => args.objects.push(Script { path: value.clone(), name: value.display().to_string() }),
             }
         }
         if args.objects.is_empty() {
@@ -78,6 +86,10 @@ impl Args {
                     _ => return Err(wrong("the format is text or json")),
                 }
             }
+            "--name" => match self.objects.last_mut() {
+                Some(script) => script.name = value.to_owned(),
+                None => return Err(wrong("it names the object before it")),
+            },
             "--hide-samples" => self.hide_samples = true,
             "--flamegraph" => self.flamegraph = Some(Path::new(value).to_owned()),
             "--fail-on-loss" => self.fail_on_loss = true,
@@ -114,11 +126,22 @@ mod tests {
 
     #[test]
     fn objects_and_options() {
-        let args = parse(&["a.bpf.o", "--set=n=a=b", "--timeout=2s", "--max-insns=7", "b.o", "--format=json"]).unwrap();
-        assert_eq!(args.objects, [Path::new("a.bpf.o"), Path::new("b.o")]);
+        let args = parse(&[
+            "a.bpf.o",
+            "--name=a.bpf.c",
+            "--set=n=a=b",
+            "--timeout=2s",
+            "--max-insns=7",
+            "b.o",
+            "--format=json",
+        ])
+        .unwrap();
+        let objects: Vec<(&Path, &str)> = args.objects.iter().map(|script| (&*script.path, &*script.name)).collect();
+        assert_eq!(objects, [(Path::new("a.bpf.o"), "a.bpf.c"), (Path::new("b.o"), "b.o")]);
         assert_eq!(args.set, [("n".to_owned(), "a=b".to_owned())]);
         assert_eq!((args.timeout, args.max_insns), (Some(Duration::from_secs(2)), Some(7)));
         assert!(parse(&[]).unwrap_err().starts_with("no script"));
+        assert!(parse(&["--name=a", "a.o"]).unwrap_err().ends_with("it names the object before it"));
         for wrong in ["--set=n", "--format=xml", "--engine=fast", "--max-insns=x", "--timeout=0", "--verbose"] {
             assert!(parse(&["a.o", wrong]).unwrap_err().starts_with(&format!("--dlarg {wrong}: ")), "{wrong}");
         }

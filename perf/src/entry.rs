@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "perf's pointers, which are valid while it calls us")]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use twinbpf_trace::{STATUS_FAILED, errln};
@@ -95,9 +96,10 @@ unsafe fn filter(
     if !wants(run) {
         return KEEP;
     }
-    // SAFETY: perf's sample.
-    let Some(sample) = (unsafe { PerfSample::read(sample) }) else { return KEEP };
-    match guarded(|| within(context, || give(run, &sample))) {
+    let mut copy = MaybeUninit::uninit();
+    // SAFETY: perf's sample, during its call.
+    let Some(sample) = (unsafe { PerfSample::view(sample, &mut copy) }) else { return KEEP };
+    match guarded(|| within(context, || give(run, sample))) {
         Some(Printed::Yes) => KEEP,
         Some(Printed::No) => LEAVE_OUT,
         None => failure(STATUS_FAILED),

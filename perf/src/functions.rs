@@ -7,7 +7,7 @@ use twinbpf::{CStr, Caller, Linker, Ptr, Trap};
 use twinbpf_trace::Control;
 use twinbpf_vm::trap::TrapCode;
 
-use crate::abi::{self, Location};
+use crate::abi::{self, PerfSample};
 use crate::fields::Fields;
 use crate::recording::has_stack;
 use crate::sample::Builder;
@@ -16,7 +16,20 @@ use crate::sample::Builder;
 #[derive(Debug, Default)]
 pub(crate) struct Current {
     pub(crate) sample: Builder,
+    /// Name of its event.
+    pub(crate) event: String,
     pub(crate) fields: Fields,
+}
+
+impl Current {
+    /// Writes a sample of perf's.
+    pub(crate) fn write(&mut self, sample: &PerfSample) {
+        // Most samples have the event of the one before.
+        if self.event.as_bytes() != sample.event() {
+            self.event = String::from_utf8_lossy(sample.event()).into_owned();
+        }
+        self.sample.write(sample, &self.event);
+    }
 }
 
 thread_local! {
@@ -44,33 +57,46 @@ pub(crate) const OF_CHAINS: [&str; 2] = ["sample_stack", "print_callchain"];
 pub(crate) const STACKS: &str = "the recording has stacks (--call-graph dwarf), of which perf makes call chains only when it \
                                  prints them: record with --call-graph fp";
 
-/// The recorded call chain.
-fn chain() -> Result<Vec<u64>, Trap> {
-    if abi::sample_type().is_some_and(has_stack) {
-        return Err(failed(STACKS.to_owned()));
+/// Refuses a recording whose chains perf makes later.
+fn check_chain() -> Result<(), Trap> {
+    match abi::sample_type().is_some_and(has_stack) {
+        true => Err(failed(STACKS.to_owned())),
+        false => Ok(()),
     }
-    Ok(with(|current| current.sample.chain().collect()))
 }
 
-/// Name of the function at an address, or the address.
-fn name(address: u64, place: Option<Location>) -> String {
-    place.and_then(|place| place.symbol).unwrap_or_else(|| format!("{address:#x}"))
+/// Appends the name of the function at an address, or the address.
+fn push_name(text: &mut Vec<u8>, address: u64) {
+    match abi::resolve(address).and_then(|place| place.symbol) {
+        Some(symbol) => text.extend_from_slice(symbol),
+        None => text.extend_from_slice(format!("{address:#x}").as_bytes()),
+    }
 }
 
 /// Frames of the call chain from the outermost: `main;work;read`.
-fn folded() -> Result<String, Trap> {
-    let chain = chain()?;
-    let frames: Vec<String> = chain.iter().rev().map(|address| name(*address, abi::resolve(*address))).collect();
-    Ok(frames.join(";"))
+fn folded() -> Result<Vec<u8>, Trap> {
+    check_chain()?;
+    let mut text = Vec::with_capacity(256);
+    with(|current| {
+        for address in current.sample.chain().rev() {
+            if !text.is_empty() {
+                text.push(b';');
+            }
+            push_name(&mut text, address);
+        }
+    });
+    Ok(text)
 }
 
 /// Writes a text as `snprintf` does; its length.
-fn put(caller: &mut Caller<'_, Control>, text: &[u8], buf: Ptr, size: u64) -> Result<i32, Trap> {
+fn put(caller: &mut Caller<'_, Control>, mut text: Vec<u8>, buf: Ptr, size: u64) -> Result<i32, Trap> {
+    let length = text.len();
     if let Some(room) = size.checked_sub(1) {
-        let kept = text.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        caller.write(buf, &[&text[..kept], b"\0"].concat()[..])?;
+        text.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        text.push(0);
+        caller.write(buf, &text[..])?;
     }
-    Ok(i32::try_from(text.len()).unwrap_or(i32::MAX))
+    Ok(i32::try_from(length).unwrap_or(i32::MAX))
 }
 
 fn failed(why: String) -> Trap {
@@ -79,30 +105,32 @@ fn failed(why: String) -> Trap {
 
 fn field(name: CStr) -> Result<i64, Trap> {
     let name = String::from_utf8_lossy(&name).into_owned();
-    let number = with(|current| current.fields.number(&current.sample.event(), current.sample.raw(), &name));
+    let number = with(|current| current.fields.number(&current.event, current.sample.raw(), &name));
     number.map_err(failed)
 }
 
 fn field_text(mut caller: Caller<'_, Control>, name: CStr, buf: Ptr, size: u64) -> Result<i32, Trap> {
     let name = String::from_utf8_lossy(&name).into_owned();
     let bytes = with(|current| {
-        let bytes = current.fields.bytes(&current.sample.event(), current.sample.raw(), &name)?;
+        let bytes = current.fields.bytes(&current.event, current.sample.raw(), &name)?;
         Ok(bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
     });
-    put(&mut caller, &bytes.map_err(failed)?, buf, size)
+    put(&mut caller, bytes.map_err(failed)?, buf, size)
 }
 
 /// A line for each frame, as `perf script` has them; the number of frames.
 fn print_chain(mut caller: Caller<'_, Control>) -> Result<i32, Trap> {
-    let chain = chain()?;
-    let line = |address: &u64| {
-        let place = abi::resolve(*address).unwrap_or_default();
-        let symbol = place.symbol.map_or_else(|| "[unknown]".to_owned(), |name| format!("{name}+{:#x}", place.offset));
-        format!("        {address:x} {symbol} ({})\n", place.dso.as_deref().unwrap_or("[unknown]"))
+    check_chain()?;
+    let known = |text: Option<&[u8]>| text.map(|text| String::from_utf8_lossy(text).into_owned());
+    let line = |address: u64| {
+        let place = abi::resolve(address).unwrap_or_default();
+        let symbol = known(place.symbol).map(|name| format!("{name}+{:#x}", place.offset));
+        let [symbol, dso] = [symbol, known(place.dso)].map(|text| text.unwrap_or_else(|| "[unknown]".to_owned()));
+        format!("        {address:x} {symbol} ({dso})\n")
     };
-    let text: String = chain.iter().map(line).collect();
-    Ok(match caller.runtime().output.write_all(text.as_bytes()) {
-        Ok(()) => i32::try_from(chain.len()).unwrap_or(i32::MAX),
+    let lines: Vec<String> = with(|current| current.sample.chain().map(line).collect());
+    Ok(match caller.runtime().output.write_all(lines.concat().as_bytes()) {
+        Ok(()) => i32::try_from(lines.len()).unwrap_or(i32::MAX),
         // The output keeps the error, which ends the session.
         Err(_) => -1,
     })
@@ -111,22 +139,23 @@ fn print_chain(mut caller: Caller<'_, Control>) -> Result<i32, Trap> {
 /// Gives programs these functions.
 pub(crate) fn functions(linker: &mut Linker<Control>) {
     linker.func("sample_sym", |mut caller: Caller<'_, Control>, address: u64, buf: Ptr, size: u64| {
-        let text = name(address, abi::resolve(address));
-        put(&mut caller, text.as_bytes(), buf, size)
+        let mut text = Vec::new();
+        push_name(&mut text, address);
+        put(&mut caller, text, buf, size)
     });
     linker.func("sample_dso", |mut caller: Caller<'_, Control>, address: u64, buf: Ptr, size: u64| {
         let text = abi::resolve(address).and_then(|place| place.dso).unwrap_or_default();
-        put(&mut caller, text.as_bytes(), buf, size)
+        put(&mut caller, text.to_vec(), buf, size)
     });
     linker.func("sample_symoff", |address: u64| -> i64 {
         let place = abi::resolve(address).filter(|place| place.symbol.is_some());
         place.map_or(-1, |place| place.offset.into())
     });
     linker.func("sample_srcline", |mut caller: Caller<'_, Control>, buf: Ptr, size: u64| {
-        put(&mut caller, abi::source_line().unwrap_or_default().as_bytes(), buf, size)
+        put(&mut caller, abi::source_line().unwrap_or_default().into_bytes(), buf, size)
     });
     linker.func("sample_stack", |mut caller: Caller<'_, Control>, buf: Ptr, size: u64| {
-        put(&mut caller, folded()?.as_bytes(), buf, size)
+        put(&mut caller, folded()?, buf, size)
     });
     linker.func("print_callchain", print_chain);
     linker.func("sample_field", field);

@@ -8,7 +8,7 @@ use twinbpf_loader::kernel::{Kernel, KernelData};
 use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdict, errln};
 
 use crate::abi::PerfSample;
-use crate::args::Args;
+use crate::args::{Args, Script};
 use crate::fields::Fields;
 use crate::recording::{Losses, Recording};
 use crate::types::types;
@@ -43,10 +43,9 @@ impl Run {
     /// # Errors
     /// In words: an argument, an object or its programs are wrong, or BEGIN faulted.
     pub(crate) fn start(args: &Args) -> Result<Run, String> {
-        let objects = args.objects.iter().map(|path| {
-            let name = path.display().to_string();
+        let objects = args.objects.iter().map(|Script { path, name }| {
             let bytes = fs::read(path).map_err(|error| format!("cannot read {name}: {error}"))?;
-            Object::open(&name, &bytes).map_err(|error| format!("{error:#}"))
+            Object::open(name, &bytes).map_err(|error| format!("{error:#}"))
         });
         let mut objects = objects.collect::<Result<Vec<Object>, String>>()?;
         for (name, value) in &args.set {
@@ -88,12 +87,11 @@ impl Run {
             stdio::interrupt();
             return false;
         }
-        let event = sample.event();
-        functions::set(|current| current.sample.write(sample, &event));
+        functions::set(|current| current.write(sample));
         let time = sample.time;
         let verdict = functions::with(|current| {
             let (bytes, pointers) = (&current.sample.bytes[..], &current.sample.pointers[..]);
-            give(&mut self.session, &Sample { event: &event, time, size: sample::SIZE, bytes, pointers })
+            give(&mut self.session, &Sample { event: &current.event, time, size: sample::SIZE, bytes, pointers })
         });
         if verdict == Verdict::Over {
             self.over = true;

@@ -1,6 +1,5 @@
 //! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, followed by what its pointers lead to.
 
-use std::borrow::Cow;
 use std::mem::offset_of;
 
 use zerocopy::{Immutable, IntoBytes};
@@ -92,18 +91,13 @@ impl Builder {
     }
 
     /// Addresses of the call chain.
-    pub(crate) fn chain(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn chain(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.part(0).as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word))
     }
 
     /// The raw record of a tracepoint.
     pub(crate) fn raw(&self) -> &[u8] {
         self.part(2)
-    }
-
-    /// Name of the event.
-    pub(crate) fn event(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.part(3).strip_suffix(b"\0").unwrap_or_default())
     }
 
     /// Lets a member point to what comes next.
@@ -116,7 +110,7 @@ fn record(sample: &PerfSample) -> Record {
     let mut comm = [0; 16];
     let name = abi::comm().unwrap_or_default();
     let kept = name.len().min(comm.len() - 1);
-    comm[..kept].copy_from_slice(&name.as_bytes()[..kept]);
+    comm[..kept].copy_from_slice(&name[..kept]);
     Record {
         event: 0,
         raw: 0,

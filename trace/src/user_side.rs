@@ -443,6 +443,9 @@ impl UserSide {
 
     /// Calls EVENT programs for the records that scripts sent to each other, until none is left.
     fn local_events(&mut self) -> Result<Outcome, Error> {
+        if self.local.is_empty() {
+            return Ok(Outcome::Done);
+        }
         loop {
             let sent: Vec<(usize, Vec<u8>)> = self
                 .local

@@ -31,6 +31,8 @@ pub(super) struct Samples {
     programs: Vec<(Step, Option<Arc<str>>)>,
     /// By an event's name, the indices of the programs that its samples run.
     of_event: HashMap<Box<str>, Arc<[usize]>>,
+    /// Those of the last sample, whose event most samples share.
+    last: Option<(Box<str>, Arc<[usize]>)>,
 }
 
 impl Samples {
@@ -39,6 +41,17 @@ impl Samples {
     }
 
     fn of(&mut self, event: &str) -> Arc<[usize]> {
+        if let Some((name, programs)) = &self.last
+            && **name == *event
+        {
+            return Arc::clone(programs);
+        }
+        let programs = self.find(event);
+        self.last = Some((event.into(), Arc::clone(&programs)));
+        programs
+    }
+
+    fn find(&mut self, event: &str) -> Arc<[usize]> {
         if let Some(programs) = self.of_event.get(event) {
             return Arc::clone(programs);
         }

@@ -401,6 +401,7 @@ impl Arena {
     }
 
     /// Pointer to an offset for the host to write, inside a region.
+    #[inline]
     pub(super) fn write_at(&self, off: u32) -> *mut u8 {
         self.aliased(off).map_or_else(|| self.at(off), |(alias, off)| alias.at(off))
     }

@@ -107,6 +107,7 @@ impl Block {
     }
 
     /// Pointer for the host. Programs have another one to read-only pages.
+    #[inline]
     fn at(&self, off: u32, len: usize) -> *mut u8 {
         let end = u64::from(off) + len as u64;
         assert!(end <= u64::from(self.region.len), "range {off}+{len} inside the block of {} bytes", self.region.len);
@@ -117,6 +118,7 @@ impl Block {
     ///
     /// # Panics
     /// If they are not all inside the block.
+    #[inline]
     pub fn read(&self, off: u32, out: &mut [u8]) {
         let from = self.at(off, out.len());
         // SAFETY: `at` checked that the source lies inside this block, whose pages stay mapped while `self`
@@ -128,6 +130,7 @@ impl Block {
     ///
     /// # Panics
     /// If they are not all inside the block.
+    #[inline]
     pub fn write(&self, off: u32, bytes: &[u8]) {
         let to = self.at(off, bytes.len());
         // SAFETY: as in `read`, in the other direction; `at` is writable for the host.

@@ -1,0 +1,148 @@
+//! How fast are scripts over a recording? A million samples by a script, by a filter in C that answers the same question, and by
+//! perf's Python, in turns. Needs root, perf and its header.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
+use twinbpf_benches::session::Rig;
+
+/// Rounds in which all sides take a turn.
+const ROUNDS: usize = 9;
+/// Those of Python, which takes ten seconds each.
+const SLOW_ROUNDS: usize = 3;
+/// Blocks that `dd` copies: each is two samples.
+const BLOCKS: u32 = 500_000;
+
+/// A question: its files in `benches/script`, the recording, and whether Python has an answer.
+const QUESTIONS: [(&str, &str, &str, bool); 3] = [
+    ("count by command", "count", "plain.data", true),
+    ("histogram of a raw field", "histogram", "plain.data", true),
+    ("count by call chain with symbols", "stacks", "chains.data", false),
+];
+
+const NOTES: &str = "- Seconds of CPU for a recording of a million samples (`raw_syscalls:sys_enter`; the chains with `-g`), start and end included;
+  medians of 9 rounds in which all sides take a turn, Python 3. The filter in C is `benches/script/dlfilter.c`; the first table's
+  answers are compared. MiB: the largest resident set.
+- The last row prints every sample: `perf script` by itself, and with a script that keeps them all.
+";
+
+/// Median CPU seconds and peak MiB of a side's rounds.
+type Cost = Option<(f64, f64)>;
+
+fn cost(rounds: &[(f64, f64)]) -> Cost {
+    let median = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    median(rounds.iter().map(|(cpu, _)| *cpu).collect()).zip(median(rounds.iter().map(|(_, peak)| *peak).collect()))
+}
+
+/// Each command in turn; what it took, and what it printed last.
+fn alternate<const N: usize>(rig: &Rig, rounds: usize, commands: [Vec<String>; N]) -> [(Cost, String); N] {
+    let mut took: [(Vec<(f64, f64)>, String); N] = std::array::from_fn(|_| (Vec::new(), String::new()));
+    for _ in 0..rounds {
+        for (command, (took, output)) in commands.iter().zip(&mut took) {
+            match rig.measure(command) {
+                Ok(one) => took.push((one.cpu_ns / 1e9, one.peak_kb / 1024.0)),
+                Err(why) => println!("left out: {why}"),
+            }
+            *output = rig.output();
+        }
+    }
+    took.map(|(rounds, output)| (cost(&rounds), output))
+}
+
+fn words(parts: &[&str]) -> Vec<String> {
+    parts.iter().map(|part| (*part).to_owned()).collect()
+}
+
+/// Runs a line of a shell.
+fn shell(rig: &Rig, line: &str) -> Result<(), String> {
+    let status = Command::new("sh").args(["-c", line]).current_dir(rig.path("")).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{line}: {status}")),
+        Err(error) => Err(format!("{line}: {error}")),
+    }
+}
+
+fn prepare(rig: &Rig) -> Result<(), String> {
+    let dd = format!("dd if=/dev/zero of=/dev/null bs=1 count={BLOCKS} status=none");
+    shell(rig, &format!("perf record -q -m 16M -o plain.data -e raw_syscalls:sys_enter -- {dd}"))?;
+    shell(rig, &format!("perf record -q -m 16M -g -o chains.data -e raw_syscalls:sys_enter -- {dd}"))?;
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("script/dlfilter.c");
+    for (_, name, _, _) in QUESTIONS {
+        let define = name.to_uppercase();
+        shell(rig, &format!("cc -O2 -shared -fPIC -D{define} -o {name}.so {}", source.display()))?;
+    }
+    Ok(())
+}
+
+/// The lines in an order of their own.
+fn sorted(output: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    lines
+}
+
+fn row(table: &mut String, what: &str, cells: [Cost; 3]) {
+    let cells = cells.map(|cell| cell.map_or("-".to_owned(), |(cpu, peak)| format!("{cpu:.2} ({peak:.0} MiB)")));
+    writeln!(table, "| {what} | {} |", cells.join(" | ")).expect("strings take all");
+}
+
+fn ratio(one: Cost, other: Cost) -> Option<f64> {
+    Some(one?.0 / other?.0)
+}
+
+fn main() {
+    if !has_flag("--bench") {
+        return;
+    }
+    let rig = match Rig::new().and_then(|rig| prepare(&rig).map(|()| rig)) {
+        Ok(rig) => rig,
+        Err(why) => return println!("scripts are not measured: {why}"),
+    };
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("script");
+    let file = |name: String| here.join(name).display().to_string();
+    let (mut promises, mut table) = (Promises::default(), String::new());
+    for (what, name, recording, python) in QUESTIONS {
+        let data = rig.path(recording);
+        let filter = rig.path(&format!("{name}.so"));
+        let in_c = words(&["perf", "script", "-i", &data, "--dlfilter", &filter]);
+        let ours = words(&[&rig.twinbpf(), "script", &file(format!("{name}.bpf.c")), "-i", &data]);
+        let [(in_c, theirs), (own, output)] = alternate(&rig, ROUNDS, [in_c, ours]);
+        // Chains in C are not cut and end with a separator.
+        let same = name == "stacks" || sorted(&theirs) == sorted(&output);
+        assert!(same, "{what}: the answers differ:\n{theirs}\n{output}");
+        let slow = match python {
+            true => {
+                let command = words(&["perf", "script", "-i", &data, "-s", &file(format!("{name}.py"))]);
+                let [(slow, _)] = alternate(&rig, SLOW_ROUNDS, [command]);
+                promises.at_least(&format!("{what}: perf's Python / twinbpf"), ratio(slow, own), 20.0, "");
+                slow
+            }
+            false => None,
+        };
+        row(&mut table, what, [in_c, own, slow]);
+        promises.at_most(&format!("{what}: twinbpf / a filter in C"), ratio(own, in_c), 1.5, "");
+    }
+    let data = rig.path("plain.data");
+    let alone = words(&["perf", "script", "-i", &data]);
+    let ours = words(&[&rig.twinbpf(), "script", &file("keep.bpf.c".to_owned()), "-i", &data, "--print"]);
+    let [(alone, theirs), (own, output)] = alternate(&rig, ROUNDS, [alone, ours]);
+    assert!(theirs == output, "a kept sample is printed otherwise");
+    row(&mut table, "print every sample", [alone, own, None]);
+    promises.at_most("print every sample: twinbpf / perf script", ratio(own, alone), 1.1, "");
+    promises.print();
+    let head = "| s of CPU | C, perf script | twinbpf | Python |\n|---|---:|---:|---:|\n";
+    println!("\n{head}{table}");
+    performance::write(
+        "script",
+        "Scripts over a recording",
+        &format!("{}\n{head}{table}\n{NOTES}", promises.markdown()),
+    );
+}
