@@ -130,7 +130,7 @@ impl Edit<'_> {
     /// Adds an integer of so many bytes.
     pub fn add_int(&mut self, name: &str, size: u32, signed: bool) -> TypeId {
         let name = self.add_str(name);
-        self.add(name, kind::INT, size, &[u32::from(signed) << 24 | 8 * size])
+        self.add(name, kind::INT, size, &[(u32::from(signed) << 24) | (8 * size)])
     }
 
     /// Adds an array.

@@ -204,7 +204,7 @@ mod tests {
     fn the_library_exports_what_perf_calls() {
         for name in ["filter_event", EARLY, "start", "stop", "perf_dlfilter_fns"] {
             let at = place_of(LIBRARY, name).expect(name);
-            assert_eq!(LIBRARY[at - 1..=at + name.len()], format!("\0{name}\0").as_bytes());
+            assert_eq!(&LIBRARY[at - 1..=at + name.len()], format!("\0{name}\0").as_bytes());
         }
         assert_eq!(place_of(LIBRARY, "filter_events"), None);
     }

@@ -106,7 +106,7 @@ impl UserSide {
         block.write(0, sample.bytes);
         // What an earlier sample left in the rest of the block is not of this one.
         let rest = block.len() - sample.bytes.len() as u32;
-        block.write(sample.bytes.len() as u32, &[0; GRAIN][..rest as usize]);
+        block.fill(sample.bytes.len() as u32, rest as usize, 0);
         for (at, to) in sample.pointers {
             block.write(*at, &(addr + u64::from(*to)).to_ne_bytes());
         }

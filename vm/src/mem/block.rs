@@ -138,6 +138,7 @@ impl Block {
     }
 
     /// Sets every byte of a range.
+    #[inline]
     pub fn fill(&self, off: u32, len: usize, byte: u8) {
         let to = self.at(off, len);
         // SAFETY: as in `write`.
