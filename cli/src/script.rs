@@ -58,8 +58,7 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     }
 }
 
-/// The function that perf calls for each sample before it chooses. perf looks for it by its name and takes 0.2 us a sample to
-/// call it, so that it has another name where no program wants it.
+/// perf calls this function for each sample, at 0.2 us. Where no program is EARLY, the library has it by another name.
 const EARLY: &str = "filter_event_early";
 
 /// perf's status where it does not know an option.

@@ -13,7 +13,9 @@ pub fn functions(linker: &mut Linker<Control>) {
     script::functions(linker);
     linker.func("read_mem", read_mem);
     linker.func("print_folded", flame::print_folded);
-    linker.func("draws_flamegraph", |mut caller: Caller<'_, Control>| -> bool { caller.data_mut().folded.is_some() });
+    linker.func("draws_flamegraph", |mut caller: Caller<'_, Control>| -> i32 {
+        caller.data_mut().folded.is_some().into()
+    });
     // As script.h calls them, and as a script without it may.
     for name in ["set_timer", "twinbpf_set_timer"] {
         linker.func(name, |mut caller: Caller<'_, Control>, nanos: u64| {

@@ -252,7 +252,7 @@ HOST int fold_kstack(void *map, __s32 id, char *buf, __u64 size);
 /* Adds to a stack in this form: prints `main;work;read 17`, or draws it in the picture of --flamegraph. draws_flamegraph() says
  * whether there is one. */
 HOST int print_folded(const char *stack, __u64 count);
-HOST _Bool draws_flamegraph(void);
+HOST int draws_flamegraph(void);
 
 /* Copies memory of the workload, of what it starts, or of -p's process; of others with --unsafe. Bytes, or a negative errno. */
 HOST long read_mem(__u32 pid, void *dst, __u64 size, __u64 addr);

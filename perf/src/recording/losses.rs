@@ -118,7 +118,7 @@ mod tests {
     fn losses_are_counted_once() {
         let mut bytes = record(9, 1, &[LOST.into(), 2, 3]);
         bytes.extend(record(LOST, 0, &[7, 5, 0]));
-        bytes.extend([record(AUXTRACE, 0, &[8, 0, 0, 0, 0]), record(LOST, 0, &[7])].concat());
+        bytes.extend([record(AUXTRACE, 0, &[16, 0, 0, 0, 0]), record(LOST, 0, &[7])].concat());
         bytes.extend([record(LOST, 0, &[7, 6]), record(LOST_SAMPLES, 0, &[10])].concat());
         bytes.extend(record(LOST_SAMPLES, BY_FILTER, &[100]));
         let lost = count(&bytes);
