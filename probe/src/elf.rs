@@ -88,6 +88,12 @@ impl<'a> Elf<'a> {
         self.segment(address).is_some_and(|segment| segment.executable)
     }
 
+    /// Ranges of addresses that have code.
+    pub(crate) fn code_ranges(&self) -> Vec<(u64, u64)> {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|segment| (segment.address, segment.address.saturating_add(segment.size))).collect()
+    }
+
     pub(crate) fn is_relocatable(&self) -> bool {
         self.file.elf_header().e_type(LITTLE) == elf::ET_REL
     }
