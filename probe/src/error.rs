@@ -212,6 +212,17 @@ pub enum Refusal {
          take the register (%di, ...) by the calling convention"
     )]
     Assigned,
+    /// A constant of a local function of LLVM.
+    #[error(
+        "the debug information has the constant {0}, and does not say whether all callers pass it or the function assigns it"
+    )]
+    Constant(i64),
+    /// Callers pass other arguments than the source says.
+    #[error(
+        "the compiler may have changed what callers pass: in place of a pointer there may be what it points to, and \
+         the debug information does not say where"
+    )]
+    Promoted,
     /// The function does not read it.
     #[error("the function never reads it, and callers then need not store it where the debug information says")]
     NotPassed,

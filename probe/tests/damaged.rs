@@ -22,6 +22,7 @@ use twinbpf_probe::{Binary, Bytes, Store};
 harness::tests! {
     any_section_of_any_form,
     the_table_of_frames_is_not_trusted,
+    segments_are_anywhere,
 }
 
 /// Files of which a run damages this many, over all forms.
@@ -165,11 +166,14 @@ impl Outcome {
 /// Damages a file and does everything with it that is public. A panic writes the file to `TWINBPF_MUTATE_KEEP`.
 fn damage(folder: &Path, form: &Form, changes: usize, random: &mut Random) -> Outcome {
     let mut bytes = std::fs::read(folder.join(form.damaged)).unwrap();
-    let sections: Vec<(usize, usize)> = {
+    let mut sections: Vec<(usize, usize)> = {
         let file = object::File::parse(&*bytes).unwrap();
         let ranges = file.sections().filter_map(|section| section.file_range());
         ranges.filter(|(_, size)| *size > 0).map(|(begin, size)| (begin as usize, size as usize)).collect()
     };
+    // The headers: of the file and its segments, and of its sections.
+    let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+    sections.extend([(16, 48 + 56 * usize::from(bytes[56])), (table, bytes.len() - table)]);
     for _ in 0..changes {
         let (begin, size) = sections[random.below(sections.len())];
         change(&mut bytes, begin, size, random);
@@ -257,5 +261,19 @@ fn the_table_of_frames_is_not_trusted() {
             bytes[begin + 8..begin + 16].fill(0xff);
         }
         assert_eq!(places(&bytes), whole, "{with:x?} at {at}");
+    }
+}
+
+/// Segments at the end of all addresses, and of more bytes: no address is in one that begins after it.
+fn segments_are_anywhere() {
+    let Some(folder) = program("gcc", &["-g"]) else { return };
+    let original = std::fs::read(folder.path().join("t")).unwrap();
+    let first = u64::from_le_bytes(original[32..40].try_into().unwrap()) as usize;
+    for header in 0..usize::from(original[56]) {
+        let mut bytes = original.clone();
+        for field in [16, 32] {
+            bytes[first + 56 * header + field..][..8].fill(0xff);
+        }
+        survive(folder.path(), &bytes, "t", &bytes);
     }
 }

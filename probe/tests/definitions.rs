@@ -16,6 +16,7 @@ harness::tests! {
     members_behind_implicit_pointers_are_there,
     without_optimisation_points_are_after_the_prologue,
     parameters_that_are_assigned_first_are_not_taken_for_another,
+    parameters_that_llvm_promotes_are_refused,
     errors_name_what_is_there,
     a_file_without_debug_information_says_what_would_give_it,
     a_stripped_file_is_probed_by_address,
@@ -175,6 +176,40 @@ fn parameters_that_are_assigned_first_are_not_taken_for_another() {
             assert!(kept.contains("a=%di:s32") && kept.contains("b=%si:x8") && kept.contains("c=%dx:s32"), "{kept}");
             let fewer = &probe("fewer b c")[0];
             assert!(fewer.contains("b=%di:s32") && fewer.contains("c=%si:s32"), "{fewer}");
+        });
+    }
+}
+
+/// Local functions that assign to their parameters first: LLVM passes members in place of pointers.
+const PROMOTED: &str = r#"
+struct node { int v; long w; struct node *next; };
+__attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "memory"); }
+static __attribute__((noinline)) long next(struct node *p, int k) { p = p->next; use(k); return p->v + p->w; }
+static __attribute__((noinline)) long member(struct node *p, long n, long m) { n = p->w; use(n + m); return n * m; }
+static __attribute__((noinline)) long five(int a, int c) { a = 5; use(c); return a + c; }
+volatile long vary;
+int main(int argc, char **argv) {
+    struct node b = { argc, 2, 0 }, a = { argc, vary, &b };
+    return next(&a, argc) + next(&b, 2) + member(&a, argc, vary) + member(&b, 3, vary + 1) + five(argc, argc) + five(2, vary);
+}
+"#;
+
+fn parameters_that_llvm_promotes_are_refused() {
+    let promoted = "next v: the compiler may have changed what callers pass: in place of a pointer there may be what it \
+                    points to, and the debug information does not say where";
+    for level in ["-O1", "-O2", "-O3"] {
+        with_source(("clang-19", PROMOTED), &["-g", level], |probe| {
+            for (definition, argument) in [("next p->v", "v"), ("member n", "n"), ("five a", "a")] {
+                let found = probe(definition).remove(0);
+                assert!(!found.contains(&format!(" {argument}=")), "{level}: {found}");
+            }
+            if level == "-O3" {
+                assert_eq!(probe("next p->v"), [promoted]);
+            }
+            let five = "five a: the debug information has the constant 5, and does not say whether all callers pass it or the \
+                        function assigns it";
+            assert_eq!(probe("five a"), [five]);
+            assert!(probe("five c")[0].contains("c=%di:s32"), "{level}: {:?}", probe("five c"));
         });
     }
 }

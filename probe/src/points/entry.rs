@@ -3,16 +3,24 @@
 //! LLVM keeps the last of several values that a variable gets without an instruction between them. A parameter that the
 //! function first assigns to therefore has the assigned value from the entry on: in `f(int a, int b) { a = b; ... }` the
 //! debug information says that `a` is in the register of `b`. gcc numbers such states (views), and so is not concerned.
+//!
+//! LLVM also passes members in place of the pointer to their structure (argument promotion), and then marks the function as
+//! one with a convention of its own. After `p = p->next` what is in the register of `p` is then what was passed as a member.
 
+use gimli::AttributeValue;
 use gimli::constants as dw;
 
 use crate::debug::Die;
+use crate::elf::Symbol;
 use crate::error::Refusal;
 use crate::expr::{Binary, Expr, Unary};
 use crate::locate::{Location, Piece};
 use crate::scope::{self, Variable};
 use crate::site::Site;
 use crate::types::{Encoding, Shape, Types};
+
+/// Most structures in a structure that are looked through.
+const MOST_RECORDS: usize = 64;
 
 /// The place of a parameter, unless the calling convention says that callers do not pass it there.
 pub(super) fn passed<'a>(
@@ -27,9 +35,16 @@ pub(super) fn passed<'a>(
         return Ok(place);
     }
     let (parameters, is_external) = declared(site)?;
+    let is_changed = is_changed(site)?;
+    let is_external = is_external && !is_changed && !is_internalised(site);
+    if is_changed && parameters.iter().any(|parameter| !is_scalar(site, parameter))
+        || !is_external && leads_to_itself(site, variable)?
+    {
+        return Err(Refusal::Promoted);
+    }
     let value = match &place {
         Location::Value(value) => value,
-        Location::Pieces(_) => return Ok(moved(place, is_external)),
+        Location::Pieces(_) => return Ok(moved(place)),
         _ => return Ok(place),
     };
     let Some(own) = parameters.iter().position(|parameter| parameter.name == variable.name) else { return Ok(place) };
@@ -54,21 +69,72 @@ pub(super) fn passed<'a>(
         };
         match (index, value) {
             (Some(index), _) => follows(index),
-            (None, value) => matches!(value, Expr::Constant(_)),
+            (None, Expr::Constant(value)) => return Err(Refusal::Constant(value.cast_signed())),
+            (None, _) => false,
         }
     };
     if right { Ok(place) } else { Err(Refusal::Assigned) }
 }
 
+/// Whether the compiler says that callers do not call the function as the convention has it.
+fn is_changed(site: &Site<'_, '_>) -> Result<bool, Refusal> {
+    let debug = site.binary.debug();
+    for die in site.binary.index().chain(debug, site.function) {
+        let convention = debug.entry(die)?.attr_value(dw::DW_AT_calling_convention);
+        if convention == Some(AttributeValue::CallingConvention(dw::DW_CC_nocall)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether link-time optimisation made the function a local one, whatever the source says.
+fn is_internalised(site: &Site<'_, '_>) -> bool {
+    let mut symbols = site.binary.symbols_at(site.entry).peekable();
+    symbols.peek().is_some() && symbols.all(Symbol::is_local)
+}
+
+/// Whether it is no pointer, nor passed by one: nothing else can be passed in its place.
+fn is_scalar(site: &Site<'_, '_>, parameter: &Variable) -> bool {
+    let ty = scope::type_of(site, parameter.die).ok().flatten();
+    ty.is_some_and(|ty| matches!(Types { binary: site.binary }.shape(ty), Ok(Shape::Scalar { .. })))
+}
+
+/// Whether it is a pointer to a structure with pointers to the same: what `p = p->next` needs.
+fn leads_to_itself(site: &Site<'_, '_>, variable: &Variable) -> Result<bool, Refusal> {
+    let types = Types { binary: site.binary };
+    let shape = |ty: Option<Die>| ty.map(|ty| types.shape(ty)).transpose();
+    let Some(Shape::Pointer { to, .. }) = shape(scope::type_of(site, variable.die)?)? else { return Ok(false) };
+    let Some(Shape::Record(record)) = shape(to)? else { return Ok(false) };
+    let (mut left, mut records) = (MOST_RECORDS, vec![record]);
+    while let Some(at) = records.pop() {
+        let Some(less) = left.checked_sub(1) else { return Ok(true) };
+        left = less;
+        for (die, entry) in types.children(at)? {
+            let ty = types.type_of(die.unit, &entry)?.filter(|_| entry.tag() == dw::DW_TAG_member);
+            match shape(ty)? {
+                Some(Shape::Record(inner)) => records.push(inner),
+                Some(Shape::Pointer { to, .. }) => match shape(to)? {
+                    Some(Shape::Record(found)) if found == record => return Ok(true),
+                    None => return Ok(true),
+                    Some(Shape::Other(name)) if name == "void" => return Ok(true),
+                    Some(_) => {}
+                },
+                Some(_) | None => {}
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Pieces of a structure that are parts of registers; the others are nowhere.
-fn moved(place: Location<'_>, is_external: bool) -> Location<'_> {
-    let is_passed = |value: &Expr| is_part(value) || (!is_external && matches!(value, Expr::Constant(_)));
+fn moved(place: Location<'_>) -> Location<'_> {
     match place {
         Location::Pieces(pieces) => {
-            let each = pieces.into_iter().map(|piece| Piece { place: moved(piece.place, is_external), ..piece });
+            let each = pieces.into_iter().map(|piece| Piece { place: moved(piece.place), ..piece });
             Location::Pieces(each.collect())
         }
-        Location::Value(value) if !is_passed(&value) => Location::Nowhere,
+        Location::Value(value) if !is_part(&value) => Location::Nowhere,
         other => other,
     }
 }
