@@ -21,6 +21,7 @@ harness::tests! {
     of_another_build,
     units_of_link_time_optimisation,
     type_units,
+    other_machines,
 }
 
 /// What the definitions lead to, and what is missing.
@@ -122,5 +123,24 @@ fn of_another_build() {
 fn type_units() {
     for version in ["-gdwarf-4", "-gdwarf-5"] {
         same_as_plain("gcc", &["-g", version, "-fdebug-types-section"], |_| Some(()));
+    }
+}
+
+/// The registers of other machines, by their own names.
+fn other_machines() {
+    for (compiler, [first, second]) in
+        [("aarch64-linux-gnu-gcc", ["x0", "x1"]), ("riscv64-linux-gnu-gcc", ["a0", "a1"])]
+    {
+        for version in ["-gdwarf-4", "-gdwarf-5"] {
+            let Some(folder) = program(compiler, &["-g", version]) else { return };
+            let (lines, missing) = found(&folder.path().join("t"), &read);
+            assert_eq!(missing, [""; 0]);
+            let args = |line: &str| line.splitn(3, ' ').nth(2).unwrap().to_owned();
+            let wanted =
+                format!("n=%{second}:s32 y=+12(%{first}):s32 flags=+4(%{first}):b3@0/32 name=+0(+16(%{first})):string");
+            assert_eq!(args(&lines[0]), wanted, "{compiler}");
+            assert_eq!(args(&lines[1]), format!("n=%{second}:s32 a=+0(%{first}):s32"), "{compiler}");
+            assert!(lines[2..].iter().all(|line| line.starts_with("inner 0x") && line.contains("x=")), "{lines:#?}");
+        }
     }
 }
