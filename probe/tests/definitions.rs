@@ -187,8 +187,11 @@ __attribute__((noinline)) void use(long v) { __asm__ volatile("" : : "r"(v) : "m
 static __attribute__((noinline)) long next(struct node *p, int k) { p = p->next; use(k); return p->v + p->w; }
 static __attribute__((noinline)) long member(struct node *p, long n, long m) { n = p->w; use(n + m); return n * m; }
 static __attribute__((noinline)) long five(int a, int c) { a = 5; use(c); return a + c; }
+struct pair { int x, y; };
+__attribute__((noinline)) long swap(struct pair p, int k) { int x = p.x; p.x = p.y; p.y = x; use(k); return p.x - 3L * p.y; }
 volatile long vary;
 int main(int argc, char **argv) {
+    swap((struct pair){ argc, (int)vary }, argc);
     struct node b = { argc, 2, 0 }, a = { argc, vary, &b };
     return next(&a, argc) + next(&b, 2) + member(&a, argc, vary) + member(&b, 3, vary + 1) + five(argc, argc) + five(2, vary);
 }
@@ -206,6 +209,8 @@ fn parameters_that_llvm_promotes_are_refused() {
             if level == "-O3" {
                 assert_eq!(probe("next p->v"), [promoted]);
             }
+            let swap = &probe("swap p.x p.y k")[0];
+            assert!(!swap.contains(" x=") && !swap.contains(" y=") && swap.ends_with(" k=%si:s32"), "{level}: {swap}");
             let five = "five a: the debug information has the constant 5, and does not say whether all callers pass it or the \
                         function assigns it";
             assert_eq!(probe("five a"), [five]);

@@ -98,8 +98,10 @@ fn no_debug(binary: &Binary<'_>) -> Refusal {
 fn variable(site: &Site<'_, '_>, target: &Target, argument: &Argument, name: &str) -> Result<Value, Refusal> {
     let Some((function, instance)) = target.dies else { return Err(no_debug(site.binary)) };
     let variables = scope::variables(site, instance)?;
-    // The innermost one hides the others.
-    let found = variables.iter().rev().find(|variable| variable.name == name).cloned();
+    // The innermost one hides the others. At the beginning, where blocks may begin as well, a parameter is meant.
+    let begins = site.pc == target.copy.map_or(site.entry, |(begin, _)| begin);
+    let own = variables.iter().find(|variable| begins && variable.is_parameter && variable.name == name);
+    let found = own.or(variables.iter().rev().find(|variable| variable.name == name)).cloned();
     let found = match found {
         Some(found) => Some(found),
         None => scope::global(site, function.unit, name)?,

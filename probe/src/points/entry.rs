@@ -31,49 +31,83 @@ pub(super) fn passed<'a>(
     let binary = site.binary;
     let unit = site.function.unit;
     let is_concerned = variable.is_parameter && site.is_entry() && site.copy.is_none() && binary.is_llvm(unit);
-    if !is_concerned || binary.is_rust(unit) {
+    if !is_concerned {
         return Ok(place);
     }
     let (parameters, is_external) = declared(site)?;
     let is_changed = is_changed(site)?;
-    let is_external = is_external && !is_changed && !is_internalised(site);
+    // Rust's own convention lets LLVM change what is passed to any function.
+    let is_external = is_external && !is_changed && !is_internalised(site) && !binary.is_rust(unit);
     if is_changed && parameters.iter().any(|parameter| !is_scalar(site, parameter))
         || !is_external && leads_to_itself(site, variable)?
     {
         return Err(Refusal::Promoted);
     }
+    let Some(own) = parameters.iter().position(|parameter| parameter.name == variable.name) else { return Ok(place) };
     let value = match &place {
         Location::Value(value) => value,
-        Location::Pieces(_) => return Ok(moved(place)),
+        Location::Pieces(pieces) => {
+            let shifts = !binary.is_rust(unit);
+            let is_passed = follows(site, &parameters, own, &place) && (!shifts || are_in_place(site, pieces));
+            return if is_passed { Ok(moved(place)) } else { Err(Refusal::Assigned) };
+        }
         _ => return Ok(place),
     };
-    let Some(own) = parameters.iter().position(|parameter| parameter.name == variable.name) else { return Ok(place) };
-    let index = register_index(site, value);
+    let part = part_of(site, value);
     let right = if is_external {
         match expected(site, &parameters[..=own])? {
-            Some(expected) => index == Some(expected),
+            Some(expected) => part == Some((expected, 0)),
             // Callers pass no constants and compute nothing.
-            None => index.is_some() || matches!(value, Expr::Register(_)),
+            None => part.is_some() || matches!(value, Expr::Register(_)),
         }
     } else {
         // Unused parameters are not passed to it, so that others move up, in their order.
-        let indices = parameters.iter().map(|parameter| match site.place(parameter.die) {
-            Ok(Location::Value(value)) => register_index(site, &value),
-            Ok(_) | Err(_) => None,
-        });
-        let indices: Vec<Option<usize>> = indices.collect();
-        let follows = |index: usize| {
-            let mut before = indices[..own].iter().flatten();
-            let mut after = indices[own + 1..].iter().flatten();
-            before.all(|other| *other < index) && after.all(|other| *other > index)
-        };
-        match (index, value) {
-            (Some(index), _) => follows(index),
+        match (part, value) {
+            (Some(_), _) => follows(site, &parameters, own, &place),
             (None, Expr::Constant(value)) => return Err(Refusal::Constant(value.cast_signed())),
             (None, _) => false,
         }
     };
     if right { Ok(place) } else { Err(Refusal::Assigned) }
+}
+
+/// Whether the registers of a parameter come after those of the ones before it and before those of the others, and those of
+/// its pieces are in order.
+fn follows(site: &Site<'_, '_>, parameters: &[Variable], own: usize, place: &Location<'_>) -> bool {
+    let of = |parameter: &Variable| site.place(parameter.die).map(|place| parts(site, &place)).unwrap_or_default();
+    let parts = parts(site, place);
+    let (Some((first, _)), Some((last, _))) = (parts.first(), parts.last()) else { return true };
+    parts.is_sorted_by(|one, other| one < other)
+        && parameters[..own].iter().flat_map(of).all(|(other, _)| other < *first)
+        && parameters[own + 1..].iter().flat_map(of).all(|(other, _)| other > *last)
+}
+
+/// Whether each piece is at those bits of its register that the convention for C has it at.
+fn are_in_place(site: &Site<'_, '_>, pieces: &[Piece<'_>]) -> bool {
+    let mut at = 0;
+    pieces.iter().all(|piece| {
+        let begin = at;
+        at += piece.bits;
+        match &piece.place {
+            Location::Value(value) => part_of(site, value).is_none_or(|(_, shift)| shift + piece.skip == begin % 64),
+            _ => true,
+        }
+    })
+}
+
+/// The registers that integers are passed in of which a place has parts, and the first bit of each part.
+fn parts(site: &Site<'_, '_>, place: &Location<'_>) -> Vec<(usize, u64)> {
+    match place {
+        Location::Value(value) => part_of(site, value).into_iter().collect(),
+        Location::Pieces(pieces) => {
+            let part = |piece: &Piece<'_>| match &piece.place {
+                Location::Value(value) => part_of(site, value).map(|(index, shift)| (index, shift + piece.skip)),
+                _ => None,
+            };
+            pieces.iter().filter_map(part).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether the compiler says that callers do not call the function as the convention has it.
@@ -165,13 +199,17 @@ fn declared(site: &Site<'_, '_>) -> Result<(Vec<Variable>, bool), Refusal> {
     Ok((own.collect(), is_external))
 }
 
-/// Which of the registers that integers are passed in a value is, whole or cut.
-fn register_index(site: &Site<'_, '_>, value: &Expr) -> Option<usize> {
+/// Which of the registers that integers are passed in a value is, whole or cut, and from which bit on.
+fn part_of(site: &Site<'_, '_>, value: &Expr) -> Option<(usize, u64)> {
     match value {
-        Expr::Register(register) => site.machine().passes().iter().position(|number| *number == register.0),
-        Expr::Unary(Unary::Zero(_) | Unary::Sign(_), of) => register_index(site, of),
+        Expr::Register(register) => Some((site.machine().passes().iter().position(|number| *number == register.0)?, 0)),
+        Expr::Unary(Unary::Zero(_) | Unary::Sign(_), of) => part_of(site, of),
         // LLVM's words for the same.
-        Expr::Binary(Binary::And, of, mask) if is_mask(mask) => register_index(site, of),
+        Expr::Binary(Binary::And, of, mask) if is_mask(mask) => part_of(site, of),
+        Expr::Binary(Binary::Shr | Binary::Shra, of, by) => match **by {
+            Expr::Constant(by @ 0..64) => part_of(site, of).map(|(index, shift)| (index, shift + by)),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use twinbpf_probe::{Binary, Point, Refusal, Store, Value};
 
+use crate::rust;
 use crate::source::{self, Function};
 use crate::support::{parse, read};
 use crate::tracer::{self, Hit};
@@ -123,6 +124,13 @@ impl Cell {
         chosen(levels.map(cell).collect())
     }
 
+    /// Levels of rustc.
+    pub(crate) fn rust() -> Vec<Cell> {
+        let levels = [("0", 4), ("1", 5), ("2", 4), ("3", 5)].into_iter();
+        let cell = |(level, dwarf)| Cell { compiler: "rustc", level, dwarf, pie: true, form: Form::Whole };
+        chosen(levels.map(cell).collect())
+    }
+
     /// Forms of debug information.
     pub(crate) fn forms(compiler: &'static str) -> Vec<Cell> {
         let cell = |form| {
@@ -132,13 +140,24 @@ impl Cell {
         chosen(Form::FURTHER.into_iter().map(cell).collect())
     }
 
+    fn is_rust(&self) -> bool {
+        self.compiler == "rustc"
+    }
+
     fn is_cpp(&self) -> bool {
         self.compiler.contains("++")
     }
 
     fn compile(&self, folder: &Path, text: &str) -> Result<PathBuf, String> {
-        let source = if self.is_cpp() { "target.cc" } else { "target.c" };
+        let is_cpp = self.is_cpp();
+        let source = if self.is_rust() { "target.rs" } else { ["target.c", "target.cc"][usize::from(is_cpp)] };
         std::fs::write(folder.join(source), text).unwrap();
+        if self.is_rust() {
+            let options = [format!("-Copt-level={}", self.level), format!("-Cdwarf-version={}", self.dwarf)];
+            let further = ["-g", "-Awarnings", "--edition=2021", "-o", "target", source];
+            self.tool(folder, &[&["rustc", &*options[0], &*options[1]], &further[..]].concat())?;
+            return Ok(folder.join("target"));
+        }
         let version = format!("-gdwarf-{}", self.dwarf);
         let position = if self.pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] };
         let options = [self.level, "-g", &*version, "-w", position[0], position[1], "-o", "target", source];
@@ -164,7 +183,8 @@ impl Cell {
         };
         let count = if std::env::var("TWINBPF_GRID").is_ok_and(|value| value == "long") { 400 } else { 80 };
         let seed = std::env::var("TWINBPF_GRID_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-        let (text, functions) = source::program(seed, count, self.is_cpp());
+        let (text, functions) =
+            if self.is_rust() { rust::program(seed, count) } else { source::program(seed, count, self.is_cpp()) };
         let program = self.compile(&folder, &text)?;
         let store = Store::new();
         let bytes = std::fs::read(&program).unwrap();

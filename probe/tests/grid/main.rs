@@ -4,6 +4,7 @@
 mod cells;
 #[path = "../../../tests/support/harness.rs"]
 mod harness;
+mod rust;
 mod source;
 #[path = "../support/mod.rs"]
 mod support;
@@ -17,6 +18,7 @@ harness::tests! {
     values_in_c_by_clang,
     values_in_cpp_by_gcc,
     values_in_cpp_by_clang,
+    values_in_rust,
     forms_of_debug_information_by_gcc,
     forms_of_debug_information_by_clang,
 }
@@ -39,6 +41,10 @@ fn values_in_cpp_by_gcc() {
 
 fn values_in_cpp_by_clang() {
     run("clang++-19", &[]);
+}
+
+fn values_in_rust() {
+    total(Cell::rust());
 }
 
 fn forms_of_debug_information_by_gcc() {
