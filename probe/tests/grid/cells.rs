@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use twinbpf_probe::{Binary, Point, Refusal, Store, Value};
+use twinbpf_probe::{Available, Binary, Point, Refusal, Store, Value};
 
 use crate::rust;
 use crate::source::{self, Function};
@@ -250,7 +250,14 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
             let args = function.args.iter().map(|arg| format!("{arg}={arg}")).collect::<Vec<_>>().join(" ");
             let definition = parse(&format!("{}{position} @seq=@seq:s32 {args}", function.name)).unwrap();
             match binary.probe(&definition) {
-                Ok(found) => points.extend(found.into_iter().map(|point| (at, point))),
+                Ok(found) => {
+                    let listed = binary.available(&definition).unwrap();
+                    counts.wrong.extend(found.iter().zip(&listed).flat_map(|(point, (listed, all))| {
+                        // Arguments may move a point after the prologue.
+                        if point.address == listed.address { unlike(point, all) } else { Vec::new() }
+                    }));
+                    points.extend(found.into_iter().map(|point| (at, point)));
+                }
                 Err(error) => {
                     *counts.refused.entry("no point").or_default() += function.args.len();
                     counts.refusals.push(format!("{}{position}: {error}", function.name));
@@ -276,6 +283,14 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
         counts.refusals.iter().for_each(|refusal| println!("    {refusal}"));
     }
     counts
+}
+
+/// Arguments whose place is another one in the list of what can be had.
+fn unlike(point: &Point, all: &[Available]) -> Vec<String> {
+    let listed = |name: &str| all.iter().find(|one| one.name == *name);
+    let pairs = point.args.iter().filter_map(|(name, value)| Some((name, value.as_ref().ok()?, listed(name)?)));
+    let unlike = pairs.filter(|(_, value, one)| one.value.as_ref() != Ok(*value));
+    unlike.map(|(name, value, one)| format!("{} {name}: {value:?}, listed as {one:?}", point.function)).collect()
 }
 
 fn read_all(binary: &Binary<'_>, points: &[(usize, Point)], hit: &Hit<'_>) -> Vec<Reading> {
