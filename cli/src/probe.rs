@@ -155,7 +155,12 @@ impl Source<'_, '_> {
             text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect()
         };
         let function = point.function.rsplit("::").next().unwrap_or(&point.function);
-        let event = if event.is_empty() { word(function) } else { event.to_owned() };
+        let event = match function.strip_prefix("0x") {
+            _ if !event.is_empty() => event.to_owned(),
+            // A name begins with a letter.
+            Some(address) => format!("abs_{address}"),
+            None => word(function),
+        };
         let ending = if point.is_return { "__return" } else { "" };
         let copy = copy.filter(|at| *at > 0).map(|at| format!("_{at}")).unwrap_or_default();
         let group = match self {

@@ -88,6 +88,21 @@ fn points_are_definitions_of_events() {
     assert!(out.contains("tgt.c:4\n    n: long int in %di:s64: register\n"), "{out}");
 }
 
+fn a_stripped_file_has_addresses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(program) = program(folder.path()) else { return };
+    let (_, out, _) = probe(&program, &["work1"]);
+    let address = out.split_once(" at ").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
+    let stripped = folder.path().join("stripped");
+    let status = Command::new("strip").arg("-o").arg(&stripped).arg(&program).status();
+    assert!(status.expect("strip runs").success());
+    let (status, out, err) = probe(&stripped, &[&format!("{address} %di:s32")]);
+    assert_eq!((status, &*err), (0, ""), "{out}");
+    let hex = address.strip_prefix("0x").expect("hexadecimal");
+    let line = out.lines().next().expect("a line");
+    assert!(line.starts_with(&format!("p:probe_stripped/abs_{hex} ")) && line.ends_with(" di=%di:s32"), "{line}");
+}
+
 /// perf's own words for the same definitions.
 fn definitions_are_those_of_perf() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -152,6 +167,7 @@ fn json_has_the_same() {
 harness::tests! {
     functions_of_the_kernel_have_arguments,
     points_are_definitions_of_events,
+    a_stripped_file_has_addresses,
     definitions_are_those_of_perf,
     arguments_without_a_place_are_reported,
     functions_and_variables_are_listed,

@@ -172,13 +172,25 @@ impl<'a> Binary<'a> {
     pub(crate) fn ranges(&self, die: Die) -> Result<Vec<(u64, u64)>, Refusal> {
         let unit = self.debug.unit(die.unit)?;
         let entry = unit.unit.entry(die.offset)?;
-        let mut ranges = unit.dwarf.die_ranges(&unit.unit, &entry)?;
         let mut found = Vec::new();
-        while let Some(range) = ranges.next()? {
-            if range.begin < range.end {
+        if let Some(value) = entry.attr_value(dw::DW_AT_ranges)
+            && let Some(mut ranges) = unit.dwarf.attr_ranges(&unit.unit, value)?
+        {
+            while let Some(range) = ranges.next()? {
                 found.push((range.begin, range.end));
             }
+        } else if let (Some(low), Some(high)) =
+            (entry.attr_value(dw::DW_AT_low_pc), entry.attr_value(dw::DW_AT_high_pc))
+            && let Some(begin) = unit.dwarf.attr_address(&unit.unit, low)?
+        {
+            // gimli's own `die_ranges` adds the size without a check.
+            let end = match high.udata_value() {
+                Some(size) => begin.checked_add(size),
+                None => unit.dwarf.attr_address(&unit.unit, high)?,
+            };
+            found.extend(end.map(|end| (begin, end)));
         }
+        found.retain(|(begin, end)| begin < end);
         Ok(found)
     }
 

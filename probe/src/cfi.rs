@@ -1,13 +1,17 @@
 //! Call frame information: the canonical frame address (CFA) at an address.
 
 use gimli::{
-    BaseAddresses, CfaRule, DebugFrame, EhFrame, EhFrameHdr, Expression, Section, UnwindContext, UnwindSection,
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, EhFrameHdr, EhFrameOffset, Expression, Reader, Section, UnwindContext,
+    UnwindSection,
 };
 
 use crate::elf::{Elf, Slice, slice};
 use crate::error::Error;
 use crate::machine::Register;
 use crate::store::Store;
+
+/// Bytes of the smallest row of `.eh_frame_hdr`: two addresses of two bytes.
+const LEAST_ROW: usize = 4;
 
 /// The CFA.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +62,20 @@ impl<'a> Frames<'a> {
             .or_else(|| cfa(&self.eh_frame, &self.bases, pc))
     }
 
+    /// By the table of `.eh_frame_hdr`. gimli multiplies the number of its rows and subtracts its addresses without a check
+    /// (fixed after 0.34 by its pull requests 896 and 897), so that both are checked here.
     fn by_header(&self, pc: u64) -> Option<Cfa<'a>> {
         let header = self.header.parse(&self.bases, 8).ok()?;
         let table = header.table()?;
-        let fde = table.fde_for_address(&self.eh_frame, &self.bases, pc, EhFrame::cie_from_offset).ok()?;
-        row(&self.eh_frame, &self.bases, &fde, pc)
+        let (rows, _) = table.iter(&self.bases).size_hint();
+        if rows > self.header.reader().len() / LEAST_ROW {
+            return None;
+        }
+        let begin = header.eh_frame_ptr().direct().ok()?;
+        let offset = table.lookup(pc, &self.bases).ok()?.direct().ok()?.checked_sub(begin)?;
+        let offset = EhFrameOffset(usize::try_from(offset).ok()?);
+        let fde = self.eh_frame.fde_from_offset(&self.bases, offset, EhFrame::cie_from_offset).ok()?;
+        if fde.contains(pc) { row(&self.eh_frame, &self.bases, &fde, pc) } else { None }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Unit<'a> {
     pub(crate) unit: gimli::Unit<Slice<'a>>,
     /// The unit in the file itself, where the DIEs are in a `.dwo`.
     pub(crate) skeleton: Option<(Arc<Dwarf<'a>>, gimli::Unit<Slice<'a>>)>,
+    /// Location lists of a unit in a `.dwo`; those of others are in the file's own section.
+    pub(crate) locations: Option<&'a [u8]>,
 }
 
 impl<'a> Unit<'a> {
@@ -137,8 +139,13 @@ impl<'a> Debug<'a> {
         };
         let unit = dwarf.unit(slot.header).map_err(|error| error.to_string())?;
         match self.split.find(dwarf, &unit) {
-            Some((split, inner)) => Ok(Unit { dwarf: split, unit: inner, skeleton: Some((Arc::clone(dwarf), unit)) }),
-            None => Ok(Unit { dwarf: Arc::clone(dwarf), unit, skeleton: None }),
+            Some(split::Inner { dwarf: split, unit: inner, locations }) => Ok(Unit {
+                dwarf: split,
+                unit: inner,
+                skeleton: Some((Arc::clone(dwarf), unit)),
+                locations: Some(locations),
+            }),
+            None => Ok(Unit { dwarf: Arc::clone(dwarf), unit, skeleton: None, locations: None }),
         }
     }
 

@@ -58,6 +58,15 @@ pub(crate) enum SymbolKind {
     Data,
 }
 
+impl Symbol<'_> {
+    pub(crate) fn is_local(&self) -> bool {
+        self.rank == LOCAL
+    }
+}
+
+/// Rank of local symbols.
+const LOCAL: u8 = 2;
+
 impl<'a> Elf<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Elf<'a>, Error> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|error| match object::FileKind::parse(bytes) {
@@ -80,12 +89,19 @@ impl<'a> Elf<'a> {
     }
 
     fn segment(&self, address: u64) -> Option<&Segment> {
-        self.segments.iter().find(|segment| address.wrapping_sub(segment.address) < segment.size)
+        let covers = |segment: &&Segment| address.checked_sub(segment.address).is_some_and(|at| at < segment.size);
+        self.segments.iter().find(covers)
     }
 
     /// Whether code is there.
     pub(crate) fn is_code(&self, address: u64) -> bool {
         self.segment(address).is_some_and(|segment| segment.executable)
+    }
+
+    /// Ranges of addresses that have code.
+    pub(crate) fn code_ranges(&self) -> Vec<(u64, u64)> {
+        let code = self.segments.iter().filter(|segment| segment.executable);
+        code.map(|segment| (segment.address, segment.address.saturating_add(segment.size))).collect()
     }
 
     pub(crate) fn is_relocatable(&self) -> bool {
@@ -180,7 +196,7 @@ impl<'a> Elf<'a> {
                 let rank = match symbol.st_bind() {
                     elf::STB_GLOBAL => 0,
                     elf::STB_WEAK => 1,
-                    _ => 2,
+                    _ => LOCAL,
                 };
                 // A symbol table may spell a version out.
                 let name = name.split_once('@').map_or(name, |(name, _)| name);

@@ -19,6 +19,37 @@ pub enum Error {
         /// Names that resemble it, the nearest first.
         nearest: Vec<String>,
     },
+    /// No function has the name, since the file has no names.
+    #[error(
+        "no function {name}: the file has no names of its functions: {why}; a probe by address (0x...) needs no names"
+    )]
+    NoNames {
+        /// Name that was searched.
+        name: String,
+        /// Why there is no debug information.
+        why: String,
+    },
+    /// No code is at the address.
+    #[error("no code is at {address:#x}: the file has code at {}", ranges(.code))]
+    NoCode {
+        /// Address of the definition.
+        address: u64,
+        /// Ranges that have code.
+        code: Vec<(u64, u64)>,
+    },
+    /// A return by an address that is not a function's first.
+    #[error("{address:#x} is inside of {function}, which begins at {entry:#x}: only there a return can be probed")]
+    NoReturn {
+        /// Address of the definition.
+        address: u64,
+        /// Function around it.
+        function: String,
+        /// First address of the function.
+        entry: u64,
+    },
+    /// A line or an offset of an address.
+    #[error("{0} is an address: write the one that is meant, without a line or an offset")]
+    Position(String),
     /// A function of the kernel whose arguments are not known.
     #[error("function {function} of the kernel: {why}")]
     KernelFunction {
@@ -181,6 +212,17 @@ pub enum Refusal {
          take the register (%di, ...) by the calling convention"
     )]
     Assigned,
+    /// A constant of a local function of LLVM.
+    #[error(
+        "the debug information has the constant {0}, and does not say whether all callers pass it or the function assigns it"
+    )]
+    Constant(i64),
+    /// Callers pass other arguments than the source says.
+    #[error(
+        "the compiler may have changed what callers pass: in place of a pointer there may be what it points to, and \
+         the debug information does not say where"
+    )]
+    Promoted,
     /// The function does not read it.
     #[error("the function never reads it, and callers then need not store it where the debug information says")]
     NotPassed,

@@ -166,7 +166,7 @@ impl<'a> Site<'_, 'a> {
             None => list::at(self, self.function.unit, &entry, value)?,
         };
         match self.frame_base(expression)? {
-            Base::Cfa => self.canonical(offset, extent),
+            Base::Cfa(base) => self.canonical(base.saturating_add(offset), extent),
             Base::Register(register, base) => self.framed(register, base.saturating_add(offset), extent),
         }
     }
@@ -175,21 +175,25 @@ impl<'a> Site<'_, 'a> {
         let unit = &self.binary.debug().unit(self.function.unit)?.unit;
         let mut ops = expression.operations(unit.encoding());
         let base = match ops.next()? {
-            Some(gimli::Operation::CallFrameCFA) => Base::Cfa,
+            Some(gimli::Operation::CallFrameCFA) => Base::Cfa(0),
             Some(gimli::Operation::Register { register }) => Base::Register(Register(register.0), 0),
             Some(gimli::Operation::RegisterOffset { register, offset, .. }) => {
                 Base::Register(Register(register.0), offset)
             }
             _ => return Err(Refusal::Operation("the frame base is computed in an unusual manner".to_owned())),
         };
-        match ops.next()? {
-            None => Ok(base),
-            Some(_) => Err(Refusal::Operation("the frame base is computed in an unusual manner".to_owned())),
+        // LLVM adds a constant where the prologue probes a large frame page by page.
+        match (&base, ops.next()?, ops.next()?, ops.next()?) {
+            (_, None, ..) => Ok(base),
+            (Base::Cfa(_), Some(gimli::Operation::SignedConstant { value }), Some(gimli::Operation::Plus), None) => {
+                Ok(Base::Cfa(value))
+            }
+            _ => Err(Refusal::Operation("the frame base is computed in an unusual manner".to_owned())),
         }
     }
 }
 
 enum Base {
-    Cfa,
+    Cfa(i64),
     Register(Register, i64),
 }

@@ -1,5 +1,6 @@
 //! From a definition to points: functions by name, lines, offsets.
 
+mod address;
 mod args;
 mod entry;
 mod select;

@@ -3,11 +3,14 @@
 
 #[path = "../../tests/support/harness.rs"]
 mod harness;
+#[path = "support/program.rs"]
+mod program;
 mod support;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use program::{DEFINITIONS, program, run};
 use support::{parse, read};
 use twinbpf_probe::{Binary, Bytes, Store};
 
@@ -18,60 +21,7 @@ harness::tests! {
     of_another_build,
     units_of_link_time_optimisation,
     type_units,
-    mutated,
-}
-
-const SOURCES: [(&str, &str); 2] = [
-    (
-        "a.c",
-        r#"
-#include "t.h"
-__attribute__((noinline)) int first(struct rec *r, int n) { sink(n); return r->in.y + r->flags + n; }
-int main(int argc, char **argv) { struct rec r = { argc, 2, { 3, 4 }, "name" }; return first(&r, argc) + second(&r, argc); }
-"#,
-    ),
-    (
-        "b.c",
-        r#"
-#include "t.h"
-static inline __attribute__((always_inline)) int inner(struct in *i, long k) { sink(k); return i->x * i->y; }
-__attribute__((noinline)) int second(struct rec *r, int n) { struct in i = { n, n + 1 }; return inner(&i, r->a) + inner(&r->in, 3); }
-void sink(long v) { __asm__ volatile("" : : "r"(v) : "memory"); }
-"#,
-    ),
-];
-const HEADER: &str =
-    "struct in { int x, y; }; struct rec { int a; unsigned flags : 3; struct in in; const char *name; };
-void sink(long v); int second(struct rec *r, int n);";
-const DEFINITIONS: [&str; 3] = ["first n r->in.y r->flags r->name:string", "second n r->a", "inner i->x k"];
-
-/// Runs a tool in a folder; `None`, and the test skipped, where it is not installed.
-fn run(folder: &Path, tool: &str, args: &[&str]) -> Option<()> {
-    match Command::new(tool).args(args).current_dir(folder).output() {
-        Ok(done) => {
-            assert!(done.status.success(), "{tool} {args:?}: {}", String::from_utf8_lossy(&done.stderr));
-            Some(())
-        }
-        Err(error) => {
-            harness::skip(&format!("{tool}: {error}"));
-            None
-        }
-    }
-}
-
-/// A folder with the program `t`, compiled with these options.
-fn program(compiler: &str, options: &[&str]) -> Option<tempfile::TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("t.h"), HEADER).unwrap();
-    for (name, text) in SOURCES {
-        std::fs::write(folder.path().join(name), text).unwrap();
-    }
-    // In two steps, so that .dwo files have the names of their objects.
-    for (name, _) in SOURCES {
-        run(folder.path(), compiler, &[&["-O2", "-c", name], options].concat())?;
-    }
-    run(folder.path(), compiler, &[&["-O2", "-Wl,--build-id", "-o", "t", "a.o", "b.o"], options].concat())?;
-    Some(folder)
+    other_machines,
 }
 
 /// What the definitions lead to, and what is missing.
@@ -176,46 +126,21 @@ fn type_units() {
     }
 }
 
-/// Damaged debug information: an error or a result, soon. `TWINBPF_MUTATE` says how many files.
-fn mutated() {
-    let count = std::env::var("TWINBPF_MUTATE").ok().and_then(|count| count.parse().ok()).unwrap_or(300u64);
-    for (seed, options) in [(1, &["-g", "-gdwarf-5"]), (2, &["-g", "-gdwarf-4"])] {
-        let Some(folder) = program("gcc", options) else { return };
-        let original = std::fs::read(folder.path().join("t")).unwrap();
-        let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed);
-        let mut below = |end: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            usize::try_from(state % end as u64).unwrap()
-        };
-        for _ in 0..count / 2 {
-            let mut bytes = original.clone();
-            for _ in 0..=below(12) {
-                // Most of a small file is not code: half of the damage is in its second half, where debug sections are.
-                let at = if below(2) == 0 { bytes.len() / 2 + below(bytes.len() / 2) } else { below(bytes.len()) };
-                bytes[at] = match below(4) {
-                    0 => 0xff,
-                    1 => 0,
-                    2 => bytes[at].wrapping_add(1),
-                    _ => bytes[at] ^ (1 << below(8)),
-                };
-            }
-            let begun = std::time::Instant::now();
-            survive(&bytes);
-            assert!(begun.elapsed().as_secs() < 20, "a damaged file takes {:?}", begun.elapsed());
+/// The registers of other machines, by their own names.
+fn other_machines() {
+    for (compiler, [first, second]) in
+        [("aarch64-linux-gnu-gcc", ["x0", "x1"]), ("riscv64-linux-gnu-gcc", ["a0", "a1"])]
+    {
+        for version in ["-gdwarf-4", "-gdwarf-5"] {
+            let Some(folder) = program(compiler, &["-g", version]) else { return };
+            let (lines, missing) = found(&folder.path().join("t"), &read);
+            assert_eq!(missing, [""; 0]);
+            let args = |line: &str| line.splitn(3, ' ').nth(2).unwrap().to_owned();
+            let wanted =
+                format!("n=%{second}:s32 y=+12(%{first}):s32 flags=+4(%{first}):b3@0/32 name=+0(+16(%{first})):string");
+            assert_eq!(args(&lines[0]), wanted, "{compiler}");
+            assert_eq!(args(&lines[1]), format!("n=%{second}:s32 a=+0(%{first}):s32"), "{compiler}");
+            assert!(lines[2..].iter().all(|line| line.starts_with("inner 0x") && line.contains("x=")), "{lines:#?}");
         }
     }
-}
-
-/// Everything that is public, on these bytes.
-fn survive(bytes: &[u8]) {
-    let store = Store::new();
-    let Ok(binary) = Binary::open(&store, Path::new("t"), bytes, &|_| None, 1) else { return };
-    for text in DEFINITIONS.iter().chain(&["*:1 n", "second+4 n", "*%return $retval", "a.c:4 r->in.x", "* n r->a i->y"])
-    {
-        let Ok(definition) = parse(text) else { continue };
-        let _ = (binary.probe(&definition), binary.available(&definition));
-    }
-    let _ = (binary.functions("*"), binary.missing());
 }

@@ -33,6 +33,13 @@ pub(super) fn parameters<'a>(btf: &'a Btf, machine: Machine, proto: &FuncProto<'
         }
         let (name, size) = (btf.type_name(ty), btf.size_of(ty).unwrap_or(0));
         match btf.resolve(ty) {
+            Ok((id, plain)) if is_float(btf, id, &plain) => {
+                // On x86-64 it takes no general register from those that come after it.
+                if machine != Machine::X86_64 {
+                    unsure = Some(name.clone());
+                }
+                Err(Refusal::Passed(format!("in a floating-point register, as {name}")))
+            }
             Ok((_, Type::Int(_) | Type::Ptr(_) | Type::Enum(_) | Type::Enum64(_))) if size <= 8 => {
                 used += 1;
                 registers
@@ -51,6 +58,20 @@ pub(super) fn parameters<'a>(btf: &'a Btf, machine: Machine, proto: &FuncProto<'
         }
     };
     proto.params().map(|param| Parameter { name: param.name, ty: param.type_id, place: place(param.type_id) }).collect()
+}
+
+/// Whether a type is a floating-point number. Without `--btf_gen_floats` pahole makes integers of them, which only their
+/// names tell apart.
+fn is_float(btf: &Btf, id: TypeId, plain: &Type<'_>) -> bool {
+    let is_named = |name: &str| {
+        let base = name.strip_prefix("complex ").unwrap_or(name);
+        matches!(base, "float" | "double" | "long double" | "__float128" | "__bf16") || base.starts_with("_Float")
+    };
+    match plain {
+        Type::Float { .. } => true,
+        Type::Int(_) => is_named(btf.name(id)),
+        _ => false,
+    }
 }
 
 /// The place that the steps of an argument have led to.
@@ -91,6 +112,9 @@ impl<'a> KernelTypes<'a> {
         let ty = self.proto(function).map_or(TypeId::VOID, |proto| proto.result);
         match self.btf.resolve(ty) {
             Ok((_, Type::Void)) | Err(_) => return Err(Refusal::Void),
+            Ok((id, plain)) if is_float(self.btf, id, &plain) => {
+                return Err(Refusal::Return(format!("in a floating-point register, as {}", self.btf.type_name(ty))));
+            }
             Ok((_, Type::Int(_) | Type::Ptr(_) | Type::Enum(_) | Type::Enum64(_))) => {}
             Ok(_) => return Err(Refusal::Return(format!("by value, as {}", self.btf.type_name(ty)))),
         }

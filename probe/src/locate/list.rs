@@ -26,9 +26,12 @@ pub(super) fn at<'a>(
     let offset = found.dwarf.attr_locations_offset(&found.unit, value)?;
     let offset = offset.ok_or_else(|| Refusal::Operation(format!("its location has an unknown form, {value:?}")))?;
     let mut ranges = ranges(found, offset)?;
-    let views = views(site, unit, entry, offset.0);
-    let has_views = views.as_ref().is_some_and(|views| views.len() == ranges.len());
-    for (range, (begin, end)) in ranges.iter_mut().zip(views.into_iter().flatten()).filter(|_| has_views) {
+    let views = views(site, found, entry, offset.0)?;
+    let has_views = views.is_some();
+    if views.as_ref().is_some_and(|views| views.len() != ranges.len()) {
+        return Err(Refusal::Damaged("a location list has other ranges than views".to_owned()));
+    }
+    for (range, (begin, end)) in ranges.iter_mut().zip(views.into_iter().flatten()) {
         (range.begin.1, range.end.1) = (begin, end);
     }
     let here = (site.pc, if has_views { site.view.unwrap_or(u64::MAX) } else { 0 });
@@ -74,17 +77,31 @@ fn ranges<'a>(unit: &Unit<'a>, offset: gimli::LocationListsOffset) -> Result<Vec
     Ok(ranges)
 }
 
-/// Numbers of the views between which each entry holds, which gcc writes just before the list.
-fn views(site: &Site<'_, '_>, unit: usize, entry: &Entry<'_>, list: usize) -> Option<Vec<(u64, u64)>> {
-    let AttributeValue::SecOffset(begin) = entry.attr_value(dw::DW_AT_GNU_locviews)? else { return None };
-    let unit = site.binary.debug().unit(unit).ok().filter(|unit| unit.skeleton.is_none())?;
-    let section = site.binary.locations(unit.unit.encoding().version);
-    let mut bytes = slice(section.get(begin..list)?);
+/// Numbers of the views between which each entry holds, which gcc writes just before the list. Without them, what a list
+/// says at an address may be true only of another state there: views that cannot be read are an error.
+fn views<'a>(
+    site: &Site<'_, 'a>,
+    unit: &Unit<'a>,
+    entry: &Entry<'a>,
+    list: usize,
+) -> Result<Option<Vec<(u64, u64)>>, Refusal> {
+    let damaged = || Refusal::Damaged("the views of a location list are not before it".to_owned());
+    let begin = match entry.attr_value(dw::DW_AT_GNU_locviews) {
+        None => return Ok(None),
+        // In a .dwo of DWARF 5, gcc counts from the end of the section's header, as the lists' own offsets do.
+        Some(AttributeValue::SecOffset(begin)) if unit.skeleton.is_some() => {
+            begin.checked_add(unit.unit.loclists_base.0).ok_or_else(damaged)?
+        }
+        Some(AttributeValue::SecOffset(begin)) => begin,
+        Some(_) => return Err(damaged()),
+    };
+    let section = unit.locations.unwrap_or_else(|| site.binary.locations(unit.unit.encoding().version));
+    let mut bytes = slice(section.get(begin..list).ok_or_else(damaged)?);
     let mut views = Vec::new();
     while !bytes.is_empty() {
-        views.push((bytes.read_uleb128().ok()?, bytes.read_uleb128().ok()?));
+        views.push((bytes.read_uleb128()?, bytes.read_uleb128()?));
     }
-    Some(views)
+    Ok(Some(views))
 }
 
 /// A DIE of a base type: offsets into a unit are at least the size of its header.

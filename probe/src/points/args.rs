@@ -97,9 +97,8 @@ fn no_debug(binary: &Binary<'_>) -> Refusal {
 
 fn variable(site: &Site<'_, '_>, target: &Target, argument: &Argument, name: &str) -> Result<Value, Refusal> {
     let Some((function, instance)) = target.dies else { return Err(no_debug(site.binary)) };
-    let variables = scope::variables(site, instance)?;
-    // The innermost one hides the others.
-    let found = variables.iter().rev().find(|variable| variable.name == name).cloned();
+    let variables = visible(site, instance)?;
+    let found = variables.iter().find(|variable| variable.name == name).cloned();
     let found = match found {
         Some(found) => Some(found),
         None => scope::global(site, function.unit, name)?,
@@ -109,6 +108,23 @@ fn variable(site: &Site<'_, '_>, target: &Target, argument: &Argument, name: &st
         return Err(Refusal::NoVariable { name: name.to_owned(), available: nearest_first(name, names) });
     };
     of(site, &found, argument)
+}
+
+/// Variables that are there, each name once: the innermost one hides the others. At the beginning, where blocks may begin as
+/// well, a parameter hides all.
+fn visible(site: &Site<'_, '_>, instance: Die) -> Result<Vec<Variable>, Refusal> {
+    let mut variables = scope::variables(site, instance)?;
+    let begins = site.pc == site.copy.map_or(site.entry, |(begin, _)| begin);
+    let is_own = |variable: &Variable| begins && variable.is_parameter;
+    let mut seen: Vec<String> = variables.iter().filter(|one| is_own(one)).map(|one| one.name.clone()).collect();
+    variables.reverse();
+    variables.retain(|variable| {
+        let is_new = is_own(variable) || !seen.contains(&variable.name);
+        seen.push(variable.name.clone());
+        is_new
+    });
+    variables.reverse();
+    Ok(variables)
 }
 
 fn of(site: &Site<'_, '_>, variable: &Variable, argument: &Argument) -> Result<Value, Refusal> {
@@ -177,16 +193,7 @@ pub(super) fn available(binary: &Binary<'_>, definition: &Definition, target: Ta
     let Some(site) = target.site(binary) else { return (target, Vec::new()) };
     let at = |site: &Site<'_, '_>| -> Vec<Available> {
         let instance = target.dies.map_or(site.function, |(_, instance)| instance);
-        let mut variables = scope::variables(site, instance).unwrap_or_default();
-        // Inner ones hide outer ones.
-        let mut seen = Vec::new();
-        variables.reverse();
-        variables.retain(|variable| {
-            let is_new = !seen.contains(&variable.name);
-            seen.push(variable.name.clone());
-            is_new
-        });
-        variables.reverse();
+        let variables = visible(site, instance).unwrap_or_default();
         variables.iter().map(|variable| describe(site, variable)).collect()
     };
     let first = at(&site);

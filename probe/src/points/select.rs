@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gimli::constants as dw;
-
-use super::{Target, source};
+use super::{Target, address, source};
 use crate::binary::Binary;
 use crate::code;
 use crate::debug::Die;
@@ -28,9 +26,12 @@ pub(super) fn targets(binary: &Binary<'_>, definition: &Definition) -> Result<Ve
         let (Some(file), Position::Line(line)) = (&definition.file, definition.position) else {
             return Err(Error::NoFunction { name: String::new(), nearest: Vec::new() });
         };
-        need_debug(binary, "a line")?;
+        source::need_debug(binary, "a line")?;
         return Ok(ordered(source::targets(binary, file, line)?));
     };
+    if let Some(address) = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+        return Ok(vec![address::target(binary, definition, name, address)?]);
+    }
     let instances = instances(binary, definition, name)?;
     let targets = match definition.position {
         Position::Entry => instances.into_iter().map(|instance| instance.target).collect(),
@@ -49,13 +50,6 @@ pub(super) fn targets(binary: &Binary<'_>, definition: &Definition) -> Result<Ve
     Ok(ordered(targets))
 }
 
-fn need_debug(binary: &Binary<'_>, what: &str) -> Result<(), Error> {
-    match binary.no_debug() {
-        Some(why) => Err(Error::NoDebug { what: what.to_owned(), why: why.to_owned() }),
-        None => Ok(()),
-    }
-}
-
 fn ordered(mut targets: Vec<Target>) -> Vec<Target> {
     // Of a function and a copy of another that begin together, both are points: they are different calls.
     targets.sort_by_key(|target| (target.pc, target.dies.map(|(_, instance)| instance)));
@@ -70,7 +64,7 @@ fn originals(name: &str, instances: Vec<Instance>) -> Result<Vec<Target>, Error>
 }
 
 fn by_line(binary: &Binary<'_>, name: &str, instances: &[Instance], line: u32) -> Result<Vec<Target>, Error> {
-    need_debug(binary, "a line")?;
+    source::need_debug(binary, "a line")?;
     let (mut found, mut near) = (Vec::new(), BTreeSet::new());
     for Instance { target, .. } in instances {
         let Some((function, instance)) = target.dies else { continue };
@@ -158,15 +152,9 @@ fn instance(binary: &Binary<'_>, outer: Die, die: Die) -> Option<Instance> {
     let (entry, end) = binary.entry_of(outer).ok()??;
     let is_copy = outer != die;
     let copy = if is_copy { Some(binary.entry_of(die).ok()??) } else { None };
-    let (pc, view) = copy.map_or((entry, 0), |(begin, _)| (begin, entry_view(binary, die)));
+    let (pc, view) = copy.map_or((entry, 0), |(begin, _)| (begin, source::entry_view(binary, die)));
     let target = Target { dies: Some((outer, die)), entry, end, pc, copy, view: Some(view) };
     Some(Instance { target, is_copy })
-}
-
-/// In which of gcc's views of its first address a copy begins.
-fn entry_view(binary: &Binary<'_>, copy: Die) -> u64 {
-    let entry = binary.debug().entry(copy).ok();
-    entry.and_then(|entry| entry.attr(dw::DW_AT_GNU_entry_view)?.udata_value()).unwrap_or(0)
 }
 
 /// Whether code is a part that the compiler split from a function: it is not where calls begin.
@@ -207,6 +195,11 @@ fn by_symbol(binary: &Binary<'_>, symbol: &Symbol<'_>) -> Instance {
 
 /// That no function has the name, with names that resemble it.
 fn none(binary: &Binary<'_>, name: &str) -> Error {
+    if let Some(why) = binary.no_debug()
+        && binary.symbols().iter().all(|symbol| symbol.kind == SymbolKind::Data)
+    {
+        return Error::NoNames { name: name.to_owned(), why: why.to_owned() };
+    }
     if glob::is_pattern(name) {
         return Error::NoMatch(name.to_owned());
     }

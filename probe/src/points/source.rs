@@ -13,6 +13,20 @@ use crate::lines::is_file;
 use crate::scope;
 use crate::site::Site;
 
+/// That a position needs debug information which is not there, and why.
+pub(super) fn need_debug(binary: &Binary<'_>, what: &str) -> Result<(), Error> {
+    match binary.no_debug() {
+        Some(why) => Err(Error::NoDebug { what: what.to_owned(), why: why.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// In which of gcc's views of its first address a copy begins.
+pub(super) fn entry_view(binary: &Binary<'_>, copy: Die) -> u64 {
+    let entry = binary.debug().entry(copy).ok();
+    entry.and_then(|entry| entry.attr(dw::DW_AT_GNU_entry_view)?.udata_value()).unwrap_or(0)
+}
+
 /// Path and line of an address.
 pub(super) fn line_of(binary: &Binary<'_>, unit: usize, pc: u64) -> Option<(String, u32)> {
     let table = binary.lines(unit);
@@ -103,7 +117,7 @@ pub(super) fn targets(binary: &Binary<'_>, wanted: &str, line: u32) -> Result<Ve
         for path in &paths {
             for (pc, view) in statements(binary, unit, |other| other == path, line) {
                 with_code.insert(path);
-                found.extend(target_at(binary, unit, pc, view));
+                found.extend(target_at(binary, unit, pc, Some(view)));
             }
             near_lines.extend(near(binary, unit, |other| other == path, &[], line));
         }
@@ -126,7 +140,7 @@ pub(super) fn targets(binary: &Binary<'_>, wanted: &str, line: u32) -> Result<Ve
 }
 
 /// The innermost function at an address of a unit.
-fn target_at(binary: &Binary<'_>, unit: usize, pc: u64, view: u64) -> Option<Target> {
+pub(super) fn target_at(binary: &Binary<'_>, unit: usize, pc: u64, view: Option<u64>) -> Option<Target> {
     let functions = &binary.index().part(binary.debug(), unit).functions;
     let concrete = functions.iter().filter(|function| function.kind == Kind::Concrete);
     for function in concrete.map(|function| Die { unit, offset: function.offset }) {
@@ -135,10 +149,10 @@ fn target_at(binary: &Binary<'_>, unit: usize, pc: u64, view: u64) -> Option<Tar
             continue;
         }
         let (entry, end) = binary.entry_of(function).ok()??;
-        let site = Site { binary, function, entry, end, pc, copy: None, view: Some(view), depth: 0 };
+        let site = Site { binary, function, entry, end, pc, copy: None, view, depth: 0 };
         let instance = scope::innermost(&site).unwrap_or(function);
         let copy = if instance == function { None } else { binary.entry_of(instance).ok()? };
-        return Some(Target { dies: Some((function, instance)), entry, end, pc, copy, view: Some(view) });
+        return Some(Target { dies: Some((function, instance)), entry, end, pc, copy, view });
     }
     None
 }

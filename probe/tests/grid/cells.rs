@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use twinbpf_probe::{Binary, Point, Refusal, Store, Value};
+use twinbpf_probe::{Available, Binary, Point, Refusal, Store, Value};
 
+use crate::rust;
 use crate::source::{self, Function};
 use crate::support::{parse, read};
 use crate::tracer::{self, Hit};
@@ -18,12 +19,59 @@ pub(crate) struct Cell {
     level: &'static str,
     dwarf: u8,
     pie: bool,
+    form: Form,
+}
+
+/// Where a program's debug information is, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Whole,
+    Compressed,
+    Separate,
+    Split,
+    Package,
+    Shared,
+    Lto,
+}
+
+impl Form {
+    /// All but the one that the other cells have.
+    const FURTHER: [Form; 6] = [Form::Compressed, Form::Separate, Form::Split, Form::Package, Form::Shared, Form::Lto];
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Form::Whole | Form::Separate | Form::Shared => &[],
+            Form::Compressed => &["-gz"],
+            Form::Split | Form::Package => &["-gsplit-dwarf"],
+            Form::Lto => &["-flto"],
+        }
+    }
+
+    /// What is done with the program.
+    fn tools(self, is_clang: bool) -> &'static [&'static [&'static str]] {
+        match self {
+            Form::Whole | Form::Compressed | Form::Split | Form::Lto => &[],
+            Form::Separate => &[
+                &["objcopy", "--only-keep-debug", "target", "target.debug"],
+                &["strip", "-g", "target"],
+                &["objcopy", "--add-gnu-debuglink=target.debug", "target"],
+            ],
+            // binutils' dwp reads DWARF 4, LLVM's fails for some files of gcc.
+            Form::Package if is_clang => {
+                &[&["llvm-dwp-19", "-e", "target", "-o", "target.dwp"], &["find", ".", "-name", "*.dwo", "-delete"]]
+            }
+            Form::Package => {
+                &[&["dwp", "-e", "target", "-o", "target.dwp"], &["find", ".", "-name", "*.dwo", "-delete"]]
+            }
+            Form::Shared => &[&["cp", "target", "copy"], &["dwz", "-m", "common", "target", "copy"]],
+        }
+    }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pie = if self.pie { "pie" } else { "no-pie" };
-        write!(f, "{} {} DWARF {} {pie}", self.compiler, self.level, self.dwarf)
+        write!(f, "{} {} DWARF {} {pie} {:?}", self.compiler, self.level, self.dwarf, self.form)
     }
 }
 
@@ -41,6 +89,11 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn right(&self, class: &str) -> usize {
         self.right.get(class).copied().unwrap_or(0)
+    }
+
+    /// Arguments with a right value.
+    pub(crate) fn all_right(&self) -> usize {
+        self.right.values().sum()
     }
 
     pub(crate) fn add(&mut self, cell: &Cell, other: Counts) {
@@ -61,17 +114,34 @@ impl fmt::Display for Counts {
 }
 
 impl Cell {
-    pub(crate) fn all(compiler: &'static str) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for level in ["-O0", "-Og", "-O1", "-O2", "-O3"] {
-            for dwarf in [4, 5] {
-                cells.push(Cell { compiler, level, dwarf, pie: (dwarf == 4) != (level == "-O2") });
-            }
-        }
-        if let Ok(only) = std::env::var("TWINBPF_GRID_CELL") {
-            cells.retain(|cell| cell.to_string().contains(&only));
-        }
-        cells
+    /// Levels and versions of DWARF.
+    pub(crate) fn levels(compiler: &'static str) -> Vec<Cell> {
+        let levels = ["-O0", "-Og", "-O1", "-O2", "-O3"].into_iter().flat_map(|level| [(level, 4), (level, 5)]);
+        let cell = |(level, dwarf)| {
+            let pie = (dwarf == 4) != (level == "-O2");
+            Cell { compiler, level, dwarf, pie, form: Form::Whole }
+        };
+        chosen(levels.map(cell).collect())
+    }
+
+    /// Levels of rustc.
+    pub(crate) fn rust() -> Vec<Cell> {
+        let levels = [("0", 4), ("1", 5), ("2", 4), ("3", 5)].into_iter();
+        let cell = |(level, dwarf)| Cell { compiler: "rustc", level, dwarf, pie: true, form: Form::Whole };
+        chosen(levels.map(cell).collect())
+    }
+
+    /// Forms of debug information.
+    pub(crate) fn forms(compiler: &'static str) -> Vec<Cell> {
+        let cell = |form| {
+            let dwarf = if matches!(form, Form::Package | Form::Shared) { 4 } else { 5 };
+            Cell { compiler, level: "-O2", dwarf, pie: true, form }
+        };
+        chosen(Form::FURTHER.into_iter().map(cell).collect())
+    }
+
+    fn is_rust(&self) -> bool {
+        self.compiler == "rustc"
     }
 
     fn is_cpp(&self) -> bool {
@@ -79,20 +149,31 @@ impl Cell {
     }
 
     fn compile(&self, folder: &Path, text: &str) -> Result<PathBuf, String> {
-        let source = folder.join(if self.is_cpp() { "target.cc" } else { "target.c" });
-        std::fs::write(&source, text).unwrap();
-        let program = folder.join("target");
-        let mut command = Command::new(self.compiler);
-        command.arg(self.level).arg(format!("-gdwarf-{}", self.dwarf)).arg("-w");
-        command.args(if self.pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] });
-        let done = command
-            .arg("-o")
-            .arg(&program)
-            .arg(&source)
-            .output()
-            .map_err(|error| format!("{}: {error}", self.compiler))?;
+        let is_cpp = self.is_cpp();
+        let source = if self.is_rust() { "target.rs" } else { ["target.c", "target.cc"][usize::from(is_cpp)] };
+        std::fs::write(folder.join(source), text).unwrap();
+        if self.is_rust() {
+            let options = [format!("-Copt-level={}", self.level), format!("-Cdwarf-version={}", self.dwarf)];
+            let further = ["-g", "-Awarnings", "--edition=2021", "-o", "target", source];
+            self.tool(folder, &[&["rustc", &*options[0], &*options[1]], &further[..]].concat())?;
+            return Ok(folder.join("target"));
+        }
+        let version = format!("-gdwarf-{}", self.dwarf);
+        let position = if self.pie { ["-fPIE", "-pie"] } else { ["-fno-pie", "-no-pie"] };
+        let options = [self.level, "-g", &*version, "-w", position[0], position[1], "-o", "target", source];
+        self.tool(folder, &[&[self.compiler], self.form.options(), &options].concat())?;
+        for tool in self.form.tools(self.compiler.contains("clang")) {
+            self.tool(folder, tool)?;
+        }
+        Ok(folder.join("target"))
+    }
+
+    /// Runs a command that must succeed, if it is installed.
+    fn tool(&self, folder: &Path, command: &[&str]) -> Result<(), String> {
+        let done = Command::new(command[0]).args(&command[1..]).current_dir(folder).output();
+        let done = done.map_err(|error| format!("{}: {error}", command[0]))?;
         assert!(done.status.success(), "{self}: {}", String::from_utf8_lossy(&done.stderr));
-        Ok(program)
+        Ok(())
     }
 
     pub(crate) fn run(&self) -> Result<Counts, String> {
@@ -102,17 +183,27 @@ impl Cell {
         };
         let count = if std::env::var("TWINBPF_GRID").is_ok_and(|value| value == "long") { 400 } else { 80 };
         let seed = std::env::var("TWINBPF_GRID_SEED").map_or(1, |seed| seed.parse().expect("a number"));
-        let (text, functions) = source::program(seed, count, self.is_cpp());
+        let (text, functions) =
+            if self.is_rust() { rust::program(seed, count) } else { source::program(seed, count, self.is_cpp()) };
         let program = self.compile(&folder, &text)?;
         let store = Store::new();
         let bytes = std::fs::read(&program).unwrap();
         let binary = Binary::open(&store, &program, &bytes, &read, 2).unwrap();
         let counts = compare(&binary, &program, self.pie, &functions);
+        assert_eq!(binary.missing().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0], "{self}");
         if std::env::var_os("TWINBPF_GRID_KEEP").is_none() {
             std::fs::remove_dir_all(folder).unwrap();
         }
         Ok(counts)
     }
+}
+
+/// Those that `TWINBPF_GRID_CELL` leaves.
+fn chosen(mut cells: Vec<Cell>) -> Vec<Cell> {
+    if let Ok(only) = std::env::var("TWINBPF_GRID_CELL") {
+        cells.retain(|cell| cell.to_string().contains(&only));
+    }
+    cells
 }
 
 /// Why an argument is refused, in a word or two.
@@ -159,7 +250,14 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
             let args = function.args.iter().map(|arg| format!("{arg}={arg}")).collect::<Vec<_>>().join(" ");
             let definition = parse(&format!("{}{position} @seq=@seq:s32 {args}", function.name)).unwrap();
             match binary.probe(&definition) {
-                Ok(found) => points.extend(found.into_iter().map(|point| (at, point))),
+                Ok(found) => {
+                    let listed = binary.available(&definition).unwrap();
+                    counts.wrong.extend(found.iter().zip(&listed).flat_map(|(point, (listed, all))| {
+                        // Arguments may move a point after the prologue.
+                        if point.address == listed.address { unlike(point, all) } else { Vec::new() }
+                    }));
+                    points.extend(found.into_iter().map(|point| (at, point)));
+                }
                 Err(error) => {
                     *counts.refused.entry("no point").or_default() += function.args.len();
                     counts.refusals.push(format!("{}{position}: {error}", function.name));
@@ -185,6 +283,14 @@ fn compare(binary: &Binary<'_>, program: &Path, pie: bool, functions: &[Function
         counts.refusals.iter().for_each(|refusal| println!("    {refusal}"));
     }
     counts
+}
+
+/// Arguments whose place is another one in the list of what can be had.
+fn unlike(point: &Point, all: &[Available]) -> Vec<String> {
+    let listed = |name: &str| all.iter().find(|one| one.name == *name);
+    let pairs = point.args.iter().filter_map(|(name, value)| Some((name, value.as_ref().ok()?, listed(name)?)));
+    let unlike = pairs.filter(|(_, value, one)| one.value.as_ref() != Ok(*value));
+    unlike.map(|(name, value, one)| format!("{} {name}: {value:?}, listed as {one:?}", point.function)).collect()
 }
 
 fn read_all(binary: &Binary<'_>, points: &[(usize, Point)], hit: &Hit<'_>) -> Vec<Reading> {
