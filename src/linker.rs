@@ -348,18 +348,15 @@ impl<T: Send + 'static> Linker<T> {
             let Binding::Extern(index) = *binding else { continue };
             let (Some(symbol), Some((resolution, _))) = (externs.get(index), resolved.get(index)) else { continue };
             let called = matches!(program.insns.get(*pc), Some(Insn::Call { .. }));
-            match resolution {
+            let fault = match resolution {
                 Resolution::Fault(why) => return Err(SymbolError::new(&program, *pc, &symbol.name, why.clone()).into()),
-                Resolution::Weak | Resolution::Absent if called && seen.insert(index) => {
-                    let fault = if symbol.kind == ExternKind::Absent { SymbolFault::Absent } else { SymbolFault::Weak };
-                    let why = fault(Arc::clone(&symbol.name));
-                    warnings.push(SymbolError::new(&program, *pc, &symbol.name, why).to_string());
-                }
-                Resolution::Weak
-                | Resolution::Absent
-                | Resolution::Host { .. }
-                | Resolution::Value(_)
-                | Resolution::TailCall => {}
+                Resolution::Weak => SymbolFault::Weak,
+                Resolution::Absent => SymbolFault::Absent,
+                Resolution::Host { .. } | Resolution::Value(_) | Resolution::TailCall => continue,
+            };
+            if called && seen.insert(index) {
+                let why = fault(Arc::clone(&symbol.name));
+                warnings.push(SymbolError::new(&program, *pc, &symbol.name, why).to_string());
             }
         }
         let program = program.validate(&self.engine.config().policy, &|number| self.helper_exists(number))?;
@@ -372,9 +369,6 @@ impl<T: Send + 'static> Linker<T> {
     /// What an extern means here, and the function that it resolves to, if it is one.
     pub(crate) fn resolve(&self, symbol: &Extern) -> Resolved {
         let name = &symbol.name;
-        if symbol.kind == ExternKind::Absent {
-            return (Resolution::Absent, None);
-        }
         if let Some(value) = self.values.get(name) {
             return (Resolution::Value(*value), None);
         }
@@ -403,7 +397,8 @@ impl<T: Send + 'static> Linker<T> {
                 Some(found) => return found,
                 None => SymbolFault::Unknown(Arc::clone(name)),
             },
-            ExternKind::Ksym | ExternKind::Kconfig | ExternKind::Absent => SymbolFault::Kernel(Arc::clone(name)),
+            ExternKind::Absent => return (Resolution::Absent, None),
+            ExternKind::Ksym | ExternKind::Kconfig => SymbolFault::Kernel(Arc::clone(name)),
         };
         match symbol.weak && symbol.kind != ExternKind::Kconfig {
             true => (Resolution::Weak, None),
