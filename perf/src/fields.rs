@@ -34,11 +34,10 @@ impl Fields {
         let events = formats.iter().filter_map(|format| {
             let id = format.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
             let fields = format.lines().filter_map(EventField::parse).map(|field| {
-                let location = match field.text {
-                    text if text.starts_with("__data_loc") => Some(Location::Record),
-                    text if text.starts_with("__rel_loc") => Some(Location::Word),
-                    _ => None,
-                };
+                let location = field.locator().map(|word| match word {
+                    "__rel_loc" => Location::Word,
+                    _ => Location::Record,
+                });
                 let (off, size, signed) = (field.off, field.size, field.signed);
                 (field.name.to_owned(), Field { off, size, signed, location })
             });

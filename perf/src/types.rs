@@ -50,9 +50,8 @@ impl Types<'_> {
             let Some(end) = offset.checked_add(length).filter(|end| *end <= MOST && is_name(field.name)) else {
                 continue;
             };
-            let located = ["__data_loc", "__rel_loc"].into_iter().find(|word| field.text.starts_with(word));
-            let name = located.map_or_else(|| field.name.to_owned(), |word| format!("{word}_{}", field.name));
-            let type_id = if located.is_some() { self.integer(4, false) } else { self.field(&field) };
+            let name = field.locator().map_or_else(|| field.name.to_owned(), |word| format!("{word}_{}", field.name));
+            let type_id = self.field(&field);
             size = size.max(end);
             members.push((name, type_id, offset));
         }
@@ -64,18 +63,12 @@ impl Types<'_> {
     }
 
     fn field(&mut self, field: &EventField<'_>) -> TypeId {
-        let (text, size) = (field.text, field.size);
-        if let Some(array) = text.strip_suffix(']') {
-            let count = array.rsplit('[').next().and_then(|count| count.trim().parse::<usize>().ok());
-            let whole =
-                count.filter(|count| *count > 0 && size.is_multiple_of(*count) && SIZES.contains(&(size / count)));
-            return match whole {
-                Some(count) => self.array(size / count, field.signed, count),
-                None => self.array(1, false, size),
-            };
+        let size = field.size;
+        if let Some(element) = field.element_size() {
+            return self.array(element, field.signed, size / element);
         }
         match SIZES.contains(&size) {
-            true if text.contains('*') && size == 8 => self.pointer(),
+            true if field.text.contains('*') && size == 8 => self.pointer(),
             true => self.integer(size, field.signed),
             // Of another type: bytes.
             false => self.array(1, false, size),

@@ -34,24 +34,32 @@ impl<'a> EventField<'a> {
         Some(EventField { text, name, off, size, signed })
     }
 
+    /// The word before its type, where the field is a `u32` that says where the data is: `__data_loc` counts from the start
+    /// of the record, `__rel_loc` from the end of the field.
+    pub fn locator(&self) -> Option<&'static str> {
+        ["__data_loc", "__rel_loc"].into_iter().find(|word| self.text.starts_with(word))
+    }
+
+    /// Bytes of an element, where it is an array: those of an integer, or 1.
+    pub fn element_size(&self) -> Option<usize> {
+        let array = self.text.strip_suffix(']').filter(|_| self.locator().is_none())?;
+        let count = array.rsplit('[').next().and_then(|count| count.trim().parse::<usize>().ok());
+        let size = count.filter(|count| *count > 0 && self.size.is_multiple_of(*count)).map(|count| self.size / count);
+        Some(size.filter(|size| integer(*size, false).is_some()).unwrap_or(1))
+    }
+
     /// The member, and the alignment that its type has.
     fn declare(&self, user: bool) -> (String, usize) {
         let name = self.name;
-        let is_array = self.text.ends_with(']') && !self.text.starts_with("__data_loc");
-        if self.text.starts_with("__data_loc") || self.text.starts_with("__rel_loc") {
+        if self.locator().is_some() {
             return (format!("unsigned int __data_loc_{name}"), 4);
         }
-        if is_array {
-            let count = self.text.rsplit(['[', ']']).nth(1).and_then(|count| count.trim().parse::<usize>().ok());
-            let size = count
-                .filter(|count| *count > 0 && self.size.is_multiple_of(*count))
-                .map_or(1, |count| self.size / count);
+        if let Some(size) = self.element_size() {
             let kind = if self.text.starts_with("char") {
                 "char"
             } else {
                 integer(size, self.signed).unwrap_or("unsigned char")
             };
-            let size = if integer(size, false).is_some() { size } else { 1 };
             return (format!("{kind} {name}[{}]", self.size / size), size);
         }
         if self.text.contains('*') {
