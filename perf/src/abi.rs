@@ -152,32 +152,39 @@ pub(crate) struct Location<'a> {
     pub(crate) dso: Option<&'a [u8]>,
 }
 
-/// perf's strings live as long as its call; no caller keeps them longer.
-fn location<'a>(al: &Al) -> Location<'a> {
+/// Gives `work` where an address of the sample's process or of the kernel is; nothing is known of one that perf cannot resolve.
+pub(crate) fn resolve<R>(address: u64, work: impl FnOnce(Location<'_>) -> R) -> R {
+    let found = fns().and_then(|(fns, context)| {
+        // SAFETY: all zeroes are valid for its members.
+        let mut al: Al = unsafe { std::mem::zeroed() };
+        al.size = size_of::<Al>() as u32;
+        // SAFETY: perf gave the context for this call, and writes `size` bytes at most.
+        let status = unsafe { (fns.resolve_address?)(context, address, &raw mut al) };
+        (status == 0).then_some(al)
+    });
     let known = |pointer: *const c_char| (!pointer.is_null()).then(|| bytes(pointer));
-    Location { symbol: known(al.sym), offset: al.symoff, dso: known(al.dso) }
+    work(found.map_or_else(Location::default, |al| Location {
+        symbol: known(al.sym),
+        offset: al.symoff,
+        dso: known(al.dso),
+    }))
 }
 
-/// Where an address of the sample's process or of the kernel is.
-pub(crate) fn resolve<'a>(address: u64) -> Option<Location<'a>> {
-    let (fns, context) = fns()?;
-    let resolve = fns.resolve_address?;
-    // SAFETY: all zeroes are valid for its members.
-    let mut al: Al = unsafe { std::mem::zeroed() };
-    al.size = size_of::<Al>() as u32;
-    // SAFETY: perf gave the context for this call, and writes `size` bytes at most.
-    let status = unsafe { resolve(context, address, &raw mut al) };
-    (status == 0).then(|| location(&al))
-}
-
-/// The name of the sample's thread.
-pub(crate) fn comm<'a>() -> Option<&'a [u8]> {
-    let (fns, context) = fns()?;
-    // SAFETY: perf gave the context for this call.
-    let al = unsafe { (fns.resolve_ip?)(context) };
-    // SAFETY: null, or perf's own struct, which lives as long as its call.
-    let al = unsafe { al.as_ref() }?;
-    (al.size as usize >= offset_of!(Al, comm) + size_of::<*const c_char>()).then(|| bytes(al.comm))
+/// The name of the sample's thread, as C has it; empty where perf has none.
+pub(crate) fn comm() -> [u8; 16] {
+    let mut comm = [0; 16];
+    let known = || {
+        let (fns, context) = fns()?;
+        // SAFETY: perf gave the context for this call.
+        let al = unsafe { (fns.resolve_ip?)(context) };
+        // SAFETY: null, or perf's own struct, which lives as long as its call.
+        let al = unsafe { al.as_ref() }?;
+        (al.size as usize >= offset_of!(Al, comm) + size_of::<*const c_char>()).then(|| bytes(al.comm))
+    };
+    let name = known().unwrap_or_default();
+    let kept = name.len().min(comm.len() - 1);
+    comm[..kept].copy_from_slice(&name[..kept]);
+    comm
 }
 
 /// Source file and line of the sample's address.

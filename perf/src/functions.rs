@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::io::Write;
 
 use twinbpf::{CStr, Caller, Linker, Ptr, Trap};
-use twinbpf_trace::Control;
+use twinbpf_trace::{Control, put_text};
 use twinbpf_vm::trap::TrapCode;
 
-use crate::abi::{self, PerfSample};
+use crate::abi::{self, Location, PerfSample};
 use crate::fields::Fields;
 use crate::recording::has_stack;
 use crate::sample::Builder;
@@ -67,10 +67,10 @@ fn check_chain() -> Result<(), Trap> {
 
 /// Appends the name of the function at an address, or the address.
 fn push_name(text: &mut Vec<u8>, address: u64) {
-    match abi::resolve(address).and_then(|place| place.symbol) {
+    abi::resolve(address, |place| match place.symbol {
         Some(symbol) => text.extend_from_slice(symbol),
         None => text.extend_from_slice(format!("{address:#x}").as_bytes()),
-    }
+    });
 }
 
 /// Frames of the call chain from the outermost: `main;work;read`.
@@ -86,17 +86,6 @@ fn folded() -> Result<Vec<u8>, Trap> {
         }
     });
     Ok(text)
-}
-
-/// Writes a text as `snprintf` does; its length.
-fn put(caller: &mut Caller<'_, Control>, mut text: Vec<u8>, buf: Ptr, size: u64) -> Result<i32, Trap> {
-    let length = text.len();
-    if let Some(room) = size.checked_sub(1) {
-        text.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        text.push(0);
-        caller.write(buf, &text[..])?;
-    }
-    Ok(i32::try_from(length).unwrap_or(i32::MAX))
 }
 
 fn failed(why: String) -> Trap {
@@ -115,20 +104,22 @@ fn field_text(mut caller: Caller<'_, Control>, name: CStr, buf: Ptr, size: u64) 
         let bytes = current.fields.bytes(&current.event, current.sample.raw(), &name)?;
         Ok(bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec())
     });
-    put(&mut caller, bytes.map_err(failed)?, buf, size)
+    put_text(&mut caller, bytes.map_err(failed)?, buf, size)
 }
 
 /// A line for each frame, as `perf script` has them; the number of frames.
 fn print_chain(mut caller: Caller<'_, Control>) -> Result<i32, Trap> {
     check_chain()?;
     let known = |text: Option<&[u8]>| text.map(|text| String::from_utf8_lossy(text).into_owned());
-    let line = |address: u64| {
-        let place = abi::resolve(address).unwrap_or_default();
+    let line = |address: u64, place: Location<'_>| {
         let symbol = known(place.symbol).map(|name| format!("{name}+{:#x}", place.offset));
         let [symbol, dso] = [symbol, known(place.dso)].map(|text| text.unwrap_or_else(|| "[unknown]".to_owned()));
         format!("        {address:x} {symbol} ({dso})\n")
     };
-    let lines: Vec<String> = with(|current| current.sample.chain().map(line).collect());
+    let lines: Vec<String> = with(|current| {
+        let line = |address| abi::resolve(address, |place| line(address, place));
+        current.sample.chain().map(line).collect()
+    });
     Ok(match caller.runtime().output.write_all(lines.concat().as_bytes()) {
         Ok(()) => i32::try_from(lines.len()).unwrap_or(i32::MAX),
         // The output keeps the error, which ends the session.
@@ -141,21 +132,20 @@ pub(crate) fn functions(linker: &mut Linker<Control>) {
     linker.func("sample_sym", |mut caller: Caller<'_, Control>, address: u64, buf: Ptr, size: u64| {
         let mut text = Vec::new();
         push_name(&mut text, address);
-        put(&mut caller, text, buf, size)
+        put_text(&mut caller, text, buf, size)
     });
     linker.func("sample_dso", |mut caller: Caller<'_, Control>, address: u64, buf: Ptr, size: u64| {
-        let text = abi::resolve(address).and_then(|place| place.dso).unwrap_or_default();
-        put(&mut caller, text.to_vec(), buf, size)
+        let text = abi::resolve(address, |place| place.dso.unwrap_or_default().to_vec());
+        put_text(&mut caller, text, buf, size)
     });
     linker.func("sample_symoff", |address: u64| -> i64 {
-        let place = abi::resolve(address).filter(|place| place.symbol.is_some());
-        place.map_or(-1, |place| place.offset.into())
+        abi::resolve(address, |place| if place.symbol.is_some() { place.offset.into() } else { -1 })
     });
     linker.func("sample_srcline", |mut caller: Caller<'_, Control>, buf: Ptr, size: u64| {
-        put(&mut caller, abi::source_line().unwrap_or_default().into_bytes(), buf, size)
+        put_text(&mut caller, abi::source_line().unwrap_or_default().into_bytes(), buf, size)
     });
     linker.func("sample_stack", |mut caller: Caller<'_, Control>, buf: Ptr, size: u64| {
-        put(&mut caller, folded()?, buf, size)
+        put_text(&mut caller, folded()?, buf, size)
     });
     linker.func("print_callchain", print_chain);
     linker.func("sample_field", field);

@@ -107,10 +107,6 @@ impl Builder {
 }
 
 fn record(sample: &PerfSample) -> Record {
-    let mut comm = [0; 16];
-    let name = abi::comm().unwrap_or_default();
-    let kept = name.len().min(comm.len() - 1);
-    comm[..kept].copy_from_slice(&name[..kept]);
     Record {
         event: 0,
         raw: 0,
@@ -122,7 +118,7 @@ fn record(sample: &PerfSample) -> Record {
         cpu: sample.cpu,
         pid: sample.pid,
         tid: sample.tid,
-        comm,
+        comm: abi::comm(),
         time: sample.time,
         ip: sample.ip,
         addr: sample.addr,

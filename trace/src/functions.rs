@@ -8,7 +8,8 @@ use crate::control::Control;
 use crate::flame;
 use crate::script::{self, memory::read_mem};
 
-/// Gives programs the functions that only a session has: `set_timer`, `workload_pid` and `print_folded`, and those about other processes.
+/// Gives programs the functions that only a session has: `set_timer`, `workload_pid` and `print_folded`, and those about other
+/// processes.
 pub fn functions(linker: &mut Linker<Control>) {
     script::functions(linker);
     linker.func("read_mem", read_mem);

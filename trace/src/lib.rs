@@ -56,6 +56,7 @@ pub use plan::{Counters, ObjectPlan, Plan, Planned, Trigger};
 pub use probes::probe_definition;
 pub use record::{RecordCommand, RecordTarget, Recording};
 pub use samples::{SampleSession, Verdict};
+pub use script::put_text;
 pub use session::{STATUS_ABORTED, STATUS_FAILED, Session};
 pub use symbols::{Symbol, Symbols};
 pub use terminal::end_by_pipe;

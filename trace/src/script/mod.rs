@@ -91,16 +91,21 @@ fn put_name<T: 'static>(
     size: u64,
 ) -> Result<i32, Trap> {
     let name = found.map_or_else(|| format!("{address:#x}"), |symbol| symbol.name);
-    put(caller, &name, buf, size)
+    put_text(caller, name.into_bytes(), buf, size)
 }
 
-/// Writes a text as `snprintf` would; its length.
-fn put<T: 'static>(caller: &mut Caller<'_, T>, name: &str, buf: Ptr, size: u64) -> Result<i32, Trap> {
+/// For host functions: writes a text into a buffer of the program as `snprintf` does. Its length, which may be more than fits.
+///
+/// # Errors
+/// The buffer is not the program's.
+pub fn put_text<T: 'static>(caller: &mut Caller<'_, T>, mut text: Vec<u8>, buf: Ptr, size: u64) -> Result<i32, Trap> {
+    let length = text.len();
     if let Some(room) = size.checked_sub(1) {
-        let kept = name.len().min(usize::try_from(room).unwrap_or(usize::MAX));
-        caller.write(buf, &[&name.as_bytes()[..kept], b"\0"].concat()[..])?;
+        text.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        text.push(0);
+        caller.write(buf, &text[..])?;
     }
-    Ok(i32::try_from(name.len()).unwrap_or(i32::MAX))
+    Ok(i32::try_from(length).unwrap_or(i32::MAX))
 }
 
 /// Runs a command with the shell; its status, or 128 and the signal that ended it.

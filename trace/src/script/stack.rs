@@ -1,12 +1,12 @@
-//! `print_kstack`, `print_ustack`, `fold_kstack` and `fold_ustack`: the stacks in a map of type STACK_TRACE, or any whose values are arrays of
-//! addresses under a number of 4 bytes.
+//! `print_kstack`, `print_ustack`, `fold_kstack` and `fold_ustack`: the stacks in a map of type STACK_TRACE, or any whose
+//! values are arrays of addresses under a number of 4 bytes.
 
 use serde_json::json;
 use twinbpf::{Caller, Fail, MapRef, Ptr, Trap};
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::Errno;
 
-use super::{SYMBOLS, put};
+use super::{SYMBOLS, put_text};
 use crate::symbols::Symbol;
 
 /// Prints the kernel stack with this id; the number of its frames, or a negative errno.
@@ -33,7 +33,7 @@ pub(super) fn fold_kernel<T: 'static>(
 ) -> Result<i32, Fail> {
     let addresses = stack(&map, id)?;
     let names = SYMBOLS.with_borrow(|symbols| symbols.kernel(&addresses));
-    Ok(put(&mut caller, &folded(&addresses, &names), buf, size)?)
+    Ok(put_text(&mut caller, folded(&addresses, &names).into_bytes(), buf, size)?)
 }
 
 /// Writes the stack with this id of a process.
@@ -47,7 +47,7 @@ pub(super) fn fold_user<T: 'static>(
 ) -> Result<i32, Fail> {
     let addresses = stack(&map, id)?;
     let names = SYMBOLS.with_borrow(|symbols| symbols.user(pid, &addresses));
-    Ok(put(&mut caller, &folded(&addresses, &names), buf, size)?)
+    Ok(put_text(&mut caller, folded(&addresses, &names).into_bytes(), buf, size)?)
 }
 
 fn folded(addresses: &[u64], names: &[Option<Symbol>]) -> String {
