@@ -52,15 +52,12 @@ impl Flame {
     /// There is no stack, or the file cannot be written.
     pub(crate) fn draw(self, of_objects: impl Iterator<Item = BTreeMap<String, u64>>) -> Result<(), Error> {
         let Flame { path, mut file, title } = self;
-        let mut stacks = BTreeMap::<String, u64>::new();
-        for (stack, count) in of_objects.flatten() {
-            let sum = stacks.entry(stack).or_default();
-            *sum = sum.saturating_add(count);
-        }
-        if stacks.values().all(|count| *count == 0) {
+        // Of a stack that several objects have, the picture has the sum.
+        let counted = of_objects.flatten().filter(|(_, count)| *count > 0);
+        let lines: Vec<String> = counted.map(|(stack, count)| format!("{stack} {count}")).collect();
+        if lines.is_empty() {
             return Err(Error::Picture { path, why: "no program added a stack to it" });
         }
-        let lines: Vec<String> = stacks.iter().map(|(stack, count)| format!("{stack} {count}")).collect();
         let mut options = flamegraph::Options::default();
         options.title = title;
         options.count_name = String::new();

@@ -387,9 +387,6 @@ impl UserSide {
 
     /// Memory of exactly this size, so that programs cannot read past it, until the next call.
     fn memory(&mut self, size: usize) -> Result<&Block, Error> {
-        if self.records.first().is_some_and(|(of, _)| *of == size) {
-            return Ok(&self.records[0].1);
-        }
         let found = self.records.iter().position(|(of, _)| *of == size);
         if found.is_none() && self.records.len() >= KEPT {
             self.records.clear();

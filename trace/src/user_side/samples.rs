@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use twinbpf::Entry;
+
 use super::{Outcome, Step, UserSide};
 use crate::error::Error;
 
@@ -24,15 +26,17 @@ pub struct Sample<'a> {
 /// What gives a sample to the programs of an object.
 pub(crate) type Give = fn(&mut UserSide, &Sample<'_>) -> Result<(Outcome, bool), Error>;
 
+/// What a sample of an event calls: entries, and whether each says by its result whether it keeps the sample.
+type Calls = Arc<[(Entry, bool)]>;
+
 /// Programs that samples run.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     /// Each with its event, where it names one.
     programs: Vec<(Step, Option<Arc<str>>)>,
-    /// By an event's name, the indices of the programs that its samples run.
-    of_event: HashMap<Box<str>, Arc<[usize]>>,
-    /// Those of the last sample, whose event most samples share.
-    last: Option<(Box<str>, Arc<[usize]>)>,
+    of_event: HashMap<Arc<str>, Calls>,
+    /// The entry of the last sample, whose event most samples share.
+    last: Option<(Arc<str>, Calls)>,
 }
 
 impl Samples {
@@ -40,26 +44,22 @@ impl Samples {
         self.programs.push((step, event));
     }
 
-    fn of(&mut self, event: &str) -> Arc<[usize]> {
-        if let Some((name, programs)) = &self.last
-            && **name == *event
-        {
-            return Arc::clone(programs);
+    fn of(&mut self, event: &str) -> Calls {
+        let is_last = self.last.as_ref().is_some_and(|(name, _)| **name == *event);
+        if !is_last {
+            let known = self.of_event.get_key_value(event).map(|(name, calls)| (Arc::clone(name), Arc::clone(calls)));
+            self.last = Some(known.unwrap_or_else(|| self.first(event)));
         }
-        let programs = self.find(event);
-        self.last = Some((event.into(), Arc::clone(&programs)));
-        programs
+        Arc::clone(&self.last.as_ref().expect("set above").1)
     }
 
-    fn find(&mut self, event: &str) -> Arc<[usize]> {
-        if let Some(programs) = self.of_event.get(event) {
-            return Arc::clone(programs);
-        }
+    /// At the first sample of an event.
+    fn first(&mut self, event: &str) -> (Arc<str>, Calls) {
         let wants = |of: &Option<Arc<str>>| of.as_deref().is_none_or(|name| name == event);
-        let all = self.programs.iter().enumerate();
-        let programs: Arc<[usize]> = all.filter(|(_, (_, of))| wants(of)).map(|(index, _)| index).collect();
-        self.of_event.insert(event.into(), Arc::clone(&programs));
-        programs
+        let steps = self.programs.iter().filter(|(_, of)| wants(of)).map(|(step, _)| step);
+        let (name, calls): (Arc<str>, Calls) = (event.into(), steps.map(|step| (step.entry, step.returns)).collect());
+        self.of_event.insert(Arc::clone(&name), Arc::clone(&calls));
+        (name, calls)
     }
 
     /// Programs for events of which there was no sample, each with its event.
@@ -80,8 +80,8 @@ impl UserSide {
 
     /// Calls the programs that run before the host has chosen. With [`Outcome::Done`], whether all of them keep the sample.
     pub(crate) fn on_early(&mut self, sample: &Sample<'_>) -> Result<(Outcome, bool), Error> {
-        let programs = self.early.of(sample.event);
-        self.run(sample, &programs, true)
+        let calls = self.early.of(sample.event);
+        self.run(sample, &calls)
     }
 
     /// Calls what a sample runs. With [`Outcome::Done`], whether all EVENT programs keep it.
@@ -93,12 +93,12 @@ impl UserSide {
                 return Ok((Outcome::Exit(status), false));
             }
         }
-        let programs = self.samples.of(sample.event);
-        self.run(sample, &programs, false)
+        let calls = self.samples.of(sample.event);
+        self.run(sample, &calls)
     }
 
-    fn run(&mut self, sample: &Sample<'_>, programs: &[usize], early: bool) -> Result<(Outcome, bool), Error> {
-        if programs.is_empty() {
+    fn run(&mut self, sample: &Sample<'_>, calls: &[(Entry, bool)]) -> Result<(Outcome, bool), Error> {
+        if calls.is_empty() {
             return Ok((Outcome::Done, true));
         }
         let block = self.memory(sample.bytes.len().next_multiple_of(GRAIN))?;
@@ -111,10 +111,8 @@ impl UserSide {
             block.write(*at, &(addr + u64::from(*to)).to_ne_bytes());
         }
         let mut kept = true;
-        for index in programs {
-            let of = if early { &self.early } else { &self.samples };
-            let (entry, returns) = (of.programs[*index].0.entry, of.programs[*index].0.returns);
-            match self.instance.call(entry, &[addr, sample.size as u64]) {
+        for (entry, returns) in calls {
+            match self.instance.call(*entry, &[addr, sample.size as u64]) {
                 // It is an `int` in C: the upper 32 bits are undefined.
                 Ok(r0) => kept &= !returns || r0 as i32 != 0,
                 Err(trap) => return Ok((self.ended(trap)?, false)),
