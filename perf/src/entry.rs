@@ -9,7 +9,7 @@ use twinbpf_trace::{STATUS_FAILED, errln};
 
 use crate::abi::{PerfSample, args, within};
 use crate::args::Args;
-use crate::run::{Printed, Run};
+use crate::run::Run;
 use crate::stdio;
 
 /// perf keeps the sample, or leaves it out.
@@ -89,7 +89,7 @@ unsafe fn filter(
     sample: *const PerfSample,
     context: *mut c_void,
     wants: fn(&Run) -> bool,
-    give: fn(&mut Run, &PerfSample) -> Printed,
+    give: fn(&mut Run, &PerfSample) -> bool,
 ) -> c_int {
     // SAFETY: null, or what `start` left, which nothing else uses during the call.
     let Some(run) = (unsafe { data.cast::<Run>().as_mut() }) else { return KEEP };
@@ -100,8 +100,8 @@ unsafe fn filter(
     // SAFETY: perf's sample, during its call.
     let Some(sample) = (unsafe { PerfSample::view(sample, &mut copy) }) else { return KEEP };
     match guarded(|| within(context, || give(run, sample))) {
-        Some(Printed::Yes) => KEEP,
-        Some(Printed::No) => LEAVE_OUT,
+        Some(true) => KEEP,
+        Some(false) => LEAVE_OUT,
         None => failure(STATUS_FAILED),
     }
 }

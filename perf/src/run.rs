@@ -24,19 +24,6 @@ pub(crate) struct Run {
     over: bool,
 }
 
-/// Whether perf prints a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Printed {
-    Yes,
-    No,
-}
-
-impl Printed {
-    fn when(printed: bool) -> Printed {
-        if printed { Printed::Yes } else { Printed::No }
-    }
-}
-
 impl Run {
     /// Loads the objects and runs BEGIN.
     ///
@@ -101,13 +88,13 @@ impl Run {
     }
 
     /// Gives a sample to the scripts before perf has chosen; whether perf goes on with it.
-    pub(crate) fn early(&mut self, sample: &PerfSample) -> Printed {
-        Printed::when(self.give(sample, SampleSession::early))
+    pub(crate) fn early(&mut self, sample: &PerfSample) -> bool {
+        self.give(sample, SampleSession::early)
     }
 
-    /// Gives a sample to the scripts.
-    pub(crate) fn sample(&mut self, sample: &PerfSample) -> Printed {
-        Printed::when(self.give(sample, SampleSession::sample) && !self.hide_samples)
+    /// Gives a sample to the scripts; whether perf prints it.
+    pub(crate) fn sample(&mut self, sample: &PerfSample) -> bool {
+        self.give(sample, SampleSession::sample) && !self.hide_samples
     }
 
     /// Runs END; the status of the run.

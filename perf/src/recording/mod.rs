@@ -87,6 +87,10 @@ impl Recording {
         })
     }
 
+    fn damaged(&self, part: &str) -> String {
+        format!("{} is cut off or damaged: {part} cannot be read", self.path.display())
+    }
+
     fn bytes(&self, section: Section, most: u64) -> Option<Vec<u8>> {
         if section.size > most || section.start.checked_add(section.size)? > self.length {
             return None;
@@ -111,7 +115,7 @@ impl Recording {
             let section = Section::read(&self.bytes(entry, 16)?, 0);
             formats::parse(&self.bytes(section, MOST)?)
         };
-        read().ok_or_else(|| format!("{} is cut off or damaged: its tracing data cannot be read", self.path.display()))
+        read().ok_or_else(|| self.damaged("its tracing data"))
     }
 
     /// Whether an event has stacks in place of call chains (`--call-graph dwarf`).
@@ -124,8 +128,6 @@ impl Recording {
             let bytes = self.bytes(self.attrs, self.attr_size.saturating_mul(MOST_EVENTS))?;
             Some(bytes.chunks_exact(size).any(|attr| has_stack(word(attr, SAMPLE_TYPE))))
         };
-        read().ok_or_else(|| {
-            format!("{} is cut off or damaged: the attributes of its events cannot be read", self.path.display())
-        })
+        read().ok_or_else(|| self.damaged("the attributes of its events"))
     }
 }
