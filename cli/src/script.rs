@@ -30,13 +30,13 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
     if args.input.as_os_str() == "-" {
         bail!("-i -: a recording comes from a file; perf record -o FILE writes one");
     }
-    let compiled = compile(args)?;
-    let library = library(wants_early(args, compiled.as_ref()))?;
+    let objects = compile(args)?;
+    let library = library(wants_early(&objects))?;
     let mut command = Command::new("perf");
     // Where a terminal is the output, a pager between would not know what is escaped.
     command.args(["--no-pager", "script", "-i"]).arg(&args.input).args(&args.words);
     command.arg("--dlfilter").arg(format!("/proc/self/fd/{}", library.as_raw_fd()));
-    for value in values(args, compiled.as_ref()) {
+    for value in values(args, &objects) {
         command.arg("--dlarg").arg(value);
     }
     let status = match command.status() {
@@ -46,7 +46,7 @@ pub(crate) fn script(args: &ScriptArgs) -> Result<ExitCode> {
         }
         Err(error) => return Err(error).context("cannot run perf"),
     };
-    drop((compiled, library));
+    drop((objects, library));
     match (status.code(), status.signal()) {
         (Some(USAGE), _) => bail!("{}", refused(&version())),
         (Some(code), _) => Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))),
@@ -81,62 +81,52 @@ fn refused(version: &str) -> String {
     }
 }
 
-/// Objects of C sources, in a folder that goes when perf has ended.
-struct Compiled {
-    _folder: TempDir,
-    /// By the position of their source.
-    paths: Vec<(usize, PathBuf)>,
+/// The objects that perf gets, and the folder of those that were compiled, which goes when perf has ended.
+struct Objects {
+    paths: Vec<PathBuf>,
+    _folder: Option<TempDir>,
 }
 
-fn compile(args: &ScriptArgs) -> Result<Option<Compiled>> {
-    let mut sources = args.objects.iter().enumerate().filter(|(_, path)| source::is_source(path)).peekable();
-    if sources.peek().is_none() {
-        return Ok(None);
-    }
-    let folder = Builder::new().prefix("twinbpf").tempdir().context("cannot make a folder for objects")?;
+/// Compiles what is C.
+fn compile(args: &ScriptArgs) -> Result<Objects> {
+    let has_sources = args.objects.iter().any(|path| source::is_source(path));
+    let folder = has_sources.then(|| Builder::new().prefix("twinbpf").tempdir()).transpose();
+    let folder = folder.context("cannot make a folder for objects")?;
     let load = LoadArgs { clang_opt: args.clang_opt.clone(), ..LoadArgs::default() };
-    let mut paths = Vec::new();
-    for (index, source) in sources {
-        let bytes = load::object_bytes(source, &load)?;
-        let name = source.file_stem().unwrap_or_default().to_string_lossy();
+    let path = |(index, path): (usize, &PathBuf)| {
+        let Some(folder) = folder.as_ref().filter(|_| source::is_source(path)) else { return Ok(path.clone()) };
+        let bytes = load::object_bytes(path, &load)?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let path = folder.path().join(format!("{index}-{name}.o"));
         let mut file = File::create_new(&path).with_context(|| format!("cannot make {}", path.display()))?;
         file.write_all(&bytes).with_context(|| format!("cannot write {}", path.display()))?;
-        paths.push((index, path));
-    }
-    Ok(Some(Compiled { _folder: folder, paths }))
-}
-
-/// Whether an object may have a program for samples that perf has not chosen yet. An object that is no object is perf's to
-/// report.
-fn wants_early(args: &ScriptArgs, compiled: Option<&Compiled>) -> bool {
-    let compiled = compiled.iter().flat_map(|all| all.paths.iter().map(|(_, path)| path));
-    let has = |path: &PathBuf| {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        let object = Object::open("", &bytes);
-        object.is_ok_and(|object| object.programs.iter().any(|spec| is_early(&spec.attach.kind)))
+        Ok(path)
     };
-    args.objects.iter().chain(compiled).filter(|path| !source::is_source(path)).any(has)
+    let paths = args.objects.iter().enumerate().map(path).collect::<Result<_>>()?;
+    Ok(Objects { paths, _folder: folder })
 }
 
-fn is_early(kind: &SectionKind) -> bool {
-    matches!(kind, SectionKind::Script(Script::Early { .. }))
+/// Whether an object has a program for samples that perf has not chosen yet. What is no object is reported where it is loaded.
+fn wants_early(objects: &Objects) -> bool {
+    objects.paths.iter().any(|path| {
+        let object = Object::open("", &std::fs::read(path).unwrap_or_default());
+        let is_early = |kind: &SectionKind| matches!(kind, SectionKind::Script(Script::Early { .. }));
+        object.is_ok_and(|object| object.programs.iter().any(|spec| is_early(&spec.attach.kind)))
+    })
 }
 
 /// The values of `--dlarg`.
-fn values(args: &ScriptArgs, compiled: Option<&Compiled>) -> Vec<OsString> {
+fn values(args: &ScriptArgs, objects: &Objects) -> Vec<OsString> {
     let option = |name: &str, value: &Path| {
         let mut option = OsString::from(name);
         option.push(value);
         option
     };
     let mut values = vec![option("--data=", &args.input)];
-    for (index, path) in args.objects.iter().enumerate() {
-        let object = compiled.and_then(|all| all.paths.iter().find(|(of, _)| *of == index)).map(|(_, path)| path);
-        let path = object.unwrap_or(path);
+    for (name, path) in args.objects.iter().zip(&objects.paths) {
         // What begins with a dash is an option.
         values.push(if path.is_relative() { Path::new(".").join(path).into() } else { path.into() });
-        values.push(option("--name=", &args.objects[index]));
+        values.push(option("--name=", name));
     }
     values.extend(args.output.iter().map(|path| option("--output=", path)));
     values.extend(args.flamegraph.iter().map(|path| option("--flamegraph=", path)));
