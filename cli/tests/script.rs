@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::LazyLock;
 
 use tempfile::{TempDir, tempdir};
 
@@ -46,20 +47,35 @@ harness::tests! {
 
 const HEAD: &str = "#include <twinbpf/perf_script.h>\nLICENSE(\"GPL\");\n";
 
-/// A folder with `tp.data` (two tracepoints), `cpu.data` (cpu-clock with call chains); `None` where something is missing.
+/// What all tests read: `tp.data` (two tracepoints), `cpu.data` (cpu-clock with call chains of `work`). Recorded once.
+static RECORDINGS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recordings");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir(&folder).unwrap();
+    let work = "volatile long n; __attribute__((noinline)) void inner(void) { for (long i = 0; i < 200000000; i++) n++; }\n\
+                __attribute__((noinline)) void outer(void) { inner(); n++; }\nint main(void) { outer(); n++; return 0; }\n";
+    fs::write(folder.join("work.c"), work).unwrap();
+    sh(&folder, "gcc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -o work work.c");
+    sh(
+        &folder,
+        "perf record -q -o tp.data -e sched:sched_wakeup -e sched:sched_switch -a -- \
+         sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; sleep 0.01; done'",
+    );
+    sh(&folder, "perf record -q -o cpu.data -e cpu-clock -F 499 -g -- ./work");
+    folder
+});
+
+/// A folder of a test's own with these files; `None` where something is missing.
 fn folder() -> Option<TempDir> {
     if !kernel_and(&["clang-19", "gcc", "perf"]) {
         return None;
     }
     let folder = tempdir().unwrap();
-    let work = "volatile long n; __attribute__((noinline)) void inner(void) { for (long i = 0; i < 200000000; i++) n++; }\n\
-                __attribute__((noinline)) void outer(void) { inner(); n++; }\nint main(void) { outer(); n++; return 0; }\n";
-    fs::write(folder.path().join("work.c"), work).unwrap();
-    let run = |line: &str| sh(folder.path(), line);
-    run("gcc -O1 -g -fno-omit-frame-pointer -fno-optimize-sibling-calls -o work work.c");
-    run("perf record -q -o tp.data -e sched:sched_wakeup -e sched:sched_switch -a -- \
-         sh -c 'for i in 1 2 3 4 5 6 7 8 9; do ls / >/dev/null; sleep 0.01; done'");
-    run("perf record -q -o cpu.data -e cpu-clock -F 499 -g -- ./work");
+    for name in ["work.c", "work", "tp.data", "cpu.data"] {
+        fs::copy(RECORDINGS.join(name), folder.path().join(name)).unwrap();
+    }
     Some(folder)
 }
 
