@@ -47,24 +47,24 @@ int filter_event(void *data, const struct perf_dlfilter_sample *sample, void *ct
 	memcpy(&id, (const char *)sample->raw_data + 8, sizeof(id));
 	slots[id > 0 ? 64 - __builtin_clzll(id) : 0]++;
 #else
+	const struct perf_dlfilter_al *thread = perf_dlfilter_fns.resolve_ip(ctx);
 	char key[KEY];
-	unsigned long length = 0;
+	unsigned long length = snprintf(key, sizeof(key), "%s;", thread && thread->comm ? thread->comm : "");
+	const char *between = "";
 
-	for (uint64_t i = sample->raw_callchain_nr; i-- > 0;) {
+	for (uint64_t i = sample->raw_callchain_nr; i-- > 0 && length < sizeof(key);) {
 		uint64_t address = sample->raw_callchain[i];
 		struct perf_dlfilter_al al = { .size = sizeof(al) };
-		int found = address < (uint64_t)-4095 && !perf_dlfilter_fns.resolve_address(ctx, address, &al);
 
 		if (address >= (uint64_t)-4095)
 			continue;
-		if (found && al.sym)
-			length += snprintf(key + length, sizeof(key) - length, "%s;", al.sym);
+		if (!perf_dlfilter_fns.resolve_address(ctx, address, &al) && al.sym)
+			length += snprintf(key + length, sizeof(key) - length, "%s%s", between, al.sym);
 		else
-			length += snprintf(key + length, sizeof(key) - length, "0x%lx;", (unsigned long)address);
-		if (length >= sizeof(key))
-			break;
+			length += snprintf(key + length, sizeof(key) - length, "%s%#lx", between, (unsigned long)address);
+		between = ";";
 	}
-	add(length ? key : "");
+	add(key);
 #endif
 	return 1;
 }
