@@ -121,7 +121,7 @@ fn hosts() -> Vec<Target> {
             _ => Ok(how),
         }),
         host("interrupt", |mut caller: Caller<'_, u32>| caller.runtime().interrupt().raise(Reason::Cancelled)),
-        Target::Unresolved("missing".into()),
+        Target::Unresolved("missing is weak and nothing defines it".into()),
         host("many", |a: u8, b: i16, c: u32, d: i64, e: f32| {
             u64::from(a) + (i64::from(b) + d) as u64 + u64::from(c) + e as u64
         }),

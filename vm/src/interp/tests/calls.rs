@@ -138,12 +138,14 @@ fn function_addresses_can_be_called() {
 #[test]
 fn unresolved_symbols_trap_with_their_reason() {
     let mut rig = Rig::with("call extern(0)\nexit");
-    rig.externs.push(Target::Unresolved("nothing defines it".into()));
+    let why = "missing is weak and nothing defines it; test its address first, or name a library with --lib";
+    rig.externs.push(Target::Unresolved(why.into()));
     let trap = run(&rig, [0; 5]).unwrap_err();
     assert_eq!(trap.code(), TrapCode::Unresolved);
     assert_eq!(
         format!("{trap:#}"),
-        "call of an unresolved symbol: nothing defines it\n  at t.bpf.o: program main, insn 0: call extern(0)\n    t.c:0: line 0;"
+        "call of an unresolved symbol: missing is weak and nothing defines it; test its address first, or name a \
+         library with --lib\n  at t.bpf.o: program main, insn 0: call extern(0)\n    t.c:0: line 0;"
     );
 }
 
