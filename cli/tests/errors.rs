@@ -132,6 +132,11 @@ fn call_of_an_unresolved_weak_symbol() {
 }
 
 #[test]
+fn declarations_that_cannot_be_obeyed() {
+    fault("bad_display");
+}
+
+#[test]
 fn string_at_a_bad_pointer() {
     fault("bad_string");
 }

@@ -10,6 +10,8 @@ mod bpftrace_tools;
 mod common;
 #[path = "kernel/cores.rs"]
 mod cores;
+#[path = "kernel/display.rs"]
+mod display;
 #[path = "kernel/failing.rs"]
 mod failing;
 #[expect(dead_code, reason = "lines and shapes are for the tests of places")]
@@ -117,6 +119,9 @@ harness::tests! {
     places_live::prologues_read_every_class_of_place,
     places::a_program_is_attached_to_all_places_of_a_pattern,
     places::programs_of_userspace_have_functions_and_static_probes,
+    display::the_page_prints_what_it_says,
+    display::cleared_intervals_lose_nothing,
+    display::stock_libbpf_loads_a_tool_with_declarations,
     printing::printed_and_lost_lines_are_those_sent,
     printing::kernel_programs_have_the_whole_c_format,
     printing::stock_libbpf_loads_a_tool_that_prints,

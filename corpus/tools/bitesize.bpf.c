@@ -7,14 +7,10 @@ void BEGIN(void) { printf("Tracing block device I/O... Hit Ctrl-C to end.\n"); }
 
 TP(block, block_rq_issue)
 {
-	hist(&_, args->comm, args->bytes);
+	hist(&sizes, args->comm, args->bytes);
 	return 0;
 }
 
-void END(void)
-{
-	printf("\nI/O size (bytes) histograms by process name:\n\n");
-	print_hist(&_);
-}
+DISPLAY_MAP(sizes, "title=I/O size by process, unit=bytes");
 
 LICENSE("GPL");

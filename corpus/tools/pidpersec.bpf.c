@@ -7,18 +7,10 @@ void BEGIN(void) { printf("Tracing new processes... Hit Ctrl-C to end.\n"); }
 
 TP(sched, sched_process_fork)
 {
-	count(&_);
+	count(&forks);
 	return 0;
 }
 
-SEC("TIMER/1s")
-void every_second(void)
-{
-	printf("%s PIDs/sec: ", time_name(nsecs()));
-	print_map(&_);
-	clear(&_);
-}
-
-void END(void) {}
+DISPLAY_MAP(forks, "title=PIDs/sec, every=1s, clear, time");
 
 LICENSE("GPL");

@@ -1,4 +1,4 @@
-// Counts system calls by number and by the name of the process.
+// Counts system calls by their names and by the name of the process.
 //
 //     twinbpf run syscount.bpf.c
 #include <twinbpf/trace.h>
@@ -12,12 +12,7 @@ TP(raw_syscalls, sys_enter)
 	return 0;
 }
 
-void END(void)
-{
-	printf("\nTop 10 syscalls IDs:\n");
-	print_map(&syscall, 10);
-	printf("\nTop 10 processes:\n");
-	print_map(&process, 10);
-}
+DISPLAY_MAP(syscall, "title=Top 10 syscalls, columns=syscall count, key=syscall, top=10");
+DISPLAY_MAP(process, "title=Top 10 processes, columns=comm count, top=10");
 
 LICENSE("GPL");

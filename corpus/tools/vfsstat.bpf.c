@@ -5,7 +5,7 @@
 #include <bpf/bpf_helpers.h>
 #include <twinbpf/trace.h>
 
-MAP_COUNT(calls, u64);
+MAP_COUNT(calls, u64) DISPLAY("title=VFS calls, columns=function calls, key=ksym, sort=value asc, every=1s, clear, time");
 
 void BEGIN(void) { printf("Tracing key VFS calls... Hit Ctrl-C to end.\n"); }
 
@@ -20,24 +20,5 @@ SEC("kprobe/vfs_write*") int writes(void *ctx) { return called(ctx); }
 SEC("kprobe/vfs_fsync") int fsync(void *ctx) { return called(ctx); }
 SEC("kprobe/vfs_open") int open(void *ctx) { return called(ctx); }
 SEC("kprobe/vfs_create") int create(void *ctx) { return called(ctx); }
-
-static int show(const void *function, void *count, void *ctx)
-{
-	char name[64];
-
-	ksym(*(u64 *)function, name, sizeof(name));
-	printf("@[%s]: %llu\n", name, *(u64 *)count);
-	return 0;
-}
-
-SEC("TIMER/1s")
-void every_second(void)
-{
-	printf("%s\n", time_name(nsecs()));
-	map_for_each(&calls, show, NULL, MAP_BY_VALUE | MAP_SUMMED);
-	clear(&calls);
-}
-
-void END(void) {}
 
 LICENSE("GPL");

@@ -112,6 +112,17 @@ pub enum Error {
         /// Sum over all objects.
         count: u64,
     },
+    /// A declaration of how a map is printed.
+    #[error(transparent)]
+    Display(Box<crate::display::DisplayError>),
+    /// A map that cannot be printed as it declares.
+    #[error("cannot print map {map}: {why}")]
+    Map {
+        /// Name of the map.
+        map: Arc<str>,
+        /// The reason, in words.
+        why: String,
+    },
     /// A term that does not fit its object.
     #[error(transparent)]
     Term(#[from] crate::terms::TermError),
@@ -167,6 +178,8 @@ impl Error {
             }
             Error::Workload { .. }
             | Error::Term(_)
+            | Error::Display(_)
+            | Error::Map { .. }
             | Error::Recording { .. }
             | Error::NoPerf { .. }
             | Error::Perf { .. }

@@ -13,6 +13,7 @@
 mod arguments;
 mod code;
 mod control;
+mod display;
 mod error;
 mod events;
 mod files;
@@ -47,6 +48,7 @@ pub use arguments::{
     probe_instances, with_binary,
 };
 pub use control::Control;
+pub use display::DisplayError;
 pub use error::Error;
 pub use files::{FilesError, KernelFiles};
 pub use functions::functions;

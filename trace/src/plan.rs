@@ -11,6 +11,7 @@ use twinbpf_loader::section::{PerfPart, PerfProbe, Script, SectionKind};
 use twinbpf_loader::{Object, ProgramSpec, Role, StructOps};
 
 use crate::arguments::{Instances, ProbeError, Probed};
+use crate::display::Declarations;
 use crate::error::Error;
 use crate::marked::marked;
 use crate::options::{Mode, Options};
@@ -41,6 +42,8 @@ pub struct ObjectPlan {
     pub programs: Vec<Planned>,
     /// Events that count in slots of its maps ([`ObjectPlan::add_terms`]).
     pub counters: Vec<Counters>,
+    /// How its maps are printed.
+    pub(crate) declarations: Declarations,
 }
 
 /// A program and its trigger.
@@ -160,7 +163,11 @@ impl ObjectPlan {
             Mode::Kernel => true,
             Mode::User => false,
         };
-        let plan = ObjectPlan { object, in_kernel, programs, counters: Vec::new() };
+        let declarations = Declarations::of(&object).unwrap_or_else(|error| {
+            wrong.push(error);
+            Declarations::default()
+        });
+        let plan = ObjectPlan { object, in_kernel, programs, counters: Vec::new(), declarations };
         let does_something = plan.programs.iter().any(|program| program.trigger.does_something());
         if wrong.is_empty() && !does_something && plan.tables().next().is_none() {
             return Err(Error::Nothing { object: Arc::clone(&plan.object.name) });
@@ -432,9 +439,12 @@ impl fmt::Display for ObjectPlan {
         for table in self.tables() {
             writeln!(f, "  {:<24} kernel     registered, a table of its functions", table.name)?;
         }
-        for map in &self.object.maps {
+        for (index, map) in self.object.maps.iter().enumerate() {
             let side = if self.in_kernel { "kernel" } else { "userspace" };
-            writeln!(f, "  map {:<20} {side}", map.name)?;
+            match self.declarations.when(index) {
+                Some(when) => writeln!(f, "  map {:<20} {side:<10} {when}", map.name)?,
+                None => writeln!(f, "  map {:<20} {side}", map.name)?,
+            }
         }
         for Counters { map, cpus, event, .. } in &self.counters {
             let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use twinbpf::{Entry, Instance, InstancePre, MapRef, Trap};
 use twinbpf_isa::program::ValType;
-use twinbpf_vm::helper::map_text;
+use twinbpf_vm::helper::print::map_text;
 use twinbpf_vm::map::MapOps;
 use twinbpf_vm::mem::Block;
 
 use crate::control::{Control, Reach};
+use crate::display::Displays;
 use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
@@ -74,18 +75,8 @@ pub(crate) struct UserSide {
     records: Vec<(usize, Block)>,
     /// Formats of kernel programs, by number.
     formats: HashMap<u32, Block>,
-    /// How maps are printed at the end: `map NAME`, `hist NAME`, `lhist NAME MIN MAX STEP`.
-    shown: Vec<String>,
-}
-
-/// Section of the lines that say how maps are printed.
-const SHOWN: &str = ".rodata.twinmaps";
-
-fn shown(plan: &ObjectPlan) -> Vec<String> {
-    let map = plan.object.maps.iter().find(|map| &*map.name == SHOWN);
-    let bytes = map.and_then(|map| map.data.as_ref()).map(|data| data.bytes.as_slice()).unwrap_or_default();
-    let lines = bytes.split(|byte| *byte == 0).filter(|line| !line.is_empty());
-    lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
+    /// Maps that are printed as they declare.
+    displays: Displays,
 }
 
 /// The first numbers of a request.
@@ -123,7 +114,7 @@ impl UserSide {
             local: Vec::new(),
             records: Vec::new(),
             formats: HashMap::new(),
-            shown: shown(plan),
+            displays: Displays::new(&plan.declarations, pre.maps(), by_samples)?,
         };
         for program in plan.scripts() {
             user_side.add(plan, program, pre, by_samples)?;
@@ -207,11 +198,15 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    /// Calls the END programs. Without any, prints the maps that the object declares by lines such as `MAP_COUNT(calls)`.
+    /// Calls the END programs. Without any, prints the maps of lines such as `MAP_COUNT(calls)`; then those that a
+    /// declaration describes.
     pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
-        if self.ends.is_empty() {
-            return self.print_shown();
-        }
+        let ended = if self.ends.is_empty() { self.print_implied() } else { self.call_ends() };
+        let printed = self.displays.end(&self.output);
+        ended.and_then(|outcome| printed.map(|()| outcome))
+    }
+
+    fn call_ends(&mut self) -> Result<Outcome, Error> {
         for index in 0..self.ends.len() {
             if let Outcome::Exit(status) = self.call(self.ends[index].entry)? {
                 return Ok(Outcome::Exit(status));
@@ -220,14 +215,13 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    fn print_shown(&mut self) -> Result<Outcome, Error> {
-        for line in std::mem::take(&mut self.shown) {
-            let mut words = line.split(' ');
-            let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-            let mut numbers = words.map(|word| word.parse::<i64>().unwrap_or_default() as u64);
-            let [min, max, step] = std::array::from_fn(|_| numbers.next().unwrap_or_default());
-            let Some(handle) = self.instance.pre().map_handle(name) else { continue };
-            if let Err(trap) = self.host(&format!("print_{kind}"), [handle, min, max, step, 0])? {
+    fn print_implied(&mut self) -> Result<Outcome, Error> {
+        let implied = self.displays.implied().map(|(map, function, numbers)| (map, function.to_owned(), numbers));
+        for (map, function, numbers) in implied.collect::<Vec<_>>() {
+            let name = &self.instance.pre().maps()[map].spec().name;
+            let handle = self.instance.pre().map_handle(name).expect("a map of the object");
+            let [min, max, step] = numbers.map(i64::cast_unsigned);
+            if let Err(trap) = self.host(&function, [handle, min, max, step, 0])? {
                 return self.ended(trap);
             }
         }
@@ -235,9 +229,11 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    /// Prints each map that can be walked and is no data section.
+    /// Prints each map that can be walked, is no data section, and of which no declaration says how it is printed.
     pub(crate) fn print_maps(&self) {
-        for map in self.instance.pre().maps().iter().filter(|map| map.spec().data.is_none()) {
+        let all = self.instance.pre().maps().iter().enumerate();
+        let all = all.filter(|(index, map)| map.spec().data.is_none() && !self.displays.declares(*index));
+        for (_, map) in all {
             match map_text(&MapRef::from(Arc::clone(map)), self.output.format(), &mut || Ok(())) {
                 Ok((text, _)) => self.output.print(&text),
                 Err(fail) => log::debug!("map {} is not printed: {fail:?}", map.spec().name),
@@ -247,16 +243,22 @@ impl UserSide {
 
     /// Starts the timers whose section has a period.
     pub(crate) fn start_timers(&mut self) -> Result<(), Error> {
+        self.displays.start()?;
         self.timers.iter_mut().try_for_each(|(_, timer)| timer.start())
     }
 
-    /// Index and descriptor of each running timer.
+    /// Index and descriptor of each running timer: those of programs, then those of maps that are printed.
     pub(crate) fn running_timers(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
-        self.timers.iter().enumerate().filter_map(|(index, (_, timer))| Some((index, timer.running()?)))
+        let programs = self.timers.iter().enumerate().filter_map(|(index, (_, timer))| Some((index, timer.running()?)));
+        let first = self.timers.len();
+        programs.chain(self.displays.running_timers().map(move |(index, fd)| (first + index, fd)))
     }
 
-    /// Calls the program of an expired timer.
+    /// Calls the program of an expired timer, or prints the map that it is for.
     pub(crate) fn on_timer(&mut self, index: usize) -> Result<Outcome, Error> {
+        if let Some(display) = index.checked_sub(self.timers.len()) {
+            return self.displays.on_timer(display, &self.output).map(|()| Outcome::Done);
+        }
         // Several expirations since the last call are one call.
         let (step, timer) = &self.timers[index];
         timer.drain();

@@ -143,12 +143,24 @@ struct bpf_spin_lock {
 #ifndef __array
 #define __array(name, val) __typeof__(val) *name[]
 #endif
+#define __twin_join2(a, b) a##b
+#define __twin_join(a, b) __twin_join2(a, b)
 #ifndef __ulong
-#define __twin_paste2(a, b) a##b
-#define __twin_paste(a, b) __twin_paste2(a, b)
 /* A number of 64 bits. */
-#define __ulong(name, val) enum { __twin_paste(__unique_value_, __COUNTER__) = val } name
+#define __ulong(name, val) enum { __twin_join(__unique_value_, __COUNTER__) = val } name
 #endif
+
+/*
+ * How a map is printed at the end, or every interval, without an END that does so: settings of docs/display.md, after the
+ * definition of the map or, for one that is defined elsewhere, in a line of the section "config".
+ *
+ *     } sizes SEC(".maps") DISPLAY("title=Bytes by process, unit=bytes, top=10");
+ *     DISPLAY_MAP(calls, "sort=key asc, every=1s, clear");
+ */
+#define DISPLAY(settings) __attribute__((btf_decl_tag("display:" settings)))
+#define DISPLAY_MAP(map, settings)                                                                                 \
+	static const char __twin_join(__twin_display_, map)[]                                                      \
+		__attribute__((section("config"), used)) = #map ": " settings
 
 /* Looked up outside the object: in the host here, among the kernel's symbols there. */
 #ifndef __ksym
@@ -506,8 +518,6 @@ template <typename... T> static __always_inline int __twin_snprintf(char *buf, _
 #define __twin_count(...)                                                                                          \
 	__twin_rest(0, ##__VA_ARGS__, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5,   \
 		    4, 3, 2, 1, 0)
-#define __twin_join2(a, b) a##b
-#define __twin_join(a, b) __twin_join2(a, b)
 
 #define __twin_map0()
 #define __twin_map1(x) , __twin_bits(x)

@@ -339,6 +339,10 @@ static const volatile __u32 __twin_self;
  *
  * A tool without END prints its maps at the end, in the order of their declaration, but for MAP_HASH; print_map and
  * print_hist do so at any time, print_map(&map, n) the n largest entries. A map `_` prints as `@` alone.
+ *
+ * DISPLAY and DISPLAY_MAP of <twinbpf/script.h> say otherwise:
+ *
+ *     MAP_SUM(bytes, __u32) DISPLAY("title=Bytes by process, columns=pid, unit=bytes, top=10");
  */
 #ifndef TWINBPF_ENTRIES
 #define TWINBPF_ENTRIES 10240
@@ -368,26 +372,26 @@ struct twinbpf_max {
 		__type(value, value_type);                                                                         \
 		__uint(max_entries, entries);                                                                      \
 	} name SEC(".maps")
-/* The text tells the session how the map is printed. */
+/* The text tells the session how the map is printed. The map comes last, so that DISPLAY may follow it. */
 #define __twin_shown(name, text)                                                                                   \
-	static const char __twin_paste(__twin_shown_, name)[]                                                      \
+	static const char __twin_join(__twin_shown_, name)[]                                                      \
 		__attribute__((section(".rodata.twinmaps"), used)) = text
 #define __twin_table0(name, value_type)                                                                            \
-	__twin_define(name, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, value_type, 1);                                      \
-	__twin_shown(name, "map " #name)
+	__twin_shown(name, "map " #name);                                                                          \
+	__twin_define(name, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, value_type, 1)
 #define __twin_table1(name, value_type, key_type)                                                                  \
-	__twin_define(name, BPF_MAP_TYPE_PERCPU_HASH, key_type, value_type, TWINBPF_ENTRIES);                      \
-	__twin_shown(name, "map " #name)
+	__twin_shown(name, "map " #name);                                                                          \
+	__twin_define(name, BPF_MAP_TYPE_PERCPU_HASH, key_type, value_type, TWINBPF_ENTRIES)
 #define __twin_slots0(name, slots, text)                                                                           \
-	__twin_define(name, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, slots);                                       \
-	__twin_shown(name, text)
+	__twin_shown(name, text);                                                                                  \
+	__twin_define(name, BPF_MAP_TYPE_PERCPU_ARRAY, __u32, __u64, slots)
 #define __twin_slots1(name, slots, text, key_type)                                                                 \
-	struct __twin_paste(__twin_slot_, name) {                                                                  \
-		__typeof__(key_type) key;\
+	struct __twin_join(__twin_slot_, name) {                                                                  \
+		__typeof__(key_type) key;                                                                          \
 		__u32 slot;                                                                                        \
 	};                                                                                                         \
-	__twin_define(name, BPF_MAP_TYPE_PERCPU_HASH, struct __twin_paste(__twin_slot_, name), __u64, TWINBPF_ENTRIES); \
-	__twin_shown(name, text)
+	__twin_shown(name, text);                                                                                  \
+	__twin_define(name, BPF_MAP_TYPE_PERCPU_HASH, struct __twin_join(__twin_slot_, name), __u64, TWINBPF_ENTRIES)
 
 #define MAP_COUNT(name, ...) __twin_join(__twin_table, __twin_count(__VA_ARGS__))(name, __u64, ##__VA_ARGS__)
 #define MAP_SUM(name, ...) __twin_join(__twin_table, __twin_count(__VA_ARGS__))(name, __s64, ##__VA_ARGS__)
@@ -400,7 +404,11 @@ struct twinbpf_max {
 	__twin_join(__twin_slots, __twin_count(__VA_ARGS__))(name, HIST_SLOTS, "hist " #name, ##__VA_ARGS__)
 #define MAP_LHIST(name, min, max, step, ...)                                                                       \
 	__twin_join(__twin_slots, __twin_count(__VA_ARGS__))(name, LHIST_SLOTS(min, max, step),                    \
-							      "lhist " #name " " #min " " #max " " #step, ##__VA_ARGS__)
+							      "lhist " #name " " __twin_text(min) " " __twin_text(max)     \
+							      " " __twin_text(step), ##__VA_ARGS__)
+/* The text of a number that may be a macro. */
+#define __twin_text(number) __twin_as_text(number)
+#define __twin_as_text(number) #number
 #define MAP_HASH(name, key_type, value_type)                                                                       \
 	__twin_define(name, BPF_MAP_TYPE_HASH, key_type, value_type, TWINBPF_ENTRIES)
 

@@ -12,7 +12,7 @@ use crate::rig::{bare, kernel, said};
 const CLANG: &str = "clang-19";
 
 /// Whether programs can be loaded, and compiled.
-fn ready() -> bool {
+pub(crate) fn ready() -> bool {
     if !installed(CLANG) {
         skip("clang-19 is not installed, so that no tool can be compiled");
         return false;
@@ -28,13 +28,13 @@ fn run(folder: &Path, args: &[&str]) -> Output {
 }
 
 /// The same with a tool, on a workload.
-fn tool(folder: &Path, source: &str, options: &[&str], workload: &[&str]) -> Output {
+pub(crate) fn tool(folder: &Path, source: &str, options: &[&str], workload: &[&str]) -> Output {
     fs::write(folder.join("tool.bpf.c"), source).unwrap();
     run(folder, &[&["tool.bpf.c"][..], options, &["--"], workload].concat())
 }
 
 /// `twcalls`: calls of `setpgid(MAGIC, COUNT)`, each `times`.
-fn calls(folder: &Path, magic: u32, times: u32) -> String {
+pub(crate) fn calls(folder: &Path, magic: u32, times: u32) -> String {
     let source = "void _start(void) {
         for (int i = 0; i < TIMES; i++) {
             long n = 109;
@@ -117,7 +117,8 @@ pub(crate) fn kernel_programs_have_the_whole_c_format() {
     assert_eq!(printed, wanted);
 }
 
-pub(crate) fn stock_libbpf_loads_a_tool_that_prints() {
+/// Compiles a tool, in which `SYSCALL` needs the command, without it and has stock libbpf load the object.
+pub(crate) fn libbpf_loads(source: &str) {
     if !ready() {
         return;
     }
@@ -127,18 +128,23 @@ pub(crate) fn stock_libbpf_loads_a_tool_that_prints() {
     let folder = tempdir().unwrap();
     let include = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
     let source =
-        VALUES.replace("SYSCALL(setpgid, pid, pgid)", "SEC(\"tp/syscalls/sys_enter_setpgid\") int f(long *ctx)");
+        source.replace("SYSCALL(setpgid, pid, pgid)", "SEC(\"tp/syscalls/sys_enter_setpgid\") int f(long *ctx)");
     let source = source.replace("    if (pid", "    long pid = ctx[2], pgid = ctx[3];\n    if (pid");
     fs::write(folder.path().join("tool.bpf.c"), source).unwrap();
     let mut clang = Command::new(CLANG);
     clang.current_dir(folder.path()).args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-I", include]);
     assert!(clang.args(["-c", "tool.bpf.c", "-o", "tool.bpf.o"]).status().unwrap().success());
-    let pin = format!("/sys/fs/bpf/twprint{}", std::process::id());
-    let loaded =
-        Command::new("bpftool").current_dir(folder.path()).args(["prog", "loadall", "tool.bpf.o", &pin]).output();
+    let name = folder.path().file_name().unwrap().to_string_lossy().replace('.', "");
+    let pin = format!("/sys/fs/bpf/twinbpf{name}");
+    let mut bpftool = Command::new("bpftool");
+    let loaded = bpftool.current_dir(folder.path()).args(["prog", "loadall", "tool.bpf.o", &pin]).output();
     let loaded = loaded.unwrap();
     let _ = fs::remove_dir_all(&pin);
     assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
+}
+
+pub(crate) fn stock_libbpf_loads_a_tool_that_prints() {
+    libbpf_loads(VALUES);
 }
 
 pub(crate) fn wrong_formats_are_errors_before_anything_starts() {

@@ -32,6 +32,17 @@ impl Named {
         NAMED.get(usize::from(number).checked_sub(1)?).map(|(named, _)| *named)
     }
 
+    /// What its names are names of.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Named::Errno => "errno",
+            Named::Signal => "signal",
+            Named::Syscall => "syscall",
+            Named::Ksym => "function",
+            Named::Time => "time",
+        }
+    }
+
     /// The name, or the number where it has none. Errno values may be negative, as system calls return them.
     pub(crate) fn name(self, number: u64) -> String {
         let small = i32::try_from(number.cast_signed()).ok();

@@ -93,6 +93,7 @@ impl UserSide {
                 return Ok((Outcome::Exit(status), false));
             }
         }
+        self.displays.on_sample(sample.time, &self.output)?;
         let calls = self.samples.of(sample.event);
         self.run(sample, &calls)
     }

@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 
 pub use format::conversions;
 pub use ids::{COUNT, exists, id, name};
-pub use script::map_text;
+pub use script::print;
 
 use crate::host::{Fail, HostFn};
 

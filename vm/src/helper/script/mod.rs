@@ -6,14 +6,12 @@ mod map;
 mod memory;
 mod number;
 mod output;
-mod print;
+pub mod print;
 mod sort;
 mod string;
 mod time;
 
 use crate::host::{Caller, HostFn};
-
-pub use print::map_text;
 
 /// These functions care for no embedder's data.
 type Host<'a> = Caller<'a, ()>;

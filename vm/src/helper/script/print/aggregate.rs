@@ -6,10 +6,14 @@ use crate::map::{Entry, Field};
 
 /// What two words of a value are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Aggregate {
+pub enum Aggregate {
+    /// A count and a total, of which the average matters.
     Avg,
+    /// A count and a total, with their average.
     Stats,
+    /// A count and the least value.
     Min,
+    /// A count and the greatest value.
     Max,
 }
 
@@ -22,14 +26,16 @@ const FIELDS: [(Aggregate, [&str; 2]); 4] = [
 
 /// A value over all CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Merged {
-    count: u64,
+pub struct Merged {
+    /// Values that were aggregated.
+    pub count: u64,
     /// The total, or the least or greatest value.
-    value: i64,
+    pub value: i64,
 }
 
 impl Aggregate {
-    pub(super) fn of(fields: &[Field]) -> Option<Aggregate> {
+    /// The aggregate that has these fields.
+    pub fn of(fields: &[Field]) -> Option<Aggregate> {
         let [first, second] = fields else { return None };
         let words = [first, second].map(|field| (field.off, field.size)) == [(0, 8), (8, 8)];
         let names = [&*first.name, &*second.name];
@@ -37,11 +43,7 @@ impl Aggregate {
     }
 
     pub(super) fn merge(self, entry: Entry<'_>) -> Merged {
-        let words = entry.values().map(|value| {
-            let word = |at: usize| value.get(at..at + 8).map_or([0; 8], |bytes| bytes.try_into().expect("eight bytes"));
-            Merged { count: u64::from_le_bytes(word(0)), value: i64::from_le_bytes(word(8)) }
-        });
-        let used = words.filter(|word| word.count > 0);
+        let used = entry.values().map(Merged::of).filter(|word| word.count > 0);
         let merged = used.reduce(|a, b| Merged {
             count: a.count.wrapping_add(b.count),
             value: match self {
@@ -54,7 +56,7 @@ impl Aggregate {
     }
 
     /// What entries are sorted by.
-    pub(super) fn rank(self, merged: Merged) -> i64 {
+    pub fn rank(self, merged: Merged) -> i64 {
         match self {
             Aggregate::Avg => merged.average(),
             Aggregate::Stats | Aggregate::Min | Aggregate::Max => merged.value,
@@ -82,7 +84,19 @@ impl Aggregate {
 }
 
 impl Merged {
-    fn average(self) -> i64 {
+    /// The two words of a value.
+    pub fn of(value: &[u8]) -> Merged {
+        let word = |at: usize| value.get(at..at + 8).map_or([0; 8], |bytes| bytes.try_into().expect("eight bytes"));
+        Merged { count: u64::from_le_bytes(word(0)), value: i64::from_le_bytes(word(8)) }
+    }
+
+    /// The value that has these two words.
+    pub(super) fn bytes(self) -> Vec<u8> {
+        [self.count.to_le_bytes(), self.value.to_le_bytes()].concat()
+    }
+
+    /// The total by the count, as C divides; 0 of nothing.
+    pub fn average(self) -> i64 {
         i64::try_from(i128::from(self.value) / i128::from(self.count.max(1))).unwrap_or(0)
     }
 }

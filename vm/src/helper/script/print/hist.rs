@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
-use super::scalar::{Notation, key, quote};
-use super::{is_scalar, opening};
+use super::is_scalar;
+use super::scalar::quote;
 use crate::host::MapRef;
-use crate::map::{Field, FieldKind, Snapshot};
+use crate::map::{Field, FieldKind, MapSpec};
 use crate::trap::{Trap, TrapCode};
 
 /// Columns of the longest bar.
@@ -18,25 +18,34 @@ const BAR: u32 = 52;
 const MAX_SLOTS: u64 = 1 << 16;
 
 /// What the slots of a histogram stand for.
-#[derive(Debug)]
-pub(super) enum Scale {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scale {
     /// Below 0, 0, then powers of two: slot n begins at 1 << (n - 2).
     Log2,
     /// Below `min`, steps, from `max` on.
-    Linear { min: i64, max: i64, step: i64, steps: u64 },
+    Linear {
+        /// Where the first step begins.
+        min: i64,
+        /// Where the last step ends.
+        max: i64,
+        /// Length of a step.
+        step: i64,
+        /// Number of steps.
+        steps: u64,
+    },
 }
 
 impl Scale {
     /// `None` if that makes no sense, or too many steps. The last step ends at `max`, and is shorter than the others if
     /// it has to.
-    pub(super) fn linear(min: i64, max: i64, step: i64) -> Option<Scale> {
+    pub fn linear(min: i64, max: i64, step: i64) -> Option<Scale> {
         let width = max.checked_sub(min).filter(|width| *width > 0 && step > 0)?;
         let steps = width.cast_unsigned().div_ceil(step.cast_unsigned());
         (steps <= MAX_SLOTS).then_some(Scale::Linear { min, max, step, steps })
     }
 
     /// Number of the last slot.
-    fn last(&self) -> u64 {
+    pub fn last(&self) -> u64 {
         match self {
             Scale::Log2 => 65,
             Scale::Linear { steps, .. } => steps + 1,
@@ -44,7 +53,7 @@ impl Scale {
     }
 
     /// First number of a slot and the first one above it; `None` is infinite.
-    fn range(&self, slot: u64) -> (Option<i128>, Option<i128>) {
+    pub fn range(&self, slot: u64) -> (Option<i128>, Option<i128>) {
         match *self {
             Scale::Log2 => match slot {
                 0 => (None, Some(0)),
@@ -86,13 +95,18 @@ fn with_unit(number: i128, bits: u32) -> String {
 
 /// Why a map is no histogram.
 #[derive(Debug)]
-pub(super) enum Unfit {
+pub enum Unfit {
     /// Neither are its values counters nor arrays of them.
     Value,
     /// Its key has no slot at its end.
     Key,
     /// Something was counted in a slot that the scale does not have.
-    Slot { slot: i128, last: u64 },
+    Slot {
+        /// Number of the slot.
+        slot: i128,
+        /// Number of the scale's last one.
+        last: u64,
+    },
 }
 
 impl fmt::Display for Unfit {
@@ -111,13 +125,13 @@ impl Unfit {
     }
 }
 
-/// One histogram.
+/// Counts by slot, of one label.
 #[derive(Debug)]
-pub(super) struct Histogram {
-    /// Its key without the slot, as text and as it stands in a JSON key; `None` if the map is one histogram.
-    label: Option<[Vec<u8>; 2]>,
-    /// Counts that are not zero.
-    counts: BTreeMap<u64, u64>,
+pub struct Histogram {
+    /// The bytes of its key that come before the slot; `None` if the map is one histogram.
+    pub label: Option<Vec<u8>>,
+    /// Counts that are not zero, by slot.
+    pub counts: BTreeMap<u64, u64>,
 }
 
 impl Histogram {
@@ -134,39 +148,64 @@ impl Histogram {
     }
 }
 
-/// The histograms in entries sorted by key, those with the smallest total first. Empty ones are left out.
-pub(super) fn histograms(map: &MapRef, entries: &Snapshot, scale: &Scale) -> Result<Vec<Histogram>, Unfit> {
-    let spec = map.spec();
-    let key_fields = Field::or_whole(&spec.key_fields, spec.key_size);
-    let counters = Field::or_whole(&spec.value_fields, spec.value_size);
-    let is_counter = |field: &Field| matches!(field.kind, FieldKind::Unsigned | FieldKind::Signed);
-    if counters.is_empty() || !counters.iter().all(is_counter) {
-        return Err(Unfit::Value);
+/// Where a map of histograms has what.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Fields of the key that distinguish histograms.
+    pub labels: Vec<Field>,
+    slot: Option<Field>,
+    counters: Vec<Field>,
+}
+
+impl Layout {
+    /// That of a map.
+    ///
+    /// # Errors
+    /// It counts nothing by slot.
+    pub fn of(spec: &MapSpec) -> Result<Layout, Unfit> {
+        let key_fields = Field::or_whole(&spec.key_fields, spec.key_size);
+        let counters = Field::or_whole(&spec.value_fields, spec.value_size);
+        let is_counter = |field: &Field| matches!(field.kind, FieldKind::Unsigned | FieldKind::Signed);
+        if counters.is_empty() || !counters.iter().all(is_counter) {
+            return Err(Unfit::Value);
+        }
+        let (labels, slot) = match (&counters[..], key_fields.split_last()) {
+            ([_], Some((slot, labels))) if is_counter(slot) => (labels, Some(slot.clone())),
+            ([_], _) => return Err(Unfit::Key),
+            _ if is_scalar(spec) => (&[][..], None),
+            _ => (&key_fields[..], None),
+        };
+        Ok(Layout { labels: labels.to_vec(), slot, counters: counters.into_owned() })
     }
-    let (labels, slot_field) = match (&counters[..], key_fields.split_last()) {
-        ([_], Some((slot, labels))) if is_counter(slot) => (labels, Some(slot)),
-        ([_], _) => return Err(Unfit::Key),
-        _ if is_scalar(map) => (&[][..], None),
-        _ => (&key_fields[..], None),
-    };
+
+    /// The part of a key that distinguishes histograms: up to the end of its last field.
+    fn label(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let end = self.labels.iter().map(|field| (field.off + field.size) as usize).max()?;
+        Some(key[..end.min(key.len())].to_vec())
+    }
+}
+
+/// The histograms in keys and values sorted by key, those with the smallest total first. Empty ones are left out.
+///
+/// # Errors
+/// A slot that the scale does not have.
+pub fn histograms<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    layout: &Layout,
+    entries: impl IntoIterator<Item = (K, V)>,
+    scale: &Scale,
+) -> Result<Vec<Histogram>, Unfit> {
     let mut found: Vec<Histogram> = Vec::new();
-    for entry in entries.iter() {
-        let value = entry.summed(&spec.value_fields);
-        let label = (!labels.is_empty()).then(|| {
-            [Notation::Text, Notation::Json].map(|notation| {
-                let mut text = Vec::new();
-                key(&mut text, labels, entry.key, notation);
-                text
-            })
-        });
+    for (key, value) in entries {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let label = layout.label(key);
         if found.last().is_none_or(|last| last.label != label) {
             found.push(Histogram { label, counts: BTreeMap::new() });
         }
         let counts = &mut found.last_mut().expect("pushed above").counts;
-        for (index, counter) in counters.iter().enumerate() {
-            let count = counter.integer(&value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count != 0);
+        for (index, counter) in layout.counters.iter().enumerate() {
+            let count = counter.integer(value).and_then(|count| u64::try_from(count).ok()).filter(|count| *count != 0);
             let Some(count) = count else { continue };
-            let slot = slot_field.map_or(Some(index as i128), |field| field.integer(entry.key)).unwrap_or(-1);
+            let slot = layout.slot.as_ref().map_or(Some(index as i128), |field| field.integer(key)).unwrap_or(-1);
             let fits = u64::try_from(slot).ok().filter(|slot| *slot <= scale.last());
             let slot = fits.ok_or(Unfit::Slot { slot, last: scale.last() })?;
             let sum = counts.entry(slot).or_insert(0);
@@ -178,17 +217,12 @@ pub(super) fn histograms(map: &MapRef, entries: &Snapshot, scale: &Scale) -> Res
     Ok(found)
 }
 
-/// As bpftrace draws them.
-pub(super) fn as_text(name: &str, histograms: &[Histogram], scale: &Scale) -> Vec<u8> {
+/// As bpftrace draws them, each under its heading.
+pub fn hist_text(histograms: &[Histogram], scale: &Scale, heading: impl Fn(Option<&[u8]>) -> Vec<u8>) -> Vec<u8> {
     let mut text = Vec::new();
     for histogram in histograms {
-        text.extend(format!("@{name}").bytes());
-        if let Some([label, _]) = &histogram.label {
-            text.push(b'[');
-            text.extend(label);
-            text.push(b']');
-        }
-        text.extend(b": \n");
+        text.extend(heading(histogram.label.as_deref()));
+        text.push(b'\n');
         let most = histogram.counts.values().max().copied().unwrap_or(1);
         let mut lines = String::new();
         for (slot, count) in histogram.slots() {
@@ -203,15 +237,15 @@ pub(super) fn as_text(name: &str, histograms: &[Histogram], scale: &Scale) -> Ve
     text
 }
 
-/// One object; numbers are the first and the last of each slot.
-pub(super) fn as_json(name: &str, histograms: &[Histogram], scale: &Scale) -> Vec<u8> {
-    let mut text = opening("hist", name);
+/// A JSON value; numbers are the first and the last of each slot. Text of labels comes from `label`.
+pub fn hist_json(histograms: &[Histogram], scale: &Scale, label: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    let mut text = Vec::new();
     let labelled = histograms.iter().any(|histogram| histogram.label.is_some());
     text.extend(if labelled { "{" } else { "" }.bytes());
     for (index, histogram) in histograms.iter().enumerate() {
-        if let Some([_, label]) = &histogram.label {
+        if let Some(bytes) = &histogram.label {
             text.extend(if index == 0 { "" } else { ", " }.bytes());
-            quote(&mut text, label);
+            quote(&mut text, &label(bytes));
             text.extend(b": ");
         }
         let slots = histogram.slots().map(|(slot, count)| {
@@ -223,9 +257,9 @@ pub(super) fn as_json(name: &str, histograms: &[Histogram], scale: &Scale) -> Ve
         text.extend(format!("[{}]", slots.collect::<Vec<_>>().join(", ")).bytes());
     }
     text.extend(match (labelled, histograms.is_empty()) {
-        (true, _) => "}}}\n".bytes(),
-        (false, true) => "[]}}\n".bytes(),
-        (false, false) => "}}\n".bytes(),
+        (true, _) => "}".bytes(),
+        (false, true) => "[]".bytes(),
+        (false, false) => "".bytes(),
     });
     text
 }

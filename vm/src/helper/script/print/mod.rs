@@ -13,13 +13,12 @@ use super::map::{InterruptCheck, snapshot};
 use super::output::write_out;
 use crate::helper::HelperResult;
 use crate::host::{Fail, HostFn, MapRef, OutputFormat};
-use crate::map::{Direction, Entry, Errno, Field, MapKind, Snapshot, SortBy};
+use crate::map::{Direction, Entry, Errno, Field, MapKind, MapOps, MapSpec, Snapshot, SortBy};
 use crate::trap::Trap;
-use aggregate::Aggregate;
-use hist::{Scale, histograms};
-use scalar::{Notation, key, value};
 
-pub(super) use scalar::quote;
+pub use aggregate::{Aggregate, Merged};
+pub use hist::{Histogram, Layout, Scale, Unfit, hist_json, hist_text, histograms};
+pub use scalar::{Notation, key, quote, value};
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
@@ -63,9 +62,7 @@ fn top_text(
     check_interrupt: InterruptCheck<'_>,
 ) -> Result<(Vec<u8>, usize), Fail> {
     let mut entries = snapshot(map, SortBy::Value, Direction::Ascending, check_interrupt)?;
-    if is_array(map) && !is_scalar(map) {
-        entries.retain(|entry| entry.copied.iter().any(|byte| *byte != 0));
-    }
+    entries.retain(|entry| !is_unused(map.spec(), entry.copied));
     if let Some(aggregate) = Aggregate::of(&map.spec().value_fields) {
         entries.sort_by_rank(|entry| aggregate.rank(aggregate.merge(entry)));
     }
@@ -78,7 +75,7 @@ fn top_text(
 }
 
 fn map_as_text(map: &MapRef, entries: &Snapshot, check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
-    let (spec, scalar) = (map.spec(), is_scalar(map));
+    let (spec, scalar) = (map.spec(), is_scalar(map.spec()));
     let fields = &spec.value_fields;
     let mut text = Vec::new();
     for entry in entries.iter() {
@@ -98,7 +95,7 @@ fn map_as_text(map: &MapRef, entries: &Snapshot, check_interrupt: InterruptCheck
 }
 
 fn map_as_json(map: &MapRef, entries: &Snapshot, check_interrupt: InterruptCheck<'_>) -> Result<Vec<u8>, Trap> {
-    let (spec, scalar) = (map.spec(), is_scalar(map));
+    let (spec, scalar) = (map.spec(), is_scalar(map.spec()));
     let fields = &spec.value_fields;
     let mut text = opening(Aggregate::of(fields).map_or("map", Aggregate::kind), &spec.name);
     let element = |text: &mut Vec<u8>, entry: Entry<'_>| value_of(text, fields, entry, Notation::Json);
@@ -134,11 +131,27 @@ fn value_of(out: &mut Vec<u8>, fields: &[Field], entry: Entry<'_>, notation: Not
 fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult<i32> {
     let function = caller.function();
     let entries = snapshot(map, SortBy::Key, Direction::Ascending, &mut || caller.check_interrupt())?;
-    let drawn = histograms(map, &entries, scale).map_err(|why| why.trap(function, map))?;
+    let spec = map.spec();
+    let drawn = Layout::of(spec).and_then(|layout| {
+        let rows = entries.iter().map(|entry| (entry.key, entry.summed(&spec.value_fields)));
+        Ok((histograms(&layout, rows, scale)?, layout.labels))
+    });
+    let (drawn, labels) = drawn.map_err(|why| why.trap(function, map))?;
     caller.check_interrupt()?;
+    let label = |bytes: &[u8], notation| {
+        let mut text = Vec::new();
+        key(&mut text, &labels, bytes, notation);
+        text
+    };
     let text = match caller.runtime().format {
-        OutputFormat::Text => hist::as_text(shown_name(&map.spec().name), &drawn, scale),
-        OutputFormat::Json => hist::as_json(&map.spec().name, &drawn, scale),
+        OutputFormat::Text => hist_text(&drawn, scale, |of| {
+            let of = of.map(|of| [b"[", &label(of, Notation::Text)[..], b"]"].concat()).unwrap_or_default();
+            [b"@", shown_name(&spec.name).as_bytes(), &of, b": "].concat()
+        }),
+        OutputFormat::Json => {
+            let drawn = hist_json(&drawn, scale, |of| label(of, Notation::Json));
+            [&opening("hist", &spec.name)[..], &drawn, b"}}\n"].concat()
+        }
     };
     finish(caller, &text, drawn.len())
 }
@@ -152,7 +165,7 @@ fn opening(kind: &str, name: &str) -> Vec<u8> {
 }
 
 /// The name after `@`. A map `_` is what bpftrace's map without a name is.
-fn shown_name(name: &str) -> &str {
+pub fn shown_name(name: &str) -> &str {
     if name == "_" { "" } else { name }
 }
 
@@ -161,13 +174,48 @@ fn finish(mut caller: Host<'_>, text: &[u8], count: usize) -> HelperResult<i32> 
     Ok(if written.is_ok() { i32::try_from(count).unwrap_or(i32::MAX) } else { -1 })
 }
 
-fn is_array(map: &MapRef) -> bool {
-    matches!(map.spec().kind, MapKind::Array | MapKind::PercpuArray)
+fn is_array(spec: &MapSpec) -> bool {
+    matches!(spec.kind, MapKind::Array | MapKind::PercpuArray)
 }
 
 /// Whether the map is one variable, as bpftrace's maps without a key.
-fn is_scalar(map: &MapRef) -> bool {
-    is_array(map) && map.spec().max_entries == 1
+pub fn is_scalar(spec: &MapSpec) -> bool {
+    is_array(spec) && spec.max_entries == 1
+}
+
+/// Whether an element counts as never used: one of a larger array that is zero.
+fn is_unused(spec: &MapSpec, copied: &[u8]) -> bool {
+    is_array(spec) && !is_scalar(spec) && copied.iter().all(|byte| *byte == 0)
+}
+
+/// An element of a map, the values of all CPUs as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Bytes of the key.
+    pub key: Vec<u8>,
+    /// Bytes of the value: sums, or of aggregates what they are merged to.
+    pub value: Vec<u8>,
+}
+
+/// The elements of a map in its own order, without those of larger arrays that are zero.
+///
+/// # Errors
+/// The map cannot be walked.
+pub fn rows(map: &dyn MapOps) -> Result<Vec<Row>, Errno> {
+    let spec = map.spec();
+    let aggregate = Aggregate::of(&spec.value_fields);
+    let mut rows = Vec::new();
+    map.entries(&mut |entry| {
+        if !is_unused(spec, entry.copied) {
+            let value = match aggregate {
+                Some(aggregate) => aggregate.merge(entry).bytes(),
+                None => entry.summed(&spec.value_fields),
+            };
+            rows.push(Row { key: entry.key.to_vec(), value });
+        }
+        true
+    })?;
+    Ok(rows)
 }
 
 #[cfg(test)]

@@ -7,20 +7,22 @@ use crate::map::{Field, FieldKind};
 
 /// How to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notation {
+pub enum Notation {
+    /// As bpftrace writes text.
     Text,
+    /// JSON, RFC 8259.
     Json,
 }
 
-/// A value.
-pub(super) fn value(out: &mut Vec<u8>, fields: &[Field], data: &[u8], notation: Notation) {
+/// Appends a value.
+pub fn value(out: &mut Vec<u8>, fields: &[Field], data: &[u8], notation: Notation) {
     let fields = Field::or_whole(fields, data.len() as u32);
     let named: Vec<Named<'_>> = fields.iter().map(|field| (&*field.name, field)).collect();
     Writer { out, data, notation }.node(&named);
 }
 
-/// A key: the members of a struct are the keys of a table with several. In JSON it still needs [`quote`].
-pub(super) fn key(out: &mut Vec<u8>, fields: &[Field], data: &[u8], notation: Notation) {
+/// Appends a key: the members of a struct are the keys of a table with several. In JSON it still needs [`quote`].
+pub fn key(out: &mut Vec<u8>, fields: &[Field], data: &[u8], notation: Notation) {
     let fields = Field::or_whole(fields, data.len() as u32);
     let named: Vec<Named<'_>> = fields.iter().map(|field| (&*field.name, field)).collect();
     let between: &[u8] = match notation {
@@ -132,7 +134,7 @@ fn push(out: &mut Vec<u8>, number: impl std::fmt::Display) {
 }
 
 /// Appends a JSON string. What is not UTF-8 becomes U+FFFD.
-pub(in crate::helper::script) fn quote(out: &mut Vec<u8>, text: &[u8]) {
+pub fn quote(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for char in String::from_utf8_lossy(text).chars() {
         match char {

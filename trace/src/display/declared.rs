@@ -1,0 +1,340 @@
+//! The declarations of an object: BTF tags of its maps, lines of its section `config`, and what `MAP_COUNT` and its like
+//! say of themselves.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use twinbpf_btf::Type;
+use twinbpf_loader::Object;
+use twinbpf_vm::helper::print::{Aggregate, Layout, Scale, is_scalar};
+use twinbpf_vm::map::{MapKind, MapSpec};
+
+use super::columns::{Column, Columns};
+use super::error::DisplayError;
+use super::grammar::{Fault, settings, trimmed};
+use super::settings::{Part, Settings, Sort};
+use crate::error::Error;
+
+/// What the text of a BTF tag begins with.
+const TAG: &str = "display:";
+/// Section of the lines by which maps say how they are printed: `map NAME`, `hist NAME`, `lhist NAME MIN MAX STEP`.
+const IMPLIED: &str = ".rodata.twinmaps";
+
+/// How the maps of an object are printed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Declarations {
+    /// Those of lines in their order, then those of tags: of `MAP_COUNT` and its like as they are declared, of others as
+    /// the object has them.
+    pub(super) shown: Vec<Declared>,
+    /// Indices of maps of which nothing is printed.
+    pub(super) hidden: Vec<usize>,
+    /// Of a tool without END.
+    pub(super) implied: Vec<Implied>,
+}
+
+/// A map that is printed as it declares.
+#[derive(Clone, Debug)]
+pub(super) struct Declared {
+    pub(super) map: usize,
+    pub(super) title: Option<String>,
+    pub(super) sort: Sort,
+    pub(super) top: Option<usize>,
+    pub(super) every: Option<Duration>,
+    pub(super) clear: bool,
+    pub(super) time: bool,
+    /// Name of the unit.
+    pub(super) unit: Option<String>,
+    pub(super) columns: Columns,
+    /// Of a histogram, whose columns are those of its label.
+    pub(super) hist: Option<(Layout, Scale)>,
+}
+
+/// A map that is printed at the end by a function of scripts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Implied {
+    pub(super) map: usize,
+    pub(super) function: String,
+    pub(super) numbers: [i64; 3],
+}
+
+/// A declaration as it is written.
+struct Source {
+    map: usize,
+    /// Where it is.
+    place: String,
+    text: String,
+    /// The settings in it.
+    part: Range<usize>,
+}
+
+impl Declarations {
+    /// Those of an object.
+    ///
+    /// # Errors
+    /// Each that cannot be read, or does not fit its map.
+    pub(crate) fn of(object: &Object) -> Result<Declarations, Error> {
+        let mut declarations = Declarations::default();
+        let (implied, mut wrong) = implied(object);
+        let mut sources: Vec<Source> = Vec::new();
+        for source in lines(object).into_iter().chain(tags(object, &implied)) {
+            let added = source.and_then(|source| match sources.iter().find(|other| other.map == source.map) {
+                None => {
+                    sources.push(source);
+                    Ok(())
+                }
+                Some(other) => {
+                    let why = format!("the map has another declaration: {}", other.text.trim());
+                    let Source { place, text, part, .. } = source;
+                    Err(DisplayError::new(&object.name, place, &text, Fault::new(&part, why)))
+                }
+            });
+            wrong.extend(added.err());
+        }
+        for source in sources {
+            match declared(object, &source, &implied) {
+                Ok(Some(declared)) => declarations.shown.push(declared),
+                Ok(None) => declarations.hidden.push(source.map),
+                Err(fault) => wrong.push(DisplayError::new(&object.name, source.place, &source.text, fault)),
+            }
+        }
+        let declared = |map: usize| {
+            declarations.hidden.contains(&map) || declarations.shown.iter().any(|declared| declared.map == map)
+        };
+        declarations.implied = implied.into_iter().filter(|implied| !declared(implied.map)).collect();
+        let wrong: Vec<Error> = wrong.into_iter().map(|error| Error::Display(Box::new(error))).collect();
+        if wrong.is_empty() { Ok(declarations) } else { Err(Error::all(wrong)) }
+    }
+
+    /// When the map with this index is printed, in words. `None`: no declaration says so.
+    pub(crate) fn when(&self, map: usize) -> Option<String> {
+        if self.hidden.contains(&map) {
+            return Some("hidden".to_owned());
+        }
+        let declared = self.shown.iter().find(|declared| declared.map == map)?;
+        Some(declared.every.map_or_else(|| "printed at the end".to_owned(), |every| format!("printed every {every:?}")))
+    }
+}
+
+/// `DISPLAY("...")` at the declaration of a map.
+fn tags(object: &Object, implied: &[Implied]) -> Vec<Result<Source, DisplayError>> {
+    let Some(btf) = &object.btf else { return Vec::new() };
+    let of = |id| match btf.type_by_id(id) {
+        Some(Type::DeclTag { target, .. }) => Some((target, btf.name(id).strip_prefix(TAG)?.to_owned())),
+        _ => None,
+    };
+    let source = |(target, text): (_, String)| {
+        let name = btf.name(target);
+        match object.map(name).filter(|_| matches!(btf.type_by_id(target), Some(Type::Var { .. }))) {
+            Some(map) => Ok(Source { map, place: format!("map {name}"), part: 0..text.len(), text }),
+            None => {
+                let fault = Fault::new(&(0..text.len()), "only a map can be displayed");
+                Err(DisplayError::new(&object.name, format!("'{name}'"), &text, fault))
+            }
+        }
+    };
+    let mut sources: Vec<_> = btf.ids().filter_map(of).map(source).collect();
+    sources.sort_by_key(|source| {
+        let map = source.as_ref().map_or(usize::MAX, |source| source.map);
+        (implied.iter().position(|implied| implied.map == map).unwrap_or(usize::MAX), map)
+    });
+    sources
+}
+
+/// Lines of the section `config`, `MAP: SETTINGS`.
+fn lines(object: &Object) -> Vec<Result<Source, DisplayError>> {
+    let config = object.config.as_deref().unwrap_or_default();
+    let lines = config.split(|byte| [0, b'\n'].contains(byte)).map(String::from_utf8_lossy);
+    let lines = lines.filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    let source = |line: String| {
+        let place = || "section config".to_owned();
+        let fail = |span: &Range<usize>, why: String| {
+            Err(DisplayError::new(&object.name, place(), &line, Fault::new(span, why)))
+        };
+        let Some(colon) = line.find(':') else {
+            return fail(&(0..line.len()), "a line is MAP: SETTINGS, or a comment after #".to_owned());
+        };
+        let span = trimmed(&line, 0..colon);
+        let name = &line[span.clone()];
+        match object.map(name) {
+            Some(map) => {
+                let part = trimmed(&line, colon + 1..line.len());
+                Ok(Source { map, place: place(), part, text: line.clone() })
+            }
+            None => fail(&span, format!("there is no map '{name}'{}", others(object))),
+        }
+    };
+    lines.map(|line| source(line.into_owned())).collect()
+}
+
+/// Names of the maps that there are.
+fn others(object: &Object) -> String {
+    let names = object.maps.iter().filter(|map| map.data.is_none()).map(|map| &*map.name).collect::<Vec<_>>();
+    if names.is_empty() { String::new() } else { format!("; there are {}", names.join(", ")) }
+}
+
+/// What `MAP_COUNT` and its like say.
+fn implied(object: &Object) -> (Vec<Implied>, Vec<DisplayError>) {
+    let map = object.maps.iter().find(|map| &*map.name == IMPLIED);
+    let bytes = map.and_then(|map| map.data.as_ref()).map(|data| data.bytes.as_slice()).unwrap_or_default();
+    let lines = bytes.split(|byte| *byte == 0).filter(|line| !line.is_empty()).map(String::from_utf8_lossy);
+    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    for line in lines {
+        match implied_by(object, &line) {
+            Ok(implied) => all.push(implied),
+            Err(fault) => wrong.push(DisplayError::new(&object.name, format!("section {IMPLIED}"), &line, fault)),
+        }
+    }
+    (all, wrong)
+}
+
+fn implied_by(object: &Object, line: &str) -> Result<Implied, Fault> {
+    let mut words = line.split(' ');
+    let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let span = 0..line.len();
+    let map = object.map(name).ok_or_else(|| Fault::new(&span, format_args!("there is no map '{name}'")))?;
+    let numbers: Option<Vec<i64>> = words.map(|word| word.parse().ok()).collect();
+    let numbers = match (kind, numbers.as_deref()) {
+        ("map" | "hist", Some([])) => [0; 3],
+        ("lhist", Some(&[min, max, step])) if Scale::linear(min, max, step).is_some() => [min, max, step],
+        ("lhist", _) => {
+            let why = "MAP_LHIST(NAME, MIN, MAX, STEP) takes three numbers, not expressions, with at most 65,536 steps";
+            return Err(Fault::new(&span, why));
+        }
+        _ => return Err(Fault::new(&span, "a line is map NAME, hist NAME or lhist NAME MIN MAX STEP")),
+    };
+    Ok(Implied { map, function: format!("print_{kind}"), numbers })
+}
+
+/// Reads a declaration and compares it with its map. `None`: the map is hidden.
+fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Option<Declared>, Fault> {
+    let spec = &object.maps[source.map];
+    let settings = Settings::read(&settings(&source.text, source.part.clone())?)?;
+    if settings.hidden {
+        return Ok(None);
+    }
+    if !has_elements(spec.kind) {
+        return Err(Fault::new(
+            &source.part,
+            format_args!("a map of type {} has no elements to print", spec.kind.name()),
+        ));
+    }
+    let implied = implied.iter().find(|implied| implied.map == source.map);
+    let hist = hist(spec, source, &settings, implied)?;
+    let mut columns = match &hist {
+        Some((layout, _)) => Columns::of_labels(layout),
+        None => Columns::of_table(spec, is_scalar(spec)),
+    };
+    if let Some((names, span)) = &settings.columns {
+        columns.rename(names).map_err(|all| Fault::new(span, format_args!("there are only {all} columns")))?;
+    }
+    format(&mut columns, &settings, hist.is_none())?;
+    let sort = sort(&mut columns, &settings, hist.is_some())?;
+    check_clear(spec, &settings)?;
+    Ok(Some(Declared {
+        map: source.map,
+        title: settings.title,
+        sort,
+        top: settings.top,
+        every: settings.every.map(|(every, _)| every),
+        clear: settings.clear.is_some(),
+        time: settings.time,
+        unit: settings.unit.map(|(unit, _)| unit.name().to_owned()),
+        columns,
+        hist,
+    }))
+}
+
+fn has_elements(kind: MapKind) -> bool {
+    use MapKind::{Array, Hash, LpmTrie, LruHash, LruPercpuHash, PercpuArray, PercpuHash};
+    matches!(kind, Array | Hash | LpmTrie | LruHash | LruPercpuHash | PercpuArray | PercpuHash)
+}
+
+/// The histogram that a declaration makes of a map, or that the map says it is.
+fn hist(
+    spec: &MapSpec,
+    source: &Source,
+    settings: &Settings,
+    implied: Option<&Implied>,
+) -> Result<Option<(Layout, Scale)>, Fault> {
+    let (scale, span) = match (&settings.scale, implied.map(|implied| (implied.function.as_str(), implied.numbers))) {
+        (Some((scale, span)), _) => (scale.clone(), span),
+        (None, Some(("print_hist", _))) => (Scale::Log2, &source.part),
+        (None, Some(("print_lhist", [min, max, step]))) => {
+            (Scale::linear(min, max, step).expect("checked where it was read"), &source.part)
+        }
+        (None, _) => return Ok(None),
+    };
+    match Layout::of(spec) {
+        Ok(layout) => Ok(Some((layout, scale))),
+        Err(why) => Err(Fault::new(span, format_args!("the map is no histogram: {why}"))),
+    }
+}
+
+/// Gives columns their formats, and those of numbers the unit and the rate.
+fn format(columns: &mut Columns, settings: &Settings, is_table: bool) -> Result<(), Fault> {
+    for ((part, format), span) in &settings.formats {
+        let found = columns.of(part);
+        let missing = found.is_empty();
+        for column in found {
+            if let Some(why) = column.refuses(*format) {
+                return Err(Fault::new(span, why));
+            }
+            column.format = *format;
+        }
+        if missing {
+            return Err(no_member(columns, part, span));
+        }
+    }
+    if !is_table {
+        return Ok(());
+    }
+    let mut set = |span: &Range<usize>, wants: fn(&Column) -> bool, set: &dyn Fn(&mut Column), what: &str| {
+        let mut found = columns.values.iter_mut().filter(|column| wants(column)).peekable();
+        if found.peek().is_none() {
+            return Err(Fault::new(span, format_args!("no value of the map is {what}")));
+        }
+        found.for_each(set);
+        Ok(())
+    };
+    if let Some((unit, span)) = &settings.unit {
+        set(span, Column::has_unit, &|column| column.unit = Some(unit.clone()), "a number")?;
+    }
+    if let Some(((), span)) = &settings.rate {
+        set(span, Column::adds_up, &|column| column.rate = true, "a sum, of which there is one by second")?;
+    }
+    Ok(())
+}
+
+fn no_member(columns: &Columns, part: &Part, span: &Range<usize>) -> Fault {
+    let whole = if part.of_key { "key" } else { "value" };
+    let names = columns.names(part.of_key);
+    let there = if names.is_empty() { String::new() } else { format!("; there are {names}") };
+    match part.member.as_str() {
+        "" => Fault::new(span, format_args!("there is no {whole} to write")),
+        member => Fault::new(span, format_args!("the {whole} has no member {member}{there}")),
+    }
+}
+
+/// The largest value first, unless it says otherwise; of histograms the last.
+fn sort(columns: &mut Columns, settings: &Settings, is_hist: bool) -> Result<Sort, Fault> {
+    let by_value = || Sort { by: Part { of_key: false, member: String::new() }, descending: !is_hist };
+    let Some((sort, span)) = &settings.sort else { return Ok(by_value()) };
+    if is_hist && sort.by != by_value().by {
+        return Err(Fault::new(span, "histograms are sorted by what they count: sort=value asc or desc"));
+    }
+    if !is_hist && columns.of(&sort.by).is_empty() {
+        return Err(no_member(columns, &sort.by, span));
+    }
+    Ok(sort.clone())
+}
+
+fn check_clear(spec: &MapSpec, settings: &Settings) -> Result<(), Fault> {
+    let Some(((), span)) = &settings.clear else { return Ok(()) };
+    match Aggregate::of(&spec.value_fields) {
+        Some(Aggregate::Min | Aggregate::Max) => Err(Fault::new(
+            span,
+            "the map keeps extremes of the whole session, from which those of an interval do not follow",
+        )),
+        _ => Ok(()),
+    }
+}
