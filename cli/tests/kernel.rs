@@ -121,6 +121,7 @@ harness::tests! {
     places::programs_of_userspace_have_functions_and_static_probes,
     display::the_page_prints_what_it_says,
     display::cleared_intervals_lose_nothing,
+    display::scrapes_lose_nothing,
     display::stock_libbpf_loads_a_tool_with_declarations,
     printing::printed_and_lost_lines_are_those_sent,
     printing::kernel_programs_have_the_whole_c_format,

@@ -11,7 +11,7 @@
 
 MAP(a, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("title=A, tpo=5");
 MAP(b, BPF_MAP_TYPE_HASH, char[8], __u64, 8) DISPLAY("key=syscall");
-MAP(c, BPF_MAP_TYPE_HASH, __u32, char[8], 8) DISPLAY("title='c', unit=bytes");
+MAP(c, BPF_MAP_TYPE_HASH, __u32, char[8], 8) DISPLAY("title='c', unit.value=bytes");
 MAP(d, BPF_MAP_TYPE_HASH, __u32, struct { __u64 count; }, 8) DISPLAY("sort=value.total asc");
 MAP(e, BPF_MAP_TYPE_HASH, char[8], __u64, 8) DISPLAY("hist");
 struct {

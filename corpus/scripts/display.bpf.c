@@ -18,16 +18,17 @@ struct traffic {
 	} name SEC(".maps")
 
 MAP(reads, BPF_MAP_TYPE_HASH, struct who, struct traffic, 8)
-DISPLAY("title='Reads, by process', sort=value.bytes, top=2, unit=bytes");
+DISPLAY("title='Reads, by process', sort=value.bytes, top=2, unit.bytes=bytes, type=counter");
 MAP(by_key, BPF_MAP_TYPE_HASH, struct who, __u64, 8);
 MAP(senders, BPF_MAP_TYPE_HASH, __u32, __s64, 8)
-DISPLAY("title=Senders, key=ipv4, value=errno, sort=key asc");
+DISPLAY("title=Senders, key=ipv4, value=errno, sort=key asc, metric=senders_last_error, help='Last, by sender'");
 MAP(waits, BPF_MAP_TYPE_ARRAY, __u32, __u64, HIST_SLOTS) DISPLAY("hist, title=Time asleep, unit=us");
 MAP(total, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1) DISPLAY("unit=ns, title=CPU time");
 MAP(steps, BPF_MAP_TYPE_HASH, struct { char name[8]; __u32 slot; }, __u64, 8)
 DISPLAY("lhist=0:30:10, top=1, columns=name");
 MAP(never, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("title=Never");
 MAP(secret, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("hidden");
+MAP(served, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("hidden, metric=served_total, type=counter, columns=cpu");
 DISPLAY_MAP(by_key, "columns=pid name calls, sort=key.name asc, value=hex\n# a comment");
 /* This one prints with --print-maps only. */
 MAP(plain, BPF_MAP_TYPE_HASH, __u32, __u64, 8);
@@ -53,7 +54,7 @@ int BEGIN(void)
 	__u64 count = 5;
 
 	add(12, "cat", 3, 4096);
-	add(7, "sh", 900, 17);
+	add(7, "s\"h\\", 900, 17); /* escaped in JSON and in metrics */
 	add(1234, "make", 20, 3 << 20);
 	put(&senders, 0x0100007f, -13);
 	put(&senders, 0x08080808, 2);
@@ -66,6 +67,7 @@ int BEGIN(void)
 	strcpy(step.name, "long");
 	bpf_map_update_elem(&steps, &step, &count, BPF_ANY);
 	put(&secret, 1, 1);
+	put(&served, 1, 7);
 	put(&plain, 1, 1);
 	return 0;
 }

@@ -123,6 +123,27 @@ pub enum Error {
         /// The reason, in words.
         why: String,
     },
+    /// Metrics cannot be served there.
+    #[error("cannot serve metrics at {address}: {cause}")]
+    Listen {
+        /// Address and port.
+        address: std::net::SocketAddr,
+        /// Error of the bind.
+        cause: io::Error,
+    },
+    /// Two maps have metrics of one name.
+    #[error("maps {} and {} would both be metric {name}: give one of them another by DISPLAY(\"metric=NAME\")", .maps[0], .maps[1])]
+    Metric {
+        /// Name of the metric.
+        name: String,
+        /// Names of the maps.
+        maps: [Arc<str>; 2],
+    },
+    /// `--metrics` without a map that is one.
+    #[error(
+        "--metrics: no map says that it is one: declare it by MAP_COUNT or its like, or with DISPLAY(\"metric=NAME\")"
+    )]
+    NoMetrics,
     /// A term that does not fit its object.
     #[error(transparent)]
     Term(#[from] crate::terms::TermError),
@@ -180,6 +201,9 @@ impl Error {
             | Error::Term(_)
             | Error::Display(_)
             | Error::Map { .. }
+            | Error::Listen { .. }
+            | Error::Metric { .. }
+            | Error::NoMetrics
             | Error::Recording { .. }
             | Error::NoPerf { .. }
             | Error::Perf { .. }

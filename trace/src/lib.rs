@@ -22,6 +22,7 @@ mod functions;
 mod kernel_side;
 mod loss;
 mod marked;
+mod metrics;
 mod options;
 mod output;
 mod plan;

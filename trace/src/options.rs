@@ -1,5 +1,6 @@
 //! Options of a session.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::files::KernelFiles;
@@ -69,6 +70,10 @@ pub struct Options {
     pub fail_on_loss: bool,
     /// Where folded stacks are drawn at the end, as SVG; without it they are printed.
     pub flamegraph: Option<PathBuf>,
+    /// Where maps are served as metrics of Prometheus, at `/metrics`.
+    pub metrics: Option<SocketAddr>,
+    /// Most series of a map among the metrics.
+    pub metrics_series: usize,
     /// Bytes of the ring buffer that kernel programs print to.
     pub output_bytes: u32,
     /// What becomes of the workload when an error ends the session.
@@ -97,6 +102,8 @@ impl Default for Options {
             count_loss: true,
             fail_on_loss: false,
             flamegraph: None,
+            metrics: None,
+            metrics_series: 1000,
             output_bytes: 1 << 20,
             on_error: OnError::Wait,
             kernel: KernelFiles::default(),

@@ -25,6 +25,7 @@ use crate::flame::Flame;
 use crate::functions::functions;
 use crate::kernel_side::KernelSide;
 use crate::loss;
+use crate::metrics::Metrics;
 use crate::options::{OnError, Options};
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Plan};
@@ -67,6 +68,8 @@ pub struct Session {
     signals: Option<Signals>,
     /// Drawn after END.
     flame: Option<Flame>,
+    /// Served from BEGIN to END.
+    metrics: Option<Metrics>,
 }
 
 /// How a session ended before END.
@@ -122,6 +125,7 @@ impl Session {
         let warnings = recorder.as_ref().map(Recorder::warnings).unwrap_or_default();
         let objects = plan.objects.iter().map(|plan| &plan.object);
         let flame = options.flamegraph.as_deref().map(|path| Flame::new(path, objects)).transpose()?;
+        let metrics = options.metrics.map(|address| Metrics::bind(address, options.metrics_series)).transpose()?;
         let mut session = Session {
             user_sides: Vec::new(),
             kernel_sides: Vec::new(),
@@ -133,6 +137,7 @@ impl Session {
             recorder,
             signals: None,
             flame,
+            metrics,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
         plan.objects.iter_mut().for_each(|plan| introduce(&mut plan.object));
@@ -164,6 +169,9 @@ impl Session {
         let mut user_side = UserSide::new(plan, &pre, &self.output, self.options.samples)?;
         if self.flame.is_some() {
             user_side.fold();
+        }
+        if let Some(metrics) = &mut self.metrics {
+            self.warnings.extend(metrics.add(plan, pre.maps())?);
         }
         let chosen = self.options.pid.into_iter().chain(self.options.tid).collect();
         user_side.set_reach(Reach::new(self.options.foreign_memory, chosen));
@@ -197,6 +205,7 @@ impl Session {
         if let Some(suspended) = &suspended {
             self.user_sides.iter_mut().for_each(|user_side| user_side.set_workload(suspended.pid() as u32));
         }
+        let _serving = self.metrics.take().map(Metrics::serve).transpose()?;
         match self.begin()? {
             Outcome::Aborted => Ok(STATUS_ABORTED),
             Outcome::Exit(status) => {

@@ -1,5 +1,6 @@
 //! `twinbpf run`: its arguments.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -104,6 +105,12 @@ pub(crate) struct SessionArgs {
     /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.
     #[arg(long, value_name = "FILE")]
     flamegraph: Option<PathBuf>,
+    /// Serve maps as metrics of Prometheus at http://ADDR/metrics: PORT, of this machine only, or IP:PORT.
+    #[arg(long, value_name = "ADDR", value_parser = metrics)]
+    metrics: Option<SocketAddr>,
+    /// Series of a map among the metrics at most.
+    #[arg(long, value_name = "N", default_value_t = 1000, requires = "metrics")]
+    metrics_series: usize,
     /// Size of the ring buffer that kernel programs print to, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     print_buffer: u32,
@@ -165,6 +172,8 @@ impl SessionArgs {
             count_loss: !self.no_count_loss,
             fail_on_loss: self.fail_on_loss,
             flamegraph: self.flamegraph.clone(),
+            metrics: self.metrics,
+            metrics_series: self.metrics_series,
             output_bytes: self.print_buffer << 10,
             on_error: match self.on_error {
                 OnError::Wait => trace::OnError::Wait,
@@ -189,6 +198,14 @@ fn cpus(text: &str) -> Result<CpuList, String> {
     list.ok_or_else(|| format!("'{text}' is no list of CPUs such as 0,2-3"))
 }
 
+/// `9435`, `:9435`, `0.0.0.0:9435`, `[::1]:9435`.
+fn metrics(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
+    let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = port.map(local).or_else(|_| text.replace("localhost:", "127.0.0.1:").parse());
+    address.map_err(|_| format!("'{text}' is no PORT and no IP:PORT such as 127.0.0.1:9435"))
+}
+
 fn attach(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((program, place)) if !program.is_empty() && !place.is_empty() => {
@@ -200,7 +217,7 @@ fn attach(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{attach, cpus};
+    use super::{attach, cpus, metrics};
 
     #[test]
     fn lists_of_cpus() {
@@ -209,6 +226,14 @@ mod tests {
         for text in ["", "a", "3-1", "1-", "0-99999"] {
             assert!(cpus(text).unwrap_err().contains("no list of CPUs"), "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_of_metrics() {
+        let of = |text| metrics(text).unwrap().to_string();
+        assert_eq!(["9435", ":9435", "localhost:9435"].map(of), ["127.0.0.1:9435"; 3]);
+        assert_eq!(["0.0.0.0:1", "[::1]:2"].map(of), ["0.0.0.0:1", "[::1]:2"]);
+        assert!(["", "host:1", "1.2.3.4", "99999"].iter().all(|text| metrics(text).is_err()));
     }
 
     #[test]

@@ -10,13 +10,13 @@ use super::units::{Format, Unit, plain};
 
 /// A part of keys or of values.
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     of_key: bool,
     /// Its member; empty for the whole.
     name: String,
     source: Source,
     pub(super) format: Format,
-    pub(super) unit: Option<Unit>,
+    pub(crate) unit: Option<Unit>,
     /// Numbers are by second.
     pub(super) rate: bool,
 }
@@ -36,9 +36,9 @@ enum Source {
 
 /// The columns of a map.
 #[derive(Clone, Debug)]
-pub(super) struct Columns {
-    pub(super) keys: Vec<Column>,
-    pub(super) values: Vec<Column>,
+pub(crate) struct Columns {
+    pub(crate) keys: Vec<Column>,
+    pub(crate) values: Vec<Column>,
     /// What values are, where they are aggregates.
     aggregate: Option<Aggregate>,
 }
@@ -158,7 +158,7 @@ impl Column {
     }
 
     /// Whether it is one number.
-    pub(super) fn is_number(&self) -> bool {
+    pub(crate) fn is_number(&self) -> bool {
         match &self.source {
             Source::Fields(_) => self.field().is_some_and(is_integer),
             Source::Count | Source::Average | Source::Total | Source::Extreme => true,
@@ -193,8 +193,13 @@ impl Column {
         }
     }
 
+    /// Its member; empty for the whole.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Title of the column.
-    pub(super) fn header(&self) -> String {
+    pub(crate) fn header(&self) -> String {
         let name = match (&self.unit, self.format) {
             _ if !self.name.is_empty() => self.name.as_str(),
             (Some(unit), _) => unit.header(),
@@ -216,7 +221,7 @@ impl Column {
     }
 
     /// Its number in an element.
-    pub(super) fn number(&self, row: &Row) -> Option<i128> {
+    pub(crate) fn number(&self, row: &Row) -> Option<i128> {
         let merged = || Merged::of(&row.value);
         match &self.source {
             Source::Fields(_) => self.field()?.integer(self.bytes(row)),
@@ -241,7 +246,7 @@ impl Column {
     }
 
     /// Text of an element's cell.
-    pub(super) fn cell(&self, row: &Row, seconds: f64) -> String {
+    pub(crate) fn cell(&self, row: &Row, seconds: f64) -> String {
         if let Some(address) = self.address(row) {
             return address;
         }

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use twinbpf_btf::Type;
 use twinbpf_loader::Object;
-use twinbpf_vm::helper::print::{Aggregate, Layout, Scale, is_scalar};
+use twinbpf_vm::helper::print::{Aggregate, Layout, Row, Scale, is_scalar};
 use twinbpf_vm::map::{MapKind, MapSpec};
 
 use super::columns::{Column, Columns};
 use super::error::DisplayError;
 use super::grammar::{Fault, settings, trimmed};
 use super::settings::{Part, Settings, Sort};
+use super::units::Unit;
 use crate::error::Error;
 
 /// What the text of a BTF tag begins with.
@@ -25,36 +26,64 @@ const IMPLIED: &str = ".rodata.twinmaps";
 pub(crate) struct Declarations {
     /// Those of lines in their order, then those of tags: of `MAP_COUNT` and its like as they are declared, of others as
     /// the object has them.
-    pub(super) shown: Vec<Declared>,
-    /// Indices of maps of which nothing is printed.
-    pub(super) hidden: Vec<usize>,
-    /// Of a tool without END.
-    pub(super) implied: Vec<Implied>,
+    pub(crate) declared: Vec<Declared>,
+    /// Of a tool without END: each with the declaration that it would be.
+    pub(crate) implied: Vec<(Implied, Declared)>,
 }
 
-/// A map that is printed as it declares.
+/// A map that is printed as it declares, or is a metric.
 #[derive(Clone, Debug)]
-pub(super) struct Declared {
-    pub(super) map: usize,
-    pub(super) title: Option<String>,
+pub(crate) struct Declared {
+    /// Its index.
+    pub(crate) map: usize,
+    /// It does not print.
+    pub(super) hidden: bool,
+    pub(crate) title: Option<String>,
     pub(super) sort: Sort,
     pub(super) top: Option<usize>,
     pub(super) every: Option<Duration>,
     pub(super) clear: bool,
     pub(super) time: bool,
-    /// Name of the unit.
-    pub(super) unit: Option<String>,
-    pub(super) columns: Columns,
+    /// That of all values.
+    pub(crate) unit: Option<Unit>,
+    pub(crate) columns: Columns,
     /// Of a histogram, whose columns are those of its label.
-    pub(super) hist: Option<(Layout, Scale)>,
+    pub(crate) hist: Option<(Layout, Scale)>,
+    /// Name of its metric.
+    pub(crate) metric: Option<String>,
+    /// Whether the metric is a gauge, or a counter.
+    pub(crate) is_gauge: Option<bool>,
+    pub(crate) help: Option<String>,
+    /// `MAP_COUNT` or one of its like made it.
+    pub(crate) counts: bool,
+}
+
+impl Declared {
+    /// Whether it is a metric.
+    pub(crate) fn is_served(&self) -> bool {
+        !self.hidden || self.metric.is_some()
+    }
+
+    /// The elements of the map that are printed, in order, and how many are not.
+    pub(crate) fn sorted(&self, spec: &MapSpec, mut rows: Vec<Row>, top: Option<usize>) -> (Vec<Row>, usize) {
+        let Declared { sort, columns, .. } = self;
+        // The largest come first, so that they are what is left.
+        rows.sort_by(|one, two| columns.compare(spec, &sort.by, two, one));
+        let left_out = rows.len().saturating_sub(top.unwrap_or(usize::MAX));
+        rows.truncate(rows.len() - left_out);
+        if !sort.descending {
+            rows.reverse();
+        }
+        (rows, left_out)
+    }
 }
 
 /// A map that is printed at the end by a function of scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Implied {
-    pub(super) map: usize,
-    pub(super) function: String,
-    pub(super) numbers: [i64; 3],
+pub(crate) struct Implied {
+    pub(crate) map: usize,
+    pub(crate) function: String,
+    pub(crate) numbers: [i64; 3],
 }
 
 /// A declaration as it is written.
@@ -92,26 +121,29 @@ impl Declarations {
         }
         for source in sources {
             match declared(object, &source, &implied) {
-                Ok(Some(declared)) => declarations.shown.push(declared),
-                Ok(None) => declarations.hidden.push(source.map),
+                Ok(declared) => declarations.declared.push(declared),
                 Err(fault) => wrong.push(DisplayError::new(&object.name, source.place, &source.text, fault)),
             }
         }
-        let declared = |map: usize| {
-            declarations.hidden.contains(&map) || declarations.shown.iter().any(|declared| declared.map == map)
-        };
-        declarations.implied = implied.into_iter().filter(|implied| !declared(implied.map)).collect();
+        for of in implied.iter().filter(|of| !declarations.declared.iter().any(|declared| declared.map == of.map)) {
+            let source = Source { map: of.map, place: format!("section {IMPLIED}"), text: String::new(), part: 0..0 };
+            match declared(object, &source, &implied) {
+                Ok(declared) => declarations.implied.push((of.clone(), declared)),
+                Err(fault) => wrong.push(DisplayError::new(&object.name, source.place, &source.text, fault)),
+            }
+        }
         let wrong: Vec<Error> = wrong.into_iter().map(|error| Error::Display(Box::new(error))).collect();
         if wrong.is_empty() { Ok(declarations) } else { Err(Error::all(wrong)) }
     }
 
     /// When the map with this index is printed, in words. `None`: no declaration says so.
     pub(crate) fn when(&self, map: usize) -> Option<String> {
-        if self.hidden.contains(&map) {
-            return Some("hidden".to_owned());
-        }
-        let declared = self.shown.iter().find(|declared| declared.map == map)?;
-        Some(declared.every.map_or_else(|| "printed at the end".to_owned(), |every| format!("printed every {every:?}")))
+        let declared = self.declared.iter().find(|declared| declared.map == map)?;
+        Some(match declared.every {
+            _ if declared.hidden => "hidden".to_owned(),
+            Some(every) => format!("printed every {every:?}"),
+            None => "printed at the end".to_owned(),
+        })
     }
 }
 
@@ -205,14 +237,11 @@ fn implied_by(object: &Object, line: &str) -> Result<Implied, Fault> {
     Ok(Implied { map, function: format!("print_{kind}"), numbers })
 }
 
-/// Reads a declaration and compares it with its map. `None`: the map is hidden.
-fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Option<Declared>, Fault> {
+/// Reads a declaration and compares it with its map.
+fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Declared, Fault> {
     let spec = &object.maps[source.map];
     let settings = Settings::read(&settings(&source.text, source.part.clone())?)?;
-    if settings.hidden {
-        return Ok(None);
-    }
-    if !has_elements(spec.kind) {
+    if !settings.hidden && !has_elements(spec.kind) {
         return Err(Fault::new(
             &source.part,
             format_args!("a map of type {} has no elements to print", spec.kind.name()),
@@ -230,18 +259,24 @@ fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Opt
     format(&mut columns, &settings, hist.is_none())?;
     let sort = sort(&mut columns, &settings, hist.is_some())?;
     check_clear(spec, &settings)?;
-    Ok(Some(Declared {
+    check_metric(spec, &settings, &columns, hist.is_some())?;
+    Ok(Declared {
         map: source.map,
+        hidden: settings.hidden,
         title: settings.title,
         sort,
         top: settings.top,
         every: settings.every.map(|(every, _)| every),
         clear: settings.clear.is_some(),
         time: settings.time,
-        unit: settings.unit.map(|(unit, _)| unit.name().to_owned()),
+        unit: settings.units.into_iter().find(|((member, _), _)| member.is_empty()).map(|((_, unit), _)| unit),
         columns,
         hist,
-    }))
+        metric: settings.metric.map(|(name, _)| name),
+        is_gauge: settings.is_gauge.map(|(is_gauge, _)| is_gauge),
+        help: settings.help,
+        counts: implied.is_some(),
+    })
 }
 
 fn has_elements(kind: MapKind) -> bool {
@@ -288,7 +323,7 @@ fn format(columns: &mut Columns, settings: &Settings, is_table: bool) -> Result<
     if !is_table {
         return Ok(());
     }
-    let mut set = |span: &Range<usize>, wants: fn(&Column) -> bool, set: &dyn Fn(&mut Column), what: &str| {
+    let mut set = |span: &Range<usize>, wants: &dyn Fn(&Column) -> bool, set: &dyn Fn(&mut Column), what: &str| {
         let mut found = columns.values.iter_mut().filter(|column| wants(column)).peekable();
         if found.peek().is_none() {
             return Err(Fault::new(span, format_args!("no value of the map is {what}")));
@@ -296,11 +331,14 @@ fn format(columns: &mut Columns, settings: &Settings, is_table: bool) -> Result<
         found.for_each(set);
         Ok(())
     };
-    if let Some((unit, span)) = &settings.unit {
-        set(span, Column::has_unit, &|column| column.unit = Some(unit.clone()), "a number")?;
+    for ((member, unit), span) in &settings.units {
+        let wants = |column: &Column| {
+            column.has_unit() && if member.is_empty() { column.unit.is_none() } else { column.name() == member }
+        };
+        set(span, &wants, &|column| column.unit = Some(unit.clone()), "such a number")?;
     }
     if let Some(((), span)) = &settings.rate {
-        set(span, Column::adds_up, &|column| column.rate = true, "a sum, of which there is one by second")?;
+        set(span, &Column::adds_up, &|column| column.rate = true, "a sum, of which there is one by second")?;
     }
     Ok(())
 }
@@ -337,4 +375,19 @@ fn check_clear(spec: &MapSpec, settings: &Settings) -> Result<(), Fault> {
         )),
         _ => Ok(()),
     }
+}
+
+fn check_metric(spec: &MapSpec, settings: &Settings, columns: &Columns, is_hist: bool) -> Result<(), Fault> {
+    let is_number = |column: &Column| column.is_number();
+    if let (Some((_, span)), false) = (&settings.metric, is_hist)
+        && !(has_elements(spec.kind) && columns.values.iter().any(is_number))
+    {
+        return Err(Fault::new(span, "a metric is a number, and no value of the map is one"));
+    }
+    if let Some((_, span)) = &settings.is_gauge
+        && (is_hist || Aggregate::of(&spec.value_fields).is_some())
+    {
+        return Err(Fault::new(span, "histograms, averages and extremes have a type of their own"));
+    }
+    Ok(())
 }

@@ -20,9 +20,10 @@ use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapOps, compare};
 use twinbpf_vm::os::{boot_ns, time_of_day};
 
-pub(crate) use declared::Declarations;
-use declared::Declared;
+pub(crate) use columns::Column;
+pub(crate) use declared::{Declarations, Declared};
 pub use error::DisplayError;
+pub(crate) use units::Unit;
 use write::{Heading, Histograms, Table};
 
 use crate::error::Error;
@@ -68,7 +69,8 @@ impl Displays {
             let map = Arc::clone(&maps[declared.map]);
             Ok(Display { declared: declared.clone(), map, timer, began: 0, before: HashMap::new() })
         };
-        let all = declarations.shown.iter().map(display).collect::<Result<Vec<Display>, Error>>()?;
+        let shown = declarations.declared.iter().filter(|declared| !declared.hidden);
+        let all = shown.map(display).collect::<Result<Vec<Display>, Error>>()?;
         Ok(Displays { all, declarations: declarations.clone(), by_samples, now: None })
     }
 
@@ -121,12 +123,12 @@ impl Displays {
 
     /// Whether a declaration says how the map with this index is printed, or that it is not.
     pub(crate) fn declares(&self, map: usize) -> bool {
-        self.declarations.hidden.contains(&map) || self.all.iter().any(|display| display.declared.map == map)
+        self.declarations.declared.iter().any(|declared| declared.map == map)
     }
 
     /// For tools without END: function and arguments after the map, by map.
     pub(crate) fn implied(&self) -> impl Iterator<Item = (usize, &str, [i64; 3])> {
-        self.declarations.implied.iter().map(|implied| (implied.map, implied.function.as_str(), implied.numbers))
+        self.declarations.implied.iter().map(|(of, _)| (of.map, of.function.as_str(), of.numbers))
     }
 
     fn print(&mut self, index: usize, now: u64, output: &Output) -> Result<(), Error> {
@@ -155,7 +157,7 @@ impl Display {
         let heading = Heading {
             map: shown_name(&self.map.spec().name),
             title: declared.title.as_deref(),
-            unit: declared.unit.as_deref(),
+            unit: declared.unit.as_ref().map(Unit::name),
             time,
         };
         if let Some((layout, scale)) = &declared.hist {
@@ -164,7 +166,7 @@ impl Display {
                 OutputFormat::Json => drawn.json(&heading),
             });
         }
-        let (rows, left_out) = self.sorted(rows);
+        let (rows, left_out) = declared.sorted(self.map.spec(), rows, declared.top);
         let table = Table { columns: &declared.columns, rows: &rows, left_out, seconds };
         Ok(match format {
             OutputFormat::Text => table.text(&heading).into_bytes(),
@@ -190,20 +192,6 @@ impl Display {
         let changed = rows.iter().filter_map(since).collect();
         self.before = rows.into_iter().map(|row| (row.key, row.value)).collect();
         Ok(changed)
-    }
-
-    /// The elements that are printed, and how many are not.
-    fn sorted(&self, mut rows: Vec<Row>) -> (Vec<Row>, usize) {
-        let Declared { sort, top, columns, .. } = &self.declared;
-        let spec = self.map.spec();
-        // The largest come first, so that they are what is left.
-        rows.sort_by(|one, two| columns.compare(spec, &sort.by, two, one));
-        let left_out = rows.len().saturating_sub(top.unwrap_or(usize::MAX));
-        rows.truncate(rows.len() - left_out);
-        if !sort.descending {
-            rows.reverse();
-        }
-        (rows, left_out)
     }
 
     /// The histograms that are printed.

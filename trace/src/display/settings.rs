@@ -11,8 +11,12 @@ use super::units::{Format, Unit};
 use crate::script::names::Named;
 
 /// Names of settings, but for those of members (`key.pid`).
-const NAMES: [&str; 13] =
-    ["title", "columns", "sort", "top", "hist", "lhist", "unit", "key", "value", "rate", "every", "clear", "time"];
+const NAMES: [&str; 17] = [
+    "title", "columns", "sort", "top", "hist", "lhist", "unit", "key", "value", "rate", "every", "clear", "time",
+    "hidden", "metric", "type", "help",
+];
+/// Those that are about printing only.
+const PRINTING: [&str; 7] = ["title", "sort", "top", "rate", "every", "clear", "time"];
 const HIDDEN: &str = "hidden";
 
 /// A value, and where it is written.
@@ -56,13 +60,19 @@ pub(super) struct Settings {
     pub(super) top: Option<usize>,
     /// A histogram.
     pub(super) scale: Option<Placed<Scale>>,
-    pub(super) unit: Option<Placed<Unit>>,
+    /// Of values, or of a member of them.
+    pub(super) units: Vec<Placed<(String, Unit)>>,
     pub(super) formats: Vec<Placed<(Part, Format)>>,
     pub(super) rate: Option<Placed<()>>,
     pub(super) every: Option<Placed<Duration>>,
     pub(super) clear: Option<Placed<()>>,
     pub(super) time: bool,
     pub(super) hidden: bool,
+    /// Name of its metric.
+    pub(super) metric: Option<Placed<String>>,
+    /// Whether the metric is a gauge, or a counter.
+    pub(super) is_gauge: Option<Placed<bool>>,
+    pub(super) help: Option<String>,
 }
 
 impl Settings {
@@ -93,15 +103,18 @@ impl Settings {
             "top" => self.top = Some(top(setting)?),
             "hist" => self.scale = Some((flag(setting).map(|()| Scale::Log2)?, span)),
             "lhist" => self.scale = Some((steps(setting)?, span)),
-            "unit" => self.unit = Some((Unit::new(value(setting)?), span)),
             "rate" => self.rate = Some((flag(setting)?, span)),
             "every" => self.every = Some((every(setting)?, span)),
             "clear" => self.clear = Some((flag(setting)?, span)),
             "time" => flag(setting).map(|()| self.time = true)?,
             HIDDEN => flag(setting).map(|()| self.hidden = true)?,
-            name => match Part::new(name) {
-                Some(part) => self.formats.push(((part, format(setting)?), span)),
-                None => return Err(unknown(setting)),
+            "metric" => self.metric = Some((metric(setting)?, span)),
+            "type" => self.is_gauge = Some((is_gauge(setting)?, span)),
+            "help" => self.help = Some(value(setting)?.to_owned()),
+            name => match (name.split_once('.').unwrap_or((name, "")), Part::new(name)) {
+                (("unit", member), _) => self.units.push(((member.to_owned(), Unit::new(value(setting)?)), span)),
+                (_, Some(part)) => self.formats.push(((part, format(setting)?), span)),
+                (_, None) => return Err(unknown(setting)),
             },
         }
         Ok(())
@@ -114,8 +127,15 @@ impl Settings {
             Some(setting) => Err(Fault::new(&setting.name_span, why)),
             None => Ok(()),
         };
-        if self.hidden && all.len() > 1 {
-            return without(named(HIDDEN), "nothing prints of a hidden map, so that the other settings have no effect");
+        if self.hidden {
+            let printing = PRINTING.iter().find_map(|name| named(name));
+            without(printing, "nothing prints of a hidden map, so that this has no effect")?;
+            if self.metric.is_none() && all.len() > 1 {
+                without(
+                    named(HIDDEN),
+                    "nothing prints of a hidden map, so that the others have no effect without metric=",
+                )?;
+            }
         }
         if self.every.is_none() {
             without(named("clear"), "clear is about intervals, and there is no every=DURATION")?;
@@ -133,7 +153,7 @@ fn unknown(setting: &Setting<'_>) -> Fault {
     let near = NAMES.iter().min_by_key(distance).filter(|name| distance(name) <= 1 + name.len() / 4);
     let hint = match near {
         Some(near) => format!("; did you mean {near}?"),
-        _ => format!("; there are {}, {HIDDEN}, and key.MEMBER, value.MEMBER", NAMES.join(", ")),
+        None => format!("; there are {}, and key.MEMBER, value.MEMBER, unit.MEMBER", NAMES.join(", ")),
     };
     Fault::new(&setting.name_span, format_args!("there is no setting '{}'{hint}", setting.name))
 }
@@ -187,6 +207,23 @@ fn every(setting: &Setting<'_>) -> Result<Duration, Fault> {
     section::duration(value(setting)?).ok_or_else(|| wrong(setting, "a duration such as 1s, 500ms or 2m"))
 }
 
+fn metric(setting: &Setting<'_>) -> Result<String, Fault> {
+    let name = value(setting)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || ['_', ':'].contains(&c);
+    match name.chars().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => Ok(name.to_owned()),
+        false => Err(wrong(setting, "a name of letters, digits, _ and :, which does not begin with a digit")),
+    }
+}
+
+fn is_gauge(setting: &Setting<'_>) -> Result<bool, Fault> {
+    match value(setting)? {
+        "counter" => Ok(false),
+        "gauge" => Ok(true),
+        _ => Err(wrong(setting, "counter or gauge")),
+    }
+}
+
 fn format(setting: &Setting<'_>) -> Result<Format, Fault> {
     let format = match value(setting)? {
         "dec" => Format::Dec,
@@ -229,6 +266,14 @@ mod tests {
             ("every=soon", "'soon' is not a duration such as 1s, 500ms or 2m", "soon"),
             ("sort=size", "'size' is not key, value, key.MEMBER or value.MEMBER, and asc or desc", "size"),
             ("sort=key up", "'key up' is not key, value, key.MEMBER or value.MEMBER, and asc or desc", "key up"),
+            ("hidden, top=1", "nothing prints of a hidden map, so that this has no effect", "top"),
+            (
+                "hidden, unit=s",
+                "nothing prints of a hidden map, so that the others have no effect without metric=",
+                "hidden",
+            ),
+            ("metric=1st", "'1st' is not a name of letters, digits, _ and :, which does not begin with a digit", "1st"),
+            ("type=count", "'count' is not counter or gauge", "count"),
             ("key=pid", "'pid' is not dec, hex, errno, signal, syscall, ksym, time, ipv4 or ipv6", "pid"),
         ];
         for (text, why, part) in cases {
@@ -237,6 +282,6 @@ mod tests {
             assert!(marked == part || text.starts_with("hist, lhist"), "{text}: {marked}");
         }
         let (why, _) = wrong("bogus");
-        assert!(why.ends_with("there are title, columns, sort, top, hist, lhist, unit, key, value, rate, every, clear, time, hidden, and key.MEMBER, value.MEMBER"), "{why}");
+        assert!(why.ends_with("there are title, columns, sort, top, hist, lhist, unit, key, value, rate, every, clear, time, hidden, metric, type, help, and key.MEMBER, value.MEMBER, unit.MEMBER"), "{why}");
     }
 }

@@ -6,7 +6,7 @@ use crate::script::names::Named;
 
 /// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(crate) enum Unit {
     /// In powers of 1,024.
     Bytes,
     /// A duration: this many nanoseconds, and the name of that.
@@ -27,7 +27,7 @@ impl Unit {
     }
 
     /// As it is declared.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             Unit::Bytes => "bytes",
             Unit::Time(_, name) => name,
