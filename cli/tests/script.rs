@@ -24,6 +24,8 @@ harness::tests! {
     counts_and_histograms_are_those_of_the_text,
     fields_have_the_values_of_the_text,
     call_chains_are_those_of_the_text,
+    members_are_there_whichever_a_program_reads,
+    maps_print_by_their_declarations,
     samples_are_kept_or_dropped,
     lines_of_scripts_and_of_perf_are_in_order,
     timers_go_by_the_times_of_samples,
@@ -206,6 +208,72 @@ fn call_chains_are_those_of_the_text() {
     let expected: Vec<String> = text.split("\n\n").filter(|block| !block.trim().is_empty()).map(chain).collect();
     assert!(expected.iter().filter(|line| line.contains("main;") && line.ends_with("inner")).count() > 10, "{text}");
     assert_eq!(count(lines.into_iter()), count(expected.into_iter()));
+}
+
+/// What a program does not read is not made; a program whose sample goes elsewhere gets all of it.
+fn members_are_there_whichever_a_program_reads() {
+    let Some(folder) = folder() else { return };
+    let members = [
+        ("%s", "s->event"),
+        ("%s", "s->comm"),
+        ("%u", "s->callchain_nr"),
+        ("%llx", "(s->callchain_nr ? s->callchain[s->callchain_nr - 1] : 0)"),
+        ("%llx", "(s->raw_size > 8 ? *(u64 *)s->raw : 0)"),
+        ("%u", "s->branch_nr"),
+        ("%c", "s->comm[2]"),
+    ];
+    let print = |members: &[(&str, &str)]| {
+        let (formats, values): (Vec<&str>, Vec<&str>) = members.iter().copied().unzip();
+        format!("printf(\"{}\\n\", {});", formats.join("|"), values.join(", "))
+    };
+    for data in ["tp.data", "cpu.data"] {
+        let all = print(&members);
+        let direct = format!("int EVENT(struct sample *s, u64 size) {{ {all} return 1; }}\n");
+        let passed = format!(
+            "__attribute__((noinline)) int show(struct sample *s) {{ {all} return s->cpu >= 0; }}\n\
+             int EVENT(struct sample *s, u64 size) {{ return show(s) + 1; }}\n"
+        );
+        let lines = printed(folder.path(), &direct, &["-i", data]);
+        assert!(lines.len() > 50, "{lines:?}");
+        assert_eq!(lines, printed(folder.path(), &passed, &["-i", data]), "{data}");
+        let columns: Vec<Vec<&str>> = lines.iter().map(|line| line.split('|').collect()).collect();
+        for (at, member) in members.iter().enumerate() {
+            let alone = format!("int EVENT(struct sample *s, u64 size) {{ {} return 1; }}\n", print(&[*member]));
+            let lines = printed(folder.path(), &alone, &["-i", data]);
+            let wanted: Vec<&str> = columns.iter().map(|columns| columns[at]).collect();
+            assert_eq!(lines, wanted, "{data}: {}", member.1);
+        }
+    }
+}
+
+fn maps_print_by_their_declarations() {
+    let Some(folder) = folder() else { return };
+    let source = COUNT.replace("counts SEC(\".maps\")", "counts SEC(\".maps\") DISPLAY(\"SETTINGS\")");
+    let source = source.replace("void END(void) { print_map(&counts); print_hist(&tids); }\n", "");
+    let with = |settings: &str| printed(folder.path(), &source.replace("SETTINGS", settings), &["-i", "tp.data"]);
+    let text = perf_text(folder.path(), "tp.data", "comm,time");
+    let samples: Vec<(&str, &str)> =
+        text.lines().map(|line| line.trim().trim_end_matches(':').rsplit_once(char::is_whitespace).unwrap()).collect();
+    let counts = count(samples.iter().map(|(comm, _)| comm.trim().to_owned()));
+    let mut wanted: Vec<(u64, String)> = counts.into_iter().map(|(comm, count)| (count, comm)).collect();
+    wanted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let row = |line: &str| {
+        let (comm, count) = line.rsplit_once(' ')?;
+        Some((count.parse::<u64>().ok()?, comm.trim().to_owned()))
+    };
+    let lines = with("title=Samples, columns=comm count");
+    assert_eq!(lines[0], "Samples");
+    assert_eq!(lines.iter().filter_map(|line| row(line)).collect::<Vec<_>>(), wanted);
+    // Intervals are those of the samples' times.
+    let lines = with("title=Samples, columns=comm count, every=20ms, clear, time");
+    let headings = lines.iter().filter_map(|line| line.strip_suffix(" Samples"));
+    let times: Vec<f64> = headings.map(|time| time.parse().unwrap()).collect();
+    let second = |time: &str| time.trim().parse::<f64>().unwrap();
+    let (first, last) = (second(samples[0].1), second(samples[samples.len() - 1].1));
+    assert!(times.len() > 2 && times.is_sorted(), "{times:?}");
+    assert!(times.iter().all(|time| (first..last + 0.001).contains(time)), "{times:?}");
+    let sum = lines.iter().filter_map(|line| row(line)).map(|(count, _)| count).sum::<u64>();
+    assert_eq!(sum, samples.len() as u64);
 }
 
 fn samples_are_kept_or_dropped() {

@@ -9,6 +9,7 @@ use twinbpf_vm::trap::TrapCode;
 
 use crate::abi::{self, Location, PerfSample};
 use crate::fields::Fields;
+use crate::needs::Needs;
 use crate::recording::has_stack;
 use crate::sample::Builder;
 
@@ -19,6 +20,7 @@ pub(crate) struct Current {
     /// Name of its event.
     pub(crate) event: String,
     pub(crate) fields: Fields,
+    pub(crate) needs: Needs,
 }
 
 impl Current {
@@ -28,7 +30,7 @@ impl Current {
         if self.event.as_bytes() != sample.event() {
             self.event = String::from_utf8_lossy(sample.event()).into_owned();
         }
-        self.sample.write(sample, &self.event);
+        self.sample.write(sample, &self.event, self.needs);
     }
 }
 

@@ -12,6 +12,7 @@ mod args;
 pub mod entry;
 mod fields;
 mod functions;
+mod needs;
 mod recording;
 mod run;
 mod sample;

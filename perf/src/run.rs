@@ -10,6 +10,7 @@ use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdi
 use crate::abi::PerfSample;
 use crate::args::{Args, Script};
 use crate::fields::Fields;
+use crate::needs::Needs;
 use crate::recording::{Losses, Recording};
 use crate::types::types;
 use crate::{functions, sample, stdio};
@@ -42,6 +43,7 @@ impl Run {
             }
         }
         let recording = args.data.as_deref().map(Recording::open).transpose()?;
+        functions::set(|current| current.needs = Needs::of(&objects));
         let kernel = prepare(recording.as_ref(), &objects)?;
         let config = Config::new().engine(args.engine).max_insns(args.max_insns).timeout(args.timeout);
         let engine = Engine::new(config).map_err(|error| format!("cannot make an engine: {error:#}"))?;

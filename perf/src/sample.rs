@@ -1,10 +1,11 @@
 //! A sample as scripts get it: `struct sample` of `<twinbpf/perf_script.h>`, followed by what its pointers lead to.
 
-use std::mem::offset_of;
+use std::ops::Range;
 
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::{self, PerfSample};
+use crate::needs::Needs;
 
 /// From here on an entry of a call chain is a mark (`PERF_CONTEXT_MAX`).
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
@@ -53,6 +54,25 @@ struct Record {
 /// Bytes of `struct sample`.
 pub(crate) const SIZE: usize = size_of::<Record>();
 
+/// Places of members.
+pub(crate) mod members {
+    use std::mem::offset_of;
+    use std::ops::Range;
+
+    use super::Record;
+
+    pub(crate) const EVENT: Range<usize> = 0..8;
+    pub(crate) const RAW: Range<usize> = at(offset_of!(Record, raw), 8);
+    pub(crate) const CALLCHAIN: Range<usize> = at(offset_of!(Record, callchain), 8);
+    pub(crate) const CALLCHAIN_NR: Range<usize> = at(offset_of!(Record, callchain_nr), 4);
+    pub(crate) const BRANCHES: Range<usize> = at(offset_of!(Record, branches), 8);
+    pub(crate) const COMM: Range<usize> = at(offset_of!(Record, comm), 16);
+
+    const fn at(start: usize, size: usize) -> Range<usize> {
+        start..start + size
+    }
+}
+
 /// Addresses of a call chain, without the marks between its parts.
 fn addresses(chain: &[u64]) -> impl Iterator<Item = u64> {
     chain.iter().copied().filter(|address| *address < CONTEXT_MAX)
@@ -66,59 +86,67 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Writes a sample.
-    pub(crate) fn write(&mut self, sample: &PerfSample, event: &str) {
-        let record = record(sample);
-        let branches = sample.branches();
+    /// Writes a sample, with what scripts need of it. What they do not read is null or 0.
+    pub(crate) fn write(&mut self, sample: &PerfSample, event: &str, needs: Needs) {
+        let record = record(sample, needs);
         self.bytes.clear();
         self.pointers.clear();
         self.bytes.extend_from_slice(record.as_bytes());
-        self.point(offset_of!(Record, callchain));
-        addresses(sample.chain()).for_each(|address| self.bytes.extend_from_slice(&address.to_ne_bytes()));
-        self.point(offset_of!(Record, branches));
-        branches.iter().flatten().for_each(|word| self.bytes.extend_from_slice(&word.to_ne_bytes()));
-        self.point(offset_of!(Record, raw));
-        self.bytes.extend_from_slice(sample.raw());
-        self.point(offset_of!(Record, event));
-        self.bytes.extend_from_slice(event.as_bytes());
-        self.bytes.push(0);
+        if needs.chain {
+            self.point(members::CALLCHAIN);
+            addresses(sample.chain()).for_each(|address| self.bytes.extend_from_slice(&address.to_ne_bytes()));
+        }
+        if needs.branches {
+            self.point(members::BRANCHES);
+            sample.branches().iter().flatten().for_each(|word| self.bytes.extend_from_slice(&word.to_ne_bytes()));
+        }
+        if needs.raw {
+            self.point(members::RAW);
+            self.bytes.extend_from_slice(sample.raw());
+        }
+        if needs.event {
+            self.point(members::EVENT);
+            self.bytes.extend_from_slice(event.as_bytes());
+            self.bytes.push(0);
+        }
     }
 
-    /// What the n-th pointer leads to, in the order in which they are written.
-    fn part(&self, nth: usize) -> &[u8] {
+    /// What the pointer in a member leads to; nothing where scripts do not read it.
+    fn part(&self, member: Range<usize>) -> &[u8] {
+        let Some(nth) = self.pointers.iter().position(|(at, _)| *at as usize == member.start) else { return &[] };
         let start = |nth: usize| self.pointers.get(nth).map_or(self.bytes.len(), |(_, to)| *to as usize);
         &self.bytes[start(nth)..start(nth + 1)]
     }
 
     /// Addresses of the call chain.
     pub(crate) fn chain(&self) -> impl DoubleEndedIterator<Item = u64> {
-        self.part(0).as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word))
+        self.part(members::CALLCHAIN).as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word))
     }
 
     /// The raw record of a tracepoint.
     pub(crate) fn raw(&self) -> &[u8] {
-        self.part(2)
+        self.part(members::RAW)
     }
 
     /// Lets a member point to what comes next.
-    fn point(&mut self, member: usize) {
-        self.pointers.push((member as u32, self.bytes.len() as u32));
+    fn point(&mut self, member: Range<usize>) {
+        self.pointers.push((member.start as u32, self.bytes.len() as u32));
     }
 }
 
-fn record(sample: &PerfSample) -> Record {
+fn record(sample: &PerfSample, needs: Needs) -> Record {
     Record {
         event: 0,
         raw: 0,
         callchain: 0,
         branches: 0,
         raw_size: sample.raw().len() as u32,
-        callchain_nr: addresses(sample.chain()).count() as u32,
+        callchain_nr: if needs.chain { addresses(sample.chain()).count() as u32 } else { 0 },
         branch_nr: sample.branches().len() as u32,
         cpu: sample.cpu,
         pid: sample.pid,
         tid: sample.tid,
-        comm: abi::comm(),
+        comm: if needs.comm { abi::comm() } else { [0; 16] },
         time: sample.time,
         ip: sample.ip,
         addr: sample.addr,

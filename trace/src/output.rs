@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ const BUFFER: usize = 64 << 10;
 #[derive(Clone)]
 pub struct Output {
     state: Arc<Mutex<State>>,
+    /// Something was written since [`Output::finish`].
+    written: Arc<AtomicBool>,
 }
 
 struct State {
@@ -64,7 +67,7 @@ impl Output {
     fn new(out: Box<dyn Write + Send>, name: String, format: OutputFormat) -> Output {
         let out = BufWriter::with_capacity(BUFFER, out);
         let state = State { out, name, format, batched: false, lasting: false, error: None };
-        Output { state: Arc::new(Mutex::new(state)) }
+        Output { state: Arc::new(Mutex::new(state)), written: Arc::default() }
     }
 
     /// Standard output, or a file that is made or emptied.
@@ -97,6 +100,9 @@ impl Output {
     /// # Errors
     /// The first write that failed since the last call.
     pub fn finish(&self) -> Result<(), Error> {
+        if !self.written.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
         let mut state = self.lock();
         let flushed = state.flush();
         match (state.error.take(), flushed) {
@@ -123,7 +129,7 @@ impl Output {
 
     /// In JSON, one object; nothing in text.
     pub(crate) fn object(&self, kind: &str, data: &Value) {
-        let mut state = self.lock();
+        let mut state = self.lock_to_write();
         if state.format == OutputFormat::Json {
             // What fails is kept.
             let _ = state.write(format!("{}\n", json!({ "type": kind, "data": data })).as_bytes());
@@ -133,7 +139,13 @@ impl Output {
     /// What is in the output's format already.
     pub(crate) fn print(&self, bytes: &[u8]) {
         // What fails is kept.
-        let _ = self.lock().write(bytes);
+        let _ = self.lock_to_write().write(bytes);
+    }
+
+    /// To write.
+    fn lock_to_write(&self) -> MutexGuard<'_, State> {
+        self.written.store(true, Ordering::Relaxed);
+        self.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -174,7 +186,7 @@ impl State {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.lock().write(bytes).map(|()| bytes.len())
+        self.lock_to_write().write(bytes).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

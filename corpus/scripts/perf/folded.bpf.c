@@ -12,20 +12,27 @@ struct {
 } stacks SEC(".maps");
 
 static struct stack stack;
+static int last; /* bytes of the text before */
 
 int EVENT(struct sample *s, u64 size)
 {
-	u64 none = 0, *count;
-	int length;
+	int length = 0;
+	u64 one = 1, *count;
 
-	memset(&stack, 0, sizeof(stack));
-	length = snprintf(stack.text, sizeof(stack.text), "%s;", s->comm);
-	sample_stack(stack.text + length, sizeof(stack.text) - length);
-	bpf_map_update_elem(&stacks, &stack, &none, BPF_NOEXIST);
+	for (; length < 15 && s->comm[length]; length++)
+		stack.text[length] = s->comm[length];
+	stack.text[length++] = ';';
+	length += sample_stack(stack.text + length, sizeof(stack.text) - length);
+	if (length >= (int)sizeof(stack.text)) /* it was cut */
+		length = sizeof(stack.text) - 1;
+	if (length < last)
+		memset(stack.text + length, 0, last - length);
+	last = length;
 	count = bpf_map_lookup_elem(&stacks, &stack);
-	if (!count)
+	if (count)
+		++*count;
+	else if (bpf_map_update_elem(&stacks, &stack, &one, BPF_NOEXIST))
 		exit(1);
-	++*count;
 	return 1;
 }
 

@@ -1,10 +1,11 @@
 //! Programs, functions and their notes in an [`Object`](super::Object), as plain data.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use twinbpf_isa::Raw;
 use twinbpf_isa::program::Signature;
+use twinbpf_isa::{Insn, Raw, context_reads};
 
 use crate::error::Cause;
 use crate::section::Attach;
@@ -39,6 +40,15 @@ pub struct ProgramSpec {
     pub inside: Option<usize>,
     /// Why the function as a whole cannot be used. One that lies outside its section has no instructions.
     pub fault: Option<Cause>,
+}
+
+impl ProgramSpec {
+    /// The bytes that it reads of what its first argument points to, by their offsets, as
+    /// [`context_reads`] finds them. `None`: they are not known.
+    pub fn context_reads(&self) -> Option<Vec<Range<i32>>> {
+        let insns: Option<Vec<Insn>> = self.insns.iter().map(|raw| Insn::decode(*raw).ok()).collect();
+        context_reads(&insns?)
+    }
 }
 
 /// Whether a function is linked by default.

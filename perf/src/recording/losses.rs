@@ -1,7 +1,10 @@
 //! What `perf record` could not write, by the records that say so.
+#![expect(unsafe_code, reason = "the recording is mapped, as perf itself maps it")]
 
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::fs::File;
 use std::thread::JoinHandle;
+
+use memmap2::{Mmap, MmapOptions};
 
 use super::{Recording, word};
 
@@ -17,8 +20,8 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
 /// Bytes of `struct perf_event_header`.
 const HEADER: usize = 8;
-/// Bytes that are read at once.
-const BUFFER: usize = 1 << 18;
+/// Bytes that are mapped at once, a multiple of every page size.
+const WINDOW: u64 = 16 << 20;
 
 /// What records say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +50,11 @@ impl Losses {
     /// In words.
     pub(crate) fn of(recording: Recording) -> Result<Losses, String> {
         let search = move || {
-            let Recording { mut file, data, length, .. } = recording;
+            let Recording { file, data, length, .. } = recording;
             // A recorder that was killed has not written the size.
             let size = if data.size == 0 { length.saturating_sub(data.start) } else { data.size };
-            match file.seek(SeekFrom::Start(data.start)) {
-                Ok(_) => count(BufReader::with_capacity(BUFFER, file), size),
-                Err(_) => Lost::default(),
-            }
+            let end = data.start.saturating_add(size).min(length);
+            count(&mut Windows { file, length, map: None }, data.start, end)
         };
         let thread = std::thread::Builder::new().name("losses".to_owned()).spawn(search);
         thread.map(Losses).map_err(|error| format!("cannot start a thread: {error}"))
@@ -65,26 +66,61 @@ impl Losses {
     }
 }
 
+/// Bytes of a recording.
+trait Bytes {
+    /// Some of them; `None` where it ends before.
+    fn at(&mut self, at: u64, count: usize) -> Option<&[u8]>;
+}
+
+/// A file of which one part at a time is mapped.
+struct Windows {
+    file: File,
+    length: u64,
+    map: Option<(u64, Mmap)>,
+}
+
+impl Bytes for Windows {
+    fn at(&mut self, at: u64, count: usize) -> Option<&[u8]> {
+        let end = at.checked_add(count as u64).filter(|end| *end <= self.length)?;
+        let has = |start: u64, map: &Mmap| start <= at && end <= start + map.len() as u64;
+        if !self.map.as_ref().is_some_and(|(start, map)| has(*start, map)) {
+            // The old one goes first.
+            self.map = None;
+            let start = at - at % WINDOW;
+            // What begins close to its end is in it, too.
+            let size = (self.length - start).min(2 * WINDOW);
+            let mut options = MmapOptions::new();
+            // SAFETY: only bytes are read, of which any value is valid; perf maps the same file.
+            let map = unsafe { options.offset(start).len(usize::try_from(size).ok()?).map(&self.file) }.ok()?;
+            self.map = Some((start, map));
+        }
+        let (start, map) = self.map.as_ref()?;
+        let from = usize::try_from(at - start).ok()?;
+        map.get(from..from + count)
+    }
+}
+
 /// Counts to the end, or to what is no record, of which perf complains.
-fn count(mut file: BufReader<impl Read + Seek>, size: u64) -> Lost {
-    let (mut lost, mut at) = (Lost::default(), 0_u64);
-    while at < size {
-        let Ok(Some(length)) = record(&mut file, &mut lost) else { break };
+fn count(bytes: &mut impl Bytes, start: u64, end: u64) -> Lost {
+    let (mut lost, mut at) = (Lost::default(), start);
+    while at < end {
+        let Some(length) = record(bytes, at, &mut lost) else { break };
         at = at.saturating_add(length);
     }
     lost
 }
 
-/// Reads a record and goes to the next one. Bytes between the two, or `None` where there is none.
-fn record(file: &mut BufReader<impl Read + Seek>, lost: &mut Lost) -> io::Result<Option<u64>> {
-    let mut header = [0; HEADER];
-    file.read_exact(&mut header)?;
+/// Reads a record. Bytes to the next one, or `None` where there is none.
+fn record(bytes: &mut impl Bytes, at: u64, lost: &mut Lost) -> Option<u64> {
+    let header = bytes.at(at, HEADER)?;
     let [kind, kind_high, misc, size] = [0, 2, 4, 6].map(|at| u16::from_le_bytes([header[at], header[at + 1]]));
     let (kind, size) = (u32::from(kind) | u32::from(kind_high) << 16, usize::from(size));
-    let Some(rest) = size.checked_sub(HEADER) else { return Ok(None) };
+    let rest = size.checked_sub(HEADER)?;
     let mut start = [0; 16];
-    let read = if [LOST, LOST_SAMPLES, AUXTRACE].contains(&kind) { rest.min(start.len()) } else { 0 };
-    file.read_exact(&mut start[..read])?;
+    if [LOST, LOST_SAMPLES, AUXTRACE].contains(&kind) {
+        let read = rest.min(start.len());
+        start[..read].copy_from_slice(bytes.at(at + HEADER as u64, read)?);
+    }
     let [first, second] = [word(&start, 0), word(&start, 8)];
     let mut after = 0;
     match kind {
@@ -93,16 +129,20 @@ fn record(file: &mut BufReader<impl Read + Seek>, lost: &mut Lost) -> io::Result
         AUXTRACE => after = first,
         _ => lost.unread |= COMPRESSED.contains(&kind),
     }
-    let skipped = ((rest - read) as u64).saturating_add(after);
-    file.seek_relative(i64::try_from(skipped).map_err(io::Error::other)?)?;
-    Ok(Some((size as u64).saturating_add(after)))
+    Some((size as u64).saturating_add(after))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Cursor;
+    use std::io::Write;
 
     use super::*;
+
+    impl Bytes for &[u8] {
+        fn at(&mut self, at: u64, count: usize) -> Option<&[u8]> {
+            self.get(usize::try_from(at).ok()?..)?.get(..count)
+        }
+    }
 
     fn record(kind: u32, misc: u16, body: &[u64]) -> Vec<u8> {
         let size = (HEADER + 8 * body.len()) as u16;
@@ -110,8 +150,29 @@ mod tests {
         [header, body.iter().flat_map(|word| word.to_le_bytes()).collect()].concat()
     }
 
-    fn count(bytes: &[u8]) -> Lost {
-        super::count(BufReader::with_capacity(16, Cursor::new(bytes)), bytes.len() as u64)
+    fn count(mut bytes: &[u8]) -> Lost {
+        let end = bytes.len() as u64;
+        super::count(&mut bytes, 0, end)
+    }
+
+    #[test]
+    fn files_are_read_window_by_window() {
+        let mut file = tempfile::tempfile().unwrap();
+        let filler = record(9, 0, &[0; 1021]);
+        let mut bytes = vec![0; 24];
+        // Records lie across the ends of windows.
+        while bytes.len() < (2 * WINDOW + WINDOW / 2) as usize {
+            bytes.extend(&filler);
+            bytes.extend(record(LOST, 0, &[7, 1]));
+        }
+        file.write_all(&bytes).unwrap();
+        let (length, wanted) = (bytes.len() as u64, count(&bytes[24..]));
+        assert!(wanted.by_records > 5000);
+        let mut windows = Windows { file, length, map: None };
+        assert_eq!(super::count(&mut windows, 24, length), wanted);
+        assert_eq!(super::count(&mut windows, 24, length), wanted);
+        assert!(windows.at(length - 1, 1).is_some() && windows.at(length - 1, 2).is_none());
+        assert!(windows.at(u64::MAX, 2).is_none());
     }
 
     #[test]

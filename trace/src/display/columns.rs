@@ -91,20 +91,18 @@ impl Columns {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// Orders elements by a part of them; by the key where that is the same.
+    /// Orders elements by a part of them.
     pub(super) fn compare(&self, spec: &MapSpec, part: &Part, one: &Row, two: &Row) -> Ordering {
-        let by_key = || compare(&spec.key_fields, &one.key, &two.key);
         let columns = if part.of_key { &self.keys } else { &self.values };
-        let order = match (columns.iter().find(|column| column.name == part.member), self.aggregate) {
+        match (columns.iter().find(|column| column.name == part.member), self.aggregate) {
             (Some(column), _) => column.compare(one, two),
-            (None, _) if part.of_key => by_key(),
+            (None, _) if part.of_key => compare(&spec.key_fields, &one.key, &two.key),
             (None, Some(aggregate)) => {
                 let rank = |row: &Row| aggregate.rank(Merged::of(&row.value));
                 rank(one).cmp(&rank(two))
             }
             (None, None) => compare(&spec.value_fields, &one.value, &two.value),
-        };
-        order.then_with(by_key)
+        }
     }
 }
 

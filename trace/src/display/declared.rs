@@ -7,7 +7,7 @@ use std::time::Duration;
 use twinbpf_btf::Type;
 use twinbpf_loader::Object;
 use twinbpf_vm::helper::print::{Aggregate, Layout, Row, Scale, is_scalar};
-use twinbpf_vm::map::{MapKind, MapSpec};
+use twinbpf_vm::map::{MapKind, MapSpec, compare};
 
 use super::columns::{Column, Columns};
 use super::error::DisplayError;
@@ -67,12 +67,17 @@ impl Declared {
     /// The elements of the map that are printed, in order, and how many are not.
     pub(crate) fn sorted(&self, spec: &MapSpec, mut rows: Vec<Row>, top: Option<usize>) -> (Vec<Row>, usize) {
         let Declared { sort, columns, .. } = self;
-        // The largest come first, so that they are what is left.
-        rows.sort_by(|one, two| columns.compare(spec, &sort.by, two, one));
+        rows.sort_by(|one, two| {
+            let order = columns.compare(spec, &sort.by, one, two);
+            let order = if sort.descending { order.reverse() } else { order };
+            order.then_with(|| compare(&spec.key_fields, &one.key, &two.key))
+        });
+        // The largest are left.
         let left_out = rows.len().saturating_sub(top.unwrap_or(usize::MAX));
-        rows.truncate(rows.len() - left_out);
-        if !sort.descending {
-            rows.reverse();
+        if sort.descending {
+            rows.truncate(rows.len() - left_out);
+        } else {
+            rows.drain(..left_out);
         }
         (rows, left_out)
     }
