@@ -20,6 +20,12 @@ struct {
 } f SEC(".maps") DISPLAY("top=3");
 MAP(g, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("rate");
 MAP(h, BPF_MAP_TYPE_HASH, __u32, struct { __u64 min_count; __s64 min_value; }, 8) DISPLAY("every=1s, clear");
+MAP(i, BPF_MAP_TYPE_LRU_HASH, __u32, __u64, 8) DISPLAY("every=1s, clear");
+MAP(j, BPF_MAP_TYPE_HASH, __u32, char[16], 8) DISPLAY("every=1s, clear");
+MAP(k, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("hist, unit.x=us");
+MAP(l, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("value=hex, unit=flags");
+MAP(m, BPF_MAP_TYPE_ARRAY, __u32, __u64, 1) DISPLAY("top=3, title=m");
+MAP(n, BPF_MAP_TYPE_HASH, __u32, __u64, 8) DISPLAY("hist, rate");
 DISPLAY_MAP(a, "top=1");
 DISPLAY_MAP(count, "top=1");
 DISPLAY_MAP(g, "title='never ends");

@@ -9,9 +9,8 @@ use twinbpf_vm::trap::TrapCode;
 
 use crate::abi::{self, Location, PerfSample};
 use crate::fields::Fields;
-use crate::needs::Needs;
 use crate::recording::has_stack;
-use crate::sample::Builder;
+use crate::sample::{Builder, Needs};
 
 /// The sample for which programs run, as they get it.
 #[derive(Debug, Default)]

@@ -6,20 +6,7 @@ use twinbpf::Object;
 use twinbpf_loader::section::{Script, SectionKind};
 
 use crate::functions;
-use crate::sample::members;
-
-/// The members of `struct sample` that cost something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs {
-    /// The text to which `event` points.
-    pub(crate) event: bool,
-    /// The bytes to which `raw` points.
-    pub(crate) raw: bool,
-    /// The call chain.
-    pub(crate) chain: bool,
-    pub(crate) branches: bool,
-    pub(crate) comm: bool,
-}
+use crate::sample::{Needs, members};
 
 /// As of a script of which nothing is known.
 const ALL: Needs = Needs { event: true, raw: true, chain: true, branches: true, comm: true };
@@ -76,7 +63,7 @@ mod tests {
         assert_eq!(Needs::of_reads(&[8..16, 32..36]), Needs { raw: true, ..none });
         assert_eq!(Needs::of_reads(&[70..71, 23..24]), Needs { comm: true, chain: true, ..none });
         assert_eq!(Needs::of_reads(&[72..80, -8..0, 40..56]), none);
-        assert_eq!(Needs::of_reads(&[36..40]), Needs { chain: true, ..none });
+        assert_eq!(Needs::of_reads(&[36..40, 200..204]), Needs { chain: true, ..none });
         assert_eq!(Needs::of_reads(&[0..1, 31..32]), Needs { event: true, branches: true, ..none });
     }
 }

@@ -10,8 +10,8 @@ use twinbpf_trace::{Control, Options, Output, Plan, Sample, SampleSession, Verdi
 use crate::abi::PerfSample;
 use crate::args::{Args, Script};
 use crate::fields::Fields;
-use crate::needs::Needs;
 use crate::recording::{Losses, Recording};
+use crate::sample::Needs;
 use crate::types::types;
 use crate::{functions, sample, stdio};
 

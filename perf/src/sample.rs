@@ -5,7 +5,6 @@ use std::ops::Range;
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::abi::{self, PerfSample};
-use crate::needs::Needs;
 
 /// From here on an entry of a call chain is a mark (`PERF_CONTEXT_MAX`).
 const CONTEXT_MAX: u64 = -4095_i64 as u64;
@@ -53,6 +52,19 @@ struct Record {
 
 /// Bytes of `struct sample`.
 pub(crate) const SIZE: usize = size_of::<Record>();
+
+/// The members of `struct sample` that cost something: those that scripts read (`needs.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The text to which `event` points.
+    pub(crate) event: bool,
+    /// The bytes to which `raw` points.
+    pub(crate) raw: bool,
+    /// The call chain.
+    pub(crate) chain: bool,
+    pub(crate) branches: bool,
+    pub(crate) comm: bool,
+}
 
 /// Places of members.
 pub(crate) mod members {

@@ -103,7 +103,7 @@ impl Default for Options {
             fail_on_loss: false,
             flamegraph: None,
             metrics: None,
-            metrics_series: 1000,
+            metrics_series: 10_000,
             output_bytes: 1 << 20,
             on_error: OnError::Wait,
             kernel: KernelFiles::default(),

@@ -382,12 +382,17 @@ impl Session {
     }
 
     pub(crate) fn end(mut self, mut status: u8) -> Result<u8, Error> {
+        let mut ended = Ok(());
         for user_side in &mut self.user_sides {
-            if let Outcome::Exit(requested) = user_side.end()? {
-                status = requested;
-                break;
+            match user_side.end() {
+                Ok(Outcome::Done | Outcome::Aborted) => continue,
+                Ok(Outcome::Exit(requested)) => status = requested,
+                Err(error) => ended = Err(error),
             }
+            break;
         }
+        let displayed: Vec<_> = self.user_sides.iter_mut().map(UserSide::display).collect();
+        displayed.into_iter().fold(ended, Result::and)?;
         if self.options.print_maps {
             self.user_sides.iter().for_each(UserSide::print_maps);
             self.output.finish()?;

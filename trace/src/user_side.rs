@@ -198,15 +198,16 @@ impl UserSide {
         Ok(Outcome::Done)
     }
 
-    /// Calls the END programs. Without any, prints the maps of lines such as `MAP_COUNT(calls)`; then those that a
-    /// declaration describes.
-    pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
-        let ended = if self.ends.is_empty() { self.print_implied() } else { self.call_ends() };
-        let printed = self.displays.end(&self.output);
-        ended.and_then(|outcome| printed.map(|()| outcome))
+    /// Prints the maps that a declaration describes.
+    pub(crate) fn display(&mut self) -> Result<(), Error> {
+        self.displays.end(&self.output)
     }
 
-    fn call_ends(&mut self) -> Result<Outcome, Error> {
+    /// Calls the END programs. Without any, prints the maps of lines such as `MAP_COUNT(calls)`.
+    pub(crate) fn end(&mut self) -> Result<Outcome, Error> {
+        if self.ends.is_empty() {
+            return self.print_implied();
+        }
         for index in 0..self.ends.len() {
             if let Outcome::Exit(status) = self.call(self.ends[index].entry)? {
                 return Ok(Outcome::Exit(status));

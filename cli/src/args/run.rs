@@ -109,7 +109,7 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "ADDR", value_parser = metrics)]
     metrics: Option<SocketAddr>,
     /// Series of a map among the metrics at most.
-    #[arg(long, value_name = "N", default_value_t = 1000, requires = "metrics")]
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "metrics")]
     metrics_series: usize,
     /// Size of the ring buffer that kernel programs print to, in KiB.
     #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(4..=1 << 20))]

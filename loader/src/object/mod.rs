@@ -177,7 +177,7 @@ impl Object {
             variables,
             license: elf.section("license").map(|section| text(section.data)),
             version: elf.section("version").and_then(|section| section.data.first_chunk()).map(|v| elf.endian.u32(*v)),
-            config: elf.section("config").map(|section| section.data.to_vec()),
+            config: config(elf),
             btf,
             btf_error,
             report: notes.0,
@@ -242,6 +242,13 @@ fn add_roles(functions: &mut Functions, pointers: &[DataPointer], maps: &Maps, n
             spec.role = Role::Entry;
         }
     }
+}
+
+/// The sections `config`: a linker that is not clang's may leave several.
+fn config(elf: &Elf) -> Option<Vec<u8>> {
+    let sections = elf.sections.iter().filter(|section| &*section.name == "config");
+    let bytes: Vec<&[u8]> = sections.map(|section| section.data).collect();
+    (!bytes.is_empty()).then(|| bytes.join(&b'\n'))
 }
 
 /// Says what becomes of sections that hold neither code nor data nor maps.

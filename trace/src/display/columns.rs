@@ -133,10 +133,9 @@ fn parts(aggregate: Aggregate) -> Vec<Column> {
 /// The fields of labels without the member `key` that holds them in the maps of `<twinbpf/trace.h>`.
 fn unwrapped(fields: &[Field]) -> Vec<Field> {
     let inside = |field: &Field| {
-        let name = field.name.strip_prefix("key")?;
-        let name = name.strip_prefix('.').unwrap_or(name);
-        (name.is_empty() || name.starts_with('[') || field.name.contains('.'))
-            .then(|| Field { name: name.into(), ..field.clone() })
+        let rest = field.name.strip_prefix("key")?;
+        let name = rest.strip_prefix('.').unwrap_or(rest);
+        (rest.is_empty() || rest.starts_with(['.', '['])).then(|| Field { name: name.into(), ..field.clone() })
     };
     let all: Option<Vec<Field>> = fields.iter().map(inside).collect();
     all.unwrap_or_else(|| fields.to_vec())
@@ -178,12 +177,17 @@ impl Column {
         }
     }
 
-    /// Why it cannot be written in a format.
-    pub(super) fn refuses(&self, format: Format) -> Option<String> {
-        let size: usize = match &self.source {
+    /// Bytes of its fields.
+    fn size(&self) -> usize {
+        match &self.source {
             Source::Fields(fields) => fields.iter().map(|field| field.size as usize).sum(),
             Source::Count | Source::Average | Source::Total | Source::Extreme => 8,
-        };
+        }
+    }
+
+    /// Why it cannot be written in a format.
+    pub(super) fn refuses(&self, format: Format) -> Option<String> {
+        let size = self.size();
         match format.bytes() {
             Some(wanted) if wanted != size => Some(format!("an address has {wanted} bytes, and this has {size}")),
             None if !self.is_number() => Some("the format is for numbers, and this is none".to_owned()),
@@ -249,10 +253,10 @@ impl Column {
             return address;
         }
         match (self.number(row), self.shown(row, seconds), &self.unit) {
-            (Some(number), ..) if !self.format.is_number() => self.format.number(number),
-            (_, Some(shown), Some(unit)) => unit.write(shown),
-            (_, Some(shown), None) if self.rate => plain(shown),
-            (Some(number), ..) => self.format.number(number),
+            (Some(number), ..) if !self.format.is_number() => self.format.number(number, self.size()),
+            (_, Some(shown), Some(unit)) if self.rate || unit.is_scaled() => unit.write(shown),
+            (_, Some(shown), _) if self.rate => plain(shown),
+            (Some(number), ..) => self.format.number(number, self.size()),
             (None, ..) => self.text(row),
         }
     }
@@ -276,6 +280,11 @@ fn is_integer(field: &Field) -> bool {
     matches!(field.kind, FieldKind::Unsigned | FieldKind::Signed) && field.size <= 8
 }
 
+/// Whether any field is an integer.
+pub(super) fn has_numbers(fields: &[Field], size: u32) -> bool {
+    Field::or_whole(fields, size).iter().any(is_integer)
+}
+
 /// The difference to an earlier element with the same key, of all integers; `None` where there is none. What an unsigned
 /// number lost, the element was made anew meanwhile.
 pub(super) fn since(fields: &[Field], value: &[u8], before: Option<&[u8]>) -> Option<Vec<u8>> {
@@ -284,8 +293,8 @@ pub(super) fn since(fields: &[Field], value: &[u8], before: Option<&[u8]>) -> Op
     let mut difference = value.to_vec();
     if let Some(before) = before {
         let both = |field: &Field| field.integer(value).zip(field.integer(before)).unwrap_or((0, 0));
-        let is_new = |field: &Field| field.kind == FieldKind::Unsigned && both(field).0 < both(field).1;
-        if !numbers().any(is_new) {
+        let is_made_anew = |field: &Field| field.kind == FieldKind::Unsigned && both(field).0 < both(field).1;
+        if !numbers().any(is_made_anew) {
             for field in numbers() {
                 let (now, then) = both(field);
                 let bytes = (now - then).to_le_bytes();
@@ -294,7 +303,8 @@ pub(super) fn since(fields: &[Field], value: &[u8], before: Option<&[u8]>) -> Op
             }
         }
     }
-    numbers().any(|field| field.integer(&difference) != Some(0)).then_some(difference)
+    let is_new = before.is_none();
+    (is_new || numbers().any(|field| field.integer(&difference) != Some(0))).then_some(difference)
 }
 
 #[cfg(test)]
@@ -314,6 +324,7 @@ mod tests {
         // Made anew.
         assert_eq!(of(&value(2, 9), &value(5, 1)), Some(value(2, 9)));
         assert_eq!(since(&fields, &value(1, 0), None), Some(value(1, 0)));
+        assert_eq!(since(&fields, &value(0, 0), None), Some(value(0, 0)));
         assert_eq!(since(&[], &3_u64.to_le_bytes(), Some(&1_u64.to_le_bytes())), Some(2_u64.to_le_bytes().to_vec()));
     }
 }

@@ -4,16 +4,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use twinbpf_btf::Type;
+use twinbpf_btf::{Type, TypeId};
 use twinbpf_loader::Object;
 use twinbpf_vm::helper::print::{Aggregate, Layout, Row, Scale, is_scalar};
 use twinbpf_vm::map::{MapKind, MapSpec, compare};
 
-use super::columns::{Column, Columns};
+use super::columns::{Column, Columns, has_numbers};
 use super::error::DisplayError;
 use super::grammar::{Fault, settings, trimmed};
 use super::settings::{Part, Settings, Sort};
-use super::units::Unit;
+use super::units::{Format, Unit};
 use crate::error::Error;
 
 /// What the text of a BTF tag begins with.
@@ -159,17 +159,20 @@ fn tags(object: &Object, implied: &[Implied]) -> Vec<Result<Source, DisplayError
         Some(Type::DeclTag { target, .. }) => Some((target, btf.name(id).strip_prefix(TAG)?.to_owned())),
         _ => None,
     };
-    let source = |(target, text): (_, String)| {
+    let is_map = |id: TypeId| btf.datasec(".maps").is_some_and(|maps| maps.vars().any(|var| var.var_id == id));
+    let source = |(target, text): (TypeId, String)| {
         let name = btf.name(target);
         match object.map(name).filter(|_| matches!(btf.type_by_id(target), Some(Type::Var { .. }))) {
-            Some(map) => Ok(Source { map, place: format!("map {name}"), part: 0..text.len(), text }),
+            Some(map) => Ok(Some(Source { map, place: format!("map {name}"), part: 0..text.len(), text })),
+            // Its definition is wrong, which is an error of its own.
+            None if is_map(target) => Ok(None),
             None => {
                 let fault = Fault::new(&(0..text.len()), "only a map can be displayed");
                 Err(DisplayError::new(&object.name, format!("'{name}'"), &text, fault))
             }
         }
     };
-    let mut sources: Vec<_> = btf.ids().filter_map(of).map(source).collect();
+    let mut sources: Vec<_> = btf.ids().filter_map(of).filter_map(|tag| source(tag).transpose()).collect();
     sources.sort_by_key(|source| {
         let map = source.as_ref().map_or(usize::MAX, |source| source.map);
         (implied.iter().position(|implied| implied.map == map).unwrap_or(usize::MAX), map)
@@ -263,6 +266,7 @@ fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Dec
     }
     format(&mut columns, &settings, hist.is_none())?;
     let sort = sort(&mut columns, &settings, hist.is_some())?;
+    check_effect(spec, &settings, hist.is_some())?;
     check_clear(spec, &settings)?;
     check_metric(spec, &settings, &columns, hist.is_some())?;
     Ok(Declared {
@@ -270,7 +274,7 @@ fn declared(object: &Object, source: &Source, implied: &[Implied]) -> Result<Dec
         hidden: settings.hidden,
         title: settings.title,
         sort,
-        top: settings.top,
+        top: settings.top.map(|(top, _)| top),
         every: settings.every.map(|(every, _)| every),
         clear: settings.clear.is_some(),
         time: settings.time,
@@ -342,10 +346,16 @@ fn format(columns: &mut Columns, settings: &Settings, is_table: bool) -> Result<
         };
         set(span, &wants, &|column| column.unit = Some(unit.clone()), "such a number")?;
     }
+    let is_decimal = |column: &Column| column.format == Format::Dec || !(column.rate || column.unit.is_some());
     if let Some(((), span)) = &settings.rate {
         set(span, &Column::adds_up, &|column| column.rate = true, "a sum, of which there is one by second")?;
     }
-    Ok(())
+    match settings.formats.iter().find(|((part, format), _)| !part.of_key && *format != Format::Dec) {
+        Some((_, span)) if !columns.values.iter().all(is_decimal) => {
+            Err(Fault::new(span, "a value with a unit or a rate is decimal"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn no_member(columns: &Columns, part: &Part, span: &Range<usize>) -> Fault {
@@ -371,8 +381,30 @@ fn sort(columns: &mut Columns, settings: &Settings, is_hist: bool) -> Result<Sor
     Ok(sort.clone())
 }
 
+/// Refuses what would have no effect on the map.
+fn check_effect(spec: &MapSpec, settings: &Settings, is_hist: bool) -> Result<(), Fault> {
+    let refuse = |span: Option<&Range<usize>>, why: &str| span.map_or(Ok(()), |span| Err(Fault::new(span, why)));
+    let rate = settings.rate.as_ref().map(|(_, span)| span);
+    if is_hist {
+        refuse(rate, "a histogram counts, and has no rate")?;
+        let of_member = settings.units.iter().find(|((member, _), _)| !member.is_empty());
+        return refuse(of_member.map(|(_, span)| span), "the unit of a histogram is that of all its numbers");
+    }
+    if is_scalar(spec) {
+        let top = settings.top.as_ref().map(|(_, span)| span);
+        refuse(top.or(settings.sort.as_ref().map(|(_, span)| span)), "the map has only one value")?;
+    }
+    Ok(())
+}
+
 fn check_clear(spec: &MapSpec, settings: &Settings) -> Result<(), Fault> {
     let Some(((), span)) = &settings.clear else { return Ok(()) };
+    if matches!(spec.kind, MapKind::LruHash | MapKind::LruPercpuHash) {
+        return Err(Fault::new(span, "the map drops entries by itself, which would be missing in an interval"));
+    }
+    if !has_numbers(&spec.value_fields, spec.value_size) {
+        return Err(Fault::new(span, "no value of the map is a number, of which there would be a difference"));
+    }
     match Aggregate::of(&spec.value_fields) {
         Some(Aggregate::Min | Aggregate::Max) => Err(Fault::new(
             span,

@@ -80,7 +80,7 @@ fn setting(text: &str, span: Range<usize>) -> Result<Setting<'_>, Fault> {
     };
     let value_span = trimmed(text, equals + 1..span.end);
     let value = &text[value_span.clone()];
-    if value.is_empty() {
+    if ["", "''", "\"\""].contains(&value) {
         return Err(Fault::new(&name_span, format_args!("{name}= has no value")));
     }
     let value = match value.chars().next().filter(|quote| ['"', '\''].contains(quote)) {
@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(fault("title='a, b"), ("no ' ends what begins here".into(), "'a, b".into()));
         assert_eq!(fault("title='a' b"), ("a comma follows a quoted value".into(), "'a' b".into()));
         assert_eq!(fault("top="), ("top= has no value".into(), "top".into()));
+        assert_eq!(fault("top=1, title=''"), ("title= has no value".into(), "title".into()));
         assert_eq!(fault("top=1,"), ("a setting has a name: NAME or NAME=VALUE".into(), String::new()));
         assert_eq!(fault("=1").1, "");
     }

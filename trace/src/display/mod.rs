@@ -67,7 +67,8 @@ impl Displays {
                 every => Some(Timer::by_clock(every)?),
             };
             let map = Arc::clone(&maps[declared.map]);
-            Ok(Display { declared: declared.clone(), map, timer, began: 0, before: HashMap::new() })
+            let began = if by_samples { 0 } else { boot_ns() };
+            Ok(Display { declared: declared.clone(), map, timer, began, before: HashMap::new() })
         };
         let shown = declarations.declared.iter().filter(|declared| !declared.hidden);
         let all = shown.map(display).collect::<Result<Vec<Display>, Error>>()?;
@@ -115,10 +116,14 @@ impl Displays {
     }
 
     /// Prints all of them, the last time.
+    ///
+    /// # Errors
+    /// The first; the others are printed nevertheless.
     pub(crate) fn end(&mut self, output: &Output) -> Result<(), Error> {
         let now = if self.by_samples { self.now.unwrap_or(0) } else { boot_ns() };
-        (0..self.all.len()).try_for_each(|index| self.print(index, now, output))?;
-        output.finish()
+        let printed: Vec<_> = (0..self.all.len()).map(|index| self.print(index, now, output)).collect();
+        output.finish()?;
+        printed.into_iter().collect()
     }
 
     /// Whether a declaration says how the map with this index is printed, or that it is not.

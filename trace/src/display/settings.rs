@@ -57,7 +57,7 @@ pub(super) struct Settings {
     /// Names of columns, those of keys first.
     pub(super) columns: Option<Placed<Vec<String>>>,
     pub(super) sort: Option<Placed<Sort>>,
-    pub(super) top: Option<usize>,
+    pub(super) top: Option<Placed<usize>>,
     /// A histogram.
     pub(super) scale: Option<Placed<Scale>>,
     /// Of values, or of a member of them.
@@ -100,7 +100,7 @@ impl Settings {
                 self.columns = Some((value(setting)?.split_whitespace().map(str::to_owned).collect(), span));
             }
             "sort" => self.sort = Some((sort(setting)?, span)),
-            "top" => self.top = Some(top(setting)?),
+            "top" => self.top = Some((top(setting)?, span)),
             "hist" => self.scale = Some((flag(setting).map(|()| Scale::Log2)?, span)),
             "lhist" => self.scale = Some((steps(setting)?, span)),
             "rate" => self.rate = Some((flag(setting)?, span)),
@@ -141,7 +141,6 @@ impl Settings {
             without(named("clear"), "clear is about intervals, and there is no every=DURATION")?;
         }
         if self.scale.is_some() {
-            without(named("rate"), "a histogram counts, and has no rate")?;
             without(named("hist").and(named("lhist")), "a map is drawn in powers of two or in steps, not both")?;
         }
         Ok(())
@@ -260,7 +259,6 @@ mod tests {
             ("top", "top takes a value: top=VALUE", "top"),
             ("clear=yes, every=1s", "clear takes no value", "yes"),
             ("clear", "clear is about intervals, and there is no every=DURATION", "clear"),
-            ("hist, rate", "a histogram counts, and has no rate", "rate"),
             ("hist, lhist=0:9:1", "a map is drawn in powers of two or in steps, not both", "0:9:1"),
             ("lhist=0:1", "'0:1' is not MIN:MAX:STEP, three numbers, with at most 65,536 steps", "0:1"),
             ("every=soon", "'soon' is not a duration such as 1s, 500ms or 2m", "soon"),

@@ -43,6 +43,11 @@ impl Unit {
         }
     }
 
+    /// Whether numbers are written in parts or multiples of it.
+    pub(super) fn is_scaled(&self) -> bool {
+        !matches!(self, Unit::Other(_))
+    }
+
     /// A number with it, short.
     pub(super) fn write(&self, number: f64) -> String {
         match self {
@@ -109,9 +114,10 @@ impl Format {
         matches!(self, Format::Dec | Format::Hex)
     }
 
-    pub(super) fn number(self, number: i128) -> String {
+    /// A number of so many bytes.
+    pub(super) fn number(self, number: i128, size: usize) -> String {
         match self {
-            Format::Hex => format!("{:#x}", number as u64),
+            Format::Hex => format!("{:#x}", number as u64 & (u64::MAX >> (64 - 8 * size.clamp(1, 8)))),
             Format::Name(named) => named.name(number as u64),
             Format::Dec | Format::Ipv4 | Format::Ipv6 => number.to_string(),
         }
@@ -145,7 +151,8 @@ mod tests {
 
     #[test]
     fn values_have_formats() {
-        assert_eq!((Format::Hex.number(255), Format::Dec.number(-1)), ("0xff".into(), "-1".into()));
+        assert_eq!((Format::Hex.number(255, 8), Format::Dec.number(-1, 8)), ("0xff".into(), "-1".into()));
+        assert_eq!([1, 4, 8].map(|size| Format::Hex.number(-1, size).len()), [4, 10, 18]);
         assert_eq!(Format::Ipv4.address(&[127, 0, 0, 1]).as_deref(), Some("127.0.0.1"));
         assert_eq!(Format::Ipv6.address(&[0; 16]).as_deref(), Some("::"));
         assert_eq!(Format::Ipv4.address(&[1]), None);

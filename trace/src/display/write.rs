@@ -1,5 +1,7 @@
 //! Maps as text and as JSON.
 
+use std::collections::HashMap;
+
 use serde_json::json;
 use twinbpf_vm::helper::print::{Histogram, Row, Scale, hist_json, hist_text, quote};
 
@@ -114,10 +116,16 @@ impl Table<'_> {
             Some(row) if keys.is_empty() => data.extend(value(row).to_string().bytes()),
             _ => {
                 data.push(b'{');
+                let mut known: HashMap<String, u32> = HashMap::new();
                 for (index, row) in self.rows.iter().enumerate() {
                     data.extend(if index == 0 { "" } else { ", " }.bytes());
                     let key: Vec<String> = keys.iter().map(|column| column.cell(row, 1.0)).collect();
-                    quote(&mut data, key.join(",").as_bytes());
+                    let key = key.join(",");
+                    let count = known.entry(key.clone()).or_default();
+                    *count += 1;
+                    // Keys that a format makes the same stay apart.
+                    let key = if *count == 1 { key } else { format!("{key} ({count})") };
+                    quote(&mut data, key.as_bytes());
                     data.extend(format!(": {}", value(row)).bytes());
                 }
                 data.push(b'}');

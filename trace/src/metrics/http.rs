@@ -25,7 +25,6 @@ enum Wanted {
 /// Reads a request and answers it.
 pub(super) fn answer(stream: &TcpStream, page: impl FnOnce() -> Result<String, String>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let wanted = read(stream)?;
     let (status, kind, body) = match wanted {
         Wanted::Page { .. } => match page() {
@@ -41,15 +40,39 @@ pub(super) fn answer(stream: &TcpStream, page: impl FnOnce() -> Result<String, S
         body.len()
     );
     let body = if wanted == (Wanted::Page { with_body: false }) { "" } else { &body };
-    let mut stream = stream;
-    stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
+    write(stream, [head.as_bytes(), body.as_bytes()].concat().as_slice())
+}
+
+fn write(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    let deadline = Deadline::new();
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(deadline.left()?))?;
+        match stream.write(bytes)? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            count => bytes = &bytes[count..],
+        }
+    }
+    Ok(())
+}
+
+/// The end of the time that a client has.
+struct Deadline(Instant);
+
+impl Deadline {
+    fn new() -> Deadline {
+        Deadline(Instant::now() + PATIENCE)
+    }
+
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
 }
 
 fn read(mut stream: &TcpStream) -> io::Result<Wanted> {
-    let (mut bytes, began) = (Vec::new(), Instant::now());
+    let (mut bytes, deadline) = (Vec::new(), Deadline::new());
     loop {
-        let left = PATIENCE.checked_sub(began.elapsed()).filter(|left| !left.is_zero());
-        stream.set_read_timeout(Some(left.ok_or(ErrorKind::TimedOut)?))?;
+        stream.set_read_timeout(Some(deadline.left()?))?;
         let mut room = [0; 1024];
         match stream.read(&mut room)? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),

@@ -11,19 +11,23 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use prometheus::TextEncoder;
-use prometheus::proto::{Gauge, Metric, MetricFamily, MetricType};
+use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use twinbpf_vm::map::MapOps;
 
 use crate::errln;
 use crate::error::Error;
 use crate::plan::ObjectPlan;
 use crate::sys;
-use source::{Source, label};
+use source::Source;
 
 /// Says how many entries of maps no series has.
 const LEFT_OUT: &str = "twinbpf_entries_left_out";
+
+/// Time until connections are accepted again after one could not be.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// The maps of a session that are metrics, and the port where they will be served.
 #[derive(Debug)]
@@ -73,7 +77,11 @@ impl Metrics {
                 continue;
             };
             for metric in source.names() {
-                if let Some(other) = self.names.insert(metric.clone(), Arc::clone(name)) {
+                let other = match metric == LEFT_OUT {
+                    true => Some("the one of left out entries".into()),
+                    false => self.names.insert(metric.clone(), Arc::clone(name)),
+                };
+                if let Some(other) = other {
                     return Err(Error::Metric { name: metric, maps: [other, Arc::clone(name)] });
                 }
             }
@@ -98,8 +106,7 @@ impl Metrics {
     }
 
     fn answer(self, stopped: &UnixStream) {
-        // Maps of which it is said that entries are left out.
-        let mut said = BTreeSet::new();
+        let mut said = Said::default();
         loop {
             match sys::poll(&[self.listener.as_fd(), stopped.as_fd()], None) {
                 Ok(ready) if ready[1] => return,
@@ -113,41 +120,70 @@ impl Metrics {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => log::warn!("a connection for metrics is not accepted: {error}"),
+                Err(error) => {
+                    said.once(&format!("a connection is not accepted: {error}"));
+                    // It stays ready: without descriptors, for one.
+                    if sys::poll(&[stopped.as_fd()], Some(PAUSE)).is_ok_and(|ready| ready[0]) {
+                        return;
+                    }
+                }
             }
         }
     }
 
-    /// The metrics of all maps as text.
-    fn page(&self, said: &mut BTreeSet<Arc<str>>) -> Result<String, String> {
+    /// The metrics of all maps as text. One that cannot be read is left out.
+    fn page(&self, said: &mut Said) -> Result<String, String> {
         let (mut families, mut left_out) = (Vec::new(), Vec::new());
         for source in &self.sources {
-            let (of_map, count) = source.families(self.limit)?;
-            families.extend(of_map.into_iter().filter(|family| !family.get_metric().is_empty()));
             let name = source.map();
-            if count > 0 && said.insert(Arc::clone(name)) {
-                errln!(
-                    "twinbpf: warning: metrics: {count} entries of map {name} are no series: there are {} at most \
-                     (--metrics-series)",
+            let (of_map, count) = match source.families(self.limit) {
+                Ok(families) => families,
+                Err(why) => {
+                    said.once(&format!("map {name} is left out: {why}"));
+                    continue;
+                }
+            };
+            families.extend(of_map.into_iter().filter(|family| !family.get_metric().is_empty()));
+            if count > 0 {
+                said.once(&format!(
+                    "entries of map {name} are left out: there are {} series of a map at most (--metrics-series)",
                     self.limit
-                );
+                ));
             }
-            if said.contains(name) {
-                let mut gauge = Gauge::default();
-                gauge.set_value(count as f64);
-                let mut metric = Metric::from_gauge(gauge);
-                metric.set_label(vec![label("map", name)]);
-                left_out.push(metric);
-            }
+            left_out.push((source.left_out_labels(), count));
         }
-        if !left_out.is_empty() {
-            let mut family = MetricFamily::default();
-            family.set_name(LEFT_OUT.to_owned());
-            family.set_help("Entries of a map that are no series, for there are too many.".to_owned());
-            family.set_field_type(MetricType::GAUGE);
-            family.set_metric(left_out);
-            families.push(family);
+        if left_out.iter().any(|(_, count)| *count > 0) {
+            families.push(left_out_family(left_out));
         }
         TextEncoder::new().encode_to_string(&families).map_err(|error| error.to_string())
+    }
+}
+
+/// How many entries of each map no series has.
+fn left_out_family(counts: Vec<(Vec<LabelPair>, usize)>) -> MetricFamily {
+    let metrics = counts.into_iter().map(|(labels, count)| {
+        let mut gauge = Gauge::default();
+        gauge.set_value(count as f64);
+        let mut metric = Metric::from_gauge(gauge);
+        metric.set_label(labels);
+        metric
+    });
+    let mut family = MetricFamily::default();
+    family.set_name(LEFT_OUT.to_owned());
+    family.set_help("Entries of a map that are no series, for there are too many.".to_owned());
+    family.set_field_type(MetricType::GAUGE);
+    family.set_metric(metrics.collect());
+    family
+}
+
+/// Warnings that were given.
+#[derive(Default)]
+struct Said(BTreeSet<String>);
+
+impl Said {
+    fn once(&mut self, what: &str) {
+        if self.0.insert(what.to_owned()) {
+            errln!("twinbpf: warning: metrics: {what}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! A map as families of metrics.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -22,6 +23,11 @@ pub(super) struct Source {
     help: String,
     metrics: Vec<Named>,
     kind: MetricType,
+    aggregate: Option<Aggregate>,
+    /// Names of labels: one for each column of the key.
+    labels: Vec<String>,
+    /// Name of the object.
+    object: String,
 }
 
 /// A metric: of a column, or the only one of summaries and histograms.
@@ -35,6 +41,9 @@ struct Named {
 
 /// Labels of a series.
 type Labels = Vec<(String, String)>;
+
+/// What a histogram has counted, by slot.
+type Counts = BTreeMap<u64, u64>;
 
 impl Source {
     /// `None`: no value is a number.
@@ -65,13 +74,20 @@ impl Source {
         };
         let help = declared.help.clone().or_else(|| declared.title.clone());
         let help = help.unwrap_or_else(|| format!("Map {} of {object}.", spec.name));
-        let (declared, map) = (declared.clone(), Arc::clone(map));
-        (!metrics.is_empty()).then_some(Source { declared, map, help, metrics, kind })
+        let labels = label_names(&declared.columns.keys, kind);
+        let (declared, map, object) = (declared.clone(), Arc::clone(map), object.to_owned());
+        (!metrics.is_empty()).then_some(Source { declared, map, help, metrics, kind, aggregate, labels, object })
     }
 
-    /// Names of its metrics.
-    pub(super) fn names(&self) -> impl Iterator<Item = String> {
-        self.metrics.iter().map(|metric| metric.name.clone())
+    /// Names of its series.
+    pub(super) fn names(&self) -> Vec<String> {
+        let suffixes: &[&str] = match self.kind {
+            MetricType::HISTOGRAM => &["", "_bucket", "_sum", "_count"],
+            MetricType::SUMMARY => &["", "_sum", "_count"],
+            _ => &[""],
+        };
+        let of = |metric: &Named| suffixes.iter().map(|suffix| format!("{}{suffix}", metric.name)).collect::<Vec<_>>();
+        self.metrics.iter().flat_map(of).collect()
     }
 
     /// Name of the map.
@@ -79,32 +95,51 @@ impl Source {
         &self.map.spec().name
     }
 
+    /// Labels of the number of its entries that are left out.
+    pub(super) fn left_out_labels(&self) -> Vec<LabelPair> {
+        vec![label("object", &self.object), label("map", self.map())]
+    }
+
     /// Its metrics now, with at most so many series each, and how many entries are left out.
     ///
     /// # Errors
     /// The map cannot be read, in words.
     pub(super) fn families(&self, limit: usize) -> Result<(Vec<MetricFamily>, usize), String> {
-        let fail = |why: &dyn std::fmt::Display| format!("map {}: {why}", self.map());
-        let rows = rows(&*self.map).map_err(|errno| fail(&format_args!("{errno:?}")))?;
+        let rows = rows(&*self.map).map_err(|errno| format!("{errno:?}"))?;
         if let Some((layout, scale)) = &self.declared.hist {
-            return self.histograms(rows, layout, scale, limit).map_err(|why| fail(&why));
+            return self.histograms(rows, layout, scale, limit);
         }
-        let (rows, left_out) = self.declared.sorted(self.map.spec(), rows, Some(limit));
-        let families = self.metrics.iter().map(|Named { name, column, divisor }| match column {
-            Some(column) => {
-                let series = unique(self.series(&rows, |row| column.number(row).unwrap_or(0)), |a, b| *a += b);
-                let series = series.into_iter().map(|(labels, number)| (labels, number as f64 / divisor));
-                self.family(name, series.map(|(labels, number)| self.plain(labels, number)))
-            }
-            None => {
-                let add = |a: &mut Merged, b: Merged| {
-                    *a = Merged { count: a.count.wrapping_add(b.count), value: a.value.wrapping_add(b.value) };
-                };
-                let series = unique(self.series(&rows, |row| Merged::of(&row.value)), add);
-                self.family(name, series.into_iter().map(|(labels, merged)| summary(labels, merged, *divisor)))
-            }
-        });
-        Ok((families.collect(), left_out))
+        let (mut families, mut most) = (Vec::new(), 0);
+        for Named { name, column, divisor } in &self.metrics {
+            let (family, left_out) = match column {
+                Some(column) => self.numbers(&rows, name, column, *divisor, limit),
+                None => self.summaries(&rows, name, *divisor, limit),
+            };
+            families.push(family);
+            most = most.max(left_out);
+        }
+        Ok((families, most))
+    }
+
+    fn numbers(&self, rows: &[Row], name: &str, column: &Column, divisor: f64, limit: usize) -> (MetricFamily, usize) {
+        let combine = |a: &mut i128, b: i128| match self.aggregate {
+            Some(Aggregate::Min) => *a = b.min(*a),
+            Some(Aggregate::Max) => *a = b.max(*a),
+            _ => *a = a.saturating_add(b),
+        };
+        let series = unique(self.series(rows, |row| column.number(row).unwrap_or(0)), combine);
+        let (series, left_out) = limited(series, |number| *number, |_| 1, limit);
+        let metrics = series.into_iter().map(|(labels, number)| self.plain(labels, number as f64 / divisor));
+        (self.family(name, metrics), left_out)
+    }
+
+    fn summaries(&self, rows: &[Row], name: &str, divisor: f64, limit: usize) -> (MetricFamily, usize) {
+        let add = |a: &mut Merged, b: Merged| {
+            *a = Merged { count: a.count.saturating_add(b.count), value: a.value.saturating_add(b.value) };
+        };
+        let series = unique(self.series(rows, |row| Merged::of(&row.value)), add);
+        let (series, left_out) = limited(series, |merged| merged.count.into(), |_| 2, limit);
+        (self.family(name, series.into_iter().map(|(labels, merged)| summary(labels, merged, divisor))), left_out)
     }
 
     fn series<'a, T: 'a>(
@@ -116,8 +151,8 @@ impl Source {
     }
 
     fn labels(&self, row: &Row) -> Labels {
-        let keys = self.declared.columns.keys.iter();
-        keys.map(|column| (identifier(&column.header().to_lowercase()), column.cell(row, 1.0))).collect()
+        let cells = self.declared.columns.keys.iter().map(|column| column.cell(row, 1.0));
+        self.labels.iter().cloned().zip(cells).collect()
     }
 
     fn family(&self, name: &str, metrics: impl Iterator<Item = Metric>) -> MetricFamily {
@@ -153,15 +188,20 @@ impl Source {
         rows.sort_by(|one, two| compare(&self.map.spec().key_fields, &one.key, &two.key));
         let all = histograms(layout, rows.iter().map(|row| (&row.key, &row.value)), scale);
         let mut all = all.map_err(|why| why.to_string())?;
-        let left_out = all.len().saturating_sub(limit);
-        // Those that count most come last.
-        let all = all.split_off(left_out);
-        let series = all.into_iter().map(|Histogram { label, counts }| {
+        let series = all.drain(..).map(|Histogram { label, counts }| {
             let row = Row { key: label.unwrap_or_default(), value: Vec::new() };
             (self.labels(&row), counts)
         });
-        let series =
-            unique(series, |a, b| b.into_iter().for_each(|(slot, count)| *a.entry(slot).or_default() += count));
+        let add = |a: &mut Counts, b: Counts| {
+            for (slot, count) in b {
+                let sum = a.entry(slot).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        };
+        // Those that count most.
+        let total = |counts: &Counts| counts.values().map(|count| i128::from(*count)).sum();
+        let buckets = |counts: &Counts| counts.keys().next_back().map_or(0, |last| *last as usize) + 3;
+        let (series, left_out) = limited(unique(series, add), total, buckets, limit);
         let Named { name, divisor, .. } = &self.metrics[0];
         let metrics = series.into_iter().map(|(labels, counts)| {
             let mut metric = labelled(labels);
@@ -182,12 +222,12 @@ fn summary(labels: Labels, merged: Merged, divisor: f64) -> Metric {
 }
 
 /// Buckets up to the last that has counted, so that they only become more. The sum of what was counted is unknown.
-fn drawn(counts: &BTreeMap<u64, u64>, scale: &Scale, divisor: f64) -> Drawn {
+fn drawn(counts: &Counts, scale: &Scale, divisor: f64) -> Drawn {
     let first = counts.keys().next().copied().unwrap_or(1).min(1);
     let last = counts.keys().next_back().copied().unwrap_or(0);
-    let mut sum = 0;
+    let mut sum = 0_u64;
     let buckets = (first..=last).filter_map(|slot| {
-        sum += counts.get(&slot).copied().unwrap_or(0);
+        sum = sum.saturating_add(counts.get(&slot).copied().unwrap_or(0));
         let (_, above) = scale.range(slot);
         let mut bucket = Bucket::default();
         // Numbers are whole: the largest of a bucket is one less than the first of the next.
@@ -197,9 +237,48 @@ fn drawn(counts: &BTreeMap<u64, u64>, scale: &Scale, divisor: f64) -> Drawn {
     });
     let mut drawn = Drawn::default();
     drawn.set_bucket(buckets.collect());
-    drawn.set_sample_count(counts.values().sum());
+    drawn.set_sample_count(counts.values().fold(0, |sum, count| sum.saturating_add(*count)));
     drawn.set_sample_sum(f64::NAN);
     drawn
+}
+
+/// Names of the labels of columns. One that is taken, or that Prometheus has for something else, gets a `_` at its end.
+fn label_names(columns: &[Column], kind: MetricType) -> Vec<String> {
+    let reserved: &[&str] = match kind {
+        MetricType::HISTOGRAM => &["le"],
+        MetricType::SUMMARY => &["quantile"],
+        _ => &[],
+    };
+    let mut names: Vec<String> = Vec::new();
+    for column in columns {
+        let name = identifier(&column.header().to_lowercase());
+        // Two of them begin a name of Prometheus itself.
+        let inside = name.trim_start_matches('_');
+        let mut name = if name.starts_with("__") { format!("_{inside}") } else { name };
+        while names.contains(&name) || reserved.contains(&name.as_str()) {
+            name.push('_');
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// The series that rank highest and together cost no more than the limit, and how many are left out.
+fn limited<T>(
+    mut series: Vec<(Labels, T)>,
+    rank: impl Fn(&T) -> i128,
+    cost: impl Fn(&T) -> usize,
+    limit: usize,
+) -> (Vec<(Labels, T)>, usize) {
+    series.sort_by_key(|(_, value)| Reverse(rank(value)));
+    let (all, mut sum) = (series.len(), 0_usize);
+    let kept = series.iter().take_while(|(_, value)| {
+        sum = sum.saturating_add(cost(value));
+        sum <= limit
+    });
+    let kept = kept.count();
+    series.truncate(kept);
+    (series, all - kept)
 }
 
 /// Series with the same labels are one: an entry for each address has the name of one function.
@@ -223,7 +302,7 @@ fn labelled(labels: Labels) -> Metric {
 }
 
 /// A label and its value.
-pub(super) fn label(name: &str, value: &str) -> LabelPair {
+fn label(name: &str, value: &str) -> LabelPair {
     let mut label = LabelPair::default();
     label.set_name(name.to_owned());
     label.set_value(value.to_owned());
@@ -262,7 +341,11 @@ fn identifier(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::identifier;
+    use std::collections::BTreeMap;
+
+    use twinbpf_vm::helper::print::Scale;
+
+    use super::{drawn, identifier, limited, unique};
 
     #[test]
     fn names_are_those_of_the_format() {
@@ -270,5 +353,24 @@ mod tests {
             (identifier("a.b"), identifier("1st"), identifier("")),
             ("a_b".into(), "_1st".into(), "value".into())
         );
+    }
+
+    #[test]
+    fn series_with_the_same_labels_are_added_up_before_the_limit() {
+        let labels = |name: &str| vec![("a".to_owned(), name.to_owned())];
+        let all = [("x", 1), ("y", 3), ("x", 4), ("z", 2)].map(|(name, value)| (labels(name), value));
+        let (kept, left_out) = limited(unique(all.into_iter(), |a, b| *a += b), |value| *value, |_| 1, 2);
+        assert_eq!((kept, left_out), (vec![(labels("x"), 5), (labels("y"), 3)], 1));
+        let (kept, left_out) = limited(vec![(labels("x"), 1)], |value| *value, |_| 9, 8);
+        assert_eq!((kept.len(), left_out), (0, 1));
+    }
+
+    #[test]
+    fn counts_of_histograms_do_not_overflow() {
+        let counts = BTreeMap::from([(3, u64::MAX), (4, 2)]);
+        let drawn = drawn(&counts, &Scale::Log2, 1.0);
+        assert_eq!(drawn.get_sample_count(), u64::MAX);
+        let sums: Vec<u64> = drawn.get_bucket().iter().map(|bucket| bucket.cumulative_count()).collect();
+        assert_eq!(sums, [0, 0, u64::MAX, u64::MAX]);
     }
 }
