@@ -1,6 +1,10 @@
 //! `twinbpf script`: over recordings that the test makes, scripts say what follows from the text of `perf script`.
 
 mod common;
+#[path = "script/guest.rs"]
+mod guest;
+#[path = "../../tests/support/guests.rs"]
+mod guests;
 #[path = "script/ready.rs"]
 mod ready;
 #[path = "script/recordings.rs"]
@@ -40,6 +44,7 @@ harness::tests! {
     recordings::stacks_are_no_call_chains,
     recordings::a_perf_without_filters_is_too_old,
     recordings::the_command_carries_its_library,
+    guest::recordings_of_other_kernels,
     ready::system_calls,
     ready::wakeups,
     ready::stacks,

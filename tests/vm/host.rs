@@ -5,6 +5,8 @@
 //! installed. This program is both sides: the guest's `/init` runs it again with `--guest`.
 
 mod guest;
+#[path = "../support/guests.rs"]
+mod guests;
 mod machine;
 #[path = "../support/mod.rs"]
 mod support;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let mut tests = Tests::default();
-    let kernels = kernels().unwrap_or_else(|reason| {
+    let kernels = guests::kernels(support::installed).unwrap_or_else(|reason| {
         for (check, _) in guest::CHECKS {
             let reason = reason.clone();
             tests.add(*check, move || {
@@ -63,25 +65,4 @@ fn main() -> ExitCode {
 fn named(kernel: PathBuf) -> (String, Arc<Guest>) {
     let release = kernel.file_name().expect("a folder").to_string_lossy().into_owned();
     (release, Arc::new(Guest { machine: Machine { kernel }, results: OnceLock::new() }))
-}
-
-/// The unpacked kernels, or why none can run.
-fn kernels() -> Result<Vec<PathBuf>, String> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err("the guest runs what was compiled for this machine, and its kernels are for x86_64".to_owned());
-    }
-    if let Some(tool) = ["qemu-system-x86_64", "cpio", "strip"].into_iter().find(|tool| !support::installed(tool)) {
-        return Err(format!("{tool} is not installed"));
-    }
-    if !PathBuf::from(machine::BUSYBOX).exists() {
-        return Err("busybox-static is not installed".to_owned());
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).with_file_name("vm");
-    let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let mut kernels: Vec<PathBuf> = entries.filter(|path| machine::image(path).is_some()).collect();
-    kernels.sort();
-    if kernels.is_empty() {
-        return Err(format!("no kernel in {}, where .ci/kernels puts some", folder.display()));
-    }
-    Ok(kernels)
 }

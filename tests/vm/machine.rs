@@ -1,14 +1,10 @@
 //! The machine: what lies in its memory when it boots, QEMU's command line, and what comes back.
 
-#[path = "../../cli/src/fuzz/guest.rs"]
-mod emulated;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-pub(crate) use emulated::{BUSYBOX, image};
-
+use crate::guests::emulated::{self, image};
 use crate::{guest, support};
 
 /// Modules of the kernel that checks need, each after those that it needs itself.
