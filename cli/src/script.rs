@@ -130,6 +130,7 @@ fn values(args: &ScriptArgs, objects: &Objects) -> Vec<OsString> {
     }
     values.extend(args.output.iter().map(|path| option("--output=", path)));
     values.extend(args.flamegraph.iter().map(|path| option("--flamegraph=", path)));
+    values.extend(args.svg.iter().map(|path| option("--svg=", path)));
     values.extend(args.set.iter().map(|set| format!("--set={set}").into()));
     if matches!(args.format, Format::Json) {
         values.push("--format=json".into());

@@ -255,7 +255,8 @@ fn maps_print_by_their_declarations() {
     let Some(folder) = folder() else { return };
     let source = COUNT.replace("counts SEC(\".maps\")", "counts SEC(\".maps\") DISPLAY(\"SETTINGS\")");
     let source = source.replace("void END(void) { print_map(&counts); print_hist(&tids); }\n", "");
-    let with = |settings: &str| printed(folder.path(), &source.replace("SETTINGS", settings), &["-i", "tp.data"]);
+    let args = ["-i", "tp.data", "--svg", "charts.svg"];
+    let with = |settings: &str| printed(folder.path(), &source.replace("SETTINGS", settings), &args);
     let text = perf_text(folder.path(), "tp.data", "comm,time");
     let samples: Vec<(&str, &str)> =
         text.lines().map(|line| line.trim().trim_end_matches(':').rsplit_once(char::is_whitespace).unwrap()).collect();
@@ -266,7 +267,8 @@ fn maps_print_by_their_declarations() {
         let (comm, count) = line.rsplit_once(' ')?;
         Some((count.parse::<u64>().ok()?, comm.trim().to_owned()))
     };
-    let lines = with("title=Samples, columns=comm count");
+    let plain = source.replace("SETTINGS", "title=Samples, columns=comm count");
+    let lines = printed(folder.path(), &plain, &["-i", "tp.data"]);
     assert_eq!(lines[0], "Samples");
     assert_eq!(lines.iter().filter_map(|line| row(line)).collect::<Vec<_>>(), wanted);
     // Intervals are those of the samples' times.
@@ -279,6 +281,8 @@ fn maps_print_by_their_declarations() {
     assert!(times.iter().all(|time| (first..last + 0.001).contains(time)), "{times:?}");
     let sum = lines.iter().filter_map(|line| row(line)).map(|(count, _)| count).sum::<u64>();
     assert_eq!(sum, samples.len() as u64);
+    let charts = fs::read_to_string(folder.path().join("charts.svg")).unwrap();
+    assert!(charts.contains("Samples") && charts.contains("<polyline") && charts.contains(&wanted[0].1), "{charts}");
 }
 
 fn samples_are_kept_or_dropped() {

@@ -171,3 +171,29 @@ fn a_workload_dies_with_us() {
         false
     }));
 }
+
+#[test]
+fn histograms_are_drawn() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("charts.svg");
+    let path = file.to_str().unwrap();
+    let output = run(&["run", "scripts/display.bpf.o", "--svg", path]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let picture = fs::read_to_string(&file).unwrap();
+    for text in ["<svg ", "Time asleep (us)", "[32, 64)", "@steps [short]", "[20, 30)"] {
+        assert!(picture.contains(text), "{text} is not in {picture}");
+    }
+    // `top` leaves it out.
+    assert!(!picture.contains("[long]"), "{picture}");
+    let failed = |script: &str, path: &str, why: &str| {
+        let output = run(&["run", script, "--svg", path]);
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(125), why));
+        assert!(output.stdout.is_empty(), "{output:?}");
+    };
+    let why = "no map is a histogram or prints every interval (MAP_HIST, DISPLAY), and no program calls print_hist()";
+    let other = folder.path().join("other.svg").display().to_string();
+    failed("scripts/hello.bpf.o", &other, &format!("twinbpf: cannot draw {other}: {why}\n"));
+    let why = "No such file or directory (os error 2)";
+    failed("scripts/display.bpf.o", "/no/such/x.svg", &format!("twinbpf: cannot write /no/such/x.svg: {why}\n"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}

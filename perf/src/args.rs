@@ -29,6 +29,8 @@ pub(crate) struct Args {
     pub(crate) fail_on_loss: bool,
     /// Where folded stacks are drawn.
     pub(crate) flamegraph: Option<PathBuf>,
+    /// Where charts are drawn.
+    pub(crate) svg: Option<PathBuf>,
     /// The recording that perf reads, for formats of its events.
     pub(crate) data: Option<PathBuf>,
     pub(crate) engine: EngineKind,
@@ -37,7 +39,7 @@ pub(crate) struct Args {
 }
 
 const KNOWN: &str = "--name=NAME, --set=VAR=VALUE, --output=FILE, --format=text|json, --hide-samples, --data=FILE, \
-                     --fail-on-loss, --flamegraph=FILE, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
+                     --fail-on-loss, --flamegraph=FILE, --svg=FILE, --engine=auto|interp|jit, --max-insns=N, --timeout=TIME";
 
 impl Args {
     /// Reads them.
@@ -53,6 +55,7 @@ impl Args {
             hide_samples: false,
             fail_on_loss: false,
             flamegraph: None,
+            svg: None,
             data: None,
             engine: EngineKind::Auto,
             max_insns: None,
@@ -92,6 +95,7 @@ impl Args {
             },
             "--hide-samples" => self.hide_samples = true,
             "--flamegraph" => self.flamegraph = Some(Path::new(value).to_owned()),
+            "--svg" => self.svg = Some(Path::new(value).to_owned()),
             "--fail-on-loss" => self.fail_on_loss = true,
             "--data" => self.data = Some(Path::new(value).to_owned()),
             "--engine" => {

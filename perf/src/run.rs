@@ -51,8 +51,12 @@ impl Run {
             Some(path) => Output::open(Some(path), args.format).map_err(|error| error.to_string())?,
             None => Output::to(stdio::output(), "standard output", args.format),
         };
-        let options =
-            Options { fail_on_loss: args.fail_on_loss, flamegraph: args.flamegraph.clone(), ..Options::of_samples() };
+        let options = Options {
+            fail_on_loss: args.fail_on_loss,
+            flamegraph: args.flamegraph.clone(),
+            svg: args.svg.clone(),
+            ..Options::of_samples()
+        };
         let plan = Plan::new(objects, &options).map_err(|error| format!("{error:#}"))?;
         let linkers: Vec<Linker<Control>> = plan.objects.iter().map(|_| linker(&engine, kernel.as_ref())).collect();
         let session = SampleSession::new(plan, options, output, linkers).map_err(|error| format!("{error:#}"))?;

@@ -25,6 +25,8 @@ mod marked;
 mod metrics;
 mod options;
 mod output;
+mod picture;
+mod pictures;
 mod plan;
 mod print;
 mod probes;

@@ -70,6 +70,8 @@ pub struct Options {
     pub fail_on_loss: bool,
     /// Where folded stacks are drawn at the end, as SVG; without it they are printed.
     pub flamegraph: Option<PathBuf>,
+    /// Where histograms, and maps that print every interval, are drawn at the end, as SVG.
+    pub svg: Option<PathBuf>,
     /// Where maps are served as metrics of Prometheus, at `/metrics`.
     pub metrics: Option<SocketAddr>,
     /// Most series of a map among the metrics.
@@ -102,6 +104,7 @@ impl Default for Options {
             count_loss: true,
             fail_on_loss: false,
             flamegraph: None,
+            svg: None,
             metrics: None,
             metrics_series: 10_000,
             output_bytes: 1 << 20,

@@ -64,11 +64,19 @@ impl Formats {
 
     /// Whether one of them prints names of functions of processes.
     pub(crate) fn name_functions(&self, object: &Object) -> bool {
-        let ours = |map: usize| object.maps.get(map).is_some_and(|map| &*map.name == FORMATS);
-        let formats = object.variables.iter().filter(|var| ours(var.map)).filter_map(|var| self.get(var.off));
-        formats
+        self.all(object)
             .flat_map(|format| format.sizes)
             .any(|size| size & BUILT == BUILT && Built::new(size & !BUILT) == Some(Built::Usym))
+    }
+
+    /// Whether one of them prints a histogram.
+    pub(crate) fn draw_histograms(&self, object: &Object) -> bool {
+        self.all(object).any(|format| matches!(format.kind, Kind::PrintHist | Kind::PrintLhist))
+    }
+
+    fn all<'a>(&'a self, object: &'a Object) -> impl Iterator<Item = Format> + 'a {
+        let ours = |map: usize| object.maps.get(map).is_some_and(|map| &*map.name == FORMATS);
+        object.variables.iter().filter(move |var| ours(var.map)).filter_map(|var| self.get(var.off))
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<Format> {

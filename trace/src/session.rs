@@ -21,13 +21,13 @@ use crate::control::{Control, Reach};
 use crate::errln;
 use crate::error::Error;
 use crate::events::{Loop, SessionEnd, perform};
-use crate::flame::Flame;
 use crate::functions::functions;
 use crate::kernel_side::KernelSide;
 use crate::loss;
 use crate::metrics::Metrics;
 use crate::options::{OnError, Options};
 use crate::output::Output;
+use crate::pictures::Pictures;
 use crate::plan::{ObjectPlan, Plan};
 use crate::print::Formats;
 use crate::record::{Recorder, Recording};
@@ -67,7 +67,7 @@ pub struct Session {
     /// Watched since the events of a recording were made: a signal is no reason to leave them.
     signals: Option<Signals>,
     /// Drawn after END.
-    flame: Option<Flame>,
+    pictures: Pictures,
     /// Served from BEGIN to END.
     metrics: Option<Metrics>,
 }
@@ -123,8 +123,7 @@ impl Session {
         recorder: Option<Recorder>,
     ) -> Result<Session, Error> {
         let warnings = recorder.as_ref().map(Recorder::warnings).unwrap_or_default();
-        let objects = plan.objects.iter().map(|plan| &plan.object);
-        let flame = options.flamegraph.as_deref().map(|path| Flame::new(path, objects)).transpose()?;
+        let pictures = Pictures::new(&options, &plan)?;
         let metrics = options.metrics.map(|address| Metrics::bind(address, options.metrics_series)).transpose()?;
         let mut session = Session {
             user_sides: Vec::new(),
@@ -136,7 +135,7 @@ impl Session {
             lost: 0,
             recorder,
             signals: None,
-            flame,
+            pictures,
             metrics,
         };
         assert_eq!(plan.objects.len(), linkers.len(), "a linker for each object");
@@ -167,9 +166,7 @@ impl Session {
         let pre = linker.instantiate_programs(&plan.object, &names)?;
         self.warnings.extend(pre.warnings().iter().cloned());
         let mut user_side = UserSide::new(plan, &pre, &self.output, self.options.samples)?;
-        if self.flame.is_some() {
-            user_side.fold();
-        }
+        self.pictures.keep(&mut user_side);
         if let Some(metrics) = &mut self.metrics {
             self.warnings.extend(metrics.add(plan, pre.maps())?);
         }
@@ -397,9 +394,7 @@ impl Session {
             self.user_sides.iter().for_each(UserSide::print_maps);
             self.output.finish()?;
         }
-        if let Some(flame) = self.flame.take() {
-            flame.draw(self.user_sides.iter_mut().map(UserSide::folded))?;
-        }
+        self.pictures.draw(&mut self.user_sides)?;
         match self.lost {
             count if count > 0 && self.options.fail_on_loss => Err(Error::Lost { count }),
             _ => Ok(status),

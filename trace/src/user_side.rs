@@ -15,6 +15,7 @@ use crate::display::Displays;
 use crate::errln;
 use crate::error::Error;
 use crate::output::Output;
+use crate::picture::Chart;
 use crate::plan::{ObjectPlan, Planned, Trigger};
 use crate::print::{Kind, Request, Value};
 use crate::terminal;
@@ -165,6 +166,19 @@ impl UserSide {
     /// Those that were kept.
     pub(crate) fn folded(&mut self) -> BTreeMap<String, u64> {
         self.instance.data_mut().folded.take().unwrap_or_default()
+    }
+
+    /// From now on what charts are made of is kept.
+    pub(crate) fn keep_charts(&mut self) {
+        self.instance.machine().runtime_mut().histograms = Some(BTreeMap::new());
+        self.displays.keep();
+    }
+
+    /// The charts: histograms that programs printed, then maps that print themselves.
+    pub(crate) fn charts(&mut self) -> Vec<Chart> {
+        let printed = self.instance.machine().runtime_mut().histograms.take().unwrap_or_default();
+        let printed = printed.into_iter().map(|(title, slots)| Chart::Histogram { title, slots });
+        printed.chain(self.displays.charts()).collect()
     }
 
     /// Sets the processes whose memory `read_mem` may read.

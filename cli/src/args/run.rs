@@ -105,6 +105,9 @@ pub(crate) struct SessionArgs {
     /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.
     #[arg(long, value_name = "FILE")]
     flamegraph: Option<PathBuf>,
+    /// Draw histograms, and maps that print every interval over time, as charts, SVG, at the end.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
     /// Serve maps as metrics of Prometheus at http://ADDR/metrics: PORT, of this machine only, or IP:PORT.
     #[arg(long, value_name = "ADDR", value_parser = metrics)]
     metrics: Option<SocketAddr>,
@@ -172,6 +175,7 @@ impl SessionArgs {
             count_loss: !self.no_count_loss,
             fail_on_loss: self.fail_on_loss,
             flamegraph: self.flamegraph.clone(),
+            svg: self.svg.clone(),
             metrics: self.metrics,
             metrics_series: self.metrics_series,
             output_bytes: self.print_buffer << 10,

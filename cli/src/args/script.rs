@@ -43,6 +43,9 @@ pub(crate) struct ScriptArgs {
     /// Draw the folded stacks of programs (print_folded) as a flame graph, SVG, at the end.
     #[arg(long, value_name = "FILE")]
     pub(crate) flamegraph: Option<PathBuf>,
+    /// Draw histograms, and maps that print every interval over time, as charts, SVG, at the end.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// Write the shared object that perf loads to a file, for perf script --dlfilter FILE.
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub(crate) save_library: Option<PathBuf>,

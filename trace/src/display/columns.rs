@@ -73,6 +73,13 @@ impl Columns {
         Ok(())
     }
 
+    /// For a chart: the first number of each element, by its key.
+    pub(super) fn points(&self, rows: &[Row], seconds: f64) -> Vec<(String, f64)> {
+        let Some(value) = self.values.iter().find(|column| column.is_number()) else { return Vec::new() };
+        let label = |row: &Row| self.keys.iter().map(|column| column.cell(row, 1.0)).collect::<Vec<_>>().join(", ");
+        rows.iter().filter_map(|row| Some((label(row), value.shown(row, seconds)?))).collect()
+    }
+
     /// Whether values are counts with totals.
     pub(super) fn is_stats(&self) -> bool {
         self.aggregate == Some(Aggregate::Stats)

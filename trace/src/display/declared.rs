@@ -141,6 +141,12 @@ impl Declarations {
         if wrong.is_empty() { Ok(declarations) } else { Err(Error::all(wrong)) }
     }
 
+    /// Whether a map is a histogram, or prints every interval.
+    pub(crate) fn have_charts(&self) -> bool {
+        let implied = self.implied.iter().map(|(_, declared)| declared);
+        self.declared.iter().chain(implied).any(|declared| declared.hist.is_some() || declared.every.is_some())
+    }
+
     /// When the map with this index is printed, in words. `None`: no declaration says so.
     pub(crate) fn when(&self, map: usize) -> Option<String> {
         let declared = self.declared.iter().find(|declared| declared.map == map)?;

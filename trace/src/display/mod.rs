@@ -7,11 +7,12 @@ mod columns;
 mod declared;
 mod error;
 mod grammar;
+mod history;
 mod settings;
 mod units;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -23,11 +24,13 @@ use twinbpf_vm::os::{boot_ns, time_of_day};
 pub(crate) use columns::Column;
 pub(crate) use declared::{Declarations, Declared};
 pub use error::DisplayError;
+use history::History;
 pub(crate) use units::Unit;
 use write::{Heading, Histograms, Table};
 
 use crate::error::Error;
 use crate::output::Output;
+use crate::picture::Chart;
 use crate::timer::Timer;
 
 /// A map that is printed as it declares.
@@ -41,6 +44,12 @@ struct Display {
     began: u64,
     /// With `clear`: values by key, as they were then.
     before: HashMap<Vec<u8>, Vec<u8>>,
+    /// For a chart of what it prints every interval.
+    history: Option<History>,
+    /// When the first interval began.
+    first: u64,
+    /// For charts: histograms as they were printed last, by heading.
+    drawn: Option<BTreeMap<String, Vec<(String, u64)>>>,
 }
 
 /// The maps of an object that are printed.
@@ -68,18 +77,34 @@ impl Displays {
             };
             let map = Arc::clone(&maps[declared.map]);
             let began = if by_samples { 0 } else { boot_ns() };
-            Ok(Display { declared: declared.clone(), map, timer, began, before: HashMap::new() })
+            let (before, first, history, drawn) = (HashMap::new(), began, None, None);
+            Ok(Display { declared: declared.clone(), map, timer, began, before, history, first, drawn })
         };
         let shown = declarations.declared.iter().filter(|declared| !declared.hidden);
         let all = shown.map(display).collect::<Result<Vec<Display>, Error>>()?;
         Ok(Displays { all, declarations: declarations.clone(), by_samples, now: None })
     }
 
+    /// Keeps what charts are made of.
+    pub(crate) fn keep(&mut self) {
+        for display in &mut self.all {
+            match display.declared.hist {
+                Some(_) => display.drawn = Some(BTreeMap::new()),
+                None => display.history = display.timer.is_some().then(History::default),
+            }
+        }
+    }
+
+    /// Charts of what was printed.
+    pub(crate) fn charts(&self) -> Vec<Chart> {
+        self.all.iter().flat_map(Display::charts).collect()
+    }
+
     /// Begins the first interval. That of samples begins with the first one.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
         let now = if self.by_samples { 0 } else { boot_ns() };
         for display in &mut self.all {
-            display.began = now;
+            (display.began, display.first) = (now, now);
             display.timer.as_mut().map_or(Ok(()), Timer::start)?;
         }
         Ok(())
@@ -103,7 +128,7 @@ impl Displays {
             return Ok(());
         }
         if self.now.is_none() {
-            self.all.iter_mut().for_each(|display| display.began = time);
+            self.all.iter_mut().for_each(|display| (display.began, display.first) = (time, time));
         }
         self.now = Some(time);
         for index in 0..self.all.len() {
@@ -166,10 +191,17 @@ impl Display {
             time,
         };
         if let Some((layout, scale)) = &declared.hist {
-            return self.hist(&rows, layout, scale).map(|drawn| match format {
-                OutputFormat::Text => drawn.text(&heading).into_bytes(),
-                OutputFormat::Json => drawn.json(&heading),
-            });
+            let drawn = self.hist(&rows, layout, scale)?;
+            let (text, bars) = match format {
+                OutputFormat::Text => (drawn.text(&heading).into_bytes(), drawn.bars(&heading)),
+                OutputFormat::Json => (drawn.json(&heading), drawn.bars(&heading)),
+            };
+            self.drawn.iter_mut().for_each(|kept| kept.extend(bars.clone()));
+            return Ok(text);
+        }
+        if let Some(history) = &mut self.history {
+            let columns = &self.declared.columns;
+            history.add(now.saturating_sub(self.first) as f64 / 1e9, || columns.points(&rows, seconds));
         }
         let (rows, left_out) = declared.sorted(self.map.spec(), rows, declared.top);
         let table = Table { columns: &declared.columns, rows: &rows, left_out, seconds };
@@ -177,6 +209,17 @@ impl Display {
             OutputFormat::Text => table.text(&heading).into_bytes(),
             OutputFormat::Json => table.json(&heading),
         })
+    }
+
+    fn charts(&self) -> Vec<Chart> {
+        let title = self.declared.title.clone().unwrap_or_else(|| format!("@{}", shown_name(&self.map.spec().name)));
+        let unit = self.declared.unit.as_ref().map_or("", Unit::name);
+        let rate = if self.declared.columns.values.iter().any(|column| column.rate) { "/s" } else { "" };
+        let series = self.history.iter().filter_map(|history| history.chart(&title, format!("{unit}{rate}")));
+        let drawn = self.drawn.iter().flatten();
+        let histogram =
+            |(title, slots): (&String, &Vec<_>)| Chart::Histogram { title: title.clone(), slots: slots.clone() };
+        series.chain(drawn.map(histogram)).collect()
     }
 
     /// The elements: those of the interval, with `clear`.

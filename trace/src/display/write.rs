@@ -158,11 +158,9 @@ impl Histograms<'_> {
         if self.all.is_empty() {
             return heading.no_entries();
         }
-        let unit = heading.unit.map_or_else(String::new, |unit| format!(" ({unit})"));
-        let heading = heading.text();
+        let title = heading.text();
         let drawn = hist_text(&self.all, self.scale, |label| {
-            let label = label.map(|label| format!(" [{}]", self.label(label))).unwrap_or_default();
-            format!("{heading}{label}{unit}:").into_bytes()
+            format!("{}:", self.heading(&title, heading.unit, label)).into_bytes()
         });
         format!("{}{}", String::from_utf8_lossy(&drawn), more(self.left_out))
     }
@@ -170,6 +168,19 @@ impl Histograms<'_> {
     pub(super) fn json(&self, heading: &Heading<'_>) -> Vec<u8> {
         let drawn = hist_json(&self.all, self.scale, |label| self.label(label).into_bytes());
         heading.json("hist", &drawn, self.left_out)
+    }
+
+    /// Each with its heading, for charts.
+    pub(super) fn bars(&self, heading: &Heading<'_>) -> Vec<(String, Vec<(String, u64)>)> {
+        let title = Heading { time: None, ..*heading }.text();
+        let bars = |of: &Histogram| (self.heading(&title, heading.unit, of.label.as_deref()), of.bars(self.scale));
+        self.all.iter().map(bars).collect()
+    }
+
+    fn heading(&self, title: &str, unit: Option<&str>, label: Option<&[u8]>) -> String {
+        let label = label.map(|label| format!(" [{}]", self.label(label))).unwrap_or_default();
+        let unit = unit.map_or_else(String::new, |unit| format!(" ({unit})"));
+        format!("{title}{label}{unit}")
     }
 
     fn label(&self, bytes: &[u8]) -> String {

@@ -1,6 +1,7 @@
 //! Per-instance state that host functions use. Engines own one and lend it through `Activation::runtime`.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub struct Runtime {
     pub format: OutputFormat,
     /// Where `bpf_trace_printk` goes, the trace pipe of a kernel; standard error at first.
     pub trace: Box<dyn Write + Send>,
+    /// Histograms that programs printed last, by heading: label and count of each slot. `None`: they are not kept.
+    pub histograms: Option<BTreeMap<String, Vec<(String, u64)>>>,
     /// The embedder's data, `T` of `Linker<T>`.
     pub data: Box<dyn Any + Send>,
     /// The CPU whose per-CPU values the program sees.
@@ -119,6 +122,7 @@ impl Runtime {
             output,
             format,
             trace,
+            histograms: None,
             data,
             cpu: 0,
             interrupt,

@@ -139,6 +139,11 @@ impl Histogram {
         self.counts.values().map(|count| u128::from(*count)).sum()
     }
 
+    /// Labels and counts of all slots from the first to the last that counted something.
+    pub fn bars(&self, scale: &Scale) -> Vec<(String, u64)> {
+        self.slots().map(|(slot, count)| (scale.label(slot), count)).collect()
+    }
+
     /// All slots from the first to the last that counted something.
     fn slots(&self) -> impl Iterator<Item = (u64, u64)> {
         let first = self.counts.keys().next().copied();

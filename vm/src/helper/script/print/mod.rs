@@ -143,11 +143,16 @@ fn print_hist(mut caller: Host<'_>, map: &MapRef, scale: &Scale) -> HelperResult
         key(&mut text, &labels, bytes, notation);
         text
     };
+    let heading = |of: Option<&[u8]>| {
+        let of = of.map(|of| [b"[", &label(of, Notation::Text)[..], b"]"].concat()).unwrap_or_default();
+        [b"@", shown_name(&spec.name).as_bytes(), &of].concat()
+    };
+    if let Some(kept) = &mut caller.runtime().histograms {
+        let heading = |of: &Histogram| String::from_utf8_lossy(&heading(of.label.as_deref())).into_owned();
+        kept.extend(drawn.iter().map(|of| (heading(of), of.bars(scale))));
+    }
     let text = match caller.runtime().format {
-        OutputFormat::Text => hist_text(&drawn, scale, |of| {
-            let of = of.map(|of| [b"[", &label(of, Notation::Text)[..], b"]"].concat()).unwrap_or_default();
-            [b"@", shown_name(&spec.name).as_bytes(), &of, b": "].concat()
-        }),
+        OutputFormat::Text => hist_text(&drawn, scale, |of| [&heading(of)[..], b": "].concat()),
         OutputFormat::Json => {
             let drawn = hist_json(&drawn, scale, |of| label(of, Notation::Json));
             [&opening("hist", &spec.name)[..], &drawn, b"}}\n"].concat()
