@@ -33,7 +33,8 @@ DISPLAY_MAP(by_key, "columns=pid name calls, sort=key.name asc, value=hex\n# a c
 /* This one prints with --print-maps only. */
 MAP(plain, BPF_MAP_TYPE_HASH, __u32, __u64, 8);
 
-static void add(__u32 pid, const char *comm, __u64 count, __u64 bytes)
+/* Not inlined: to libbpf a function that is alone in .text is a program without a type. */
+static __attribute__((noinline)) void add(__u32 pid, const char *comm, __u64 count, __u64 bytes)
 {
 	struct who who = { .pid = pid };
 	struct traffic traffic = { count, bytes };
