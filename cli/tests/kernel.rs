@@ -67,6 +67,7 @@ harness::tests! {
     arguments::a_library_that_is_loaded_later_is_probed,
     bench::programs_of_each_kind_with_a_test_run_are_measured,
     bench::programs_that_the_kernel_refuses_or_runs_differently_are_left_out,
+    bench::perf_shows_where_the_time_went,
     bench::without_privilege_all_engines_exclude_the_kernel,
     bpftrace_tools::every_tool_compiles_and_links,
     bpftrace_tools::opened_files_and_those_that_are_not_there,

@@ -30,6 +30,7 @@ harness::tests! {
     call_chains_are_those_of_the_text,
     members_are_there_whichever_a_program_reads,
     maps_print_by_their_declarations,
+    native_code_leaves_no_file_of_names,
     samples_are_kept_or_dropped,
     lines_of_scripts_and_of_perf_are_in_order,
     timers_go_by_the_times_of_samples,
@@ -249,6 +250,16 @@ fn members_are_there_whichever_a_program_reads() {
             assert_eq!(lines, wanted, "{data}: {}", member.1);
         }
     }
+}
+
+/// cranelift-jit writes names where perf sets a variable.
+fn native_code_leaves_no_file_of_names() {
+    let Some(folder) = folder() else { return };
+    let source = "int EVENT(struct sample *s, u64 size) { return 1; }\n\
+        void END(void) { printf(\"%llu\\n\", bpf_get_current_pid_tgid() >> 32); }\n";
+    let lines = printed(folder.path(), source, &["-i", "tp.data", "--engine", "jit"]);
+    let names = format!("/tmp/perf-{}.map", lines[0]);
+    assert!(lines[0].parse::<u32>().is_ok() && !Path::new(&names).exists(), "{names}");
 }
 
 fn maps_print_by_their_declarations() {

@@ -41,6 +41,9 @@ fn guarded<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// perf calls it: `data` is where it keeps what its later calls get.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn start(data: *mut *mut c_void, context: *mut c_void) -> c_int {
+    // perf sets it, and cranelift-jit would leave a file of names in /tmp.
+    // SAFETY: perf has one thread here, and ours are not there yet.
+    unsafe { std::env::remove_var("PERF_BUILDID_DIR") };
     let started = guarded(|| within(context, || Args::parse(&args()).and_then(|args| Run::start(&args))));
     match started {
         Some(Ok(run)) => {

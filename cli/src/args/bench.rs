@@ -14,6 +14,7 @@ use super::{CompileArgs, LimitArgs, LoadArgs, duration};
   twinbpf bench kernel.bpf.o
   twinbpf bench a.bpf.o:parse b.bpf.o:parse --packet @frame.bin --engine interp,jit
   twinbpf bench *.bpf.o --ctx @block.bin --json --svg times.svg
+  twinbpf bench kernel.bpf.o --engine jit --flamegraph where.svg
 
 The first engine's result is what the others must compute; one that does not is named and not timed. Engines take
 turns; the figures are medians of the turns, the spread goes from the shortest to the longest. A ratio is to the first
@@ -45,6 +46,9 @@ pub(crate) struct BenchArgs {
     /// Draw the figures into this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    /// Measure under perf record, and draw where the time went as a flame graph, SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) flamegraph: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod effect;
 mod kernel;
 mod measure;
 mod plot;
+mod profile;
 mod report;
 
 use std::fs;
@@ -25,6 +26,9 @@ use contest::Contest;
 use report::Report;
 
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
+    if let Some(path) = &args.flamegraph {
+        return profile::bench(path, &args.programs.join(", "));
+    }
     let mut report = Report::default();
     let engines = args.engines(|| kernel::allowed().is_ok());
     for text in &args.programs {

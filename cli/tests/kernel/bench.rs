@@ -1,11 +1,11 @@
-//! The kernel as an engine of `twinbpf bench`.
+//! The kernel as an engine of `twinbpf bench`, and measurements under perf.
 
 use std::process::Output;
 
 use serde_json::Value;
 
 use crate::common::{run, stderr};
-use crate::rig::{as_unprivileged, kernel, public};
+use crate::rig::{as_unprivileged, kernel, kernel_and, public};
 
 /// A frame of 64 zeroes.
 const FRAME: &str = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000";
@@ -68,4 +68,31 @@ pub(crate) fn without_privilege_all_engines_exclude_the_kernel() {
     let selected = as_unprivileged(folder.path(), &[&args[..], &["--engine", "interp,kernel"]].concat()).unwrap();
     let why = engines(&selected)[1]["left_out"].clone();
     assert!(why.as_str().unwrap().contains("this process has no CAP_BPF"), "{why}");
+}
+
+pub(crate) fn perf_shows_where_the_time_went() {
+    if !kernel_and(&["perf"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // `len` = 20 for the kernels of `bench/`, and the memory after it.
+    let block = tempfile::NamedTempFile::new().unwrap();
+    let mut bytes = vec![0; 64 + 2 * 65536];
+    bytes[0] = 20;
+    std::fs::write(block.path(), bytes).unwrap();
+    let (svg, ctx) = (folder.path().join("where.svg"), format!("@{}", block.path().display()));
+    let path = svg.to_str().unwrap();
+    let args =
+        ["bench", "bench/matmul.bpf.o", "--ctx", &ctx, "--engine", "jit", "--time", "500ms", "--flamegraph", path];
+    let output = run(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("jit"), "{output:?}");
+    let picture = std::fs::read_to_string(&svg).unwrap();
+    assert!(picture.contains("bpf_prog_prog") && picture.contains("bench/matmul.bpf.o"), "{picture}");
+    let output = run(&["bench", "bench/matmul.bpf.o", "--flamegraph", "/no/such/where.svg"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(stderr(&output).starts_with("twinbpf: cannot write /no/such/where.svg: "), "{}", stderr(&output));
+    let output = run(&["bench", "no/such.bpf.o", "--flamegraph", path]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
