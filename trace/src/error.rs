@@ -114,7 +114,7 @@ pub enum Error {
     },
     /// A declaration of how a map is printed.
     #[error(transparent)]
-    Display(Box<crate::display::DisplayError>),
+    Display(Box<crate::display::error::DisplayError>),
     /// A map that cannot be printed as it declares.
     #[error("cannot print map {map}: {why}")]
     Map {

@@ -5,7 +5,7 @@
 
 mod columns;
 mod declared;
-mod error;
+pub(crate) mod error;
 mod grammar;
 mod history;
 mod settings;
