@@ -76,8 +76,12 @@ impl Columns {
     /// For a chart: the first number of each element, by its key.
     pub(super) fn points(&self, rows: &[Row], seconds: f64) -> Vec<(String, f64)> {
         let Some(value) = self.values.iter().find(|column| column.is_number()) else { return Vec::new() };
-        let label = |row: &Row| self.keys.iter().map(|column| column.cell(row, 1.0)).collect::<Vec<_>>().join(", ");
-        rows.iter().filter_map(|row| Some((label(row), value.shown(row, seconds)?))).collect()
+        rows.iter().filter_map(|row| Some((self.label(row, ", "), value.shown(row, seconds)?))).collect()
+    }
+
+    /// The key of an element as one text.
+    pub(super) fn label(&self, row: &Row, between: &str) -> String {
+        self.keys.iter().map(|column| column.cell(row, 1.0)).collect::<Vec<_>>().join(between)
     }
 
     /// Whether values are counts with totals.
@@ -178,8 +182,7 @@ impl Column {
     pub(super) fn adds_up(&self) -> bool {
         match &self.source {
             Source::Fields(_) => self.is_number(),
-            Source::Count => true,
-            Source::Total => true,
+            Source::Count | Source::Total => true,
             Source::Average | Source::Extreme => false,
         }
     }

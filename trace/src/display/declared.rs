@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use twinbpf_btf::{Type, TypeId};
 use twinbpf_loader::Object;
-use twinbpf_vm::helper::print::{Aggregate, Layout, Row, Scale, is_scalar};
+use twinbpf_vm::helper::print::{Aggregate, Histogram, Layout, Row, Scale, histograms, is_scalar};
 use twinbpf_vm::map::{MapKind, MapSpec, compare};
 
 use super::columns::{Column, Columns, has_numbers};
@@ -64,9 +64,22 @@ impl Declared {
         !self.hidden || self.metric.is_some()
     }
 
+    /// The histograms in elements of a map, those that count most last.
+    ///
+    /// # Errors
+    /// A slot that the scale does not have, in words.
+    pub(crate) fn histograms(
+        spec: &MapSpec,
+        (layout, scale): &(Layout, Scale),
+        mut rows: Vec<Row>,
+    ) -> Result<Vec<Histogram>, String> {
+        rows.sort_by(|one, two| compare(&spec.key_fields, &one.key, &two.key));
+        histograms(layout, rows.iter().map(|row| (&row.key, &row.value)), scale).map_err(|why| why.to_string())
+    }
+
     /// The elements of the map that are printed, in order, and how many are not.
-    pub(crate) fn sorted(&self, spec: &MapSpec, mut rows: Vec<Row>, top: Option<usize>) -> (Vec<Row>, usize) {
-        let Declared { sort, columns, .. } = self;
+    pub(super) fn sorted(&self, spec: &MapSpec, mut rows: Vec<Row>) -> (Vec<Row>, usize) {
+        let Declared { sort, columns, top, .. } = self;
         rows.sort_by(|one, two| {
             let order = columns.compare(spec, &sort.by, one, two);
             let order = if sort.descending { order.reverse() } else { order };

@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use twinbpf_vm::helper::print::{Layout, Row, Scale, histograms, is_scalar, rows, shown_name};
+use twinbpf_vm::helper::print::{Layout, Row, Scale, is_scalar, rows, shown_name};
 use twinbpf_vm::host::OutputFormat;
-use twinbpf_vm::map::{MapOps, compare};
+use twinbpf_vm::map::MapOps;
 use twinbpf_vm::os::{boot_ns, time_of_day};
 
 pub(crate) use columns::Column;
@@ -190,20 +190,23 @@ impl Display {
             unit: declared.unit.as_ref().map(Unit::name),
             time,
         };
-        if let Some((layout, scale)) = &declared.hist {
-            let drawn = self.hist(&rows, layout, scale)?;
-            let (text, bars) = match format {
-                OutputFormat::Text => (drawn.text(&heading).into_bytes(), drawn.bars(&heading)),
-                OutputFormat::Json => (drawn.json(&heading), drawn.bars(&heading)),
+        if let Some(hist) = &declared.hist {
+            let drawn = self.hist(rows, hist)?;
+            let text = match format {
+                OutputFormat::Text => drawn.text(&heading).into_bytes(),
+                OutputFormat::Json => drawn.json(&heading),
             };
-            self.drawn.iter_mut().for_each(|kept| kept.extend(bars.clone()));
+            let bars = self.drawn.is_some().then(|| drawn.bars(&heading));
+            if let Some(kept) = &mut self.drawn {
+                kept.extend(bars.into_iter().flatten());
+            }
             return Ok(text);
         }
         if let Some(history) = &mut self.history {
             let columns = &self.declared.columns;
             history.add(now.saturating_sub(self.first) as f64 / 1e9, || columns.points(&rows, seconds));
         }
-        let (rows, left_out) = declared.sorted(self.map.spec(), rows, declared.top);
+        let (rows, left_out) = declared.sorted(self.map.spec(), rows);
         let table = Table { columns: &declared.columns, rows: &rows, left_out, seconds };
         Ok(match format {
             OutputFormat::Text => table.text(&heading).into_bytes(),
@@ -243,18 +246,14 @@ impl Display {
     }
 
     /// The histograms that are printed.
-    fn hist<'a>(&'a self, rows: &[Row], layout: &Layout, scale: &'a Scale) -> Result<Histograms<'a>, String> {
+    fn hist<'a>(&'a self, rows: Vec<Row>, hist: &'a (Layout, Scale)) -> Result<Histograms<'a>, String> {
         let Declared { sort, top, columns, .. } = &self.declared;
-        let spec = self.map.spec();
-        let mut rows: Vec<&Row> = rows.iter().collect();
-        rows.sort_by(|one, two| compare(&spec.key_fields, &one.key, &two.key));
-        let drawn = histograms(layout, rows.iter().map(|row| (&row.key, &row.value)), scale);
-        let mut drawn = drawn.map_err(|why| why.to_string())?;
+        let mut drawn = Declared::histograms(self.map.spec(), hist, rows)?;
         let left_out = drawn.len().saturating_sub(top.unwrap_or(usize::MAX));
         drawn.drain(..left_out);
         if sort.descending {
             drawn.reverse();
         }
-        Ok(Histograms { columns, all: drawn, left_out, scale })
+        Ok(Histograms { columns, all: drawn, left_out, scale: &hist.1 })
     }
 }

@@ -119,8 +119,7 @@ impl Table<'_> {
                 let mut known: HashMap<String, u32> = HashMap::new();
                 for (index, row) in self.rows.iter().enumerate() {
                     data.extend(if index == 0 { "" } else { ", " }.bytes());
-                    let key: Vec<String> = keys.iter().map(|column| column.cell(row, 1.0)).collect();
-                    let key = key.join(",");
+                    let key = self.columns.label(row, ",");
                     let count = known.entry(key.clone()).or_default();
                     *count += 1;
                     // Keys that a format makes the same stay apart.
@@ -185,6 +184,6 @@ impl Histograms<'_> {
 
     fn label(&self, bytes: &[u8]) -> String {
         let row = Row { key: bytes.to_vec(), value: Vec::new() };
-        self.columns.keys.iter().map(|column| column.cell(&row, 1.0)).collect::<Vec<_>>().join(", ")
+        self.columns.label(&row, ", ")
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram as Drawn, LabelPair, Metric, MetricFamily, MetricType, Summary,
 };
-use twinbpf_vm::helper::print::{Aggregate, Histogram, Layout, Merged, Row, Scale, histograms, rows};
-use twinbpf_vm::map::{MapOps, compare};
+use twinbpf_vm::helper::print::{Aggregate, Histogram, Layout, Merged, Row, Scale, rows};
+use twinbpf_vm::map::MapOps;
 
 use crate::display::{Column, Declared, Unit};
 
@@ -106,8 +106,8 @@ impl Source {
     /// The map cannot be read, in words.
     pub(super) fn families(&self, limit: usize) -> Result<(Vec<MetricFamily>, usize), String> {
         let rows = rows(&*self.map).map_err(|errno| format!("{errno:?}"))?;
-        if let Some((layout, scale)) = &self.declared.hist {
-            return self.histograms(rows, layout, scale, limit);
+        if let Some(hist) = &self.declared.hist {
+            return self.histograms(rows, hist, limit);
         }
         let (mut families, mut most) = (Vec::new(), 0);
         for Named { name, column, divisor } in &self.metrics {
@@ -180,15 +180,12 @@ impl Source {
 
     fn histograms(
         &self,
-        mut rows: Vec<Row>,
-        layout: &Layout,
-        scale: &Scale,
+        rows: Vec<Row>,
+        hist: &(Layout, Scale),
         limit: usize,
     ) -> Result<(Vec<MetricFamily>, usize), String> {
-        rows.sort_by(|one, two| compare(&self.map.spec().key_fields, &one.key, &two.key));
-        let all = histograms(layout, rows.iter().map(|row| (&row.key, &row.value)), scale);
-        let mut all = all.map_err(|why| why.to_string())?;
-        let series = all.drain(..).map(|Histogram { label, counts }| {
+        let all = Declared::histograms(self.map.spec(), hist, rows)?;
+        let series = all.into_iter().map(|Histogram { label, counts }| {
             let row = Row { key: label.unwrap_or_default(), value: Vec::new() };
             (self.labels(&row), counts)
         });
@@ -205,7 +202,7 @@ impl Source {
         let Named { name, divisor, .. } = &self.metrics[0];
         let metrics = series.into_iter().map(|(labels, counts)| {
             let mut metric = labelled(labels);
-            metric.set_histogram(drawn(&counts, scale, *divisor));
+            metric.set_histogram(drawn(&counts, &hist.1, *divisor));
             metric
         });
         Ok((vec![self.family(name, metrics)], left_out))
