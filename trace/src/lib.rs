@@ -57,6 +57,7 @@ pub use files::{FilesError, KernelFiles};
 pub use functions::functions;
 pub use options::{Mode, OnError, Options};
 pub use output::Output;
+pub use picture::PictureFile;
 pub use plan::{Counters, ObjectPlan, Plan, Planned, Trigger};
 pub use probes::probe_definition;
 pub use record::{RecordCommand, RecordTarget, Recording};

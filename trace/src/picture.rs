@@ -15,7 +15,7 @@ use crate::error::Error;
 /// A picture that is drawn at the end. Until then there is a file without a name in its folder, so that a folder that
 /// cannot be written is an error before anything starts.
 #[derive(Debug)]
-pub(crate) struct PictureFile {
+pub struct PictureFile {
     path: PathBuf,
     file: NamedTempFile,
 }
@@ -25,7 +25,7 @@ impl PictureFile {
     ///
     /// # Errors
     /// The file cannot be made.
-    pub(crate) fn create(path: &Path) -> Result<PictureFile, Error> {
+    pub fn create(path: &Path) -> Result<PictureFile, Error> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // tempfile's own error has the name of its file.
         std::fs::metadata(folder).map_err(|cause| unwritable(path, cause))?;
@@ -36,7 +36,7 @@ impl PictureFile {
     }
 
     /// The error of a picture with nothing in it.
-    pub(crate) fn empty(self, why: &'static str) -> Error {
+    pub fn empty(self, why: &'static str) -> Error {
         Error::Picture { path: self.path, why }
     }
 
@@ -44,7 +44,7 @@ impl PictureFile {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn write(self, write: impl FnOnce(&mut NamedTempFile) -> io::Result<()>) -> Result<(), Error> {
+    pub fn write(self, write: impl FnOnce(&mut NamedTempFile) -> io::Result<()>) -> Result<(), Error> {
         let PictureFile { path, mut file } = self;
         write(&mut file).map_err(|cause| unwritable(&path, cause))?;
         file.persist(&path).map_err(|error| unwritable(&path, error.error))?;

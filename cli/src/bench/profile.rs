@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufWriter, Cursor, Write};
+use std::io::{self, Cursor};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
 use inferno::flamegraph;
-use tempfile::NamedTempFile;
+use twinbpf_trace::PictureFile;
 
 const OPTION: &str = "--flamegraph";
 /// Samples of a second of CPU time.
@@ -22,10 +22,8 @@ const NAMES: &str = "TWINBPF_PERF";
 
 /// Measures under perf and draws where the time went.
 pub(super) fn bench(path: &Path, title: &str) -> Result<ExitCode> {
-    let unwritable = || format!("cannot write {}", path.display());
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A folder that cannot be written is an error before anything is measured.
-    let picture = tempfile::Builder::new().prefix(".twinbpf").tempfile_in(parent).with_context(unwritable)?;
+    // Before anything is measured: the folder may be none that can be written.
+    let picture = PictureFile::create(path)?;
     let folder = tempfile::tempdir().context("cannot make a folder for the samples")?;
     let data = folder.path().join("perf.data");
     let mut perf = Command::new("perf");
@@ -43,10 +41,8 @@ pub(super) fn bench(path: &Path, title: &str) -> Result<ExitCode> {
     if !text.status.success() {
         bail!("perf script ended with {}: {}", text.status, String::from_utf8_lossy(&text.stderr).trim());
     }
-    let drawn = draw(&text.stdout, title, picture.as_file());
     remove_names(&text.stdout);
-    drawn.with_context(unwritable)?;
-    keep(picture, path).with_context(unwritable)?;
+    draw(&text.stdout, title, picture)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,9 +56,8 @@ fn run(command: &mut Command) -> Result<ExitStatus> {
 }
 
 /// The arguments of the command without our option.
-fn without(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
+fn without(mut args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut kept = Vec::new();
-    let mut args = args.peekable();
     while let Some(arg) = args.next() {
         let text = arg.to_string_lossy();
         if text == OPTION {
@@ -75,28 +70,18 @@ fn without(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// Draws the stacks in the text of `perf script`.
-fn draw(text: &[u8], title: &str, file: &fs::File) -> io::Result<()> {
+fn draw(text: &[u8], title: &str, picture: PictureFile) -> Result<()> {
     let mut options = Options::default();
     options.nthreads = 1;
     let mut folded = Vec::new();
     Folder::from(options).collapse(Cursor::new(text), &mut folded)?;
     if folded.is_empty() {
-        return Err(io::Error::other("perf took no sample: measure for longer (--time)"));
+        return Err(picture.empty("perf took no sample: measure for longer (--time)").into());
     }
     let mut options = flamegraph::Options::default();
     options.title = title.to_owned();
     options.count_name = "samples".to_owned();
-    let mut file = BufWriter::new(file);
-    flamegraph::from_reader(&mut options, Cursor::new(folded), &mut file)?;
-    file.flush()
-}
-
-/// Gives the picture its name, and the permissions of a file that is made.
-fn keep(picture: NamedTempFile, path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = NamedTempFile::new()?.as_file().metadata()?.permissions().mode() | 0o044;
-    picture.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-    picture.persist(path)?;
+    picture.write(|file| flamegraph::from_reader(&mut options, Cursor::new(folded), file))?;
     Ok(())
 }
 
