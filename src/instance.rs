@@ -89,13 +89,12 @@ impl<T: Send + 'static> InstancePre<T> {
         engine: Engine,
         image: Arc<Image>,
         native: Option<Arc<dyn Native>>,
-        maps: Maps,
+        maps: Arc<Maps>,
         source: Source,
         types: ObjectTypes,
         warnings: Vec<String>,
     ) -> InstancePre<T> {
         let per_cpu = PerCpuMaps::new(maps.own());
-        let maps = Arc::new(maps);
         InstancePre {
             inner: Arc::new(Pre { engine, image, maps, per_cpu, native, source, types, warnings }),
             data: PhantomData,
@@ -215,8 +214,8 @@ impl<T: Send + 'static> InstancePre<T> {
         let config = self.inner.engine.config();
         let cpu = self.inner.engine.cpus().take(&self.inner.per_cpu, config.cpus, cpu)?;
         let data: Box<dyn Any + Send> = Box::new(data);
-        let mut runtime = Runtime::new(self.inner.engine.view(), Arc::clone(&self.inner.maps) as _, output, data);
-        runtime.cpu = cpu.number();
+        let runtime = Runtime::new(self.inner.engine.view(), Arc::clone(&self.inner.maps) as _, output, data);
+        let runtime = runtime.on_cpu(cpu.number());
         let limits =
             Limits { max_insns: config.max_insns, max_depth: config.max_depth, stack_bytes: config.stack_limit };
         let mut machine = Machine::new(Arc::clone(&self.inner.image), runtime, limits)?;

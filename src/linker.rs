@@ -226,13 +226,13 @@ impl<T: Send + 'static> Linker<T> {
         let Prepared { programs, positions, targets, specs, mut warnings } = prepared;
 
         let index_of = |name: &str| programs.iter().position(|program| &*program.name == name);
-        let maps = Maps::with(
+        let maps = Arc::new(Maps::with(
             &specs,
             self.engine.arena(),
             config.cpus,
             &mut |_, spec| self.maps.get(&*spec.name).cloned(),
             &mut |name| index_of(name).map(|index| index as u32),
-        )?;
+        )?);
         let handles: Vec<u64> = (0..specs.len()).map(|index| maps.handle(index)).collect();
         let values: Vec<u64> = (0..specs.len()).map(|index| maps.addr_of_value(index).unwrap_or(0)).collect();
         let pointed: Vec<usize> = specs.iter().flat_map(pointed_externs).collect();
@@ -244,7 +244,7 @@ impl<T: Send + 'static> Linker<T> {
             labels: &[],
             pointed: &pointed,
         };
-        let image = Image::new(self.engine.arena(), programs, resolve)?;
+        let image = Image::new(self.engine.arena(), programs, resolve)?.with_maps(&maps);
         maps.write_pointers::<Error>(|pointer| {
             Ok(match pointer {
                 Pointer::Function { program, pc } => positions

@@ -168,7 +168,7 @@ fn callees(image: &Image) -> Vec<Callee> {
         service(SERVICES.load_packet as usize, &[], Returns::Number),
         service(SERVICES.resume as usize, &[Argument::Below(image.insns().len() as u64)], Returns::Number),
     ];
-    for host in image.hosts() {
+    for host in image.hosts().iter().chain(&image.all_bound()) {
         let (native, params) = host.native();
         let arguments = vec![Argument::Number(native.env.addr() as u64), Argument::Context];
         let stack = (2 + u32::from(params)).saturating_sub(6);

@@ -8,14 +8,16 @@
 mod build;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use build::Builder;
 
 use crate::host::HostFn;
 use crate::ident::{ImageId, ProgramId};
+use crate::map::{MapOps, Maps};
 use crate::mem::{Arena, HandleRange, MemError};
 use crate::trap::{Location, Trap, TrapCode};
 use twinbpf_isa::program::{InOrder, Program};
@@ -163,6 +165,10 @@ pub struct Image {
     /// Functions, then host functions, then labels.
     handles: HandleRange,
     traps: Vec<(TrapCode, String)>,
+    /// What its handles of maps mean, where generated code may know that.
+    maps: Option<Arc<Maps>>,
+    /// Host functions of one map each, by host function and handle.
+    bound: Mutex<BTreeMap<(u32, u64), HostFn>>,
     /// Translation of an engine, made on first use.
     translation: OnceLock<Box<dyn Any + Send + Sync>>,
 }
@@ -210,8 +216,38 @@ impl Image {
             labels,
             handles,
             traps,
+            maps: None,
+            bound: Mutex::default(),
             translation,
         })
+    }
+
+    /// The same image, whose machines have these maps, so that generated code need not look up handles.
+    #[must_use]
+    pub fn with_maps(self, maps: &Arc<Maps>) -> Image {
+        Image { maps: Some(Arc::clone(maps)), ..self }
+    }
+
+    /// The map that a handle means in all machines of this image, if that is known and programs can use it.
+    pub fn map(&self, handle: u64) -> Option<&Arc<dyn MapOps>> {
+        self.maps.as_ref()?.get(handle)
+    }
+
+    /// A host function whose first argument is the map with this handle, if there can be one. The image keeps it.
+    pub fn bound(&self, host: u32, handle: u64) -> Option<HostFn> {
+        let map = self.map(handle)?;
+        let mut bound = self.bound.lock().expect("no panic while held");
+        if let Some(known) = bound.get(&(host, handle)) {
+            return Some(known.clone());
+        }
+        let function = self.hosts[host as usize].bind(map)?;
+        bound.insert((host, handle), function.clone());
+        Some(function)
+    }
+
+    /// All that [`Image::bound`] has made.
+    pub fn all_bound(&self) -> Vec<HostFn> {
+        self.bound.lock().expect("no panic while held").values().cloned().collect()
     }
 
     /// Number that no other image of the process has.

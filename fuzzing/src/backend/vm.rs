@@ -162,7 +162,8 @@ impl World {
         let values: Vec<u64> = (0..=TABLE).map(|index| self.maps.addr_of_value(index).unwrap_or(0)).collect();
         let helper = |id: u32| i32::try_from(id).ok().and_then(helper::resolve);
         let resolve = Resolve { maps: &handles, values: &values, externs: &[], helper: &helper, labels, pointed: &[] };
-        Image::new(&self.arena, programs, resolve).map(Arc::new).map_err(|error| error.to_string())
+        let image = Image::new(&self.arena, programs, resolve).map_err(|error| error.to_string())?;
+        Ok(Arc::new(image.with_maps(&self.maps)))
     }
 
     pub(crate) fn machine(&self, image: &Arc<Image>) -> Result<Machine, MemError> {

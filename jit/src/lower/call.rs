@@ -170,6 +170,11 @@ impl Translator<'_> {
         if let (Some(address), None) = (function.c(), self.input.values) {
             return self.call_c(host, address);
         }
+        if self.input.values.is_none()
+            && let Some(ends) = self.intrinsic(host)
+        {
+            return ends;
+        }
         let (native, params) = function.native();
         let params = usize::from(params);
         let (code, env) = match self.input.values {
@@ -184,12 +189,17 @@ impl Translator<'_> {
                 (code, self.b.ins().load(I64, constant(), hosts, at(offset_of!(HostCode, env))))
             }
         };
+        self.call_thunk((code, env), &ARG_REGS[..params])
+    }
+
+    /// Calls a [`HostCode`] with what these registers hold.
+    pub(super) fn call_thunk(&mut self, (code, env): (Value, Value), params: &[Reg]) -> bool {
         let mut args = [env; 7];
         args[1] = self.cx;
-        for (arg, reg) in args[2..].iter_mut().zip(&ARG_REGS[..params]) {
+        for (arg, reg) in args[2..].iter_mut().zip(params) {
             *arg = self.get(*reg);
         }
-        let (value, status) = self.c_call(code, &args[..params + 2]);
+        let (value, status) = self.c_call(code, &args[..params.len() + 2]);
         self.trap_if(status, SiteKind::Failed);
         self.set(Reg::R0, value);
         self.after_call()

@@ -183,7 +183,7 @@ impl Translator<'_> {
         }))
     }
 
-    fn constant(&self, value: Value) -> Option<i64> {
+    pub(super) fn constant(&self, value: Value) -> Option<i64> {
         let dfg = &self.b.func.dfg;
         match dfg.value_def(dfg.resolve_aliases(value)) {
             ValueDef::Result(inst, _) => match dfg.insts[inst] {

@@ -21,6 +21,7 @@ pub mod effects;
 mod flow;
 mod forward;
 mod fuel;
+mod intrinsics;
 mod memory;
 mod register_liveness;
 mod stack;

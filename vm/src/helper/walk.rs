@@ -56,7 +56,7 @@ pub(super) fn walk(
     let points = !matches!(spec.kind, MapKind::ArrayOfMaps | MapKind::HashOfMaps);
     let mut calls = 0;
     for visit in visits {
-        let cpu = caller.runtime().cpu;
+        let cpu = caller.runtime().cpu();
         let value = match (map.lookup(&visit.key, cpu).filter(|_| points && visit.live), &visit.copy) {
             (Some(value), _) => value,
             (None, Some(bytes)) => {

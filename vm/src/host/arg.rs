@@ -16,12 +16,20 @@ pub struct Args<'a> {
     function: &'a str,
     regs: &'a [u64; 5],
     next: u8,
+    /// Arguments before the first of `regs`.
+    before: u8,
 }
 
 impl<'a> Args<'a> {
     #[inline]
     pub(super) fn new(activation: &'a mut dyn Activation, function: &'a str, regs: &'a [u64; 5]) -> Args<'a> {
-        Args { activation, function, regs, next: 0 }
+        Args { activation, function, regs, next: 0, before: 0 }
+    }
+
+    /// The arguments after the first one.
+    #[inline]
+    pub(super) fn after_map(activation: &'a mut dyn Activation, function: &'a str, regs: &'a [u64; 5]) -> Args<'a> {
+        Args { before: 1, ..Args::new(activation, function, regs) }
     }
 
     /// The next register and its number, counted from 1. A sixth does not exist.
@@ -29,7 +37,7 @@ impl<'a> Args<'a> {
     pub fn register(&mut self) -> (u64, u8) {
         let value = self.regs[usize::from(self.next)];
         self.next += 1;
-        (value, self.next)
+        (value, self.before + self.next)
     }
 
     /// State of the instance.

@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::arg::{Args, HostArg};
+use super::arg::{Args, HostArg, MapRef};
 use super::caller::Caller;
 use super::ret::HostRet;
 use super::thunk::{self, Callable, Entry};
 use super::{Activation, HostFn};
+use crate::map::MapOps;
 use twinbpf_isa::program::Signature;
 
 /// A closure or function that can become a [`HostFn`]: up to five [`HostArg`]s, a [`HostRet`], and optionally
@@ -53,6 +54,51 @@ fn host_fn<B: Callable>(name: Arc<str>, signature: Signature, body: B, own: fn(&
     let entry = if signature.variadic { thunk::entry5(&body) } else { own(&body) };
     HostFn::with_entry(name, signature, body, entry)
 }
+
+/// A function of a map: a [`Caller`], the map, and up to four [`HostArg`]s.
+pub(crate) trait IntoMapFn<Params>: Copy + Send + Sync + 'static {
+    /// The host function of this name.
+    fn into_map_fn(self, name: Arc<str>) -> HostFn;
+}
+
+macro_rules! into_map_fn {
+    ($entry:ident $bound:ident $($A:ident $a:ident),*) => {
+        impl<F, R, $($A),*> IntoMapFn<($($A,)*)> for F
+        where
+            F: Fn(Caller<'_, ()>, &Arc<dyn MapOps>, $($A),*) -> R + Copy + Send + Sync + 'static,
+            R: HostRet,
+            $($A: HostArg,)*
+        {
+            fn into_map_fn(self, name: Arc<str>) -> HostFn {
+                let signature = signature::<R>(&[(MapRef::TYPE, false), $(($A::TYPE, $A::VARIADIC)),*], false);
+                let label = Arc::clone(&name);
+                let body = move |activation: &mut dyn Activation, regs: &[u64; 5]| {
+                    let mut args = Args::new(activation, &label, regs);
+                    let map = MapRef::take(&mut args)?;
+                    $(let $a = $A::take(&mut args)?;)*
+                    self(Caller::new(activation, &label), map.map(), $($a),*).into_r0()
+                };
+                let (label, types) = (Arc::clone(&name), signature.clone());
+                let bind = move |map: Arc<dyn MapOps>| {
+                    let name = Arc::clone(&label);
+                    let body = move |activation: &mut dyn Activation, regs: &[u64; 5]| {
+                        let mut args = Args::after_map(activation, &name, regs);
+                        $(let $a = $A::take(&mut args)?;)*
+                        self(Caller::new(activation, &name), &map, $($a),*).into_r0()
+                    };
+                    let signature = Signature { params: types.params[1..].to_vec(), ..types.clone() };
+                    host_fn(Arc::clone(&label), signature, body, thunk::$bound)
+                };
+                HostFn { bind: Some(Arc::new(bind)), ..host_fn(name, signature, body, thunk::$entry) }
+            }
+        }
+    };
+}
+
+into_map_fn!(entry2 entry1 A2 a2);
+into_map_fn!(entry3 entry2 A2 a2, A3 a3);
+into_map_fn!(entry4 entry3 A2 a2, A3 a3, A4 a4);
+into_map_fn!(entry5 entry4 A2 a2, A3 a3, A4 a4, A5 a5);
 
 macro_rules! into_host_fn {
     ($entry:ident $($A:ident $a:ident),*) => {

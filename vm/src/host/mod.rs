@@ -50,8 +50,10 @@ pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};
 
 use native::HostCode;
+use func::IntoMapFn;
 use thunk::Entry;
 
+use crate::map::MapOps;
 use crate::trap::Trap;
 use twinbpf_isa::program::Signature;
 
@@ -75,7 +77,22 @@ pub struct HostFn {
     signature: Signature,
     body: Arc<Body>,
     entry: Entry,
+    bind: Option<Arc<Bind>>,
+    intrinsic: Option<Intrinsic>,
     c: Option<u64>,
+}
+
+/// Makes a function of a map the function of one map.
+type Bind = dyn Fn(Arc<dyn MapOps>) -> HostFn + Send + Sync;
+
+/// Helpers that generated code replaces by code of its own where it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Intrinsic {
+    /// `bpf_map_lookup_elem`: with a known array, and a key in the frame, a comparison and an addition.
+    MapLookup,
+    /// `bpf_get_smp_processor_id`: a load from the context.
+    CpuNumber,
 }
 
 impl HostFn {
@@ -89,7 +106,28 @@ impl HostFn {
     }
 
     fn with_entry<B: thunk::Callable>(name: Arc<str>, signature: Signature, body: Arc<B>, entry: Entry) -> HostFn {
-        HostFn { name, signature, body, entry, c: None }
+        HostFn { name, signature, body, entry, bind: None, intrinsic: None, c: None }
+    }
+
+    /// A function whose first argument is a map, as [`HostFn::typed`], that can be [bound](HostFn::bind).
+    pub(crate) fn of_map<Params>(name: &str, function: impl IntoMapFn<Params>) -> HostFn {
+        function.into_map_fn(name.into())
+    }
+
+    /// The function of the arguments after the first, which is this map.
+    pub fn bind(&self, map: &Arc<dyn MapOps>) -> Option<HostFn> {
+        self.bind.as_ref().map(|bind| bind(Arc::clone(map)))
+    }
+
+    /// The same function, which is this intrinsic.
+    #[must_use]
+    pub(crate) fn with_intrinsic(self, intrinsic: Intrinsic) -> HostFn {
+        HostFn { intrinsic: Some(intrinsic), ..self }
+    }
+
+    /// What generated code may have in place of calls.
+    pub fn intrinsic(&self) -> Option<Intrinsic> {
+        self.intrinsic
     }
 
     /// The same function, of which generated code may call the C function at `address` instead.

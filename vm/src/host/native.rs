@@ -70,6 +70,8 @@ pub struct Context {
     /// Functions whose frame takes more than [`CALL_FRAME`] bytes of native stack run in the interpreter where their frame
     /// begins below this address. 0 where nothing says how large the native stack is.
     pub native_limit: u64,
+    /// The CPU whose per-CPU values the program sees. Not for code that is compiled ahead of time, whose contexts end before.
+    pub cpu: u32,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
     pub failure: Option<Failure>,
     /// The machine, for host functions and services.
@@ -284,6 +286,7 @@ impl Context {
             stack_limit: 0,
             refused: 0,
             native_limit: 0,
+            cpu: 0,
             failure: None,
             bridge,
         }

@@ -53,7 +53,7 @@ pub struct Runtime {
     /// The embedder's data, `T` of `Linker<T>`.
     pub data: Box<dyn Any + Send>,
     /// The CPU whose per-CPU values the program sees.
-    pub cpu: u32,
+    pub(crate) cpu: u32,
     /// Ends a run.
     interrupt: Arc<Interrupt>,
     /// How long a program waits for a spin lock until that is a deadlock; 10 seconds at first.
@@ -105,6 +105,18 @@ pub(crate) struct HeldResources {
 }
 
 impl Runtime {
+    /// The same state on another CPU than 0.
+    #[must_use]
+    pub fn on_cpu(self, cpu: u32) -> Runtime {
+        Runtime { cpu, ..self }
+    }
+
+    /// The CPU whose per-CPU values the program sees. It stays the same.
+    #[inline]
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
     /// State of a new instance: CPU 0, no time limit, the operating system's task.
     pub fn new(
         view: View,

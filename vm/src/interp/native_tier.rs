@@ -134,7 +134,9 @@ impl Machine {
         }
         let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
+        let cpu = self.s.runtime.cpu();
         let context = tier.native.context();
+        context.cpu = cpu;
         context.regs = POISON;
         context.remaining = self.budget;
         tier.counts
@@ -214,7 +216,9 @@ impl Machine {
         let fp = self.s.frame_pointer(base.depth);
         let tier = self.native.running();
         tier.native.watch(self.s.runtime.interrupt());
+        let cpu = self.s.runtime.cpu();
         let context = tier.native.context();
+        context.cpu = cpu;
         context.regs.copy_from_slice(&self.s.r[..11]);
         (context.loops, context.remaining, context.stack_used) = (loops.into(), self.remaining, stack_used);
         let args = [1, 2, 3, 4, 5].map(|index: usize| self.s.r[index]);

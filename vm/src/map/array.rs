@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cell::Cell;
 use super::hash::check_sizes;
 use super::slab::GAP;
-use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapOps, MapSpec};
+use super::{ArrayLayout, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 /// See the module documentation.
@@ -128,6 +128,11 @@ impl MapOps for Array {
 
     fn memory(&self) -> Option<&Block> {
         Some(&self.block)
+    }
+
+    fn layout(&self) -> Option<ArrayLayout> {
+        let (addr, stride) = (self.block.addr(), self.block.region().spec.stride);
+        Some(ArrayLayout { addr, stride, count: self.spec.max_entries, cpus: self.cpus })
     }
 
     fn len(&self) -> u32 {

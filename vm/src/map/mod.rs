@@ -38,7 +38,7 @@ use crate::mem::Arena;
 pub use arena::ARENA_PAGE;
 pub use check::{MapError, kernel_only, only_in_kernel};
 pub use entry::Entry;
-pub use ops::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
+pub use ops::{ArrayLayout, BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, Pages, Ring, Sent};
 pub use order::compare;
 pub(crate) use order::{Direction, SortBy};
 pub use registry::{Given, Maps};

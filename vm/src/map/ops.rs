@@ -113,6 +113,19 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
+/// Values at equal distances: that of index `i` and CPU `c` is at `addr + (i * cpus + c) * stride`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayLayout {
+    /// Address of the first.
+    pub addr: u64,
+    /// Bytes from one to the next.
+    pub stride: u32,
+    /// Number of indices.
+    pub count: u32,
+    /// Values under an index; 1 unless the map is per-CPU.
+    pub cpus: u32,
+}
+
 /// A map at run time. All methods may be called from several threads at once. Keys and values are exactly
 /// `key_size` and `value_size` bytes; for per-CPU maps, `cpu` says whose value a *program* means, and the
 /// host sees all CPUs through [`MapOps::lookup_copy`] with `cpu`.
@@ -193,6 +206,11 @@ pub trait MapOps: Send + Sync + fmt::Debug {
     /// The memory of an array's values, element by index (per-CPU: index * CPUs + CPU), for hosts that fill or
     /// watch it as mmap would allow. Data sections are arrays of one element.
     fn memory(&self) -> Option<&Block> {
+        None
+    }
+
+    /// Where the values of an array are, as long as the map lives, so that generated code finds them itself.
+    fn layout(&self) -> Option<ArrayLayout> {
         None
     }
 

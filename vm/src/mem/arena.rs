@@ -145,7 +145,8 @@ pub struct Arena {
     read_only_space: u64,
     /// Where the host writes to the read-only pages, once there are any.
     alias: OnceLock<Alias>,
-    table: RwLock<Vec<Region>>,
+    /// Sorted by start. Views keep the one that they found last, so that they search without the lock.
+    table: RwLock<Arc<Vec<Region>>>,
     pages: Mutex<Pages>,
     /// Counts every change of the region table.
     generation: AtomicU64,
@@ -247,7 +248,7 @@ impl Arena {
             split,
             read_only_space: end - split,
             alias: OnceLock::new(),
-            table: RwLock::new(Vec::new()),
+            table: RwLock::default(),
             pages: Mutex::new(Pages { used: 0, writable: Space::new(start, split), read_only: Space::new(split, end) }),
             generation: AtomicU64::new(0),
             owners: AtomicU32::new(0),
@@ -314,7 +315,7 @@ impl Arena {
         let region = Region { spec, start, len, elements: None, mapped: false };
         let mut table = self.table.write().expect("no panic while held");
         let index = table.partition_point(|other| other.start < start);
-        table.insert(index, region.clone());
+        Arc::make_mut(&mut table).insert(index, region.clone());
         drop(table);
         self.generation.fetch_add(1, Ordering::Release);
         Ok(region)
@@ -364,7 +365,7 @@ impl Arena {
     /// Called by [`Block::set_elements`](super::Block::set_elements).
     pub(super) fn set_elements(&self, region: &Region, elements: Arc<dyn Elements>) {
         let mut table = self.table.write().expect("no panic while held");
-        let found = table.iter_mut().find(|other| other.start == region.start);
+        let found = Arc::make_mut(&mut table).iter_mut().find(|other| other.start == region.start);
         found.expect("a block's region is in the table").elements = Some(elements);
         drop(table);
         self.touch();
@@ -374,7 +375,7 @@ impl Arena {
     pub(super) fn free(&self, region: &Region) {
         let mut table = self.table.write().expect("no panic while held");
         if let Ok(index) = table.binary_search_by_key(&region.start, |other| other.start) {
-            table.remove(index);
+            Arc::make_mut(&mut table).remove(index);
         }
         drop(table);
         self.generation.fetch_add(1, Ordering::Release);
@@ -424,13 +425,24 @@ impl Arena {
         (off >= start && off < end).then_some((start, end, writable))
     }
 
-    /// The element that holds `len` bytes at `addr`. `owner` is the view's.
-    pub(super) fn find(&self, addr: u64, len: u64, access: Access, owner: u32) -> Result<Found, Fault> {
+    /// All regions as they are now.
+    pub(super) fn regions(&self) -> Arc<Vec<Region>> {
+        Arc::clone(&self.table.read().expect("no panic while held"))
+    }
+
+    /// The element that holds `len` bytes at `addr`, in a table of this arena. `owner` is the view's.
+    pub(super) fn find(
+        &self,
+        table: &[Region],
+        addr: u64,
+        len: u64,
+        access: Access,
+        owner: u32,
+    ) -> Result<Found, Fault> {
         let fault = |reason| Fault { addr, len, access, reason };
         if addr < u64::from(NULL_GUARD) {
             return Err(fault(FaultReason::Null));
         }
-        let table = self.table.read().expect("no panic while held");
         let visible = |region: &&Region| region.spec.owner == 0 || region.spec.owner == owner;
         let Some(off) = self.offset(addr) else {
             let edge = if addr < self.base() { table.iter().find(visible) } else { table.iter().rev().find(visible) };

@@ -5,11 +5,12 @@
 //! trusted program, a window may be the view's own copy of what is elsewhere ([`View::lend`]).
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
+use std::cell::RefCell;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::arena::{Arena, Found, Grid};
+use super::arena::{Arena, Found, Grid, Region};
 use super::block::Block;
 use super::cell::AtomicCell;
 use super::fault::{Access, Fault, FaultReason};
@@ -99,6 +100,8 @@ pub struct View {
     grids: [Grid; GRIDS],
     next_grid: usize,
     grid_generation: u64,
+    /// The arena's table as of a generation, for searches without its lock.
+    regions: RefCell<(u64, Arc<Vec<Region>>)>,
     /// Copy of what a trusted program accesses outside the arena, see [`View::lend`].
     copy: Box<AtomicU64>,
 }
@@ -114,7 +117,6 @@ impl View {
         View {
             loads: [EMPTY; 16],
             stores: [EMPTY; 16],
-            arena,
             owner,
             bounds,
             trusted: false,
@@ -122,6 +124,8 @@ impl View {
             grids: [Grid::EMPTY; GRIDS],
             next_grid: 1,
             grid_generation: generation,
+            regions: RefCell::new((generation, arena.regions())),
+            arena,
             copy: Box::default(),
         }
     }
@@ -241,7 +245,14 @@ impl View {
 
     pub(super) fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
-            Bounds::Exact => self.arena.find(addr, len, access, self.owner),
+            Bounds::Exact => {
+                let mut known = self.regions.borrow_mut();
+                let generation = self.arena.generation();
+                if known.0 != generation {
+                    *known = (generation, self.arena.regions());
+                }
+                self.arena.find(&known.1, addr, len, access, self.owner)
+            }
             Bounds::Arena => {
                 let off = addr as u32;
                 match self.arena.extent(off) {

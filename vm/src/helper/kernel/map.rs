@@ -1,63 +1,92 @@
 //! Map helpers, `bpf_for_each_map_elem` and `bpf_loop`.
 
+use std::sync::Arc;
+
 use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
-use crate::host::{HostFn, MapRef, Ptr};
-use crate::map::{Errno, MapKind};
+use crate::host::{HostFn, Intrinsic, Ptr};
+use crate::map::{Errno, MapKind, MapOps};
 use crate::mem::Access;
 use crate::trap::{Trap, TrapCode};
+
+/// The map of a call.
+type Map = Arc<dyn MapOps>;
 
 /// `BPF_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 8 << 20;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
-        HostFn::typed::<(), _>("bpf_map_lookup_elem", |mut caller: Host<'_>, map: MapRef, key: Ptr| {
-            let cpu = caller.runtime().cpu;
-            lookup(caller, &map, key, cpu)
+        HostFn::of_map("bpf_map_lookup_elem", |mut caller: Host<'_>, map: &Map, key: Ptr| {
+            let cpu = caller.runtime().cpu();
+            lookup(caller, map, key, cpu)
+        })
+        .with_intrinsic(Intrinsic::MapLookup),
+        HostFn::of_map("bpf_map_lookup_percpu_elem", lookup),
+        HostFn::of_map("bpf_map_update_elem", update),
+        HostFn::of_map("bpf_map_delete_elem", delete),
+        HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
+            writable(&caller, map)?;
+            let mut room = Room::default();
+            HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size)?, flags)?)
         }),
-        HostFn::typed::<(), _>("bpf_map_lookup_percpu_elem", |caller: Host<'_>, map: MapRef, key: Ptr, cpu: u32| {
-            lookup(caller, &map, key, cpu)
-        }),
-        HostFn::typed::<(), _>("bpf_map_update_elem", update),
-        HostFn::typed::<(), _>("bpf_map_delete_elem", delete),
-        HostFn::typed::<(), _>("bpf_map_push_elem", |mut caller: Host<'_>, map: MapRef, value: Ptr, flags: u64| {
-            writable(&caller, &map)?;
-            let value = caller.value(&map, value)?;
-            HelperResult::Ok(map.push(&value, flags)?)
-        }),
-        HostFn::typed::<(), _>("bpf_map_pop_elem", |caller: Host<'_>, map: MapRef, value: Ptr| {
-            take(caller, &map, value, true)
-        }),
-        HostFn::typed::<(), _>("bpf_map_peek_elem", |caller: Host<'_>, map: MapRef, value: Ptr| {
-            take(caller, &map, value, false)
-        }),
+        HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true)),
+        HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false)),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
         HostFn::typed::<(), _>("bpf_loop", repeat),
     ]
 }
 
-/// Runs `work` on the key a program points to, without an allocation for keys of usual size.
-fn with_key<R>(caller: &mut Host<'_>, map: &MapRef, key: Ptr, work: impl FnOnce(&[u8]) -> R) -> Result<R, Trap> {
-    let size = map.spec().key_size as usize;
-    let mut small = [0; 64];
-    match small.get_mut(..size) {
-        Some(bytes) => {
-            caller.read_into(key, bytes)?;
-            Ok(work(bytes))
+/// Room for a key or a value, without an allocation where it is small.
+#[derive(Default)]
+struct Room {
+    small: [[u8; 32]; 2],
+    large: Vec<u8>,
+}
+
+impl Room {
+    fn of(&mut self, size: u32) -> &mut [u8] {
+        let size = size as usize;
+        match self.small.as_flattened().len() {
+            small if size <= small => &mut self.small.as_flattened_mut()[..size],
+            _ => {
+                self.large.resize(size, 0);
+                &mut self.large
+            }
         }
-        None => Ok(work(&caller.bytes(key, size as u64)?)),
+    }
+
+    /// A copy of what a program points to.
+    fn copy(&mut self, caller: &mut Host<'_>, at: Ptr, size: u32) -> Result<&mut [u8], Trap> {
+        // A size that no program has is refused before the host takes memory for it.
+        if size as usize > self.small.as_flattened().len() {
+            self.large = caller.bytes(at, size.into())?;
+            return Ok(&mut self.large);
+        }
+        let bytes = self.of(size);
+        caller.read_into(at, bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Runs `work` on the key a program points to.
+fn with_key<R>(caller: &mut Host<'_>, map: &Map, key: Ptr, work: impl FnOnce(&[u8]) -> R) -> Result<R, Trap> {
+    // Sizes that a copy is one instruction for.
+    match map.spec().key_size {
+        4 => Ok(work(&caller.read::<[u8; 4]>(key)?)),
+        8 => Ok(work(&caller.read::<[u8; 8]>(key)?)),
+        size => Ok(work(Room::default().copy(caller, key, size)?)),
     }
 }
 
 /// Address of the value, or null.
-fn lookup(mut caller: Host<'_>, map: &MapRef, key: Ptr, cpu: u32) -> Result<u64, Trap> {
+fn lookup(mut caller: Host<'_>, map: &Map, key: Ptr, cpu: u32) -> Result<u64, Trap> {
     with_key(&mut caller, map, key, |key| map.lookup(key, cpu).unwrap_or(0))
 }
 
 /// Programs must not write to this map; the kernel's verifier refuses the program.
-fn writable(caller: &Host<'_>, map: &MapRef) -> Result<(), Trap> {
+fn writable(caller: &Host<'_>, map: &Map) -> Result<(), Trap> {
     if map.spec().program_writable() {
         return Ok(());
     }
@@ -65,35 +94,35 @@ fn writable(caller: &Host<'_>, map: &MapRef) -> Result<(), Trap> {
     Err(Trap::new(TrapCode::ReadOnly, detail))
 }
 
-fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -> HelperResult {
-    writable(&caller, &map)?;
-    let cpu = caller.runtime().cpu;
-    let value = caller.value(&map, value)?;
-    with_key(&mut caller, &map, key, |key| map.update(key, &value, flags, cpu))??;
+fn update(mut caller: Host<'_>, map: &Map, key: Ptr, value: Ptr, flags: u64) -> HelperResult {
+    writable(&caller, map)?;
+    let cpu = caller.runtime().cpu();
+    let mut room = Room::default();
+    let value = room.copy(&mut caller, value, map.spec().value_size)?;
+    with_key(&mut caller, map, key, |key| map.update(key, value, flags, cpu))??;
     Ok(())
 }
 
-fn delete(mut caller: Host<'_>, map: MapRef, key: Ptr) -> HelperResult {
-    writable(&caller, &map)?;
-    with_key(&mut caller, &map, key, |key| map.delete(key))??;
+fn delete(mut caller: Host<'_>, map: &Map, key: Ptr) -> HelperResult {
+    writable(&caller, map)?;
+    with_key(&mut caller, map, key, |key| map.delete(key))??;
     Ok(())
 }
 
 /// Pop and peek. For a bloom filter the value is a question, so it is read first and stays as it is.
-fn take(mut caller: Host<'_>, map: &MapRef, at: Ptr, remove: bool) -> HelperResult {
-    let size = u64::from(map.spec().value_size);
+fn take(mut caller: Host<'_>, map: &Map, at: Ptr, remove: bool) -> HelperResult {
+    let (size, mut room) = (map.spec().value_size, Room::default());
     if map.spec().kind == MapKind::BloomFilter {
-        let mut value = caller.value(map, at)?;
-        return Ok(map.peek(&mut value)?);
+        return Ok(map.peek(room.copy(&mut caller, at, size)?)?);
     }
-    caller.check(at, size, Access::Write)?;
-    let mut value = vec![0; size as usize];
+    caller.check(at, size.into(), Access::Write)?;
+    let value = room.of(size);
     // As in the kernel, a failure clears the value.
-    let result = if remove { map.pop(&mut value) } else { map.peek(&mut value) };
+    let result = if remove { map.pop(value) } else { map.peek(value) };
     if result.is_err() {
         value.fill(0);
     }
-    caller.write(at, &value[..])?;
+    caller.write(at, &*value)?;
     Ok(result?)
 }
 

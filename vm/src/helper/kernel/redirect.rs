@@ -120,7 +120,7 @@ fn event_output(mut caller: Host<'_>, _context: Ptr, handle: Ptr, flags: u64, da
         bytes.extend(packet.load(0, append).ok_or(Errno::EFAULT)?);
     }
     let slot = match flags & INDEX {
-        INDEX => caller.runtime().cpu,
+        INDEX => caller.runtime().cpu(),
         index => index as u32,
     };
     Ok(map.send(slot, &bytes)?)

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::helper::HelperResult;
-use crate::host::{HostFn, Ptr};
+use crate::host::{HostFn, Intrinsic, Ptr};
 use crate::map::Errno;
 use crate::os;
 
@@ -18,7 +18,8 @@ pub(super) fn functions() -> Vec<HostFn> {
             caller.runtime().task.uid_gid.unwrap_or_else(os::uid_gid)
         }),
         HostFn::typed::<(), _>("bpf_get_current_comm", comm),
-        HostFn::typed::<(), _>("bpf_get_smp_processor_id", |mut caller: Host<'_>| caller.runtime().cpu),
+        HostFn::typed::<(), _>("bpf_get_smp_processor_id", |mut caller: Host<'_>| caller.runtime().cpu())
+            .with_intrinsic(Intrinsic::CpuNumber),
         HostFn::typed::<(), _>("bpf_get_numa_node_id", || 0u32),
         HostFn::typed::<(), _>("bpf_get_prandom_u32", |mut caller: Host<'_>| random(&mut caller.runtime().random)),
     ]

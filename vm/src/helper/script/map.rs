@@ -69,7 +69,7 @@ fn permitted(map: &MapRef, forbidden: MapFlags) -> Result<(), Errno> {
 
 fn lookup(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr) -> HelperResult<i32> {
     permitted(&map, MapFlags::WRONLY)?;
-    let cpu = caller.runtime().cpu;
+    let cpu = caller.runtime().cpu();
     let key = caller.key(&map, key)?;
     // A bloom filter looks up the value that the buffer holds.
     let mut bytes = caller.value(&map, value)?;
@@ -80,7 +80,7 @@ fn lookup(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr) -> HelperResu
 
 fn update(mut caller: Host<'_>, map: MapRef, key: Ptr, value: Ptr, flags: u64) -> HelperResult<i32> {
     permitted(&map, MapFlags::RDONLY)?;
-    let cpu = caller.runtime().cpu;
+    let cpu = caller.runtime().cpu();
     let key = caller.key(&map, key)?;
     let value = caller.value(&map, value)?;
     map.update(&key, &value, flags, cpu)?;
@@ -116,7 +116,7 @@ fn for_each(mut caller: Host<'_>, map: MapRef, callback: Ptr, context: Ptr, orde
     let direction = if order & DESCENDING == 0 { Direction::Ascending } else { Direction::Descending };
     let entries = snapshot(&map, by, direction, &mut || caller.check_interrupt())?;
     let sum = order & SUMMED != 0 && map.cpus() > 1;
-    let cpu = caller.runtime().cpu as usize;
+    let cpu = caller.runtime().cpu() as usize;
     let fields = map.spec().value_fields.clone();
     let visits = entries.iter().map(|entry| {
         let copy = if sum {
