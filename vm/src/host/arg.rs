@@ -229,7 +229,6 @@ impl HostArg for CStr {
     fn take(args: &mut Args<'_>) -> Result<Self, Trap> {
         let ptr = Ptr::take(args)?;
         let view = &mut args.runtime().view;
-        view.note(ptr.addr);
         let read = view.c_str(ptr.addr, u64::MAX);
         let bytes = read.map_err(|fault| bad_argument(args.function, ptr.position, fault))?;
         Ok(CStr { ptr, bytes })

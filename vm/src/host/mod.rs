@@ -39,6 +39,7 @@ mod thunk;
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use arg::bad_argument;
 pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
 pub use func::{IntoHostFn, WithCaller};
@@ -49,8 +50,8 @@ pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};
 
-use native::HostCode;
 use func::IntoMapFn;
+use native::HostCode;
 use thunk::Entry;
 
 use crate::map::MapOps;

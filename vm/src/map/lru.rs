@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::hash::{check_flags, check_sizes};
 use super::store::Store;
 use super::{BPF_EXIST, Errno, MapOps, MapSpec};
-use crate::mem::Arena;
+use crate::mem::{Arena, MemError};
 
 /// No neighbour.
 const NONE: u32 = u32::MAX;
@@ -87,29 +87,30 @@ impl State {
         self.store.remove(slot);
     }
 
-    fn insert(&mut self, key: &[u8]) -> Result<u32, Errno> {
+    fn insert(&mut self, key: &[u8], cpu: u32, value: &[u8]) -> Result<(), Errno> {
         if self.store.is_full() {
             self.remove(self.order.oldest);
         }
-        let slot = match self.store.insert(key) {
+        let add = |store: &Store| store.place(key)?.insert(key, |slot| store.init(slot, cpu, value));
+        let slot = match add(&self.store) {
             // The arena is full before the map is: make room as a full map does.
             Err(Errno::ENOMEM) if self.order.oldest != NONE => {
                 self.remove(self.order.oldest);
-                self.store.insert(key)?
+                add(&self.store)?
             }
             result => result?,
         };
         self.order.push(slot);
-        Ok(slot)
+        Ok(())
     }
 }
 
 impl Lru {
     /// `cpus` is 1 unless the map is per-CPU.
-    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Lru {
-        let store = Store::new(&spec, arena, cpus);
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Lru, MemError> {
+        let store = Store::new(&spec, arena, cpus)?;
         let order = Order { links: Vec::new(), newest: NONE, oldest: NONE };
-        Lru { spec, cpus, state: Mutex::new(State { store, order }) }
+        Ok(Lru { spec, cpus, state: Mutex::new(State { store, order }) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -129,7 +130,7 @@ impl MapOps for Lru {
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64> {
         let cpu = self.slot_cpu(cpu)?;
         let mut state = self.state();
-        let slot = state.store.find(key)?;
+        let slot = state.store.find(key, |slot| slot)?;
         state.order.use_slot(slot);
         Some(state.store.addr(slot, cpu))
     }
@@ -138,7 +139,7 @@ impl MapOps for Lru {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).ok_or(Errno::EINVAL)?;
         let state = self.state();
-        let slot = state.store.find(key).ok_or(Errno::ENOENT)?;
+        let slot = state.store.find(key, |slot| slot).ok_or(Errno::ENOENT)?;
         state.store.value(slot, cpu).load(value);
         Ok(())
     }
@@ -147,7 +148,7 @@ impl MapOps for Lru {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).filter(|_| flags <= BPF_EXIST).ok_or(Errno::EINVAL)?;
         let mut state = self.state();
-        let found = state.store.find(key);
+        let found = state.store.find(key, |slot| slot);
         check_flags(found.is_some(), flags)?;
         match found {
             Some(slot) => {
@@ -155,8 +156,7 @@ impl MapOps for Lru {
                 state.store.value(slot, cpu).store(value);
             }
             None => {
-                let slot = state.insert(key)?;
-                state.store.init(slot, cpu, value);
+                state.insert(key, cpu, value)?;
             }
         }
         Ok(())
@@ -164,7 +164,7 @@ impl MapOps for Lru {
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         let mut state = self.state();
-        let slot = state.store.find(key).ok_or(Errno::ENOENT)?;
+        let slot = state.store.find(key, |slot| slot).ok_or(Errno::ENOENT)?;
         state.remove(slot);
         Ok(())
     }

@@ -15,6 +15,7 @@ mod check;
 mod entry;
 mod field;
 mod hash;
+mod index;
 mod lpm;
 mod lru;
 mod of_maps;
@@ -55,10 +56,10 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
     Ok(match spec.kind {
         MapKind::Array => Arc::new(array::Array::new(spec, arena, 1).map_err(memory)?),
         MapKind::PercpuArray => Arc::new(array::Array::new(spec, arena, cpus).map_err(memory)?),
-        MapKind::Hash => Arc::new(hash::Hash::new(spec, arena, 1)),
-        MapKind::PercpuHash => Arc::new(hash::Hash::new(spec, arena, cpus)),
-        MapKind::LruHash => Arc::new(lru::Lru::new(spec, arena, 1)),
-        MapKind::LruPercpuHash => Arc::new(lru::Lru::new(spec, arena, cpus)),
+        MapKind::Hash => Arc::new(hash::Hash::new(spec, arena, 1).map_err(memory)?),
+        MapKind::PercpuHash => Arc::new(hash::Hash::new(spec, arena, cpus).map_err(memory)?),
+        MapKind::LruHash => Arc::new(lru::Lru::new(spec, arena, 1).map_err(memory)?),
+        MapKind::LruPercpuHash => Arc::new(lru::Lru::new(spec, arena, cpus).map_err(memory)?),
         MapKind::LpmTrie => Arc::new(lpm::Lpm::new(spec, arena)),
         MapKind::Queue | MapKind::Stack => Arc::new(queue::Queue::new(spec, arena)),
         MapKind::BloomFilter => Arc::new(bloom::Bloom::new(spec, arena).map_err(memory)?),
@@ -73,7 +74,7 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
             Arc::new(redirect::Targets::new(spec, arena).map_err(memory)?)
         }
         MapKind::Arena => Arc::new(arena::ArenaMap::new(spec, arena).map_err(memory)?),
-        MapKind::DevmapHash => Arc::new(redirect::TargetHash::new(spec, arena)),
+        MapKind::DevmapHash => Arc::new(redirect::TargetHash::new(spec, arena).map_err(memory)?),
         MapKind::StackTrace
         | MapKind::CgroupArray
         | MapKind::Sockmap

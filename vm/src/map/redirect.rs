@@ -5,6 +5,7 @@
 //! Slots follow kernel/bpf/devmap.c, cpumap.c and net/xdp/xskmap.c, except that every interface, CPU and
 //! socket that the host names exists.
 
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::array::{array_index, next_index};
@@ -218,19 +219,14 @@ impl MapOps for Targets {
 #[derive(Debug)]
 pub(super) struct TargetHash {
     spec: MapSpec,
-    store: RwLock<Store>,
+    store: Store,
     log: Log,
 }
 
 impl TargetHash {
-    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> TargetHash {
-        let store = RwLock::new(Store::new(&spec, arena, 1));
-        TargetHash { spec, store, log: Log::default() }
-    }
-
-    fn find<R>(&self, key: &[u8], get: impl FnOnce(&Store, u32) -> R) -> Option<R> {
-        let store = self.store.read().expect("no panic while held");
-        store.find(key).map(|slot| get(&store, slot))
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<TargetHash, MemError> {
+        let store = Store::new(&spec, arena, 1)?;
+        Ok(TargetHash { spec, store, log: Log::default() })
     }
 }
 
@@ -240,12 +236,14 @@ impl MapOps for TargetHash {
     }
 
     fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
-        self.find(key, |store, slot| store.addr(slot, 0))
+        self.store.find(key, |slot| self.store.addr(slot, 0))
     }
 
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
-        self.find(key, |store, slot| store.value(slot, 0).load(value)).ok_or(Errno::ENOENT)
+        let value = RefCell::new(value);
+        let found = self.store.find(key, |slot| self.store.value(slot, 0).load(&mut value.borrow_mut()));
+        found.ok_or(Errno::ENOENT)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, _cpu: u32) -> Result<(), Errno> {
@@ -253,40 +251,41 @@ impl MapOps for TargetHash {
         if flags > BPF_EXIST || target(value) == 0 {
             return Err(Errno::EINVAL);
         }
-        let mut store = self.store.write().expect("no panic while held");
-        match store.find(key) {
-            Some(_) if flags == BPF_NOEXIST => return Err(Errno::EEXIST),
-            Some(slot) => store.value(slot, 0).store(value),
-            None => {
-                let slot = store.insert(key)?;
-                store.init(slot, 0, value);
+        let mut place = self.store.place(key)?;
+        match place.slot() {
+            Some(_) if flags == BPF_NOEXIST => Err(Errno::EEXIST),
+            Some(slot) => {
+                place.change();
+                self.store.value(slot, 0).store(value);
+                Ok(())
             }
+            None => place.insert(key, |slot| self.store.init(slot, 0, value)).map(|_| ()),
         }
-        Ok(())
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        let mut store = self.store.write().expect("no panic while held");
-        let slot = store.find(key).ok_or(Errno::ENOENT)?;
-        store.remove(slot);
-        Ok(())
+        if key.len() == self.spec.key_size as usize && self.store.place(key)?.remove() {
+            Ok(())
+        } else {
+            Err(Errno::ENOENT)
+        }
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
-        self.store.read().expect("no panic while held").next_key(key, next)
+        self.store.next_key(key, next)
     }
 
     fn keys(&self) -> Vec<Vec<u8>> {
-        self.store.read().expect("no panic while held").keys()
+        self.store.keys()
     }
 
     fn len(&self) -> u32 {
-        self.store.read().expect("no panic while held").len()
+        self.store.len()
     }
 
     /// A frame redirected to a key; `ENOENT` if it has no target.
     fn send(&self, slot: u32, bytes: &[u8]) -> Result<(), Errno> {
-        self.find(&slot.to_le_bytes(), |_, _| ()).ok_or(Errno::ENOENT)?;
+        self.store.find(&slot.to_le_bytes(), |_| ()).ok_or(Errno::ENOENT)?;
         self.log.push(slot, bytes)
     }
 

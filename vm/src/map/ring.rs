@@ -102,13 +102,12 @@ impl RingBuffer {
         Ok(RingBuffer { spec, block, records })
     }
 
-    /// Reserves, and gives the offset of the sample.
-    fn reserve_at(&self, size: u64) -> Option<u32> {
+    /// Adds a record, and gives the offset of its sample.
+    fn add(&self, state: &mut State, size: u64, status: Status) -> Option<u32> {
         if size > RECORD_MAX {
             return None;
         }
-        let mut state = self.records.lock();
-        let record = Record { pos: state.producer, size: size as u32, status: Status::Busy };
+        let record = Record { pos: state.producer, size: size as u32, status };
         if record.end() - state.consumer > self.records.size - 1 {
             return None;
         }
@@ -191,7 +190,8 @@ impl MapOps for RingBuffer {
 
 impl Ring for RingBuffer {
     fn reserve(&self, size: u64) -> Option<u64> {
-        self.reserve_at(size).map(|off| self.block.addr() + u64::from(off))
+        let off = self.add(&mut self.records.lock(), size, Status::Busy)?;
+        Some(self.block.addr() + u64::from(off))
     }
 
     fn commit(&self, sample: u64, discard: bool) -> Result<(), Errno> {
@@ -200,9 +200,11 @@ impl Ring for RingBuffer {
     }
 
     fn output(&self, bytes: &[u8]) -> Result<(), Errno> {
-        let off = self.reserve_at(bytes.len() as u64).ok_or(Errno::EAGAIN)?;
+        // No program ever sees it open.
+        let mut state = self.records.lock();
+        let off = self.add(&mut state, bytes.len() as u64, Status::Submitted).ok_or(Errno::EAGAIN)?;
         self.block.write(off, bytes);
-        self.commit_at(off, Status::Submitted)
+        Ok(())
     }
 
     fn query(&self, flags: u64) -> u64 {

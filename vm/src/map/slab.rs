@@ -3,7 +3,7 @@
 //! A map with room for a million elements takes memory as it fills. Chunk sizes double, so there are few
 //! regions, and finding the chunk of a slot is a count of leading zeroes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::cell::Cell;
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
@@ -39,7 +39,7 @@ pub(super) struct Slab {
     owner: u32,
     /// Slots of the first chunk, a power of two; the next has as many, then each has twice the one before.
     first: u32,
-    chunks: Vec<Block>,
+    chunks: Box<[OnceLock<Block>]>,
 }
 
 impl Slab {
@@ -50,11 +50,15 @@ impl Slab {
         let slot_bytes = u64::from(stride) * u64::from(layout.cpus);
         let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
         let owner = if layout.hidden { arena.new_owner() } else { 0 };
-        let chunks = Vec::new();
-        Slab { arena: Arc::clone(arena), layout, stride, owner, first: 1 << first.ilog2(), chunks }
+        let mut slab =
+            Slab { arena: Arc::clone(arena), layout, stride, owner, first: 1 << first.ilog2(), chunks: Box::default() };
+        let chunks = slab.locate(slab.layout.capacity.saturating_sub(1)).0 + 1;
+        slab.chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        slab
     }
 
     /// Chunk of a slot, and the slot's place in it.
+    #[inline(always)]
     fn locate(&self, slot: u32) -> (usize, u32) {
         match (slot / self.first).checked_ilog2() {
             None => (0, slot),
@@ -62,38 +66,47 @@ impl Slab {
         }
     }
 
-    /// Allocates the memory of a slot, unless it has some.
-    pub(super) fn grow(&mut self, slot: u32) -> Result<(), MemError> {
+    /// Allocates the memory of a slot, unless it has some. Two threads that do so at once allocate twice, and one of them
+    /// gives it back.
+    pub(super) fn grow(&self, slot: u32) -> Result<(), MemError> {
         assert!(slot < self.layout.capacity, "slot inside the slab");
-        while self.locate(slot).0 >= self.chunks.len() {
-            let start = match self.chunks.len() {
-                0 => 0,
-                chunk => self.first << (chunk - 1),
-            };
-            let slots = start.max(self.first).min(self.layout.capacity - start);
-            let block = self.arena.alloc(RegionSpec {
-                label: Arc::clone(&self.layout.label),
-                kind: RegionKind::Map,
-                element_size: self.layout.size,
-                stride: self.stride,
-                count: slots.saturating_mul(self.layout.cpus),
-                writable: self.layout.writable,
-                owner: self.owner,
-            })?;
-            self.chunks.push(block);
+        let (chunk, _) = self.locate(slot);
+        if self.chunks[chunk].get().is_some() {
+            return Ok(());
         }
+        let start = if chunk == 0 { 0 } else { self.first << (chunk - 1) };
+        let slots = start.max(self.first).min(self.layout.capacity - start);
+        let block = self.arena.alloc(RegionSpec {
+            label: Arc::clone(&self.layout.label),
+            kind: RegionKind::Map,
+            element_size: self.layout.size,
+            stride: self.stride,
+            count: slots.saturating_mul(self.layout.cpus),
+            writable: self.layout.writable,
+            owner: self.owner,
+        })?;
+        // The other thread's is as good.
+        let _ = self.chunks[chunk].set(block);
         Ok(())
     }
 
+    /// Whether a slot has memory.
+    #[inline]
+    pub(super) fn has(&self, slot: u32) -> bool {
+        self.chunks[self.locate(slot).0].get().is_some()
+    }
+
     /// An element. The slot must have been grown.
+    #[inline(always)]
     pub(super) fn cell(&self, slot: u32, cpu: u32, lock: Option<u32>) -> Cell<'_> {
         assert!(cpu < self.layout.cpus, "CPU inside the slab");
         let (chunk, slot) = self.locate(slot);
         let off = (slot * self.layout.cpus + cpu) * self.stride;
-        Cell { block: &self.chunks[chunk], off, lock }
+        Cell { block: self.chunks[chunk].get().expect("a slot that was grown"), off, lock }
     }
 
     /// Address of an element.
+    #[inline]
     pub(super) fn addr(&self, slot: u32, cpu: u32) -> u64 {
         let cell = self.cell(slot, cpu, None);
         cell.block.addr() + u64::from(cell.off)

@@ -110,7 +110,7 @@ pub(super) struct Grid {
     pub(super) len: u32,
     pub(super) size: u32,
     pub(super) writable: bool,
-    stride: u32,
+    pub(super) stride: u32,
 }
 
 impl Grid {
@@ -148,8 +148,10 @@ pub struct Arena {
     /// Sorted by start. Views keep the one that they found last, so that they search without the lock.
     table: RwLock<Arc<Vec<Region>>>,
     pages: Mutex<Pages>,
-    /// Counts every change of the region table.
+    /// Counts every change of what programs can access.
     generation: AtomicU64,
+    /// Counts every change of the region table but those of what is open in a region with [`Elements`].
+    table_version: AtomicU64,
     owners: AtomicU32,
     poisoned: Arc<AtomicBool>,
     limit: u64,
@@ -251,6 +253,7 @@ impl Arena {
             table: RwLock::default(),
             pages: Mutex::new(Pages { used: 0, writable: Space::new(start, split), read_only: Space::new(split, end) }),
             generation: AtomicU64::new(0),
+            table_version: AtomicU64::new(0),
             owners: AtomicU32::new(0),
             poisoned: Arc::new(AtomicBool::new(false)),
             limit,
@@ -300,6 +303,17 @@ impl Arena {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// Changes whenever the region table does.
+    #[inline]
+    pub(super) fn table_version(&self) -> u64 {
+        self.table_version.load(Ordering::Acquire)
+    }
+
+    fn table_changed(&self) {
+        self.table_version.fetch_add(1, Ordering::Release);
+        self.touch();
+    }
+
     /// Bytes in use.
     pub fn used(&self) -> u64 {
         self.pages.lock().expect("no panic while held").used
@@ -317,7 +331,7 @@ impl Arena {
         let index = table.partition_point(|other| other.start < start);
         Arc::make_mut(&mut table).insert(index, region.clone());
         drop(table);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.table_changed();
         Ok(region)
     }
 
@@ -368,7 +382,7 @@ impl Arena {
         let found = Arc::make_mut(&mut table).iter_mut().find(|other| other.start == region.start);
         found.expect("a block's region is in the table").elements = Some(elements);
         drop(table);
-        self.touch();
+        self.table_changed();
     }
 
     /// Called by the block's drop.
@@ -378,7 +392,7 @@ impl Arena {
             Arc::make_mut(&mut table).remove(index);
         }
         drop(table);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.table_changed();
         let bytes = (u64::from(region.len) + GAP).next_multiple_of(PAGE);
         let mut pages = self.pages.lock().expect("no panic while held");
         match self.aliased(region.start) {
@@ -402,7 +416,6 @@ impl Arena {
     }
 
     /// Pointer to an offset for the host to write, inside a region.
-    #[inline]
     pub(super) fn write_at(&self, off: u32) -> *mut u8 {
         self.aliased(off).map_or_else(|| self.at(off), |(alias, off)| alias.at(off))
     }

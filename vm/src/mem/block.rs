@@ -4,9 +4,11 @@
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use super::arena::{Arena, Elements, Region, RegionSpec};
 use super::cell::AtomicCell;
+use super::checked_copy::equal;
 use super::fault::MemError;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
@@ -23,13 +25,21 @@ use super::fault::MemError;
 pub struct Block {
     arena: Arc<Arena>,
     region: Region,
+    /// Its first byte, where the host can write it.
+    host: *mut u8,
 }
+
+// SAFETY: `host` points to pages of `arena`, which the block keeps alive and which any thread may access.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
 
 /// Regions with an owner.
 impl Arena {
     /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
     pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
-        Ok(Block { arena: Arc::clone(self), region: self.take(spec)? })
+        let region = self.take(spec)?;
+        Ok(Block { arena: Arc::clone(self), host: self.write_at(region.start), region })
     }
 
     /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
@@ -107,11 +117,11 @@ impl Block {
     }
 
     /// Pointer for the host. Programs have another one to read-only pages.
-    #[inline]
+    #[inline(always)]
     fn at(&self, off: u32, len: usize) -> *mut u8 {
         let end = u64::from(off) + len as u64;
         assert!(end <= u64::from(self.region.len), "range {off}+{len} inside the block of {} bytes", self.region.len);
-        self.arena.write_at(self.region.start).wrapping_add(off as usize)
+        self.host.wrapping_add(off as usize)
     }
 
     /// Copies bytes from this offset into a buffer.
@@ -146,14 +156,20 @@ impl Block {
     }
 
     /// Compares a range with `bytes`.
+    #[inline]
     pub fn equals(&self, off: u32, bytes: &[u8]) -> bool {
-        let mut chunk = [0; 64];
-        let mut off = off;
-        bytes.chunks(chunk.len()).all(|part| {
-            self.read(off, &mut chunk[..part.len()]);
-            off += part.len() as u32;
-            chunk[..part.len()] == *part
-        })
+        let at = self.at(off, bytes.len());
+        // SAFETY: `at` checked that as many bytes as there are lie inside this block, whose pages stay mapped.
+        unsafe { equal(at, bytes) }
+    }
+
+    /// Words side by side, at an offset that is a multiple of 4.
+    #[inline(always)]
+    pub(crate) fn words<const N: usize>(&self, off: u32) -> [&AtomicU32; N] {
+        let first = self.at(off, 4 * N);
+        assert!((first as usize).is_multiple_of(4), "aligned words");
+        // SAFETY: as in `atomic`, for each of them.
+        std::array::from_fn(|index| unsafe { AtomicU32::from_ptr(first.wrapping_add(4 * index).cast()) })
     }
 
     /// A copy of a range.

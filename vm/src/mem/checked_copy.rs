@@ -32,15 +32,30 @@ fn nul(bytes: &[u8; SHORT]) -> usize {
     at.unwrap_or(SHORT)
 }
 
+/// Whether memory of a program holds these bytes. Words are compared as such: keys are short.
+///
+/// # Safety
+/// There are as many bytes at `at`, in an arena that is mapped.
+#[inline(always)]
+pub(super) unsafe fn equal(at: *const u8, bytes: &[u8]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (half, tail) = rest.as_chunks::<4>();
+    let from = [words.len() * 8, bytes.len() - tail.len()];
+    // SAFETY: the caller promises all bytes.
+    unsafe {
+        words.iter().enumerate().all(|(index, word)| at.add(index * 8).cast::<[u8; 8]>().read() == *word)
+            && half.iter().all(|half| at.add(from[0]).cast::<[u8; 4]>().read() == *half)
+            && tail.iter().enumerate().all(|(index, byte)| at.add(from[1] + index).read() == *byte)
+    }
+}
+
 impl View {
     /// Checks a range for the host, and returns a pointer that is valid while the arena lives.
     pub(super) fn range(&self, addr: u64, len: u64, access: Access) -> Result<*mut u8, Fault> {
         if len == 0 {
             return Ok(ptr::NonNull::dangling().as_ptr());
         }
-        if self.recent(addr, len, access).is_none() {
-            self.find(addr, len, access)?;
-        }
+        self.element(addr, len, access)?;
         Ok(self.arena().at(addr as u32))
     }
 
@@ -123,16 +138,6 @@ impl View {
         Ok(bytes)
     }
 
-    /// Remembers the region at an address, which the host is about to read repeatedly.
-    pub fn note(&mut self, addr: u64) {
-        if self.recent(addr, 1, Access::Read).is_none() {
-            let generation = self.arena().generation();
-            if let Ok(found) = self.find(addr, 1, Access::Read) {
-                self.remember(found.grid, generation);
-            }
-        }
-    }
-
     /// The bytes of a C string without its NUL, at most `max`. A string that runs to the end of its region
     /// without a NUL is a fault at the first byte past it.
     pub fn c_str(&self, addr: u64, max: u64) -> Result<Text, Fault> {
@@ -145,14 +150,11 @@ impl View {
         if max == 0 {
             return Ok(with(&[]));
         }
-        let (element, size) = match self.recent(addr, 1, Access::Read) {
-            Some(found) => found,
-            None => match self.find(addr, 1, Access::Read) {
-                Err(fault) if self.is_out_of_arena(&fault) => {
-                    return self.c_str_out_of_arena(addr, max).map(|text| with(&text));
-                }
-                result => result.map(|found| (found.element, found.size))?,
-            },
+        let (element, size) = match self.element(addr, 1, Access::Read) {
+            Err(fault) if self.is_out_of_arena(&fault) => {
+                return self.c_str_out_of_arena(addr, max).map(|text| with(&text));
+            }
+            result => result?,
         };
         let available = u64::from(size - (addr as u32 - element));
         let limit = available.min(max) as usize;
@@ -196,13 +198,8 @@ impl View {
     /// Whether there are just these bytes at an address, all of them readable.
     pub(crate) fn holds(&self, addr: u64, bytes: &[u8]) -> bool {
         let Ok(at) = self.range(addr, bytes.len() as u64, Access::Read) else { return false };
-        let (words, rest) = bytes.as_chunks::<8>();
         // SAFETY: `range` checked all bytes.
-        let same = |off: usize, word: &[u8; 8]| unsafe { at.add(off).cast::<[u8; 8]>().read() } == *word;
-        let tail = words.len() * 8;
-        words.iter().enumerate().all(|(index, word)| same(index * 8, word))
-            // SAFETY: likewise.
-            && rest.iter().enumerate().all(|(index, byte)| unsafe { at.add(tail + index).read() } == *byte)
+        unsafe { equal(at, bytes) }
     }
 
     /// 64-bit words. Each is read by itself: the program has just stored them so, and a processor waits where one load

@@ -86,6 +86,32 @@ impl Window {
     }
 }
 
+/// What a view knows of its arena's table, as of a version.
+#[derive(Debug)]
+struct Known {
+    version: u64,
+    /// The table, for searches without its lock.
+    regions: Arc<Vec<Region>>,
+    /// Regions hit last.
+    grids: [Grid; GRIDS],
+    next_grid: usize,
+    /// The element that the host accessed last.
+    last: Grid,
+}
+
+impl Known {
+    fn new(arena: &Arena) -> Known {
+        // Changes after this are of a later version, whether the table has them or not.
+        let version = arena.table_version();
+        Known { version, regions: arena.regions(), grids: [Grid::EMPTY; GRIDS], next_grid: 1, last: Grid::EMPTY }
+    }
+
+    fn remember(&mut self, grid: Grid) {
+        self.grids[self.next_grid] = grid;
+        self.next_grid = if self.next_grid + 1 == GRIDS { 1 } else { self.next_grid + 1 };
+    }
+}
+
 /// See the module documentation. Registers are numbered 0 to 15.
 #[derive(Debug)]
 pub struct View {
@@ -96,12 +122,7 @@ pub struct View {
     bounds: Bounds,
     trusted: bool,
     generation: u64,
-    /// Regions hit last, as of `grid_generation`.
-    grids: [Grid; GRIDS],
-    next_grid: usize,
-    grid_generation: u64,
-    /// The arena's table as of a generation, for searches without its lock.
-    regions: RefCell<(u64, Arc<Vec<Region>>)>,
+    known: RefCell<Known>,
     /// Copy of what a trusted program accesses outside the arena, see [`View::lend`].
     copy: Box<AtomicU64>,
 }
@@ -121,10 +142,7 @@ impl View {
             bounds,
             trusted: false,
             generation,
-            grids: [Grid::EMPTY; GRIDS],
-            next_grid: 1,
-            grid_generation: generation,
-            regions: RefCell::new((generation, arena.regions())),
+            known: RefCell::new(Known::new(&arena)),
             arena,
             copy: Box::default(),
         }
@@ -199,15 +217,7 @@ impl View {
     /// Looks up `addr` and points the window of `reg` at what it finds. After `Ok`, the same access hits.
     #[cold]
     pub fn refill(&mut self, reg: usize, addr: u64, len: u64, access: Access) -> Result<(), Fault> {
-        let (start, size) = match self.recent(addr, len, access) {
-            Some(found) => found,
-            None => {
-                let generation = self.arena.generation();
-                let found = self.find(addr, len, access)?;
-                self.remember(found.grid, generation);
-                (found.element, found.size)
-            }
-        };
+        let (start, size) = self.element(addr, len, access)?;
         let lo = addr.wrapping_sub(u64::from(addr as u32 - start));
         let window = Window::new(lo, self.arena.at(start), size);
         match access {
@@ -217,41 +227,52 @@ impl View {
         Ok(())
     }
 
+    /// The element that holds these bytes: its offset and size.
+    #[inline]
+    pub(super) fn element(&self, addr: u64, len: u64, access: Access) -> Result<(u32, u32), Fault> {
+        if let Some(found) = self.recent(addr, len, access) {
+            return Ok(found);
+        }
+        let found = self.find(addr, len, access)?;
+        if let Some(grid) = found.grid {
+            self.known.borrow_mut().remember(grid);
+        }
+        Ok((found.element, found.size))
+    }
+
     /// The element in one of the regions that were hit last, found without the arena's table. Whatever does not
     /// fit is left to the table, which knows the words for it.
     #[inline]
-    pub(super) fn recent(&self, addr: u64, len: u64, access: Access) -> Option<(u32, u32)> {
-        if self.arena.generation() != self.grid_generation {
+    fn recent(&self, addr: u64, len: u64, access: Access) -> Option<(u32, u32)> {
+        let mut known = self.known.borrow_mut();
+        if self.arena.table_version() != known.version {
             return None;
         }
         let off = self.arena.offset(addr)?;
-        let grid = self.grids.iter().find(|grid| off.wrapping_sub(grid.start) < grid.len)?;
+        let fits = |element: u32, grid: &Grid| {
+            let inside = u64::from(off - element).saturating_add(len) <= u64::from(grid.size);
+            inside && (grid.writable || access == Access::Read)
+        };
+        if off.wrapping_sub(known.last.start) < known.last.len && fits(known.last.start, &known.last) {
+            return Some((known.last.start, known.last.size));
+        }
+        let grid = *known.grids.iter().find(|grid| off.wrapping_sub(grid.start) < grid.len)?;
         let element = grid.element(off);
-        let fits = u64::from(off - element).saturating_add(len) <= u64::from(grid.size);
-        (fits && (grid.writable || access == Access::Read)).then_some((element, grid.size))
-    }
-
-    /// Keeps a region that was in the table at `generation`.
-    pub(super) fn remember(&mut self, grid: Option<Grid>, generation: u64) {
-        if generation != self.grid_generation {
-            self.grid_generation = generation;
-            self.grids = [Grid::EMPTY; GRIDS];
+        if !fits(element, &grid) {
+            return None;
         }
-        if let Some(grid) = grid {
-            self.grids[self.next_grid] = grid;
-            self.next_grid = if self.next_grid + 1 == GRIDS { 1 } else { self.next_grid + 1 };
-        }
+        known.last = Grid { start: element, len: grid.size, ..grid };
+        Some((element, grid.size))
     }
 
     pub(super) fn find(&self, addr: u64, len: u64, access: Access) -> Result<Found, Fault> {
         match self.bounds {
             Bounds::Exact => {
-                let mut known = self.regions.borrow_mut();
-                let generation = self.arena.generation();
-                if known.0 != generation {
-                    *known = (generation, self.arena.regions());
+                let mut known = self.known.borrow_mut();
+                if known.version != self.arena.table_version() {
+                    *known = Known::new(&self.arena);
                 }
-                self.arena.find(&known.1, addr, len, access, self.owner)
+                self.arena.find(&known.regions, addr, len, access, self.owner)
             }
             Bounds::Arena => {
                 let off = addr as u32;
@@ -273,8 +294,11 @@ impl View {
         assert!(Arc::ptr_eq(block.arena(), &self.arena), "block of this arena");
         let spec = &block.region().spec;
         assert!(spec.writable && element < spec.count, "a writable element");
-        self.remember(None, self.arena.generation());
-        self.grids[0] = Grid::of(block.region());
+        let known = self.known.get_mut();
+        if known.version != self.arena.table_version() {
+            *known = Known::new(&self.arena);
+        }
+        known.grids[0] = Grid::of(block.region());
         let off = block.region().start + element * spec.stride;
         let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
         self.loads[reg & 15] = window;

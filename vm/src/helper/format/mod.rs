@@ -247,7 +247,6 @@ impl Formatter<'_> {
             return Ok(());
         }
         let max = spec.precision.unwrap_or(u64::MAX);
-        self.view.note(value.bits);
         let written = self.view.with_c_str(value.bits, max, |bytes| spec.text(&mut self.out, bytes));
         written.map_err(|fault| self.fault(text, value, fault))
     }

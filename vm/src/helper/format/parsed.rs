@@ -67,7 +67,6 @@ thread_local! {
 impl Format {
     /// The format at an address, taken apart now or lately.
     pub(crate) fn at(view: &mut View, addr: u64) -> Result<Rc<Format>, Fault> {
-        view.note(addr);
         RECENT.with_borrow_mut(|recent| {
             let known = recent.iter().position(|(at, _)| *at == addr);
             if let Some(known) = known {

@@ -11,7 +11,7 @@ use crate::mem::Access;
 use crate::trap::{Trap, TrapCode};
 
 /// The map of a call.
-type Map = Arc<dyn MapOps>;
+pub(super) type Map = Arc<dyn MapOps>;
 
 /// `BPF_MAX_LOOPS`.
 const MAX_LOOPS: u32 = 8 << 20;
@@ -29,7 +29,7 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
             writable(&caller, map)?;
             let mut room = Room::default();
-            HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size)?, flags)?)
+            HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags)?)
         }),
         HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true)),
         HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false)),
@@ -40,7 +40,7 @@ pub(super) fn functions() -> Vec<HostFn> {
 
 /// Room for a key or a value, without an allocation where it is small.
 #[derive(Default)]
-struct Room {
+pub(super) struct Room {
     small: [[u8; 32]; 2],
     large: Vec<u8>,
 }
@@ -58,13 +58,13 @@ impl Room {
     }
 
     /// A copy of what a program points to.
-    fn copy(&mut self, caller: &mut Host<'_>, at: Ptr, size: u32) -> Result<&mut [u8], Trap> {
+    pub(super) fn copy(&mut self, caller: &mut Host<'_>, at: Ptr, size: u64) -> Result<&mut [u8], Trap> {
         // A size that no program has is refused before the host takes memory for it.
-        if size as usize > self.small.as_flattened().len() {
-            self.large = caller.bytes(at, size.into())?;
+        if size > self.small.as_flattened().len() as u64 {
+            self.large = caller.bytes(at, size)?;
             return Ok(&mut self.large);
         }
-        let bytes = self.of(size);
+        let bytes = self.of(size as u32);
         caller.read_into(at, bytes)?;
         Ok(bytes)
     }
@@ -76,7 +76,7 @@ fn with_key<R>(caller: &mut Host<'_>, map: &Map, key: Ptr, work: impl FnOnce(&[u
     match map.spec().key_size {
         4 => Ok(work(&caller.read::<[u8; 4]>(key)?)),
         8 => Ok(work(&caller.read::<[u8; 8]>(key)?)),
-        size => Ok(work(Room::default().copy(caller, key, size)?)),
+        size => Ok(work(Room::default().copy(caller, key, size.into())?)),
     }
 }
 
@@ -98,7 +98,7 @@ fn update(mut caller: Host<'_>, map: &Map, key: Ptr, value: Ptr, flags: u64) -> 
     writable(&caller, map)?;
     let cpu = caller.runtime().cpu();
     let mut room = Room::default();
-    let value = room.copy(&mut caller, value, map.spec().value_size)?;
+    let value = room.copy(&mut caller, value, map.spec().value_size.into())?;
     with_key(&mut caller, map, key, |key| map.update(key, value, flags, cpu))??;
     Ok(())
 }
@@ -113,7 +113,7 @@ fn delete(mut caller: Host<'_>, map: &Map, key: Ptr) -> HelperResult {
 fn take(mut caller: Host<'_>, map: &Map, at: Ptr, remove: bool) -> HelperResult {
     let (size, mut room) = (map.spec().value_size, Room::default());
     if map.spec().kind == MapKind::BloomFilter {
-        return Ok(map.peek(room.copy(&mut caller, at, size)?)?);
+        return Ok(map.peek(room.copy(&mut caller, at, size.into())?)?);
     }
     caller.check(at, size.into(), Access::Write)?;
     let value = room.of(size);

@@ -1,8 +1,11 @@
 //! Ring buffers, kernel/bpf/ringbuf.c.
 
+use std::sync::Arc;
+
 use super::Host;
+use super::map::{Map, Room};
 use crate::helper::HelperResult;
-use crate::host::{HostFn, MapRef, Ptr};
+use crate::host::{HostFn, Ptr, bad_argument};
 use crate::map::{Errno, Ring};
 use crate::trap::Trap;
 
@@ -11,39 +14,34 @@ const WAKEUP_FLAGS: u64 = 3;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
-        HostFn::typed::<(), _>("bpf_ringbuf_reserve", reserve),
+        HostFn::of_map("bpf_ringbuf_reserve", reserve),
         HostFn::typed::<(), _>("bpf_ringbuf_submit", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, false)
         }),
         HostFn::typed::<(), _>("bpf_ringbuf_discard", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, true)
         }),
-        HostFn::typed::<(), _>("bpf_ringbuf_output", output),
-        HostFn::typed::<(), _>("bpf_ringbuf_query", |caller: Host<'_>, handle: Ptr, flags: u64| {
-            with_ring(caller, handle, |ring| ring.query(flags))
+        HostFn::of_map("bpf_ringbuf_output", output),
+        HostFn::of_map("bpf_ringbuf_query", |caller: Host<'_>, map: &Map, flags: u64| {
+            Ok::<_, Trap>(ring(&caller, map)?.query(flags))
         }),
     ]
 }
 
-fn with_ring<R>(mut caller: Host<'_>, handle: Ptr, work: impl FnOnce(&dyn Ring) -> R) -> Result<R, Trap> {
-    let map = caller.map(handle)?;
-    match map.ring() {
-        Some(ring) => Ok(work(ring)),
-        None => Err(not_a_ring(&caller, handle, &map)),
-    }
+fn ring<'m>(caller: &Host<'_>, map: &'m Map) -> Result<&'m dyn Ring, Trap> {
+    map.ring().ok_or_else(|| {
+        let spec = map.spec();
+        // Maps are first arguments.
+        let why = format!("map {} is of type {}, not a ring buffer", spec.name, spec.kind.name());
+        bad_argument(caller.function(), 1, why)
+    })
 }
 
-fn not_a_ring(caller: &Host<'_>, handle: Ptr, map: &MapRef) -> Trap {
-    let spec = map.spec();
-    caller.bad_argument(handle, format!("map {} is of type {}, not a ring buffer", spec.name, spec.kind.name()))
-}
-
-fn reserve(mut caller: Host<'_>, handle: Ptr, size: u64, flags: u64) -> Result<u64, Trap> {
-    let map = caller.map(handle)?;
-    let Some(ring) = map.ring() else { return Err(not_a_ring(&caller, handle, &map)) };
+fn reserve(mut caller: Host<'_>, map: &Map, size: u64, flags: u64) -> Result<u64, Trap> {
+    let ring = ring(&caller, map)?;
     let sample = if flags == 0 { ring.reserve(size) } else { None };
     if let Some(sample) = sample {
-        caller.runtime().held.samples.push((sample, map.map().clone()));
+        caller.runtime().held.samples.push((sample, Arc::clone(map)));
     }
     Ok(sample.unwrap_or(0))
 }
@@ -62,11 +60,11 @@ fn commit(mut caller: Host<'_>, sample: Ptr, discard: bool) -> Result<(), Trap> 
     Ok(())
 }
 
-fn output(mut caller: Host<'_>, handle: Ptr, data: Ptr, size: u64, flags: u64) -> HelperResult {
+fn output(mut caller: Host<'_>, map: &Map, data: Ptr, size: u64, flags: u64) -> HelperResult {
     if flags & !WAKEUP_FLAGS != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let bytes = caller.bytes(data, size)?;
-    with_ring(caller, handle, |ring| ring.output(&bytes))??;
-    Ok(())
+    let mut room = Room::default();
+    let bytes = room.copy(&mut caller, data, size)?;
+    Ok(ring(&caller, map)?.output(bytes)?)
 }

@@ -70,7 +70,8 @@ fn values_stay_and_overflow_faults() {
 fn memory_is_taken_as_it_fills_and_running_out_is_enomem() {
     let arena = Arena::new(1 << 20).unwrap();
     let map = make(&arena, spec(MapKind::Hash, 8, 248, 1 << 30));
-    assert_eq!(arena.used(), 0);
+    let header = arena.used();
+    assert!(header <= 4096, "{header}");
     let mut stored = 0u64;
     let error = loop {
         match map.update(&stored.to_le_bytes(), &[1; 248], BPF_ANY, 0) {

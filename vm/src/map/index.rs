@@ -1,0 +1,263 @@
+//! The index of a hash table: chains of slots under buckets, searched without a lock.
+//!
+//! A bucket is two words: a version, which is odd while somebody changes the chain, and the first slot. A search takes
+//! the version before and after; where it has changed, it searches again, and after a few attempts with the lock. So a
+//! search writes nothing that others read. Links are slot numbers plus 1, with 0 for none.
+//!
+//! The number of buckets doubles while the table fills. During that, the table's own version is odd, and both searches
+//! and changes wait. All of this lies in the arena, in regions that no program sees.
+
+use std::hint::spin_loop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use super::slab::{Layout, Slab};
+use crate::mem::{Arena, MemError};
+
+/// Searches without the lock before one with it.
+const TRIES: u32 = 64;
+/// Attempts at a lock between two yields of the processor.
+const SPINS: u32 = 100;
+/// Buckets at first, a power of two.
+const FIRST: u32 = 64;
+/// The most buckets there can be: hashes have one bit that is always set.
+const MOST: u32 = 1 << 31;
+
+/// Takes a lock of one word: 0 is open.
+pub(super) fn lock(word: &AtomicU32) -> Locked<'_> {
+    let mut spins = 0;
+    while word.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        pause(&mut spins);
+    }
+    Locked(word)
+}
+
+/// A lock of one word while it is held.
+pub(super) struct Locked<'a>(&'a AtomicU32);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+fn pause(spins: &mut u32) {
+    *spins += 1;
+    if (*spins).is_multiple_of(SPINS) {
+        std::thread::yield_now();
+    } else {
+        spin_loop();
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Index {
+    buckets: Slab,
+    /// As many as there can be, a power of two.
+    most: u32,
+}
+
+/// Words of the map's header that the index uses.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    /// Doublings so far times 2, plus 1 during one.
+    pub(super) version: &'a AtomicU32,
+    /// Taken while the index is doubled.
+    pub(super) growing: &'a AtomicU32,
+}
+
+/// A bucket in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Bucket<'a> {
+    version: &'a AtomicU32,
+    /// Link to the first slot.
+    pub(super) head: &'a AtomicU32,
+}
+
+/// A bucket whose chain nobody else changes.
+pub(super) struct Held<'a> {
+    pub(super) bucket: Bucket<'a>,
+    /// Its version before.
+    version: u32,
+    /// Whether searches that went on meanwhile are void.
+    changed: bool,
+}
+
+impl Held<'_> {
+    /// For searches of the chain.
+    pub(super) fn version(&self) -> u32 {
+        self.version + 1
+    }
+
+    /// The chain, or what its slots hold, changes.
+    pub(super) fn change(&mut self) {
+        self.changed = true;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        let version = if self.changed { self.version.wrapping_add(2) } else { self.version };
+        self.bucket.version.store(version, Ordering::Release);
+    }
+}
+
+impl<'a> Bucket<'a> {
+    /// Takes the lock, if it is open.
+    fn try_hold(self) -> Option<Held<'a>> {
+        let version = self.version.load(Ordering::Relaxed) & !1;
+        let taken = self.version.compare_exchange_weak(version, version + 1, Ordering::Acquire, Ordering::Relaxed);
+        // What is written under the lock must not be seen before the odd version is.
+        fence(Ordering::Release);
+        taken.ok().map(|_| Held { bucket: self, version, changed: false })
+    }
+
+    fn hold(self) -> Held<'a> {
+        let mut spins = 0;
+        loop {
+            match self.try_hold() {
+                Some(held) => return held,
+                None => pause(&mut spins),
+            }
+        }
+    }
+
+    /// Whether a search since this version has seen one state of the chain.
+    #[inline(always)]
+    pub(super) fn is(self, version: u32) -> bool {
+        self.version.load(Ordering::Relaxed) == version
+    }
+}
+
+impl Index {
+    /// An index for so many slots; takes no memory yet.
+    pub(super) fn new(arena: &Arc<Arena>, map: &str, slots: u32) -> Index {
+        let most = slots.min(MOST).next_power_of_two();
+        let layout = Layout {
+            label: format!("index of map {map}").into(),
+            size: 8,
+            cpus: 1,
+            capacity: most,
+            writable: true,
+            hidden: true,
+        };
+        Index { buckets: Slab::new(arena, layout), most }
+    }
+
+    fn count(&self, version: u32) -> u32 {
+        FIRST.min(self.most) << (version / 2)
+    }
+
+    #[inline(always)]
+    fn bucket(&self, number: u32) -> Bucket<'_> {
+        let cell = self.buckets.cell(number, 0, None);
+        let [version, head] = cell.block.words(cell.off);
+        Bucket { version, head }
+    }
+
+    #[inline(always)]
+    fn bucket_of(&self, hash: u32, version: u32) -> Bucket<'_> {
+        self.bucket(hash >> 1 & (self.count(version) - 1))
+    }
+
+    /// Memory for the first buckets; [`Index::read`] and [`Index::hold`] are for an index that has some.
+    pub(super) fn begin(&self) -> Result<(), MemError> {
+        self.buckets.grow(0)
+    }
+
+    /// Whether it has.
+    #[inline(always)]
+    pub(super) fn has_begun(&self) -> bool {
+        self.buckets.has(0)
+    }
+
+    /// What `search` finds in the chain for a hash. It is called again where the chain has changed meanwhile, gives up
+    /// where [`Bucket::is`] says so, and must do nothing else than read.
+    #[inline(always)]
+    pub(super) fn read<R>(&self, words: Words<'_>, hash: u32, search: impl Fn(Bucket<'_>, u32) -> R) -> R {
+        for _ in 0..TRIES {
+            let table = words.version.load(Ordering::Acquire);
+            if table & 1 == 0 {
+                let bucket = self.bucket_of(hash, table);
+                let version = bucket.version.load(Ordering::Acquire);
+                if version & 1 == 0 {
+                    let found = search(bucket, version);
+                    fence(Ordering::Acquire);
+                    if bucket.is(version) && words.version.load(Ordering::Relaxed) == table {
+                        return found;
+                    }
+                }
+            }
+            spin_loop();
+        }
+        let held = self.hold(words, hash);
+        search(held.bucket, held.version())
+    }
+
+    /// The chain for a hash, to be changed.
+    pub(super) fn hold(&self, words: Words<'_>, hash: u32) -> Held<'_> {
+        let mut spins = 0;
+        loop {
+            let table = words.version.load(Ordering::Acquire);
+            if table & 1 == 0
+                && let Some(held) = self.bucket_of(hash, table).try_hold()
+                // Whoever doubles the index takes every bucket after the version has become odd.
+                && words.version.load(Ordering::Acquire) == table
+            {
+                return held;
+            }
+            pause(&mut spins);
+        }
+    }
+
+    /// Doubles the number of buckets until it is that of the slots in use. Without memory chains stay long.
+    /// `hash` and `next` are those of a slot. No bucket may be held.
+    pub(super) fn grow<'s>(
+        &self,
+        words: Words<'_>,
+        slots: u32,
+        hash: impl Fn(u32) -> u32,
+        next: impl Fn(u32) -> &'s AtomicU32,
+    ) {
+        let enough = |version| self.count(version) >= slots.min(self.most);
+        if enough(words.version.load(Ordering::Relaxed)) {
+            return;
+        }
+        let _growing = lock(words.growing);
+        loop {
+            let version = words.version.load(Ordering::Relaxed);
+            let count = self.count(version);
+            if enough(version) || (count..2 * count).step_by(64).any(|bucket| self.buckets.grow(bucket).is_err()) {
+                return;
+            }
+            words.version.store(version + 1, Ordering::Relaxed);
+            fence(Ordering::Release);
+            for number in 0..count {
+                let mut low = self.bucket(number).hold();
+                low.change();
+                let high = self.bucket(number + count);
+                split([low.bucket.head, high.head], |slot| hash(slot) >> 1 & count != 0, &next);
+            }
+            words.version.store(version + 2, Ordering::Release);
+        }
+    }
+}
+
+/// Spreads the chain of the first head over both, in its order.
+fn split<'s>(heads: [&AtomicU32; 2], upper: impl Fn(u32) -> bool, next: &impl Fn(u32) -> &'s AtomicU32) {
+    let mut link = heads[0].load(Ordering::Relaxed);
+    let mut ends = [None, None];
+    let put = |end: Option<u32>, side: usize, link: u32| match end {
+        None => heads[side].store(link, Ordering::Relaxed),
+        Some(slot) => next(slot).store(link, Ordering::Relaxed),
+    };
+    while let Some(slot) = link.checked_sub(1) {
+        link = next(slot).load(Ordering::Relaxed);
+        let side = usize::from(upper(slot));
+        put(ends[side], side, slot + 1);
+        ends[side] = Some(slot);
+    }
+    put(ends[0], 0, 0);
+    put(ends[1], 1, 0);
+}
