@@ -131,6 +131,9 @@ pub struct Config {
     /// Whether debuggers are given the names and lines of native code. Default: false.
     #[cfg(feature = "jit")]
     pub gdb: bool,
+    /// Whether the bytes of a packet are cleared before an instance gets the next one. Without, native code in a sandbox can
+    /// see what earlier packets of its own instance have left around the packet (`SECURITY.md`). Default: false.
+    pub scrub_packets: bool,
     /// CPUs that per-CPU maps have values for, at least 1. Default: the number of CPUs of this machine.
     pub cpus: u32,
 }
@@ -165,6 +168,7 @@ impl Default for Config {
             perf: Perf::Off,
             #[cfg(feature = "jit")]
             gdb: false,
+            scrub_packets: false,
             cpus,
         }
     }
@@ -220,5 +224,6 @@ setters! {
     perf: Perf,
     #[cfg(feature = "jit")]
     gdb: bool,
+    scrub_packets: bool,
     cpus: u32,
 }

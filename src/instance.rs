@@ -10,7 +10,7 @@ use std::time::Duration;
 #[cfg(feature = "jit")]
 use twinbpf_jit::{Code, Listing};
 use twinbpf_vm::host::native::Native;
-use twinbpf_vm::host::{Reason, Runtime, TargetMemory};
+use twinbpf_vm::host::{Packet, Reason, Runtime, TargetMemory};
 use twinbpf_vm::ident::ProgramId;
 use twinbpf_vm::image::Image;
 use twinbpf_vm::interp::{Limits, Machine};
@@ -222,7 +222,7 @@ impl<T: Send + 'static> InstancePre<T> {
         machine.set_driver(config.driver);
         machine.set_superinstructions(config.superinstructions);
         machine.set_native(self.inner.native.clone()).map_err(MemError::from)?;
-        Ok(Instance { machine, timeout: config.timeout, pre: self.clone(), _cpu: cpu })
+        Ok(Instance { machine, timeout: config.timeout, pre: self.clone(), spare: None, _cpu: cpu })
     }
 }
 
@@ -249,6 +249,8 @@ pub struct Instance<T> {
     /// Of the engine's configuration.
     timeout: Option<Duration>,
     pre: InstancePre<T>,
+    /// Memory for the next packet.
+    spare: Option<Packet>,
     /// Free again for others with the instance.
     _cpu: Cpu,
 }
@@ -390,6 +392,11 @@ impl<T: Send + 'static> Instance<T> {
     /// ```
     pub fn set_target(&mut self, memory: Option<Arc<dyn TargetMemory>>) {
         self.machine.runtime_mut().target = memory;
+    }
+
+    /// The machine, and memory for a packet.
+    pub(crate) fn machine_and_packet(&mut self) -> (&mut Machine, &mut Option<Packet>) {
+        (&mut self.machine, &mut self.spare)
     }
 
     /// The machine that runs it, for tools that trace it or look into it: not part of what is kept compatible.

@@ -1,5 +1,6 @@
 //! Packets through XDP and TC programs: what goes in, and what came of it.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use twinbpf_vm::trap::Trap;
 
 use crate::error::Error;
 use crate::instance::{Entry, Instance, InstancePre};
+use crate::packet_builder::{TcPacket, XdpPacket};
 
 macro_rules! verdicts {
     ($(#[$doc:meta])* $Name:ident: $Number:ident { $($Variant:ident = $number:literal $text:literal,)* }) => {
@@ -120,6 +122,29 @@ pub struct PacketRun<V> {
     pub redirects: Vec<Redirect>,
 }
 
+/// What came of a packet, while it is still in the instance's memory.
+///
+/// ```
+/// use twinbpf::{PacketDone, XdpAction};
+///
+/// /// The first bytes of a packet that is to go back to its sender.
+/// fn header(done: PacketDone<'_, XdpAction>) -> Option<[u8; 14]> {
+///     let mut header = [0; 14];
+///     (done.verdict == XdpAction::Tx && done.packet.copy_to(0, &mut header)).then_some(header)
+/// }
+/// # let _ = header;
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PacketDone<'a, V> {
+    /// What the program decided.
+    pub verdict: V,
+    /// The packet as it was left: its length, bytes, metadata and context.
+    pub packet: &'a Packet,
+    /// Where the packet goes and its clones went, as in [`PacketRun::redirects`].
+    pub redirects: Vec<Redirect>,
+}
+
 /// Why a packet did not get through a program.
 ///
 /// ```
@@ -204,45 +229,135 @@ impl<T: Send + 'static> Instance<T> {
         self.run_packet(entry, &packet.into().0)
     }
 
-    fn run_packet<V: From<u64>>(&mut self, entry: Entry, packet: &PacketSpec<'_>) -> Result<PacketRun<V>, PacketError> {
-        self.check_packet(entry, packet)?;
-        let context = self.give_packet(packet)?;
-        let result = self.call(entry, &[context]);
-        match result {
-            Ok(r0) => self.finish_packet(r0).ok_or(PacketError::Gone),
-            Err(trap) => {
-                self.take_packet();
-                Err(trap.into())
-            }
-        }
+    /// Runs an XDP program on one packet after another, and passes to `each` what came of each. All of them are written to
+    /// the same memory, so that nothing is allocated for a packet.
+    ///
+    /// ```
+    /// use twinbpf::{Config, Engine, Linker, Object, XdpAction};
+    ///
+    /// let object = Object::open("filter.bpf.o", include_bytes!("../corpus/embed/filter.bpf.o"))?;
+    /// let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+    /// let filter = pre.program("filter").expect("the object has it");
+    /// let packets = [&[0; 60][..], &[0; 1500]];
+    /// let mut bytes = 0;
+    /// pre.instance(())?.run_xdp_batch(filter, packets, |done| {
+    ///     bytes += if done.verdict == XdpAction::Pass { done.packet.len() } else { 0 };
+    /// })?;
+    /// assert_eq!(bytes, 1560);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Instance::run_xdp`], at the first packet that has one; the packets before it went through.
+    pub fn run_xdp_batch<'p>(
+        &mut self,
+        entry: Entry,
+        packets: impl IntoIterator<Item = impl Into<XdpPacket<'p>>>,
+        each: impl FnMut(PacketDone<'_, XdpAction>),
+    ) -> Result<(), PacketError> {
+        self.run_packets(entry, packets.into_iter().map(|packet| packet.into().0), each)
     }
 
-    fn check_packet(&self, entry: Entry, packet: &PacketSpec<'_>) -> Result<(), PacketError> {
-        let (len, headroom) = (packet.meta.len(), packet.headroom);
-        if len != 0 && (len > MAX_META || !len.is_multiple_of(4) || len + FRAME_HEADER > headroom) {
-            return Err(PacketError::Meta { len, headroom });
+    /// As [`Instance::run_xdp_batch`], for a TC program.
+    ///
+    /// # Errors
+    /// As [`Instance::run_tc`], at the first packet that has one.
+    pub fn run_tc_batch<'p>(
+        &mut self,
+        entry: Entry,
+        packets: impl IntoIterator<Item = impl Into<TcPacket<'p>>>,
+        each: impl FnMut(PacketDone<'_, TcAction>),
+    ) -> Result<(), PacketError> {
+        self.run_packets(entry, packets.into_iter().map(|packet| packet.into().0), each)
+    }
+
+    fn run_packet<V: From<u64>>(&mut self, entry: Entry, packet: &PacketSpec<'_>) -> Result<PacketRun<V>, PacketError> {
+        let mut run = None;
+        self.run_packets(entry, [packet], |done: PacketDone<'_, V>| {
+            let PacketDone { verdict, packet, redirects } = done;
+            let (context, meta, packet) = (packet.context(), packet.meta(), packet.bytes());
+            run = Some(PacketRun { verdict, packet, meta, context, redirects });
+        })?;
+        run.ok_or(PacketError::Gone)
+    }
+
+    fn run_packets<'p, V: From<u64>>(
+        &mut self,
+        entry: Entry,
+        packets: impl IntoIterator<Item = impl Borrow<PacketSpec<'p>>>,
+        mut each: impl FnMut(PacketDone<'_, V>),
+    ) -> Result<(), PacketError> {
+        let mut kind = None;
+        for packet in packets {
+            let packet = packet.borrow();
+            check_meta(packet)?;
+            if kind != Some(packet.kind) {
+                self.check_kind(entry, packet.kind)?;
+                kind = Some(packet.kind);
+            }
+            let context = self.give_packet(packet)?;
+            let result = self.call(entry, &[context]);
+            let memory = self.machine().runtime_mut().packet.as_mut();
+            let done = match (result, memory) {
+                (Ok(r0), Some(packet)) => {
+                    let redirects = packet.finish(r0);
+                    each(PacketDone { verdict: r0.into(), packet, redirects });
+                    Ok(())
+                }
+                (Ok(_), None) => Err(PacketError::Gone),
+                (Err(trap), _) => Err(trap.into()),
+            };
+            if done.is_err() {
+                self.keep_packet();
+                return done;
+            }
         }
+        self.keep_packet();
+        Ok(())
+    }
+
+    fn check_kind(&self, entry: Entry, kind: PacketKind) -> Result<(), PacketError> {
         let program = self.pre().name_of(entry);
         let takes = self.pre().types().takes.iter().find(|takes| Some(&*takes.program) == program);
-        let Some(takes) = takes.filter(|takes| takes.kind != Some(packet.kind)) else { return Ok(()) };
+        let Some(takes) = takes.filter(|takes| takes.kind != Some(kind)) else { return Ok(()) };
         Err(PacketError::Program {
             program: Arc::clone(&takes.program),
             section: Arc::clone(&takes.section),
             takes: takes.kind.map_or("no packet", PacketKind::context),
-            given: packet.kind.context(),
+            given: kind.context(),
         })
     }
 
-    /// As [`Instance::set_packet`], with what is around the packet.
+    /// As [`Instance::set_packet`], with what is around the packet. The memory of the one before serves it.
     fn give_packet(&mut self, packet: &PacketSpec<'_>) -> Result<u64, Error> {
-        let arena = Arc::clone(self.pre().engine().arena());
-        let runtime = self.machine().runtime_mut();
-        // The old packet's memory may serve the new one.
-        runtime.packet = None;
-        let packet = Packet::new(&arena, runtime.view.owner(), packet)?;
-        let context = packet.context_addr();
-        runtime.packet = Some(packet);
-        Ok(context)
+        let scrub = self.pre().engine().config().scrub_packets;
+        let (machine, spare) = self.machine_and_packet();
+        let runtime = machine.runtime_mut();
+        if runtime.packet.is_none() {
+            runtime.packet = spare.take();
+        }
+        match &mut runtime.packet {
+            Some(memory) => {
+                if scrub {
+                    memory.close(true);
+                }
+                memory.refill(packet)?;
+                runtime.view.invalidate();
+            }
+            none => *none = Some(Packet::new(runtime.view.arena(), runtime.view.owner(), packet)?),
+        }
+        Ok(runtime.packet.as_ref().expect("just put there").context_addr())
+    }
+
+    /// Takes the packet back, and keeps its memory for the next one.
+    fn keep_packet(&mut self) {
+        let scrub = self.pre().engine().config().scrub_packets;
+        let (machine, spare) = self.machine_and_packet();
+        if let Some(mut packet) = machine.runtime_mut().packet.take() {
+            packet.close(scrub);
+            machine.runtime_mut().view.invalidate();
+            *spare = Some(packet);
+        }
     }
 
     /// Gives the instance a packet and the context of an XDP or TC program around it, and returns the address of
@@ -260,7 +375,7 @@ impl<T: Send + 'static> Instance<T> {
     }
 
     /// Takes the packet back after a run that returned this r0, and sends it where the program wants it; `None` without
-    /// a packet.
+    /// a packet. [`Instance::run_xdp`] and [`Instance::run_xdp_batch`] do it for runs of their own.
     pub fn finish_packet<V: From<u64>>(&mut self, r0: u64) -> Option<PacketRun<V>> {
         let mut packet = self.take_packet()?;
         let redirects = packet.finish(r0);
@@ -286,149 +401,15 @@ impl<T: Send + 'static> InstancePre<T> {
     }
 }
 
+fn check_meta(packet: &PacketSpec<'_>) -> Result<(), PacketError> {
+    let (len, headroom) = (packet.meta.len(), packet.headroom);
+    if len != 0 && (len > MAX_META || !len.is_multiple_of(4) || len + FRAME_HEADER > headroom) {
+        return Err(PacketError::Meta { len, headroom });
+    }
+    Ok(())
+}
+
 /// Most bytes of metadata, in whole words.
 const MAX_META: usize = 252;
 /// What the kernel keeps at the start of the headroom.
 const FRAME_HEADER: usize = 40;
-
-/// A packet for an XDP program, with what is around it.
-///
-/// ```
-/// use twinbpf::XdpPacket;
-///
-/// let packet = XdpPacket::new(&[0; 60]).ingress_ifindex(4).rx_queue_index(1).meta(&[1, 2, 3, 4]).headroom(192);
-/// # let _ = packet;
-/// ```
-#[derive(Clone, Debug)]
-pub struct XdpPacket<'p>(PacketSpec<'p>);
-
-/// A packet for a TC program, with what is around it and fields of its `struct __sk_buff`.
-///
-/// ```
-/// use twinbpf::TcPacket;
-///
-/// let packet = TcPacket::new(&[0; 60]).ifindex(4).mark(7).cb([1, 2, 3, 4, 5]);
-/// # let _ = packet;
-/// ```
-#[derive(Clone, Debug)]
-pub struct TcPacket<'p>(PacketSpec<'p>);
-
-macro_rules! packets {
-    ($($Name:ident $kind:ident { $($(#[$doc:meta])* $field:ident = $off:literal,)* })*) => {$(
-        impl<'p> $Name<'p> {
-            /// A packet that was received on interface 1.
-            pub fn new(bytes: &'p [u8]) -> $Name<'p> {
-                $Name(PacketSpec::new(PacketKind::$kind, bytes))
-            }
-
-            /// Metadata before the packet, at most 252 bytes in whole words; it is part of the headroom. Default: none.
-            #[must_use]
-            pub fn meta(mut self, meta: &'p [u8]) -> $Name<'p> {
-                self.0.meta = meta;
-                self
-            }
-
-            /// Bytes before the packet. Default: 256.
-            #[must_use]
-            pub fn headroom(mut self, bytes: usize) -> $Name<'p> {
-                self.0.headroom = bytes;
-                self
-            }
-
-            /// Bytes after the packet by which XDP programs can make it longer. Default: what a page has left.
-            #[must_use]
-            pub fn tailroom(mut self, bytes: usize) -> $Name<'p> {
-                self.0.tailroom = Some(bytes);
-                self
-            }
-
-            $(
-                $(#[$doc])*
-                #[must_use]
-                pub fn $field(mut self, value: u32) -> $Name<'p> {
-                    self.0.fields.push(($off, value));
-                    self
-                }
-            )*
-        }
-
-        impl<'p> From<&'p [u8]> for $Name<'p> {
-            fn from(bytes: &'p [u8]) -> $Name<'p> {
-                $Name::new(bytes)
-            }
-        }
-
-        impl<'p> From<&'p Vec<u8>> for $Name<'p> {
-            fn from(bytes: &'p Vec<u8>) -> $Name<'p> {
-                $Name::new(bytes)
-            }
-        }
-
-        impl<'p, const N: usize> From<&'p [u8; N]> for $Name<'p> {
-            fn from(bytes: &'p [u8; N]) -> $Name<'p> {
-                $Name::new(bytes)
-            }
-        }
-    )*};
-}
-
-packets! {
-    XdpPacket Xdp {
-        /// Interface that received it. Default: 1.
-        ingress_ifindex = 12,
-        /// Queue of the interface. Default: 0.
-        rx_queue_index = 16,
-        /// Interface that it goes to, for programs in a devmap. Default: 0.
-        egress_ifindex = 20,
-    }
-    TcPacket Skb {
-        /// `PACKET_HOST` and so on. Default: 0.
-        pkt_type = 4,
-        /// Mark of the packet. Default: 0.
-        mark = 8,
-        /// Queue of the interface. Default: 0.
-        queue_mapping = 12,
-        /// EtherType in network order. Default: the packet's.
-        protocol = 16,
-        /// Whether there is a VLAN tag beside the packet. Default: 0.
-        vlan_present = 20,
-        /// That tag. Default: 0.
-        vlan_tci = 24,
-        /// Its EtherType in network order. Default: 0.
-        vlan_proto = 28,
-        /// Queueing priority. Default: 0.
-        priority = 32,
-        /// Interface that received it. Default: 0.
-        ingress_ifindex = 36,
-        /// Interface that it is on. Default: 1.
-        ifindex = 40,
-        /// Index of traffic control. Default: 0.
-        tc_index = 44,
-        /// Hash of the flow. Default: 0.
-        hash = 68,
-        /// Class of traffic control. Default: 0.
-        tc_classid = 72,
-        /// Bytes on the wire. Default: the packet's.
-        wire_len = 160,
-        /// Segments that it stands for. Default: 0.
-        gso_segs = 164,
-        /// Bytes of a segment. Default: 0.
-        gso_size = 176,
-    }
-}
-
-impl<'p> TcPacket<'p> {
-    /// The control buffer. Default: zeroes.
-    #[must_use]
-    pub fn cb(mut self, words: [u32; 5]) -> TcPacket<'p> {
-        self.0.fields.extend((0..).zip(words).map(|(index, word)| (48 + index * 4, word)));
-        self
-    }
-
-    /// Time stamp in nanoseconds. Default: 0.
-    #[must_use]
-    pub fn tstamp(mut self, nanoseconds: u64) -> TcPacket<'p> {
-        self.0.fields.extend([(152, nanoseconds as u32), (156, (nanoseconds >> 32) as u32)]);
-        self
-    }
-}

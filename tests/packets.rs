@@ -159,3 +159,89 @@ fn other_programs_and_metadata_are_refused() {
     assert!(trap.detail().contains("1 byte past the end of packet") || trap.detail().contains("packet"), "{trap}");
     assert!(instance.take_packet().is_none(), "nothing is left of it");
 }
+
+/// What `wild` finds right after a packet, in native code that checks no access.
+fn after(instance: &mut Instance<()>, packet: &[u8]) -> u32 {
+    xdp(instance, "wild", packet).expect("the sandbox has the byte").verdict.number()
+}
+
+#[test]
+fn packets_of_an_instance_share_memory() {
+    for kind in kinds() {
+        let pre = pre(*kind);
+        let arena = pre.engine().arena();
+        let mut instance = pre.instance(()).expect("a stack");
+        xdp(&mut instance, "fields", &[0xee; 1500]).unwrap();
+        let (used, generation) = (arena.used(), arena.generation());
+        for len in (16..1500).rev() {
+            let run = xdp(&mut instance, "fields", &vec![3; len]).unwrap();
+            assert_eq!((run.packet.len(), &run.packet[16..], run.meta), (len, &vec![3; len - 16][..], vec![]), "{len}");
+        }
+        // Grown bytes are zero whatever was there before.
+        for packet in [&[0xee; 1500][..], &[0; 60]] {
+            let run = xdp(&mut instance, "grow", packet).unwrap();
+            let after = usize::from(u16::from_be_bytes([run.packet[0], run.packet[1]]));
+            assert!(run.packet[run.packet.len() - after..].iter().all(|byte| *byte == 0), "{after}");
+        }
+        assert_eq!((arena.used(), arena.generation()), (used, generation), "no memory is taken for a packet");
+        let large = vec![1; 9000];
+        assert_eq!(xdp(&mut instance, "fields", &large).unwrap().packet.len(), 9000);
+        // The end of a packet is exact, whatever was there.
+        let error =
+            (*kind == EngineKind::Interp).then(|| xdp(&mut instance, "wild", &[0; 60]).expect_err("past the end"));
+        assert!(
+            error.is_none_or(|error| matches!(error, PacketError::Trap(trap) if trap.code() == TrapCode::OutOfBounds))
+        );
+    }
+}
+
+#[test]
+fn batches_give_each_packet() {
+    for kind in kinds() {
+        let pre = pre(*kind);
+        let mut instance = pre.instance(()).expect("a stack");
+        let marks = pre.program("marks").expect("the object has it");
+        pre.map::<u32, u32>("ports").unwrap().insert(&3, &12, twinbpf::BPF_ANY).unwrap();
+        let packets: Vec<Vec<u8>> = (0..5).map(|index| vec![index; 60 + usize::from(index)]).collect();
+        let mut seen = Vec::new();
+        instance
+            .run_xdp_batch(marks, &packets, |done| {
+                let mut last = [0];
+                assert!(done.packet.copy_to(59, &mut last) && !done.packet.copy_to(done.packet.len(), &mut last));
+                assert_eq!((done.verdict, done.redirects.len(), done.packet.meta().len()), (XdpAction::Redirect, 1, 8));
+                seen.push((done.packet.len(), last[0]));
+            })
+            .unwrap();
+        assert_eq!(seen, [(60, 0), (61, 1), (62, 2), (63, 3), (64, 4)]);
+        assert!(instance.take_packet().is_none(), "nothing is left of it");
+        let fields = pre.program("fields").expect("the object has it");
+        let mut count = 0;
+        let bad = [XdpPacket::new(&[0; 60]), XdpPacket::new(&[0; 60]).meta(&[0; 3])];
+        let error = instance.run_xdp_batch(fields, bad, |_| count += 1).expect_err("metadata in no whole words");
+        assert!(matches!(error, PacketError::Meta { len: 3, .. }) && count == 1, "{error}");
+        let clones = pre.program("clones").expect("the object has it");
+        let error = instance.run_xdp_batch(clones, &packets, |_| ()).expect_err("it is for TC");
+        assert!(matches!(error, PacketError::Program { .. }), "{error}");
+        let mut lens = Vec::new();
+        instance.run_tc_batch(clones, &packets, |done| lens.push(done.packet.len())).unwrap();
+        assert_eq!(lens.len(), 5);
+    }
+}
+
+#[test]
+fn scrubbed_memory_has_no_earlier_packet() {
+    if !EngineKind::Jit.is_available() {
+        return;
+    }
+    for (scrub, expected) in [(false, 0xee), (true, 0)] {
+        let object = Object::open("packets.bpf.o", include_bytes!("../corpus/embed/packets.bpf.o")).expect("an object");
+        let config = Config::new().engine(EngineKind::Jit).scrub_packets(scrub);
+        let engine = Engine::new(config).expect("an engine");
+        let pre = Linker::<()>::new(&engine).instantiate_pre(&object).expect("programs");
+        let mut instance = pre.instance(()).expect("a stack");
+        assert_eq!(after(&mut instance, &[0xee; 1500]), 0);
+        assert_eq!(after(&mut instance, &[1; 60]), expected, "scrub: {scrub}");
+        instance.set_packet(twinbpf::PacketKind::Xdp, &[0xee; 1500]).unwrap();
+        assert_eq!(after(&mut instance, &[1; 60]), expected, "scrub: {scrub}");
+    }
+}

@@ -28,6 +28,7 @@ pub mod native;
 #[expect(unsafe_code, reason = "runs generated code")]
 pub(crate) mod native_runtime;
 mod packet;
+mod packet_spec;
 mod ret;
 mod runtime;
 #[expect(unsafe_code, reason = "called by generated code")]
@@ -44,8 +45,10 @@ pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
 pub use func::{IntoHostFn, WithCaller};
 pub use interrupt::{Interrupt, Reason};
-pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB, skb};
-pub use packet::{Packet, PacketKind, PacketSpec, Redirect};
+pub use packet::Packet;
+pub(crate) use packet::{BROADCAST, ETH_HEADER, MAX_SKB};
+pub(crate) use packet_spec::skb;
+pub use packet_spec::{PacketKind, PacketSpec, Redirect};
 pub use ret::{Fail, HostRet};
 pub use runtime::{MapTable, OutputFormat, Runtime, Task};
 pub use target::{Layers, Segments, TargetMemory, read_on};

@@ -1,24 +1,29 @@
 //! A packet and its context: what XDP and TC programs are given.
 //!
 //! The context (`struct xdp_md`, `struct __sk_buff` of include/uapi/linux/bpf.h) is plain memory; its packet
-//! pointers are 32-bit offsets into the arena. Packet bytes from `data_meta` to `data_end` are a region of
-//! their own, so every access outside faults. When a helper moves an end, the bytes get a new region at another
-//! address: pointers from before then fault, where the kernel's verifier would have refused them.
+//! pointers are 32-bit offsets into the arena. Of the packet's region only the bytes from `data_meta` to `data_end` are
+//! open, so every access outside faults. The region has two halves: when a helper moves an end, the packet is copied to
+//! the other one, and pointers from before fault, where the kernel's verifier would have refused them.
+//!
+//! The memory serves one packet after another ([`Packet::refill`]). A packet is written over the one before; what that had
+//! outside the new one stays, where only code that does not check its accesses can see it. What a helper opens is cleared.
 //!
 //! A packet has one linear buffer, one interface (index 1) and no socket.
 
-use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::packet_spec::{PacketKind, PacketSpec, Redirect, skb};
 use crate::map::{Errno, MapOps};
-use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
+use crate::mem::{Arena, Block, Elements, MemError, RegionKind, RegionSpec};
 
-/// `XDP_PACKET_HEADROOM`, free bytes before a fresh packet.
-const HEADROOM: usize = 256;
 /// `sizeof(struct xdp_frame)`: what the kernel keeps at the start of the headroom.
 const FRAME_HEADER: usize = 40;
 /// Bytes of a page that `struct skb_shared_info` does not take: headroom, packet and room for its tail.
 const LINEAR: usize = 4096 - 320;
+/// Sizes of halves are multiples of this, so that most packets fit the same memory.
+const HALF: usize = 4096;
 /// `ETH_HLEN`.
 pub(crate) const ETH_HEADER: u32 = 14;
 /// Most bytes of metadata that an XDP program may put before a packet.
@@ -32,119 +37,6 @@ const XDP_INGRESS: u32 = 12;
 
 /// Bytes of clones one run may make.
 const MAX_CLONES: usize = 16 << 20;
-
-/// Which context a packet has.
-///
-/// ```
-/// use twinbpf_vm::host::PacketKind;
-///
-/// assert_eq!(PacketKind::Xdp.context(), "struct xdp_md");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PacketKind {
-    /// `struct xdp_md`, of XDP programs.
-    Xdp,
-    /// `struct __sk_buff`, of tc and socket filter programs.
-    Skb,
-}
-
-/// Byte offsets of context fields.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fields {
-    size: u32,
-    data: u32,
-    data_end: u32,
-    data_meta: u32,
-}
-
-impl PacketKind {
-    fn fields(self) -> Fields {
-        match self {
-            PacketKind::Xdp => Fields { size: 24, data: 0, data_end: 4, data_meta: 8 },
-            PacketKind::Skb => Fields { size: 192, data: 76, data_end: 80, data_meta: 140 },
-        }
-    }
-
-    /// Name of the context's type.
-    pub fn context(self) -> &'static str {
-        match self {
-            PacketKind::Xdp => "struct xdp_md",
-            PacketKind::Skb => "struct __sk_buff",
-        }
-    }
-}
-
-/// Offsets of the fields of `struct __sk_buff` that helpers use.
-pub(crate) mod skb {
-    pub(crate) const LEN: u32 = 0;
-    pub(crate) const PKT_TYPE: u32 = 4;
-    pub(crate) const PROTOCOL: u32 = 16;
-    pub(crate) const VLAN_PRESENT: u32 = 20;
-    pub(crate) const VLAN_TCI: u32 = 24;
-    pub(crate) const VLAN_PROTO: u32 = 28;
-    pub(crate) const IFINDEX: u32 = 40;
-    pub(crate) const HASH: u32 = 68;
-    pub(crate) const WIRE_LEN: u32 = 160;
-}
-
-/// Where a program sent a packet.
-///
-/// ```
-/// use twinbpf_vm::host::Redirect;
-///
-/// /// The interface that a packet goes to, if it goes to one by number.
-/// fn interface(redirects: &[Redirect]) -> Option<u32> {
-///     redirects.iter().find_map(|redirect| match redirect {
-///         Redirect::Interface { ifindex, .. } => Some(*ifindex),
-///         _ => None,
-///     })
-/// }
-/// assert_eq!(interface(&[Redirect::Interface { ifindex: 2, flags: 0 }]), Some(2));
-/// ```
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Redirect {
-    /// To an interface: `bpf_redirect`, `bpf_redirect_peer`, `bpf_redirect_neigh`.
-    Interface {
-        /// Index of the network interface.
-        ifindex: u32,
-        /// Flags of the call.
-        flags: u64,
-    },
-    /// Through a devmap, cpumap or xskmap: `bpf_redirect_map`.
-    Map {
-        /// The map that the program redirected through.
-        map: Arc<dyn MapOps>,
-        /// Slot or key.
-        key: u32,
-        /// Flags of the call.
-        flags: u64,
-    },
-    /// A copy to an interface: `bpf_clone_redirect`.
-    Clone {
-        /// Index of the network interface.
-        ifindex: u32,
-        /// Flags of the call.
-        flags: u64,
-        /// The packet as it was then.
-        bytes: Vec<u8>,
-    },
-}
-
-/// Where, in words; a copy's bytes in hexadecimal digits.
-impl fmt::Display for Redirect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Redirect::Interface { ifindex, flags } => write!(f, "interface {ifindex}, flags {flags:#x}"),
-            Redirect::Map { map, key, flags } => write!(f, "map {}, key {key}, flags {flags:#x}", map.spec().name),
-            Redirect::Clone { ifindex, flags, bytes } => {
-                write!(f, "clone to interface {ifindex}, flags {flags:#x}: ")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
-        }
-    }
-}
 
 /// `BPF_F_BROADCAST` of `bpf_redirect_map`.
 pub(crate) const BROADCAST: u64 = 8;
@@ -160,43 +52,47 @@ pub(crate) const BROADCAST: u64 = 8;
 /// # Ok::<(), twinbpf_vm::mem::MemError>(())
 /// ```
 #[derive(Debug)]
-pub struct Packet {
+pub struct Packet(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
     kind: PacketKind,
     owner: u32,
     context: Block,
-    /// The bytes that programs see, from `data_meta` to `data_end`.
+    /// Two halves of as many bytes each, and which bytes of them are open.
     region: Block,
-    /// The whole buffer; the part of `region` is up to date only after [`Packet::save`].
-    buffer: Vec<u8>,
+    open: Arc<Open>,
+    half: usize,
+    /// Where the half in use begins.
+    base: usize,
+    /// Offsets in the half. The packet has room up to `room`.
     meta: usize,
     data: usize,
     end: usize,
+    room: usize,
+    /// What the packet has ever had, from the first to the last byte.
+    low: usize,
+    high: usize,
     /// What the last redirect helper chose; counts if the program returns the matching action.
-    pub(crate) redirect: Option<Redirect>,
+    redirect: Option<Redirect>,
     clones: Vec<Redirect>,
 }
 
-/// A packet before a run: what it has, what is before and after it, and fields of its context.
-#[derive(Clone, Debug)]
-pub struct PacketSpec<'a> {
-    /// The type of its context.
-    pub kind: PacketKind,
-    /// Its bytes, at most a MiB of them.
-    pub bytes: &'a [u8],
-    /// Metadata before it, at most as long as the headroom.
-    pub meta: &'a [u8],
-    /// Bytes before the packet, metadata among them. XDP programs can have all but the first 40.
-    pub headroom: usize,
-    /// Bytes after the packet that XDP programs can have; by default what a page of 4 KiB has left.
-    pub tailroom: Option<usize>,
-    /// 32-bit words of the context by byte offset. Those that follow from the packet (lengths, pointers) stay.
-    pub fields: Vec<(u32, u32)>,
+/// The bytes of a region that programs may access: first and number, in one word.
+#[derive(Debug, Default)]
+struct Open(AtomicU64);
+
+impl Open {
+    fn set(&self, start: usize, len: usize) {
+        self.0.store((start as u64) << 32 | len as u64, Ordering::Release);
+    }
 }
 
-impl<'a> PacketSpec<'a> {
-    /// A packet that was received on interface 1, with 256 bytes of headroom (`XDP_PACKET_HEADROOM`) and no metadata.
-    pub fn new(kind: PacketKind, bytes: &'a [u8]) -> PacketSpec<'a> {
-        PacketSpec { kind, bytes, meta: &[], headroom: HEADROOM, tailroom: None, fields: Vec::new() }
+impl Elements for Open {
+    fn element(&self, off: u32) -> Option<(u32, u32)> {
+        let open = self.0.load(Ordering::Acquire);
+        let (start, len) = ((open >> 32) as u32, open as u32);
+        (len > 0 && off >= start).then_some((start, len))
     }
 }
 
@@ -219,90 +115,153 @@ impl Packet {
     /// # Panics
     /// If metadata is longer than the headroom, or a field outside the context.
     pub fn new(arena: &Arc<Arena>, owner: u32, packet: &PacketSpec<'_>) -> Result<Packet, MemError> {
-        let &PacketSpec { kind, bytes, meta, headroom, tailroom, ref fields } = packet;
-        let wanted = bytes.len().max(headroom).max(tailroom.unwrap_or(0));
-        if wanted > MAX_PACKET {
-            let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
-            return Err(MemError::Limit { name: "packet".into(), wanted, free: limit, limit });
-        }
+        let room = room_of(packet)?;
         // The kernel's verifier lets programs store to fields of __sk_buff, not to xdp_md.
+        let kind = packet.kind;
         let spec = RegionSpec::new(kind.context(), RegionKind::Context, kind.fields().size);
         let context = arena.alloc(RegionSpec { owner, writable: kind == PacketKind::Skb, ..spec })?;
-        let tailroom = tailroom.unwrap_or(LINEAR.saturating_sub(headroom + bytes.len()));
-        let mut buffer = vec![0; headroom - meta.len()];
-        buffer.extend_from_slice(meta);
-        buffer.extend_from_slice(bytes);
-        let (end, start) = (buffer.len(), headroom - meta.len());
-        let region = make_region(arena, owner, &buffer[start..end])?;
-        buffer.resize(end + tailroom, 0);
-        let (redirect, clones) = (None, Vec::new());
-        let packet =
-            Packet { kind, owner, context, region, buffer, meta: start, data: headroom, end, redirect, clones };
-        match kind {
-            PacketKind::Xdp => packet.set_u32(XDP_INGRESS, 1),
+        let half = room.next_multiple_of(HALF);
+        let (region, open) = make_region(arena, owner, half)?;
+        let mut made = Packet(Box::new(Inner {
+            kind,
+            owner,
+            context,
+            region,
+            open,
+            half,
+            base: 0,
+            meta: 0,
+            data: 0,
+            end: 0,
+            room: 0,
+            low: 0,
+            high: 0,
+            redirect: None,
+            clones: Vec::new(),
+        }));
+        made.put(packet, room);
+        Ok(made)
+    }
+
+    /// Makes it another packet in the same memory, as [`Packet::new`] would: takes no lock, and allocates nothing unless the
+    /// packet has another context or needs more room than all before. Views of its owner must forget what they know
+    /// ([`View::invalidate`](crate::mem::View::invalidate)).
+    ///
+    /// # Errors
+    /// As [`Packet::new`]; this is then the packet from before.
+    ///
+    /// # Panics
+    /// As [`Packet::new`].
+    pub fn refill(&mut self, packet: &PacketSpec<'_>) -> Result<(), MemError> {
+        let room = room_of(packet)?;
+        if packet.kind != self.0.kind || room > self.0.half {
+            *self = Packet::new(self.0.region.arena(), self.0.owner, packet)?;
+            return Ok(());
+        }
+        self.put(packet, room);
+        Ok(())
+    }
+
+    /// Closes its memory until it is refilled. With `scrub`, none of its bytes stay.
+    pub fn close(&mut self, scrub: bool) {
+        let inner = &mut *self.0;
+        inner.open.set(0, 0);
+        inner.redirect = None;
+        inner.clones.clear();
+        if scrub {
+            inner.region.fill(inner.low as u32, inner.high - inner.low, 0);
+            inner.region.fill((inner.half + inner.low) as u32, inner.high - inner.low, 0);
+            inner.context.fill(0, inner.context.len() as usize, 0);
+        }
+    }
+
+    /// Writes a packet for which there is room.
+    fn put(&mut self, packet: &PacketSpec<'_>, room: usize) {
+        let &PacketSpec { bytes, meta, headroom, .. } = packet;
+        let inner = &mut *self.0;
+        inner.context.fill(0, inner.context.len() as usize, 0);
+        inner.base = 0;
+        (inner.meta, inner.data, inner.end) = (headroom - meta.len(), headroom, headroom + bytes.len());
+        (inner.room, inner.low, inner.high) = (room, inner.meta, inner.end);
+        inner.region.write(inner.meta as u32, meta);
+        inner.region.write(inner.data as u32, bytes);
+        inner.redirect = None;
+        inner.clones.clear();
+        match packet.kind {
+            PacketKind::Xdp => self.set_u32(XDP_INGRESS, 1),
             PacketKind::Skb => {
-                packet.set_u32(skb::PROTOCOL, packet.ethertype());
-                packet.set_u32(skb::IFINDEX, 1);
-                packet.set_u32(skb::WIRE_LEN, bytes.len() as u32);
+                self.set_u32(skb::PROTOCOL, self.ethertype());
+                self.set_u32(skb::IFINDEX, 1);
+                self.set_u32(skb::WIRE_LEN, bytes.len() as u32);
             }
         }
-        fields.iter().for_each(|(field, value)| packet.set_u32(*field, *value));
-        packet.refresh();
-        Ok(packet)
+        packet.fields.iter().for_each(|(field, value)| self.set_u32(*field, *value));
+        self.refresh();
     }
 
     /// Its context's type.
     pub fn kind(&self) -> PacketKind {
-        self.kind
+        self.0.kind
     }
 
     /// Address of the context, the argument of the program.
     pub fn context_addr(&self) -> u64 {
-        self.context.addr()
+        self.0.context.addr()
     }
 
     /// The context as it is now. Packet pointers in it are offsets into the arena.
     pub fn context(&self) -> Vec<u8> {
-        self.context.to_vec(0, self.context.len() as usize)
+        self.0.context.to_vec(0, self.0.context.len() as usize)
     }
 
     /// Replaces the first bytes of the context, except the fields that follow from the packet.
     pub fn set_context(&mut self, bytes: &[u8]) {
-        let keep = bytes.len().min(self.context.len() as usize);
-        self.context.write(0, &bytes[..keep]);
+        let keep = bytes.len().min(self.0.context.len() as usize);
+        self.0.context.write(0, &bytes[..keep]);
         self.refresh();
     }
 
     /// The packet as it is now, without metadata.
     pub fn bytes(&self) -> Vec<u8> {
-        self.region.to_vec(self.meta_len(), self.len() as usize)
+        self.0.region.to_vec(self.at(0), self.len() as usize)
+    }
+
+    /// Copies its bytes from an offset on, if it has them all.
+    pub fn copy_to(&self, off: u32, out: &mut [u8]) -> bool {
+        self.read(off, out).is_some()
     }
 
     /// The metadata before the packet.
     pub fn meta(&self) -> Vec<u8> {
-        self.region.to_vec(0, self.meta_len() as usize)
+        self.0.region.to_vec((self.0.base + self.0.meta) as u32, self.0.data - self.0.meta)
     }
 
     /// Bytes of the packet.
     pub fn len(&self) -> u32 {
-        (self.end - self.data) as u32
+        (self.0.end - self.0.data) as u32
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.end == self.data
+        self.0.end == self.0.data
     }
 
-    fn meta_len(&self) -> u32 {
-        (self.data - self.meta) as u32
+    /// Where in the region an offset from `data` is.
+    fn at(&self, off: u32) -> u32 {
+        (self.0.base + self.0.data) as u32 + off
+    }
+
+    /// What the last redirect helper chose, instead of anything before.
+    pub(crate) fn redirect(&mut self, to: Redirect) {
+        self.0.redirect = Some(to);
     }
 
     /// Takes note of the program's verdict. If it is to redirect, the packet goes to the map that was chosen
     /// and the choice is returned; clones come first in any case.
     pub fn finish(&mut self, r0: u64) -> Vec<Redirect> {
-        let mut all = std::mem::take(&mut self.clones);
-        let chosen = self.redirect.take();
-        let code = match self.kind {
+        let mut all = std::mem::take(&mut self.0.clones);
+        let chosen = self.0.redirect.take();
+        let code = match self.0.kind {
             PacketKind::Xdp => 4,
             PacketKind::Skb => 7,
         };
@@ -333,31 +292,33 @@ impl Packet {
     pub(crate) fn clone_to(&mut self, ifindex: u32, flags: u64) -> Result<(), Errno> {
         let bytes = self.bytes();
         // At least a page each, as in the kernel.
-        if self.clones.len() * bytes.len().max(4096) > MAX_CLONES {
+        if self.0.clones.len() * bytes.len().max(4096) > MAX_CLONES {
             return Err(Errno::ENOMEM);
         }
-        self.clones.push(Redirect::Clone { ifindex, flags, bytes });
+        self.0.clones.push(Redirect::Clone { ifindex, flags, bytes });
         Ok(())
     }
 
     pub(crate) fn get_u32(&self, field: u32) -> u32 {
         let mut bytes = [0; 4];
-        self.context.read(field, &mut bytes);
+        self.0.context.read(field, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
     pub(crate) fn set_u32(&self, field: u32, value: u32) {
-        self.context.write(field, &value.to_le_bytes());
+        self.0.context.write(field, &value.to_le_bytes());
     }
 
-    /// Writes the fields that follow from the packet.
+    /// Opens the packet, and writes the fields that follow from it.
     fn refresh(&self) {
-        let fields = self.kind.fields();
-        let start = self.region.region().start;
-        self.set_u32(fields.data_meta, start);
-        self.set_u32(fields.data, start + self.meta_len());
-        self.set_u32(fields.data_end, start + self.region.len());
-        if self.kind == PacketKind::Skb {
+        let inner = &*self.0;
+        let fields = inner.kind.fields();
+        inner.open.set(inner.base + inner.meta, inner.end - inner.meta);
+        let start = inner.region.region().start + inner.base as u32;
+        self.set_u32(fields.data_meta, start + inner.meta as u32);
+        self.set_u32(fields.data, start + inner.data as u32);
+        self.set_u32(fields.data_end, start + inner.end as u32);
+        if inner.kind == PacketKind::Skb {
             self.set_u32(skb::LEN, self.len());
         }
     }
@@ -373,71 +334,90 @@ impl Packet {
 
     /// Bytes at an offset from `data`, if all are in the packet.
     pub(crate) fn load(&self, off: u32, len: u32) -> Option<Vec<u8>> {
-        self.holds(off, len as usize).then(|| self.region.to_vec(self.meta_len() + off, len as usize))
+        self.holds(off, len as usize).then(|| self.0.region.to_vec(self.at(off), len as usize))
     }
 
     /// As [`Packet::load`], without an allocation.
     pub(crate) fn read(&self, off: u32, out: &mut [u8]) -> Option<()> {
-        self.holds(off, out.len()).then(|| self.region.read(self.meta_len() + off, out))
+        self.holds(off, out.len()).then(|| self.0.region.read(self.at(off), out))
     }
 
     /// Changes bytes at an offset from `data`, if all are in the packet.
     pub(crate) fn store(&self, off: u32, bytes: &[u8]) -> Option<()> {
-        self.holds(off, bytes.len()).then(|| self.region.write(self.meta_len() + off, bytes))
+        self.holds(off, bytes.len()).then(|| self.0.region.write(self.at(off), bytes))
     }
 
-    /// Takes over into the buffer what the program wrote.
-    fn save(&mut self) {
-        self.region.read(0, &mut self.buffer[self.meta..self.end]);
+    /// Copies a range of the half in use to an offset of the other half.
+    fn carry(&self, from: Range<usize>, to: usize) {
+        let inner = &*self.0;
+        let other = inner.half - inner.base;
+        inner.region.copy_within((inner.base + from.start) as u32, (other + to) as u32, from.len());
     }
 
-    /// Shows another part of the buffer.
-    fn show(&mut self, meta: usize, data: usize, end: usize) -> Result<(), Errno> {
-        let arena = Arc::clone(self.region.arena());
-        // The old region is freed only after the new one is made, so that the address differs.
-        self.region = make_region(&arena, self.owner, &self.buffer[meta..end]).map_err(|_| Errno::ENOMEM)?;
-        (self.meta, self.data, self.end) = (meta, data, end);
+    /// The other half is in use from now on, with these ends. What they open is cleared before the packet's own bytes, and
+    /// after them where there have been none.
+    fn turn(&mut self, meta: usize, data: usize, end: usize) {
+        let inner = &mut *self.0;
+        inner.base = inner.half - inner.base;
+        let base = inner.base;
+        if meta < inner.low {
+            inner.region.fill((base + meta) as u32, inner.low - meta, 0);
+        }
+        (inner.low, inner.high) = (inner.low.min(meta), inner.high.max(end));
+        (inner.meta, inner.data, inner.end) = (meta, data, end);
         self.refresh();
-        Ok(())
     }
 
     /// `bpf_xdp_adjust_head`: metadata moves along.
     pub(crate) fn adjust_head(&mut self, delta: i32) -> Result<(), Errno> {
-        self.save();
-        let meta_len = self.data - self.meta;
-        let data = self.data.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if data < FRAME_HEADER + meta_len || data + ETH_HEADER as usize > self.end {
+        let &Inner { meta, data, end, low, high, .. } = &*self.0;
+        let meta_len = data - meta;
+        let head = data.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
+        if head < FRAME_HEADER + meta_len || head + ETH_HEADER as usize > end {
             return Err(Errno::EINVAL);
         }
-        self.buffer.copy_within(self.meta..self.data, data - meta_len);
-        self.show(data - meta_len, data, self.end)
+        self.carry(low..high, low);
+        // Cleared before it moves there.
+        let (base, other, to) = (self.0.base, self.0.half - self.0.base, head - meta_len);
+        if to < low {
+            self.0.region.fill((other + to) as u32, low - to, 0);
+            self.0.low = to;
+        }
+        self.0.region.copy_within((base + meta) as u32, (other + to) as u32, meta_len);
+        self.turn(to, head, end);
+        Ok(())
     }
 
     /// `bpf_xdp_adjust_meta`.
     pub(crate) fn adjust_meta(&mut self, delta: i32) -> Result<(), Errno> {
-        self.save();
-        let meta = self.meta.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if meta < FRAME_HEADER || meta > self.data {
+        let &Inner { data, end, low, high, .. } = &*self.0;
+        let meta = self.0.meta.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
+        if meta < FRAME_HEADER || meta > data {
             return Err(Errno::EINVAL);
         }
-        let len = self.data - meta;
+        let len = data - meta;
         if !len.is_multiple_of(4) || len > MAX_META {
             return Err(Errno::EACCES);
         }
-        self.show(meta, self.data, self.end)
+        self.carry(low..high, low);
+        self.turn(meta, data, end);
+        Ok(())
     }
 
     /// `bpf_xdp_adjust_tail`: new bytes are zero.
     pub(crate) fn adjust_tail(&mut self, delta: i32) -> Result<(), Errno> {
-        self.save();
-        let end = self.end.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if end > self.buffer.len() || end < self.data + ETH_HEADER as usize {
+        let &Inner { meta, data, end, room, low, high, .. } = &*self.0;
+        let tail = end.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
+        if tail > room || tail < data + ETH_HEADER as usize {
             return Err(Errno::EINVAL);
         }
-        if end > self.end {
-            self.buffer[self.end..end].fill(0);
+        self.carry(low..high, low);
+        if tail > end {
+            let other = self.0.half - self.0.base;
+            self.0.region.fill((other + end) as u32, tail - end, 0);
         }
-        self.show(self.meta, self.data, end)
+        self.turn(meta, data, tail);
+        Ok(())
     }
 
     /// Replaces `remove` bytes at an offset from `data` by `insert`; for the helpers of `__sk_buff`, whose
@@ -447,19 +427,48 @@ impl Packet {
         if self.len() as usize + insert.len() > MAX_PACKET {
             return Err(Errno::ENOMEM);
         }
-        self.save();
-        let start = self.data + off as usize;
-        let removed: Vec<u8> = self.buffer.splice(start..start + remove as usize, insert.iter().copied()).collect();
-        let end = self.end - remove as usize + insert.len();
-        self.show(self.meta, self.data, end).inspect_err(|_| {
-            self.buffer.splice(start..start + insert.len(), removed);
-        })
+        let &Inner { meta, data, end, low, .. } = &*self.0;
+        let tail = end - remove as usize + insert.len();
+        if tail > self.0.half {
+            self.widen(tail).map_err(|_| Errno::ENOMEM)?;
+        }
+        let at = data + off as usize;
+        self.carry(low..at, low);
+        self.carry(at + remove as usize..end, at + insert.len());
+        let other = self.0.half - self.0.base;
+        self.0.region.write((other + at) as u32, insert);
+        self.0.room = self.0.room.max(tail);
+        self.turn(meta, data, tail);
+        Ok(())
+    }
+
+    /// Moves to a region whose halves have so much room.
+    fn widen(&mut self, room: usize) -> Result<(), MemError> {
+        let inner = &mut *self.0;
+        let half = room.next_multiple_of(HALF);
+        let (region, open) = make_region(inner.region.arena(), inner.owner, half)?;
+        region.write(inner.low as u32, &inner.region.to_vec((inner.base + inner.low) as u32, inner.high - inner.low));
+        (inner.region, inner.open, inner.half, inner.base) = (region, open, half, 0);
+        Ok(())
     }
 }
 
-fn make_region(arena: &Arc<Arena>, owner: u32, bytes: &[u8]) -> Result<Block, MemError> {
-    let spec = RegionSpec::new("packet", RegionKind::Packet, bytes.len() as u32);
+/// Bytes of a half that a packet needs.
+fn room_of(packet: &PacketSpec<'_>) -> Result<usize, MemError> {
+    let &PacketSpec { bytes, headroom, tailroom, .. } = packet;
+    let wanted = bytes.len().max(headroom).max(tailroom.unwrap_or(0));
+    if wanted > MAX_PACKET {
+        let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
+        return Err(MemError::Limit { name: "packet".into(), wanted, free: limit, limit });
+    }
+    let used = headroom + bytes.len();
+    Ok(used + tailroom.unwrap_or(LINEAR.saturating_sub(used)))
+}
+
+fn make_region(arena: &Arc<Arena>, owner: u32, half: usize) -> Result<(Block, Arc<Open>), MemError> {
+    let spec = RegionSpec::new("packet", RegionKind::Packet, 2 * half as u32);
     let block = arena.alloc(RegionSpec { owner, ..spec })?;
-    block.write(0, bytes);
-    Ok(block)
+    let open = Arc::new(Open::default());
+    block.set_elements(Arc::clone(&open) as Arc<dyn Elements>);
+    Ok((block, open))
 }

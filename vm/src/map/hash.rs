@@ -72,12 +72,12 @@ impl MapOps for Hash {
         if locks && self.spec.spin_lock.is_none() {
             return Err(Errno::EINVAL);
         }
-        let mut place = self.store.place(key)?;
-        check_flags(place.slot().is_some(), flags)?;
-        let Some(slot) = place.slot() else {
-            return place.insert(key, |slot| self.store.init(slot, cpu, value)).map(|_| ());
+        let mut entry = self.store.entry(key)?;
+        check_flags(entry.slot().is_some(), flags)?;
+        let Some(slot) = entry.slot() else {
+            return entry.insert(key, |slot| self.store.init(slot, cpu, value)).map(|_| ());
         };
-        place.change();
+        entry.change();
         let cell = self.store.value(slot, cpu);
         if locks {
             return cell.store_locked(value);
@@ -87,7 +87,7 @@ impl MapOps for Hash {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        if key.len() == self.spec.key_size as usize && self.store.place(key)?.remove() {
+        if key.len() == self.spec.key_size as usize && self.store.entry(key)?.remove() {
             Ok(())
         } else {
             Err(Errno::ENOENT)

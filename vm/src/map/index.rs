@@ -1,6 +1,6 @@
 //! The index of a hash table: chains of slots under buckets, searched without a lock.
 //!
-//! A bucket is two words: a version, which is odd while somebody changes the chain, and the first slot. A search takes
+//! A bucket is two words: a version, which is odd while a thread changes the chain, and the first slot. A search takes
 //! the version before and after; where it has changed, it searches again, and after a few attempts with the lock. So a
 //! search writes nothing that others read. Links are slot numbers plus 1, with 0 for none.
 //!
@@ -75,8 +75,8 @@ pub(super) struct Bucket<'a> {
     pub(super) head: &'a AtomicU32,
 }
 
-/// A bucket whose chain nobody else changes.
-pub(super) struct Held<'a> {
+/// A bucket while this thread alone changes its chain.
+pub(super) struct LockedBucket<'a> {
     pub(super) bucket: Bucket<'a>,
     /// Its version before.
     version: u32,
@@ -84,7 +84,7 @@ pub(super) struct Held<'a> {
     changed: bool,
 }
 
-impl Held<'_> {
+impl LockedBucket<'_> {
     /// For searches of the chain.
     pub(super) fn version(&self) -> u32 {
         self.version + 1
@@ -96,7 +96,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockedBucket<'_> {
     fn drop(&mut self) {
         let version = if self.changed { self.version.wrapping_add(2) } else { self.version };
         self.bucket.version.store(version, Ordering::Release);
@@ -105,15 +105,15 @@ impl Drop for Held<'_> {
 
 impl<'a> Bucket<'a> {
     /// Takes the lock, if it is open.
-    fn try_hold(self) -> Option<Held<'a>> {
+    fn try_hold(self) -> Option<LockedBucket<'a>> {
         let version = self.version.load(Ordering::Relaxed) & !1;
         let taken = self.version.compare_exchange_weak(version, version + 1, Ordering::Acquire, Ordering::Relaxed);
         // What is written under the lock must not be seen before the odd version is.
         fence(Ordering::Release);
-        taken.ok().map(|_| Held { bucket: self, version, changed: false })
+        taken.ok().map(|_| LockedBucket { bucket: self, version, changed: false })
     }
 
-    fn hold(self) -> Held<'a> {
+    fn hold(self) -> LockedBucket<'a> {
         let mut spins = 0;
         loop {
             match self.try_hold() {
@@ -196,13 +196,13 @@ impl Index {
     }
 
     /// The chain for a hash, to be changed.
-    pub(super) fn hold(&self, words: Words<'_>, hash: u32) -> Held<'_> {
+    pub(super) fn hold(&self, words: Words<'_>, hash: u32) -> LockedBucket<'_> {
         let mut spins = 0;
         loop {
             let table = words.version.load(Ordering::Acquire);
             if table & 1 == 0
                 && let Some(held) = self.bucket_of(hash, table).try_hold()
-                // Whoever doubles the index takes every bucket after the version has become odd.
+                // Doubling the index takes every bucket after the version has become odd.
                 && words.version.load(Ordering::Acquire) == table
             {
                 return held;

@@ -91,7 +91,7 @@ impl State {
         if self.store.is_full() {
             self.remove(self.order.oldest);
         }
-        let add = |store: &Store| store.place(key)?.insert(key, |slot| store.init(slot, cpu, value));
+        let add = |store: &Store| store.entry(key)?.insert(key, |slot| store.init(slot, cpu, value));
         let slot = match add(&self.store) {
             // The arena is full before the map is: make room as a full map does.
             Err(Errno::ENOMEM) if self.order.oldest != NONE => {

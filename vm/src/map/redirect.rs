@@ -251,20 +251,20 @@ impl MapOps for TargetHash {
         if flags > BPF_EXIST || target(value) == 0 {
             return Err(Errno::EINVAL);
         }
-        let mut place = self.store.place(key)?;
-        match place.slot() {
+        let mut entry = self.store.entry(key)?;
+        match entry.slot() {
             Some(_) if flags == BPF_NOEXIST => Err(Errno::EEXIST),
             Some(slot) => {
-                place.change();
+                entry.change();
                 self.store.value(slot, 0).store(value);
                 Ok(())
             }
-            None => place.insert(key, |slot| self.store.init(slot, 0, value)).map(|_| ()),
+            None => entry.insert(key, |slot| self.store.init(slot, 0, value)).map(|_| ()),
         }
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        if key.len() == self.spec.key_size as usize && self.store.place(key)?.remove() {
+        if key.len() == self.spec.key_size as usize && self.store.entry(key)?.remove() {
             Ok(())
         } else {
             Err(Errno::ENOENT)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use hashbrown::DefaultHashBuilder;
 
 use super::cell::Cell;
-use super::index::{Bucket, Held, Index, Words, lock};
+use super::index::{Bucket, Index, LockedBucket, Words, lock};
 use super::slab::{Layout, Slab};
 use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
@@ -54,10 +54,10 @@ pub(super) struct Store {
     values: Slab,
 }
 
-/// Where a key is or would be, while nobody else changes that.
-pub(super) struct Place<'a> {
+/// Where a key is or would be, while this thread alone changes that.
+pub(super) struct LockedEntry<'a> {
     store: &'a Store,
-    held: Held<'a>,
+    held: LockedBucket<'a>,
     hash: u32,
     /// The slot, and the one before it in the chain.
     found: Option<(u32, Option<u32>)>,
@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Where a key is or would be, to be changed. `ENOMEM` when the arena is full.
-    pub(super) fn place(&self, key: &[u8]) -> Result<Place<'_>, Errno> {
+    pub(super) fn entry(&self, key: &[u8]) -> Result<LockedEntry<'_>, Errno> {
         assert_eq!(key.len(), self.key_size as usize, "callers check sizes");
         if !self.index.has_begun() {
             self.index.begin().map_err(|error| no_memory(&self.name, &error))?;
@@ -175,7 +175,7 @@ impl Store {
         let hash = self.hash(key);
         let held = self.index.hold(self.header().index, hash);
         let found = self.search(held.bucket, held.version(), hash, key);
-        Ok(Place { store: self, held, hash, found })
+        Ok(LockedEntry { store: self, held, hash, found })
     }
 
     /// A slot that is not in use. `E2BIG` when all are, `ENOMEM` when the arena is full.
@@ -223,9 +223,9 @@ impl Store {
     pub(super) fn remove(&self, slot: u32) {
         let mut key = vec![0; self.key_size as usize];
         if self.key(slot, &mut key)
-            && let Ok(place) = self.place(&key)
+            && let Ok(entry) = self.entry(&key)
         {
-            place.remove();
+            entry.remove();
         }
     }
 
@@ -298,7 +298,7 @@ impl Store {
     }
 }
 
-impl Place<'_> {
+impl LockedEntry<'_> {
     /// The slot of the key, if it is there.
     pub(super) fn slot(&self) -> Option<u32> {
         self.found.map(|(slot, _)| slot)

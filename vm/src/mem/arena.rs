@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
+use super::grid::Grid;
 use super::handle::HandleTable;
 use super::sys::{Alias, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
@@ -103,33 +104,6 @@ pub(super) struct Found {
     pub(super) grid: Option<Grid>,
 }
 
-/// A region whose elements lie at equal distances: enough to find the next one without the table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Grid {
-    pub(super) start: u32,
-    pub(super) len: u32,
-    pub(super) size: u32,
-    pub(super) writable: bool,
-    pub(super) stride: u32,
-}
-
-impl Grid {
-    /// Holds no offset.
-    pub(super) const EMPTY: Grid = Grid { start: 0, len: 0, size: 0, writable: false, stride: 1 };
-
-    pub(super) fn of(region: &Region) -> Grid {
-        let RegionSpec { stride, element_size, writable, .. } = region.spec;
-        Grid { start: region.start, len: region.len, size: element_size, writable, stride: stride.max(1) }
-    }
-
-    /// Offset of the element at or before an offset inside the region.
-    #[inline]
-    pub(super) fn element(&self, off: u32) -> u32 {
-        let inside = off - self.start;
-        if self.stride >= self.len { self.start } else { self.start + inside / self.stride * self.stride }
-    }
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Arena {
@@ -181,6 +155,12 @@ impl Space {
 }
 
 impl Region {
+    /// Its elements, if none are set.
+    pub(super) fn grid(&self) -> Grid {
+        let RegionSpec { stride, element_size, writable, .. } = self.spec;
+        Grid::new(self.start, self.len, element_size, stride, writable)
+    }
+
     /// Its pages are those of a file from now on.
     pub(super) fn set_mapped(&mut self) {
         self.mapped = true;
@@ -471,7 +451,7 @@ impl Arena {
             return Err(fault(FaultReason::NoRegion(near.min_by_key(|near| near.distance))));
         };
         let (element, size) = match &region.elements {
-            None => (Grid::of(region).element(off), region.spec.element_size),
+            None => (region.grid().element(off), region.spec.element_size),
             Some(elements) => match elements.element(off - region.start) {
                 Some((start, size)) => {
                     let inside =
@@ -489,7 +469,7 @@ impl Arena {
         if access == Access::Write && !region.spec.writable {
             return Err(fault(FaultReason::ReadOnly(Arc::clone(&region.spec.label))));
         }
-        let grid = region.elements.is_none().then(|| Grid::of(region));
+        let grid = region.elements.is_none().then(|| region.grid());
         Ok(Found { element, size, grid })
     }
 

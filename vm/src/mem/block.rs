@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use super::arena::{Arena, Elements, Region, RegionSpec};
+use super::bytes::equal;
 use super::cell::AtomicCell;
-use super::checked_copy::equal;
 use super::fault::MemError;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
@@ -145,6 +145,17 @@ impl Block {
         let to = self.at(off, bytes.len());
         // SAFETY: as in `read`, in the other direction; `at` is writable for the host.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Copies a range to another offset; both may overlap.
+    ///
+    /// # Panics
+    /// If they are not both inside the block.
+    #[inline]
+    pub(crate) fn copy_within(&self, from: u32, to: u32, len: usize) {
+        let (from, to) = (self.at(from, len), self.at(to, len));
+        // SAFETY: as in `read` and `write`; `copy` allows overlap.
+        unsafe { ptr::copy(from, to, len) };
     }
 
     /// Sets every byte of a range.

@@ -8,6 +8,7 @@ use std::ptr;
 use smallvec::SmallVec;
 use zerocopy::FromBytes;
 
+use super::bytes::equal;
 use super::fault::{Access, Fault, FaultReason};
 use super::view::View;
 
@@ -30,23 +31,6 @@ fn nul(bytes: &[u8; SHORT]) -> usize {
         (zeros != 0).then(|| at * 8 + zeros.trailing_zeros() as usize / 8)
     });
     at.unwrap_or(SHORT)
-}
-
-/// Whether memory of a program holds these bytes. Words are compared as such: keys are short.
-///
-/// # Safety
-/// There are as many bytes at `at`, in an arena that is mapped.
-#[inline(always)]
-pub(super) unsafe fn equal(at: *const u8, bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let (half, tail) = rest.as_chunks::<4>();
-    let from = [words.len() * 8, bytes.len() - tail.len()];
-    // SAFETY: the caller promises all bytes.
-    unsafe {
-        words.iter().enumerate().all(|(index, word)| at.add(index * 8).cast::<[u8; 8]>().read() == *word)
-            && half.iter().all(|half| at.add(from[0]).cast::<[u8; 4]>().read() == *half)
-            && tail.iter().enumerate().all(|(index, byte)| at.add(from[1] + index).read() == *byte)
-    }
 }
 
 impl View {

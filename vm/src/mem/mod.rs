@@ -22,10 +22,12 @@
 
 mod arena;
 mod block;
+mod bytes;
 mod cell;
 mod checked_copy;
 mod fault;
 mod free;
+mod grid;
 mod handle;
 mod out_of_arena;
 mod sys;

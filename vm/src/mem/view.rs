@@ -10,10 +10,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::arena::{Arena, Found, Grid, Region};
+use super::arena::{Arena, Found, Region};
 use super::block::Block;
 use super::cell::AtomicCell;
 use super::fault::{Access, Fault, FaultReason};
+use super::grid::Grid;
 use twinbpf_isa::Size;
 
 /// Which accesses a view permits.
@@ -298,7 +299,7 @@ impl View {
         if known.version != self.arena.table_version() {
             *known = Known::new(&self.arena);
         }
-        known.grids[0] = Grid::of(block.region());
+        known.grids[0] = block.region().grid();
         let off = block.region().start + element * spec.stride;
         let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
         self.loads[reg & 15] = window;
@@ -333,6 +334,12 @@ impl View {
             self.generation = generation;
             self.forget();
         }
+    }
+
+    /// Forgets every window at the next [`View::sync`]: what is open in a region that only this view sees has changed.
+    #[inline]
+    pub fn invalidate(&mut self) {
+        self.generation = u64::MAX;
     }
 
     /// Forgets every window.

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "tests call the C library, or what they test is unsafe")]
 
 mod calls;
+mod intrinsics;
 mod traps;
 
 use std::sync::Arc;
@@ -93,6 +94,8 @@ pub(super) const OPTIONS: Options = Options {
     limits: CompileLimits::NONE,
     passes: PassSet::ALL,
 };
+/// CPUs that maps have values for.
+const CPUS: u32 = 3;
 const FUEL: Options = Options { fuel: true, ..OPTIONS };
 const KEEP: Options = Options { keep_registers: true, ..OPTIONS };
 
@@ -140,12 +143,19 @@ impl Rig {
         Rig::of(texts.iter().map(|text| program(text)).collect())
     }
 
-    /// `r2 = map_fd(0) ll` is the map of programs, each at its index, of 4 entries.
+    /// `r2 = map_fd(0) ll` is the map of programs, each at its index, of 4 entries; 1 an array of 5 values of 24 bytes, 2 the same
+    /// per CPU, of which the machine is the last, 3 a hash of as many, 4 a queue.
     fn of(programs: Vec<Program>) -> Rig {
         let arena = Arena::new(1 << 26).unwrap();
         let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
-        let specs = [MapSpec::new("programs", MapKind::ProgArray, 4, 4, 8)];
-        let maps = Arc::new(Maps::new(&specs, &arena, 1, &mut |_| None).unwrap());
+        let specs = [
+            MapSpec::new("programs", MapKind::ProgArray, 4, 4, 8),
+            MapSpec::new("array", MapKind::Array, 4, 24, 5),
+            MapSpec::new("percpu", MapKind::PercpuArray, 4, 24, 5),
+            MapSpec::new("hash", MapKind::Hash, 4, 24, 5),
+            MapSpec::new("queue", MapKind::Queue, 0, 24, 5),
+        ];
+        let maps = Arc::new(Maps::new(&specs, &arena, CPUS, &mut |_| None).unwrap());
         let policy = Policy { groups: Groups::ALL, ..Policy::default() };
         let programs: Vec<_> = programs
             .into_iter()
@@ -161,11 +171,12 @@ impl Rig {
         for index in (0..4).filter(|index| *index != 3) {
             maps.own()[0].set_program(index, index).unwrap();
         }
-        let helper = |_| None;
-        let handles = [maps.handle(0)];
+        let helper = |number: u32| twinbpf_vm::helper::resolve(number as i32);
+        let handles: Vec<u64> = (0..specs.len()).map(|index| maps.handle(index)).collect();
+        let values = [0; 5];
         let resolve =
-            Resolve { maps: &handles, values: &[0], externs: &hosts(), helper: &helper, labels: &[], pointed: &[] };
-        let image = Arc::new(Image::new(&arena, programs, resolve).unwrap());
+            Resolve { maps: &handles, values: &values, externs: &hosts(), helper: &helper, labels: &[], pointed: &[] };
+        let image = Arc::new(Image::new(&arena, programs, resolve).unwrap().with_maps(&maps));
         Rig { image, maps, memory, limits: Limits::default() }
     }
 
@@ -173,6 +184,7 @@ impl Rig {
         let arena = self.image.arena();
         let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
         let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(std::io::sink()), Box::new(0u32));
+        let runtime = runtime.on_cpu(CPUS - 1);
         let mut machine = Machine::new(Arc::clone(&self.image), runtime, self.limits).unwrap();
         let code = |options| Code::new(Arc::clone(&self.image), options).unwrap();
         let native: Option<Arc<dyn Native>> = match backend {
@@ -193,12 +205,27 @@ impl Rig {
         machine
     }
 
+    /// Each map but the first has 10 + i under i for i < 4.
+    fn fill_maps(&self) {
+        for map in &self.maps.own()[1..] {
+            let mut value = [0; 24];
+            while map.pop(&mut value).is_ok() {}
+            let _ = map.keys().iter().map(|key| map.delete(key)).count();
+            for index in 0..4_u8 {
+                value[0] = 10 + index;
+                let key = if map.spec().key_size == 0 { &[][..] } else { &[index, 0, 0, 0] };
+                map.update(key, &value, 0, CPUS - 1).unwrap();
+            }
+        }
+    }
+
     /// The result of program 0 called with the memory and `argument`, as text. Twice, since a machine can be used
     /// again whatever happened.
     fn run(&self, backend: Backend, argument: u64) -> String {
         let mut machine = self.machine(backend);
         let mut once = || {
             self.memory.fill(0, 4096, 0);
+            self.fill_maps();
             machine.runtime().interrupt().clear(&[Reason::Cancelled]);
             let result = machine.run(0, [self.memory.addr(), argument, 0, 0, 0]);
             let executed = if self.limits.max_insns.is_some() { machine.insns_executed() } else { 0 };

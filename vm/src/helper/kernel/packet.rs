@@ -13,13 +13,13 @@ const STORE_FLAGS: u64 = 3;
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
         HostFn::typed::<(), _>("bpf_xdp_adjust_head", |mut caller: Host<'_>, context: Ptr, delta: i32| {
-            HelperResult::Ok(xdp(&mut caller, context)?.adjust_head(delta)?)
+            HelperResult::Ok(xdp_to_move(&mut caller, context)?.adjust_head(delta)?)
         }),
         HostFn::typed::<(), _>("bpf_xdp_adjust_tail", |mut caller: Host<'_>, context: Ptr, delta: i32| {
-            HelperResult::Ok(xdp(&mut caller, context)?.adjust_tail(delta)?)
+            HelperResult::Ok(xdp_to_move(&mut caller, context)?.adjust_tail(delta)?)
         }),
         HostFn::typed::<(), _>("bpf_xdp_adjust_meta", |mut caller: Host<'_>, context: Ptr, delta: i32| {
-            HelperResult::Ok(xdp(&mut caller, context)?.adjust_meta(delta)?)
+            HelperResult::Ok(xdp_to_move(&mut caller, context)?.adjust_meta(delta)?)
         }),
         HostFn::typed::<(), _>("bpf_xdp_get_buff_len", |mut caller: Host<'_>, context: Ptr| {
             xdp(&mut caller, context).map(|packet| u64::from(packet.len()))
@@ -56,6 +56,18 @@ fn packet<'c>(caller: &'c mut Host<'_>, context: Ptr, kind: PacketKind) -> Resul
 
 pub(super) fn xdp<'c>(caller: &'c mut Host<'_>, context: Ptr) -> Result<&'c mut Packet, Trap> {
     packet(caller, context, PacketKind::Xdp)
+}
+
+/// As [`xdp`], for one whose ends are about to move.
+fn xdp_to_move<'c>(caller: &'c mut Host<'_>, context: Ptr) -> Result<&'c mut Packet, Trap> {
+    caller.runtime().view.invalidate();
+    xdp(caller, context)
+}
+
+/// As [`skb`], for one whose ends are about to move.
+pub(super) fn skb_to_move<'c>(caller: &'c mut Host<'_>, context: Ptr) -> Result<&'c mut Packet, Trap> {
+    caller.runtime().view.invalidate();
+    skb(caller, context)
 }
 
 pub(super) fn skb<'c>(caller: &'c mut Host<'_>, context: Ptr) -> Result<&'c mut Packet, Trap> {

@@ -48,7 +48,7 @@ fn kind(caller: &mut Host<'_>) -> Result<PacketKind, Trap> {
 
 fn choose(caller: &mut Host<'_>, redirect: Redirect) {
     if let Some(packet) = &mut caller.runtime().packet {
-        packet.redirect = Some(redirect);
+        packet.redirect(redirect);
     }
 }
 

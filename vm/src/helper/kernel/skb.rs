@@ -1,7 +1,7 @@
 //! Helpers that change the shape or the metadata of a `struct __sk_buff`, net/core/filter.c.
 
 use super::Host;
-use super::packet::skb;
+use super::packet::{skb, skb_to_move};
 use crate::helper::HelperResult;
 use crate::host::skb::{HASH, PKT_TYPE, PROTOCOL, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI};
 use crate::host::{ETH_HEADER, HostFn, MAX_SKB, Packet, Ptr};
@@ -53,7 +53,7 @@ fn hash(packet: &Packet) -> u32 {
 }
 
 fn change_tail(mut caller: Host<'_>, context: Ptr, len: u32, flags: u64) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     if flags != 0 || !(ETH_HEADER..=MAX_SKB).contains(&len) {
         return Err(Errno::EINVAL.into());
     }
@@ -66,7 +66,7 @@ fn change_tail(mut caller: Host<'_>, context: Ptr, len: u32, flags: u64) -> Help
 }
 
 fn change_head(mut caller: Host<'_>, context: Ptr, room: u32, flags: u64) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     if flags != 0 || room > MAX_SKB || packet.len() + room > MAX_SKB {
         return Err(Errno::EINVAL.into());
     }
@@ -75,7 +75,7 @@ fn change_head(mut caller: Host<'_>, context: Ptr, room: u32, flags: u64) -> Hel
 
 /// `PACKET_HOST` to `PACKET_OTHERHOST`.
 fn change_type(mut caller: Host<'_>, context: Ptr, kind: u32) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     if kind > 3 || packet.get_u32(PKT_TYPE) > 3 {
         return Err(Errno::EINVAL.into());
     }
@@ -85,7 +85,7 @@ fn change_type(mut caller: Host<'_>, context: Ptr, kind: u32) -> HelperResult {
 
 /// Makes or takes room after the MAC header (mode 1) or the network header (mode 0).
 fn adjust_room(mut caller: Host<'_>, context: Ptr, delta: i32, mode: u32, flags: u64) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     let size = delta.unsigned_abs();
     if flags & !ROOM_FLAGS != 0 {
         return Err(Errno::EINVAL.into());
@@ -118,7 +118,7 @@ fn adjust_room(mut caller: Host<'_>, context: Ptr, delta: i32, mode: u32, flags:
 
 /// The tag goes beside the packet, as hardware delivers it; one that is there already goes into the packet.
 fn vlan_push(mut caller: Host<'_>, context: Ptr, protocol: u16, tci: u16) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     let protocol = Some(u32::from(protocol)).filter(|protocol| VLANS.contains(protocol)).unwrap_or(VLANS[0]);
     if packet.get_u32(VLAN_PRESENT) != 0 {
         if packet.len() < 12 {
@@ -133,7 +133,7 @@ fn vlan_push(mut caller: Host<'_>, context: Ptr, protocol: u16, tci: u16) -> Hel
 }
 
 fn vlan_pop(mut caller: Host<'_>, context: Ptr) -> HelperResult {
-    let packet = skb(&mut caller, context)?;
+    let packet = skb_to_move(&mut caller, context)?;
     if packet.get_u32(VLAN_PRESENT) != 0 {
         set_tag(packet, false, 0, 0);
     } else if take_tag(packet)?.is_none() {

@@ -1,0 +1,107 @@
+//! Calls that become other code: what they give is what the helpers themselves give.
+
+use super::*;
+
+/// `bpf_map_lookup_elem` of a map with the key at r10 plus this; the value's first byte or 99, and the offset of the value from
+/// that of key 0.
+fn lookup(map: u32, key: i32) -> String {
+    format!(
+        "*(u32 *)(r10 - 12) = r2
+         *(u32 *)(r10 - 4) = 0
+         r1 = map_fd({map}) ll
+         r2 = r10
+         r2 += -4
+         call 1
+         r7 = r0
+         r1 = map_fd({map}) ll
+         r2 = r10
+         r2 += {key}
+         call 1
+         if r0 != 0 goto +2
+         r0 = 99
+         exit
+         r1 = *(u8 *)(r0 + 0)
+         r0 -= r7
+         r0 <<= 8
+         r0 |= r1
+         exit"
+    )
+}
+
+#[test]
+fn arrays_give_values_or_null() {
+    for (map, stride) in [(1, 32), (2, 96)] {
+        let rig = Rig::new(&lookup(map, -12));
+        for index in 0..4 {
+            let expected = (index * stride) << 8 | (10 + index);
+            assert_eq!(rig.agree(index), format!("{expected:#x}, memory 0, 0 insns"), "map {map}, index {index}");
+        }
+        for outside in [5, 6, 0x8000_0000, 0xffff_ffff] {
+            assert_eq!(rig.agree(outside), "0x63, memory 0, 0 insns", "map {map}, index {outside:#x}");
+        }
+    }
+}
+
+#[test]
+fn arguments_that_are_not_known_are_checked() {
+    for map in 1..4 {
+        for off in [-2, -3, 0, -513] {
+            let text = Rig::new(&lookup(map, off)).agree(1);
+            assert!(text.contains("argument 2 of bpf_map_lookup_elem: "), "{text}");
+        }
+        // Another register for the key, another for the map.
+        let rig = Rig::new(
+            &lookup(map, -12)
+                .replace("r2 = r10\n         r2 += -12", "r2 = r10\n         r2 += -8\n         r2 += r8")
+                .replace("*(u32 *)(r10 - 12) = r2", "*(u32 *)(r10 - 12) = r2\n         r8 = -4"),
+        );
+        assert_eq!(rig.agree(2).split(',').next(), Rig::new(&lookup(map, -12)).agree(2).split(',').next());
+    }
+    let text = Rig::new(
+        &lookup(1, -12).replace("r1 = map_fd(1) ll\n         r2 = r10\n         r2 += -4", "r1 = 7\n         r2 = r10"),
+    )
+    .agree(1);
+    assert!(text.contains("argument 1 of bpf_map_lookup_elem: 0x7 is not a map"), "{text}");
+}
+
+#[test]
+fn maps_that_are_known_are_called_directly() {
+    let each = |map: u32, call: &str| {
+        format!(
+            "*(u32 *)(r10 - 4) = r2
+             r3 = 77
+             *(u64 *)(r10 - 32) = r3
+             *(u64 *)(r10 - 24) = 0
+             *(u64 *)(r10 - 16) = 0
+             r6 = r1
+             r1 = map_fd({map}) ll
+             {call}
+             r7 = r0
+             r1 = r4
+             r1 ^= r5
+             *(u64 *)(r6 + 0) = r1
+             r3 = *(u64 *)(r10 - 32)
+             *(u64 *)(r6 + 8) = r3
+             r0 = r7
+             exit"
+        )
+    };
+    let update = "r2 = r10\n r2 += -4\n r3 = r10\n r3 += -32\n r4 = 0\n call 2";
+    let delete = "r2 = r10\n r2 += -4\n call 3";
+    let [push, pop, peek] = [87, 88, 89].map(|number| format!("r2 = r10\n r2 += -32\n r3 = 0\n call {number}"));
+    for map in 1..=4 {
+        for call in [update, delete, &push, &pop, &peek] {
+            let rig = Rig::new(&each(map, call));
+            [0, 3, 4, 5, 6, 7].iter().for_each(|argument| drop(rig.agree(*argument)));
+        }
+    }
+    assert!(Rig::new(&each(1, update)).agree(5).starts_with("0xfffffffffffffff9, "), "E2BIG");
+    assert!(Rig::new(&each(3, delete)).agree(9).starts_with("0xfffffffffffffffe, "), "ENOENT");
+    let bad = Rig::new(&each(3, &update.replace("r3 += -32", "r3 += -16"))).agree(1);
+    assert!(bad.contains("argument 3 of bpf_map_update_elem: "), "{bad}");
+}
+
+#[test]
+fn the_cpu_is_the_machines() {
+    assert_eq!(Rig::new("call 8\n r0 += r0\n exit").agree(0), "0x4, memory 0, 0 insns");
+}
