@@ -82,7 +82,7 @@ pub use twinbpf_vm::host::{
     CStr, Caller, Fail, IntoHostFn, Layers, MapRef, Packet, PacketKind, Ptr, Redirect, Segments, TargetMemory, VarArgs,
 };
 pub use twinbpf_vm::map::{
-    BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapKind, MapOps, MapSpec, Sent,
+    ArrayLayout, BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapKind, MapOps, MapSpec, Sent,
 };
 pub use twinbpf_vm::mem::{Block, Bounds};
 pub use twinbpf_vm::trap::{Backtrace, CallSite, Location, Trap, TrapCode};
