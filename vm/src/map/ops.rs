@@ -114,6 +114,17 @@ pub struct Sent {
 }
 
 /// Values at equal distances: that of index `i` and CPU `c` is at `addr + (i * cpus + c) * stride`.
+///
+/// ```
+/// use twinbpf_vm::map::{ArrayLayout, MapKind, MapOps, MapSpec, create};
+/// use twinbpf_vm::mem::Arena;
+///
+/// let map = create(MapSpec::new("counts", MapKind::PercpuArray, 4, 8, 16), &Arena::new(1 << 20)?, 2)?;
+/// let ArrayLayout { addr, stride, count, cpus } = map.layout().expect("it is an array");
+/// assert_eq!(map.lookup(&3_u32.to_le_bytes(), 1), Some(addr + (3 * 2 + 1) * u64::from(stride)));
+/// assert_eq!((count, cpus), (16, 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayLayout {
     /// Address of the first.
