@@ -22,6 +22,8 @@ const ENOUGH: usize = 40;
 const BEGIN: &[(&str, u64)] = &[
     ("zeros_above_sign", 490),
     ("zeros_above_and", 1738),
+    // Look-ups in arrays, whose results most programs use, are no calls.
+    ("zeros_above_call", 10_732),
     ("constant_sign", 374),
     ("width_not_counted", 663),
     ("load_widened", 670),
@@ -64,7 +66,7 @@ fn right_code_does_nothing_wrong_and_is_proved() {
 fn find(trial: &Trial, mistake: &Mistake) -> Option<(u64, u64, Tried)> {
     let begin = BEGIN.iter().find(|(name, _)| *name == mistake.name).map_or(0, |(_, seed)| *seed);
     (0..LIMIT).find_map(|tried| {
-        let seed = (begin + tried) % LIMIT;
+        let seed = begin + tried;
         // What does not end, or ends in the host, shows nothing.
         let result = trial.run(&generated(seed), mode(seed), Some(mistake.name)).ok()?;
         result.stray.is_some().then_some((seed, tried + 1, result))

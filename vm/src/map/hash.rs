@@ -87,11 +87,7 @@ impl MapOps for Hash {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        if key.len() == self.spec.key_size as usize && self.store.entry(key)?.remove() {
-            Ok(())
-        } else {
-            Err(Errno::ENOENT)
-        }
+        self.store.delete(key)
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {

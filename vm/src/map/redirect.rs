@@ -264,11 +264,7 @@ impl MapOps for TargetHash {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        if key.len() == self.spec.key_size as usize && self.store.entry(key)?.remove() {
-            Ok(())
-        } else {
-            Err(Errno::ENOENT)
-        }
+        self.store.delete(key)
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {

@@ -178,6 +178,12 @@ impl Store {
         Ok(LockedEntry { store: self, held, hash, found })
     }
 
+    /// Takes the element of a key out. `ENOENT` if there is none.
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        let fits = key.len() == self.key_size as usize && self.index.has_begun();
+        if fits && self.entry(key)?.remove() { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
     /// A slot that is not in use. `E2BIG` when all are, `ENOMEM` when the arena is full.
     fn take(&self) -> Result<u32, Errno> {
         let header = self.header();

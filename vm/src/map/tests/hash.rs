@@ -72,6 +72,8 @@ fn memory_is_taken_as_it_fills_and_running_out_is_enomem() {
     let map = make(&arena, spec(MapKind::Hash, 8, 248, 1 << 30));
     let header = arena.used();
     assert!(header <= 4096, "{header}");
+    assert_eq!((map.delete(&[0; 8]), map.lookup(&[0; 8], 0)), (Err(Errno::ENOENT), None));
+    assert_eq!(arena.used(), header, "an empty map takes nothing to look for a key");
     let mut stored = 0u64;
     let error = loop {
         match map.update(&stored.to_le_bytes(), &[1; 248], BPF_ANY, 0) {
