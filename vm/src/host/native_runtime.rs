@@ -83,6 +83,13 @@ impl EntryPoint {
         // SAFETY: the context lives as long as the machine that has this, and does not change meanwhile.
         ptr::addr_eq(unsafe { (*self.cx.as_ptr()).bridge }, machine)
     }
+
+    /// What the last run has left of its budget.
+    #[inline(always)]
+    pub(crate) fn remaining(&self) -> i64 {
+        // SAFETY: as in `knows`.
+        unsafe { (*self.cx.as_ptr()).remaining }
+    }
 }
 
 impl NativeRuntime {
@@ -249,7 +256,7 @@ pub(crate) fn enter<B: Bridge + 'static>(
 }
 
 /// As [`enter`], on a thread that is [idle](recover::idle) and has been since, for a machine that the entry point
-/// [knows](EntryPoint::knows).
+/// [knows](EntryPoint::knows). Code that counts instructions may execute `budget` of them.
 ///
 /// # Errors
 /// The code ended early; [`NativeRuntime::why`] returns the cause.
@@ -258,11 +265,13 @@ pub(crate) fn enter_first<B: Bridge + 'static>(
     machine: &mut B,
     idle: Idle,
     entry_point: EntryPoint,
+    budget: i64,
     args: &[u64; 5],
 ) -> Result<u64, Ended> {
     let (cx, known) = (entry_point.cx.as_ptr().cast(), (&raw mut *machine).cast());
     // SAFETY: as in `enter`. The caller has checked that `bridge` refers to the machine.
     unsafe {
+        (*entry_point.cx.as_ptr()).remaining = budget;
         recover::enter_first(idle, entry_point.gate.as_ref(), entry_point.code.0.get(), cx, known, entry_point.fp, args)
     }
 }

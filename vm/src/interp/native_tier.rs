@@ -80,9 +80,11 @@ impl Machine {
     /// A run that needs no preparation. Other functions handle the rest, so that this one saves no registers for it.
     #[inline(always)]
     pub(super) fn run_compiled(&mut self, idle: Idle, entry_point: EntryPoint, args: &[u64; 5]) -> Result<u64, Trap> {
-        match enter_first(self, idle, entry_point, args) {
-            Ok(value) if self.s.runtime.holds() => Ok(self.release(value)),
-            Ok(value) => Ok(value),
+        match enter_first(self, idle, entry_point, self.budget, args) {
+            Ok(value) => {
+                self.remaining = entry_point.remaining();
+                if self.s.runtime.holds() { Ok(self.release(value)) } else { Ok(value) }
+            }
             Err(ended) => Err(self.end_early(ended)),
         }
     }
@@ -91,6 +93,7 @@ impl Machine {
     #[inline(never)]
     fn end_early(&mut self, ended: Ended) -> Trap {
         let abort = self.native.running().native.why(ended);
+        self.take_remaining();
         self.end(*abort)
     }
 
@@ -102,11 +105,11 @@ impl Machine {
         args: &[u64; 5],
     ) -> Result<u64, Trap> {
         let FastPath { entry_point, reads_rest } = fast_path;
-        let counts = self.prepare();
+        self.prepare();
         // Where it is until it is at an instruction; runs that this one prepares are of the same program.
         self.native.running().current.site = self.image.entry(program);
         let program = self.image.program_id(program);
-        if !reads_rest && !counts {
+        if !reads_rest {
             self.next_run = NextRun::Prepared(PreparedRun { program, entry_point });
         }
         self.running = Running::Yes;
@@ -126,8 +129,8 @@ impl Machine {
         value
     }
 
-    /// What most runs find as the run before has left it. True if they are given their budget anew.
-    fn prepare(&mut self) -> bool {
+    /// What most runs find as the run before has left it.
+    fn prepare(&mut self) {
         match self.next_run {
             NextRun::Dirty => self.reset(),
             NextRun::Reset | NextRun::Prepared(_) => self.next_run = NextRun::Reset,
@@ -139,7 +142,6 @@ impl Machine {
         context.cpu = cpu;
         context.regs = POISON;
         context.remaining = self.budget;
-        tier.counts
     }
 
     /// After a run of compiled code: how many instructions it has left.
