@@ -1,6 +1,5 @@
 //! Packets through XDP and TC programs: what goes in, and what came of it.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -213,7 +212,7 @@ impl<T: Send + 'static> Instance<T> {
         entry: Entry,
         packet: impl Into<XdpPacket<'p>>,
     ) -> Result<PacketRun<XdpAction>, PacketError> {
-        self.run_packet(entry, &packet.into().0)
+        self.run_packet(entry, packet, |packet: &XdpPacket<'p>| &packet.0)
     }
 
     /// Runs a TC program, or another one whose context is a `struct __sk_buff`, on a packet: its bytes, or a
@@ -226,7 +225,7 @@ impl<T: Send + 'static> Instance<T> {
         entry: Entry,
         packet: impl Into<TcPacket<'p>>,
     ) -> Result<PacketRun<TcAction>, PacketError> {
-        self.run_packet(entry, &packet.into().0)
+        self.run_packet(entry, packet, |packet: &TcPacket<'p>| &packet.0)
     }
 
     /// Runs an XDP program on one packet after another, and passes to `each` what came of each. All of them are written to
@@ -255,7 +254,7 @@ impl<T: Send + 'static> Instance<T> {
         packets: impl IntoIterator<Item = impl Into<XdpPacket<'p>>>,
         each: impl FnMut(PacketDone<'_, XdpAction>),
     ) -> Result<(), PacketError> {
-        self.run_packets(entry, packets.into_iter().map(|packet| packet.into().0), each)
+        self.run_packets(entry, packets, |packet: &XdpPacket<'p>| &packet.0, each)
     }
 
     /// As [`Instance::run_xdp_batch`], for a TC program.
@@ -268,12 +267,17 @@ impl<T: Send + 'static> Instance<T> {
         packets: impl IntoIterator<Item = impl Into<TcPacket<'p>>>,
         each: impl FnMut(PacketDone<'_, TcAction>),
     ) -> Result<(), PacketError> {
-        self.run_packets(entry, packets.into_iter().map(|packet| packet.into().0), each)
+        self.run_packets(entry, packets, |packet: &TcPacket<'p>| &packet.0, each)
     }
 
-    fn run_packet<V: From<u64>>(&mut self, entry: Entry, packet: &PacketSpec<'_>) -> Result<PacketRun<V>, PacketError> {
+    fn run_packet<'p, P, V: From<u64>>(
+        &mut self,
+        entry: Entry,
+        packet: impl Into<P>,
+        spec: impl Fn(&P) -> &PacketSpec<'p>,
+    ) -> Result<PacketRun<V>, PacketError> {
         let mut run = None;
-        self.run_packets(entry, [packet], |done: PacketDone<'_, V>| {
+        self.run_packets(entry, [packet], spec, |done: PacketDone<'_, V>| {
             let PacketDone { verdict, packet, redirects } = done;
             let (context, meta, packet) = (packet.context(), packet.meta(), packet.bytes());
             run = Some(PacketRun { verdict, packet, meta, context, redirects });
@@ -281,39 +285,32 @@ impl<T: Send + 'static> Instance<T> {
         run.ok_or(PacketError::Gone)
     }
 
-    fn run_packets<'p, V: From<u64>>(
+    fn run_packets<'p, P, V: From<u64>>(
         &mut self,
         entry: Entry,
-        packets: impl IntoIterator<Item = impl Borrow<PacketSpec<'p>>>,
+        packets: impl IntoIterator<Item = impl Into<P>>,
+        spec: impl Fn(&P) -> &PacketSpec<'p>,
         mut each: impl FnMut(PacketDone<'_, V>),
     ) -> Result<(), PacketError> {
         let mut kind = None;
-        for packet in packets {
-            let packet = packet.borrow();
+        let result = packets.into_iter().try_for_each(|packet| {
+            // Made here and not moved: a copy of what has just been written would wait for all of it.
+            let packet = packet.into();
+            let packet = spec(&packet);
             check_meta(packet)?;
             if kind != Some(packet.kind) {
                 self.check_kind(entry, packet.kind)?;
                 kind = Some(packet.kind);
             }
             let context = self.give_packet(packet)?;
-            let result = self.call(entry, &[context]);
-            let memory = self.machine().runtime_mut().packet.as_mut();
-            let done = match (result, memory) {
-                (Ok(r0), Some(packet)) => {
-                    let redirects = packet.finish(r0);
-                    each(PacketDone { verdict: r0.into(), packet, redirects });
-                    Ok(())
-                }
-                (Ok(_), None) => Err(PacketError::Gone),
-                (Err(trap), _) => Err(trap.into()),
-            };
-            if done.is_err() {
-                self.keep_packet();
-                return done;
-            }
-        }
+            let r0 = self.call(entry, &[context])?;
+            let packet = self.machine().runtime_mut().packet.as_mut().ok_or(PacketError::Gone)?;
+            let redirects = packet.finish(r0);
+            each(PacketDone { verdict: r0.into(), packet, redirects });
+            Ok(())
+        });
         self.keep_packet();
-        Ok(())
+        result
     }
 
     fn check_kind(&self, entry: Entry, kind: PacketKind) -> Result<(), PacketError> {
@@ -329,6 +326,7 @@ impl<T: Send + 'static> Instance<T> {
     }
 
     /// As [`Instance::set_packet`], with what is around the packet. The memory of the one before serves it.
+    #[inline]
     fn give_packet(&mut self, packet: &PacketSpec<'_>) -> Result<u64, Error> {
         let scrub = self.pre().engine().config().scrub_packets;
         let (machine, spare) = self.machine_and_packet();
@@ -401,6 +399,7 @@ impl<T: Send + 'static> InstancePre<T> {
     }
 }
 
+#[inline]
 fn check_meta(packet: &PacketSpec<'_>) -> Result<(), PacketError> {
     let (len, headroom) = (packet.meta.len(), packet.headroom);
     if len != 0 && (len > MAX_META || !len.is_multiple_of(4) || len + FRAME_HEADER > headroom) {

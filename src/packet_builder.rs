@@ -28,6 +28,7 @@ macro_rules! packets {
     ($($Name:ident $kind:ident { $($(#[$doc:meta])* $field:ident = $off:literal,)* })*) => {$(
         impl<'p> $Name<'p> {
             /// A packet that was received on interface 1.
+            #[inline]
             pub fn new(bytes: &'p [u8]) -> $Name<'p> {
                 $Name(PacketSpec::new(PacketKind::$kind, bytes))
             }
@@ -64,6 +65,7 @@ macro_rules! packets {
         }
 
         impl<'p> From<&'p [u8]> for $Name<'p> {
+            #[inline]
             fn from(bytes: &'p [u8]) -> $Name<'p> {
                 $Name::new(bytes)
             }

@@ -10,7 +10,6 @@
 //!
 //! A packet has one linear buffer, one interface (index 1) and no socket.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,23 +17,18 @@ use super::packet_spec::{PacketKind, PacketSpec, Redirect, skb};
 use crate::map::{Errno, MapOps};
 use crate::mem::{Arena, Block, Elements, MemError, RegionKind, RegionSpec};
 
-/// `sizeof(struct xdp_frame)`: what the kernel keeps at the start of the headroom.
-const FRAME_HEADER: usize = 40;
+mod ends;
+
 /// Bytes of a page that `struct skb_shared_info` does not take: headroom, packet and room for its tail.
 const LINEAR: usize = 4096 - 320;
 /// Sizes of halves are multiples of this, so that most packets fit the same memory.
 const HALF: usize = 4096;
 /// `ETH_HLEN`.
 pub(crate) const ETH_HEADER: u32 = 14;
-/// Most bytes of metadata that an XDP program may put before a packet.
-const MAX_META: usize = 255;
 /// `BPF_SKB_MAX_LEN`.
 pub(crate) const MAX_SKB: u32 = (4096 << 2) - 320;
 /// Largest packet, and most room before and after it, that a run can start with.
 const MAX_PACKET: usize = 1 << 20;
-/// Offset of `ingress_ifindex` in `struct xdp_md`.
-const XDP_INGRESS: u32 = 12;
-
 /// Bytes of clones one run may make.
 const MAX_CLONES: usize = 16 << 20;
 
@@ -73,6 +67,8 @@ struct Inner {
     /// What the packet has ever had, from the first to the last byte.
     low: usize,
     high: usize,
+    /// It has been in both halves.
+    turned: bool,
     /// What the last redirect helper chose; counts if the program returns the matching action.
     redirect: Option<Redirect>,
     clones: Vec<Redirect>,
@@ -85,6 +81,24 @@ struct Open(AtomicU64);
 impl Open {
     fn set(&self, start: usize, len: usize) {
         self.0.store((start as u64) << 32 | len as u64, Ordering::Release);
+    }
+}
+
+impl Inner {
+    /// Opens the packet. Gives what its context says of it: `data`, `data_end` and `data_meta`.
+    #[inline]
+    fn open(&self) -> [u32; 3] {
+        self.open.set(self.base + self.meta, self.end - self.meta);
+        let start = self.region.region().start + self.base as u32;
+        [self.data, self.end, self.meta].map(|off| start + off as u32)
+    }
+
+    #[inline]
+    fn drop_redirects(&mut self) {
+        if self.redirect.is_some() || !self.clones.is_empty() {
+            self.redirect = None;
+            self.clones.clear();
+        }
     }
 }
 
@@ -136,6 +150,7 @@ impl Packet {
             room: 0,
             low: 0,
             high: 0,
+            turned: false,
             redirect: None,
             clones: Vec::new(),
         }));
@@ -152,13 +167,19 @@ impl Packet {
     ///
     /// # Panics
     /// As [`Packet::new`].
+    #[inline]
     pub fn refill(&mut self, packet: &PacketSpec<'_>) -> Result<(), MemError> {
-        let room = room_of(packet)?;
-        if packet.kind != self.0.kind || room > self.0.half {
-            *self = Packet::new(self.0.region.arena(), self.0.owner, packet)?;
-            return Ok(());
+        match room_of(packet) {
+            Ok(room) if packet.kind == self.0.kind && room <= self.0.half => self.put(packet, room),
+            _ => self.replace(packet)?,
         }
-        self.put(packet, room);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn replace(&mut self, packet: &PacketSpec<'_>) -> Result<(), MemError> {
+        *self = Packet::new(self.0.region.arena(), self.0.owner, packet)?;
         Ok(())
     }
 
@@ -166,37 +187,49 @@ impl Packet {
     pub fn close(&mut self, scrub: bool) {
         let inner = &mut *self.0;
         inner.open.set(0, 0);
-        inner.redirect = None;
-        inner.clones.clear();
+        inner.drop_redirects();
         if scrub {
             inner.region.fill(inner.low as u32, inner.high - inner.low, 0);
-            inner.region.fill((inner.half + inner.low) as u32, inner.high - inner.low, 0);
+            if inner.turned {
+                inner.region.fill((inner.half + inner.low) as u32, inner.high - inner.low, 0);
+            }
             inner.context.fill(0, inner.context.len() as usize, 0);
         }
     }
 
     /// Writes a packet for which there is room.
+    #[inline(always)]
     fn put(&mut self, packet: &PacketSpec<'_>, room: usize) {
         let &PacketSpec { bytes, meta, headroom, .. } = packet;
         let inner = &mut *self.0;
-        inner.context.fill(0, inner.context.len() as usize, 0);
-        inner.base = 0;
+        (inner.base, inner.turned) = (0, false);
         (inner.meta, inner.data, inner.end) = (headroom - meta.len(), headroom, headroom + bytes.len());
         (inner.room, inner.low, inner.high) = (room, inner.meta, inner.end);
-        inner.region.write(inner.meta as u32, meta);
+        if !meta.is_empty() {
+            inner.region.write(inner.meta as u32, meta);
+        }
         inner.region.write(inner.data as u32, bytes);
-        inner.redirect = None;
-        inner.clones.clear();
+        inner.drop_redirects();
         match packet.kind {
-            PacketKind::Xdp => self.set_u32(XDP_INGRESS, 1),
+            PacketKind::Xdp => {
+                let [data, data_end, data_meta] = inner.open();
+                let ingress_ifindex = 1;
+                inner
+                    .context
+                    .write(0, [data, data_end, data_meta, ingress_ifindex, 0, 0].map(u32::to_le_bytes).as_flattened());
+            }
             PacketKind::Skb => {
+                inner.context.fill(0, inner.context.len() as usize, 0);
                 self.set_u32(skb::PROTOCOL, self.ethertype());
                 self.set_u32(skb::IFINDEX, 1);
                 self.set_u32(skb::WIRE_LEN, bytes.len() as u32);
+                self.refresh();
             }
         }
-        packet.fields.iter().for_each(|(field, value)| self.set_u32(*field, *value));
-        self.refresh();
+        if !packet.fields.is_empty() {
+            packet.fields.iter().for_each(|(field, value)| self.set_u32(*field, *value));
+            self.refresh();
+        }
     }
 
     /// Its context's type.
@@ -205,6 +238,7 @@ impl Packet {
     }
 
     /// Address of the context, the argument of the program.
+    #[inline]
     pub fn context_addr(&self) -> u64 {
         self.0.context.addr()
     }
@@ -237,6 +271,7 @@ impl Packet {
     }
 
     /// Bytes of the packet.
+    #[inline]
     pub fn len(&self) -> u32 {
         (self.0.end - self.0.data) as u32
     }
@@ -258,7 +293,13 @@ impl Packet {
 
     /// Takes note of the program's verdict. If it is to redirect, the packet goes to the map that was chosen
     /// and the choice is returned; clones come first in any case.
+    #[inline]
     pub fn finish(&mut self, r0: u64) -> Vec<Redirect> {
+        if self.0.redirect.is_none() && self.0.clones.is_empty() { Vec::new() } else { self.redirects(r0) }
+    }
+
+    #[inline(never)]
+    fn redirects(&mut self, r0: u64) -> Vec<Redirect> {
         let mut all = std::mem::take(&mut self.0.clones);
         let chosen = self.0.redirect.take();
         let code = match self.0.kind {
@@ -313,11 +354,10 @@ impl Packet {
     fn refresh(&self) {
         let inner = &*self.0;
         let fields = inner.kind.fields();
-        inner.open.set(inner.base + inner.meta, inner.end - inner.meta);
-        let start = inner.region.region().start + inner.base as u32;
-        self.set_u32(fields.data_meta, start + inner.meta as u32);
-        self.set_u32(fields.data, start + inner.data as u32);
-        self.set_u32(fields.data_end, start + inner.end as u32);
+        let [data, data_end, data_meta] = inner.open();
+        self.set_u32(fields.data_meta, data_meta);
+        self.set_u32(fields.data, data);
+        self.set_u32(fields.data_end, data_end);
         if inner.kind == PacketKind::Skb {
             self.set_u32(skb::LEN, self.len());
         }
@@ -346,123 +386,24 @@ impl Packet {
     pub(crate) fn store(&self, off: u32, bytes: &[u8]) -> Option<()> {
         self.holds(off, bytes.len()).then(|| self.0.region.write(self.at(off), bytes))
     }
-
-    /// Copies a range of the half in use to an offset of the other half.
-    fn carry(&self, from: Range<usize>, to: usize) {
-        let inner = &*self.0;
-        let other = inner.half - inner.base;
-        inner.region.copy_within((inner.base + from.start) as u32, (other + to) as u32, from.len());
-    }
-
-    /// The other half is in use from now on, with these ends. What they open is cleared before the packet's own bytes, and
-    /// after them where there have been none.
-    fn turn(&mut self, meta: usize, data: usize, end: usize) {
-        let inner = &mut *self.0;
-        inner.base = inner.half - inner.base;
-        let base = inner.base;
-        if meta < inner.low {
-            inner.region.fill((base + meta) as u32, inner.low - meta, 0);
-        }
-        (inner.low, inner.high) = (inner.low.min(meta), inner.high.max(end));
-        (inner.meta, inner.data, inner.end) = (meta, data, end);
-        self.refresh();
-    }
-
-    /// `bpf_xdp_adjust_head`: metadata moves along.
-    pub(crate) fn adjust_head(&mut self, delta: i32) -> Result<(), Errno> {
-        let &Inner { meta, data, end, low, high, .. } = &*self.0;
-        let meta_len = data - meta;
-        let head = data.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if head < FRAME_HEADER + meta_len || head + ETH_HEADER as usize > end {
-            return Err(Errno::EINVAL);
-        }
-        self.carry(low..high, low);
-        // Cleared before it moves there.
-        let (base, other, to) = (self.0.base, self.0.half - self.0.base, head - meta_len);
-        if to < low {
-            self.0.region.fill((other + to) as u32, low - to, 0);
-            self.0.low = to;
-        }
-        self.0.region.copy_within((base + meta) as u32, (other + to) as u32, meta_len);
-        self.turn(to, head, end);
-        Ok(())
-    }
-
-    /// `bpf_xdp_adjust_meta`.
-    pub(crate) fn adjust_meta(&mut self, delta: i32) -> Result<(), Errno> {
-        let &Inner { data, end, low, high, .. } = &*self.0;
-        let meta = self.0.meta.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if meta < FRAME_HEADER || meta > data {
-            return Err(Errno::EINVAL);
-        }
-        let len = data - meta;
-        if !len.is_multiple_of(4) || len > MAX_META {
-            return Err(Errno::EACCES);
-        }
-        self.carry(low..high, low);
-        self.turn(meta, data, end);
-        Ok(())
-    }
-
-    /// `bpf_xdp_adjust_tail`: new bytes are zero.
-    pub(crate) fn adjust_tail(&mut self, delta: i32) -> Result<(), Errno> {
-        let &Inner { meta, data, end, room, low, high, .. } = &*self.0;
-        let tail = end.checked_add_signed(delta as isize).ok_or(Errno::EINVAL)?;
-        if tail > room || tail < data + ETH_HEADER as usize {
-            return Err(Errno::EINVAL);
-        }
-        self.carry(low..high, low);
-        if tail > end {
-            let other = self.0.half - self.0.base;
-            self.0.region.fill((other + end) as u32, tail - end, 0);
-        }
-        self.turn(meta, data, tail);
-        Ok(())
-    }
-
-    /// Replaces `remove` bytes at an offset from `data` by `insert`; for the helpers of `__sk_buff`, whose
-    /// buffers grow as they need.
-    pub(crate) fn splice(&mut self, off: u32, remove: u32, insert: &[u8]) -> Result<(), Errno> {
-        assert!(self.holds(off, remove as usize), "a range inside the packet");
-        if self.len() as usize + insert.len() > MAX_PACKET {
-            return Err(Errno::ENOMEM);
-        }
-        let &Inner { meta, data, end, low, .. } = &*self.0;
-        let tail = end - remove as usize + insert.len();
-        if tail > self.0.half {
-            self.widen(tail).map_err(|_| Errno::ENOMEM)?;
-        }
-        let at = data + off as usize;
-        self.carry(low..at, low);
-        self.carry(at + remove as usize..end, at + insert.len());
-        let other = self.0.half - self.0.base;
-        self.0.region.write((other + at) as u32, insert);
-        self.0.room = self.0.room.max(tail);
-        self.turn(meta, data, tail);
-        Ok(())
-    }
-
-    /// Moves to a region whose halves have so much room.
-    fn widen(&mut self, room: usize) -> Result<(), MemError> {
-        let inner = &mut *self.0;
-        let half = room.next_multiple_of(HALF);
-        let (region, open) = make_region(inner.region.arena(), inner.owner, half)?;
-        region.write(inner.low as u32, &inner.region.to_vec((inner.base + inner.low) as u32, inner.high - inner.low));
-        (inner.region, inner.open, inner.half, inner.base) = (region, open, half, 0);
-        Ok(())
-    }
 }
 
 /// Bytes of a half that a packet needs.
+#[inline]
 fn room_of(packet: &PacketSpec<'_>) -> Result<usize, MemError> {
     let &PacketSpec { bytes, headroom, tailroom, .. } = packet;
     let wanted = bytes.len().max(headroom).max(tailroom.unwrap_or(0));
     if wanted > MAX_PACKET {
-        let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
-        return Err(MemError::Limit { name: "packet".into(), wanted, free: limit, limit });
+        return Err(too_large(wanted));
     }
     let used = headroom + bytes.len();
     Ok(used + tailroom.unwrap_or(LINEAR.saturating_sub(used)))
+}
+
+#[cold]
+fn too_large(wanted: usize) -> MemError {
+    let (wanted, limit) = (wanted as u64, MAX_PACKET as u64);
+    MemError::Limit { name: "packet".into(), wanted, free: limit, limit }
 }
 
 fn make_region(arena: &Arc<Arena>, owner: u32, half: usize) -> Result<(Block, Arc<Open>), MemError> {

@@ -140,6 +140,7 @@ pub struct PacketSpec<'a> {
 
 impl<'a> PacketSpec<'a> {
     /// A packet that was received on interface 1, with 256 bytes of headroom (`XDP_PACKET_HEADROOM`) and no metadata.
+    #[inline]
     pub fn new(kind: PacketKind, bytes: &'a [u8]) -> PacketSpec<'a> {
         PacketSpec { kind, bytes, meta: &[], headroom: HEADROOM, tailroom: None, fields: Vec::new() }
     }

@@ -68,6 +68,7 @@ impl Block {
     }
 
     /// What it was made for, and where.
+    #[inline]
     pub fn region(&self) -> &Region {
         &self.region
     }
@@ -83,6 +84,7 @@ impl Block {
     }
 
     /// Address of its first byte, as programs see it.
+    #[inline]
     pub fn addr(&self) -> u64 {
         self.arena.base() + u64::from(self.region.start)
     }
