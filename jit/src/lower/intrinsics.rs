@@ -68,21 +68,20 @@ impl Translator<'_> {
 
     /// `bpf_map_lookup_elem` of an array with an index in the frame.
     fn array_lookup(&mut self, layout: ArrayLayout, key: i16) -> bool {
-        let ArrayLayout { addr, stride, count, cpus } = layout;
+        let ArrayLayout { addr, stride, count, cpus, cpu_stride } = layout;
         self.load(Size::W, false, Reg::R0, (Reg::FP, key));
         let index = self.get(Reg::R0);
         let mut inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, i64::from(count));
-        let mut element = index;
+        let mut value = self.b.ins().imul_imm_u(index, i64::from(stride));
         if cpus > 1 {
             let cpu = self.load_cx(I32, constant(), field!(cpu));
             let known = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, cpu, i64::from(cpus));
             inside = self.b.ins().band(inside, known);
-            let first = self.b.ins().imul_imm_u(index, i64::from(cpus));
             let cpu = self.b.ins().uextend(I64, cpu);
-            element = self.b.ins().iadd(first, cpu);
+            let plane = self.b.ins().imul_imm_u(cpu, i64::from(cpu_stride));
+            value = self.b.ins().iadd(value, plane);
         }
-        let off = self.b.ins().imul_imm_u(element, i64::from(stride));
-        let value = self.b.ins().iadd_imm_u(off, addr as i64);
+        let value = self.b.ins().iadd_imm_u(value, addr as i64);
         let null = self.imm(Width::W64, 0);
         let found = self.b.ins().select(inside, value, null);
         self.set(Reg::R0, found);

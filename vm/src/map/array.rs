@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::hash::check_sizes;
+use super::planes::Planes;
 use super::slab::GAP;
 use super::{ArrayLayout, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
@@ -12,7 +13,7 @@ use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 #[derive(Debug)]
 pub(super) struct Array {
     spec: MapSpec,
-    cpus: u32,
+    planes: Planes,
     /// A frozen data section: updates are refused.
     frozen: bool,
     block: Block,
@@ -26,12 +27,13 @@ impl Array {
             Some(_) => (Arc::clone(&spec.name), RegionKind::Data),
             None => (format!("value of map {}", spec.name).into(), RegionKind::Map),
         };
+        let planes = Planes::new(spec.value_size, gap, cpus);
         let block = arena.alloc(RegionSpec {
             label,
             kind,
             element_size: spec.value_size,
-            stride: spec.value_size.next_multiple_of(8) + gap,
-            count: spec.max_entries.saturating_mul(cpus),
+            stride: planes.stride,
+            count: planes.elements(spec.max_entries).saturating_mul(cpus),
             writable: spec.program_writable(),
             owner: 0,
         })?;
@@ -40,20 +42,21 @@ impl Array {
             block.write(0, &data.bytes[..len]);
         }
         let frozen = spec.data.as_ref().is_some_and(|data| data.read_only);
-        Ok(Array { spec, cpus, frozen, block })
+        Ok(Array { spec, planes, frozen, block })
     }
 
     /// Number of the element that `key` and `cpu` mean.
     fn element(&self, key: &[u8], cpu: u32) -> Option<u32> {
         let index = array_index(key).filter(|index| *index < self.spec.max_entries)?;
-        match self.cpus {
+        match self.planes.cpus {
             1 => Some(index),
-            cpus => Some(index * cpus + cpu).filter(|_| cpu < cpus),
+            cpus if cpu < cpus => Some(cpu * self.planes.elements(self.spec.max_entries) + index),
+            _ => None,
         }
     }
 
     fn cell(&self, element: u32) -> Cell<'_> {
-        let off = element * self.block.region().spec.stride;
+        let off = element * self.planes.stride;
         Cell { block: &self.block, off, lock: self.spec.spin_lock }
     }
 }
@@ -96,7 +99,7 @@ impl MapOps for Array {
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
-        let known = if self.cpus == 1 { flags & !BPF_F_LOCK } else { flags };
+        let known = if self.planes.cpus == 1 { flags & !BPF_F_LOCK } else { flags };
         if known > BPF_EXIST {
             return Err(Errno::EINVAL);
         }
@@ -123,7 +126,7 @@ impl MapOps for Array {
     }
 
     fn cpus(&self) -> u32 {
-        self.cpus
+        self.planes.cpus
     }
 
     fn memory(&self) -> Option<&Block> {
@@ -131,8 +134,9 @@ impl MapOps for Array {
     }
 
     fn layout(&self) -> Option<ArrayLayout> {
-        let (addr, stride) = (self.block.addr(), self.block.region().spec.stride);
-        Some(ArrayLayout { addr, stride, count: self.spec.max_entries, cpus: self.cpus })
+        let (Planes { cpus, stride }, count) = (self.planes, self.spec.max_entries);
+        let cpu_stride = self.planes.elements(count) * stride;
+        Some(ArrayLayout { addr: self.block.addr(), stride, count, cpus, cpu_stride })
     }
 
     fn len(&self) -> u32 {

@@ -21,6 +21,7 @@ mod lru;
 mod of_maps;
 mod ops;
 mod order;
+mod planes;
 mod prog;
 mod queue;
 mod redirect;

@@ -113,15 +113,15 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
-/// Values at equal distances: that of index `i` and CPU `c` is at `addr + (i * cpus + c) * stride`.
+/// Values at equal distances: that of index `i` and CPU `c` is at `addr + i * stride + c * cpu_stride`.
 ///
 /// ```
 /// use twinbpf_vm::map::{ArrayLayout, MapKind, MapOps, MapSpec, create};
 /// use twinbpf_vm::mem::Arena;
 ///
 /// let map = create(MapSpec::new("counts", MapKind::PercpuArray, 4, 8, 16), &Arena::new(1 << 20)?, 2)?;
-/// let ArrayLayout { addr, stride, count, cpus } = map.layout().expect("it is an array");
-/// assert_eq!(map.lookup(&3_u32.to_le_bytes(), 1), Some(addr + (3 * 2 + 1) * u64::from(stride)));
+/// let ArrayLayout { addr, stride, count, cpus, cpu_stride } = map.layout().expect("it is an array");
+/// assert_eq!(map.lookup(&3_u32.to_le_bytes(), 1), Some(addr + u64::from(3 * stride + cpu_stride)));
 /// assert_eq!((count, cpus), (16, 2));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -135,6 +135,8 @@ pub struct ArrayLayout {
     pub count: u32,
     /// Values under an index; 1 unless the map is per-CPU.
     pub cpus: u32,
+    /// Bytes from one CPU's values to the next one's.
+    pub cpu_stride: u32,
 }
 
 /// A map at run time. All methods may be called from several threads at once. Keys and values are exactly
@@ -214,7 +216,7 @@ pub trait MapOps: Send + Sync + fmt::Debug {
         1
     }
 
-    /// The memory of an array's values, element by index (per-CPU: index * CPUs + CPU), for hosts that fill or
+    /// The memory of an array's values, element by index (per-CPU: as [`MapOps::layout`] says), for hosts that fill or
     /// watch it as mmap would allow. Data sections are arrays of one element.
     fn memory(&self) -> Option<&Block> {
         None

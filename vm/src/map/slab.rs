@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::cell::Cell;
+use super::planes::Planes;
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 /// Bytes the first chunk aims at.
@@ -35,7 +36,7 @@ pub(super) struct Layout {
 pub(super) struct Slab {
     arena: Arc<Arena>,
     layout: Layout,
-    stride: u32,
+    planes: Planes,
     owner: u32,
     /// Slots of the first chunk, a power of two; the next has as many, then each has twice the one before.
     first: u32,
@@ -46,12 +47,12 @@ impl Slab {
     /// An empty slab; takes no memory yet.
     pub(super) fn new(arena: &Arc<Arena>, layout: Layout) -> Slab {
         let gap = if layout.hidden { 0 } else { GAP };
-        let stride = layout.size.next_multiple_of(8) + gap;
-        let slot_bytes = u64::from(stride) * u64::from(layout.cpus);
+        let planes = Planes::new(layout.size, gap, layout.cpus);
+        let slot_bytes = u64::from(planes.stride) * u64::from(layout.cpus);
         let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
         let owner = if layout.hidden { arena.new_owner() } else { 0 };
         let mut slab =
-            Slab { arena: Arc::clone(arena), layout, stride, owner, first: 1 << first.ilog2(), chunks: Box::default() };
+            Slab { arena: Arc::clone(arena), layout, planes, owner, first: 1 << first.ilog2(), chunks: Box::default() };
         let chunks = slab.locate(slab.layout.capacity.saturating_sub(1)).0 + 1;
         slab.chunks = (0..chunks).map(|_| OnceLock::new()).collect();
         slab
@@ -66,6 +67,13 @@ impl Slab {
         }
     }
 
+    /// Slots of a chunk.
+    #[inline(always)]
+    fn slots(&self, chunk: usize) -> u32 {
+        let start = if chunk == 0 { 0 } else { self.first << (chunk - 1) };
+        start.max(self.first).min(self.layout.capacity - start)
+    }
+
     /// Allocates the memory of a slot, unless it has some. Two threads that do so at once allocate twice, and one of them
     /// gives it back.
     pub(super) fn grow(&self, slot: u32) -> Result<(), MemError> {
@@ -74,13 +82,12 @@ impl Slab {
         if self.chunks[chunk].get().is_some() {
             return Ok(());
         }
-        let start = if chunk == 0 { 0 } else { self.first << (chunk - 1) };
-        let slots = start.max(self.first).min(self.layout.capacity - start);
+        let slots = self.planes.elements(self.slots(chunk));
         let block = self.arena.alloc(RegionSpec {
             label: Arc::clone(&self.layout.label),
             kind: RegionKind::Map,
             element_size: self.layout.size,
-            stride: self.stride,
+            stride: self.planes.stride,
             count: slots.saturating_mul(self.layout.cpus),
             writable: self.layout.writable,
             owner: self.owner,
@@ -101,7 +108,8 @@ impl Slab {
     pub(super) fn cell(&self, slot: u32, cpu: u32, lock: Option<u32>) -> Cell<'_> {
         assert!(cpu < self.layout.cpus, "CPU inside the slab");
         let (chunk, slot) = self.locate(slot);
-        let off = (slot * self.layout.cpus + cpu) * self.stride;
+        let plane = if cpu == 0 { 0 } else { cpu * self.planes.elements(self.slots(chunk)) };
+        let off = (plane + slot) * self.planes.stride;
         Cell { block: self.chunks[chunk].get().expect("a slot that was grown"), off, lock }
     }
 

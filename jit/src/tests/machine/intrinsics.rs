@@ -30,7 +30,7 @@ fn lookup(map: u32, key: i32) -> String {
 
 #[test]
 fn arrays_give_values_or_null() {
-    for (map, stride) in [(1, 32), (2, 96)] {
+    for (map, stride) in [(1, 32), (2, 32)] {
         let rig = Rig::new(&lookup(map, -12));
         for index in 0..4 {
             let expected = (index * stride) << 8 | (10 + index);

@@ -109,3 +109,24 @@ fn copies_leave_a_spin_lock_alone() {
     assert_eq!(map.update(&key(0), &[8; 12], BPF_F_LOCK, 0), Ok(()));
     assert_eq!(block.to_vec(0, 12), [8, 8, 8, 8, 0, 0, 0, 0, 8, 8, 8, 8]);
 }
+
+#[test]
+fn no_cache_line_has_values_of_two_cpus() {
+    for kind in [MapKind::PercpuArray, MapKind::PercpuHash] {
+        for (value_size, entries) in [(1, 1), (4, 3), (8, 1000), (56, 9), (60, 9), (200, 5)] {
+            let map = make(&arena(), spec(kind, 4, value_size, entries));
+            let mut lines = std::collections::HashMap::new();
+            for index in 0..entries {
+                if kind == MapKind::PercpuHash {
+                    map.update(&key(index), &vec![0; value_size as usize], BPF_ANY, 0).unwrap();
+                }
+                for cpu in 0..map.cpus() {
+                    let first = map.lookup(&key(index), cpu).unwrap();
+                    for line in first / 64..=(first + u64::from(value_size) - 1) / 64 {
+                        assert_eq!(*lines.entry(line).or_insert(cpu), cpu, "{kind:?} of {entries} times {value_size}");
+                    }
+                }
+            }
+        }
+    }
+}
