@@ -5,7 +5,7 @@
 //! search writes nothing that others read. Links are slot numbers plus 1, with 0 for none.
 //!
 //! The number of buckets doubles while the table fills. During that, the table's own version is odd, and both searches
-//! and changes wait. All of this lies in the arena, in regions that no program sees.
+//! and changes wait. All of this lies in hidden memory, which no program reaches.
 
 use std::hint::spin_loop;
 use std::sync::Arc;

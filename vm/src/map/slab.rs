@@ -27,7 +27,7 @@ pub(super) struct Layout {
     pub(super) capacity: u32,
     /// Whether programs may store to elements.
     pub(super) writable: bool,
-    /// Whether no program sees it: keys, queued values.
+    /// Whether no program reaches it, and the host relies on it: links, keys, queued values.
     pub(super) hidden: bool,
 }
 
@@ -37,7 +37,6 @@ pub(super) struct Slab {
     arena: Arc<Arena>,
     layout: Layout,
     planes: Planes,
-    owner: u32,
     /// Slots of the first chunk, a power of two; the next has as many, then each has twice the one before.
     first: u32,
     chunks: Box<[OnceLock<Block>]>,
@@ -50,9 +49,8 @@ impl Slab {
         let planes = Planes::new(layout.size, gap, layout.cpus);
         let slot_bytes = u64::from(planes.stride) * u64::from(layout.cpus);
         let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
-        let owner = if layout.hidden { arena.new_owner() } else { 0 };
         let mut slab =
-            Slab { arena: Arc::clone(arena), layout, planes, owner, first: 1 << first.ilog2(), chunks: Box::default() };
+            Slab { arena: Arc::clone(arena), layout, planes, first: 1 << first.ilog2(), chunks: Box::default() };
         let chunks = slab.locate(slab.layout.capacity.saturating_sub(1)).0 + 1;
         slab.chunks = (0..chunks).map(|_| OnceLock::new()).collect();
         slab
@@ -83,15 +81,16 @@ impl Slab {
             return Ok(());
         }
         let slots = self.planes.elements(self.slots(chunk));
-        let block = self.arena.alloc(RegionSpec {
+        let spec = RegionSpec {
             label: Arc::clone(&self.layout.label),
             kind: RegionKind::Map,
             element_size: self.layout.size,
             stride: self.planes.stride,
             count: slots.saturating_mul(self.layout.cpus),
             writable: self.layout.writable,
-            owner: self.owner,
-        })?;
+            owner: 0,
+        };
+        let block = if self.layout.hidden { self.arena.alloc_hidden(spec) } else { self.arena.alloc(spec) }?;
         // The other thread's is as good.
         let _ = self.chunks[chunk].set(block);
         Ok(())

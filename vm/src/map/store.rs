@@ -5,7 +5,8 @@
 //! of a deleted element is taken again as late as possible: a program that still holds a pointer to it
 //! mostly reads the old bytes, and never faults.
 //!
-//! All of it but the seed of the hash lies in the arena, as numbers of slots.
+//! Of all that, only values lie where programs can write. The rest is hidden memory, with numbers of slots for links, so
+//! that no program breaks what a search or a lock relies on, and it counts for the arena's limit.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -90,7 +91,7 @@ impl Store {
             cpus,
             lock: spec.spin_lock,
             hasher: DefaultHashBuilder::default(),
-            header: arena.alloc(RegionSpec { owner: arena.new_owner(), ..header })?,
+            header: arena.alloc_hidden(header)?,
             index: Index::new(arena, &spec.name, capacity),
             records: Slab::new(arena, records),
             values: Slab::new(arena, values),

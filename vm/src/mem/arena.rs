@@ -13,7 +13,7 @@ use super::sys::{Alias, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 
 /// Allocation granule: one page, so that protection can differ between regions.
-const PAGE: u64 = 4096;
+pub(super) const PAGE: u64 = 4096;
 /// Bytes after a region that belong to no other, so that running over its end is noticed.
 const GAP: u64 = 64;
 /// Bytes at the top of a sandbox that hold read-only regions. Pages there are never writable where programs see
@@ -121,22 +121,22 @@ pub struct Arena {
     alias: OnceLock<Alias>,
     /// Sorted by start. Views keep the one that they found last, so that they search without the lock.
     table: RwLock<Arc<Vec<Region>>>,
-    pages: Mutex<Pages>,
+    pub(super) pages: Mutex<Pages>,
     /// Counts every change of what programs can access.
     generation: AtomicU64,
     /// Counts every change of the region table but those of what is open in a region with [`Elements`].
     table_version: AtomicU64,
     owners: AtomicU32,
     poisoned: Arc<AtomicBool>,
-    limit: u64,
+    pub(super) limit: u64,
     functions: Arc<HandleTable>,
     maps: Arc<HandleTable>,
 }
 
 /// Page bookkeeping: one frontier and one free list for each half.
 #[derive(Debug)]
-struct Pages {
-    used: u64,
+pub(super) struct Pages {
+    pub(super) used: u64,
     writable: Space,
     read_only: Space,
 }
@@ -159,6 +159,11 @@ impl Region {
     pub(super) fn grid(&self) -> Grid {
         let RegionSpec { stride, element_size, writable, .. } = self.spec;
         Grid::new(self.start, self.len, element_size, stride, writable)
+    }
+
+    /// What stands for memory that no program sees: at offset 0, where nothing is.
+    pub(super) fn nowhere(spec: RegionSpec, len: u32) -> Region {
+        Region { spec, start: 0, len, elements: None, mapped: false }
     }
 
     /// Its pages are those of a file from now on.

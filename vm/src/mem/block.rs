@@ -10,6 +10,7 @@ use super::arena::{Arena, Elements, Region, RegionSpec};
 use super::bytes::equal;
 use super::cell::AtomicCell;
 use super::fault::MemError;
+use super::hidden::Hidden;
 
 /// A region of an arena, given back on drop. All offsets count from its first byte.
 ///
@@ -27,9 +28,11 @@ pub struct Block {
     region: Region,
     /// Its first byte, where the host can write it.
     host: *mut u8,
+    /// The pages of one that is outside of the arena.
+    hidden: Option<Hidden>,
 }
 
-// SAFETY: `host` points to pages of `arena`, which the block keeps alive and which any thread may access.
+// SAFETY: `host` points to pages of `arena` or of `hidden`, which the block keeps alive and which any thread may access.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -39,7 +42,17 @@ impl Arena {
     /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
     pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         let region = self.take(spec)?;
-        Ok(Block { arena: Arc::clone(self), host: self.write_at(region.start), region })
+        Ok(Block { arena: Arc::clone(self), host: self.write_at(region.start), region, hidden: None })
+    }
+
+    /// Makes zeroed memory that no program reaches whatever runs it, for what the host has to rely on. It counts for the
+    /// limit of the arena, and has no address there.
+    pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        let wanted = u64::from(spec.stride) * u64::from(spec.count);
+        let hidden = Hidden::new(self, &spec.label, wanted)?;
+        let len = u32::try_from(wanted).expect("fits, since hidden memory does");
+        let region = Region::nowhere(spec, len);
+        Ok(Block { arena: Arc::clone(self), host: hidden.at(), region, hidden: Some(hidden) })
     }
 
     /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
@@ -204,6 +217,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        self.arena.free(&self.region);
+        if self.hidden.is_none() {
+            self.arena.free(&self.region);
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! `xdp_md.data` holds a usable pointer too.
 //!
 //! - [`Block`] owns a region: made by [`Arena::alloc`], given back on drop.
+//!   Memory that no program may reach, such as the links of a map, is a block outside of the arena that counts for its limit.
 //! - [`View`] is how one running machine accesses the arena: loads and stores with exact bounds, through a
 //!   small cache of the regions seen last. It is what the interpreter calls for every memory instruction.
 //! - An [`Arena::trusted`] has its addresses below 4 GiB and base 0, for programs that work with raw pointers: what
@@ -29,6 +30,7 @@ mod fault;
 mod free;
 mod grid;
 mod handle;
+mod hidden;
 mod out_of_arena;
 mod sys;
 mod view;

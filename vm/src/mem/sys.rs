@@ -86,6 +86,18 @@ impl Reservation {
         Err(refused_addresses("the arena of trusted programs", len, &error))
     }
 
+    /// So many zeroed bytes, for reading and writing.
+    pub(super) fn open(len: usize) -> io::Result<Reservation> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing memory.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(refused_addresses("what no program sees", len, &io::Error::last_os_error()));
+        }
+        Ok(Reservation { base: base.cast(), len })
+    }
+
     /// Puts the first pages of a file under a range, to be executed.
     pub(super) fn place_code(&self, offset: usize, len: usize, file: &File) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");

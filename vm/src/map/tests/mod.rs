@@ -17,6 +17,7 @@ mod registry;
 mod ring;
 mod slots;
 mod threads;
+mod wild;
 
 fn arena() -> Arc<Arena> {
     Arena::new(64 << 20).unwrap()
