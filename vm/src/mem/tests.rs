@@ -271,3 +271,22 @@ fn regions_hit_before_are_found_again_with_the_same_bounds() {
     drop(blocks);
     assert!(view.refill(2, gone, 8, Access::Read).is_err(), "a region that is gone is not remembered");
 }
+
+#[test]
+fn idle_views_keep_no_long_tables() {
+    let arena = Arena::new(1 << 26).unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..1000 {
+        let block = arena.alloc(region(8)).unwrap();
+        let mut view = view(&arena);
+        load8(&mut view, block.addr()).unwrap();
+        idle.push((block, view));
+    }
+    let kept: std::collections::BTreeSet<_> =
+        idle.iter().filter_map(|(_, view)| view.kept()).map(|regions| regions.as_ptr()).collect();
+    assert!(kept.len() <= 300, "{} tables of regions are kept", kept.len());
+    for (block, view) in &mut idle {
+        assert_eq!(load8(view, block.addr()), Ok(0));
+        assert!(view.refill(2, block.addr() + 8, 1, Access::Read).is_err());
+    }
+}

@@ -47,6 +47,9 @@ struct Window {
 
 const EMPTY: Window = Window { lo: 0, host: ptr::null_mut(), starts: [0; 4] };
 
+/// A table of more regions is not kept: each change makes a new one while views keep the last, and idle machines are many.
+const KEPT: usize = 256;
+
 /// Regions that a view remembers; the first is the one of [`View::set_window`], the stack.
 const GRIDS: usize = 5;
 
@@ -91,8 +94,8 @@ impl Window {
 #[derive(Debug)]
 struct Known {
     version: u64,
-    /// The table, for searches without its lock.
-    regions: Arc<Vec<Region>>,
+    /// The table, for searches without its lock, unless it is long.
+    regions: Option<Arc<Vec<Region>>>,
     /// Regions hit last.
     grids: [Grid; GRIDS],
     next_grid: usize,
@@ -104,7 +107,8 @@ impl Known {
     fn new(arena: &Arena) -> Known {
         // Changes after this are of a later version, whether the table has them or not.
         let version = arena.table_version();
-        Known { version, regions: arena.regions(), grids: [Grid::EMPTY; GRIDS], next_grid: 1, last: Grid::EMPTY }
+        let regions = Some(arena.regions()).filter(|regions| regions.len() <= KEPT);
+        Known { version, regions, grids: [Grid::EMPTY; GRIDS], next_grid: 1, last: Grid::EMPTY }
     }
 
     fn remember(&mut self, grid: Grid) {
@@ -273,7 +277,10 @@ impl View {
                 if known.version != self.arena.table_version() {
                     *known = Known::new(&self.arena);
                 }
-                self.arena.find(&known.regions, addr, len, access, self.owner)
+                match &known.regions {
+                    Some(regions) => self.arena.find(regions, addr, len, access, self.owner),
+                    None => self.arena.find(&self.arena.regions(), addr, len, access, self.owner),
+                }
             }
             Bounds::Arena => {
                 let off = addr as u32;
@@ -287,6 +294,11 @@ impl View {
                 }
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> Option<Arc<Vec<Region>>> {
+        self.known.borrow().regions.clone()
     }
 
     /// Points the windows of `reg` at an element of a block of the same arena, without a lookup. Used for r10.
