@@ -7,19 +7,12 @@
 //! The number of buckets doubles while the table fills. During that, the table's own version is odd, and both searches
 //! and changes wait. All of this lies in hidden memory, which no program reaches.
 
-use std::hint::spin_loop;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::slab::{Layout, Slab};
+use super::sync::{AtomicU32, FIRST, Ordering, SPINS, TRIES, fence, spin_loop, yield_now};
 use crate::mem::{Arena, MemError};
 
-/// Searches without the lock before one with it.
-const TRIES: u32 = 64;
-/// Attempts at a lock between two yields of the processor.
-const SPINS: u32 = 100;
-/// Buckets at first, a power of two.
-const FIRST: u32 = 64;
 /// The most buckets there can be: hashes have one bit that is always set.
 const MOST: u32 = 1 << 31;
 
@@ -44,7 +37,7 @@ impl Drop for Locked<'_> {
 fn pause(spins: &mut u32) {
     *spins += 1;
     if (*spins).is_multiple_of(SPINS) {
-        std::thread::yield_now();
+        yield_now();
     } else {
         spin_loop();
     }
@@ -74,6 +67,10 @@ pub(super) struct Bucket<'a> {
     /// Link to the first slot.
     pub(super) head: &'a AtomicU32,
 }
+
+/// A search gave up.
+#[derive(Debug)]
+pub(super) struct Changed;
 
 /// A bucket while this thread alone changes its chain.
 pub(super) struct LockedBucket<'a> {
@@ -173,9 +170,15 @@ impl Index {
     }
 
     /// What `search` finds in the chain for a hash. It is called again where the chain has changed meanwhile, gives up
-    /// where [`Bucket::is`] says so, and must do nothing else than read.
+    /// where [`Bucket::is`] says so, and must do nothing else than read. (That it gave up has to be known: where the other
+    /// thread changes nothing, the version is the same afterwards.)
     #[inline(always)]
-    pub(super) fn read<R>(&self, words: Words<'_>, hash: u32, search: impl Fn(Bucket<'_>, u32) -> R) -> R {
+    pub(super) fn read<R>(
+        &self,
+        words: Words<'_>,
+        hash: u32,
+        search: impl Fn(Bucket<'_>, u32) -> Result<R, Changed>,
+    ) -> R {
         for _ in 0..TRIES {
             let table = words.version.load(Ordering::Acquire);
             if table & 1 == 0 {
@@ -184,7 +187,10 @@ impl Index {
                 if version & 1 == 0 {
                     let found = search(bucket, version);
                     fence(Ordering::Acquire);
-                    if bucket.is(version) && words.version.load(Ordering::Relaxed) == table {
+                    if let Ok(found) = found
+                        && bucket.is(version)
+                        && words.version.load(Ordering::Relaxed) == table
+                    {
                         return found;
                     }
                 }
@@ -192,7 +198,7 @@ impl Index {
             spin_loop();
         }
         let held = self.hold(words, hash);
-        search(held.bucket, held.version())
+        search(held.bucket, held.version()).expect("nothing changes meanwhile")
     }
 
     /// The chain for a hash, to be changed.

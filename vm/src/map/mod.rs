@@ -31,6 +31,7 @@ mod slab;
 mod snapshot;
 mod spec;
 mod store;
+mod sync;
 mod trie;
 
 use std::sync::Arc;

@@ -10,13 +10,11 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use hashbrown::DefaultHashBuilder;
 
 use super::cell::Cell;
-use super::index::{Bucket, Index, LockedBucket, Words, lock};
+use super::index::{Bucket, Changed, Index, LockedBucket, Words, lock};
 use super::slab::{Layout, Slab};
+use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
 use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
@@ -55,13 +53,15 @@ pub(super) struct Store {
     values: Slab,
 }
 
+/// A slot, and the one before it in the chain.
+type Found = (u32, Option<u32>);
+
 /// Where a key is or would be, while this thread alone changes that.
 pub(super) struct LockedEntry<'a> {
     store: &'a Store,
     held: LockedBucket<'a>,
     hash: u32,
-    /// The slot, and the one before it in the chain.
-    found: Option<(u32, Option<u32>)>,
+    found: Option<Found>,
 }
 
 impl Store {
@@ -137,21 +137,21 @@ impl Store {
 
     /// Searches a chain: the slot, and the one before it. Gives up where the chain has changed since `version`.
     #[inline(always)]
-    fn search(&self, bucket: Bucket<'_>, version: u32, hash: u32, key: &[u8]) -> Option<(u32, Option<u32>)> {
+    fn search(&self, bucket: Bucket<'_>, version: u32, hash: u32, key: &[u8]) -> Result<Option<Found>, Changed> {
         let mut before = None;
         let mut link = bucket.head.load(Ordering::Acquire);
         while let Some(slot) = link.checked_sub(1) {
             let (cell, [next, own]) = self.record(slot);
             if own.load(Ordering::Relaxed) == hash && cell.block.equals(cell.off + KEY, key) {
-                return Some((slot, before));
+                return Ok(Some((slot, before)));
             }
             link = next.load(Ordering::Acquire);
             before = Some(slot);
             if !bucket.is(version) {
-                return None;
+                return Err(Changed);
             }
         }
-        None
+        Ok(None)
     }
 
     /// What `get` makes of the slot of a key. It is called again where the element has changed meanwhile, and must do
@@ -163,7 +163,7 @@ impl Store {
         }
         let hash = self.hash(key);
         self.index.read(self.header().index, hash, |bucket, version| {
-            self.search(bucket, version, hash, key).map(|(slot, _)| get(slot))
+            Ok(self.search(bucket, version, hash, key)?.map(|(slot, _)| get(slot)))
         })
     }
 
@@ -175,7 +175,7 @@ impl Store {
         }
         let hash = self.hash(key);
         let held = self.index.hold(self.header().index, hash);
-        let found = self.search(held.bucket, held.version(), hash, key);
+        let found = self.search(held.bucket, held.version(), hash, key).expect("nothing changes meanwhile");
         Ok(LockedEntry { store: self, held, hash, found })
     }
 

@@ -1,0 +1,127 @@
+//! The hash table of the machine, over the memory of the model.
+
+#[path = "../../src/map/index.rs"]
+mod index;
+#[path = "../../src/map/planes.rs"]
+mod planes;
+#[path = "../../src/map/slab.rs"]
+mod slab;
+#[path = "../../src/map/store.rs"]
+#[expect(dead_code, reason = "iteration and values of other CPUs are tested elsewhere")]
+mod store;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+pub(crate) use twinbpf_vm::map::Errno;
+
+use crate::mem::Arena;
+use store::Store;
+
+/// Atomics of the model, and numbers that make tables small.
+mod sync {
+    pub(super) use crate::machine::yield_now as spin_loop;
+    pub(super) use crate::machine::{AtomicU32, Ordering, fence, yield_now};
+
+    pub(super) const TRIES: u32 = 2;
+    pub(super) const SPINS: u32 = 1;
+    pub(super) const FIRST: u32 = 2;
+
+    /// The number itself: even and odd ones are in two chains, as long as there are only those.
+    #[derive(Clone, Debug, Default)]
+    pub(super) struct DefaultHashBuilder(());
+
+    #[derive(Default)]
+    pub(super) struct Number(u64);
+
+    impl std::hash::BuildHasher for DefaultHashBuilder {
+        type Hasher = Number;
+
+        fn build_hasher(&self) -> Number {
+            Number(0)
+        }
+    }
+
+    impl std::hash::Hasher for Number {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0 = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        }
+
+        fn finish(&self) -> u64 {
+            self.0 << 33
+        }
+    }
+}
+
+mod cell {
+    pub(super) struct Cell<'a> {
+        pub(super) block: &'a crate::mem::Block,
+        pub(super) off: u32,
+        #[expect(dead_code, reason = "no value of the model has a lock")]
+        pub(super) lock: Option<u32>,
+    }
+
+    impl Cell<'_> {
+        pub(super) fn init(&self, value: &[u8]) {
+            self.block.write(self.off, value);
+        }
+    }
+}
+
+/// What a map is made of.
+pub(crate) struct MapSpec {
+    name: Arc<str>,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    spin_lock: Option<u32>,
+}
+
+impl MapSpec {
+    fn program_writable(&self) -> bool {
+        true
+    }
+}
+
+/// A hash map of numbers.
+pub(crate) struct Hash(Store);
+
+impl Hash {
+    pub(crate) fn new(max_entries: u32) -> Hash {
+        let spec = MapSpec { name: "model".into(), key_size: 4, value_size: 8, max_entries, spin_lock: None };
+        Hash(Store::new(&spec, &Arena::new(), 1).expect("the model has memory"))
+    }
+
+    pub(crate) fn get(&self, key: u32) -> Option<u64> {
+        let value = RefCell::new([0; 8]);
+        self.0.find(&key.to_ne_bytes(), |slot| {
+            let cell = self.0.value(slot, 0);
+            cell.block.read(cell.off, &mut *value.borrow_mut());
+        })?;
+        Some(u64::from_ne_bytes(value.into_inner()))
+    }
+
+    /// As `Hash::update` with these two flags.
+    pub(crate) fn put(&self, key: u32, value: u64, only_new: bool) -> Result<(), Errno> {
+        let (key, value) = (key.to_ne_bytes(), value.to_ne_bytes());
+        let mut entry = self.0.entry(&key)?;
+        match entry.slot() {
+            Some(_) if only_new => Err(Errno::EEXIST),
+            Some(slot) => {
+                entry.change();
+                let cell = self.0.value(slot, 0);
+                cell.block.write(cell.off, &value);
+                Ok(())
+            }
+            None => entry.insert(&key, |slot| self.0.init(slot, 0, &value)).map(|_| ()),
+        }
+    }
+
+    pub(crate) fn delete(&self, key: u32) -> Result<(), Errno> {
+        self.0.delete(&key.to_ne_bytes())
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len()
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory of words of the model, with the names that the machine's memory has.
+
+use std::sync::{Arc, Mutex};
+
+use crate::machine::{AtomicU32, Ordering};
+
+const WORD: usize = 4;
+/// Words of a block, and blocks of a map: as many as the largest of the models takes.
+const WORDS: usize = 16;
+const BLOCKS: usize = 6;
+
+/// All memory is there before a model begins: it does not know of what publishes new memory.
+#[derive(Debug)]
+pub(crate) struct Arena(Mutex<Vec<Block>>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RegionKind {
+    Map,
+}
+
+#[derive(Debug)]
+#[expect(dead_code, reason = "as the machine's")]
+pub(crate) struct RegionSpec {
+    pub(crate) label: Arc<str>,
+    pub(crate) kind: RegionKind,
+    pub(crate) element_size: u32,
+    pub(crate) stride: u32,
+    pub(crate) count: u32,
+    pub(crate) writable: bool,
+    pub(crate) owner: u32,
+}
+
+impl RegionSpec {
+    pub(crate) fn new(label: String, kind: RegionKind, size: u32) -> RegionSpec {
+        let label = label.into();
+        RegionSpec { label, kind, element_size: size, stride: size, count: 1, writable: true, owner: 0 }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct MemError;
+
+impl std::fmt::Display for MemError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no memory")
+    }
+}
+
+/// Each word is an atomic one, and read and written without an order: that must come from the words that are locks.
+#[derive(Debug)]
+pub(crate) struct Block(Vec<AtomicU32>);
+
+impl Arena {
+    pub(crate) fn new() -> Arc<Arena> {
+        let block = || Block((0..WORDS).map(|_| AtomicU32::new(0)).collect());
+        Arc::new(Arena(Mutex::new((0..BLOCKS).map(|_| block()).collect())))
+    }
+
+    pub(crate) fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        assert!(spec.stride as usize / WORD * spec.count as usize <= WORDS, "{spec:?}");
+        self.0.lock().expect("no panic while held").pop().ok_or(MemError)
+    }
+
+    pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        self.alloc(spec)
+    }
+}
+
+impl Block {
+    pub(crate) fn words<const N: usize>(&self, off: u32) -> [&AtomicU32; N] {
+        std::array::from_fn(|index| &self.0[off as usize / WORD + index])
+    }
+
+    fn range(&self, off: u32, len: usize) -> &[AtomicU32] {
+        let first = off as usize / WORD;
+        &self.0[first..first + len / WORD]
+    }
+
+    pub(crate) fn read(&self, off: u32, out: &mut [u8]) {
+        for (word, bytes) in self.range(off, out.len()).iter().zip(out.as_chunks_mut().0) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+    }
+
+    pub(crate) fn write(&self, off: u32, bytes: &[u8]) {
+        for (word, bytes) in self.range(off, bytes.len()).iter().zip(bytes.as_chunks().0) {
+            word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn fill(&self, off: u32, len: usize, byte: u8) {
+        self.write(off, &vec![byte; len]);
+    }
+
+    pub(crate) fn equals(&self, off: u32, bytes: &[u8]) -> bool {
+        let mut own = vec![0; bytes.len()];
+        self.read(off, &mut own);
+        own == bytes
+    }
+
+    pub(crate) fn addr(&self) -> u64 {
+        0
+    }
+}
