@@ -217,10 +217,11 @@ impl Store {
     fn give(&self, slot: u32) {
         let header = self.header();
         let _lock = lock(header.lock);
-        self.link(slot).store(0, Ordering::Relaxed);
+        // A search that is still at a slot must see what has become of its chain before it sees the new link.
+        self.link(slot).store(0, Ordering::Release);
         match header.newest.load(Ordering::Relaxed).checked_sub(1) {
             None => header.oldest.store(slot + 1, Ordering::Relaxed),
-            Some(newest) => self.link(newest).store(slot + 1, Ordering::Relaxed),
+            Some(newest) => self.link(newest).store(slot + 1, Ordering::Release),
         }
         header.newest.store(slot + 1, Ordering::Relaxed);
         header.len.fetch_sub(1, Ordering::Relaxed);
@@ -326,7 +327,8 @@ impl LockedEntry<'_> {
         cell.block.write(cell.off + KEY, key);
         init(slot);
         let head = self.held.bucket.head;
-        link.store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+        // As in `give`: another thread may have given the slot back.
+        link.store(head.load(Ordering::Relaxed), Ordering::Release);
         own.store(self.hash, Ordering::Release);
         head.store(slot + 1, Ordering::Release);
         drop(self);
