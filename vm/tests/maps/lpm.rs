@@ -1,0 +1,58 @@
+//! Tries of prefixes: each prefix is a register, and a search always finds the prefix that stays.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use twinbpf_vm::map::{BPF_ANY, MapFlags, MapKind, MapOps, MapSpec};
+
+use crate::hash::change;
+use crate::history::{self, OBJECTS};
+use crate::{THREADS, get, hammer, make, spec};
+use std::sync::Arc;
+
+fn trie() -> Arc<dyn MapOps> {
+    let map = spec(MapKind::LpmTrie, 8, 8, 64 + THREADS as u32);
+    make(MapSpec { flags: MapFlags::NO_PREALLOC.bits(), ..map })
+}
+
+/// A prefix length, and an address.
+fn prefix(bits: u32, address: [u8; 4]) -> [u8; 8] {
+    let mut key = [0; 8];
+    key[..4].copy_from_slice(&bits.to_ne_bytes());
+    key[4..].copy_from_slice(&address);
+    key
+}
+
+#[test]
+fn each_prefix_is_a_register() {
+    let map = trie();
+    // No prefix is one of another, and they fork at many bits.
+    let key = |number: u64| prefix(17 + number as u32, [10, number as u8, 0, 0]);
+    let fresh = AtomicU64::new(1);
+    history::hammer(
+        |number| get(&*map, &key(number)),
+        |_, random| {
+            let number = random.below(OBJECTS);
+            let value = fresh.fetch_add(1, Ordering::Relaxed);
+            Some((number, change(&*map, &key(number), value, random)))
+        },
+    );
+}
+
+#[test]
+fn searches_find_a_prefix_of_the_address() {
+    let map = trie();
+    let address = [0b1010_1010; 4];
+    map.update(&prefix(0, address), &0_u64.to_le_bytes(), BPF_ANY, 0).unwrap();
+    hammer(|thread, _, random| {
+        let bits = 1 + random.below(31);
+        let key = prefix(bits as u32, address);
+        match (thread % 2, random.below(2)) {
+            (0, 0) => drop(map.delete(&key)),
+            (0, _) => map.update(&key, &bits.to_le_bytes(), BPF_ANY, 0).unwrap(),
+            _ => {
+                let found = get(&*map, &key).expect("the shortest prefix stays");
+                assert!(found <= bits, "{found} is longer than {bits}");
+            }
+        }
+    });
+}
