@@ -8,6 +8,7 @@
 //! Of all that, only values lie where programs can write. The rest is hidden memory, with numbers of slots for links, so
 //! that no program breaks what a search or a lock relies on, and it counts for the arena's limit.
 
+use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ struct Header<'a> {
     fresh: &'a AtomicU32,
     /// Slots in use.
     len: &'a AtomicU32,
+    /// Counts slots given out.
+    taken: &'a AtomicU32,
     index: Words<'a>,
 }
 
@@ -100,8 +103,8 @@ impl Store {
 
     #[inline(always)]
     fn header(&self) -> Header<'_> {
-        let [lock, oldest, newest, fresh, len, version, growing] = self.header.words(0);
-        Header { lock, oldest, newest, fresh, len, index: Words { version, growing } }
+        let [lock, oldest, newest, fresh, len, taken, version, growing] = self.header.words(0);
+        Header { lock, oldest, newest, fresh, len, taken, index: Words { version, growing } }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -210,6 +213,7 @@ impl Store {
             }
         };
         header.len.fetch_add(1, Ordering::Relaxed);
+        header.taken.fetch_add(1, Ordering::Relaxed);
         Ok(slot)
     }
 
@@ -293,14 +297,20 @@ impl Store {
         self.first_from(from, next).map(|_| ()).ok_or(Errno::ENOENT)
     }
 
-    /// All keys.
+    /// All keys, each once.
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
+        let taken = self.header().taken.load(Ordering::Acquire);
         let mut keys = Vec::new();
         let mut key = vec![0; self.key_size as usize];
         let mut from = 0;
         while let Some(slot) = self.first_from(from, &mut key) {
             keys.push(key.clone());
             from = slot + 1;
+        }
+        // An element that went and came again meanwhile may have been in two slots.
+        if self.header().taken.load(Ordering::Acquire) != taken {
+            let mut seen = HashSet::new();
+            keys.retain(|key| seen.insert(key.clone()));
         }
         keys
     }

@@ -1,5 +1,6 @@
-//! Hash maps: each key is a register, and keys that stay are always found.
+//! Hash maps: each key is a register, keys that stay are always found, and walks list each of them once.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps};
@@ -94,5 +95,22 @@ fn keys_stay_found_while_the_map_grows() {
             assert_eq!(map.0.len(), KEYS.min(map.1.load(Ordering::Relaxed)));
             *map = (make(spec(MapKind::Hash, 8, 8, 2 * KEYS)), AtomicU32::new(0));
         }
+    });
+}
+
+#[test]
+fn walks_list_what_stays_once() {
+    let map = make(spec(MapKind::Hash, 8, 8, (OBJECTS + STAYING) as u32 + THREADS as u32));
+    (STAY..STAY + STAYING).for_each(|number| map.update(&key(number), &key(number), BPF_ANY, 0).unwrap());
+    hammer(|thread, round, random| {
+        if thread > 1 {
+            let number = random.below(OBJECTS);
+            change(&*map, &key(number), round, random);
+            return;
+        }
+        let keys = map.keys();
+        let different: HashSet<_> = keys.iter().collect();
+        assert_eq!(keys.len(), different.len(), "no key twice");
+        assert!((STAY..STAY + STAYING).all(|number| different.contains(&key(number).to_vec())), "all that stay");
     });
 }
