@@ -49,20 +49,34 @@ impl Cell<'_> {
         }
     }
 
-    /// `store` while holding the lock (0 is open, 1 is taken, as `bpf_spin_lock` does it). `EINVAL` if the value
-    /// has none, `EBUSY` if it stays taken for a second, where the kernel would hang.
-    pub(super) fn store_locked(&self, value: &[u8]) -> Result<(), Errno> {
+    /// `store` while holding the lock (0 is open, 1 is taken, as `bpf_spin_lock` does it), if it is open: whether it was.
+    /// `change` comes before the first byte is written. `EINVAL` if the value has no lock.
+    pub(super) fn try_store_locked(&self, value: &[u8], change: impl FnOnce()) -> Result<bool, Errno> {
         let at = self.lock.filter(|at| at.is_multiple_of(4) && *at as usize + LOCK_BYTES <= value.len());
         let lock: &AtomicU32 = self.block.atomic(self.off + at.ok_or(Errno::EINVAL)?);
-        let start = Instant::now();
-        while lock.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            if start.elapsed() > LOCK_PATIENCE {
-                return Err(Errno::EBUSY);
-            }
-            std::thread::yield_now();
+        if lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return Ok(false);
         }
+        change();
         self.store(value);
         lock.store(0, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
+
+    /// The same once the lock is open.
+    pub(super) fn store_locked(&self, value: &[u8]) -> Result<(), Errno> {
+        patiently(|| self.try_store_locked(value, || ()))
+    }
+}
+
+/// Tries what needs a spin lock of a value. `EBUSY` if it stays taken for a second, where the kernel would hang.
+pub(super) fn patiently(mut attempt: impl FnMut() -> Result<bool, Errno>) -> Result<(), Errno> {
+    let mut start = None;
+    while !attempt()? {
+        if start.get_or_insert_with(Instant::now).elapsed() > LOCK_PATIENCE {
+            return Err(Errno::EBUSY);
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use super::cell::patiently;
 use super::store::Store;
 use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
@@ -24,6 +25,22 @@ impl Hash {
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Hash, MemError> {
         let store = Store::new(&spec, arena, cpus)?;
         Ok(Hash { spec, cpus, store })
+    }
+
+    /// False where a program has the lock of the value.
+    fn try_update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<bool, Errno> {
+        let mut entry = self.store.entry(key)?;
+        check_flags(entry.slot().is_some(), flags)?;
+        let Some(slot) = entry.slot() else {
+            return entry.insert(key, |slot| self.store.init(slot, cpu, value)).map(|_| true);
+        };
+        let cell = self.store.value(slot, cpu);
+        if flags & BPF_F_LOCK != 0 {
+            return cell.try_store_locked(value, || entry.change());
+        }
+        entry.change();
+        cell.store(value);
+        Ok(true)
     }
 
     fn slot_cpu(&self, cpu: u32) -> Option<u32> {
@@ -68,22 +85,11 @@ impl MapOps for Hash {
         check_sizes(&self.spec, key, value)?;
         let allowed = if self.cpus == 1 { flags & !BPF_F_LOCK } else { flags };
         let cpu = self.slot_cpu(cpu).filter(|_| allowed <= BPF_EXIST).ok_or(Errno::EINVAL)?;
-        let locks = flags & BPF_F_LOCK != 0;
-        if locks && self.spec.spin_lock.is_none() {
+        if flags & BPF_F_LOCK != 0 && self.spec.spin_lock.is_none() {
             return Err(Errno::EINVAL);
         }
-        let mut entry = self.store.entry(key)?;
-        check_flags(entry.slot().is_some(), flags)?;
-        let Some(slot) = entry.slot() else {
-            return entry.insert(key, |slot| self.store.init(slot, cpu, value)).map(|_| ());
-        };
-        entry.change();
-        let cell = self.store.value(slot, cpu);
-        if locks {
-            return cell.store_locked(value);
-        }
-        cell.store(value);
-        Ok(())
+        // No bucket is held while a program has the lock: what that does next may need the bucket.
+        patiently(|| self.try_update(key, value, flags, cpu))
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {

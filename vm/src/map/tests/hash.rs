@@ -118,3 +118,26 @@ fn a_spin_lock_in_a_value_is_kept() {
     assert_eq!(map.update(&key(1), &[7; 8], BPF_F_LOCK | BPF_NOEXIST, 0), Err(Errno::EEXIST));
     assert_eq!(copy(&*map, &key(1)), Some(vec![0, 0, 0, 0, 7, 7, 7, 7]));
 }
+
+#[test]
+fn searches_go_on_while_an_update_waits_for_a_spin_lock() {
+    let arena = arena();
+    let map = make(&arena, MapSpec { spin_lock: Some(0), ..spec(MapKind::Hash, 4, 8, 1) });
+    map.update(&key(1), &[0; 8], BPF_ANY, 0).unwrap();
+    let view = view(&arena);
+    let addr = map.lookup(&key(1), 0).unwrap();
+    // As a program that has taken the lock.
+    view.write(addr, &1_u32.to_le_bytes()).unwrap();
+    let update = std::thread::scope(|scope| {
+        let update = scope.spawn(|| map.update(&key(1), &[7; 8], BPF_F_LOCK, 0));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert_eq!(
+            (map.lookup(&key(1), 0), map.update(&key(1), &[5; 8], BPF_NOEXIST, 0)),
+            (Some(addr), Err(Errno::EEXIST))
+        );
+        view.write(addr, &0_u32.to_le_bytes()).unwrap();
+        update.join().unwrap()
+    });
+    assert_eq!(update, Ok(()));
+    assert_eq!(copy(&*map, &key(1)), Some(vec![0, 0, 0, 0, 7, 7, 7, 7]));
+}
