@@ -1,7 +1,8 @@
 //! Hash maps: each key is a register, keys that stay are always found, and walks list each of them once.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps};
 
@@ -66,34 +67,61 @@ fn each_key_is_a_register() {
     );
 }
 
+/// A map that grows from empty, and how many of its keys each thread that adds some has added.
+struct Growing {
+    map: Arc<dyn MapOps>,
+    added: [AtomicU64; THREADS / 2],
+}
+
+impl Growing {
+    /// Keys of a thread.
+    const OWN: u64 = 1000;
+
+    fn new() -> Growing {
+        let keys = Growing::OWN * (THREADS / 2) as u64;
+        Growing { map: make(spec(MapKind::Hash, 8, 8, 2 * keys as u32)), added: Default::default() }
+    }
+
+    /// False where the thread has added all of its keys.
+    fn add(&self, thread: usize) -> bool {
+        let number = self.added[thread].load(Ordering::Relaxed);
+        let own = key(thread as u64 * Growing::OWN + number);
+        if number < Growing::OWN {
+            self.map.update(&own, &own, BPF_NOEXIST, 0).unwrap();
+            self.added[thread].store(number + 1, Ordering::Release);
+        }
+        number < Growing::OWN
+    }
+
+    fn check(&self, random: &mut Random) {
+        let thread = random.below(THREADS as u64 / 2);
+        let count = self.added[thread as usize].load(Ordering::Acquire);
+        if count > 0 {
+            let number = thread * Growing::OWN + random.below(count);
+            assert_eq!(get(&*self.map, &key(number)), Some(number), "one of {count}");
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.added.iter().all(|added| added.load(Ordering::Relaxed) == Growing::OWN)
+    }
+}
+
 #[test]
 fn keys_stay_found_while_the_map_grows() {
-    const KEYS: u32 = 4000;
-    let map = std::sync::RwLock::new((make(spec(MapKind::Hash, 8, 8, 2 * KEYS)), AtomicU32::new(0)));
+    let growing = RwLock::new(Growing::new());
     hammer(|thread, _, random| {
-        let (current, added) = &*map.read().unwrap();
-        if thread % 2 == 0 {
-            let number = added.fetch_add(1, Ordering::AcqRel);
-            if number < KEYS {
-                current.update(&key(number.into()), &key(number.into()), BPF_NOEXIST, 0).unwrap();
-                return;
+        let current = growing.read().unwrap();
+        if thread >= THREADS / 2 {
+            current.check(random);
+        } else if !current.add(thread) {
+            drop(current);
+            if let Ok(mut current) = growing.try_write()
+                && current.is_full()
+            {
+                assert_eq!(u64::from(current.map.len()), Growing::OWN * (THREADS / 2) as u64);
+                *current = Growing::new();
             }
-        } else {
-            let number = u64::from(added.load(Ordering::Acquire).min(KEYS));
-            // All but those that threads are adding.
-            if let Some(limit) = number.checked_sub(THREADS as u64).filter(|limit| *limit > 0) {
-                let number = random.below(limit);
-                let found = get(&**current, &key(number));
-                assert!(
-                    found == Some(number) || found.is_none() && number + 1 > limit,
-                    "{number} of {limit}: {found:?}"
-                );
-            }
-            return;
-        }
-        if let Ok(mut map) = map.try_write() {
-            assert_eq!(map.0.len(), KEYS.min(map.1.load(Ordering::Relaxed)));
-            *map = (make(spec(MapKind::Hash, 8, 8, 2 * KEYS)), AtomicU32::new(0));
         }
     });
 }
