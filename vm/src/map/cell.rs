@@ -21,7 +21,7 @@ pub(super) struct Cell<'a> {
 impl Cell<'_> {
     /// Copies out; the lock reads as zero.
     pub(super) fn load(&self, out: &mut [u8]) {
-        self.block.read(self.off, out);
+        self.block.load(self.off, out);
         let at = self.lock.map_or(usize::MAX, |at| at as usize);
         if let Some(lock) = at.checked_add(LOCK_BYTES).and_then(|end| out.get_mut(at..end)) {
             lock.fill(0);
@@ -32,11 +32,11 @@ impl Cell<'_> {
     pub(super) fn store(&self, value: &[u8]) {
         let split = self.lock.map(|at| at as usize).filter(|at| at + LOCK_BYTES <= value.len());
         match split {
-            None => self.block.write(self.off, value),
+            None => self.block.store(self.off, value),
             Some(at) => {
-                self.block.write(self.off, &value[..at]);
+                self.block.store(self.off, &value[..at]);
                 let rest = at + LOCK_BYTES;
-                self.block.write(self.off + rest as u32, &value[rest..]);
+                self.block.store(self.off + rest as u32, &value[rest..]);
             }
         }
     }

@@ -251,7 +251,7 @@ impl Store {
             }
             let _held = self.index.hold(self.header().index, hash);
             if own.load(Ordering::Relaxed) == hash {
-                cell.block.read(cell.off + KEY, out);
+                cell.block.load(cell.off + KEY, out);
                 return true;
             }
         }
@@ -334,7 +334,7 @@ impl LockedEntry<'_> {
         let slot = store.take()?;
         let (cell, [link, own]) = store.record(slot);
         self.held.change();
-        cell.block.write(cell.off + KEY, key);
+        cell.block.store(cell.off + KEY, key);
         init(slot);
         let head = self.held.bucket.head;
         // As in `give`: another thread may have given the slot back.

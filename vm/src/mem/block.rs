@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use super::arena::{Arena, Elements, Region, RegionSpec};
-use super::bytes::equal;
+use super::bytes::{equal, load, store};
 use super::cell::AtomicCell;
 use super::fault::MemError;
 use super::hidden::Hidden;
@@ -160,6 +160,22 @@ impl Block {
         let to = self.at(off, bytes.len());
         // SAFETY: as in `read`, in the other direction; `at` is writable for the host.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// As [`Block::read`], where others may write: each aligned number comes in one piece.
+    #[inline]
+    pub(crate) fn load(&self, off: u32, out: &mut [u8]) {
+        let from = self.at(off, out.len());
+        // SAFETY: `at` checked that the source lies inside this block, whose pages stay mapped while `self` lives.
+        unsafe { load(from, out) };
+    }
+
+    /// As [`Block::write`], where others may read: each aligned number goes in one piece.
+    #[inline]
+    pub(crate) fn store(&self, off: u32, bytes: &[u8]) {
+        let to = self.at(off, bytes.len());
+        // SAFETY: as in `load`; `at` is writable for the host.
+        unsafe { store(to, bytes) };
     }
 
     /// Copies a range to another offset; both may overlap.

@@ -290,3 +290,28 @@ fn idle_views_keep_no_long_tables() {
         assert!(view.refill(2, block.addr() + 8, 1, Access::Read).is_err());
     }
 }
+
+#[test]
+fn copies_in_pieces_are_copies() {
+    let arena = Arena::new(1 << 20).unwrap();
+    let block = arena.alloc(region(64)).unwrap();
+    let bytes: Vec<u8> = (1..=64).collect();
+    for start in 0..17 {
+        for len in 0..40 {
+            block.fill(0, 64, 0);
+            block.store(start, &bytes[..len]);
+            let mut expected = vec![0; 64];
+            expected[start as usize..][..len].copy_from_slice(&bytes[..len]);
+            assert_eq!(block.to_vec(0, 64), expected, "{len} at {start}");
+            let mut copy = vec![0xff; len];
+            block.load(start, &mut copy);
+            assert_eq!(copy, bytes[..len], "{len} at {start}");
+            assert!(block.equals(start, &copy));
+            for changed in 0..len {
+                copy[changed] ^= 0x80;
+                assert!(!block.equals(start, &copy), "byte {changed} of {len} at {start}");
+                copy[changed] ^= 0x80;
+            }
+        }
+    }
+}

@@ -63,7 +63,7 @@ mod cell {
 
     impl Cell<'_> {
         pub(super) fn init(&self, value: &[u8]) {
-            self.block.write(self.off, value);
+            self.block.store(self.off, value);
         }
     }
 }
@@ -96,7 +96,7 @@ impl Hash {
         let value = RefCell::new([0; 8]);
         self.0.find(&key.to_ne_bytes(), |slot| {
             let cell = self.0.value(slot, 0);
-            cell.block.read(cell.off, &mut *value.borrow_mut());
+            cell.block.load(cell.off, &mut *value.borrow_mut());
         })?;
         Some(u64::from_ne_bytes(value.into_inner()))
     }
@@ -110,7 +110,7 @@ impl Hash {
             Some(slot) => {
                 entry.change();
                 let cell = self.0.value(slot, 0);
-                cell.block.write(cell.off, &value);
+                cell.block.store(cell.off, &value);
                 Ok(())
             }
             None => entry.insert(&key, |slot| self.0.init(slot, 0, &value)).map(|_| ()),

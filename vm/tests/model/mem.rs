@@ -76,25 +76,25 @@ impl Block {
         &self.0[first..first + len / WORD]
     }
 
-    pub(crate) fn read(&self, off: u32, out: &mut [u8]) {
+    pub(crate) fn load(&self, off: u32, out: &mut [u8]) {
         for (word, bytes) in self.range(off, out.len()).iter().zip(out.as_chunks_mut().0) {
             *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
         }
     }
 
-    pub(crate) fn write(&self, off: u32, bytes: &[u8]) {
+    pub(crate) fn store(&self, off: u32, bytes: &[u8]) {
         for (word, bytes) in self.range(off, bytes.len()).iter().zip(bytes.as_chunks().0) {
             word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
     }
 
     pub(crate) fn fill(&self, off: u32, len: usize, byte: u8) {
-        self.write(off, &vec![byte; len]);
+        self.store(off, &vec![byte; len]);
     }
 
     pub(crate) fn equals(&self, off: u32, bytes: &[u8]) -> bool {
         let mut own = vec![0; bytes.len()];
-        self.read(off, &mut own);
+        self.load(off, &mut own);
         own == bytes
     }
 
