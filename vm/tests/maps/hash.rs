@@ -67,6 +67,21 @@ fn each_key_is_a_register() {
     );
 }
 
+#[test]
+fn changes_of_nothing_hide_no_key() {
+    const KEYS: u64 = 64;
+    let map = make(spec(MapKind::Hash, 8, 8, KEYS as u32));
+    (0..KEYS).for_each(|number| map.update(&key(number), &key(number), BPF_ANY, 0).unwrap());
+    hammer(|thread, _, random| {
+        let number = random.below(KEYS);
+        match thread % 4 {
+            0 => assert_eq!(map.delete(&key(KEYS + number)), Err(Errno::ENOENT)),
+            1 => assert_eq!(map.update(&key(number), &[0; 8], BPF_NOEXIST, 0), Err(Errno::EEXIST)),
+            _ => assert_eq!(get(&*map, &key(number)), Some(number)),
+        }
+    });
+}
+
 /// A map that grows from empty, and how many of its keys each thread that adds some has added.
 struct Growing {
     map: Arc<dyn MapOps>,
