@@ -41,7 +41,8 @@ impl Drop for Locked<'_> {
     }
 }
 
-fn pause(spins: &mut u32) {
+/// Waits a moment for another thread.
+pub(super) fn pause(spins: &mut u32) {
     *spins += 1;
     if (*spins).is_multiple_of(SPINS) {
         std::thread::yield_now();
