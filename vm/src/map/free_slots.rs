@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::available_parallelism;
 
 use super::Errno;
-use super::index::{Locked, lock};
+use super::lock::{Locked, lock};
 use crate::mem::Block;
 
 /// Bytes of a cache line: the most that changes together.

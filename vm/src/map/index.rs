@@ -11,45 +11,16 @@ use std::hint::spin_loop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use super::lock::{lock, pause};
 use super::slab::{Layout, Slab};
 use crate::mem::{Arena, MemError};
 
 /// Searches without the lock before one with it.
 const TRIES: u32 = 64;
-/// Attempts at a lock between two yields of the processor.
-const SPINS: u32 = 100;
 /// Buckets at first, a power of two.
 const FIRST: u32 = 64;
 /// The most buckets there can be: hashes have one bit that is always set.
 const MOST: u32 = 1 << 31;
-
-/// Takes a lock of one word: 0 is open.
-pub(super) fn lock(word: &AtomicU32) -> Locked<'_> {
-    let mut spins = 0;
-    while word.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        pause(&mut spins);
-    }
-    Locked(word)
-}
-
-/// A lock of one word while it is held.
-pub(super) struct Locked<'a>(&'a AtomicU32);
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
-    }
-}
-
-/// Waits a moment for another thread.
-pub(super) fn pause(spins: &mut u32) {
-    *spins += 1;
-    if (*spins).is_multiple_of(SPINS) {
-        std::thread::yield_now();
-    } else {
-        spin_loop();
-    }
-}
 
 /// See the module documentation.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::free_slots::{lanes, own_lane};
 use super::hash::{check_flags, check_sizes};
-use super::index::{lock, pause};
+use super::lock::{lock, pause};
 use super::store::{Extra, Store};
 use super::{BPF_EXIST, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
