@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::cell::patiently;
-use super::store::Store;
+use super::store::{Extra, Store};
 use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
@@ -23,7 +23,7 @@ pub(super) struct Hash {
 impl Hash {
     /// `cpus` is 1 unless the map is per-CPU.
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Hash, MemError> {
-        let store = Store::new(&spec, arena, cpus)?;
+        let store = Store::new(&spec, arena, cpus, Extra::default())?;
         Ok(Hash { spec, cpus, store })
     }
 
@@ -32,7 +32,9 @@ impl Hash {
         let mut entry = self.store.entry(key)?;
         check_flags(entry.slot().is_some(), flags)?;
         let Some(slot) = entry.slot() else {
-            return entry.insert(key, |slot| self.store.init(slot, cpu, value)).map(|_| true);
+            let slot = self.store.take_any()?;
+            entry.insert(key, slot, || self.store.init(slot, cpu, value));
+            return Ok(true);
         };
         let cell = self.store.value(slot, cpu);
         if flags & BPF_F_LOCK != 0 {

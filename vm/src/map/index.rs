@@ -9,39 +9,13 @@
 
 use std::sync::Arc;
 
+use super::lock::{lock, pause};
 use super::slab::{Layout, Slab};
-use super::sync::{AtomicU32, FIRST, Ordering, SPINS, TRIES, fence, spin_loop, yield_now};
+use super::sync::{AtomicU32, FIRST, Ordering, TRIES, fence, spin_loop};
 use crate::mem::{Arena, MemError};
 
 /// The most buckets there can be: hashes have one bit that is always set.
 const MOST: u32 = 1 << 31;
-
-/// Takes a lock of one word: 0 is open.
-pub(super) fn lock(word: &AtomicU32) -> Locked<'_> {
-    let mut spins = 0;
-    while word.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        pause(&mut spins);
-    }
-    Locked(word)
-}
-
-/// A lock of one word while it is held.
-pub(super) struct Locked<'a>(&'a AtomicU32);
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
-    }
-}
-
-fn pause(spins: &mut u32) {
-    *spins += 1;
-    if (*spins).is_multiple_of(SPINS) {
-        yield_now();
-    } else {
-        spin_loop();
-    }
-}
 
 /// See the module documentation.
 #[derive(Debug)]

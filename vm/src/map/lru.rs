@@ -1,125 +1,224 @@
 //! LRU hash maps, plain and per-CPU: kernel/bpf/hashtab.c over bpf_lru_list.c.
 //!
-//! The order is exact: a full map drops the element that was not used for longest. (The kernel approximates
-//! it in batches, and with `BPF_F_NO_COMMON_LRU` per CPU.) A use is a program's lookup or any update; a look
-//! from the host side is none.
+//! Elements are in a list in the order of insertion. A use only marks the element, so that it writes nothing that is as it
+//! should be. A full map takes the oldest element that is not marked; marked ones that it finds go to the new end, without
+//! their marks. With `BPF_F_NO_COMMON_LRU` there is a list for each processor. (The kernel works in batches and for each CPU, so
+//! there a map is full before it has `max_entries`.) A use is a program's lookup or any update; a look from the host side is
+//! none.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::free_slots::{lanes, own_lane};
 use super::hash::{check_flags, check_sizes};
-use super::store::Store;
-use super::{BPF_EXIST, Errno, MapOps, MapSpec};
+use super::lock::{lock, pause};
+use super::store::{Extra, Store};
+use super::{BPF_EXIST, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
-/// No neighbour.
-const NONE: u32 = u32::MAX;
+/// Marks that one eviction takes at most. After that the oldest element goes, marked or not.
+const PATIENCE: u32 = 1024;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Lru {
     spec: MapSpec,
     cpus: u32,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
+    /// Number of lists.
+    lists: u32,
+    /// A line for each list, and the words of [`Links`].
     store: Store,
-    order: Order,
 }
 
-/// Slots in use from the newest to the oldest, doubly linked.
-#[derive(Debug)]
-struct Order {
-    links: Vec<Link>,
-    newest: u32,
-    oldest: u32,
+/// What a slot has of lists. Links are numbers of slots plus 1.
+struct Links<'a> {
+    newer: &'a AtomicU32,
+    older: &'a AtomicU32,
+    /// Not zero if the element was used since it came to the new end.
+    marked: &'a AtomicU32,
+    /// Number of the list that it is in, plus 1. Changes under that list's lock.
+    list: &'a AtomicU32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    newer: u32,
-    older: u32,
+/// A list in memory.
+#[derive(Clone, Copy)]
+struct List<'a> {
+    lock: &'a AtomicU32,
+    newest: &'a AtomicU32,
+    oldest: &'a AtomicU32,
 }
 
-impl Order {
-    fn link(&mut self, slot: u32) -> &mut Link {
-        let index = slot as usize;
-        if index >= self.links.len() {
-            self.links.resize(index + 1, Link { newer: NONE, older: NONE });
-        }
-        &mut self.links[index]
-    }
-
-    fn remove(&mut self, slot: u32) {
-        let Link { newer, older } = *self.link(slot);
-        match newer {
-            NONE => self.newest = older,
-            newer => self.link(newer).older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.link(older).newer = newer,
-        }
-    }
-
-    fn push(&mut self, slot: u32) {
-        let older = self.newest;
-        *self.link(slot) = Link { newer: NONE, older };
-        match older {
-            NONE => self.oldest = slot,
-            older => self.link(older).newer = slot,
-        }
-        self.newest = slot;
-    }
-
-    fn use_slot(&mut self, slot: u32) {
-        if self.newest != slot {
-            self.remove(slot);
-            self.push(slot);
-        }
-    }
+fn set(word: &AtomicU32, value: u32) {
+    word.store(value, Ordering::Relaxed);
 }
 
-impl State {
-    fn remove(&mut self, slot: u32) {
-        self.order.remove(slot);
-        self.store.remove(slot);
+fn get(word: &AtomicU32) -> u32 {
+    word.load(Ordering::Relaxed)
+}
+
+/// The lists.
+impl Lru {
+    fn links(&self, slot: u32) -> Links<'_> {
+        let [newer, older, marked, list] = self.store.extra(slot);
+        Links { newer, older, marked, list }
     }
 
-    fn insert(&mut self, key: &[u8], cpu: u32, value: &[u8]) -> Result<(), Errno> {
-        if self.store.is_full() {
-            self.remove(self.order.oldest);
+    fn list(&self, number: u32) -> List<'_> {
+        let [lock, newest, oldest] = self.store.line(number);
+        List { lock, newest, oldest }
+    }
+
+    /// The words that lead to a slot: its neighbours', or the list's.
+    fn newer_end<'a>(&'a self, list: List<'a>, newer: u32) -> &'a AtomicU32 {
+        newer.checked_sub(1).map_or(list.newest, |newer| self.links(newer).older)
+    }
+
+    fn older_end<'a>(&'a self, list: List<'a>, older: u32) -> &'a AtomicU32 {
+        older.checked_sub(1).map_or(list.oldest, |older| self.links(older).newer)
+    }
+
+    /// The list is locked, and the slot not in it.
+    fn push_locked(&self, list: List<'_>, slot: u32) {
+        let links = self.links(slot);
+        let older = get(list.newest);
+        set(links.newer, 0);
+        set(links.older, older);
+        set(self.older_end(list, older), slot + 1);
+        set(list.newest, slot + 1);
+    }
+
+    /// The list is locked, and the slot in it.
+    fn take_locked(&self, list: List<'_>, slot: u32) {
+        let links = self.links(slot);
+        let (newer, older) = (get(links.newer), get(links.older));
+        set(self.newer_end(list, newer), older);
+        set(self.older_end(list, older), newer);
+    }
+
+    /// A use of the element.
+    #[inline]
+    fn mark(&self, slot: u32) {
+        let marked = self.links(slot).marked;
+        if get(marked) == 0 {
+            set(marked, 1);
         }
-        let add = |store: &Store| store.entry(key)?.insert(key, |slot| store.init(slot, cpu, value));
-        let slot = match add(&self.store) {
-            // The arena is full before the map is: make room as a full map does.
-            Err(Errno::ENOMEM) if self.order.oldest != NONE => {
-                self.remove(self.order.oldest);
-                add(&self.store)?
+    }
+
+    /// A new element.
+    fn add(&self, slot: u32) {
+        let number = own_lane(self.lists);
+        let (list, links) = (self.list(number), self.links(slot));
+        set(links.marked, 0);
+        let _locked = lock(list.lock);
+        self.push_locked(list, slot);
+        set(links.list, number + 1);
+    }
+
+    /// An element that is in the store no more.
+    fn forget(&self, slot: u32) {
+        let links = self.links(slot);
+        while let Some(number) = get(links.list).checked_sub(1) {
+            let list = self.list(number);
+            let _locked = lock(list.lock);
+            if get(links.list) == number + 1 {
+                self.take_locked(list, slot);
+                set(links.list, 0);
             }
-            result => result?,
-        };
-        self.order.push(slot);
-        Ok(())
+        }
+    }
+
+    /// Takes the element of a list that is to go out of the list.
+    fn oldest(&self, list: List<'_>) -> Option<u32> {
+        if get(list.oldest) == 0 {
+            return None;
+        }
+        let _locked = lock(list.lock);
+        for marks in 0.. {
+            let slot = get(list.oldest).checked_sub(1)?;
+            let links = self.links(slot);
+            self.take_locked(list, slot);
+            if marks == PATIENCE || get(links.marked) == 0 {
+                set(links.list, 0);
+                return Some(slot);
+            }
+            set(links.marked, 0);
+            self.push_locked(list, slot);
+        }
+        None
+    }
+
+    /// Evicts an element, preferably of the thread's own list. Its slot is the caller's.
+    fn evict(&self) -> Option<u32> {
+        let own = own_lane(self.lists);
+        let slot = (0..self.lists).find_map(|other| self.oldest(self.list((own + other) % self.lists)))?;
+        if !self.store.unlink(slot) {
+            return None;
+        }
+        // Another thread can have put another element there.
+        self.forget(slot);
+        Some(slot)
+    }
+
+    /// A slot for a new element, if need be that of another. No bucket may be held.
+    fn make_room(&self) -> Result<u32, Errno> {
+        let mut spins = 0;
+        loop {
+            if let Some(slot) = self.evict() {
+                return Ok(slot);
+            }
+            // All slots are on their way to other threads, unless the arena is full.
+            match self.store.take() {
+                Err(errno) if self.store.has_none() => return Err(errno),
+                Err(_) => pause(&mut spins),
+                taken => return taken,
+            }
+        }
     }
 }
 
 impl Lru {
     /// `cpus` is 1 unless the map is per-CPU.
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Lru, MemError> {
-        let store = Store::new(&spec, arena, cpus)?;
-        let order = Order { links: Vec::new(), newest: NONE, oldest: NONE };
-        Ok(Lru { spec, cpus, state: Mutex::new(State { store, order }) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while held")
+        let lists = if spec.flags().contains(MapFlags::NO_COMMON_LRU) { lanes() } else { 1 };
+        let store = Store::new(&spec, arena, cpus, Extra { lines: lists, words: 4 })?;
+        Ok(Lru { spec, cpus, lists, store })
     }
 
     fn slot_cpu(&self, cpu: u32) -> Option<u32> {
         if self.cpus == 1 { Some(0) } else { Some(cpu).filter(|cpu| *cpu < self.cpus) }
     }
+
+    /// Updates with a slot for a new element, if the thread has one already. Gives it back where the element is not new.
+    fn put(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32, mut spare: Option<u32>) -> Result<Done, Errno> {
+        let mut entry = self.store.entry(key)?;
+        let result = check_flags(entry.slot().is_some(), flags);
+        if let (Ok(()), None) = (result, entry.slot()) {
+            let Some(slot) = spare.or_else(|| self.store.take().ok()) else { return Ok(Done::NeedsRoom) };
+            entry.insert(key, slot, || {
+                self.store.init(slot, cpu, value);
+                self.add(slot);
+            });
+            return Ok(Done::Yes);
+        }
+        if let (Ok(()), Some(slot)) = (result, entry.slot()) {
+            entry.change();
+            self.store.value(slot, cpu).store(value);
+            self.mark(slot);
+        }
+        drop(entry);
+        if let Some(slot) = spare.take() {
+            self.store.give(slot);
+        }
+        result.map(|()| Done::Yes)
+    }
+}
+
+/// How an update ended.
+enum Done {
+    Yes,
+    /// It needs a slot, and there is none.
+    NeedsRoom,
 }
 
 impl MapOps for Lru {
@@ -129,52 +228,41 @@ impl MapOps for Lru {
 
     fn lookup(&self, key: &[u8], cpu: u32) -> Option<u64> {
         let cpu = self.slot_cpu(cpu)?;
-        let mut state = self.state();
-        let slot = state.store.find(key, |slot| slot)?;
-        state.order.use_slot(slot);
-        Some(state.store.addr(slot, cpu))
+        let slot = self.store.find(key, |slot| slot)?;
+        self.mark(slot);
+        Some(self.store.addr(slot, cpu))
     }
 
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).ok_or(Errno::EINVAL)?;
-        let state = self.state();
-        let slot = state.store.find(key, |slot| slot).ok_or(Errno::ENOENT)?;
-        state.store.value(slot, cpu).load(value);
-        Ok(())
+        let value = RefCell::new(value);
+        let found = self.store.find(key, |slot| self.store.value(slot, cpu).load(&mut value.borrow_mut()));
+        found.ok_or(Errno::ENOENT)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).filter(|_| flags <= BPF_EXIST).ok_or(Errno::EINVAL)?;
-        let mut state = self.state();
-        let found = state.store.find(key, |slot| slot);
-        check_flags(found.is_some(), flags)?;
-        match found {
-            Some(slot) => {
-                state.order.use_slot(slot);
-                state.store.value(slot, cpu).store(value);
-            }
-            None => {
-                state.insert(key, cpu, value)?;
-            }
+        match self.put(key, value, flags, cpu, None)? {
+            Done::Yes => Ok(()),
+            Done::NeedsRoom => self.put(key, value, flags, cpu, Some(self.make_room()?)).map(|_| ()),
         }
-        Ok(())
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), Errno> {
-        let mut state = self.state();
-        let slot = state.store.find(key, |slot| slot).ok_or(Errno::ENOENT)?;
-        state.remove(slot);
+        let slot = self.store.unlink_key(key)?;
+        self.forget(slot);
+        self.store.give(slot);
         Ok(())
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
-        self.state().store.next_key(key, next)
+        self.store.next_key(key, next)
     }
 
     fn keys(&self) -> Vec<Vec<u8>> {
-        self.state().store.keys()
+        self.store.keys()
     }
 
     fn cpus(&self) -> u32 {
@@ -182,6 +270,6 @@ impl MapOps for Lru {
     }
 
     fn len(&self) -> u32 {
-        self.state().store.len()
+        self.store.len()
     }
 }

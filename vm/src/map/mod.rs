@@ -14,8 +14,10 @@ mod cell;
 mod check;
 mod entry;
 mod field;
+mod free_slots;
 mod hash;
 mod index;
+mod lock;
 mod lpm;
 mod lru;
 mod of_maps;
@@ -62,8 +64,8 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         MapKind::PercpuHash => Arc::new(hash::Hash::new(spec, arena, cpus).map_err(memory)?),
         MapKind::LruHash => Arc::new(lru::Lru::new(spec, arena, 1).map_err(memory)?),
         MapKind::LruPercpuHash => Arc::new(lru::Lru::new(spec, arena, cpus).map_err(memory)?),
-        MapKind::LpmTrie => Arc::new(lpm::Lpm::new(spec, arena)),
-        MapKind::Queue | MapKind::Stack => Arc::new(queue::Queue::new(spec, arena)),
+        MapKind::LpmTrie => Arc::new(lpm::Lpm::new(spec, arena).map_err(memory)?),
+        MapKind::Queue | MapKind::Stack => Arc::new(queue::Queue::new(spec, arena).map_err(memory)?),
         MapKind::BloomFilter => Arc::new(bloom::Bloom::new(spec, arena).map_err(memory)?),
         MapKind::ProgArray => Arc::new(prog::ProgArray::new(spec)),
         MapKind::ArrayOfMaps | MapKind::HashOfMaps => {

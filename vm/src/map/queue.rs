@@ -1,31 +1,52 @@
 //! Queues and stacks: kernel/bpf/queue_stack_maps.c. From the host side, an update pushes and a lookup peeks,
 //! as in bpf(2).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec};
-use crate::mem::Arena;
+use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
+
+/// Bytes of the words that are no value's.
+const HEADER: u32 = 16;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Queue {
     spec: MapSpec,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
+    header: Block,
     /// Programs get copies, so no program sees it.
     values: Slab,
+}
+
+/// What values there are, while no other thread changes that.
+struct State<'a> {
     /// Slot of the oldest value.
-    tail: u32,
-    len: u32,
+    tail: &'a AtomicU32,
+    len: &'a AtomicU32,
+    _locked: Locked<'a>,
+}
+
+impl State<'_> {
+    fn tail(&self) -> u32 {
+        self.tail.load(Ordering::Relaxed)
+    }
+
+    fn len(&self) -> u32 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, tail: u32, len: u32) {
+        self.tail.store(tail, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+    }
 }
 
 impl Queue {
-    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Queue {
+    pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<Queue, MemError> {
         let layout = Layout {
             label: format!("value of map {}", spec.name).into(),
             size: spec.value_size,
@@ -34,32 +55,40 @@ impl Queue {
             writable: true,
             hidden: true,
         };
-        Queue { state: Mutex::new(State { values: Slab::new(arena, layout), tail: 0, len: 0 }), spec }
+        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
+        let header = arena.alloc_hidden(header)?;
+        Ok(Queue { header, values: Slab::new(arena, layout), spec })
     }
 
-    /// Slot of the `index`th value from the oldest on.
-    fn slot(&self, state: &State, index: u32) -> u32 {
-        let slot = (u64::from(state.tail) + u64::from(index)) % u64::from(self.spec.max_entries);
-        slot as u32
+    fn words(&self) -> [&AtomicU32; 3] {
+        self.header.words(0)
+    }
+
+    fn state(&self) -> State<'_> {
+        let [locked, tail, len] = self.words();
+        State { tail, len, _locked: lock(locked) }
+    }
+
+    /// The slot so many slots after another one. Both are less than the number of slots.
+    fn slot(&self, from: u32, by: u32) -> u32 {
+        let left = self.spec.max_entries - from;
+        if by < left { from + by } else { by - left }
     }
 
     fn get(&self, value: &mut [u8], take: bool) -> Result<(), Errno> {
         if value.len() != self.spec.value_size as usize {
             return Err(Errno::EINVAL);
         }
-        let mut state = self.state.lock().expect("no panic while held");
-        let Some(last) = state.len.checked_sub(1) else {
+        let state = self.state();
+        let Some(last) = state.len().checked_sub(1) else {
             value.fill(0);
             return Err(Errno::ENOENT);
         };
-        let stack = self.spec.kind == MapKind::Stack;
-        let slot = self.slot(&state, if stack { last } else { 0 });
-        state.values.cell(slot, 0, None).load(value);
+        let (stack, tail) = (self.spec.kind == MapKind::Stack, state.tail());
+        let slot = if stack { self.slot(tail, last) } else { tail };
+        self.values.cell(slot, 0, None).load(value);
         if take {
-            state.len = last;
-            if !stack {
-                state.tail = self.slot(&state, 1);
-            }
+            state.set(if stack { tail } else { self.slot(tail, 1) }, last);
         }
         Ok(())
     }
@@ -95,25 +124,25 @@ impl MapOps for Queue {
     }
 
     fn len(&self) -> u32 {
-        self.state.lock().expect("no panic while held").len
+        self.words()[2].load(Ordering::Relaxed)
     }
 
     fn push(&self, value: &[u8], flags: u64) -> Result<(), Errno> {
         if flags & BPF_NOEXIST != 0 || flags > BPF_EXIST || value.len() != self.spec.value_size as usize {
             return Err(Errno::EINVAL);
         }
-        let mut state = self.state.lock().expect("no panic while held");
-        if state.len == self.spec.max_entries {
+        let state = self.state();
+        let (mut tail, mut len) = (state.tail(), state.len());
+        if len == self.spec.max_entries {
             if flags != BPF_EXIST {
                 return Err(Errno::E2BIG);
             }
-            state.tail = self.slot(&state, 1);
-            state.len -= 1;
+            (tail, len) = (self.slot(tail, 1), len - 1);
         }
-        let slot = self.slot(&state, state.len);
-        state.values.grow(slot).map_err(|error| no_memory(&self.spec.name, &error))?;
-        state.values.cell(slot, 0, None).store(value);
-        state.len += 1;
+        let slot = self.slot(tail, len);
+        self.values.grow(slot).map_err(|error| no_memory(&self.spec.name, &error))?;
+        self.values.cell(slot, 0, None).store(value);
+        state.set(tail, len + 1);
         Ok(())
     }
 

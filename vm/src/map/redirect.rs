@@ -12,7 +12,7 @@ use super::array::{array_index, next_index};
 use super::cell::Cell;
 use super::hash::check_sizes;
 use super::slab::GAP;
-use super::store::Store;
+use super::store::{Extra, Store};
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec, Sent};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
@@ -225,7 +225,7 @@ pub(super) struct TargetHash {
 
 impl TargetHash {
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<TargetHash, MemError> {
-        let store = Store::new(&spec, arena, 1)?;
+        let store = Store::new(&spec, arena, 1, Extra::default())?;
         Ok(TargetHash { spec, store, log: Log::default() })
     }
 }
@@ -259,7 +259,11 @@ impl MapOps for TargetHash {
                 self.store.value(slot, 0).store(value);
                 Ok(())
             }
-            None => entry.insert(key, |slot| self.store.init(slot, 0, value)).map(|_| ()),
+            None => {
+                let slot = self.store.take_any()?;
+                entry.insert(key, slot, || self.store.init(slot, 0, value));
+                Ok(())
+            }
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) struct Slab {
     arena: Arc<Arena>,
     layout: Layout,
     planes: Planes,
-    /// Slots of the first chunk, a power of two; the next has as many, then each has twice the one before.
+    /// Logarithm of the slots of the first chunk; the next has as many, then each has twice the one before.
     first: u32,
     chunks: Box<[OnceLock<Block>]>,
 }
@@ -49,8 +49,7 @@ impl Slab {
         let planes = Planes::new(layout.size, gap, layout.cpus);
         let slot_bytes = u64::from(planes.stride) * u64::from(layout.cpus);
         let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
-        let mut slab =
-            Slab { arena: Arc::clone(arena), layout, planes, first: 1 << first.ilog2(), chunks: Box::default() };
+        let mut slab = Slab { arena: Arc::clone(arena), layout, planes, first: first.ilog2(), chunks: Box::default() };
         let chunks = slab.locate(slab.layout.capacity.saturating_sub(1)).0 + 1;
         slab.chunks = (0..chunks).map(|_| OnceLock::new()).collect();
         slab
@@ -59,17 +58,17 @@ impl Slab {
     /// Chunk of a slot, and the slot's place in it.
     #[inline(always)]
     fn locate(&self, slot: u32) -> (usize, u32) {
-        match (slot / self.first).checked_ilog2() {
+        match (slot >> self.first).checked_ilog2() {
             None => (0, slot),
-            Some(log) => (log as usize + 1, slot - (self.first << log)),
+            Some(log) => (log as usize + 1, slot - (1 << (self.first + log))),
         }
     }
 
     /// Slots of a chunk.
     #[inline(always)]
     fn slots(&self, chunk: usize) -> u32 {
-        let start = if chunk == 0 { 0 } else { self.first << (chunk - 1) };
-        start.max(self.first).min(self.layout.capacity - start)
+        let start = if chunk == 0 { 0 } else { 1 << (self.first as usize + chunk - 1) };
+        start.max(1 << self.first).min(self.layout.capacity - start)
     }
 
     /// Allocates the memory of a slot, unless it has some. Two threads that do so at once allocate twice, and one of them

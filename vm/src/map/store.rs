@@ -1,6 +1,6 @@
 //! The hash table under every map with arbitrary keys: a chained [`Index`] of slots, with keys and values in slabs.
 //!
-//! Looking up takes no lock and writes nothing. A change holds one bucket; slots are given out under a lock of their own.
+//! Looking up takes no lock and writes nothing. A change holds one bucket; [`FreeSlots`] gives slots out.
 //! Iteration follows slots, so a map that only grows lists its elements in the order of insertion. The slot
 //! of a deleted element is taken again as late as possible: a program that still holds a pointer to it
 //! mostly reads the old bytes, and never faults.
@@ -13,32 +13,15 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use super::cell::Cell;
-use super::index::{Bucket, Changed, Index, LockedBucket, Words, lock};
+use super::free_slots::{FreeSlots, LINE, lanes};
+use super::index::{Bucket, Changed, Index, LockedBucket, Words};
 use super::slab::{Layout, Slab};
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
 use super::{Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
-/// Bytes before a key: a link, and the hash.
-const KEY: u32 = 8;
-/// A word for each of [`Header`].
-const HEADER: u32 = 64;
-
-/// The map's words that are no slot's.
-struct Header<'a> {
-    /// Taken while a slot is given out or back.
-    lock: &'a AtomicU32,
-    /// Links to the slots given back: the oldest, and the newest.
-    oldest: &'a AtomicU32,
-    newest: &'a AtomicU32,
-    /// Slots from here on were never used.
-    fresh: &'a AtomicU32,
-    /// Slots in use.
-    len: &'a AtomicU32,
-    /// Counts slots given out.
-    taken: &'a AtomicU32,
-    index: Words<'a>,
-}
+/// Bytes before what belongs to the map, and the key: a link, and the hash.
+const OWN: u32 = 8;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -49,11 +32,24 @@ pub(super) struct Store {
     cpus: u32,
     lock: Option<u32>,
     hasher: DefaultHashBuilder,
+    /// Lines: the words of the index, of free slots, and the map's.
     header: Block,
+    lanes: u32,
     index: Index,
-    /// Link to the next slot of the chain or of those given back; hash, 0 where no element is; key.
+    /// Link to the next slot of the chain or of those given back; hash, 0 where no element is; words of the map; key.
     records: Slab,
+    /// Offset of the key in a record.
+    key_off: u32,
     values: Slab,
+}
+
+/// What a map has in its store beside keys and values.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Extra {
+    /// Lines of the header.
+    pub(super) lines: u32,
+    /// Words of each slot, an even number.
+    pub(super) words: u32,
 }
 
 /// A slot, and the one before it in the chain.
@@ -68,11 +64,11 @@ pub(super) struct LockedEntry<'a> {
 }
 
 impl Store {
-    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Store, MemError> {
-        let capacity = spec.max_entries;
+    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>, cpus: u32, extra: Extra) -> Result<Store, MemError> {
+        let (capacity, key_off) = (spec.max_entries, OWN + 4 * extra.words);
         let records = Layout {
             label: format!("key of map {}", spec.name).into(),
-            size: KEY + spec.key_size,
+            size: key_off + spec.key_size,
             cpus: 1,
             capacity,
             writable: true,
@@ -86,7 +82,8 @@ impl Store {
             writable: spec.program_writable(),
             hidden: false,
         };
-        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
+        let (lanes, label) = (lanes(), format!("header of map {}", spec.name));
+        let header = RegionSpec::new(label, RegionKind::Map, (2 + lanes + extra.lines) * LINE);
         Ok(Store {
             name: Arc::clone(&spec.name),
             key_size: spec.key_size,
@@ -95,24 +92,39 @@ impl Store {
             lock: spec.spin_lock,
             hasher: DefaultHashBuilder::default(),
             header: arena.alloc_hidden(header)?,
+            lanes,
             index: Index::new(arena, &spec.name, capacity),
             records: Slab::new(arena, records),
+            key_off,
             values: Slab::new(arena, values),
         })
     }
 
     #[inline(always)]
-    fn header(&self) -> Header<'_> {
-        let [lock, oldest, newest, fresh, len, taken, version, growing] = self.header.words(0);
-        Header { lock, oldest, newest, fresh, len, taken, index: Words { version, growing } }
+    fn words(&self) -> Words<'_> {
+        let [version, growing] = self.header.words(0);
+        Words { version, growing }
+    }
+
+    fn free_slots<'a>(&'a self) -> FreeSlots<'a, impl Fn(u32) -> &'a AtomicU32> {
+        let &Store { capacity, lanes, ref header, .. } = self;
+        FreeSlots { header, start: LINE, capacity, lanes, link: |slot| self.link(slot) }
+    }
+
+    /// Words of one of the map's lines.
+    pub(super) fn line<const N: usize>(&self, line: u32) -> [&AtomicU32; N] {
+        self.header.words((2 + self.lanes + line) * LINE)
+    }
+
+    /// The map's words of a slot.
+    #[inline(always)]
+    pub(super) fn extra<const N: usize>(&self, slot: u32) -> [&AtomicU32; N] {
+        let cell = self.records.cell(slot, 0, None);
+        cell.block.words(cell.off + OWN)
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.header().len.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.capacity
+        self.free_slots().used()
     }
 
     /// Never 0.
@@ -145,7 +157,7 @@ impl Store {
         let mut link = bucket.head.load(Ordering::Acquire);
         while let Some(slot) = link.checked_sub(1) {
             let (cell, [next, own]) = self.record(slot);
-            if own.load(Ordering::Relaxed) == hash && cell.block.equals(cell.off + KEY, key) {
+            if own.load(Ordering::Relaxed) == hash && cell.block.equals(cell.off + self.key_off, key) {
                 return Ok(Some((slot, before)));
             }
             link = next.load(Ordering::Acquire);
@@ -165,7 +177,7 @@ impl Store {
             return None;
         }
         let hash = self.hash(key);
-        self.index.read(self.header().index, hash, |bucket, version| {
+        self.index.read(self.words(), hash, |bucket, version| {
             Ok(self.search(bucket, version, hash, key)?.map(|(slot, _)| get(slot)))
         })
     }
@@ -177,68 +189,73 @@ impl Store {
             self.index.begin().map_err(|error| no_memory(&self.name, &error))?;
         }
         let hash = self.hash(key);
-        let held = self.index.hold(self.header().index, hash);
+        let held = self.index.hold(self.words(), hash);
         let found = self.search(held.bucket, held.version(), hash, key).expect("nothing changes meanwhile");
         Ok(LockedEntry { store: self, held, hash, found })
     }
 
-    /// Takes the element of a key out. `ENOENT` if there is none.
-    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+    /// Takes the element of a key out: its slot, which is the caller's then. `ENOENT` if there is none.
+    pub(super) fn unlink_key(&self, key: &[u8]) -> Result<u32, Errno> {
         let fits = key.len() == self.key_size as usize && self.index.has_begun();
-        if fits && self.entry(key)?.remove() { Ok(()) } else { Err(Errno::ENOENT) }
+        let entry = if fits { Some(self.entry(key)?) } else { None };
+        entry.and_then(LockedEntry::unlink).ok_or(Errno::ENOENT)
     }
 
-    /// A slot that is not in use. `E2BIG` when all are, `ENOMEM` when the arena is full.
-    fn take(&self) -> Result<u32, Errno> {
-        let header = self.header();
-        let _lock = lock(header.lock);
-        let slot = match header.oldest.load(Ordering::Relaxed).checked_sub(1) {
-            Some(slot) => {
-                let next = self.link(slot).load(Ordering::Relaxed);
-                header.oldest.store(next, Ordering::Relaxed);
-                if next == 0 {
-                    header.newest.store(0, Ordering::Relaxed);
-                }
-                slot
-            }
-            None => {
-                let slot = header.fresh.load(Ordering::Relaxed);
-                if slot == self.capacity {
-                    return Err(Errno::E2BIG);
-                }
-                let grown = self.records.grow(slot).and_then(|()| self.values.grow(slot));
-                grown.map_err(|error| no_memory(&self.name, &error))?;
-                header.fresh.store(slot + 1, Ordering::Release);
-                slot
-            }
-        };
-        header.len.fetch_add(1, Ordering::Relaxed);
-        header.taken.fetch_add(1, Ordering::Relaxed);
-        Ok(slot)
+    /// Deletes the element of a key. `ENOENT` if there is none.
+    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+        self.unlink_key(key).map(|slot| self.give(slot))
+    }
+
+    /// A slot for [`LockedEntry::insert`]. `E2BIG` when all are in use or on their way to other threads, `ENOMEM` when the
+    /// arena is full.
+    pub(super) fn take(&self) -> Result<u32, Errno> {
+        self.free_slots().take(|slot| {
+            let grown = self.records.grow(slot).and_then(|()| self.values.grow(slot));
+            grown.map_err(|error| no_memory(&self.name, &error))
+        })
+    }
+
+    /// As [`Store::take`]; `E2BIG` only when at some moment all slots were in use.
+    pub(super) fn take_any(&self) -> Result<u32, Errno> {
+        self.take().or_else(|errno| self.free_slots().take_last().ok_or(errno))
     }
 
     /// Gives a slot back that is in no chain any more.
-    fn give(&self, slot: u32) {
-        let header = self.header();
-        let _lock = lock(header.lock);
-        // A search that is still at a slot must see what has become of its chain before it sees the new link.
-        self.link(slot).store(0, Ordering::Release);
-        match header.newest.load(Ordering::Relaxed).checked_sub(1) {
-            None => header.oldest.store(slot + 1, Ordering::Relaxed),
-            Some(newest) => self.link(newest).store(slot + 1, Ordering::Release),
-        }
-        header.newest.store(slot + 1, Ordering::Relaxed);
-        header.len.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn give(&self, slot: u32) {
+        self.free_slots().give(slot);
     }
 
-    /// Takes the element of a slot out of the map.
-    pub(super) fn remove(&self, slot: u32) {
-        let mut key = vec![0; self.key_size as usize];
-        if self.key(slot, &mut key)
-            && let Ok(entry) = self.entry(&key)
-        {
-            entry.remove();
+    /// Whether no slot has memory.
+    pub(super) fn has_none(&self) -> bool {
+        self.free_slots().end() == 0
+    }
+
+    /// Takes the element of a slot out, whatever it is. False if there is none; otherwise the slot is the caller's.
+    pub(super) fn unlink(&self, slot: u32) -> bool {
+        let own = self.record(slot).1[1];
+        loop {
+            let hash = own.load(Ordering::Acquire);
+            if hash == 0 {
+                return false;
+            }
+            let held = self.index.hold(self.words(), hash);
+            if own.load(Ordering::Relaxed) == hash {
+                let before = self.before(held.bucket, slot);
+                LockedEntry { store: self, held, hash, found: Some((slot, before)) }.unlink();
+                return true;
+            }
         }
+    }
+
+    /// The slot before another in the chain of a bucket that is held.
+    fn before(&self, bucket: Bucket<'_>, slot: u32) -> Option<u32> {
+        let mut before = None;
+        let mut link = bucket.head.load(Ordering::Relaxed);
+        while link != slot + 1 {
+            before = Some(link - 1);
+            link = self.link(link - 1).load(Ordering::Relaxed);
+        }
+        before
     }
 
     /// Copies the key of a slot. False if no element is there.
@@ -249,9 +266,9 @@ impl Store {
             if hash == 0 {
                 return false;
             }
-            let _held = self.index.hold(self.header().index, hash);
+            let _held = self.index.hold(self.words(), hash);
             if own.load(Ordering::Relaxed) == hash {
-                cell.block.load(cell.off + KEY, out);
+                cell.block.load(cell.off + self.key_off, out);
                 return true;
             }
         }
@@ -283,8 +300,7 @@ impl Store {
 
     /// Copies the key of the first element from `slot` on, and gives its slot.
     fn first_from(&self, slot: u32, out: &mut [u8]) -> Option<u32> {
-        let fresh = self.header().fresh.load(Ordering::Acquire);
-        (slot..fresh).find(|slot| self.key(*slot, out))
+        (slot..self.free_slots().end()).find(|slot| self.key(*slot, out))
     }
 
     /// `BPF_MAP_GET_NEXT_KEY`.
@@ -299,7 +315,7 @@ impl Store {
 
     /// All keys, each once.
     pub(super) fn keys(&self) -> Vec<Vec<u8>> {
-        let taken = self.header().taken.load(Ordering::Acquire);
+        let noted = self.free_slots().noted();
         let mut keys = Vec::new();
         let mut key = vec![0; self.key_size as usize];
         let mut from = 0;
@@ -308,7 +324,7 @@ impl Store {
             from = slot + 1;
         }
         // An element that went and came again meanwhile may have been in two slots.
-        if self.header().taken.load(Ordering::Acquire) != taken {
+        if self.free_slots().noted() != noted {
             let mut seen = HashSet::new();
             keys.retain(|key| seen.insert(key.clone()));
         }
@@ -327,30 +343,29 @@ impl LockedEntry<'_> {
         self.held.change();
     }
 
-    /// Adds the key, which is not there. `init` writes its value.
-    pub(super) fn insert(mut self, key: &[u8], init: impl FnOnce(u32)) -> Result<u32, Errno> {
+    /// Adds the key, which is not there, in a slot that was [taken](Store::take). `init` writes its value; until it
+    /// returns, no other thread finds the element.
+    pub(super) fn insert(mut self, key: &[u8], slot: u32, init: impl FnOnce()) {
         assert!(self.found.is_none(), "a key that is not there");
         let store = self.store;
-        let slot = store.take()?;
         let (cell, [link, own]) = store.record(slot);
         self.held.change();
-        cell.block.store(cell.off + KEY, key);
-        init(slot);
+        cell.block.store(cell.off + store.key_off, key);
         let head = self.held.bucket.head;
-        // As in `give`: another thread may have given the slot back.
+        // As in `FreeSlots::give`: another thread may have given the slot back.
         link.store(head.load(Ordering::Relaxed), Ordering::Release);
         own.store(self.hash, Ordering::Release);
         head.store(slot + 1, Ordering::Release);
+        init();
+        store.free_slots().note();
         drop(self);
-        let header = store.header();
         let hash = |slot| store.record(slot).1[1].load(Ordering::Relaxed);
-        store.index.grow(header.index, header.fresh.load(Ordering::Relaxed), hash, |slot| store.link(slot));
-        Ok(slot)
+        store.index.grow(store.words(), slot + 1, hash, |slot| store.link(slot));
     }
 
-    /// Takes the element out. False if it is not there.
-    pub(super) fn remove(mut self) -> bool {
-        let Some((slot, before)) = self.found else { return false };
+    /// Takes the element out: its slot, which is the caller's then. `None` if it is not there.
+    pub(super) fn unlink(mut self) -> Option<u32> {
+        let (slot, before) = self.found?;
         let store = self.store;
         self.held.change();
         let [link, own] = store.record(slot).1;
@@ -358,9 +373,7 @@ impl LockedEntry<'_> {
         let from = before.map_or(self.held.bucket.head, |before| store.link(before));
         from.store(next, Ordering::Release);
         own.store(0, Ordering::Relaxed);
-        drop(self);
-        store.give(slot);
-        true
+        Some(slot)
     }
 }
 

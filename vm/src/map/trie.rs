@@ -1,18 +1,29 @@
 //! The trie of kernel/bpf/lpm_trie.c: path-compressed, one node for each prefix or fork.
 //!
-//! Data bits and values of a node are in slabs under the node's number. A fork without a value of its own is
-//! an intermediate node; it always has two children.
+//! A fork without a value of its own is an intermediate node; it always has two children. Links are numbers of nodes plus 1,
+//! with 0 for none. Only values lie where programs can write, under the node's number; the rest is hidden memory.
+//!
+//! A search takes no lock and writes nothing. A change holds the lock of the map, and shows by one store of a link. A node that
+//! was taken out is used again only after the version has changed; a search that finds another version at its end begins anew.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::cell::Cell;
+use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
-use crate::mem::Arena;
+use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
-/// Most data bytes after the prefix length.
-pub(super) const DATA_MAX: usize = 256;
+/// Bytes of the words that are no node's.
+const HEADER: u32 = 32;
+/// Bytes of a node before its data: two links, bits, and a word that is not used.
+const DATA: u32 = 16;
+/// In a node's word of bits: it has no value.
+const INTERMEDIATE: u32 = 1 << 31;
+/// Searches without the lock before one with it.
+const TRIES: u32 = 64;
 
 /// A key taken apart: number of bits that count, and data bytes from the most significant on.
 #[derive(Clone, Copy)]
@@ -25,24 +36,57 @@ impl Prefix<'_> {
     fn bit(&self, index: u32) -> usize {
         usize::from(self.data[index as usize / 8] >> (7 - index % 8) & 1)
     }
+}
 
-    /// Number of leading bits in common, at most as many as both have.
-    fn common(&self, other: &Prefix<'_>) -> u32 {
-        let differ = self.data.iter().zip(other.data).position(|(one, two)| one != two);
-        let equal = match differ {
-            Some(at) => at as u32 * 8 + (self.data[at] ^ other.data[at]).leading_zeros(),
-            None => self.data.len() as u32 * 8,
-        };
-        equal.min(self.bits).min(other.bits)
+/// The map's words that are no node's.
+struct Header<'a> {
+    lock: &'a AtomicU32,
+    /// Changes before a node that was taken out is used again.
+    version: &'a AtomicU32,
+    root: &'a AtomicU32,
+    /// Elements: nodes that are not intermediate.
+    entries: &'a AtomicU32,
+    /// Nodes from here on were never used.
+    fresh: &'a AtomicU32,
+    /// Links to the nodes that were taken out: the oldest, and the newest.
+    oldest: &'a AtomicU32,
+    newest: &'a AtomicU32,
+}
+
+/// A node in memory.
+struct Node<'a> {
+    cell: Cell<'a>,
+    children: [&'a AtomicU32; 2],
+    info: &'a AtomicU32,
+}
+
+impl Node<'_> {
+    fn bits(&self) -> u32 {
+        get(self.info) & !INTERMEDIATE
+    }
+
+    fn is_intermediate(&self) -> bool {
+        get(self.info) & INTERMEDIATE != 0
+    }
+
+    /// Leading bits in common with a key, at most as many as both have.
+    #[inline(always)]
+    fn common(&self, bits: u32, key: Prefix<'_>) -> u32 {
+        self.cell.block.common_bits(self.cell.off + DATA, key.data).min(bits).min(key.bits)
+    }
+
+    fn child(&self, side: usize) -> Option<u32> {
+        get(self.children[side]).checked_sub(1)
     }
 }
 
-#[derive(Debug)]
-struct Node {
-    bits: u32,
-    /// Has no value.
-    intermediate: bool,
-    child: [Option<u32>; 2],
+fn get(word: &AtomicU32) -> u32 {
+    word.load(Ordering::Acquire)
+}
+
+/// Shows what was written before.
+fn set(word: &AtomicU32, value: u32) {
+    word.store(value, Ordering::Release);
 }
 
 /// Where a node hangs.
@@ -56,16 +100,19 @@ enum Link {
 #[derive(Debug)]
 pub(super) struct Trie {
     name: Arc<str>,
-    data_size: usize,
+    data_size: u32,
     max_entries: u32,
-    /// Elements: nodes that are not intermediate.
-    entries: u32,
-    root: Option<u32>,
-    nodes: Vec<Node>,
-    free: Vec<u32>,
-    data: Slab,
+    header: Block,
+    nodes: Slab,
     values: Slab,
     lock: Option<u32>,
+}
+
+/// The trie while this thread alone changes it.
+pub(super) struct LockedTrie<'a> {
+    trie: &'a Trie,
+    header: Header<'a>,
+    _locked: Locked<'a>,
 }
 
 /// A walk down from the root.
@@ -74,13 +121,11 @@ struct Walk {
     node: Option<u32>,
     /// Bits that the node at the end has in common with the key.
     matched: u32,
-    /// The nodes above it, and where they hang.
-    path: Vec<(Link, u32)>,
 }
 
 impl Trie {
-    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Trie {
-        let data_size = spec.key_size as usize - 4;
+    pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Trie, MemError> {
+        let data_size = spec.key_size - 4;
         // Every element can need one intermediate node.
         let capacity = spec.max_entries.saturating_mul(2);
         let layout = |what, size, writable, hidden| Layout {
@@ -91,37 +136,37 @@ impl Trie {
             writable,
             hidden,
         };
-        Trie {
+        let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
+        Ok(Trie {
             name: Arc::clone(&spec.name),
             data_size,
             max_entries: spec.max_entries,
-            entries: 0,
-            root: None,
-            nodes: Vec::new(),
-            free: Vec::new(),
-            data: Slab::new(arena, layout("key", data_size as u32, true, true)),
+            header: arena.alloc_hidden(header)?,
+            nodes: Slab::new(arena, layout("key", DATA + data_size, true, true)),
             values: Slab::new(arena, layout("value", spec.value_size, spec.program_writable(), false)),
             lock: spec.spin_lock,
-        }
+        })
+    }
+
+    #[inline(always)]
+    fn header(&self) -> Header<'_> {
+        let [lock, version, root, entries, fresh, oldest, newest] = self.header.words(0);
+        Header { lock, version, root, entries, fresh, oldest, newest }
     }
 
     pub(super) fn len(&self) -> u32 {
-        self.entries
+        get(self.header().entries)
     }
 
     fn max_bits(&self) -> u32 {
-        self.data_size as u32 * 8
+        self.data_size * 8
     }
 
-    fn node(&self, node: u32) -> &Node {
-        &self.nodes[node as usize]
-    }
-
-    /// Copies a node's key out into `buffer`.
-    pub(super) fn prefix<'a>(&self, node: u32, buffer: &'a mut [u8; DATA_MAX]) -> Prefix<'a> {
-        let data = &mut buffer[..self.data_size];
-        self.data.cell(node, 0, None).load(data);
-        Prefix { bits: self.node(node).bits, data }
+    #[inline(always)]
+    fn node(&self, node: u32) -> Node<'_> {
+        let cell = self.nodes.cell(node, 0, None);
+        let [zero, one, info] = cell.block.words(cell.off);
+        Node { cell, children: [zero, one], info }
     }
 
     pub(super) fn value(&self, node: u32) -> Cell<'_> {
@@ -132,81 +177,135 @@ impl Trie {
         self.values.addr(node, 0)
     }
 
-    fn common(&self, node: u32, key: Prefix<'_>) -> u32 {
-        self.prefix(node, &mut [0; DATA_MAX]).common(&key)
+    pub(super) fn locked(&self) -> LockedTrie<'_> {
+        let header = self.header();
+        LockedTrie { trie: self, _locked: lock(header.lock), header }
     }
 
     /// The element with the longest prefix of `key`.
     pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
-        let mut found = None;
-        let mut at = self.root;
-        while let Some(number) = at {
+        let header = self.header();
+        for _ in 0..TRIES {
+            let version = get(header.version);
+            let found = self.search(key, || header.version.load(Ordering::Relaxed) == version);
+            fence(Ordering::Acquire);
+            if header.version.load(Ordering::Relaxed) == version {
+                return found;
+            }
+        }
+        self.locked().longest(key)
+    }
+
+    /// Searches for the longest prefix, as long as `valid`.
+    #[inline(always)]
+    fn search(&self, key: Prefix<'_>, valid: impl Fn() -> bool) -> Option<u32> {
+        let (mut found, mut link) = (None, get(self.header().root));
+        while let Some(number) = link.checked_sub(1) {
             let node = self.node(number);
-            let matched = self.common(number, key);
-            if matched < node.bits {
+            let info = get(node.info);
+            let bits = info & !INTERMEDIATE;
+            if node.common(bits, key) < bits {
                 break;
             }
-            if !node.intermediate {
+            if info & INTERMEDIATE == 0 {
                 found = Some(number);
             }
-            if matched == self.max_bits() {
+            if bits >= self.max_bits() || !valid() {
                 break;
             }
-            at = node.child[key.bit(node.bits)];
+            link = get(node.children[key.bit(bits)]);
         }
         found
     }
+}
 
-    /// Walks to where `key` is or would be.
-    fn walk(&self, key: Prefix<'_>) -> Walk {
-        let mut walk = Walk { link: Link::Root, node: self.root, matched: 0, path: Vec::new() };
+impl LockedTrie<'_> {
+    /// The element with the longest prefix of `key`.
+    pub(super) fn longest(&self, key: Prefix<'_>) -> Option<u32> {
+        self.trie.search(key, || true)
+    }
+
+    fn word(&self, link: Link) -> &AtomicU32 {
+        match link {
+            Link::Root => self.header.root,
+            Link::Child(parent, side) => self.trie.node(parent).children[side],
+        }
+    }
+
+    /// Copies a node's key out: bits, and data.
+    pub(super) fn key(&self, node: u32, data: &mut [u8]) -> u32 {
+        let node = self.trie.node(node);
+        node.cell.block.load(node.cell.off + DATA, data);
+        node.bits()
+    }
+
+    /// Walks to where `key` is or would be, by the nodes that `pass` gets with where they hang.
+    fn walk(&self, key: Prefix<'_>, mut pass: impl FnMut(Link, u32)) -> Walk {
+        let mut walk = Walk { link: Link::Root, node: get(self.header.root).checked_sub(1), matched: 0 };
         while let Some(number) = walk.node {
-            let node = self.node(number);
-            walk.matched = self.common(number, key);
-            if node.bits != walk.matched || node.bits == key.bits {
+            let node = self.trie.node(number);
+            let bits = node.bits();
+            walk.matched = node.common(bits, key);
+            if bits != walk.matched || bits == key.bits {
                 break;
             }
-            walk.path.push((walk.link, number));
-            let side = key.bit(node.bits);
-            walk.link = Link::Child(number, side);
-            walk.node = node.child[side];
+            pass(walk.link, number);
+            let side = key.bit(bits);
+            (walk.link, walk.node) = (Link::Child(number, side), node.child(side));
         }
         walk
     }
 
-    /// The element with exactly this prefix.
-    fn exact(&self, key: Prefix<'_>) -> Option<(u32, Walk)> {
-        let walk = self.walk(key);
-        let node = walk.node?;
-        let found = self.node(node);
-        let same = found.bits == key.bits && walk.matched == key.bits && !found.intermediate;
-        same.then_some((node, walk))
+    /// The element with exactly this prefix, and where it hangs.
+    fn exact(&self, key: Prefix<'_>, pass: impl FnMut(Link, u32)) -> Option<(u32, Link)> {
+        let walk = self.walk(key, pass);
+        let number = walk.node?;
+        let node = self.trie.node(number);
+        let same = node.bits() == key.bits && walk.matched == key.bits && !node.is_intermediate();
+        same.then_some((number, walk.link))
     }
 
-    fn hang(&mut self, link: Link, node: Option<u32>) {
-        match link {
-            Link::Root => self.root = node,
-            Link::Child(parent, side) => self.nodes[parent as usize].child[side] = node,
+    /// A node that is not in use. `ENOMEM` when the arena is full.
+    fn take(&self) -> Result<u32, Errno> {
+        let Header { fresh, oldest, newest, .. } = &self.header;
+        if let Some(number) = get(oldest).checked_sub(1) {
+            let next = get(self.trie.node(number).children[0]);
+            set(oldest, next);
+            if next == 0 {
+                set(newest, 0);
+            }
+            return Ok(number);
+        }
+        let number = get(fresh);
+        let grown = self.trie.nodes.grow(number).and_then(|()| self.trie.values.grow(number));
+        grown.map_err(|error| no_memory(&self.trie.name, &error))?;
+        set(fresh, number + 1);
+        Ok(number)
+    }
+
+    /// Takes back nodes that hang nowhere any more. Searches that are at them are void.
+    fn give(&self, nodes: &[u32]) {
+        let Header { version, oldest, newest, .. } = &self.header;
+        version.fetch_add(1, Ordering::Relaxed);
+        // What is written to the nodes from here on must not be seen before the version is.
+        fence(Ordering::Release);
+        for &number in nodes {
+            set(self.trie.node(number).children[0], 0);
+            match get(newest).checked_sub(1) {
+                None => set(oldest, number + 1),
+                Some(last) => set(self.trie.node(last).children[0], number + 1),
+            }
+            set(newest, number + 1);
         }
     }
 
-    /// A new node with the data of `key`, cut to `bits`.
-    fn make(&mut self, bits: u32, data: &[u8], intermediate: bool) -> Result<u32, Errno> {
-        let node = Node { bits, intermediate, child: [None, None] };
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.nodes[number as usize] = node;
-                number
-            }
-            None => {
-                let number = self.nodes.len() as u32;
-                let grown = self.data.grow(number).and_then(|()| self.values.grow(number));
-                grown.map_err(|error| no_memory(&self.name, &error))?;
-                self.nodes.push(node);
-                number
-            }
-        };
-        self.data.cell(number, 0, None).store(data);
+    /// A new node, which hangs nowhere yet.
+    fn make(&self, info: u32, data: &[u8], children: [u32; 2]) -> Result<u32, Errno> {
+        let number = self.take()?;
+        let node = self.trie.node(number);
+        node.cell.block.store(node.cell.off + DATA, data);
+        set(node.info, info);
+        node.children.into_iter().zip(children).for_each(|(word, child)| set(word, child));
         Ok(number)
     }
 
@@ -214,70 +313,86 @@ impl Trie {
         if flags == BPF_EXIST {
             return Err(Errno::ENOENT);
         }
-        if self.entries == self.max_entries { Err(Errno::ENOSPC) } else { Ok(()) }
+        if self.trie.len() == self.trie.max_entries { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
-    /// Adds or replaces an element; gives its node, and whether it is new.
-    pub(super) fn update(&mut self, key: Prefix<'_>, flags: u64) -> Result<(u32, bool), Errno> {
-        let walk = self.walk(key);
-        if let Some(node) = walk.node
-            && self.node(node).bits == walk.matched
-        {
-            return self.take_over(node, key, flags);
+    /// Adds or replaces an element.
+    pub(super) fn update(&self, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
+        let walk = self.walk(key, |_, _| ());
+        let Some(below) = walk.node else {
+            self.may_add(flags)?;
+            let new = self.add(key, value, [0, 0])?;
+            return self.hang(walk.link, new);
+        };
+        let node = self.trie.node(below);
+        if node.bits() == walk.matched {
+            return self.take_over(below, key, value, flags);
         }
         self.may_add(flags)?;
-        let new = self.make(key.bits, key.data, false)?;
-        let top = match walk.node {
-            None => new,
-            Some(below) => {
-                let mut buffer = [0; DATA_MAX];
-                let old = self.prefix(below, &mut buffer);
-                let side = old.bit(walk.matched);
-                if walk.matched == key.bits {
-                    self.nodes[new as usize].child[side] = Some(below);
-                    new
-                } else {
-                    let fork = self.make(walk.matched, old.data, true);
-                    let fork = fork.inspect_err(|_| self.free.push(new))?;
-                    self.nodes[fork as usize].child[side] = Some(below);
-                    self.nodes[fork as usize].child[1 - side] = Some(new);
-                    fork
-                }
-            }
-        };
-        self.hang(walk.link, Some(top));
-        self.entries += 1;
-        Ok((new, true))
+        let mut old = vec![0; self.trie.data_size as usize];
+        let bits = self.key(below, &mut old);
+        let side = Prefix { bits, data: &old }.bit(walk.matched);
+        if walk.matched == key.bits {
+            let new = self.add(key, value, by_side(side, below + 1, 0))?;
+            return self.hang(walk.link, new);
+        }
+        let new = self.add(key, value, [0, 0])?;
+        let fork = self.make(walk.matched | INTERMEDIATE, &old, by_side(side, below + 1, new + 1));
+        let fork = fork.inspect_err(|_| self.give(&[new]))?;
+        self.hang(walk.link, fork)
+    }
+
+    /// A node for a new element.
+    fn add(&self, key: Prefix<'_>, value: &[u8], children: [u32; 2]) -> Result<u32, Errno> {
+        let new = self.make(key.bits, key.data, children)?;
+        self.trie.value(new).init(value);
+        Ok(new)
+    }
+
+    /// Hangs the top of what is new into the trie.
+    fn hang(&self, link: Link, top: u32) -> Result<(), Errno> {
+        set(self.word(link), top + 1);
+        set(self.header.entries, self.trie.len() + 1);
+        Ok(())
     }
 
     /// The node for this prefix is there, perhaps as an intermediate one.
-    fn take_over(&mut self, node: u32, key: Prefix<'_>, flags: u64) -> Result<(u32, bool), Errno> {
-        let new = self.node(node).intermediate;
+    fn take_over(&self, number: u32, key: Prefix<'_>, value: &[u8], flags: u64) -> Result<(), Errno> {
+        let (node, cell) = (self.trie.node(number), self.trie.value(number));
+        let new = node.is_intermediate();
         if new {
             self.may_add(flags)?;
-            self.entries += 1;
         } else if flags == BPF_NOEXIST {
             return Err(Errno::EEXIST);
         }
-        self.nodes[node as usize].intermediate = false;
-        self.data.cell(node, 0, None).store(key.data);
-        Ok((node, new))
+        // Bits that count are the same.
+        node.cell.block.store(node.cell.off + DATA, key.data);
+        if !new {
+            cell.store(value);
+            return Ok(());
+        }
+        cell.init(value);
+        set(node.info, node.bits());
+        set(self.header.entries, self.trie.len() + 1);
+        Ok(())
     }
 
     /// Removes an element, and the intermediate node that it makes superfluous.
-    pub(super) fn delete(&mut self, key: Prefix<'_>) -> Result<(), Errno> {
-        let (node, walk) = self.exact(key).ok_or(Errno::ENOENT)?;
-        self.entries -= 1;
-        match (self.node(node).child, walk.link, walk.path.last()) {
-            ([Some(_), Some(_)], _, _) => self.nodes[node as usize].intermediate = true,
-            ([None, None], Link::Child(parent, side), Some((above, _))) if self.node(parent).intermediate => {
-                let sibling = self.node(parent).child[1 - side];
-                self.hang(*above, sibling);
-                self.free.extend([parent, node]);
+    pub(super) fn delete(&self, key: Prefix<'_>) -> Result<(), Errno> {
+        let mut above = None;
+        let (number, link) = self.exact(key, |link, _| above = Some(link)).ok_or(Errno::ENOENT)?;
+        let node = self.trie.node(number);
+        set(self.header.entries, self.trie.len() - 1);
+        match (node.children.map(get), link, above) {
+            ([zero, one], _, _) if zero != 0 && one != 0 => set(node.info, node.bits() | INTERMEDIATE),
+            ([0, 0], Link::Child(parent, side), Some(above)) if self.trie.node(parent).is_intermediate() => {
+                let sibling = get(self.trie.node(parent).children[1 - side]);
+                set(self.word(above), sibling);
+                self.give(&[parent, number]);
             }
             ([zero, one], link, _) => {
-                self.hang(link, zero.or(one));
-                self.free.push(node);
+                set(self.word(link), zero.max(one));
+                self.give(&[number]);
             }
         }
         Ok(())
@@ -286,7 +401,7 @@ impl Trie {
     /// The first element below `node` in postorder.
     fn leftmost(&self, node: u32) -> u32 {
         let mut at = node;
-        while let Some(next) = self.node(at).child[0].or(self.node(at).child[1]) {
+        while let Some(next) = self.trie.node(at).child(0).or(self.trie.node(at).child(1)) {
             at = next;
         }
         at
@@ -295,22 +410,28 @@ impl Trie {
     /// The element after this one in postorder, which lists longer prefixes before those that contain them;
     /// the first if there is no such element. `None` after the last.
     pub(super) fn next(&self, key: Option<Prefix<'_>>) -> Option<u32> {
-        let found = key.filter(|key| key.bits <= self.max_bits()).and_then(|key| self.exact(key));
-        let Some((mut node, mut walk)) = found else {
-            return self.root.map(|root| self.leftmost(root));
+        let mut path = Vec::new();
+        let found = key.and_then(|key| self.exact(key, |_, node| path.push(node)));
+        let Some((mut node, _)) = found else {
+            return get(self.header.root).checked_sub(1).map(|root| self.leftmost(root));
         };
-        while let Some((_, parent)) = walk.path.pop() {
-            let above = self.node(parent);
-            if above.child[0] == Some(node)
-                && let Some(right) = above.child[1]
+        while let Some(number) = path.pop() {
+            let parent = self.trie.node(number);
+            if parent.child(0) == Some(node)
+                && let Some(right) = parent.child(1)
             {
                 return Some(self.leftmost(right));
             }
-            if !above.intermediate {
-                return Some(parent);
+            if !parent.is_intermediate() {
+                return Some(number);
             }
-            node = parent;
+            node = number;
         }
         None
     }
+}
+
+/// Two links, one of them for this side.
+fn by_side(side: usize, link: u32, other: u32) -> [u32; 2] {
+    if side == 0 { [link, other] } else { [other, link] }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use super::arena::{Arena, Elements, Region, RegionSpec};
-use super::bytes::{equal, load, store};
+use super::bytes::{common_bits, equal, load, store};
 use super::cell::AtomicCell;
 use super::fault::MemError;
 use super::hidden::Hidden;
@@ -203,6 +203,14 @@ impl Block {
         let at = self.at(off, bytes.len());
         // SAFETY: `at` checked that as many bytes as there are lie inside this block, whose pages stay mapped.
         unsafe { equal(at, bytes) }
+    }
+
+    /// Leading bits, from the most significant of the first byte on, in which a range is these bytes.
+    #[inline]
+    pub(crate) fn common_bits(&self, off: u32, bytes: &[u8]) -> u32 {
+        let at = self.at(off, bytes.len());
+        // SAFETY: as in `equals`.
+        unsafe { common_bits(at, bytes) }
     }
 
     /// Words side by side, at an offset that is a multiple of 4.

@@ -99,3 +99,69 @@ pub(super) unsafe fn equal(at: *const u8, bytes: &[u8]) -> bool {
         }),
     }
 }
+
+/// Eight bytes, in one piece if they are aligned.
+///
+/// # Safety
+/// As [`equal`].
+#[inline(always)]
+unsafe fn word_at(at: *const u8) -> [u8; 8] {
+    // SAFETY: the caller promises all bytes.
+    unsafe {
+        match at.addr().is_multiple_of(8) {
+            true => AtomicU64::from_ptr(at.cast_mut().cast()).load(Relaxed).to_ne_bytes(),
+            false => at.cast::<[u8; 8]>().read(),
+        }
+    }
+}
+
+/// Four bytes, as [`word_at`].
+///
+/// # Safety
+/// As [`equal`].
+#[inline(always)]
+unsafe fn half_at(at: *const u8) -> [u8; 4] {
+    // SAFETY: the caller promises all bytes.
+    unsafe {
+        match at.addr().is_multiple_of(4) {
+            true => AtomicU32::from_ptr(at.cast_mut().cast()).load(Relaxed).to_ne_bytes(),
+            false => at.cast::<[u8; 4]>().read(),
+        }
+    }
+}
+
+/// Leading bits, from the most significant of the first byte on, in which memory of a program is these bytes.
+///
+/// # Safety
+/// As [`equal`].
+#[inline(always)]
+pub(super) unsafe fn common_bits(at: *const u8, bytes: &[u8]) -> u32 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (half, tail) = rest.as_chunks::<4>();
+    let differ = |bits: u32, differ: u64| (differ != 0).then(|| bits + differ.leading_zeros());
+    let from = [words.len() * 8, bytes.len() - tail.len()];
+    // SAFETY: the caller promises all bytes.
+    let found = unsafe {
+        let mut words = words.iter().enumerate().map(|(index, word)| {
+            let own = word_at(at.add(index * WORD));
+            differ(index as u32 * 64, u64::from_be_bytes(own) ^ u64::from_be_bytes(*word))
+        });
+        let half = || {
+            let [half] = half else { return None };
+            let own = half_at(at.add(from[0]));
+            differ(from[0] as u32 * 8, u64::from(u32::from_be_bytes(own) ^ u32::from_be_bytes(*half)) << 32)
+        };
+        let tail = || {
+            let mut tail = tail.iter().enumerate();
+            tail.find_map(|(index, byte)| {
+                let index = from[1] + index;
+                differ(
+                    index as u32 * 8,
+                    u64::from(AtomicU8::from_ptr(at.add(index).cast_mut()).load(Relaxed) ^ byte) << 56,
+                )
+            })
+        };
+        words.find_map(|found| found).or_else(half).or_else(tail)
+    };
+    found.unwrap_or(bytes.len() as u32 * 8)
+}

@@ -52,6 +52,7 @@ fn searches_find_a_prefix_of_the_address() {
             _ => {
                 let found = get(&*map, &key).expect("the shortest prefix stays");
                 assert!(found <= bits, "{found} is longer than {bits}");
+                assert!(map.lookup(&key, 0).is_some(), "without the lock, too");
             }
         }
     });

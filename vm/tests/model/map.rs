@@ -1,7 +1,11 @@
 //! The hash table of the machine, over the memory of the model.
 
+#[path = "../../src/map/free_slots.rs"]
+mod free_slots;
 #[path = "../../src/map/index.rs"]
 mod index;
+#[path = "../../src/map/lock.rs"]
+mod lock;
 #[path = "../../src/map/planes.rs"]
 mod planes;
 #[path = "../../src/map/slab.rs"]
@@ -16,7 +20,7 @@ use std::sync::Arc;
 pub(crate) use twinbpf_vm::map::Errno;
 
 use crate::mem::Arena;
-use store::Store;
+use store::{Extra, Store};
 
 /// Atomics of the model, and numbers that make tables small.
 mod sync {
@@ -89,7 +93,7 @@ pub(crate) struct Hash(Store);
 impl Hash {
     pub(crate) fn new(max_entries: u32) -> Hash {
         let spec = MapSpec { name: "model".into(), key_size: 4, value_size: 8, max_entries, spin_lock: None };
-        Hash(Store::new(&spec, &Arena::new(), 1).expect("the model has memory"))
+        Hash(Store::new(&spec, &Arc::new(Arena), 1, Extra::default()).expect("the model has memory"))
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<u64> {
@@ -113,7 +117,11 @@ impl Hash {
                 cell.block.store(cell.off, &value);
                 Ok(())
             }
-            None => entry.insert(&key, |slot| self.0.init(slot, 0, &value)).map(|_| ()),
+            None => {
+                let slot = self.0.take_any()?;
+                entry.insert(&key, slot, || self.0.init(slot, 0, &value));
+                Ok(())
+            }
         }
     }
 

@@ -1,17 +1,13 @@
 //! Memory of words of the model, with the names that the machine's memory has.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::machine::{AtomicU32, Ordering};
 
 const WORD: usize = 4;
-/// Words of a block, and blocks of a map: as many as the largest of the models takes.
-const WORDS: usize = 16;
-const BLOCKS: usize = 6;
 
-/// All memory is there before a model begins: it does not know of what publishes new memory.
 #[derive(Debug)]
-pub(crate) struct Arena(Mutex<Vec<Block>>);
+pub(crate) struct Arena;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RegionKind {
@@ -51,14 +47,9 @@ impl std::fmt::Display for MemError {
 pub(crate) struct Block(Vec<AtomicU32>);
 
 impl Arena {
-    pub(crate) fn new() -> Arc<Arena> {
-        let block = || Block((0..WORDS).map(|_| AtomicU32::new(0)).collect());
-        Arc::new(Arena(Mutex::new((0..BLOCKS).map(|_| block()).collect())))
-    }
-
     pub(crate) fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
-        assert!(spec.stride as usize / WORD * spec.count as usize <= WORDS, "{spec:?}");
-        self.0.lock().expect("no panic while held").pop().ok_or(MemError)
+        let words = spec.stride as usize / WORD * spec.count as usize;
+        Ok(Block((0..words).map(|_| AtomicU32::new(0)).collect()))
     }
 
     pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {

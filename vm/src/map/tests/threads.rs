@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::lpm::{prefix, trie};
 use super::*;
-use crate::map::{BPF_ANY, BPF_EXIST, Errno};
+use crate::map::{BPF_ANY, BPF_EXIST, Errno, MapFlags};
 
 const TIME: Duration = Duration::from_millis(150);
 
@@ -65,6 +65,29 @@ fn hash() {
 #[test]
 fn lru() {
     keyed(&*make(&arena(), spec(MapKind::LruHash, 4, 40, 48)), |number| key(number).to_vec());
+}
+
+#[test]
+fn every_element_of_an_lru_map_stays_in_a_list() {
+    for (entries, flags) in [(1, 0), (3, 0), (48, 0), (48, MapFlags::NO_COMMON_LRU.bits())] {
+        let map = make(&arena(), MapSpec { flags, ..spec(MapKind::LruHash, 4, 8, entries) });
+        hammer(|thread, step| {
+            let at = key(step.wrapping_mul(2_654_435_761) >> 26);
+            match (step + thread) % 4 {
+                0 | 1 => map.update(&at, &[1; 8], BPF_ANY, 0).unwrap(),
+                2 => drop(map.delete(&at)),
+                _ => drop(map.lookup(&at, 0)),
+            }
+            assert!(map.len() <= entries);
+        });
+        // Twice, for those that were used.
+        (0..2 * entries).for_each(|number| map.update(&key(1000 + number), &[2; 8], BPF_ANY, 0).unwrap());
+        let keys = map.keys();
+        assert_eq!((keys.len() as u32, map.len()), (entries, entries));
+        // With a list for each processor this thread has replaced what was in its own.
+        let new = keys.iter().filter(|key| u32::from_le_bytes(key[..].try_into().unwrap()) >= 1000).count() as u32;
+        assert!(if flags == 0 { new == entries } else { new > 0 }, "{keys:?}");
+    }
 }
 
 #[test]

@@ -42,3 +42,35 @@ fn stray_stores_break_values_alone() {
         }
     }
 }
+
+#[test]
+fn stray_stores_break_no_trie() {
+    let arena = arena();
+    let map = make(&arena, MapSpec { value_size: 24, ..super::lpm::trie(2, 300) });
+    let mut keys: Vec<_> = (0..300_u16).map(|number| super::lpm::prefix(16, &number.to_be_bytes())).collect();
+    keys.sort();
+    for key in &keys {
+        map.update(key, &[1; 24], BPF_ANY, 0).unwrap();
+    }
+    for byte in [0, 1, 0x55, 0xff] {
+        overwrite(&arena, byte);
+        check(&*map, &keys);
+    }
+}
+
+#[test]
+fn stray_stores_break_no_queue() {
+    for kind in [MapKind::Queue, MapKind::Stack] {
+        let arena = arena();
+        let map = make(&arena, spec(kind, 0, 8, 10));
+        // Some page of the arena that can be written.
+        let _other = make(&arena, spec(MapKind::Array, 4, 8, 1000));
+        for byte in [0, 1, 0x55, 0xff] {
+            let mut value = [7; 8];
+            assert_eq!((map.push(&value, BPF_ANY), map.push(&value, BPF_ANY)), (Ok(()), Ok(())));
+            overwrite(&arena, byte);
+            assert_eq!((map.len(), map.pop(&mut value), value), (2, Ok(()), [7; 8]));
+            assert_eq!((map.pop(&mut value), map.pop(&mut value)), (Ok(()), Err(Errno::ENOENT)));
+        }
+    }
+}

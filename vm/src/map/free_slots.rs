@@ -1,0 +1,166 @@
+//! The slots of a map that hold no element.
+//!
+//! Every thread gives slots back to a lane and takes them from there again, oldest first; two threads share a lane only where
+//! there are more threads than processors. A thread whose lane is empty takes a slot that was never used, then one from another
+//! lane. Links between slots are numbers plus 1, with 0 for none.
+
+use std::sync::{OnceLock, atomic};
+use std::thread::available_parallelism;
+
+use super::Errno;
+use super::lock::{Locked, lock};
+use super::sync::{AtomicU32, Ordering};
+use crate::mem::Block;
+
+/// Bytes of a cache line: the most that changes together.
+pub(super) const LINE: u32 = 64;
+/// The most lanes, so that a map's header is one page.
+const MOST: u32 = 32;
+
+/// As many lanes as every map of this process has.
+pub(super) fn lanes() -> u32 {
+    static LANES: OnceLock<u32> = OnceLock::new();
+    *LANES.get_or_init(|| available_parallelism().map_or(1, |count| count.get().min(MOST as usize)) as u32)
+}
+
+/// The lane of the calling thread, of so many.
+pub(super) fn own_lane(lanes: u32) -> u32 {
+    static THREADS: atomic::AtomicU32 = atomic::AtomicU32::new(0);
+    thread_local! {
+        static THREAD: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    THREAD.with(|thread| thread % lanes)
+}
+
+/// A lane in memory.
+#[derive(Clone, Copy)]
+struct Lane<'a> {
+    lock: &'a AtomicU32,
+    /// Links to the first and the last slot.
+    oldest: &'a AtomicU32,
+    newest: &'a AtomicU32,
+    /// Slots that were taken here, without those given back here; may be negative.
+    used: &'a AtomicU32,
+    /// Counts elements that came.
+    came: &'a AtomicU32,
+}
+
+/// See the module documentation.
+pub(super) struct FreeSlots<'a, L> {
+    /// A line for what all lanes share, and one for each.
+    pub(super) header: &'a Block,
+    /// Where that begins.
+    pub(super) start: u32,
+    pub(super) capacity: u32,
+    pub(super) lanes: u32,
+    /// The link of a slot, which nothing else uses while the slot is here.
+    pub(super) link: L,
+}
+
+impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
+    /// Taken to change the second, from which on no slot was ever used.
+    #[inline(always)]
+    fn fresh(&self) -> [&'a AtomicU32; 2] {
+        self.header.words(self.start)
+    }
+
+    #[inline(always)]
+    fn lane(&self, number: u32) -> Lane<'a> {
+        let [lock, oldest, newest, used, came] = self.header.words(self.start + (1 + number) * LINE);
+        Lane { lock, oldest, newest, used, came }
+    }
+
+    /// Slots from here on were never used.
+    pub(super) fn end(&self) -> u32 {
+        self.fresh()[1].load(Ordering::Acquire)
+    }
+
+    /// Slots that are not here; about as many while other threads take and give some.
+    pub(super) fn used(&self) -> u32 {
+        let used = |lane| self.lane(lane).used.load(Ordering::Relaxed);
+        let sum = (0..self.lanes).map(used).fold(0, u32::wrapping_add);
+        // A slot may have gone from one lane to another meanwhile.
+        if sum > self.capacity && (sum as i32) < 0 { 0 } else { sum.min(self.capacity) }
+    }
+
+    /// Takes note of an element that comes.
+    pub(super) fn note(&self) {
+        self.lane(own_lane(self.lanes)).came.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes whenever an element comes.
+    pub(super) fn noted(&self) -> u32 {
+        (0..self.lanes).map(|lane| self.lane(lane).came.load(Ordering::Acquire)).fold(0, u32::wrapping_add)
+    }
+
+    /// A slot. `E2BIG` if there is none, which other threads may change meanwhile; where `grow` has no memory for one that
+    /// was never used, and no other is here, its error.
+    pub(super) fn take(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
+        let own = own_lane(self.lanes);
+        let slot = match self.pop(self.lane(own)) {
+            Some(slot) => slot,
+            None => match self.take_fresh(grow) {
+                Ok(slot) => slot,
+                Err(errno) => (0..self.lanes).find_map(|lane| self.pop(self.lane(lane))).ok_or(errno)?,
+            },
+        };
+        self.lane(own).used.fetch_add(1, Ordering::Relaxed);
+        Ok(slot)
+    }
+
+    /// A slot, while no thread gives or takes any: after [`FreeSlots::take`] has found none.
+    pub(super) fn take_last(&self) -> Option<u32> {
+        let locked: Vec<Locked<'_>> = (0..self.lanes).map(|lane| lock(self.lane(lane).lock)).collect();
+        let slot = (0..self.lanes).find_map(|lane| self.pop_locked(self.lane(lane)));
+        drop(locked);
+        self.lane(own_lane(self.lanes)).used.fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
+        slot
+    }
+
+    fn take_fresh(&self, grow: impl FnOnce(u32) -> Result<(), Errno>) -> Result<u32, Errno> {
+        let [locked, fresh] = self.fresh();
+        if fresh.load(Ordering::Relaxed) == self.capacity {
+            return Err(Errno::E2BIG);
+        }
+        let _locked = lock(locked);
+        let slot = fresh.load(Ordering::Relaxed);
+        if slot == self.capacity {
+            return Err(Errno::E2BIG);
+        }
+        grow(slot)?;
+        fresh.store(slot + 1, Ordering::Release);
+        Ok(slot)
+    }
+
+    fn pop(&self, lane: Lane<'_>) -> Option<u32> {
+        if lane.oldest.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let _locked = lock(lane.lock);
+        self.pop_locked(lane)
+    }
+
+    fn pop_locked(&self, lane: Lane<'_>) -> Option<u32> {
+        let slot = lane.oldest.load(Ordering::Relaxed).checked_sub(1)?;
+        let next = (self.link)(slot).load(Ordering::Relaxed);
+        lane.oldest.store(next, Ordering::Relaxed);
+        if next == 0 {
+            lane.newest.store(0, Ordering::Relaxed);
+        }
+        Some(slot)
+    }
+
+    /// Puts a slot here that is in no chain any more.
+    pub(super) fn give(&self, slot: u32) {
+        let lane = self.lane(own_lane(self.lanes));
+        let _locked = lock(lane.lock);
+        // A search that is still at a slot must see what has become of its chain before it sees the new link.
+        (self.link)(slot).store(0, Ordering::Release);
+        match lane.newest.load(Ordering::Relaxed).checked_sub(1) {
+            None => lane.oldest.store(slot + 1, Ordering::Relaxed),
+            Some(newest) => (self.link)(newest).store(slot + 1, Ordering::Release),
+        }
+        lane.newest.store(slot + 1, Ordering::Relaxed);
+        lane.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
