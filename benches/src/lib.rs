@@ -14,6 +14,7 @@ pub mod performance;
 pub mod probe;
 pub mod promise;
 pub mod rounds;
+pub mod scaling;
 pub mod session;
 pub mod sets;
 pub mod table;

@@ -21,8 +21,11 @@ const RING: &str = "ring";
 /// Runs whose records it holds.
 const RING_RUNS: u64 = 10;
 
+/// Bytes of a run's records, with their headers.
+pub const RECORDS: u32 = ROUNDS * 24;
+
 /// The object.
-fn object() -> Result<Object, String> {
+pub fn object() -> Result<Object, String> {
     corpus_object("bench/maps.bpf.o")
 }
 
@@ -32,14 +35,21 @@ pub fn operations() -> Result<Vec<String>, String> {
     Ok(pre.programs().filter(|name| *name != FILL).map(str::to_owned).collect())
 }
 
+/// Gives the ring room for so many runs.
+pub fn widen_ring(object: &mut Object, runs: u32) {
+    if let Some(ring) = object.maps.iter_mut().find(|map| *map.name == *RING) {
+        ring.max_entries = (RECORDS * runs).next_power_of_two();
+    }
+}
+
 /// Whether a program writes to the ring.
-fn has_ring(program: &str) -> bool {
+pub fn has_ring(program: &str) -> bool {
     program.starts_with(RING)
 }
 
 /// The programs in an engine of this mode, their maps filled.
-pub fn filled(mode: Mode) -> Result<InstancePre<()>, String> {
-    let pre = instantiate(&object()?, mode)?;
+pub fn filled(object: &Object, mode: Mode) -> Result<InstancePre<()>, String> {
+    let pre = instantiate(object, mode)?;
     let fill = pre.program(FILL).ok_or("no program that fills")?;
     let mut instance = pre.instance(()).map_err(|error| error.to_string())?;
     let failed = instance.call(fill, &[]).map_err(|trap| trap.to_string())?;
@@ -49,7 +59,7 @@ pub fn filled(mode: Mode) -> Result<InstancePre<()>, String> {
 
 /// The program in twinbpf.
 pub fn in_twinbpf(program: &str, mode: Mode) -> Result<Runner, String> {
-    let pre = filled(mode)?;
+    let pre = filled(&object()?, mode)?;
     let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
     let instance = pre.instance(()).map_err(|error| error.to_string())?;
     let ring = has_ring(program).then(|| pre.map_ops(RING).cloned()).flatten();
@@ -96,8 +106,7 @@ impl Run for InTwinbpf {
 }
 
 /// The programs in the kernel, one or more of them, and their maps filled.
-pub fn filled_in_kernel(programs: &[&str]) -> Result<InKernel, String> {
-    let mut object = object()?;
+pub fn filled_in_kernel(mut object: Object, programs: &[&str]) -> Result<InKernel, String> {
     as_classifiers(&mut object);
     let kernel = InKernel::load(&object, &[&[FILL], programs].concat())?;
     all_succeed(kernel.run(FILL, &PACKET, 1)?.r0.into()).map(|()| kernel)
@@ -108,9 +117,21 @@ pub const PACKET: [u8; 64] = [0; 64];
 
 /// The program in the kernel.
 pub fn in_kernel(program: &str) -> Result<Runner, String> {
-    let kernel = filled_in_kernel(&[program])?;
-    let ring = has_ring(program).then(|| RingReader::new(kernel.map(RING)?).map_err(|error| error.to_string()));
-    Ok(Box::new(Operations { kernel, program: program.to_owned(), ring: ring.transpose()? }))
+    let kernel = filled_in_kernel(object()?, &[program])?;
+    let ring = has_ring(program).then(|| ring_of(&kernel)).transpose()?;
+    Ok(Box::new(Operations { kernel, program: program.to_owned(), ring }))
+}
+
+/// The consumer of the ring in the kernel.
+pub fn ring_of(kernel: &InKernel) -> Result<RingReader, String> {
+    RingReader::new(kernel.map(RING)?).map_err(|error| error.to_string())
+}
+
+/// Takes what is in the ring of twinbpf.
+pub fn empty_ring(pre: &InstancePre<()>) {
+    if let Some(ring) = pre.map_ops(RING) {
+        ring.take_sent();
+    }
 }
 
 struct Operations {

@@ -1,7 +1,5 @@
 //! Programs of an object in the kernel, as they are, through the product's own loader.
 
-use std::sync::Arc;
-
 use twinbpf_kernel::load::{LoadOptions, Pinning};
 use twinbpf_kernel::system::System;
 use twinbpf_kernel::{Loaded, Map, Prog, TestRun, TestRunResult};
@@ -12,8 +10,6 @@ use twinbpf_loader::section::Attach;
 /// Loaded programs with their maps.
 pub struct InKernel {
     loaded: Loaded,
-    programs: Vec<Arc<str>>,
-    maps: Vec<Arc<str>>,
 }
 
 impl InKernel {
@@ -34,9 +30,7 @@ impl InKernel {
         if let Some(failure) = loaded.failures.first() {
             return Err(failure.to_string().lines().next().unwrap_or_default().to_owned());
         }
-        let programs = linked.programs.iter().map(|program| Arc::clone(&program.name)).collect();
-        let maps = linked.maps.iter().map(|map| Arc::clone(&map.spec.name)).collect();
-        Ok(InKernel { loaded, programs, maps })
+        Ok(InKernel { loaded })
     }
 
     /// The program with this name.
@@ -44,9 +38,8 @@ impl InKernel {
     /// # Errors
     /// It was not loaded.
     pub fn program(&self, name: &str) -> Result<&Prog, String> {
-        let at = self.programs.iter().position(|program| **program == *name);
-        let loaded = at.and_then(|at| self.loaded.programs[at].as_ref());
-        loaded.map(|loaded| &loaded.prog).ok_or_else(|| format!("no program `{name}` in the kernel"))
+        let loaded = self.loaded.program(name).ok_or_else(|| format!("no program `{name}` in the kernel"))?;
+        Ok(&loaded.prog)
     }
 
     /// The map with this name.
@@ -54,8 +47,7 @@ impl InKernel {
     /// # Errors
     /// There is none.
     pub fn map(&self, name: &str) -> Result<&Map, String> {
-        let at = self.maps.iter().position(|map| **map == *name);
-        at.and_then(|at| self.loaded.maps[at].as_ref()).ok_or_else(|| format!("no map `{name}` in the kernel"))
+        self.loaded.map(name).ok_or_else(|| format!("no map `{name}` in the kernel"))
     }
 
     /// Runs a program on a packet, so often.
