@@ -9,6 +9,7 @@ pub mod bench;
 pub mod clock;
 pub mod compiling;
 pub mod outside;
+pub mod packets;
 pub mod peers;
 pub mod performance;
 pub mod probe;

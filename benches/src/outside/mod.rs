@@ -11,7 +11,7 @@ use crate::workload::{WORKLOADS, Workload, corpus_object};
 
 mod inputs;
 mod real;
-mod selftests;
+pub(crate) mod selftests;
 mod third_party;
 mod written;
 
