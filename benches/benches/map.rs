@@ -1,6 +1,9 @@
 //! How long does a map operation of a program take, by kind of map? Beside the same program of the same object in the kernel.
 
-use twinbpf_benches::bench::{Case, Machine, run};
+use std::fmt::Write;
+
+use twinbpf_benches::bench::{Case, Machine, is_selected, run};
+use twinbpf_benches::million;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, maps};
 use twinbpf_benches::performance;
@@ -18,6 +21,8 @@ const IN_PLACE: (&[&str], f64) = (&["array_lookup", "percpu_array_lookup"], 1.5)
 const BY_KEY: (&[&str], f64) = (&["hash_lookup", "percpu_hash_lookup", "lru_hash_lookup", "lpm_lookup"], 1.0);
 /// Endings and beginnings of the names of operations that change a map, and how much of the kernel's time they may take.
 const CHANGES: (&[&str], f64) = (&["_update", "_renew", "ring_", "_push_pop"], 0.8);
+/// Whatever is done with a million entries, as a part of the kernel's time.
+const MILLION: f64 = 1.0;
 /// What the interpreter may add to an operation, in nanoseconds.
 const INTERPRETED: f64 = 25.0;
 
@@ -27,6 +32,8 @@ const LEGEND: &str = "\
   kernel's own clock
 - jit, jit+fuel, interp: twinbpf in the sandbox, with an instruction budget too, and its interpreter
 - renew: one operation is a delete, the next an update that puts the entry back; push_pop: a push, then a pop
+- a million entries: the host walks and fills the kernel's maps by batches of `bpf(2)`; memory of an entry is what the process
+  grows by, and the kernel's is the `memlock` of `/proc/self/fdinfo`
 - ring: the consumer empties the buffer between runs, and its time does not count";
 
 fn main() {
@@ -43,9 +50,11 @@ fn main() {
     });
     let columns: Vec<_> = [KERNEL].into_iter().chain(OURS.iter().map(|(name, _)| *name)).collect();
     let Some(table) = run("map operation", &columns, cases.collect()) else { return };
-    let promises = promises(&table);
+    let mut promises = promises(&table);
+    let million = million(&mut promises);
     promises.print();
-    let body = format!("{}\n{}\n{LEGEND}", promises.markdown(), table.markdown());
+    println!("\n{million}");
+    let body = format!("{}\n{}\n{million}\n{LEGEND}", promises.markdown(), table.markdown());
     performance::write("map", "Maps", &body);
 }
 
@@ -75,4 +84,20 @@ fn promises(table: &Table) -> Promises {
         " ns",
     );
     promises
+}
+
+/// The table of maps with a million entries.
+fn million(promises: &mut Promises) -> String {
+    let mut table = "| a million entries | kernel | twinbpf | twinbpf / kernel |\n|---|---:|---:|---:|\n".to_owned();
+    for kind in million::KINDS.iter().filter(|kind| is_selected(&format!("million {kind}"))) {
+        let figures = million::measure(kind).unwrap_or_else(|error| panic!("{kind}: {error}"));
+        for (question, (own, kernel)) in million::QUESTIONS.iter().zip(figures) {
+            let ratio = kernel.as_ref().map(|kernel| own.ratio_to(kernel));
+            let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+            let cells = [cell(kernel.map(|kernel| kernel.ns())), cell(Some(own.ns())), cell(ratio)];
+            writeln!(table, "| {kind}: {question} | {} |", cells.join(" | ")).expect("strings take all");
+            promises.at_most(&format!("a million in {kind}: {question}, jit / kernel"), ratio, MILLION, "");
+        }
+    }
+    table
 }

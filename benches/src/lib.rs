@@ -8,6 +8,7 @@ pub mod ablation;
 pub mod bench;
 pub mod clock;
 pub mod compiling;
+pub mod million;
 pub mod outside;
 pub mod packets;
 pub mod peers;

@@ -14,7 +14,7 @@ mod frames;
 mod programs;
 
 pub use frames::{frames, short_and_long};
-pub use programs::{FILTER, PROGRAMS, Program};
+pub use programs::{PLAIN, PROGRAMS, Program};
 
 /// Runs after which a verdict has to be what it was at first.
 const SETTLED: u32 = 3;
