@@ -75,8 +75,11 @@ fn each(work: impl FnOnce() -> Result<(), String>) -> Result<f64, String> {
     Ok((thread_cpu_ns() - start) as f64 / f64::from(ENTRIES))
 }
 
-/// An instance with its map, and the memory that the process had before.
-fn fresh(kind: &str) -> Result<(InstancePre<()>, Instance<()>, Arc<dyn MapOps>), String> {
+/// An instance with its map.
+type Fresh = (InstancePre<()>, Instance<()>, Arc<dyn MapOps>);
+
+/// One whose map is empty.
+fn fresh(kind: &str) -> Result<Fresh, String> {
     let pre = instantiate(&object(kind)?, Mode::Sandbox)?;
     let instance = pre.instance(()).map_err(|error| error.to_string())?;
     let map = pre.map_ops(kind).cloned().ok_or_else(|| format!("no map `{kind}`"))?;

@@ -185,7 +185,7 @@ fn services() -> Vec<Entry> {
     [vip([10, 0, 0, 2], 80, 6), vip([10, 0, 0, 2], 53, 17), vip([0; 4], 0, 6)].map(service).concat()
 }
 
-/// A service of number 5, behind it one real server of number 3.
+/// Service number 5, which leads to real server number 3.
 fn service(key: Vec<u8>) -> Vec<Entry> {
     let [number, server] = [5_u32, 3];
     let ring = |slot: u32| ("ch_rings", slot.to_le_bytes().to_vec(), server.to_le_bytes().to_vec());
@@ -198,7 +198,7 @@ fn service(key: Vec<u8>) -> Vec<Entry> {
     ]
 }
 
-/// Ports and addresses that a firewall looks for, none of them of a packet.
+/// Addresses that a firewall stops, none of them of a packet.
 fn walls() -> Vec<Entry> {
     vec![("v4_addr_map", vec![10, 0, 0, 9], vec![1]), ("v6_addr_map", [&[0xfd][..], &[0; 14], &[9]].concat(), vec![1])]
 }

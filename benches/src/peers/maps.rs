@@ -24,7 +24,7 @@ const RING_RUNS: u64 = 10;
 /// Bytes of a run's records, with their headers.
 pub const RECORDS: u32 = ROUNDS * 24;
 
-/// The object.
+/// The object with the programs.
 pub fn object() -> Result<Object, String> {
     corpus_object("bench/maps.bpf.o")
 }
