@@ -11,13 +11,13 @@ use twinbpf_benches::rounds::Figure;
 use twinbpf_benches::scaling::Measured;
 
 /// Samples of each side and each number of threads.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 41;
 /// Our scaling over the kernel's.
 const LEAST: f64 = 0.95;
 
 const LEGEND: &str = "\
 Throughput of so many threads together over that of one, sandboxed, each on a CPU of its own; in the kernel threads that call
-`BPF_PROG_TEST_RUN` at the same time. Medians of 15 rounds.";
+`BPF_PROG_TEST_RUN` at the same time. Medians of 41 rounds.";
 
 fn main() {
     let names = maps::operations().unwrap_or_else(|error| panic!("{error}"));

@@ -14,7 +14,7 @@ use crate::peers::maps::{PACKET, empty_ring, filled, filled_in_kernel, has_ring,
 use crate::peers::twinbpf::Mode;
 
 /// Time of one sample.
-const SAMPLE_NS: u64 = 20_000_000;
+const SAMPLE_NS: u64 = 10_000_000;
 /// Runs of a thread in one sample of a program that writes to the ring: it has to hold them all.
 const RING_RUNS: u32 = 256;
 
