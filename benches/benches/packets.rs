@@ -25,8 +25,8 @@ const MEAN: f64 = 0.4;
 const LEGEND: &str = "\
 - kernel: `BPF_PROG_TEST_RUN`, which repeats the program on a packet that lies where it is, by the kernel's own clock
 - call: twinbpf, sandboxed, the same way
-- batch: `run_xdp_batch` or `run_tc_batch`, which copies the bytes of every packet in, calls the program, and gives its verdict
-  and the length of the packet out; scrubbed: with `Config::scrub_packets`
+- batch: `run_xdp_batch` or `run_tc_batch` on 64 packets, which copies the bytes of every packet in, calls the program, and
+  gives its verdict and the length of the packet out; scrubbed: with `Config::scrub_packets`
 - Figures are of one packet, the mean of 9: UDP and TCP over IPv4 and IPv6, one of 1,500 bytes, one with a VLAN tag, a
   ping's reply, and the two of the kernel's own tests. Programs return the same verdicts in both. Load balancers that would
   move the start of a packet get a service at another address: they find none. `bpf_skb_set_tunnel_key` is a host function

@@ -19,6 +19,8 @@ pub use programs::{PLAIN, PROGRAMS, Program};
 /// Runs after which a verdict has to be what it was at first.
 const SETTLED: u32 = 3;
 
+/// Packets in a batch.
+const BATCH: usize = 64;
 /// Runs of the kernel on a packet: its clock starts anew with each packet.
 const REPEAT: u32 = 50_000;
 
@@ -113,29 +115,51 @@ pub fn in_place(program: &Program, frames: &[Vec<u8>]) -> Result<Runner, String>
     Ok(Box::new(InPlace(Own::new(program, frames, false)?)))
 }
 
-/// The program in twinbpf: packets are copied in, verdicts and lengths come out. `scrub` erases each packet after it.
-///
-/// # Errors
-/// It does not run.
-pub fn in_batches(program: &Program, frames: &[Vec<u8>], scrub: bool) -> Result<Runner, String> {
-    let Own { pre, mut instance, entry, kind, frames } = Own::new(program, frames, scrub)?;
-    Ok(Box::new(move || {
+/// Packets are copied in, verdicts and lengths come out.
+struct Batches(Own);
+
+impl Batches {
+    /// All packets so often, as one batch; their verdicts as one number.
+    fn batch(&mut self, passes: usize) -> Result<u64, String> {
+        let Own { instance, entry, kind, frames, .. } = &mut self.0;
         let (mut verdicts, mut bytes) = (0_u64, 0_u64);
         let mut add = |verdict: u32, len: u32| {
             verdicts = verdicts.wrapping_mul(31).wrapping_add(verdict.into());
             bytes += u64::from(len);
         };
+        let packets = frames.iter().cycle().take(frames.len() * passes);
         let done = match kind {
             PacketKind::Xdp => {
-                instance.run_xdp_batch(entry, &frames, |done| add(done.verdict.number(), done.packet.len()))
+                instance.run_xdp_batch(*entry, packets, |done| add(done.verdict.number(), done.packet.len()))
             }
-            _ => instance.run_tc_batch(entry, &frames, |done| add(done.verdict.number() as u32, done.packet.len())),
+            _ => instance.run_tc_batch(*entry, packets, |done| add(done.verdict.number() as u32, done.packet.len())),
         };
         done.map_err(|error| error.to_string())?;
         black_box(bytes);
-        black_box(&pre);
         Ok(verdicts)
-    }))
+    }
+}
+
+impl Run for Batches {
+    fn run(&mut self) -> Result<u64, String> {
+        self.batch(1)
+    }
+
+    fn time(&mut self, runs: u64) -> Result<u64, String> {
+        let (start, passes) = (thread_cpu_ns(), BATCH.div_ceil(self.0.frames.len()) as u64);
+        for first in (0..runs).step_by(passes as usize) {
+            black_box(self.batch(passes.min(runs - first) as usize)?);
+        }
+        Ok(thread_cpu_ns() - start)
+    }
+}
+
+/// The program in twinbpf, by batches of packets. `scrub` erases each packet after it.
+///
+/// # Errors
+/// It does not run.
+pub fn in_batches(program: &Program, frames: &[Vec<u8>], scrub: bool) -> Result<Runner, String> {
+    Ok(Box::new(Batches(Own::new(program, frames, scrub)?)))
 }
 
 /// The program in the kernel.
