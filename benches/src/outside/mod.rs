@@ -10,7 +10,7 @@ use crate::peers::{Runner, native};
 use crate::workload::{WORKLOADS, Workload, corpus_object};
 
 mod inputs;
-mod real;
+pub(crate) mod real;
 pub(crate) mod selftests;
 mod third_party;
 mod written;

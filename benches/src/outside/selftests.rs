@@ -89,8 +89,8 @@ fn fill(pre: &InstancePre<()>) -> Result<(), String> {
     update("reals", &server.to_le_bytes(), &real)
 }
 
-/// TCP over IPv4 or IPv6 between addresses and ports that are 0.
-fn packet(six: bool) -> Vec<u8> {
+/// TCP over IPv4 or IPv6 between addresses and ports that are 0: the packets of many of the kernel's tests.
+pub(crate) fn packet(six: bool) -> Vec<u8> {
     let mut packet = vec![0; if six { 74 } else { 54 }];
     if six {
         packet[12..14].copy_from_slice(&[0x86, 0xdd]);

@@ -1,5 +1,7 @@
 //! The packets that all programs get.
 
+use crate::outside::selftests;
+
 /// Addresses of Ethernet.
 const MACS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 /// `IPPROTO_*`.
@@ -18,8 +20,8 @@ pub fn frames() -> Vec<Vec<u8>> {
         v6(TCP, &transport(TCP, 80, 30)),
         tagged(0x123, &v4(UDP, &transport(UDP, 53, 30))),
         v4(ICMP, &[0; 64]),
-        of_the_tests(false),
-        of_the_tests(true),
+        selftests::packet(false),
+        selftests::packet(true),
     ]
 }
 
@@ -68,23 +70,4 @@ fn v6(protocol: u8, payload: &[u8]) -> Vec<u8> {
 
 fn tagged(tag: u16, packet: &[u8]) -> Vec<u8> {
     [&packet[..12], &[0x81, 0x00], &tag.to_be_bytes(), &packet[12..]].concat()
-}
-
-/// TCP between addresses and ports that are 0: `pkt_v4` and `pkt_v6` of the kernel's tests.
-fn of_the_tests(six: bool) -> Vec<u8> {
-    let mut packet = vec![0; if six { 74 } else { 54 }];
-    if six {
-        packet[12..14].copy_from_slice(&[0x86, 0xdd]);
-        packet[19] = 123;
-        packet[20] = TCP;
-    } else {
-        packet[12..14].copy_from_slice(&[0x08, 0x00]);
-        packet[14] = 0x45;
-        packet[17] = 123;
-        packet[23] = TCP;
-    }
-    let tcp = packet.len() - 20;
-    packet[tcp + 12] = 0x50;
-    packet[tcp + 18] = 123;
-    packet
 }

@@ -6,6 +6,7 @@ use std::hint::black_box;
 use twinbpf::{Entry, Instance, InstancePre, PacketKind};
 
 use crate::clock::thread_cpu_ns;
+use crate::outside::real::folded;
 use crate::peers::linux::object::InKernel;
 use crate::peers::twinbpf::{Mode, instantiate_in};
 use crate::peers::{Run, Runner};
@@ -24,11 +25,6 @@ const BATCH: usize = 64;
 /// Runs of the kernel on a packet: its clock starts anew with each packet.
 const REPEAT: u32 = 50_000;
 
-/// Verdicts as one number.
-fn folded(verdicts: impl IntoIterator<Item = u32>) -> u64 {
-    verdicts.into_iter().fold(0, |all: u64, verdict| all.wrapping_mul(31).wrapping_add(verdict.into()))
-}
-
 /// What a run over these packets returns.
 ///
 /// # Errors
@@ -40,7 +36,7 @@ pub fn expected(program: &Program, frames: &[Vec<u8>]) -> Result<u64, String> {
     if first != settled {
         return Err(format!("its verdicts {first:?} become {settled:?} on packets that it gets back"));
     }
-    Ok(folded(first))
+    Ok(folded(first.into_iter()))
 }
 
 /// A program in twinbpf, sandboxed.
@@ -69,15 +65,16 @@ impl Own {
     }
 
     /// The verdict on each packet after so many runs.
-    fn verdicts(&mut self, runs: u32) -> Result<Vec<u32>, String> {
+    fn verdicts(&mut self, runs: u32) -> Result<Vec<u64>, String> {
         let mut verdicts = Vec::new();
         for frame in &self.frames {
             let context = self.instance.set_packet(self.kind, frame).map_err(|error| error.to_string())?;
             let mut verdict = 0;
             for _ in 0..runs {
-                verdict = self.instance.call(self.entry, &[context]).map_err(|trap| trap.to_string())? as u32;
+                verdict = self.instance.call(self.entry, &[context]).map_err(|trap| trap.to_string())?;
             }
-            verdicts.push(verdict);
+            // Of a verdict the lower half counts.
+            verdicts.push(u64::from(verdict as u32));
         }
         // What it has redirected.
         self.pre.take_sent();
@@ -90,7 +87,7 @@ struct InPlace(Own);
 
 impl Run for InPlace {
     fn run(&mut self) -> Result<u64, String> {
-        self.0.verdicts(1).map(folded)
+        self.0.verdicts(1).map(|verdicts| folded(verdicts.into_iter()))
     }
 
     fn time(&mut self, runs: u64) -> Result<u64, String> {
@@ -170,14 +167,14 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn verdicts(&self, runs: u32) -> Result<Vec<u32>, String> {
-        self.frames.iter().map(|frame| Ok(self.kernel.run(self.function, frame, runs)?.r0)).collect()
+    fn verdicts(&self, runs: u32) -> Result<Vec<u64>, String> {
+        self.frames.iter().map(|frame| Ok(self.kernel.run(self.function, frame, runs)?.r0.into())).collect()
     }
 }
 
 impl Run for Kernel {
     fn run(&mut self) -> Result<u64, String> {
-        self.verdicts(1).map(folded)
+        self.verdicts(1).map(|verdicts| folded(verdicts.into_iter()))
     }
 
     /// By the kernel's own clock, over so many runs that the first ones, which find cold caches, do not count.
