@@ -33,6 +33,22 @@ impl Table {
         self.columns.iter().position(|column| *column == name)
     }
 
+    /// The figure of a row in a column.
+    fn figure(&self, row: &str, column: &str) -> Option<&Figure> {
+        let row = self.rows.iter().find(|found| found.name == row)?;
+        row.figures[self.column(column)?].as_ref()
+    }
+
+    /// Nanoseconds of a row in a column.
+    pub fn ns(&self, row: &str, column: &str) -> Option<f64> {
+        self.figure(row, column).map(Figure::ns)
+    }
+
+    /// How many times as long as column `base` a column takes on this row.
+    pub fn ratio(&self, row: &str, column: &str, base: &str) -> Option<f64> {
+        Some(self.figure(row, column)?.ratio_to(self.figure(row, base)?))
+    }
+
     /// How many times as long as column `base` a column takes, on each row that has both.
     pub fn ratios(&self, column: usize, base: usize) -> Vec<(&str, f64)> {
         let ratio = |row: &Row| Some(row.figures[column].as_ref()?.ratio_to(row.figures[base].as_ref()?));

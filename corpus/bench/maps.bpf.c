@@ -20,6 +20,8 @@ static long (*push)(void *map, const void *value, __u64 flags) = (void *)87;
 static long (*pop)(void *map, void *value) = (void *)88;
 static long (*peek)(void *map, void *value) = (void *)89;
 static long (*ringbuf_output)(void *map, const void *data, __u64 size, __u64 flags) = (void *)130;
+static void *(*ringbuf_reserve)(void *map, __u64 size, __u64 flags) = (void *)131;
+static void (*ringbuf_submit)(void *data, __u64 flags) = (void *)132;
 
 #define LOOKUP(map)                                                                                                \
 	SEC("syscall") long map##_lookup(void)                                                                      \
@@ -72,8 +74,8 @@ static long (*ringbuf_output)(void *map, const void *data, __u64 size, __u64 fla
 #define FILL(map)                                                                                                  \
 	do {                                                                                                       \
 		for (i = 0; i < ENTRIES; i++) {                                                                    \
-			value = i;                                                                                 \
-			failed += update(&map, &i, &value, BPF_ANY) != 0;                                          \
+			number = value = i;                                                                        \
+			failed += update(&map, &number, &value, BPF_ANY) != 0;                                     \
 		}                                                                                                  \
 	} while (0)
 
@@ -118,11 +120,36 @@ struct {
 	__uint(max_entries, 262144);
 } ring SEC(".maps");
 
+struct inner {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, __u64);
+	__uint(max_entries, ENTRIES);
+} red SEC(".maps"), blue SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__type(key, __u32);
+	__uint(max_entries, 2);
+	__array(values, struct inner);
+} array_of_maps SEC(".maps") = {
+	.values = { &red, &blue },
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__type(key, __u32);
+	__uint(max_entries, 2);
+	__array(values, struct inner);
+} hash_of_maps SEC(".maps") = {
+	.values = { &red, &blue },
+};
+
 SEC("syscall") long fill(void)
 {
 	long failed = 0;
+	__u32 i, number;
 	__u64 value;
-	__u32 i;
 
 	FILL(array);
 	FILL(hash);
@@ -172,6 +199,22 @@ SEC("syscall") long lru_hash_lookup(void)
 
 UPDATE(lru_hash)
 
+/* Likewise: an entry that is gone needs no delete. */
+SEC("syscall") long lru_hash_renew(void)
+{
+	long failed = 0;
+	__u64 value;
+	__u32 i, key;
+
+	for (i = 0; i < ROUNDS / 2; i++) {
+		key = i * 7 & (ENTRIES - 1);
+		value = i;
+		delete (&lru_hash, &key);
+		failed += update(&lru_hash, &key, &value, BPF_ANY) != 0;
+	}
+	return failed;
+}
+
 SEC("syscall") long lpm_lookup(void)
 {
 	struct prefix key = { .bits = 32 };
@@ -199,6 +242,51 @@ SEC("syscall") long lpm_update(void)
 	}
 	return failed;
 }
+
+SEC("syscall") long lpm_renew(void)
+{
+	struct prefix key = { .bits = 32 };
+	long failed = 0;
+	__u64 value;
+	__u32 i;
+
+	for (i = 0; i < ROUNDS / 2; i++) {
+		key.address = i * 7 & (ENTRIES - 1);
+		value = i;
+		failed += delete (&lpm, &key) != 0;
+		failed += update(&lpm, &key, &value, BPF_NOEXIST) != 0;
+	}
+	return failed;
+}
+
+/* Finds one of two maps, and a value in it. */
+#define LOOKUP_IN(outer)                                                                                           \
+	SEC("syscall") long outer##_lookup(void)                                                                    \
+	{                                                                                                          \
+		__u32 i, key;                                                                                      \
+		long failed = 0;                                                                                   \
+		__u64 *value;                                                                                      \
+		void *inner;                                                                                       \
+                                                                                                                   \
+		for (i = 0; i < ROUNDS; i++) {                                                                     \
+			key = i & 1;                                                                               \
+			inner = (void *)lookup(&outer, &key);                                                      \
+			if (!inner) {                                                                              \
+				failed++;                                                                          \
+				continue;                                                                          \
+			}                                                                                          \
+			key = i * 7 & (ENTRIES - 1);                                                               \
+			value = (__u64 *)lookup(inner, &key);                                                      \
+			if (value)                                                                                 \
+				*value += 1;                                                                       \
+			else                                                                                       \
+				failed++;                                                                          \
+		}                                                                                                  \
+		return failed;                                                                                     \
+	}
+
+LOOKUP_IN(array_of_maps)
+LOOKUP_IN(hash_of_maps)
 
 #define PUSH_POP(map)                                                                                              \
 	SEC("syscall") long map##_push_pop(void)                                                                    \
@@ -241,6 +329,24 @@ SEC("syscall") long ring_output(void)
 	for (i = 0; i < ROUNDS; i++) {
 		record[0] = record[1] = i;
 		failed += ringbuf_output(&ring, record, sizeof(record), 0) != 0;
+	}
+	return failed;
+}
+
+SEC("syscall") long ring_reserve(void)
+{
+	long failed = 0;
+	__u64 *record;
+	__u32 i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		record = ringbuf_reserve(&ring, 2 * sizeof(*record), 0);
+		if (!record) {
+			failed++;
+			continue;
+		}
+		record[0] = record[1] = i;
+		ringbuf_submit(record, 0);
 	}
 	return failed;
 }

@@ -10,8 +10,8 @@ use crate::peers::{Runner, native};
 use crate::workload::{WORKLOADS, Workload, corpus_object};
 
 mod inputs;
-mod real;
-mod selftests;
+pub(crate) mod real;
+pub(crate) mod selftests;
 mod third_party;
 mod written;
 

@@ -82,7 +82,7 @@ impl Real {
 }
 
 /// Verdicts as one number.
-pub(super) fn folded(verdicts: impl Iterator<Item = u64>) -> u64 {
+pub(crate) fn folded(verdicts: impl Iterator<Item = u64>) -> u64 {
     verdicts.fold(0, |all: u64, verdict| all.wrapping_mul(31).wrapping_add(verdict))
 }
 

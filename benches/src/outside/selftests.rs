@@ -25,17 +25,22 @@ pub(super) fn expected() -> u64 {
 
 /// The object; the error says what is missing.
 pub(super) fn object() -> Result<Object, String> {
+    selftest(NAME)
+}
+
+/// An object of the kernel's own tests; the error says what is missing.
+pub(crate) fn selftest(name: &str) -> Result<Object, String> {
     let folder =
         std::env::var_os("TWINBPF_SELFTESTS").ok_or("TWINBPF_SELFTESTS names no folder; .ci/selftests makes one")?;
-    let path = find(Path::new(&folder)).ok_or_else(|| format!("no {NAME}.bpf.o in {}", folder.display()))?;
+    let path = find(Path::new(&folder), name).ok_or_else(|| format!("no {name}.bpf.o in {}", folder.display()))?;
     let bytes = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Object::open(NAME, &bytes).map_err(|error| error.to_string())
+    Object::open(name, &bytes).map_err(|error| error.to_string())
 }
 
 /// The object in the folder of some kernel.
-fn find(folder: &Path) -> Option<PathBuf> {
+fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     let kernels = std::fs::read_dir(folder).ok()?.filter_map(Result::ok);
-    kernels.map(|kernel| kernel.path().join(format!("{NAME}.bpf.o"))).find(|path| path.exists())
+    kernels.map(|kernel| kernel.path().join(format!("{name}.bpf.o"))).find(|path| path.exists())
 }
 
 /// Both programs, each with a packet of its own.
@@ -84,8 +89,8 @@ fn fill(pre: &InstancePre<()>) -> Result<(), String> {
     update("reals", &server.to_le_bytes(), &real)
 }
 
-/// TCP over IPv4 or IPv6 between addresses and ports that are 0.
-fn packet(six: bool) -> Vec<u8> {
+/// TCP over IPv4 or IPv6 between addresses and ports that are 0: the packets of many of the kernel's tests.
+pub(crate) fn packet(six: bool) -> Vec<u8> {
     let mut packet = vec![0; if six { 74 } else { 54 }];
     if six {
         packet[12..14].copy_from_slice(&[0x86, 0xdd]);

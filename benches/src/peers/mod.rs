@@ -4,6 +4,7 @@ use crate::clock::thread_cpu_ns;
 
 pub mod calls;
 pub mod linux;
+pub mod maps;
 pub mod native;
 pub mod rbpf;
 pub mod sbpf;

@@ -67,7 +67,8 @@ pub fn workload(workload: &Workload, mode: Mode) -> Result<Runner, String> {
     Ok(Box::new(move || instance.call(entry, &[block.addr()]).map_err(|trap| trap.to_string())))
 }
 
-/// An object of the corpus and one of its programs. Programs can call `bench_add` and what is in the C library.
+/// An object of the corpus and one of its programs. Programs can call `bench_add`, `bpf_skb_set_tunnel_key`,
+/// which does nothing, and what is in the C library.
 pub fn instance(object: &str, program: &str, mode: Mode) -> Result<(Instance<()>, Entry), String> {
     let pre = instantiate(&corpus_object(object)?, mode)?;
     let entry = pre.program(program).ok_or_else(|| format!("no program `{program}`"))?;
@@ -83,6 +84,8 @@ pub fn instantiate(object: &Object, mode: Mode) -> Result<InstancePre<()>, Strin
 pub fn instantiate_in(object: &Object, engine: &Engine) -> Result<InstancePre<()>, String> {
     let mut linker = Linker::<()>::new(engine);
     linker.func("bench_add", u64::wrapping_add);
+    // The machine has no tunnels.
+    linker.func("bpf_skb_set_tunnel_key", |_: u64, _: u64, _: u64, _: u64| 0_u64);
     // SAFETY: the programs of the benches call functions of it by their prototypes.
     unsafe { linker.library("libc.so.6") }.map_err(|error| error.to_string())?;
     linker.instantiate_pre(object).map_err(|error| error.to_string())

@@ -15,6 +15,7 @@ use twinbpf_kernel::{Map, MapCreate, MapKind, Prog, ProgLoad, ProgType, Shared, 
 use super::{Run, Runner};
 use crate::workload::{BLOCK, Dialect, Workload, program};
 
+pub mod object;
 mod wrap;
 
 use wrap::{BlockLocation, wrap};
