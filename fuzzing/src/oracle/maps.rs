@@ -114,31 +114,44 @@ fn percpu_hash(choices: &mut Choices<'_>, arena: &Arc<Arena>, steps: u32) {
     }
 }
 
+/// An element of an LRU map.
+struct Used {
+    number: u32,
+    value: u32,
+    marked: bool,
+}
+
+/// A full map drops the oldest element that was not used since it came to the new end; what it passes goes there.
 fn lru(choices: &mut Choices<'_>, arena: &Arc<Arena>, steps: u32) {
     let map = make(arena, MapKind::LruHash, 4, 4, 20);
     // Oldest first.
-    let mut model: VecDeque<(u32, u32)> = VecDeque::new();
+    let mut model: VecDeque<Used> = VecDeque::new();
     for step in 0..steps {
         let number = below(choices, 40);
-        let at = model.iter().position(|entry| entry.0 == number);
+        let at = model.iter().position(|entry| entry.number == number);
         match choices.below(4) {
             0 => {
                 assert_eq!(map.update(&key(number), &key(step), BPF_ANY, 0), Ok(()));
                 if let Some(at) = at {
-                    model.remove(at);
-                } else if model.len() == 20 {
-                    model.pop_front();
+                    (model[at].value, model[at].marked) = (step, true);
+                    continue;
                 }
-                model.push_back((number, step));
+                while model.len() == 20 {
+                    let oldest = model.pop_front().expect("it is full");
+                    if oldest.marked {
+                        model.push_back(Used { marked: false, ..oldest });
+                    }
+                }
+                model.push_back(Used { number, value: step, marked: false });
             }
             1 => {
                 assert_eq!(map.lookup(&key(number), 0).is_some(), at.is_some());
-                if let Some(entry) = at.and_then(|at| model.remove(at)) {
-                    model.push_back(entry);
+                if let Some(at) = at {
+                    model[at].marked = true;
                 }
             }
             2 => assert_eq!(map.delete(&key(number)).is_ok(), at.and_then(|at| model.remove(at)).is_some()),
-            _ => assert_eq!(copy(&*map, &key(number), 0), at.map(|at| key(model[at].1).to_vec())),
+            _ => assert_eq!(copy(&*map, &key(number), 0), at.map(|at| key(model[at].value).to_vec())),
         }
     }
 }
