@@ -8,6 +8,7 @@ use std::sync::{OnceLock, atomic};
 use std::thread::available_parallelism;
 
 use super::Errno;
+use super::fifo::Fifo;
 use super::lock::{Locked, lock};
 use super::sync::{AtomicU32, Ordering};
 use crate::mem::Block;
@@ -36,9 +37,7 @@ pub(super) fn own_lane(lanes: u32) -> u32 {
 #[derive(Clone, Copy)]
 struct Lane<'a> {
     lock: &'a AtomicU32,
-    /// Links to the first and the last slot.
-    oldest: &'a AtomicU32,
-    newest: &'a AtomicU32,
+    slots: Fifo<'a>,
     /// Slots that were taken here, without those given back here; may be negative.
     used: &'a AtomicU32,
     /// Counts elements that came.
@@ -67,7 +66,7 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     #[inline(always)]
     fn lane(&self, number: u32) -> Lane<'a> {
         let [lock, oldest, newest, used, came] = self.header.words(self.start + (1 + number) * LINE);
-        Lane { lock, oldest, newest, used, came }
+        Lane { lock, slots: Fifo { oldest, newest }, used, came }
     }
 
     /// Slots from here on were never used.
@@ -111,7 +110,7 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     /// A slot, while no thread gives or takes any: after [`FreeSlots::take`] has found none.
     pub(super) fn take_last(&self) -> Option<u32> {
         let locked: Vec<Locked<'_>> = (0..self.lanes).map(|lane| lock(self.lane(lane).lock)).collect();
-        let slot = (0..self.lanes).find_map(|lane| self.pop_locked(self.lane(lane)));
+        let slot = (0..self.lanes).find_map(|lane| self.lane(lane).slots.pop(&self.link));
         drop(locked);
         self.lane(own_lane(self.lanes)).used.fetch_add(u32::from(slot.is_some()), Ordering::Relaxed);
         slot
@@ -133,34 +132,18 @@ impl<'a, L: Fn(u32) -> &'a AtomicU32> FreeSlots<'a, L> {
     }
 
     fn pop(&self, lane: Lane<'_>) -> Option<u32> {
-        if lane.oldest.load(Ordering::Relaxed) == 0 {
+        if lane.slots.oldest.load(Ordering::Relaxed) == 0 {
             return None;
         }
         let _locked = lock(lane.lock);
-        self.pop_locked(lane)
-    }
-
-    fn pop_locked(&self, lane: Lane<'_>) -> Option<u32> {
-        let slot = lane.oldest.load(Ordering::Relaxed).checked_sub(1)?;
-        let next = (self.link)(slot).load(Ordering::Relaxed);
-        lane.oldest.store(next, Ordering::Relaxed);
-        if next == 0 {
-            lane.newest.store(0, Ordering::Relaxed);
-        }
-        Some(slot)
+        lane.slots.pop(&self.link)
     }
 
     /// Puts a slot here that is in no chain any more.
     pub(super) fn give(&self, slot: u32) {
         let lane = self.lane(own_lane(self.lanes));
         let _locked = lock(lane.lock);
-        // A search that is still at a slot must see what has become of its chain before it sees the new link.
-        (self.link)(slot).store(0, Ordering::Release);
-        match lane.newest.load(Ordering::Relaxed).checked_sub(1) {
-            None => lane.oldest.store(slot + 1, Ordering::Relaxed),
-            Some(newest) => (self.link)(newest).store(slot + 1, Ordering::Release),
-        }
-        lane.newest.store(slot + 1, Ordering::Relaxed);
+        lane.slots.push(slot, &self.link);
         lane.used.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -4,7 +4,6 @@
 //! element in place of the old one, so there a program never sees half of an update. Here it can, as in
 //! arrays; in return the address of a value stays.)
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::cell::patiently;
@@ -78,9 +77,7 @@ impl MapOps for Hash {
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).ok_or(Errno::EINVAL)?;
-        let value = RefCell::new(value);
-        let found = self.store.find(key, |slot| self.store.value(slot, cpu).load(&mut value.borrow_mut()));
-        found.ok_or(Errno::ENOENT)
+        self.store.load(key, cpu, value)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {

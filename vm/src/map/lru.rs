@@ -6,7 +6,6 @@
 //! there a map is full before it has `max_entries`.) A use is a program's lookup or any update; a look from the host side is
 //! none.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -236,9 +235,7 @@ impl MapOps for Lru {
     fn lookup_copy(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
         let cpu = self.slot_cpu(cpu).ok_or(Errno::EINVAL)?;
-        let value = RefCell::new(value);
-        let found = self.store.find(key, |slot| self.store.value(slot, cpu).load(&mut value.borrow_mut()));
-        found.ok_or(Errno::ENOENT)
+        self.store.load(key, cpu, value)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, cpu: u32) -> Result<(), Errno> {

@@ -14,6 +14,7 @@ mod cell;
 mod check;
 mod entry;
 mod field;
+mod fifo;
 mod free_slots;
 mod hash;
 mod index;

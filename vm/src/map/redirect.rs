@@ -5,7 +5,6 @@
 //! Slots follow kernel/bpf/devmap.c, cpumap.c and net/xdp/xskmap.c, except that every interface, CPU and
 //! socket that the host names exists.
 
-use std::cell::RefCell;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::array::{array_index, next_index};
@@ -241,9 +240,7 @@ impl MapOps for TargetHash {
 
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
-        let value = RefCell::new(value);
-        let found = self.store.find(key, |slot| self.store.value(slot, 0).load(&mut value.borrow_mut()));
-        found.ok_or(Errno::ENOENT)
+        self.store.load(key, 0, value)
     }
 
     fn update(&self, key: &[u8], value: &[u8], flags: u64, _cpu: u32) -> Result<(), Errno> {

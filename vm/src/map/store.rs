@@ -8,6 +8,7 @@
 //! Of all that, only values lie where programs can write. The rest is hidden memory, with numbers of slots for links, so
 //! that no program breaks what a search or a lock relies on, and it counts for the arena's limit.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -180,6 +181,12 @@ impl Store {
         self.index.read(self.words(), hash, |bucket, version| {
             Ok(self.search(bucket, version, hash, key)?.map(|(slot, _)| get(slot)))
         })
+    }
+
+    /// Copies the value of a key. `ENOENT` if there is none.
+    pub(super) fn load(&self, key: &[u8], cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
+        let value = RefCell::new(value);
+        self.find(key, |slot| self.value(slot, cpu).load(&mut value.borrow_mut())).ok_or(Errno::ENOENT)
     }
 
     /// Where a key is or would be, to be changed. `ENOMEM` when the arena is full.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::cell::Cell;
+use super::fifo::Fifo;
 use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
@@ -48,9 +49,8 @@ struct Header<'a> {
     entries: &'a AtomicU32,
     /// Nodes from here on were never used.
     fresh: &'a AtomicU32,
-    /// Links to the nodes that were taken out: the oldest, and the newest.
-    oldest: &'a AtomicU32,
-    newest: &'a AtomicU32,
+    /// Nodes that were taken out, linked by their first children.
+    free: Fifo<'a>,
 }
 
 /// A node in memory.
@@ -151,7 +151,7 @@ impl Trie {
     #[inline(always)]
     fn header(&self) -> Header<'_> {
         let [lock, version, root, entries, fresh, oldest, newest] = self.header.words(0);
-        Header { lock, version, root, entries, fresh, oldest, newest }
+        Header { lock, version, root, entries, fresh, free: Fifo { oldest, newest } }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -267,13 +267,8 @@ impl LockedTrie<'_> {
 
     /// A node that is not in use. `ENOMEM` when the arena is full.
     fn take(&self) -> Result<u32, Errno> {
-        let Header { fresh, oldest, newest, .. } = &self.header;
-        if let Some(number) = get(oldest).checked_sub(1) {
-            let next = get(self.trie.node(number).children[0]);
-            set(oldest, next);
-            if next == 0 {
-                set(newest, 0);
-            }
+        let Header { fresh, free, .. } = &self.header;
+        if let Some(number) = free.pop(|node| self.trie.node(node).children[0]) {
             return Ok(number);
         }
         let number = get(fresh);
@@ -285,18 +280,10 @@ impl LockedTrie<'_> {
 
     /// Takes back nodes that hang nowhere any more. Searches that are at them are void.
     fn give(&self, nodes: &[u32]) {
-        let Header { version, oldest, newest, .. } = &self.header;
-        version.fetch_add(1, Ordering::Relaxed);
+        self.header.version.fetch_add(1, Ordering::Relaxed);
         // What is written to the nodes from here on must not be seen before the version is.
         fence(Ordering::Release);
-        for &number in nodes {
-            set(self.trie.node(number).children[0], 0);
-            match get(newest).checked_sub(1) {
-                None => set(oldest, number + 1),
-                Some(last) => set(self.trie.node(last).children[0], number + 1),
-            }
-            set(newest, number + 1);
-        }
+        nodes.iter().for_each(|node| self.header.free.push(*node, |node| self.trie.node(node).children[0]));
     }
 
     /// A new node, which hangs nowhere yet.

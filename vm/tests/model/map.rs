@@ -1,5 +1,7 @@
 //! The hash table of the machine, over the memory of the model.
 
+#[path = "../../src/map/fifo.rs"]
+mod fifo;
 #[path = "../../src/map/free_slots.rs"]
 mod free_slots;
 #[path = "../../src/map/index.rs"]
@@ -14,7 +16,6 @@ mod slab;
 #[expect(dead_code, reason = "iteration and values of other CPUs are tested elsewhere")]
 mod store;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 pub(crate) use twinbpf_vm::map::Errno;
@@ -66,6 +67,10 @@ mod cell {
     }
 
     impl Cell<'_> {
+        pub(super) fn load(&self, out: &mut [u8]) {
+            self.block.load(self.off, out);
+        }
+
         pub(super) fn init(&self, value: &[u8]) {
             self.block.store(self.off, value);
         }
@@ -97,12 +102,9 @@ impl Hash {
     }
 
     pub(crate) fn get(&self, key: u32) -> Option<u64> {
-        let value = RefCell::new([0; 8]);
-        self.0.find(&key.to_ne_bytes(), |slot| {
-            let cell = self.0.value(slot, 0);
-            cell.block.load(cell.off, &mut *value.borrow_mut());
-        })?;
-        Some(u64::from_ne_bytes(value.into_inner()))
+        let mut value = [0; 8];
+        self.0.load(&key.to_ne_bytes(), 0, &mut value).ok()?;
+        Some(u64::from_ne_bytes(value))
     }
 
     /// As `Hash::update` with these two flags.

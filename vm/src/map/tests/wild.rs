@@ -27,19 +27,23 @@ fn check(map: &dyn MapOps, keys: &[Vec<u8>]) {
     assert_eq!(map.len() as usize, keys.len());
 }
 
+fn fill_and_break(arena: &Arc<Arena>, map: &dyn MapOps, keys: &[Vec<u8>]) {
+    for key in keys {
+        map.update(key, &[1; 24], BPF_ANY, 0).unwrap();
+    }
+    for byte in [0, 1, 0x55, 0xff] {
+        overwrite(arena, byte);
+        check(map, keys);
+    }
+}
+
 #[test]
 fn stray_stores_break_values_alone() {
     for kind in [MapKind::Hash, MapKind::PercpuHash, MapKind::LruHash, MapKind::LruPercpuHash] {
         let arena = arena();
         let map = make(&arena, spec(kind, 4, 24, 300));
         let keys: Vec<_> = (0..300_u32).map(|number| number.to_be_bytes().to_vec()).collect();
-        for key in &keys {
-            map.update(key, &[1; 24], BPF_ANY, 0).unwrap();
-        }
-        for byte in [0, 1, 0x55, 0xff] {
-            overwrite(&arena, byte);
-            check(&*map, &keys);
-        }
+        fill_and_break(&arena, &*map, &keys);
     }
 }
 
@@ -49,13 +53,7 @@ fn stray_stores_break_no_trie() {
     let map = make(&arena, MapSpec { value_size: 24, ..super::lpm::trie(2, 300) });
     let mut keys: Vec<_> = (0..300_u16).map(|number| super::lpm::prefix(16, &number.to_be_bytes())).collect();
     keys.sort();
-    for key in &keys {
-        map.update(key, &[1; 24], BPF_ANY, 0).unwrap();
-    }
-    for byte in [0, 1, 0x55, 0xff] {
-        overwrite(&arena, byte);
-        check(&*map, &keys);
-    }
+    fill_and_break(&arena, &*map, &keys);
 }
 
 #[test]
