@@ -9,18 +9,20 @@
 
 use std::sync::Arc;
 
+use super::hidden_slab::HiddenSlab;
 use super::lock::{lock, pause};
-use super::slab::{Layout, Slab};
 use super::sync::{AtomicU32, FIRST, Ordering, TRIES, fence, spin_loop};
 use crate::mem::{Arena, MemError};
 
 /// The most buckets there can be: hashes have one bit that is always set.
 const MOST: u32 = 1 << 31;
+/// Bytes of a bucket.
+const BUCKET: u32 = 8;
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(super) struct Index {
-    buckets: Slab,
+    buckets: HiddenSlab,
     /// As many as there can be, a power of two.
     most: u32,
 }
@@ -103,17 +105,9 @@ impl<'a> Bucket<'a> {
 
 impl Index {
     /// An index for so many slots; takes no memory yet.
-    pub(super) fn new(arena: &Arc<Arena>, map: &str, slots: u32) -> Index {
+    pub(super) fn new(arena: &Arc<Arena>, map: &str, slots: u32) -> Result<Index, MemError> {
         let most = slots.min(MOST).next_power_of_two();
-        let layout = Layout {
-            label: format!("index of map {map}").into(),
-            size: 8,
-            cpus: 1,
-            capacity: most,
-            writable: true,
-            hidden: true,
-        };
-        Index { buckets: Slab::new(arena, layout), most }
+        Ok(Index { buckets: HiddenSlab::new(arena, format!("index of map {map}"), BUCKET, most)?, most })
     }
 
     fn count(&self, version: u32) -> u32 {
@@ -122,8 +116,7 @@ impl Index {
 
     #[inline(always)]
     fn bucket(&self, number: u32) -> Bucket<'_> {
-        let cell = self.buckets.cell(number, 0, None);
-        let [version, head] = cell.block.words(cell.off);
+        let [version, head] = self.buckets.words(number, 0);
         Bucket { version, head }
     }
 
@@ -208,7 +201,7 @@ impl Index {
         loop {
             let version = words.version.load(Ordering::Relaxed);
             let count = self.count(version);
-            if enough(version) || (count..2 * count).step_by(64).any(|bucket| self.buckets.grow(bucket).is_err()) {
+            if enough(version) || self.buckets.grow(2 * count - 1).is_err() {
                 return;
             }
             words.version.store(version + 1, Ordering::Relaxed);

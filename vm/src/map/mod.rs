@@ -17,6 +17,7 @@ mod field;
 mod fifo;
 mod free_slots;
 mod hash;
+mod hidden_slab;
 mod index;
 mod lock;
 mod lpm;

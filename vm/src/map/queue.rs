@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::hidden_slab::HiddenSlab;
 use super::lock::{Locked, lock};
-use super::slab::{Layout, Slab};
 use super::store::no_memory;
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
@@ -19,7 +19,7 @@ pub(super) struct Queue {
     spec: MapSpec,
     header: Block,
     /// Programs get copies, so no program sees it.
-    values: Slab,
+    values: HiddenSlab,
 }
 
 /// What values there are, while no other thread changes that.
@@ -47,17 +47,11 @@ impl State<'_> {
 
 impl Queue {
     pub(super) fn new(spec: MapSpec, arena: &Arc<Arena>) -> Result<Queue, MemError> {
-        let layout = Layout {
-            label: format!("value of map {}", spec.name).into(),
-            size: spec.value_size,
-            cpus: 1,
-            capacity: spec.max_entries,
-            writable: true,
-            hidden: true,
-        };
+        let label = format!("value of map {}", spec.name);
+        let values = HiddenSlab::new(arena, label, spec.value_size, spec.max_entries)?;
         let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
         let header = arena.alloc_hidden(header)?;
-        Ok(Queue { header, values: Slab::new(arena, layout), spec })
+        Ok(Queue { header, values, spec })
     }
 
     fn words(&self) -> [&AtomicU32; 3] {
@@ -86,7 +80,8 @@ impl Queue {
         };
         let (stack, tail) = (self.spec.kind == MapKind::Stack, state.tail());
         let slot = if stack { self.slot(tail, last) } else { tail };
-        self.values.cell(slot, 0, None).load(value);
+        let (block, off) = self.values.at(slot);
+        block.load(off, value);
         if take {
             state.set(if stack { tail } else { self.slot(tail, 1) }, last);
         }
@@ -141,7 +136,8 @@ impl MapOps for Queue {
         }
         let slot = self.slot(tail, len);
         self.values.grow(slot).map_err(|error| no_memory(&self.spec.name, &error))?;
-        self.values.cell(slot, 0, None).store(value);
+        let (block, off) = self.values.at(slot);
+        block.store(off, value);
         state.set(tail, len + 1);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Memory for elements that come and go: chunks that are made when needed and never move.
+//! Memory for values that come and go, where programs can reach them: chunks that are made when needed and never move.
 //!
 //! A map with room for a million elements takes memory as it fills. Chunk sizes double, so there are few
 //! regions, and finding the chunk of a slot is a count of leading zeroes.
@@ -27,8 +27,6 @@ pub(super) struct Layout {
     pub(super) capacity: u32,
     /// Whether programs may store to elements.
     pub(super) writable: bool,
-    /// Whether no program reaches it, and the host relies on it: links, keys, queued values.
-    pub(super) hidden: bool,
 }
 
 /// See the module documentation.
@@ -45,8 +43,7 @@ pub(super) struct Slab {
 impl Slab {
     /// An empty slab; takes no memory yet.
     pub(super) fn new(arena: &Arc<Arena>, layout: Layout) -> Slab {
-        let gap = if layout.hidden { 0 } else { GAP };
-        let planes = Planes::new(layout.size, gap, layout.cpus);
+        let planes = Planes::new(layout.size, GAP, layout.cpus);
         let slot_bytes = u64::from(planes.stride) * u64::from(layout.cpus);
         let first = (u64::from(FIRST_CHUNK) / slot_bytes.max(1)).max(1);
         let mut slab = Slab { arena: Arc::clone(arena), layout, planes, first: first.ilog2(), chunks: Box::default() };
@@ -89,16 +86,10 @@ impl Slab {
             writable: self.layout.writable,
             owner: 0,
         };
-        let block = if self.layout.hidden { self.arena.alloc_hidden(spec) } else { self.arena.alloc(spec) }?;
+        let block = self.arena.alloc(spec)?;
         // The other thread's is as good.
         let _ = self.chunks[chunk].set(block);
         Ok(())
-    }
-
-    /// Whether a slot has memory.
-    #[inline]
-    pub(super) fn has(&self, slot: u32) -> bool {
-        self.chunks[self.locate(slot).0].get().is_some()
     }
 
     /// An element. The slot must have been grown.

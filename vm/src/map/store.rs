@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::cell::Cell;
 use super::free_slots::{FreeSlots, LINE, lanes};
+use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Words};
 use super::slab::{Layout, Slab};
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
@@ -38,7 +39,7 @@ pub(super) struct Store {
     lanes: u32,
     index: Index,
     /// Link to the next slot of the chain or of those given back; hash, 0 where no element is; words of the map; key.
-    records: Slab,
+    records: HiddenSlab,
     /// Offset of the key in a record.
     key_off: u32,
     values: Slab,
@@ -67,21 +68,14 @@ pub(super) struct LockedEntry<'a> {
 impl Store {
     pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>, cpus: u32, extra: Extra) -> Result<Store, MemError> {
         let (capacity, key_off) = (spec.max_entries, OWN + 4 * extra.words);
-        let records = Layout {
-            label: format!("key of map {}", spec.name).into(),
-            size: key_off + spec.key_size,
-            cpus: 1,
-            capacity,
-            writable: true,
-            hidden: true,
-        };
+        let label = format!("key of map {}", spec.name);
+        let records = HiddenSlab::new(arena, label, key_off + spec.key_size, capacity)?;
         let values = Layout {
             label: format!("value of map {}", spec.name).into(),
             size: spec.value_size,
             cpus,
             capacity,
             writable: spec.program_writable(),
-            hidden: false,
         };
         let (lanes, label) = (lanes(), format!("header of map {}", spec.name));
         let header = RegionSpec::new(label, RegionKind::Map, (2 + lanes + extra.lines) * LINE);
@@ -94,8 +88,8 @@ impl Store {
             hasher: DefaultHashBuilder::default(),
             header: arena.alloc_hidden(header)?,
             lanes,
-            index: Index::new(arena, &spec.name, capacity),
-            records: Slab::new(arena, records),
+            index: Index::new(arena, &spec.name, capacity)?,
+            records,
             key_off,
             values: Slab::new(arena, values),
         })
@@ -120,8 +114,7 @@ impl Store {
     /// The map's words of a slot.
     #[inline(always)]
     pub(super) fn extra<const N: usize>(&self, slot: u32) -> [&AtomicU32; N] {
-        let cell = self.records.cell(slot, 0, None);
-        cell.block.words(cell.off + OWN)
+        self.records.words(slot, OWN)
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -141,14 +134,19 @@ impl Store {
 
     /// Link and hash of a slot.
     #[inline(always)]
-    fn record(&self, slot: u32) -> (Cell<'_>, [&AtomicU32; 2]) {
-        let cell = self.records.cell(slot, 0, None);
-        let words = cell.block.words(cell.off);
-        (cell, words)
+    fn record(&self, slot: u32) -> [&AtomicU32; 2] {
+        self.records.words(slot, 0)
+    }
+
+    /// The memory of the key of a slot.
+    #[inline(always)]
+    fn key_at(&self, slot: u32) -> (&Block, u32) {
+        let (block, off) = self.records.at(slot);
+        (block, off + self.key_off)
     }
 
     fn link(&self, slot: u32) -> &AtomicU32 {
-        self.record(slot).1[0]
+        self.record(slot)[0]
     }
 
     /// Searches a chain: the slot, and the one before it. Gives up where the chain has changed since `version`.
@@ -157,9 +155,12 @@ impl Store {
         let mut before = None;
         let mut link = bucket.head.load(Ordering::Acquire);
         while let Some(slot) = link.checked_sub(1) {
-            let (cell, [next, own]) = self.record(slot);
-            if own.load(Ordering::Relaxed) == hash && cell.block.equals(cell.off + self.key_off, key) {
-                return Ok(Some((slot, before)));
+            let [next, own] = self.record(slot);
+            if own.load(Ordering::Relaxed) == hash {
+                let (block, off) = self.key_at(slot);
+                if block.equals(off, key) {
+                    return Ok(Some((slot, before)));
+                }
             }
             link = next.load(Ordering::Acquire);
             before = Some(slot);
@@ -239,7 +240,7 @@ impl Store {
 
     /// Takes the element of a slot out, whatever it is. False if there is none; otherwise the slot is the caller's.
     pub(super) fn unlink(&self, slot: u32) -> bool {
-        let own = self.record(slot).1[1];
+        let own = self.record(slot)[1];
         loop {
             let hash = own.load(Ordering::Acquire);
             if hash == 0 {
@@ -268,14 +269,15 @@ impl Store {
     /// Copies the key of a slot. False if no element is there.
     pub(super) fn key(&self, slot: u32, out: &mut [u8]) -> bool {
         loop {
-            let (cell, [_, own]) = self.record(slot);
+            let [_, own] = self.record(slot);
             let hash = own.load(Ordering::Acquire);
             if hash == 0 {
                 return false;
             }
             let _held = self.index.hold(self.words(), hash);
             if own.load(Ordering::Relaxed) == hash {
-                cell.block.load(cell.off + self.key_off, out);
+                let (block, off) = self.key_at(slot);
+                block.load(off, out);
                 return true;
             }
         }
@@ -355,9 +357,10 @@ impl LockedEntry<'_> {
     pub(super) fn insert(mut self, key: &[u8], slot: u32, init: impl FnOnce()) {
         assert!(self.found.is_none(), "a key that is not there");
         let store = self.store;
-        let (cell, [link, own]) = store.record(slot);
+        let [link, own] = store.record(slot);
         self.held.change();
-        cell.block.store(cell.off + store.key_off, key);
+        let (block, off) = store.key_at(slot);
+        block.store(off, key);
         let head = self.held.bucket.head;
         // As in `FreeSlots::give`: another thread may have given the slot back.
         link.store(head.load(Ordering::Relaxed), Ordering::Release);
@@ -366,7 +369,7 @@ impl LockedEntry<'_> {
         init();
         store.free_slots().note();
         drop(self);
-        let hash = |slot| store.record(slot).1[1].load(Ordering::Relaxed);
+        let hash = |slot| store.record(slot)[1].load(Ordering::Relaxed);
         store.index.grow(store.words(), slot + 1, hash, |slot| store.link(slot));
     }
 
@@ -375,7 +378,7 @@ impl LockedEntry<'_> {
         let (slot, before) = self.found?;
         let store = self.store;
         self.held.change();
-        let [link, own] = store.record(slot).1;
+        let [link, own] = store.record(slot);
         let next = link.load(Ordering::Relaxed);
         let from = before.map_or(self.held.bucket.head, |before| store.link(before));
         from.store(next, Ordering::Release);

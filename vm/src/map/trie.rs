@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::cell::Cell;
 use super::fifo::Fifo;
+use super::hidden_slab::HiddenSlab;
 use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
@@ -55,7 +56,8 @@ struct Header<'a> {
 
 /// A node in memory.
 struct Node<'a> {
-    cell: Cell<'a>,
+    block: &'a Block,
+    off: u32,
     children: [&'a AtomicU32; 2],
     info: &'a AtomicU32,
 }
@@ -72,7 +74,7 @@ impl Node<'_> {
     /// Leading bits in common with a key, at most as many as both have.
     #[inline(always)]
     fn common(&self, bits: u32, key: Prefix<'_>) -> u32 {
-        self.cell.block.common_bits(self.cell.off + DATA, key.data).min(bits).min(key.bits)
+        self.block.common_bits(self.off + DATA, key.data).min(bits).min(key.bits)
     }
 
     fn child(&self, side: usize) -> Option<u32> {
@@ -103,7 +105,7 @@ pub(super) struct Trie {
     data_size: u32,
     max_entries: u32,
     header: Block,
-    nodes: Slab,
+    nodes: HiddenSlab,
     values: Slab,
     lock: Option<u32>,
 }
@@ -128,13 +130,12 @@ impl Trie {
         let data_size = spec.key_size - 4;
         // Every element can need one intermediate node.
         let capacity = spec.max_entries.saturating_mul(2);
-        let layout = |what, size, writable, hidden| Layout {
-            label: format!("{what} of map {}", spec.name).into(),
-            size,
+        let values = Layout {
+            label: format!("value of map {}", spec.name).into(),
+            size: spec.value_size,
             cpus: 1,
             capacity,
-            writable,
-            hidden,
+            writable: spec.program_writable(),
         };
         let header = RegionSpec::new(format!("header of map {}", spec.name), RegionKind::Map, HEADER);
         Ok(Trie {
@@ -142,8 +143,8 @@ impl Trie {
             data_size,
             max_entries: spec.max_entries,
             header: arena.alloc_hidden(header)?,
-            nodes: Slab::new(arena, layout("key", DATA + data_size, true, true)),
-            values: Slab::new(arena, layout("value", spec.value_size, spec.program_writable(), false)),
+            nodes: HiddenSlab::new(arena, format!("key of map {}", spec.name), DATA + data_size, capacity)?,
+            values: Slab::new(arena, values),
             lock: spec.spin_lock,
         })
     }
@@ -164,9 +165,9 @@ impl Trie {
 
     #[inline(always)]
     fn node(&self, node: u32) -> Node<'_> {
-        let cell = self.nodes.cell(node, 0, None);
-        let [zero, one, info] = cell.block.words(cell.off);
-        Node { cell, children: [zero, one], info }
+        let (block, off) = self.nodes.at(node);
+        let [zero, one, info] = block.words(off);
+        Node { block, off, children: [zero, one], info }
     }
 
     pub(super) fn value(&self, node: u32) -> Cell<'_> {
@@ -235,7 +236,7 @@ impl LockedTrie<'_> {
     /// Copies a node's key out: bits, and data.
     pub(super) fn key(&self, node: u32, data: &mut [u8]) -> u32 {
         let node = self.trie.node(node);
-        node.cell.block.load(node.cell.off + DATA, data);
+        node.block.load(node.off + DATA, data);
         node.bits()
     }
 
@@ -290,7 +291,7 @@ impl LockedTrie<'_> {
     fn make(&self, info: u32, data: &[u8], children: [u32; 2]) -> Result<u32, Errno> {
         let number = self.take()?;
         let node = self.trie.node(number);
-        node.cell.block.store(node.cell.off + DATA, data);
+        node.block.store(node.off + DATA, data);
         set(node.info, info);
         node.children.into_iter().zip(children).for_each(|(word, child)| set(word, child));
         Ok(number)
@@ -353,7 +354,7 @@ impl LockedTrie<'_> {
             return Err(Errno::EEXIST);
         }
         // Bits that count are the same.
-        node.cell.block.store(node.cell.off + DATA, key.data);
+        node.block.store(node.off + DATA, key.data);
         if !new {
             cell.store(value);
             return Ok(());

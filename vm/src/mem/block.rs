@@ -28,6 +28,8 @@ pub struct Block {
     region: Region,
     /// Its first byte, where the host can write it.
     host: *mut u8,
+    /// Its first byte, as programs see it.
+    addr: u64,
     /// The pages of one that is outside of the arena.
     hidden: Option<Hidden>,
 }
@@ -42,17 +44,26 @@ impl Arena {
     /// Makes a zeroed region. A read-only one can still be filled through its [`Block`].
     pub fn alloc(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         let region = self.take(spec)?;
-        Ok(Block { arena: Arc::clone(self), host: self.write_at(region.start), region, hidden: None })
+        let (host, addr) = (self.write_at(region.start), self.base() + u64::from(region.start));
+        Ok(Block { arena: Arc::clone(self), host, addr, region, hidden: None })
     }
 
     /// Makes zeroed memory that no program reaches whatever runs it, for what the host has to rely on. It counts for the
     /// limit of the arena, and has no address there.
     pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         let wanted = u64::from(spec.stride) * u64::from(spec.count);
+        let block = self.reserve_hidden(spec)?;
+        block.grow(wanted)?;
+        Ok(block)
+    }
+
+    /// The same, of which nothing counts before [`Block::grow`]. Where the arena's limit is lower, it is as long as that.
+    pub(crate) fn reserve_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        let wanted = u64::from(spec.stride) * u64::from(spec.count);
         let hidden = Hidden::new(self, &spec.label, wanted)?;
-        let len = u32::try_from(wanted).expect("fits, since hidden memory does");
+        let len = u32::try_from(wanted.min(hidden.len())).expect("fits, since hidden memory does");
         let region = Region::nowhere(spec, len);
-        Ok(Block { arena: Arc::clone(self), host: hidden.at(), region, hidden: Some(hidden) })
+        Ok(Block { arena: Arc::clone(self), host: hidden.at(), addr: 0, region, hidden: Some(hidden) })
     }
 
     /// Makes a writable region of the first pages of a file that others share: a map of the kernel.
@@ -96,10 +107,21 @@ impl Block {
         self.region.len == 0
     }
 
+    /// Counts the bytes before `end` of hidden memory for the arena's limit; others count from the start.
+    pub(crate) fn grow(&self, end: u64) -> Result<(), MemError> {
+        self.hidden.as_ref().map_or(Ok(()), |hidden| hidden.grow(end))
+    }
+
+    /// Whether they count.
+    #[inline(always)]
+    pub(crate) fn has(&self, end: u64) -> bool {
+        self.hidden.as_ref().is_none_or(|hidden| hidden.has(end))
+    }
+
     /// Address of its first byte, as programs see it.
     #[inline]
     pub fn addr(&self) -> u64 {
-        self.arena.base() + u64::from(self.region.start)
+        self.addr
     }
 
     /// Address of an element.

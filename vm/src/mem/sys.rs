@@ -98,6 +98,11 @@ impl Reservation {
         Ok(Reservation { base: base.cast(), len })
     }
 
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Puts the first pages of a file under a range, to be executed.
     pub(super) fn place_code(&self, offset: usize, len: usize, file: &File) -> io::Result<()> {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "range inside the reservation");

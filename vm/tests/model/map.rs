@@ -4,6 +4,8 @@
 mod fifo;
 #[path = "../../src/map/free_slots.rs"]
 mod free_slots;
+#[path = "../../src/map/hidden_slab.rs"]
+mod hidden_slab;
 #[path = "../../src/map/index.rs"]
 mod index;
 #[path = "../../src/map/lock.rs"]

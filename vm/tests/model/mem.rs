@@ -55,9 +55,25 @@ impl Arena {
     pub(crate) fn alloc_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
         self.alloc(spec)
     }
+
+    pub(crate) fn reserve_hidden(self: &Arc<Self>, spec: RegionSpec) -> Result<Block, MemError> {
+        self.alloc(spec)
+    }
 }
 
 impl Block {
+    pub(crate) fn len(&self) -> u32 {
+        (self.0.len() * WORD) as u32
+    }
+
+    pub(crate) fn grow(&self, _end: u64) -> Result<(), MemError> {
+        Ok(())
+    }
+
+    pub(crate) fn has(&self, _end: u64) -> bool {
+        true
+    }
+
     pub(crate) fn words<const N: usize>(&self, off: u32) -> [&AtomicU32; N] {
         std::array::from_fn(|index| &self.0[off as usize / WORD + index])
     }
