@@ -22,6 +22,8 @@
 
 mod arg;
 mod caller;
+#[expect(unsafe_code, reason = "called by generated code")]
+mod direct;
 mod func;
 mod interrupt;
 pub mod native;
@@ -37,12 +39,14 @@ mod target;
 #[expect(unsafe_code, reason = "called by generated code")]
 mod thunk;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use arg::bad_argument;
 pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
+pub(crate) use direct::MapCall;
 pub use func::{IntoHostFn, WithCaller};
 pub use interrupt::{Interrupt, Reason};
 pub use packet::Packet;
@@ -81,6 +85,8 @@ pub struct HostFn {
     signature: Signature,
     body: Arc<Body>,
     entry: Entry,
+    /// What the entry takes instead of the body.
+    env: Option<Arc<dyn Any + Send + Sync>>,
     bind: Option<Arc<Bind>>,
     intrinsic: Option<Intrinsic>,
     c: Option<u64>,
@@ -110,7 +116,7 @@ impl HostFn {
     }
 
     fn with_entry<B: thunk::Callable>(name: Arc<str>, signature: Signature, body: Arc<B>, entry: Entry) -> HostFn {
-        HostFn { name, signature, body, entry, bind: None, intrinsic: None, c: None }
+        HostFn { name, signature, body, entry, env: None, bind: None, intrinsic: None, c: None }
     }
 
     /// A function whose first argument is a map, as [`HostFn::typed`], that can be [bound](HostFn::bind).
@@ -153,8 +159,8 @@ impl HostFn {
     /// How generated code calls it, and how many of the argument registers that takes. Good as long as this or
     /// a clone of it lives.
     pub fn native(&self) -> (HostCode, u8) {
-        let code = HostCode { code: self.entry.code, env: Arc::as_ptr(&self.body).cast() };
-        (code, self.entry.arity)
+        let env = self.env.as_ref().map_or(Arc::as_ptr(&self.body).cast(), |env| Arc::as_ptr(env).cast());
+        (HostCode { code: self.entry.code, env }, self.entry.arity)
     }
 
     /// A function from a closure, whose type is the declaration. `T` is the type of the instance's data, which

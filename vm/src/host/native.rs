@@ -72,6 +72,8 @@ pub struct Context {
     pub native_limit: u64,
     /// The CPU whose per-CPU values the program sees. Not for code that is compiled ahead of time, whose contexts end before.
     pub cpu: u32,
+    /// Bytes below r10 that are a function's frame.
+    pub frame_bytes: u64,
     /// Why a host function or service did not succeed. Not for generated code, nor is the rest.
     pub failure: Option<Failure>,
     /// The machine, for host functions and services.
@@ -287,6 +289,7 @@ impl Context {
             refused: 0,
             native_limit: 0,
             cpu: 0,
+            frame_bytes: 0,
             failure: None,
             bridge,
         }

@@ -66,7 +66,17 @@ unsafe fn run<B: Callable>(env: *const (), cx: *mut Context, args: &[u64; 5]) ->
     let body = unsafe { &*env.cast::<B>() };
     // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
     let bridge = unsafe { &mut *(*cx).bridge };
-    let result = catch_unwind(AssertUnwindSafe(|| body(bridge, args)));
+    // SAFETY: passed on to the caller.
+    unsafe { end(cx, || body(bridge, args)) }
+}
+
+/// Does the work of a host function, and ends the call.
+///
+/// # Safety
+/// As [`run`], but for `env`.
+#[inline(always)]
+pub(super) unsafe fn end(cx: *mut Context, work: impl FnOnce() -> Result<u64, Trap>) -> Pair {
+    let result = catch_unwind(AssertUnwindSafe(work));
     // SAFETY: `interrupt` points to the flag of this machine's runtime, which the machine keeps alive.
     let interrupted = unsafe { AtomicU8::from_ptr((*cx).interrupt.cast_mut()) }.load(Ordering::Relaxed);
     match result {

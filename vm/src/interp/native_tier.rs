@@ -75,6 +75,7 @@ impl Machine {
         let context = tier.native.context();
         context.frame_limit = frames.checked_sub(1).map_or(0, |deepest| self.s.frame_pointer(deepest));
         context.stack_limit = stack_bytes;
+        context.frame_bytes = self.s.stack.region().spec.element_size.into();
     }
 
     /// A run that needs no preparation. Other functions handle the rest, so that this one saves no registers for it.

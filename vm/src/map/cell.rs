@@ -29,6 +29,7 @@ impl Cell<'_> {
     }
 
     /// Copies in, around the lock.
+    #[inline]
     pub(super) fn store(&self, value: &[u8]) {
         let split = self.lock.map(|at| at as usize).filter(|at| at + LOCK_BYTES <= value.len());
         match split {

@@ -22,8 +22,25 @@ fn piece(at: *const u8, left: usize) -> usize {
 ///
 /// # Safety
 /// There are as many bytes at `from`, in an arena that is mapped.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
+    // SAFETY: the caller promises all bytes, and numbers are aligned.
+    unsafe {
+        match out.len() {
+            8 if from.addr().is_multiple_of(8) => {
+                out.copy_from_slice(&AtomicU64::from_ptr(from.cast()).load(Relaxed).to_ne_bytes());
+            }
+            4 if from.addr().is_multiple_of(4) => {
+                out.copy_from_slice(&AtomicU32::from_ptr(from.cast()).load(Relaxed).to_ne_bytes());
+            }
+            _ => load_pieces(from, out),
+        }
+    }
+}
+
+/// # Safety
+/// As [`load`].
+unsafe fn load_pieces(from: *mut u8, out: &mut [u8]) {
     let whole = words(from, out.len());
     let mut off = whole * WORD;
     // SAFETY: the caller promises all bytes; words are aligned, and so are pieces.
@@ -50,8 +67,25 @@ pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
 ///
 /// # Safety
 /// There is room for them at `to`, in an arena that is mapped.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
+    // SAFETY: as in `load`.
+    unsafe {
+        match (bytes.first_chunk(), bytes.first_chunk(), bytes.len()) {
+            (Some(eight), _, 8) if to.addr().is_multiple_of(8) => {
+                AtomicU64::from_ptr(to.cast()).store(u64::from_ne_bytes(*eight), Relaxed);
+            }
+            (_, Some(four), 4) if to.addr().is_multiple_of(4) => {
+                AtomicU32::from_ptr(to.cast()).store(u32::from_ne_bytes(*four), Relaxed);
+            }
+            _ => store_pieces(to, bytes),
+        }
+    }
+}
+
+/// # Safety
+/// As [`store`].
+unsafe fn store_pieces(to: *mut u8, bytes: &[u8]) {
     let whole = words(to, bytes.len());
     let mut off = whole * WORD;
     // SAFETY: as in `load`.

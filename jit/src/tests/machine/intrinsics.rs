@@ -101,6 +101,81 @@ fn maps_that_are_known_are_called_directly() {
     assert!(bad.contains("argument 3 of bpf_map_update_elem: "), "{bad}");
 }
 
+/// An address: a register, an offset, and what else is done to it.
+type Address = (&'static str, i32, &'static str);
+
+fn set(register: &str, (base, off, more): Address) -> String {
+    format!("{register} = {base}\n {register} += {off}\n {}", more.replace('$', register))
+}
+
+/// Calls a helper of a map with addresses of the argument as a key and of a value that begins with 77; leaves the value's
+/// beginning in the memory.
+fn with_pointers(map: u32, call: u32, key: Address, value: Address) -> String {
+    let (key, value) = (set("r2", key), set("r3", value));
+    let arguments = if call < 87 { "" } else { "r2 = r3\n r3 = 0" };
+    format!(
+        "r6 = r1
+         r9 = r2
+         {key}
+         *(u32 *)(r2 + 0) = r9
+         {value}
+         r1 = 77
+         *(u64 *)(r3 + 0) = r1
+         r1 = 0
+         *(u64 *)(r3 + 8) = r1
+         *(u64 *)(r3 + 16) = r1
+         {arguments}
+         r4 = 0
+         r1 = map_fd({map}) ll
+         call {call}
+         r7 = r0
+         {value}
+         r1 = *(u64 *)(r3 + 0)
+         *(u64 *)(r6 + 0) = r1
+         r0 = r7
+         exit"
+    )
+}
+
+const KEY: Address = ("r10", -4, "");
+const VALUE: Address = ("r10", -40, "");
+
+#[test]
+fn arguments_may_be_anywhere() {
+    let narrow = "$ <<= 32\n $ >>= 32";
+    let places = [
+        (("r10", -24, ""), ("r10", -48, "")),
+        (("r10", -512, ""), ("r10", -508, "")),
+        (("r10", -32, ""), ("r10", -24, "")),
+        (("r10", -4, narrow), ("r10", -40, narrow)),
+        (("r6", 8, ""), ("r6", 16, "")),
+    ];
+    for map in 1..=4 {
+        for call in [1, 2, 3, 87, 88, 89] {
+            for argument in [2, 4, 9] {
+                let expected = Rig::new(&with_pointers(map, call, KEY, VALUE)).agree(argument);
+                for (key, value) in places {
+                    let result = Rig::new(&with_pointers(map, call, key, value)).agree(argument);
+                    let r0 = |text: &str| text.split(',').next().map(str::to_owned);
+                    assert!(call == 1 || r0(&result) == r0(&expected), "{map} {call} {key:?}: {result}, {expected}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn arguments_partly_outside_the_frame_are_refused() {
+    let calls = [(3, 2, -23, 3), (3, 2, -535, 3), (4, 87, -16, 2), (4, 88, -23, 2), (4, 88, -535, 2), (4, 89, 0, 2)];
+    for (map, call, off, blame) in calls {
+        let register = if call == 2 { "r3" } else { "r2" };
+        let wrong = format!("{}\n r1 = map_fd({map}) ll\n call {call}", set(register, ("r10", off, "")));
+        let right = format!("r1 = map_fd({map}) ll\n         call {call}");
+        let refused = Rig::new(&with_pointers(map, call, KEY, VALUE).replace(&right, &wrong)).agree(1);
+        assert!(refused.contains(&format!("argument {blame} of bpf_map_")), "{map} {call} {off}: {refused}");
+    }
+}
+
 #[test]
 fn the_cpu_is_the_machines() {
     assert_eq!(Rig::new("call 8\n r0 += r0\n exit").agree(0), "0x4, memory 0, 0 insns");

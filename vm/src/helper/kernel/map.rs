@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Host;
 use crate::helper::HelperResult;
 use crate::helper::walk::{Entry, Visit, snapshot_fits, walk};
-use crate::host::{HostFn, Intrinsic, Ptr};
+use crate::host::{HostFn, Intrinsic, MapCall, Ptr};
 use crate::map::{Errno, MapKind, MapOps};
 use crate::mem::Access;
 use crate::trap::{Trap, TrapCode};
@@ -22,16 +22,25 @@ pub(super) fn functions() -> Vec<HostFn> {
             let cpu = caller.runtime().cpu();
             lookup(caller, map, key, cpu)
         })
-        .with_intrinsic(Intrinsic::MapLookup),
+        .with_intrinsic(Intrinsic::MapLookup)
+        .with_direct(|call: &MapCall<'_>, [key, ..]| call.key(key, |key| call.map.lookup(key, call.cpu).unwrap_or(0))),
         HostFn::of_map("bpf_map_lookup_percpu_elem", lookup),
-        HostFn::of_map("bpf_map_update_elem", update),
-        HostFn::of_map("bpf_map_delete_elem", delete),
+        HostFn::of_map("bpf_map_update_elem", update).with_direct(|call: &MapCall<'_>, [key, value, flags]| {
+            let update = |key: &[u8], value: &[u8]| call.map.update(key, value, flags, call.cpu);
+            changed(call, || call.value(value, |value| call.key(key, |key| update(key, value)))?)
+        }),
+        HostFn::of_map("bpf_map_delete_elem", delete)
+            .with_direct(|call: &MapCall<'_>, [key, ..]| changed(call, || call.key(key, |key| call.map.delete(key)))),
         HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
             writable(&caller, map)?;
             let mut room = Room::default();
             HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags)?)
+        })
+        .with_direct(|call: &MapCall<'_>, [value, flags, _]| {
+            changed(call, || call.value(value, |value| call.map.push(value, flags)))
         }),
-        HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true)),
+        HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true))
+            .with_direct(|call: &MapCall<'_>, [value, ..]| taken(call, value, |value| call.map.pop(value))),
         HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false)),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
         HostFn::typed::<(), _>("bpf_loop", repeat),
@@ -112,7 +121,7 @@ fn delete(mut caller: Host<'_>, map: &Map, key: Ptr) -> HelperResult {
 /// Pop and peek. For a bloom filter the value is a question, so it is read first and stays as it is.
 fn take(mut caller: Host<'_>, map: &Map, at: Ptr, remove: bool) -> HelperResult {
     let (size, mut room) = (map.spec().value_size, Room::default());
-    if map.spec().kind == MapKind::BloomFilter {
+    if map.spec().kind == MapKind::BloomFilter && !remove {
         return Ok(map.peek(room.copy(&mut caller, at, size.into())?)?);
     }
     caller.check(at, size.into(), Access::Write)?;
@@ -124,6 +133,24 @@ fn take(mut caller: Host<'_>, map: &Map, at: Ptr, remove: bool) -> HelperResult 
     }
     caller.write(at, &*value)?;
     Ok(result?)
+}
+
+/// r0 of a change by generated code, unless the map is read-only for programs.
+#[inline(always)]
+fn changed(call: &MapCall<'_>, change: impl FnOnce() -> Option<Result<(), Errno>>) -> Option<u64> {
+    let result = if call.writable { change() } else { None }?;
+    Some(r0(result))
+}
+
+/// r0 of a pop by generated code.
+#[inline(always)]
+fn taken(call: &MapCall<'_>, at: u64, take: impl FnOnce(&mut [u8]) -> Result<(), Errno>) -> Option<u64> {
+    call.set_value(at, |value| r0(take(value).inspect_err(|_| value.fill(0))))
+}
+
+#[inline(always)]
+fn r0(result: Result<(), Errno>) -> u64 {
+    result.map_or_else(Errno::to_r0, |()| 0)
 }
 
 /// Kinds whose `map_ops` have a `map_for_each_callback`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Host;
 use super::map::{Map, Room};
 use crate::helper::HelperResult;
-use crate::host::{HostFn, Ptr, bad_argument};
+use crate::host::{HostFn, MapCall, Ptr, bad_argument};
 use crate::map::{Errno, Ring};
 use crate::trap::Trap;
 
@@ -21,7 +21,11 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("bpf_ringbuf_discard", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, true)
         }),
-        HostFn::of_map("bpf_ringbuf_output", output),
+        HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &MapCall<'_>, [data, size, flags]| {
+            let ring = if flags & !WAKEUP_FLAGS == 0 { call.map.ring() } else { None }?;
+            let size = usize::try_from(size).ok()?;
+            call.bytes(data, size, |bytes| ring.output(bytes).map_or_else(Errno::to_r0, |()| 0))
+        }),
         HostFn::of_map("bpf_ringbuf_query", |caller: Host<'_>, map: &Map, flags: u64| {
             Ok::<_, Trap>(ring(&caller, map)?.query(flags))
         }),
