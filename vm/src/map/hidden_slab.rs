@@ -48,6 +48,18 @@ impl HiddenSlab {
         (&self.memory, slot * self.stride)
     }
 
+    /// The memory of all elements, which are at multiples of 8 bytes.
+    #[inline(always)]
+    pub(super) fn memory(&self) -> &Block {
+        &self.memory
+    }
+
+    /// The slot whose element is at an offset.
+    #[inline(always)]
+    pub(super) fn slot(&self, off: u32) -> u32 {
+        off / self.stride
+    }
+
     /// Words of an element, from a byte on.
     #[inline(always)]
     pub(super) fn words<const N: usize>(&self, slot: u32, from: u32) -> [&AtomicU32; N] {

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::hash::check_sizes;
-use super::trie::{Prefix, Trie};
+use super::trie::Trie;
+use super::trie_node::Prefix;
 use super::{BPF_EXIST, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 

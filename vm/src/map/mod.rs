@@ -37,6 +37,7 @@ mod spec;
 mod store;
 mod sync;
 mod trie;
+mod trie_node;
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! The trie of kernel/bpf/lpm_trie.c: path-compressed, one node for each prefix or fork.
 //!
-//! A fork without a value of its own is an intermediate node; it always has two children. Links are numbers of nodes plus 1,
-//! with 0 for none. Only values lie where programs can write, under the node's number; the rest is hidden memory.
+//! A fork without a value of its own is an intermediate node; it always has two children. Only values lie where programs can
+//! write; the rest is hidden memory.
 //!
 //! A search takes no lock and writes nothing. A change holds the lock of the map, and shows by one store of a link. A node that
 //! was taken out is used again only after the version has changed; a search that finds another version at its end begins anew.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::cell::Cell;
 use super::fifo::Fifo;
@@ -15,80 +15,29 @@ use super::hidden_slab::HiddenSlab;
 use super::lock::{Locked, lock};
 use super::slab::{Layout, Slab};
 use super::store::no_memory;
+use super::trie_node::{INFO, INTERMEDIATE, NODE, Node, Prefix, WORD, follow, get, hang, number, set};
 use super::{BPF_EXIST, BPF_NOEXIST, Errno, MapSpec};
-use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
+use crate::mem::{Arena, Block, MemError, Record, RegionKind, RegionSpec};
 
 /// Bytes of the words that are no node's.
 const HEADER: u32 = 32;
-/// Bytes of a node before its data: two links, bits, and a word that is not used.
-const DATA: u32 = 16;
-/// In a node's word of bits: it has no value.
-const INTERMEDIATE: u32 = 1 << 31;
+/// Offset of the root's link in these.
+const ROOT: u32 = 24;
 /// Searches without the lock before one with it.
 const TRIES: u32 = 64;
-
-/// A key taken apart: number of bits that count, and data bytes from the most significant on.
-#[derive(Clone, Copy)]
-pub(super) struct Prefix<'a> {
-    pub(super) bits: u32,
-    pub(super) data: &'a [u8],
-}
-
-impl Prefix<'_> {
-    fn bit(&self, index: u32) -> usize {
-        usize::from(self.data[index as usize / 8] >> (7 - index % 8) & 1)
-    }
-}
 
 /// The map's words that are no node's.
 struct Header<'a> {
     lock: &'a AtomicU32,
     /// Changes before a node that was taken out is used again.
     version: &'a AtomicU32,
-    root: &'a AtomicU32,
+    root: &'a AtomicU64,
     /// Elements: nodes that are not intermediate.
     entries: &'a AtomicU32,
-    /// Nodes from here on were never used.
+    /// Nodes that were ever used.
     fresh: &'a AtomicU32,
-    /// Nodes that were taken out, linked by their first children.
+    /// Nodes that were taken out, linked by the words that have bits otherwise.
     free: Fifo<'a>,
-}
-
-/// A node in memory.
-struct Node<'a> {
-    block: &'a Block,
-    off: u32,
-    children: [&'a AtomicU32; 2],
-    info: &'a AtomicU32,
-}
-
-impl Node<'_> {
-    fn bits(&self) -> u32 {
-        get(self.info) & !INTERMEDIATE
-    }
-
-    fn is_intermediate(&self) -> bool {
-        get(self.info) & INTERMEDIATE != 0
-    }
-
-    /// Leading bits in common with a key, at most as many as both have.
-    #[inline(always)]
-    fn common(&self, bits: u32, key: Prefix<'_>) -> u32 {
-        self.block.common_bits(self.off + DATA, key.data).min(bits).min(key.bits)
-    }
-
-    fn child(&self, side: usize) -> Option<u32> {
-        get(self.children[side]).checked_sub(1)
-    }
-}
-
-fn get(word: &AtomicU32) -> u32 {
-    word.load(Ordering::Acquire)
-}
-
-/// Shows what was written before.
-fn set(word: &AtomicU32, value: u32) {
-    word.store(value, Ordering::Release);
 }
 
 /// Where a node hangs.
@@ -103,6 +52,8 @@ enum Link {
 pub(super) struct Trie {
     name: Arc<str>,
     data_size: u32,
+    /// Offset of the data in a node.
+    data_off: u32,
     max_entries: u32,
     header: Block,
     nodes: HiddenSlab,
@@ -128,6 +79,8 @@ struct Walk {
 impl Trie {
     pub(super) fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Trie, MemError> {
         let data_size = spec.key_size - 4;
+        // Words that are read as numbers are aligned.
+        let data_off = if data_size == 4 { INFO + 4 } else { INFO + 8 };
         // Every element can need one intermediate node.
         let capacity = spec.max_entries.saturating_mul(2);
         let values = Layout {
@@ -141,9 +94,15 @@ impl Trie {
         Ok(Trie {
             name: Arc::clone(&spec.name),
             data_size,
+            data_off,
             max_entries: spec.max_entries,
             header: arena.alloc_hidden(header)?,
-            nodes: HiddenSlab::new(arena, format!("key of map {}", spec.name), DATA + data_size, capacity)?,
+            nodes: HiddenSlab::new(
+                arena,
+                format!("key of map {}", spec.name),
+                data_off + data_size,
+                capacity.saturating_add(1),
+            )?,
             values: Slab::new(arena, values),
             lock: spec.spin_lock,
         })
@@ -151,7 +110,8 @@ impl Trie {
 
     #[inline(always)]
     fn header(&self) -> Header<'_> {
-        let [lock, version, root, entries, fresh, oldest, newest] = self.header.words(0);
+        let [lock, version, entries, fresh, oldest, newest] = self.header.words(0);
+        let root = self.header.atomic(ROOT);
         Header { lock, version, root, entries, fresh, free: Fifo { oldest, newest } }
     }
 
@@ -164,18 +124,23 @@ impl Trie {
     }
 
     #[inline(always)]
-    fn node(&self, node: u32) -> Node<'_> {
-        let (block, off) = self.nodes.at(node);
-        let [zero, one, info] = block.words(off);
-        Node { block, off, children: [zero, one], info }
+    fn node(&self, number: u32) -> Node<'_> {
+        let (block, off) = (self.nodes.memory(), number * WORD);
+        let [info] = block.words(off + INFO);
+        Node { block, off, data: off + self.data_off, info }
+    }
+
+    /// The slot of a node's value; there is no node 0.
+    fn slot(&self, node: u32) -> u32 {
+        self.nodes.slot(node * WORD) - 1
     }
 
     pub(super) fn value(&self, node: u32) -> Cell<'_> {
-        self.values.cell(node, 0, self.lock)
+        self.values.cell(self.slot(node), 0, self.lock)
     }
 
     pub(super) fn addr(&self, node: u32) -> u64 {
-        self.values.addr(node, 0)
+        self.values.addr(self.slot(node), 0)
     }
 
     pub(super) fn locked(&self) -> LockedTrie<'_> {
@@ -200,21 +165,44 @@ impl Trie {
     /// Searches for the longest prefix, as long as `valid`.
     #[inline(always)]
     fn search(&self, key: Prefix<'_>, valid: impl Fn() -> bool) -> Option<u32> {
-        let (mut found, mut link) = (None, get(self.header().root));
-        while let Some(number) = link.checked_sub(1) {
-            let node = self.node(number);
-            let info = get(node.info);
-            let bits = info & !INTERMEDIATE;
-            if node.common(bits, key) < bits {
+        match <[u8; 4]>::try_from(key.data) {
+            // Data of this size is one word of the node.
+            Ok(data) => self.descend(key, valid, |record, _, bits| {
+                let own: &AtomicU32 = record.atomic::<_, { INFO as usize + 4 }>();
+                let differ = u32::from_ne_bytes(data) ^ own.load(Ordering::Relaxed);
+                bits <= key.bits.min(u32::from_be(differ).leading_zeros())
+            }),
+            Err(_) => self.descend(key, valid, |_, number, bits| self.node(number).common(bits, key) >= bits),
+        }
+    }
+
+    /// The same, where `fits` compares the first bits of a node with the key's.
+    #[inline(always)]
+    fn descend(
+        &self,
+        key: Prefix<'_>,
+        valid: impl Fn() -> bool,
+        fits: impl Fn(Record<'_, NODE>, u32, u32) -> bool,
+    ) -> Option<u32> {
+        let (mut found, mut link, head) = (None, follow(self.header().root), key.head());
+        while let Some(number) = number(link) {
+            let (node, bits) = (self.nodes.memory().record::<NODE>(number * WORD), (link >> 32) as u32);
+            let last = bits >= self.max_bits();
+            if !last {
+                let side = if bits < u64::BITS { (head >> (u64::BITS - 1 - bits) & 1) as usize } else { key.bit(bits) };
+                let child: &AtomicU64 = if side == 0 { node.atomic::<_, 0>() } else { node.atomic::<_, 8>() };
+                link = follow(child);
+            }
+            if !fits(node, number, bits) {
                 break;
             }
-            if info & INTERMEDIATE == 0 {
+            let info: &AtomicU32 = node.atomic::<_, { INFO as usize }>();
+            if get(info) & INTERMEDIATE == 0 {
                 found = Some(number);
             }
-            if bits >= self.max_bits() || !valid() {
+            if last || !valid() {
                 break;
             }
-            link = get(node.children[key.bit(bits)]);
         }
         found
     }
@@ -226,33 +214,39 @@ impl LockedTrie<'_> {
         self.trie.search(key, || true)
     }
 
-    fn word(&self, link: Link) -> &AtomicU32 {
-        match link {
-            Link::Root => self.header.root,
-            Link::Child(parent, side) => self.trie.node(parent).children[side],
+    /// Lets a link lead to what is new.
+    fn set(&self, at: Link, top: u64) {
+        match at {
+            Link::Root => hang(self.header.root, top),
+            Link::Child(parent, side) => hang(self.trie.node(parent).child(side), top),
         }
+    }
+
+    /// The link to a node.
+    fn link_to(&self, number: u32) -> u64 {
+        u64::from(self.trie.node(number).bits()) << 32 | u64::from(number)
     }
 
     /// Copies a node's key out: bits, and data.
     pub(super) fn key(&self, node: u32, data: &mut [u8]) -> u32 {
         let node = self.trie.node(node);
-        node.block.load(node.off + DATA, data);
+        node.block.load(node.data, data);
         node.bits()
     }
 
     /// Walks to where `key` is or would be, by the nodes that `pass` gets with where they hang.
     fn walk(&self, key: Prefix<'_>, mut pass: impl FnMut(Link, u32)) -> Walk {
-        let mut walk = Walk { link: Link::Root, node: get(self.header.root).checked_sub(1), matched: 0 };
-        while let Some(number) = walk.node {
-            let node = self.trie.node(number);
+        let mut walk = Walk { link: Link::Root, node: number(follow(self.header.root)), matched: 0 };
+        while let Some(at) = walk.node {
+            let node = self.trie.node(at);
             let bits = node.bits();
             walk.matched = node.common(bits, key);
             if bits != walk.matched || bits == key.bits {
                 break;
             }
-            pass(walk.link, number);
+            pass(walk.link, at);
             let side = key.bit(bits);
-            (walk.link, walk.node) = (Link::Child(number, side), node.child(side));
+            (walk.link, walk.node) = (Link::Child(at, side), number(follow(node.child(side))));
         }
         walk
     }
@@ -269,14 +263,14 @@ impl LockedTrie<'_> {
     /// A node that is not in use. `ENOMEM` when the arena is full.
     fn take(&self) -> Result<u32, Errno> {
         let Header { fresh, free, .. } = &self.header;
-        if let Some(number) = free.pop(|node| self.trie.node(node).children[0]) {
+        if let Some(number) = free.pop(|node| self.trie.node(node).info) {
             return Ok(number);
         }
-        let number = get(fresh);
-        let grown = self.trie.nodes.grow(number).and_then(|()| self.trie.values.grow(number));
+        let slot = get(fresh);
+        let grown = self.trie.nodes.grow(slot + 1).and_then(|()| self.trie.values.grow(slot));
         grown.map_err(|error| no_memory(&self.trie.name, &error))?;
-        set(fresh, number + 1);
-        Ok(number)
+        set(fresh, slot + 1);
+        Ok(self.trie.nodes.at(slot + 1).1 / WORD)
     }
 
     /// Takes back nodes that hang nowhere any more. Searches that are at them are void.
@@ -284,16 +278,16 @@ impl LockedTrie<'_> {
         self.header.version.fetch_add(1, Ordering::Relaxed);
         // What is written to the nodes from here on must not be seen before the version is.
         fence(Ordering::Release);
-        nodes.iter().for_each(|node| self.header.free.push(*node, |node| self.trie.node(node).children[0]));
+        nodes.iter().for_each(|node| self.header.free.push(*node, |node| self.trie.node(node).info));
     }
 
     /// A new node, which hangs nowhere yet.
-    fn make(&self, info: u32, data: &[u8], children: [u32; 2]) -> Result<u32, Errno> {
+    fn make(&self, info: u32, data: &[u8], children: [u64; 2]) -> Result<u32, Errno> {
         let number = self.take()?;
         let node = self.trie.node(number);
-        node.block.store(node.off + DATA, data);
+        node.block.store(node.data, data);
         set(node.info, info);
-        node.children.into_iter().zip(children).for_each(|(word, child)| set(word, child));
+        (0..2).zip(children).for_each(|(side, child)| hang(node.child(side), child));
         Ok(number)
     }
 
@@ -321,17 +315,17 @@ impl LockedTrie<'_> {
         let bits = self.key(below, &mut old);
         let side = Prefix { bits, data: &old }.bit(walk.matched);
         if walk.matched == key.bits {
-            let new = self.add(key, value, by_side(side, below + 1, 0))?;
+            let new = self.add(key, value, by_side(side, self.link_to(below), 0))?;
             return self.hang(walk.link, new);
         }
         let new = self.add(key, value, [0, 0])?;
-        let fork = self.make(walk.matched | INTERMEDIATE, &old, by_side(side, below + 1, new + 1));
+        let fork = self.make(walk.matched | INTERMEDIATE, &old, by_side(side, self.link_to(below), self.link_to(new)));
         let fork = fork.inspect_err(|_| self.give(&[new]))?;
         self.hang(walk.link, fork)
     }
 
     /// A node for a new element.
-    fn add(&self, key: Prefix<'_>, value: &[u8], children: [u32; 2]) -> Result<u32, Errno> {
+    fn add(&self, key: Prefix<'_>, value: &[u8], children: [u64; 2]) -> Result<u32, Errno> {
         let new = self.make(key.bits, key.data, children)?;
         self.trie.value(new).init(value);
         Ok(new)
@@ -339,7 +333,7 @@ impl LockedTrie<'_> {
 
     /// Hangs the top of what is new into the trie.
     fn hang(&self, link: Link, top: u32) -> Result<(), Errno> {
-        set(self.word(link), top + 1);
+        self.set(link, self.link_to(top));
         set(self.header.entries, self.trie.len() + 1);
         Ok(())
     }
@@ -354,7 +348,7 @@ impl LockedTrie<'_> {
             return Err(Errno::EEXIST);
         }
         // Bits that count are the same.
-        node.block.store(node.off + DATA, key.data);
+        node.block.store(node.data, key.data);
         if !new {
             cell.store(value);
             return Ok(());
@@ -371,15 +365,14 @@ impl LockedTrie<'_> {
         let (number, link) = self.exact(key, |link, _| above = Some(link)).ok_or(Errno::ENOENT)?;
         let node = self.trie.node(number);
         set(self.header.entries, self.trie.len() - 1);
-        match (node.children.map(get), link, above) {
+        match (node.children(), link, above) {
             ([zero, one], _, _) if zero != 0 && one != 0 => set(node.info, node.bits() | INTERMEDIATE),
             ([0, 0], Link::Child(parent, side), Some(above)) if self.trie.node(parent).is_intermediate() => {
-                let sibling = get(self.trie.node(parent).children[1 - side]);
-                set(self.word(above), sibling);
+                self.set(above, follow(self.trie.node(parent).child(1 - side)));
                 self.give(&[parent, number]);
             }
             ([zero, one], link, _) => {
-                set(self.word(link), zero.max(one));
+                self.set(link, zero.max(one));
                 self.give(&[number]);
             }
         }
@@ -389,7 +382,9 @@ impl LockedTrie<'_> {
     /// The first element below `node` in postorder.
     fn leftmost(&self, node: u32) -> u32 {
         let mut at = node;
-        while let Some(next) = self.trie.node(at).child(0).or(self.trie.node(at).child(1)) {
+        while let [zero, one] = self.trie.node(at).children()
+            && let Some(next) = number(zero).or(number(one))
+        {
             at = next;
         }
         at
@@ -401,25 +396,26 @@ impl LockedTrie<'_> {
         let mut path = Vec::new();
         let found = key.and_then(|key| self.exact(key, |_, node| path.push(node)));
         let Some((mut node, _)) = found else {
-            return get(self.header.root).checked_sub(1).map(|root| self.leftmost(root));
+            return number(follow(self.header.root)).map(|root| self.leftmost(root));
         };
-        while let Some(number) = path.pop() {
-            let parent = self.trie.node(number);
-            if parent.child(0) == Some(node)
-                && let Some(right) = parent.child(1)
+        while let Some(above) = path.pop() {
+            let parent = self.trie.node(above);
+            let [left, right] = parent.children().map(number);
+            if left == Some(node)
+                && let Some(right) = right
             {
                 return Some(self.leftmost(right));
             }
             if !parent.is_intermediate() {
-                return Some(number);
+                return Some(above);
             }
-            node = number;
+            node = above;
         }
         None
     }
 }
 
 /// Two links, one of them for this side.
-fn by_side(side: usize, link: u32, other: u32) -> [u32; 2] {
+fn by_side(side: usize, link: u64, other: u64) -> [u64; 2] {
     if side == 0 { [link, other] } else { [other, link] }
 }

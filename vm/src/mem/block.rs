@@ -1,6 +1,7 @@
 //! Ownership of a region, and access to it for the code that manages it (maps, contexts, packets).
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::Arc;
@@ -244,6 +245,14 @@ impl Block {
         std::array::from_fn(|index| unsafe { AtomicU32::from_ptr(first.wrapping_add(4 * index).cast()) })
     }
 
+    /// So many bytes at an offset that is a multiple of 8, for access to several cells after one check.
+    #[inline(always)]
+    pub(crate) fn record<const BYTES: usize>(&self, off: u32) -> Record<'_, BYTES> {
+        let at = self.at(off, BYTES);
+        assert!((at as usize).is_multiple_of(8), "aligned record");
+        Record { at, block: PhantomData }
+    }
+
     /// A copy of a range.
     pub fn to_vec(&self, off: u32, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
@@ -258,6 +267,23 @@ impl Block {
         // SAFETY: inside this block, aligned, mapped and writable while `self` lives; arena bytes are in no
         // Rust object, so all references to them are to atomic cells like this one.
         unsafe { A::from_ptr(cell) }
+    }
+}
+
+/// Bytes of a block that are checked once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a, const BYTES: usize> {
+    at: *mut u8,
+    block: PhantomData<&'a Block>,
+}
+
+impl<'a, const BYTES: usize> Record<'a, BYTES> {
+    /// An atomic cell in it.
+    #[inline(always)]
+    pub(crate) fn atomic<A: AtomicCell, const OFF: usize>(self) -> &'a A {
+        const { assert!(OFF + A::SIZE <= BYTES && OFF.is_multiple_of(A::SIZE)) };
+        // SAFETY: as `Block::atomic`: `record` checked these bytes and their alignment.
+        unsafe { A::from_ptr(self.at.wrapping_add(OFF)) }
     }
 }
 

@@ -170,6 +170,11 @@ unsafe fn half_at(at: *const u8) -> [u8; 4] {
 /// As [`equal`].
 #[inline(always)]
 pub(super) unsafe fn common_bits(at: *const u8, bytes: &[u8]) -> u32 {
+    if let Ok(word) = bytes.try_into() {
+        // SAFETY: passed on to the caller.
+        let own = unsafe { half_at(at) };
+        return (u32::from_be_bytes(own) ^ u32::from_be_bytes(word)).leading_zeros();
+    }
     let (words, rest) = bytes.as_chunks::<8>();
     let (half, tail) = rest.as_chunks::<4>();
     let differ = |bits: u32, differ: u64| (differ != 0).then(|| bits + differ.leading_zeros());

@@ -38,6 +38,7 @@ mod view;
 
 pub use arena::{Arena, Elements, Region, RegionKind, RegionSpec};
 pub use block::Block;
+pub(crate) use block::Record;
 pub use cell::AtomicCell;
 pub use checked_copy::Text;
 pub(crate) use checked_copy::Words;

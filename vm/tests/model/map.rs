@@ -5,6 +5,7 @@ mod fifo;
 #[path = "../../src/map/free_slots.rs"]
 mod free_slots;
 #[path = "../../src/map/hidden_slab.rs"]
+#[expect(dead_code, reason = "offsets are links of tries")]
 mod hidden_slab;
 #[path = "../../src/map/index.rs"]
 mod index;
