@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use super::HostFn;
-use super::native::{Context, Pair};
+use super::native::{Bridge, Context, Pair};
 use super::thunk::{Entry, end};
+use super::{HostFn, Runtime};
 use crate::map::{MapOps, MapSpec};
 use crate::mem::CallerFrame;
 
@@ -15,7 +15,8 @@ const MOST: usize = 64;
 
 /// What such a function works on.
 pub(crate) struct MapCall<'a> {
-    pub(crate) map: &'a dyn MapOps,
+    pub(crate) map: &'a Arc<dyn MapOps>,
+    machine: &'a mut dyn Bridge,
     /// Whether programs may change the map.
     pub(crate) writable: bool,
     pub(crate) cpu: u32,
@@ -25,6 +26,11 @@ pub(crate) struct MapCall<'a> {
 }
 
 impl MapCall<'_> {
+    /// State of the instance.
+    pub(crate) fn runtime(&mut self) -> &mut Runtime {
+        self.machine.runtime()
+    }
+
     /// What `work` makes of the key at an address; `None` if it is not in the frame.
     #[inline(always)]
     pub(crate) fn key<R>(&self, at: u64, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
@@ -70,9 +76,9 @@ impl MapCall<'_> {
 }
 
 /// Such a function: arguments after the map in, r0 out, or `None` for the general body.
-pub(crate) trait Direct: Fn(&MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
+pub(crate) trait Direct: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
 
-impl<D> Direct for D where D: Fn(&MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
+impl<D> Direct for D where D: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
 
 /// What generated code passes.
 struct Env<D> {
@@ -133,15 +139,15 @@ unsafe fn run<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3]) -> Pa
     // SAFETY: the caller promises a context of a run, in which generated code has left where it is: its frame is one of the
     // machine's stack.
     let (frame, cpu) = unsafe { (CallerFrame::new((*cx).exit_frame, (*cx).frame_bytes), (*cx).cpu) };
+    // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
+    let machine = unsafe { &mut *(*cx).bridge };
     let (writable, key_size, value_size) = (*writable, *key_size, *value_size);
-    let call = MapCall { map: &**map, writable, cpu, frame, key_size, value_size };
-    let work = || match direct(&call, args) {
+    let mut call = MapCall { map, machine, writable, cpu, frame, key_size, value_size };
+    let work = || match direct(&mut call, args) {
         Some(value) => Ok(value),
         None => {
-            // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
-            let bridge = unsafe { &mut *(*cx).bridge };
             let [a1, a2, a3] = args;
-            general.call(bridge, &[a1, a2, a3, 0, 0])
+            general.call(call.machine, &[a1, a2, a3, 0, 0])
         }
     };
     // SAFETY: passed on to the caller.

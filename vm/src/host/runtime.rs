@@ -98,10 +98,61 @@ pub struct Task {
 pub(crate) struct HeldResources {
     /// Address of a spin lock. The kernel's verifier allows one at a time.
     pub(crate) lock: Option<u64>,
-    /// Open ring buffer reservations: address of the sample, and its ring.
-    pub(crate) samples: Vec<(u64, Arc<dyn MapOps>)>,
+    /// Open ring buffer reservations.
+    pub(crate) samples: Samples,
     /// What host functions have allocated for it.
     pub(crate) blocks: Vec<Block>,
+}
+
+/// Open ring buffer reservations.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    /// The ring of the last one, which is mostly that of all.
+    ring: Option<Arc<dyn MapOps>>,
+    /// Addresses of its samples.
+    open: Vec<u64>,
+    /// Samples of other rings.
+    others: Vec<(u64, Arc<dyn MapOps>)>,
+}
+
+impl Samples {
+    fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.others.is_empty()
+    }
+
+    /// Notes a reservation.
+    pub(crate) fn add(&mut self, sample: u64, map: &Arc<dyn MapOps>) {
+        let same = self.ring.as_ref().is_some_and(|ring| Arc::ptr_eq(ring, map));
+        if !same && let Some(ring) = self.ring.replace(Arc::clone(map)) {
+            self.others.extend(self.open.drain(..).map(|sample| (sample, Arc::clone(&ring))));
+        }
+        self.open.push(sample);
+    }
+
+    /// Ends a reservation; of the address the lower half counts. False if it is none.
+    pub(crate) fn end(&mut self, sample: u64, discard: bool) -> bool {
+        let same = |addr: &u64| *addr as u32 == sample as u32;
+        if let Some(index) = self.open.iter().rposition(same) {
+            commit(self.ring.as_ref(), self.open.swap_remove(index), discard);
+            return true;
+        }
+        let Some(index) = self.others.iter().position(|(addr, _)| same(addr)) else { return false };
+        let (addr, ring) = self.others.swap_remove(index);
+        commit(Some(&ring), addr, discard);
+        true
+    }
+
+    fn discard_all(&mut self) {
+        self.open.drain(..).for_each(|sample| commit(self.ring.as_ref(), sample, true));
+        self.others.drain(..).for_each(|(sample, ring)| commit(Some(&ring), sample, true));
+    }
+}
+
+/// A sample that is not open any more needs nothing.
+fn commit(ring: Option<&Arc<dyn MapOps>>, sample: u64, discard: bool) {
+    if let Some(ring) = ring.and_then(|map| map.ring()) {
+        let _ = ring.commit(sample, discard);
+    }
 }
 
 impl Runtime {
@@ -176,12 +227,7 @@ impl Runtime {
             lock.store(0, Ordering::Release);
         }
         self.held.blocks.clear();
-        for (sample, map) in self.held.samples.drain(..) {
-            if let Some(ring) = map.ring() {
-                // A sample that is not open any more needs no discarding.
-                let _ = ring.commit(sample, true);
-            }
-        }
+        self.held.samples.discard_all();
     }
 }
 

@@ -308,7 +308,8 @@ pub trait Ring: Send + Sync {
     /// Reserves `size` bytes; the address of the sample, or `None` when full.
     fn reserve(&self, size: u64) -> Option<u64>;
 
-    /// Ends a reservation: `discard` or submit. `EINVAL` if `sample` is not an open reservation.
+    /// Ends a reservation: `discard` or submit. `EINVAL` if `sample` is not an open reservation. Two threads that end the same
+    /// one at once may end the next one there too.
     fn commit(&self, sample: u64, discard: bool) -> Result<(), Errno>;
 
     /// Reserve, copy, submit.

@@ -23,24 +23,27 @@ pub(super) fn functions() -> Vec<HostFn> {
             lookup(caller, map, key, cpu)
         })
         .with_intrinsic(Intrinsic::MapLookup)
-        .with_direct(|call: &MapCall<'_>, [key, ..]| call.key(key, |key| call.map.lookup(key, call.cpu).unwrap_or(0))),
+        .with_direct(|call: &mut MapCall<'_>, [key, ..]| {
+            call.key(key, |key| call.map.lookup(key, call.cpu).unwrap_or(0))
+        }),
         HostFn::of_map("bpf_map_lookup_percpu_elem", lookup),
-        HostFn::of_map("bpf_map_update_elem", update).with_direct(|call: &MapCall<'_>, [key, value, flags]| {
+        HostFn::of_map("bpf_map_update_elem", update).with_direct(|call: &mut MapCall<'_>, [key, value, flags]| {
             let update = |key: &[u8], value: &[u8]| call.map.update(key, value, flags, call.cpu);
             changed(call, || call.value(value, |value| call.key(key, |key| update(key, value)))?)
         }),
-        HostFn::of_map("bpf_map_delete_elem", delete)
-            .with_direct(|call: &MapCall<'_>, [key, ..]| changed(call, || call.key(key, |key| call.map.delete(key)))),
+        HostFn::of_map("bpf_map_delete_elem", delete).with_direct(|call: &mut MapCall<'_>, [key, ..]| {
+            changed(call, || call.key(key, |key| call.map.delete(key)))
+        }),
         HostFn::of_map("bpf_map_push_elem", |mut caller: Host<'_>, map: &Map, value: Ptr, flags: u64| {
             writable(&caller, map)?;
             let mut room = Room::default();
             HelperResult::Ok(map.push(room.copy(&mut caller, value, map.spec().value_size.into())?, flags)?)
         })
-        .with_direct(|call: &MapCall<'_>, [value, flags, _]| {
+        .with_direct(|call: &mut MapCall<'_>, [value, flags, _]| {
             changed(call, || call.value(value, |value| call.map.push(value, flags)))
         }),
         HostFn::of_map("bpf_map_pop_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, true))
-            .with_direct(|call: &MapCall<'_>, [value, ..]| taken(call, value, |value| call.map.pop(value))),
+            .with_direct(|call: &mut MapCall<'_>, [value, ..]| taken(call, value, |value| call.map.pop(value))),
         HostFn::of_map("bpf_map_peek_elem", |caller: Host<'_>, map: &Map, value: Ptr| take(caller, map, value, false)),
         HostFn::typed::<(), _>("bpf_for_each_map_elem", for_each),
         HostFn::typed::<(), _>("bpf_loop", repeat),

@@ -1,7 +1,5 @@
 //! Ring buffers, kernel/bpf/ringbuf.c.
 
-use std::sync::Arc;
-
 use super::Host;
 use super::map::{Map, Room};
 use crate::helper::HelperResult;
@@ -14,14 +12,20 @@ const WAKEUP_FLAGS: u64 = 3;
 
 pub(super) fn functions() -> Vec<HostFn> {
     vec![
-        HostFn::of_map("bpf_ringbuf_reserve", reserve),
+        HostFn::of_map("bpf_ringbuf_reserve", reserve).with_direct(|call: &mut MapCall<'_>, [size, flags, _]| {
+            let ring = if flags == 0 { call.map.ring() } else { None }?;
+            let sample = ring.reserve(size);
+            let map = call.map;
+            sample.iter().for_each(|sample| call.runtime().held.samples.add(*sample, map));
+            Some(sample.unwrap_or(0))
+        }),
         HostFn::typed::<(), _>("bpf_ringbuf_submit", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, false)
         }),
         HostFn::typed::<(), _>("bpf_ringbuf_discard", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, true)
         }),
-        HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &MapCall<'_>, [data, size, flags]| {
+        HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &mut MapCall<'_>, [data, size, flags]| {
             let ring = if flags & !WAKEUP_FLAGS == 0 { call.map.ring() } else { None }?;
             let size = usize::try_from(size).ok()?;
             call.bytes(data, size, |bytes| ring.output(bytes).map_or_else(Errno::to_r0, |()| 0))
@@ -45,23 +49,16 @@ fn reserve(mut caller: Host<'_>, map: &Map, size: u64, flags: u64) -> Result<u64
     let ring = ring(&caller, map)?;
     let sample = if flags == 0 { ring.reserve(size) } else { None };
     if let Some(sample) = sample {
-        caller.runtime().held.samples.push((sample, Arc::clone(map)));
+        caller.runtime().held.samples.add(sample, map);
     }
     Ok(sample.unwrap_or(0))
 }
 
 fn commit(mut caller: Host<'_>, sample: Ptr, discard: bool) -> Result<(), Trap> {
-    let open = &mut caller.runtime().held.samples;
-    let index = open.iter().position(|(addr, _)| *addr as u32 == sample.addr() as u32);
-    let Some(index) = index else {
-        return Err(
-            caller.bad_argument(sample, "not an open reservation; pass what bpf_ringbuf_reserve returned, once")
-        );
-    };
-    let (addr, map) = open.swap_remove(index);
-    let ring = map.ring().expect("reservations come from ring buffers");
-    ring.commit(addr, discard).expect("the reservation was open");
-    Ok(())
+    if caller.runtime().held.samples.end(sample.addr(), discard) {
+        return Ok(());
+    }
+    Err(caller.bad_argument(sample, "not an open reservation; pass what bpf_ringbuf_reserve returned, once"))
 }
 
 fn output(mut caller: Host<'_>, map: &Map, data: Ptr, size: u64, flags: u64) -> HelperResult {

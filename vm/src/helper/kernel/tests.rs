@@ -346,6 +346,31 @@ fn queues_and_filters() {
 }
 
 #[test]
+fn reservations_in_two_ring_buffers() {
+    let ring = |name| MapSpec::new(name, MapKind::Ringbuf, 0, 0, 4096);
+    let mut fake = Fake::with_maps(&[ring("left"), ring("right")]);
+    let handles = [0, 1].map(|index| fake.maps.handle(index));
+    let reserve = |fake: &mut Fake, map: usize, text: &[u8; 8]| {
+        let sample = ok(fake, "bpf_ringbuf_reserve", &[handles[map], 8, 0]) as u64;
+        fake.runtime.view.write(sample, text).unwrap();
+        sample
+    };
+    let one = reserve(&mut fake, 0, b"left one");
+    let two = reserve(&mut fake, 1, b"right 1 ");
+    let three = reserve(&mut fake, 0, b"left two");
+    let four = reserve(&mut fake, 1, b"right 2 ");
+    for sample in [two, one, three] {
+        ok(&mut fake, "bpf_ringbuf_submit", &[sample, 0]);
+        assert!(call(&mut fake, "bpf_ringbuf_submit", &[sample, 0]).is_err(), "ended");
+    }
+    fake.runtime.abandon();
+    assert!(call(&mut fake, "bpf_ringbuf_submit", &[four, 0]).is_err(), "discarded");
+    let sent = |map: usize| -> Vec<_> { fake.maps.own()[map].take_sent().into_iter().map(|sent| sent.bytes).collect() };
+    assert_eq!(sent(0), [b"left one".to_vec(), b"left two".to_vec()]);
+    assert_eq!(sent(1), [b"right 1 ".to_vec()]);
+}
+
+#[test]
 fn ring_buffers() {
     let mut fake = Fake::with_maps(&[MapSpec::new("events", MapKind::Ringbuf, 0, 0, 4096), counts(MapKind::Array)]);
     let (ring, other) = (fake.maps.handle(0), fake.maps.handle(1));
