@@ -253,13 +253,16 @@ impl MapRef {
         &self.0
     }
 
-    pub(super) fn find(runtime: &Runtime, function: &str, handle: Ptr) -> Result<MapRef, Trap> {
-        let why = || match runtime.maps.absent(handle.addr) {
-            Some(absent) => format!("{absent}; run the program in the kernel"),
-            None => format!("{:#x} is not a map; pass the address of a map of this object", handle.addr),
+    pub(super) fn find(runtime: &mut Runtime, function: &str, handle: Ptr) -> Result<MapRef, Trap> {
+        let Some(map) = runtime.lend_map(handle.addr) else {
+            let why = match runtime.maps.absent(handle.addr) {
+                Some(absent) => format!("{absent}; run the program in the kernel"),
+                None => format!("{:#x} is not a map; pass the address of a map of this object", handle.addr),
+            };
+            return Err(bad_argument(function, handle.position, why));
         };
-        let map = runtime.maps.get(handle.addr);
-        map.map(MapRef).ok_or_else(|| bad_argument(function, handle.position, why()))
+        runtime.give_back_map(handle.addr, Arc::clone(&map));
+        Ok(MapRef(map))
     }
 }
 

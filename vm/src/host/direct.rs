@@ -1,7 +1,6 @@
 //! Functions of one map whose other arguments point into the frame of the caller, as they mostly do: generated code enters them
 //! without the machine. Whatever they cannot do themselves, traps among it, is left to the general body.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use super::native::{Bridge, Context, Pair};
@@ -80,8 +79,8 @@ pub(crate) trait Direct: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + 
 
 impl<D> Direct for D where D: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
 
-/// What generated code passes.
-struct Env<D> {
+/// What generated code passes where it knows the map.
+struct Known<D> {
     direct: D,
     map: Arc<dyn MapOps>,
     writable: bool,
@@ -90,58 +89,76 @@ struct Env<D> {
     general: HostFn,
 }
 
+/// What it passes with the handle of a map as the first argument.
+struct Unknown<D> {
+    direct: D,
+    general: HostFn,
+}
+
 impl HostFn {
-    /// The same function of a map, of which generated code calls `direct` where it knows the map.
+    /// The same function of a map, of which generated code calls `direct`.
     pub(crate) fn with_direct<D: Direct>(self, direct: D) -> HostFn {
         let bind = self.bind.clone().expect("a function of a map");
         let bind = move |map: Arc<dyn MapOps>| {
             let general = bind(Arc::clone(&map));
             let MapSpec { key_size, value_size, .. } = *map.spec();
             let (key_size, value_size) = (key_size as usize, value_size as usize);
-            let code: *const () = match general.entry.arity {
-                1 => entry1::<D> as *const (),
-                2 => entry2::<D> as *const (),
-                3 => entry3::<D> as *const (),
-                arity => unreachable!("no function of a map has {arity} more arguments"),
-            };
-            let entry = Entry { code, arity: general.entry.arity };
+            let entry = by_arity(general.entry.arity, [known1::<D> as *const (), known2::<D> as _, known3::<D> as _]);
             let writable = map.spec().program_writable();
-            let env = Env { direct, map, writable, key_size, value_size, general: general.clone() };
-            let env: Arc<dyn Any + Send + Sync> = Arc::new(env);
-            HostFn { entry, env: Some(env), ..general }
+            let env = Known { direct, map, writable, key_size, value_size, general: general.clone() };
+            HostFn { entry, env: Some(Arc::new(env)), ..general }
         };
-        HostFn { bind: Some(Arc::new(bind)), ..self }
+        let general = self.clone();
+        let codes = [unknown1::<D> as *const (), unknown2::<D> as _, unknown3::<D> as _];
+        let entry = Entry { arity: self.entry.arity, ..by_arity(self.entry.arity - 1, codes) };
+        let env = Unknown { direct, general };
+        HostFn { entry, env: Some(Arc::new(env)), bind: Some(Arc::new(bind)), ..self }
     }
 }
 
+/// The entry of a function of so many arguments after the map.
+fn by_arity(arity: u8, codes: [*const (); 3]) -> Entry {
+    Entry { code: codes[usize::from(arity) - 1], arity }
+}
+
 macro_rules! entries {
-    ($($entry:ident ($($a:ident),*) [$($zero:literal),*];)*) => {$(
+    ($($known:ident $unknown:ident ($($a:ident),*) [$($zero:literal),*];)*) => {$(
         /// # Safety
-        /// As [`run`].
-        unsafe extern "C-unwind" fn $entry<D: Direct>(env: *const (), cx: *mut Context, $($a: u64),*) -> Pair {
+        /// As [`run`], with an [`Known`] of `D`.
+        unsafe extern "C-unwind" fn $known<D: Direct>(env: *const (), cx: *mut Context, $($a: u64),*) -> Pair {
             // SAFETY: passed on to the caller.
-            unsafe { run::<D>(env, cx, [$($a,)* $($zero),*]) }
+            unsafe { run_known::<D>(env, cx, [$($a,)* $($zero),*]) }
+        }
+
+        /// # Safety
+        /// As [`run`], with an [`Unknown`] of `D`.
+        unsafe extern "C-unwind" fn $unknown<D: Direct>(
+            env: *const (),
+            cx: *mut Context,
+            handle: u64,
+            $($a: u64),*
+        ) -> Pair {
+            // SAFETY: passed on to the caller.
+            unsafe { run_unknown::<D>(env, cx, handle, [$($a,)* $($zero),*]) }
         }
     )*};
 }
 entries! {
-    entry1 (a1) [0, 0];
-    entry2 (a1, a2) [0];
-    entry3 (a1, a2, a3) [];
+    known1 unknown1 (a1) [0, 0];
+    known2 unknown2 (a1, a2) [0];
+    known3 unknown3 (a1, a2, a3) [];
 }
 
 /// # Safety
-/// `env` points to an [`Env`] of `D`, and the rest is as for thunks.
+/// `env` points to a [`Known`] of `D`, and the rest is as for thunks.
 #[inline(always)]
-unsafe fn run<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3]) -> Pair {
+unsafe fn run_known<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3]) -> Pair {
     // SAFETY: the caller promises what `env` is.
-    let Env { direct, map, writable, key_size, value_size, general } = unsafe { &*env.cast::<Env<D>>() };
-    // SAFETY: the caller promises a context of a run, in which generated code has left where it is: its frame is one of the
-    // machine's stack.
-    let (frame, cpu) = unsafe { (CallerFrame::new((*cx).exit_frame, (*cx).frame_bytes), (*cx).cpu) };
-    // SAFETY: the caller promises that the machine that `cx` points to is alive and not in use elsewhere.
-    let machine = unsafe { &mut *(*cx).bridge };
-    let (writable, key_size, value_size) = (*writable, *key_size, *value_size);
+    let known = unsafe { &*env.cast::<Known<D>>() };
+    let Known { direct, map, general, .. } = known;
+    let (writable, key_size, value_size) = (known.writable, known.key_size, known.value_size);
+    // SAFETY: passed on to the caller.
+    let (machine, frame, cpu) = unsafe { caller(cx) };
     let mut call = MapCall { map, machine, writable, cpu, frame, key_size, value_size };
     let work = || match direct(&mut call, args) {
         Some(value) => Ok(value),
@@ -152,4 +169,42 @@ unsafe fn run<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3]) -> Pa
     };
     // SAFETY: passed on to the caller.
     unsafe { end(cx, work) }
+}
+
+/// # Safety
+/// `env` points to an [`Unknown`] of `D`, and the rest is as for thunks.
+#[inline(always)]
+unsafe fn run_unknown<D: Direct>(env: *const (), cx: *mut Context, handle: u64, args: [u64; 3]) -> Pair {
+    // SAFETY: the caller promises what `env` is.
+    let Unknown { direct, general } = unsafe { &*env.cast::<Unknown<D>>() };
+    // SAFETY: passed on to the caller.
+    let (machine, frame, cpu) = unsafe { caller(cx) };
+    let work = || {
+        if let Some(map) = machine.runtime().lend_map(handle) {
+            let spec = map.spec();
+            let (key_size, value_size) = (spec.key_size as usize, spec.value_size as usize);
+            let writable = spec.program_writable();
+            let mut call = MapCall { map: &map, machine: &mut *machine, writable, cpu, frame, key_size, value_size };
+            let done = direct(&mut call, args);
+            machine.runtime().give_back_map(handle, map);
+            if let Some(value) = done {
+                return Ok(value);
+            }
+        }
+        let [a1, a2, a3] = args;
+        general.call(machine, &[handle, a1, a2, a3, 0])
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { end(cx, work) }
+}
+
+/// The machine, the frame of its program, and the program's CPU.
+///
+/// # Safety
+/// `cx` is the context of a machine in whose run generated code has left where it is, and no reference to the machine is in use
+/// before the result is not.
+#[inline(always)]
+unsafe fn caller<'a>(cx: *mut Context) -> (&'a mut dyn Bridge, CallerFrame, u32) {
+    // SAFETY: the caller promises both: the frame is one of the machine's stack.
+    unsafe { (&mut *(*cx).bridge, CallerFrame::new((*cx).exit_frame, (*cx).frame_bytes), (*cx).cpu) }
 }

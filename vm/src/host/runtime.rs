@@ -14,7 +14,7 @@ use crate::mem::{Block, View};
 
 /// Finds maps by the handle a program holds.
 pub trait MapTable: Send + Sync {
-    /// The map with this handle, inner maps included.
+    /// The map with this handle, inner maps included. A handle that means a map means the same one from then on.
     fn get(&self, handle: u64) -> Option<Arc<dyn MapOps>>;
 
     /// Why the map with this handle cannot be used, if there is one: a sentence that names it.
@@ -36,12 +36,17 @@ impl MapTable for Maps {
 /// Longer than any program that is alive keeps a spin lock, even one that has to wait for a processor.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
+/// Handles whose maps are remembered.
+const RECENT: usize = 4;
+
 /// See the module documentation.
 pub struct Runtime {
     /// The instance's view of memory.
     pub view: View,
     /// Maps by handle.
-    pub maps: Arc<dyn MapTable>,
+    pub(crate) maps: Arc<dyn MapTable>,
+    /// Maps of the last calls that named them by handles which only a run knows, such as those of maps of maps.
+    recent_maps: [Option<(u64, Arc<dyn MapOps>)>; RECENT],
     /// Where `printf` goes.
     pub output: Box<dyn Write + Send>,
     /// What it writes there.
@@ -182,6 +187,7 @@ impl Runtime {
         Runtime {
             view,
             maps,
+            recent_maps: Default::default(),
             output,
             format,
             trace,
@@ -197,6 +203,26 @@ impl Runtime {
             line,
             task,
         }
+    }
+
+    /// Maps by handle.
+    pub fn maps(&self) -> &Arc<dyn MapTable> {
+        &self.maps
+    }
+
+    /// The map with a handle, lent until [`Runtime::give_back_map`].
+    #[inline]
+    pub(crate) fn lend_map(&mut self, handle: u64) -> Option<Arc<dyn MapOps>> {
+        match self.recent_maps[recent(handle)].take() {
+            Some((own, map)) if own == handle => Some(map),
+            _ => self.maps.get(handle),
+        }
+    }
+
+    /// The opposite of [`Runtime::lend_map`].
+    #[inline]
+    pub(crate) fn give_back_map(&mut self, handle: u64, map: Arc<dyn MapOps>) {
+        self.recent_maps[recent(handle)] = Some((handle, map));
     }
 
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.
@@ -229,6 +255,11 @@ impl Runtime {
         self.held.blocks.clear();
         self.held.samples.discard_all();
     }
+}
+
+/// Where a handle is remembered. They are 16 bytes apart or more.
+fn recent(handle: u64) -> usize {
+    (handle >> 4) as usize % RECENT
 }
 
 impl fmt::Debug for Runtime {

@@ -73,7 +73,7 @@ pub fn create(spec: MapSpec, arena: &Arc<Arena>, cpus: u32) -> Result<Arc<dyn Ma
         MapKind::ProgArray => Arc::new(prog::ProgArray::new(spec)),
         MapKind::ArrayOfMaps | MapKind::HashOfMaps => {
             let template = check::template(&spec, cpus)?;
-            Arc::new(of_maps::OfMaps::new(spec, template))
+            Arc::new(of_maps::OfMaps::new(spec, template, arena).map_err(memory)?)
         }
         MapKind::Ringbuf | MapKind::UserRingbuf => Arc::new(ring::RingBuffer::new(spec, arena).map_err(memory)?),
         MapKind::PerfEventArray => Arc::new(redirect::PerfEvents::new(spec)),

@@ -1,15 +1,19 @@
 //! Maps of maps: kernel/bpf/map_in_map.c, with the array of arraymap.c or the hash of hashtab.c around it.
 //!
-//! What a program's lookup gets is the inner map's handle. Inner maps are put in by [`MapOps::set_inner`]; each
-//! must equal the template. Slots are sparse and listed in the order of the bytes of their keys.
+//! What a program's lookup gets is the inner map's handle, found without a lock. Inner maps are put in by
+//! [`MapOps::set_inner`]; each must equal the template. Slots are sparse and listed in the order of the bytes of their keys.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use super::array::{array_index, next_index};
 use super::hash::check_sizes;
+use super::hidden_slab::HiddenSlab;
+use super::store::{Extra, Store, no_memory};
 use super::{Errno, MapFlags, MapKind, MapOps, MapSpec};
+use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -17,13 +21,91 @@ pub(super) struct OfMaps {
     spec: MapSpec,
     /// Definition that inner maps must match.
     template: MapSpec,
-    slots: RwLock<BTreeMap<Box<[u8]>, Inner>>,
+    /// What the host sees, and the lock of all changes.
+    slots: RwLock<Slots>,
+    handles: Handles,
 }
 
+/// Inner maps by key.
+type Slots = BTreeMap<Box<[u8]>, Arc<dyn MapOps>>;
+
+/// Handles of inner maps, as programs look them up.
 #[derive(Debug)]
-struct Inner {
-    map: Arc<dyn MapOps>,
-    handle: u64,
+enum Handles {
+    /// By index; 0 where there is no map.
+    Array(HiddenSlab),
+    /// In words of the slots.
+    Hash(Box<Store>),
+}
+
+/// Sets the two words of a handle.
+fn write([low, high]: [&AtomicU32; 2], handle: u64) {
+    low.store(handle as u32, Ordering::Relaxed);
+    high.store((handle >> 32) as u32, Ordering::Relaxed);
+}
+
+impl Handles {
+    fn new(spec: &MapSpec, arena: &Arc<Arena>) -> Result<Handles, MemError> {
+        if spec.kind == MapKind::HashOfMaps {
+            let store = Store::new(spec, arena, 1, Extra { lines: 0, words: 2 })?;
+            return Ok(Handles::Hash(Box::new(store)));
+        }
+        let label = format!("handles of map {}", spec.name);
+        HiddenSlab::new(arena, label, 8, spec.max_entries).map(Handles::Array)
+    }
+
+    /// The word of an index.
+    fn word<'a>(slab: &'a HiddenSlab, key: &[u8]) -> Option<&'a AtomicU64> {
+        let index = array_index(key).filter(|index| slab.has(*index))?;
+        let (block, off) = slab.at(index);
+        Some(block.atomic(off))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u64> {
+        match self {
+            Handles::Array(slab) => {
+                Some(Handles::word(slab, key)?.load(Ordering::Acquire)).filter(|handle| *handle != 0)
+            }
+            Handles::Hash(store) => store.find(key, |slot| {
+                let [low, high] = store.extra(slot).map(|word: &AtomicU32| word.load(Ordering::Relaxed));
+                u64::from(high) << 32 | u64::from(low)
+            }),
+        }
+    }
+
+    fn set(&self, map: &str, key: &[u8], handle: u64) -> Result<(), Errno> {
+        match self {
+            Handles::Array(slab) => {
+                let grown = array_index(key).map_or(Ok(()), |index| slab.grow(index));
+                grown.map_err(|error| no_memory(map, &error))?;
+                Handles::word(slab, key).ok_or(Errno::E2BIG)?.store(handle, Ordering::Release);
+            }
+            Handles::Hash(store) => {
+                let mut entry = store.entry(key)?;
+                match entry.slot() {
+                    Some(slot) => {
+                        entry.change();
+                        write(store.extra(slot), handle);
+                    }
+                    None => {
+                        let slot = store.take_any()?;
+                        entry.insert(key, slot, || write(store.extra(slot), handle));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&self, key: &[u8]) {
+        match self {
+            Handles::Array(slab) => {
+                let word = Handles::word(slab, key).expect("the map has this key");
+                word.store(0, Ordering::Release);
+            }
+            Handles::Hash(store) => store.delete(key).expect("the map has this key"),
+        }
+    }
 }
 
 /// `map_meta_equal` of the inner map's kind: whether a map can stand where `template` is expected.
@@ -39,16 +121,13 @@ pub(super) fn equal(template: &MapSpec, map: &MapSpec) -> bool {
 
 impl OfMaps {
     /// `template` has passed the checks of its kind.
-    pub(super) fn new(spec: MapSpec, template: MapSpec) -> OfMaps {
-        OfMaps { spec, template, slots: RwLock::default() }
+    pub(super) fn new(spec: MapSpec, template: MapSpec, arena: &Arc<Arena>) -> Result<OfMaps, MemError> {
+        let handles = Handles::new(&spec, arena)?;
+        Ok(OfMaps { spec, template, slots: RwLock::default(), handles })
     }
 
     fn is_array(&self) -> bool {
         self.spec.kind == MapKind::ArrayOfMaps
-    }
-
-    fn with<R>(&self, key: &[u8], get: impl FnOnce(&Inner) -> R) -> Option<R> {
-        self.slots.read().expect("no panic while held").get(key).map(get)
     }
 }
 
@@ -59,13 +138,13 @@ impl MapOps for OfMaps {
 
     /// The inner map's handle.
     fn lookup(&self, key: &[u8], _cpu: u32) -> Option<u64> {
-        self.with(key, |inner| inner.handle)
+        self.handles.get(key)
     }
 
     /// Gives the low half of the inner map's handle, where the kernel gives its id.
     fn lookup_copy(&self, key: &[u8], _cpu: u32, value: &mut [u8]) -> Result<(), Errno> {
         check_sizes(&self.spec, key, value)?;
-        let handle = self.with(key, |inner| inner.handle).ok_or(Errno::ENOENT)?;
+        let handle = self.handles.get(key).ok_or(Errno::ENOENT)?;
         value.copy_from_slice(&(handle as u32).to_le_bytes());
         Ok(())
     }
@@ -79,8 +158,10 @@ impl MapOps for OfMaps {
         if self.is_array() && array_index(key).is_none_or(|index| index >= self.spec.max_entries) {
             return Err(Errno::E2BIG);
         }
-        let taken = self.slots.write().expect("no panic while held").remove(key);
-        taken.map(|_| ()).ok_or(Errno::ENOENT)
+        let mut slots = self.slots.write().expect("no panic while held");
+        slots.remove(key).ok_or(Errno::ENOENT)?;
+        self.handles.remove(key);
+        Ok(())
     }
 
     fn next_key(&self, key: Option<&[u8]>, next: &mut [u8]) -> Result<(), Errno> {
@@ -113,7 +194,7 @@ impl MapOps for OfMaps {
     }
 
     fn inner(&self, key: &[u8]) -> Option<Arc<dyn MapOps>> {
-        self.with(key, |inner| Arc::clone(&inner.map))
+        self.slots.read().expect("no panic while held").get(key).cloned()
     }
 
     fn set_inner(&self, key: &[u8], map: Arc<dyn MapOps>, handle: u64) -> Result<(), Errno> {
@@ -128,7 +209,8 @@ impl MapOps for OfMaps {
         if full {
             return Err(Errno::E2BIG);
         }
-        slots.insert(key.into(), Inner { map, handle });
+        self.handles.set(&self.spec.name, key, handle)?;
+        slots.insert(key.into(), map);
         Ok(())
     }
 }

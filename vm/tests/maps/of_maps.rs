@@ -14,7 +14,6 @@ fn check(kind: MapKind) {
     let inner = spec(MapKind::Hash, 8, 8, 16);
     let outer_spec = MapSpec { inner: Some(Box::new(inner.clone())), ..spec(kind, 4, 4, SLOTS as u32) };
     let outer = create(outer_spec, &arena, 1).unwrap();
-    let before = arena.used();
     let fresh = |slot: u64, number: u64| -> Arc<dyn MapOps> {
         let map = create(inner.clone(), &arena, 1).unwrap();
         (0..8_u64).for_each(|key| {
@@ -23,7 +22,13 @@ fn check(kind: MapKind) {
         map
     };
     let key = |slot: u64| (slot as u32).to_le_bytes();
-    (0..SLOTS).for_each(|slot| outer.set_inner(&key(slot), fresh(slot, 0), 1).unwrap());
+    let fill = || (0..SLOTS).for_each(|slot| outer.set_inner(&key(slot), fresh(slot, 0), 1).unwrap());
+    let empty = || (0..SLOTS).for_each(|slot| outer.delete(&key(slot)).unwrap());
+    // Slots keep the memory that they took once.
+    fill();
+    empty();
+    let before = arena.used();
+    fill();
     hammer(|thread, round, random| {
         let slot = random.below(SLOTS);
         if thread < 2 {
@@ -34,7 +39,7 @@ fn check(kind: MapKind) {
         let values: Vec<_> = (0..8_u64).map(|key| get(&*map, &key.to_le_bytes())).collect();
         assert!(values.iter().all(|value| *value == values[0] && value.is_some_and(|value| value >> 32 == slot)));
     });
-    (0..SLOTS).for_each(|slot| outer.delete(&key(slot)).unwrap());
+    empty();
     assert_eq!(arena.used(), before, "all memory of inner maps is back");
 }
 

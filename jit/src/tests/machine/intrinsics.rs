@@ -155,9 +155,17 @@ fn arguments_may_be_anywhere() {
             for argument in [2, 4, 9] {
                 let expected = Rig::new(&with_pointers(map, call, KEY, VALUE)).agree(argument);
                 for (key, value) in places {
-                    let result = Rig::new(&with_pointers(map, call, key, value)).agree(argument);
-                    let r0 = |text: &str| text.split(',').next().map(str::to_owned);
-                    assert!(call == 1 || r0(&result) == r0(&expected), "{map} {call} {key:?}: {result}, {expected}");
+                    let program = with_pointers(map, call, key, value);
+                    // A map that only the run knows.
+                    let sum = format!("r5 = *(u64 *)(r6 + 64)\n r1 += r5\n call {call}");
+                    for program in [&program, &program.replace(&format!("call {call}"), &sum)] {
+                        let result = Rig::new(program).agree(argument);
+                        let r0 = |text: &str| text.split(',').next().map(str::to_owned);
+                        assert!(
+                            call == 1 || r0(&result) == r0(&expected),
+                            "{map} {call} {key:?}: {result}, {expected}"
+                        );
+                    }
                 }
             }
         }
@@ -168,11 +176,15 @@ fn arguments_may_be_anywhere() {
 fn arguments_partly_outside_the_frame_are_refused() {
     let calls = [(3, 2, -23, 3), (3, 2, -535, 3), (4, 87, -16, 2), (4, 88, -23, 2), (4, 88, -535, 2), (4, 89, 0, 2)];
     for (map, call, off, blame) in calls {
+        let sum = format!("r5 = *(u64 *)(r6 + 64)\n r1 += r5\n call {call}");
         let register = if call == 2 { "r3" } else { "r2" };
         let wrong = format!("{}\n r1 = map_fd({map}) ll\n call {call}", set(register, ("r10", off, "")));
         let right = format!("r1 = map_fd({map}) ll\n         call {call}");
-        let refused = Rig::new(&with_pointers(map, call, KEY, VALUE).replace(&right, &wrong)).agree(1);
-        assert!(refused.contains(&format!("argument {blame} of bpf_map_")), "{map} {call} {off}: {refused}");
+        let program = with_pointers(map, call, KEY, VALUE).replace(&right, &wrong);
+        for program in [&program, &program.replace(&format!("call {call}"), &sum)] {
+            let refused = Rig::new(program).agree(1);
+            assert!(refused.contains(&format!("argument {blame} of bpf_map_")), "{map} {call} {off}: {refused}");
+        }
     }
 }
 
