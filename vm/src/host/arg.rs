@@ -254,15 +254,14 @@ impl MapRef {
     }
 
     pub(super) fn find(runtime: &mut Runtime, function: &str, handle: Ptr) -> Result<MapRef, Trap> {
-        let Some(map) = runtime.lend_map(handle.addr) else {
+        let Some(map) = runtime.recent_maps.get(handle.addr, &runtime.maps) else {
             let why = match runtime.maps.absent(handle.addr) {
                 Some(absent) => format!("{absent}; run the program in the kernel"),
                 None => format!("{:#x} is not a map; pass the address of a map of this object", handle.addr),
             };
             return Err(bad_argument(function, handle.position, why));
         };
-        runtime.give_back_map(handle.addr, Arc::clone(&map));
-        Ok(MapRef(map))
+        Ok(MapRef(Arc::clone(map)))
     }
 }
 

@@ -1,12 +1,13 @@
-//! Functions of one map whose other arguments point into the frame of the caller, as they mostly do: generated code enters them
-//! without the machine. Whatever they cannot do themselves, traps among it, is left to the general body.
+//! Functions of a map whose other arguments point into the frame of the caller, as they mostly do: they need no machine, only its
+//! runtime. Whatever they cannot do themselves, traps among it, is left to the general body.
 
 use std::sync::Arc;
 
 use super::native::{Bridge, Context, Pair};
+use super::runtime::Samples;
 use super::thunk::{Entry, end};
 use super::{HostFn, Runtime};
-use crate::map::{MapOps, MapSpec};
+use crate::map::{MapKind, MapOps, MapSpec};
 use crate::mem::CallerFrame;
 
 /// Most bytes of a key or value that is read from a frame.
@@ -15,19 +16,39 @@ const MOST: usize = 64;
 /// What such a function works on.
 pub(crate) struct MapCall<'a> {
     pub(crate) map: &'a Arc<dyn MapOps>,
-    machine: &'a mut dyn Bridge,
+    source: Source<'a>,
     /// Whether programs may change the map.
     pub(crate) writable: bool,
     pub(crate) cpu: u32,
-    frame: CallerFrame,
+    frame: CallerFrame<'a>,
     key_size: usize,
     value_size: usize,
+    found: Found,
+}
+
+/// What r0 is the address of.
+enum Found {
+    Nothing,
+    /// The value of a look-up.
+    Value,
+    /// An open sample of so many bytes.
+    Sample(u64),
+}
+
+/// Where the reservations of the program are.
+enum Source<'a> {
+    Machine(&'a mut dyn Bridge),
+    Samples(&'a mut Samples),
 }
 
 impl MapCall<'_> {
-    /// State of the instance.
-    pub(crate) fn runtime(&mut self) -> &mut Runtime {
-        self.machine.runtime()
+    /// Notes a reservation in the map, which is a ring buffer.
+    pub(crate) fn hold_sample(&mut self, sample: u64, size: u64) {
+        self.found = Found::Sample(size);
+        match &mut self.source {
+            Source::Machine(machine) => machine.runtime().held.samples.add(sample, self.map),
+            Source::Samples(samples) => samples.add(sample, self.map),
+        }
     }
 
     /// What `work` makes of the key at an address; `None` if it is not in the frame.
@@ -61,6 +82,16 @@ impl MapCall<'_> {
         Some(work(bytes))
     }
 
+    /// r0 of a look-up: the address of the value, or null.
+    #[inline(always)]
+    pub(crate) fn look_up(&mut self, key: u64) -> Option<u64> {
+        let found = self.key(key, |key| self.map.lookup(key, self.cpu))?;
+        if found.is_some() {
+            self.found = Found::Value;
+        }
+        Some(found.unwrap_or(0))
+    }
+
     /// Writes what `work` leaves in a zeroed value to an address; `None`, and nothing done, if that is not in the frame.
     #[inline(always)]
     pub(crate) fn set_value<R>(&self, at: u64, work: impl FnOnce(&mut [u8]) -> R) -> Option<R> {
@@ -78,6 +109,64 @@ impl MapCall<'_> {
 pub(crate) trait Direct: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
 
 impl<D> Direct for D where D: Fn(&mut MapCall<'_>, [u64; 3]) -> Option<u64> + Copy + Send + Sync + 'static {}
+
+/// The same as the interpreter calls it: the handle of the map comes first.
+/// Each is an argument of its own, since those of an array go through memory.
+pub(super) type Interpreted = dyn Fn(&mut Runtime, CallerFrame<'_>, u64, u64, u64, u64) -> Option<u64> + Send + Sync;
+
+fn interpreted<D: Direct>(direct: D) -> Arc<Interpreted> {
+    Arc::new(move |runtime, frame, handle, a1, a2, a3| {
+        let (done, found) = call_by_handle(direct, runtime, frame, (handle, [a1, a2, a3]))?;
+        runtime.view.sync();
+        if let Some((size, writable)) = found {
+            // SAFETY: the map has an element of this size at this address, with pages that programs may write if the map says so.
+            unsafe { runtime.view.point_at_element(0, done, size, writable) };
+        }
+        Some(done)
+    })
+}
+
+/// Calls a function of the map with a handle: r0, and if it is the address of an element of the map's region, the element's size
+/// and whether programs may write it.
+#[inline(always)]
+fn call_by_handle<D: Direct>(
+    direct: D,
+    runtime: &mut Runtime,
+    frame: CallerFrame<'_>,
+    (handle, args): (u64, [u64; 3]),
+) -> Option<(u64, Option<(u64, bool)>)> {
+    let cpu = runtime.cpu();
+    let map = runtime.recent_maps.get(handle, &runtime.maps)?;
+    let (spec, source) = (map.spec(), Source::Samples(&mut runtime.held.samples));
+    let (key_size, value_size) = (spec.key_size as usize, spec.value_size as usize);
+    let writable = spec.program_writable();
+    let mut call = MapCall { map, source, writable, cpu, frame, key_size, value_size, found: Found::Nothing };
+    let done = direct(&mut call, args)?;
+    let found = match call.found {
+        Found::Value if in_arena(spec.kind) => Some((value_size as u64, writable)),
+        Found::Sample(size) => Some((size, true)),
+        Found::Value | Found::Nothing => None,
+    };
+    Some((done, found))
+}
+
+/// Whether values of these maps lie in the arena, each an element of its region.
+fn in_arena(kind: MapKind) -> bool {
+    use MapKind::{Array, Hash, LpmTrie, LruHash, LruPercpuHash, PercpuArray, PercpuHash};
+    matches!(kind, Array | Hash | LpmTrie | LruHash | LruPercpuHash | PercpuArray | PercpuHash)
+}
+
+impl HostFn {
+    /// The same function, whose work on its first argument needs the runtime only, unless `work` gives `None`.
+    pub(crate) fn with_runtime_only(self, work: fn(&mut Runtime, u64) -> Option<u64>) -> HostFn {
+        let direct = move |runtime: &mut Runtime, _: CallerFrame<'_>, a1: u64, _: u64, _: u64, _: u64| {
+            let done = work(runtime, a1)?;
+            runtime.view.sync();
+            Some(done)
+        };
+        HostFn { direct: Some(Arc::new(direct)), ..self }
+    }
+}
 
 /// What generated code passes where it knows the map.
 struct Known<D> {
@@ -112,7 +201,8 @@ impl HostFn {
         let codes = [unknown1::<D> as *const (), unknown2::<D> as _, unknown3::<D> as _];
         let entry = Entry { arity: self.entry.arity, ..by_arity(self.entry.arity - 1, codes) };
         let env = Unknown { direct, general };
-        HostFn { entry, env: Some(Arc::new(env)), bind: Some(Arc::new(bind)), ..self }
+        let direct = Some(interpreted(direct));
+        HostFn { entry, env: Some(Arc::new(env)), bind: Some(Arc::new(bind)), direct, ..self }
     }
 }
 
@@ -159,13 +249,12 @@ unsafe fn run_known<D: Direct>(env: *const (), cx: *mut Context, args: [u64; 3])
     let (writable, key_size, value_size) = (known.writable, known.key_size, known.value_size);
     // SAFETY: passed on to the caller.
     let (machine, frame, cpu) = unsafe { caller(cx) };
-    let mut call = MapCall { map, machine, writable, cpu, frame, key_size, value_size };
-    let work = || match direct(&mut call, args) {
-        Some(value) => Ok(value),
-        None => {
-            let [a1, a2, a3] = args;
-            general.call(call.machine, &[a1, a2, a3, 0, 0])
-        }
+    let work = || {
+        let source = Source::Machine(&mut *machine);
+        let mut call = MapCall { map, source, writable, cpu, frame, key_size, value_size, found: Found::Nothing };
+        let done = direct(&mut call, args);
+        let [a1, a2, a3] = args;
+        done.map_or_else(|| general.call(machine, &[a1, a2, a3, 0, 0]), Ok)
     };
     // SAFETY: passed on to the caller.
     unsafe { end(cx, work) }
@@ -178,21 +267,11 @@ unsafe fn run_unknown<D: Direct>(env: *const (), cx: *mut Context, handle: u64, 
     // SAFETY: the caller promises what `env` is.
     let Unknown { direct, general } = unsafe { &*env.cast::<Unknown<D>>() };
     // SAFETY: passed on to the caller.
-    let (machine, frame, cpu) = unsafe { caller(cx) };
+    let (machine, frame, _) = unsafe { caller(cx) };
     let work = || {
-        if let Some(map) = machine.runtime().lend_map(handle) {
-            let spec = map.spec();
-            let (key_size, value_size) = (spec.key_size as usize, spec.value_size as usize);
-            let writable = spec.program_writable();
-            let mut call = MapCall { map: &map, machine: &mut *machine, writable, cpu, frame, key_size, value_size };
-            let done = direct(&mut call, args);
-            machine.runtime().give_back_map(handle, map);
-            if let Some(value) = done {
-                return Ok(value);
-            }
-        }
+        let done = call_by_handle(*direct, machine.runtime(), frame, (handle, args)).map(|(done, _)| done);
         let [a1, a2, a3] = args;
-        general.call(machine, &[handle, a1, a2, a3, 0])
+        done.map_or_else(|| general.call(machine, &[handle, a1, a2, a3, 0]), Ok)
     };
     // SAFETY: passed on to the caller.
     unsafe { end(cx, work) }
@@ -204,7 +283,7 @@ unsafe fn run_unknown<D: Direct>(env: *const (), cx: *mut Context, handle: u64, 
 /// `cx` is the context of a machine in whose run generated code has left where it is, and no reference to the machine is in use
 /// before the result is not.
 #[inline(always)]
-unsafe fn caller<'a>(cx: *mut Context) -> (&'a mut dyn Bridge, CallerFrame, u32) {
+unsafe fn caller<'a>(cx: *mut Context) -> (&'a mut dyn Bridge, CallerFrame<'a>, u32) {
     // SAFETY: the caller promises both: the frame is one of the machine's stack.
     unsafe { (&mut *(*cx).bridge, CallerFrame::new((*cx).exit_frame, (*cx).frame_bytes), (*cx).cpu) }
 }

@@ -46,6 +46,7 @@ use std::sync::Arc;
 pub(crate) use arg::bad_argument;
 pub use arg::{Args, CStr, HostArg, MapRef, Ptr, VarArgs};
 pub use caller::Caller;
+use direct::Interpreted;
 pub(crate) use direct::MapCall;
 pub use func::{IntoHostFn, WithCaller};
 pub use interrupt::{Interrupt, Reason};
@@ -62,6 +63,7 @@ use native::HostCode;
 use thunk::Entry;
 
 use crate::map::MapOps;
+use crate::mem::CallerFrame;
 use crate::trap::Trap;
 use twinbpf_isa::program::Signature;
 
@@ -88,6 +90,7 @@ pub struct HostFn {
     /// What the entry takes instead of the body.
     env: Option<Arc<dyn Any + Send + Sync>>,
     bind: Option<Arc<Bind>>,
+    direct: Option<Arc<Interpreted>>,
     intrinsic: Option<Intrinsic>,
     c: Option<u64>,
 }
@@ -116,7 +119,7 @@ impl HostFn {
     }
 
     fn with_entry<B: thunk::Callable>(name: Arc<str>, signature: Signature, body: Arc<B>, entry: Entry) -> HostFn {
-        HostFn { name, signature, body, entry, env: None, bind: None, intrinsic: None, c: None }
+        HostFn { name, signature, body, entry, env: None, bind: None, direct: None, intrinsic: None, c: None }
     }
 
     /// A function whose first argument is a map, as [`HostFn::typed`], that can be [bound](HostFn::bind).
@@ -127,6 +130,18 @@ impl HostFn {
     /// The function of the arguments after the first, which is this map.
     pub fn bind(&self, map: &Arc<dyn MapOps>) -> Option<HostFn> {
         self.bind.as_ref().map(|bind| bind(Arc::clone(map)))
+    }
+
+    /// Whether [`HostFn::call_direct`] may do what it does.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Calls it without a machine from a program with this frame; `None`, and nothing done, if it
+    /// needs one.
+    #[inline]
+    pub(crate) fn call_direct(&self, runtime: &mut Runtime, frame: CallerFrame<'_>, r: &[u64; 16]) -> Option<u64> {
+        self.direct.as_ref()?(runtime, frame, r[1], r[2], r[3], r[4])
     }
 
     /// The same function, which is this intrinsic.

@@ -36,8 +36,28 @@ impl MapTable for Maps {
 /// Longer than any program that is alive keeps a spin lock, even one that has to wait for a processor.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Handles whose maps are remembered.
-const RECENT: usize = 4;
+/// Maps by handle, the last few.
+#[derive(Default)]
+pub(super) struct RecentMaps {
+    handles: [u64; RecentMaps::COUNT],
+    maps: [Option<Arc<dyn MapOps>>; RecentMaps::COUNT],
+}
+
+impl RecentMaps {
+    const COUNT: usize = 4;
+
+    /// The map with a handle, from `maps` if it was not in the last calls.
+    #[inline(always)]
+    pub(super) fn get(&mut self, handle: u64, maps: &Arc<dyn MapTable>) -> Option<&Arc<dyn MapOps>> {
+        // Handles are 16 bytes apart.
+        let index = (handle >> 4) as usize % RecentMaps::COUNT;
+        if self.handles[index] != handle {
+            self.maps[index] = Some(maps.get(handle)?);
+            self.handles[index] = handle;
+        }
+        self.maps[index].as_ref()
+    }
+}
 
 /// See the module documentation.
 pub struct Runtime {
@@ -46,7 +66,7 @@ pub struct Runtime {
     /// Maps by handle.
     pub(crate) maps: Arc<dyn MapTable>,
     /// Maps of the last calls that named them by handles which only a run knows, such as those of maps of maps.
-    recent_maps: [Option<(u64, Arc<dyn MapOps>)>; RECENT],
+    pub(super) recent_maps: RecentMaps,
     /// Where `printf` goes.
     pub output: Box<dyn Write + Send>,
     /// What it writes there.
@@ -210,21 +230,6 @@ impl Runtime {
         &self.maps
     }
 
-    /// The map with a handle, lent until [`Runtime::give_back_map`].
-    #[inline]
-    pub(crate) fn lend_map(&mut self, handle: u64) -> Option<Arc<dyn MapOps>> {
-        match self.recent_maps[recent(handle)].take() {
-            Some((own, map)) if own == handle => Some(map),
-            _ => self.maps.get(handle),
-        }
-    }
-
-    /// The opposite of [`Runtime::lend_map`].
-    #[inline]
-    pub(crate) fn give_back_map(&mut self, handle: u64, map: Arc<dyn MapOps>) {
-        self.recent_maps[recent(handle)] = Some((handle, map));
-    }
-
     /// Seeds `bpf_get_prandom_u32`, for runs that repeat exactly.
     pub fn seed(&mut self, seed: u64) {
         self.random = seed;
@@ -253,13 +258,11 @@ impl Runtime {
             lock.store(0, Ordering::Release);
         }
         self.held.blocks.clear();
-        self.held.samples.discard_all();
+        if !self.held.samples.is_empty() {
+            self.held.samples.discard_all();
+            self.view.invalidate();
+        }
     }
-}
-
-/// Where a handle is remembered. They are 16 bytes apart or more.
-fn recent(handle: u64) -> usize {
-    (handle >> 4) as usize % RECENT
 }
 
 impl fmt::Debug for Runtime {

@@ -2,16 +2,16 @@
 //!
 //! Both drivers come here for these instructions and continue where its result says.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use super::direct::panicked;
 use super::frame::Frame;
-use super::machine::{Context, Machine, POISON};
-use super::state::MAX_LOOPS;
+use super::machine::{Context, Machine};
+use super::state::{MAX_LOOPS, POISON};
 use crate::host::{ETH_HEADER, HostFn};
 use crate::image::{Callee, Function, Link};
 use crate::map::Errno;
-use crate::trap::{Trap, TrapCode, panic_words};
+use crate::trap::{Trap, TrapCode};
 use twinbpf_isa::{Insn, Reg, Size};
 
 /// `MAX_TAIL_CALL_CNT` of the kernel: so many succeed in one run.
@@ -302,9 +302,4 @@ pub(super) fn bad_jump(addr: u64, function: &Function) -> Trap {
 
 pub(super) fn no_return() -> Trap {
     Trap::new(TrapCode::BadJump, "the call at the end of the function was not expected to return")
-}
-
-/// The trap of a host function that panicked.
-pub(super) fn panicked(host: &HostFn, payload: &(dyn Any + Send)) -> Trap {
-    Trap::new(TrapCode::Panic, format!("{}: {}", host.name(), panic_words(payload).unwrap_or("panicked")))
 }

@@ -2,7 +2,8 @@
 
 use std::panic::resume_unwind;
 
-use super::event::{bad_jump, no_return, panicked};
+use super::direct::panicked;
+use super::event::{bad_jump, no_return};
 use super::frame::{Frame, NO_SITE};
 use super::machine::Machine;
 use super::state::misaligned;

@@ -6,6 +6,7 @@
 //! the build does, the stack holds at most one pass over the code. Where handlers turn out to take stack
 //! ([`takes_no_stack`]), the threaded driver is not used at all.
 
+use super::direct::DirectCall;
 use super::operands::{Flow, Mem, Operands, R};
 use super::ops::Op;
 use super::rows::Add;
@@ -74,6 +75,21 @@ pub(super) fn single<O: Op, const BACK: bool>(code: &[Slot], at: usize, slot: &S
         Flow::Event => {
             s.fuel = fuel;
             EVENT | at as u64
+        }
+    }
+}
+
+/// A call of a host function that may need no machine: `x` is its number.
+pub(super) fn direct_call(code: &[Slot], at: usize, slot: &Slot, s: &mut State, fuel: i64) -> u64 {
+    match s.call_direct(slot.o.x as usize) {
+        DirectCall::Done => next(code, at + 1, s, fuel),
+        DirectCall::Left => {
+            s.fuel = fuel;
+            EVENT | at as u64
+        }
+        DirectCall::Trapped => {
+            s.fuel = fuel;
+            TRAP | at as u64
         }
     }
 }

@@ -5,14 +5,14 @@
 //! *Joining* gives a slot a handler that does the work of the next slots too, and leaves these in place.
 //! Neither reaches over an instruction that something jumps to.
 
-use super::handlers::{Handler, Slot, Threaded, single};
+use super::handlers::{Handler, Slot, Threaded, direct_call, single};
 use super::kind::Kind;
 use super::ops::{Goto, MayGoto, Op, Pick};
 use super::rows;
 use super::superinstructions::{SuperinstructionSet, find_fold, find_pair, find_triple};
 use super::translate::Step;
 use super::unit::Unit;
-use crate::image::Image;
+use crate::image::{Image, Link};
 use twinbpf_isa::Insn;
 
 struct PickSingle;
@@ -45,6 +45,13 @@ fn handler(unit: &Unit) -> Handler {
         Kind::MayGoto if back => PickBack.pick::<MayGoto>(),
         kind => kind.select(PickSingle),
     }
+}
+
+/// The host function of a call that may need no machine. Not at the end of a function, where a call must not return.
+fn direct_host(image: &Image, unit: &Unit) -> Option<u32> {
+    let Link::Host(host) = image.links()[unit.pc as usize] else { return None };
+    let call = matches!(image.insns()[unit.pc as usize], Insn::Call { .. }) && unit.o.imm == 0;
+    (call && image.hosts()[host as usize].is_direct()).then_some(host)
 }
 
 /// Superinstructions to use, and what gets the flat pc and the row of each use.
@@ -126,7 +133,11 @@ pub(super) fn threaded(
             o.y = (weight[target as usize] - weight[at + 1]) as i32;
             o.x = target as i32;
         }
-        slots.push(Slot { f: handler(unit), o });
+        let mut f = handler(unit);
+        if let Some(host) = direct_host(image, unit) {
+            (f, o.x) = (direct_call, host as i32);
+        }
+        slots.push(Slot { f, o });
     }
     join(&units, &mut slots, &mut choice);
     let origin = units.iter().map(|unit| unit.pc).collect();

@@ -16,17 +16,6 @@ use crate::image::{FrameSizes, Image};
 use crate::mem::{MemError, RegionKind, RegionSpec};
 use crate::trap::{Trap, TrapCode};
 
-/// Values of registers that a program may not rely on. As pointers they are in no sandbox.
-pub(super) const POISON: [u64; 11] = {
-    let mut poison = [0xdead_dead_dead_de00; 11];
-    let mut index = 0;
-    while index < poison.len() {
-        poison[index] |= index as u64;
-        index += 1;
-    }
-    poison
-};
-
 /// The most that [`Limits::max_depth`] can be: native code has 4 KiB of stack for each call, 1 GiB for all of them.
 pub const MAX_DEPTH: u32 = 1 << 18;
 
@@ -159,7 +148,19 @@ impl Machine {
         let poisoned = Arc::clone(image.arena().poisoned());
         let (r, trap) = ([0; 16], None);
         let trusted = image.arena().is_trusted();
-        let s = State { r, fuel: 0, loops: MAX_LOOPS, live_stack: 0, arena_base, trusted, trap, runtime, stack };
+        let state_image = Arc::clone(&image);
+        let s = State {
+            r,
+            fuel: 0,
+            loops: MAX_LOOPS,
+            live_stack: 0,
+            arena_base,
+            trusted,
+            trap,
+            runtime,
+            stack,
+            image: state_image,
+        };
         let mut machine = Machine {
             s,
             frames: Vec::new(),

@@ -5,6 +5,7 @@
 //! - `step` executes one instruction at a time and charges each: exact, traceable. `translate` makes what it works from.
 //! - `threaded` lets each instruction jump to the next: `handlers` has the code of each, `superinstructions` the table of those that
 //!   execute several, and `layout` decides where they stand. It passes control to `step` when the budget runs low.
+//! - `direct` calls host functions that need no machine, in place.
 //! - `event` holds what is not an operation on registers and memory: calls, returns, tail calls.
 //! - `machine` is the state of a thread, `run` begins runs on it; `room` checks the native stack before runs and callbacks.
 //! - `tier` holds compiled code, `native_tier` enters it and is called by it; `fault` says why it ended early.
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod code;
+mod direct;
 mod event;
 mod fault;
 mod frame;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::event::{Next, bad_call};
 use super::frame::NO_SITE;
-use super::machine::{Context, Limits, Machine, NextRun, POISON, Running};
+use super::machine::{Context, Limits, Machine, NextRun, Running};
+use super::state::POISON;
 use super::tier::{
     Activations, Base, FastPath, Interpreted, NEVER, NativeActivation, NativeTier, PreparedRun, SAMPLE_CALLS, Tier,
     Usage,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::code::Code;
 use super::event::bad_call;
-use super::machine::{Context, Driver, Machine, NextRun, POISON, Running, Stop};
+use super::machine::{Context, Driver, Machine, NextRun, Running, Stop};
+use super::state::POISON;
 use crate::host::{Activation, Runtime};
 use crate::ident::ProgramId;
 use crate::image::{Callee, Image};

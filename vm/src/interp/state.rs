@@ -1,13 +1,27 @@
 //! State that operations work on: registers, memory, counters.
 
+use std::sync::Arc;
+
 use super::operands::{Flow, Mem, Operands};
 use crate::host::Runtime;
+use crate::image::Image;
 use crate::mem::{Access, Block, Bounds, Fault, FaultReason};
 use crate::trap::{Trap, TrapCode};
 use twinbpf_isa::Size;
 
 /// How often a frame's `may_goto` falls through: `BPF_MAX_LOOPS` of the kernel.
 pub(super) const MAX_LOOPS: u32 = 8 << 20;
+
+/// Values of registers that a program may not rely on. As pointers they are in no sandbox.
+pub(super) const POISON: [u64; 11] = {
+    let mut poison = [0xdead_dead_dead_de00; 11];
+    let mut index = 0;
+    while index < poison.len() {
+        poison[index] |= index as u64;
+        index += 1;
+    }
+    poison
+};
 
 /// State of one run that operations read and write. What is used most comes first.
 #[repr(C)]
@@ -30,6 +44,8 @@ pub(super) struct State {
     pub(super) runtime: Runtime,
     /// Frames, one element each.
     pub(super) stack: Block,
+    /// What the program is part of, with its host functions.
+    pub(super) image: Arc<Image>,
 }
 
 /// An operation.

@@ -1,23 +1,41 @@
 //! The frame of the function that calls a host function: what lies there is found without a search for its region.
 #![expect(unsafe_code, reason = "memory of programs is outside all Rust objects")]
 
+use std::marker::PhantomData;
+
+use super::block::Block;
 use super::bytes::{load, store};
 
 /// See the module documentation. Addresses count in full: of those that leave out the upper half the view knows.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallerFrame {
+pub(crate) struct CallerFrame<'a> {
     /// Value of r10.
     top: u64,
     /// Bytes below that.
     bytes: u64,
+    stack: PhantomData<&'a Block>,
 }
 
-impl CallerFrame {
+impl<'a> CallerFrame<'a> {
+    /// The frame below `top` in a stack of equal ones.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    pub(crate) fn of(stack: &'a Block, top: u64) -> CallerFrame<'a> {
+        let (spec, off) = (&stack.region().spec, top.wrapping_sub(stack.addr()));
+        let size = u64::from(spec.element_size);
+        assert!(spec.writable && off >= size && off <= u64::from(stack.len()), "a frame of this stack");
+        // SAFETY: the bytes are inside the block, whose pages stay mapped and writable.
+        unsafe { CallerFrame::new(top, size) }
+    }
+
     /// # Safety
-    /// The program can read and write all of these bytes below `top`, for the host at the same address, until the host function
-    /// returns.
-    pub(crate) unsafe fn new(top: u64, bytes: u64) -> CallerFrame {
-        CallerFrame { top, bytes }
+    /// The program can read and write all of these bytes below `top`, for the host at the same address, as long as there is the
+    /// result.
+    #[inline(always)]
+    pub(crate) unsafe fn new(top: u64, bytes: u64) -> CallerFrame<'a> {
+        CallerFrame { top, bytes, stack: PhantomData }
     }
 
     /// Whether bytes are all in the frame.

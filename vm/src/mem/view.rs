@@ -127,6 +127,8 @@ pub struct View {
     bounds: Bounds,
     trusted: bool,
     generation: u64,
+    /// [`View::point_at_element`] was called.
+    pointed: bool,
     known: RefCell<Known>,
     /// Copy of what a trusted program accesses outside the arena, see [`View::lend`].
     copy: Box<AtomicU64>,
@@ -147,6 +149,7 @@ impl View {
             bounds,
             trusted: false,
             generation,
+            pointed: false,
             known: RefCell::new(Known::new(&arena)),
             arena,
             copy: Box::default(),
@@ -316,6 +319,31 @@ impl View {
         let window = Window::new(self.arena.base() + u64::from(off), self.arena.at(off), spec.element_size);
         self.loads[reg & 15] = window;
         self.stores[reg & 15] = window;
+    }
+
+    /// Forgets windows of the element that begins at an address, of which the lower half counts.
+    pub(crate) fn forget_element(&mut self, addr: u64) {
+        if !self.pointed {
+            return;
+        }
+        for window in self.loads.iter_mut().chain(&mut self.stores) {
+            if window.lo as u32 == addr as u32 {
+                *window = EMPTY;
+            }
+        }
+    }
+
+    /// Points the windows of `reg` at an element of a map's region, without a lookup.
+    ///
+    /// # Safety
+    /// These bytes are an element of a region of the arena, which programs may write if `writable`.
+    #[inline]
+    pub(crate) unsafe fn point_at_element(&mut self, reg: usize, addr: u64, size: u64, writable: bool) {
+        let size = u32::try_from(size).expect("an element is smaller than the arena");
+        self.pointed = true;
+        let window = Window::new(addr, addr as *mut u8, size);
+        self.loads[reg & 15] = window;
+        self.stores[reg & 15] = if writable { window } else { EMPTY };
     }
 
     pub(super) fn copy_cell(&self) -> &AtomicU64 {

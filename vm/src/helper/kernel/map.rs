@@ -23,9 +23,7 @@ pub(super) fn functions() -> Vec<HostFn> {
             lookup(caller, map, key, cpu)
         })
         .with_intrinsic(Intrinsic::MapLookup)
-        .with_direct(|call: &mut MapCall<'_>, [key, ..]| {
-            call.key(key, |key| call.map.lookup(key, call.cpu).unwrap_or(0))
-        }),
+        .with_direct(|call: &mut MapCall<'_>, [key, ..]| call.look_up(key)),
         HostFn::of_map("bpf_map_lookup_percpu_elem", lookup),
         HostFn::of_map("bpf_map_update_elem", update).with_direct(|call: &mut MapCall<'_>, [key, value, flags]| {
             let update = |key: &[u8], value: &[u8]| call.map.update(key, value, flags, call.cpu);

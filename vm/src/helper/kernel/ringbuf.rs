@@ -3,7 +3,7 @@
 use super::Host;
 use super::map::{Map, Room};
 use crate::helper::HelperResult;
-use crate::host::{HostFn, MapCall, Ptr, bad_argument};
+use crate::host::{HostFn, MapCall, Ptr, Runtime, bad_argument};
 use crate::map::{Errno, Ring};
 use crate::trap::Trap;
 
@@ -15,16 +15,17 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::of_map("bpf_ringbuf_reserve", reserve).with_direct(|call: &mut MapCall<'_>, [size, flags, _]| {
             let ring = if flags == 0 { call.map.ring() } else { None }?;
             let sample = ring.reserve(size);
-            let map = call.map;
-            sample.iter().for_each(|sample| call.runtime().held.samples.add(*sample, map));
+            sample.iter().for_each(|sample| call.hold_sample(*sample, size));
             Some(sample.unwrap_or(0))
         }),
         HostFn::typed::<(), _>("bpf_ringbuf_submit", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, false)
-        }),
+        })
+        .with_runtime_only(|runtime, sample| end(runtime, sample, false).then_some(0)),
         HostFn::typed::<(), _>("bpf_ringbuf_discard", |caller: Host<'_>, sample: Ptr, _flags: u64| {
             commit(caller, sample, true)
-        }),
+        })
+        .with_runtime_only(|runtime, sample| end(runtime, sample, true).then_some(0)),
         HostFn::of_map("bpf_ringbuf_output", output).with_direct(|call: &mut MapCall<'_>, [data, size, flags]| {
             let ring = if flags & !WAKEUP_FLAGS == 0 { call.map.ring() } else { None }?;
             let size = usize::try_from(size).ok()?;
@@ -54,8 +55,15 @@ fn reserve(mut caller: Host<'_>, map: &Map, size: u64, flags: u64) -> Result<u64
     Ok(sample.unwrap_or(0))
 }
 
+/// Ends a reservation, which the program cannot touch from here on. False if there is none.
+fn end(runtime: &mut Runtime, sample: u64, discard: bool) -> bool {
+    let ended = runtime.held.samples.end(sample, discard);
+    runtime.view.forget_element(sample);
+    ended
+}
+
 fn commit(mut caller: Host<'_>, sample: Ptr, discard: bool) -> Result<(), Trap> {
-    if caller.runtime().held.samples.end(sample.addr(), discard) {
+    if end(caller.runtime(), sample.addr(), discard) {
         return Ok(());
     }
     Err(caller.bad_argument(sample, "not an open reservation; pass what bpf_ringbuf_reserve returned, once"))

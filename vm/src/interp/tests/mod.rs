@@ -5,6 +5,7 @@ mod calls;
 #[allow(dead_code, unreachable_pub, reason = "written for another crate")]
 #[path = "../../../../fuzzing/src/generate/choices.rs"]
 mod choices;
+mod direct;
 mod limits;
 mod memory;
 mod random;
