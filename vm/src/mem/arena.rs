@@ -9,7 +9,7 @@ use super::fault::{Access, Fault, FaultReason, MemError, Near};
 use super::free::FreeList;
 use super::grid::Grid;
 use super::handle::HandleTable;
-use super::sys::{Alias, Reservation};
+use super::sys::{Alias, HUGE_PAGE, Reservation};
 use super::{ARENA_SIZE, MARGIN, NULL_GUARD};
 
 /// Allocation granule: one page, so that protection can differ between regions.
@@ -344,6 +344,10 @@ impl Arena {
             space.frontier = start + bytes;
         }
         pages.used += bytes;
+        // Of a range that ends before the region does, so that no neighbour is in a huge page of it.
+        if let Some(huge) = bytes.checked_sub(HUGE_PAGE) {
+            self.reservation.prefer_huge(self.in_mapping(start), self.in_mapping(start + huge));
+        }
         Ok(start as u32)
     }
 

@@ -59,6 +59,7 @@ impl Hidden {
         }
         counted.used += more;
         self.counted.store(own.max(wanted), Ordering::Relaxed);
+        self.pages.prefer_huge(own as usize, wanted as usize);
         Ok(())
     }
 }

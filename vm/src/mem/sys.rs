@@ -9,6 +9,9 @@ use std::ptr;
 
 use crate::process::refused_addresses;
 
+/// Bytes of a huge page on x86-64 and, with pages of 4 KiB, on aarch64.
+pub(super) const HUGE_PAGE: u64 = 2 << 20;
+
 /// A range of reserved address space, unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
@@ -172,6 +175,18 @@ impl Reservation {
         match unsafe { libc::mprotect(self.at(offset).cast(), len, protection) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Asks for huge pages for bytes that begin to be used, where others before them are: random access to tables of many
+    /// megabytes misses the TLB otherwise. A kernel that has none goes on with small ones.
+    pub(super) fn prefer_huge(&self, from: usize, to: usize) {
+        let (base, huge) = (self.base.addr(), HUGE_PAGE as usize);
+        let [start, end] = [from, to].map(|off| (base + off).next_multiple_of(huge) - base);
+        let end = end.min(self.len);
+        if to >= huge && start < end {
+            // SAFETY: the range lies inside our own mapping, whose contents stay.
+            let _ = unsafe { libc::madvise(self.at(start).cast(), end - start, libc::MADV_HUGEPAGE) };
         }
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::host::{HostFn, Reason};
 use crate::interp::direct::DirectCall;
+use crate::interp::state::POISON;
 use crate::map::{MapFlags, MapKind, MapSpec, create};
 
 const ARRAY: u64 = 0x10_0000_0000;
@@ -58,7 +59,7 @@ fn run_each(rig: &Rig, argument: u64) -> [Result<u64, String>; 2] {
 }
 
 #[test]
-fn what_needs_the_machine_is_left_to_it() {
+fn other_arguments_are_left_to_the_machine() {
     let elsewhere = "r2 = map_value(0, 64) ll\n *(u32 *)(r2 + 0) = r9";
     assert_eq!(run_each(&rig(&look_up(0, elsewhere, "r0 = 7")), 3), [Ok(7), Ok(7)]);
     for key in ["r2 += -3", "r2 += -513", "r2 = 0"] {
@@ -104,7 +105,7 @@ fn samples_are_closed_once_they_are_submitted() {
         )
     };
     for (end, driver) in [132, 133].into_iter().flat_map(|end| DRIVERS.map(|driver| (end, driver))) {
-        // A ring of its own: what another run has looked for in one makes it careful.
+        // Each with a ring of its own, since views that search one change how it ends samples.
         let result = |after: &str| run_on(driver, &rig(&program(end, after)), 0);
         assert_eq!(result("r0 = 3"), Ok(3));
         for after in ["*(u64 *)(r0 + 8) = 7", "r1 = *(u8 *)(r0 + 0)"] {
@@ -132,7 +133,7 @@ fn calls_in_place_end_interrupted_runs_and_panics() {
     machine.s.r[1] = 4;
     machine.s.r[10] = machine.s.frame_pointer(0);
     assert!(matches!(machine.s.call_direct(0), DirectCall::Done));
-    assert_eq!((machine.s.r[0], machine.s.r[1] >> 8), (5, 0xdead_dead_dead_de));
+    assert_eq!((machine.s.r[0], machine.s.r[1]), (5, POISON[1]));
     assert!(matches!(machine.s.call_direct(1), DirectCall::Trapped));
     let trap = machine.s.trap.take().expect("a trap");
     assert_eq!(trap.detail(), "panics: on purpose");
