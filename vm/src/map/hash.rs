@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::cell::patiently;
 use super::store::{Extra, Store};
-use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno, MapOps, MapSpec};
+use super::{BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Entry, Errno, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
 /// See the module documentation.
@@ -101,6 +101,12 @@ impl MapOps for Hash {
 
     fn keys(&self) -> Vec<Vec<u8>> {
         self.store.keys()
+    }
+
+    fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
+        let size = self.spec.value_size;
+        self.store.entries(size, self.spec.kind.copy_size(size, self.cpus as usize), each);
+        Ok(())
     }
 
     fn cpus(&self) -> u32 {

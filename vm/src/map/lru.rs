@@ -13,7 +13,7 @@ use super::free_slots::{lanes, own_lane};
 use super::hash::{check_flags, check_sizes};
 use super::lock::{lock, pause};
 use super::store::{Extra, Store};
-use super::{BPF_EXIST, Errno, MapFlags, MapOps, MapSpec};
+use super::{BPF_EXIST, Entry, Errno, MapFlags, MapOps, MapSpec};
 use crate::mem::{Arena, MemError};
 
 /// Marks that one eviction takes at most. After that the oldest element goes, marked or not.
@@ -260,6 +260,12 @@ impl MapOps for Lru {
 
     fn keys(&self) -> Vec<Vec<u8>> {
         self.store.keys()
+    }
+
+    fn entries(&self, each: &mut dyn FnMut(Entry<'_>) -> bool) -> Result<(), Errno> {
+        let size = self.spec.value_size;
+        self.store.entries(size, self.spec.kind.copy_size(size, self.cpus as usize), each);
+        Ok(())
     }
 
     fn cpus(&self) -> u32 {

@@ -19,7 +19,7 @@ use super::hidden_slab::HiddenSlab;
 use super::index::{Bucket, Changed, Index, LockedBucket, Words};
 use super::slab::{Layout, Slab};
 use super::sync::{AtomicU32, DefaultHashBuilder, Ordering};
-use super::{Errno, MapSpec};
+use super::{Entry, Errno, MapSpec};
 use crate::mem::{Arena, Block, MemError, RegionKind, RegionSpec};
 
 /// Bytes before what belongs to the map, and the key: a link, and the hash.
@@ -266,21 +266,14 @@ impl Store {
         before
     }
 
+    fn load_key(&self, slot: u32, out: &mut [u8]) {
+        let (block, off) = self.key_at(slot);
+        block.load(off, out);
+    }
+
     /// Copies the key of a slot. False if no element is there.
     pub(super) fn key(&self, slot: u32, out: &mut [u8]) -> bool {
-        loop {
-            let [_, own] = self.record(slot);
-            let hash = own.load(Ordering::Acquire);
-            if hash == 0 {
-                return false;
-            }
-            let _held = self.index.hold(self.words(), hash);
-            if own.load(Ordering::Relaxed) == hash {
-                let (block, off) = self.key_at(slot);
-                block.load(off, out);
-                return true;
-            }
-        }
+        self.while_held(slot, || self.load_key(slot, out)).is_some()
     }
 
     /// The value of a slot.
@@ -304,6 +297,52 @@ impl Store {
                 let cell = self.value(slot, other);
                 cell.block.fill(cell.off, value.len(), 0);
             }
+        }
+    }
+
+    /// Calls `work` while the element of a slot stays as it is. `None` if no element is there.
+    fn while_held<R>(&self, slot: u32, work: impl FnOnce() -> R) -> Option<R> {
+        let [_, own] = self.record(slot);
+        loop {
+            let hash = own.load(Ordering::Acquire);
+            if hash == 0 {
+                return None;
+            }
+            let _held = self.index.hold(self.words(), hash);
+            if own.load(Ordering::Relaxed) == hash {
+                return Some(work());
+            }
+        }
+    }
+
+    /// As `MapOps::entries`, slot by slot: no key is searched for. Values have `size` bytes, and all of one key `copied` as
+    /// [`Entry`] has them.
+    pub(super) fn entries(&self, size: u32, copied: usize, each: &mut dyn FnMut(Entry<'_>) -> bool) {
+        let noted = self.free_slots().noted();
+        let (mut key, mut keys) = (vec![0; self.key_size as usize], Vec::new());
+        let mut copied = vec![0; copied];
+        let stride = copied.len() / self.cpus as usize;
+        let mut seen: Option<HashSet<Vec<u8>>> = None;
+        for slot in 0..self.free_slots().end() {
+            let copy = || {
+                self.load_key(slot, &mut key);
+                for cpu in 0..self.cpus {
+                    let start = cpu as usize * stride;
+                    self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
+                }
+            };
+            if self.while_held(slot, copy).is_none() {
+                continue;
+            }
+            // An element that went and came again meanwhile may have been in two slots.
+            if seen.is_none() && self.free_slots().noted() != noted {
+                seen = Some(keys.chunks_exact(key.len()).map(<[u8]>::to_vec).collect());
+            }
+            let again = seen.as_mut().is_some_and(|seen| !seen.insert(key.clone()));
+            if !again && !each(Entry::new(&key, &copied, size)) {
+                return;
+            }
+            keys.extend_from_slice(&key);
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, BPF_NOEXIST, Errno, MapKind, MapOps};
+use twinbpf_vm::map::{BPF_ANY, BPF_EXIST, BPF_NOEXIST, Entry, Errno, MapKind, MapOps};
 
 use crate::history::{self, Element, OBJECTS};
 use crate::{Random, THREADS, get, hammer, make, spec};
@@ -151,7 +151,17 @@ fn walks_list_what_stays_once() {
             change(&*map, &key(number), round, random);
             return;
         }
-        let keys = map.keys();
+        let mut keys = if thread == 0 { map.keys() } else { Vec::new() };
+        if thread == 1 {
+            let each = &mut |entry: Entry<'_>| {
+                let value = entry.values().next().expect("it has a value");
+                let stays = (STAY..STAY + STAYING).any(|number| key(number) == *entry.key);
+                assert!(!stays || value == entry.key, "its own value");
+                keys.push(entry.key.to_vec());
+                true
+            };
+            map.entries(each).unwrap();
+        }
         let different: HashSet<_> = keys.iter().collect();
         assert_eq!(keys.len(), different.len(), "no key twice");
         assert!((STAY..STAY + STAYING).all(|number| different.contains(&key(number).to_vec())), "all that stay");

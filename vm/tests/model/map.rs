@@ -21,7 +21,7 @@ mod store;
 
 use std::sync::Arc;
 
-pub(crate) use twinbpf_vm::map::Errno;
+pub(crate) use twinbpf_vm::map::{Entry, Errno};
 
 use crate::mem::Arena;
 use store::{Extra, Store};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::map::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Errno};
+use crate::map::{BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_NOEXIST, Entry, Errno};
 use crate::mem::Access;
 
 #[test]
@@ -140,4 +140,37 @@ fn searches_go_on_while_an_update_waits_for_a_spin_lock() {
     });
     assert_eq!(update, Ok(()));
     assert_eq!(copy(&*map, &key(1)), Some(vec![0, 0, 0, 0, 7, 7, 7, 7]));
+}
+
+#[test]
+fn entries_are_what_look_ups_copy() {
+    for (kind, cpus) in
+        [(MapKind::Hash, 1), (MapKind::PercpuHash, 4), (MapKind::LruHash, 1), (MapKind::LruPercpuHash, 4)]
+    {
+        let map = make(&arena(), spec(kind, 4, 12, 100));
+        for number in 0..50 {
+            map.update(&key(number), &[number as u8; 12], BPF_ANY, number % cpus).unwrap();
+        }
+        (0..50).step_by(3).for_each(|number| map.delete(&key(number)).unwrap());
+        let mut listed = Vec::new();
+        let all = &mut |entry: Entry<'_>| {
+            for (cpu, value) in entry.values().enumerate() {
+                let mut copied = [0xee; 12];
+                map.lookup_copy(entry.key, cpu as u32, &mut copied).unwrap();
+                assert_eq!(value, copied, "{kind:?}");
+            }
+            assert_eq!(entry.values().count(), cpus as usize);
+            listed.push(entry.key.to_vec());
+            true
+        };
+        map.entries(all).unwrap();
+        assert_eq!(listed, map.keys());
+        let mut some = 0;
+        let until_five = &mut |_: Entry<'_>| {
+            some += 1;
+            some < 5
+        };
+        map.entries(until_five).unwrap();
+        assert_eq!(some, 5);
+    }
 }
