@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `bpf_map_lookup_elem` | the map is an array, plain or per-CPU, and the key in the frame | a comparison with the number of entries, and the address of the value |
 //! | `bpf_get_smp_processor_id` | always | a load from the context |
-//! | any whose first argument is a map ([`HostFn::bind`]) | the map is known | a call of a function of this map: no handle is looked up |
+//! | any whose first argument is a map ([`HostFn::bind`]) | the map is known | a call of a function of this map: no handle is looked up. What it reads in the frame it reads without the machine |
 //!
 //! A map is known where r1 is a constant and the image knows the maps of its machines ([`Image::map`]). Whatever is not
 //! known leads to the helper itself, so that traps are its own. Code for other processes has no intrinsics: it does not know
