@@ -35,7 +35,7 @@ impl HiddenSlab {
     /// Whether a slot has memory.
     #[inline(always)]
     pub(super) fn has(&self, slot: u32) -> bool {
-        self.memory.has((u64::from(slot) + 1) * u64::from(self.stride))
+        slot < self.slots && self.memory.has((u64::from(slot) + 1) * u64::from(self.stride))
     }
 
     /// The memory, and where an element begins in it.

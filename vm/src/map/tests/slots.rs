@@ -100,6 +100,20 @@ fn arrays_of_maps_are_indexed() {
 }
 
 #[test]
+fn indices_past_the_end_of_an_array_of_maps_find_nothing() {
+    let arena = arena();
+    let template = spec(MapKind::Hash, 4, 8, 2);
+    let maps = Maps::new(&[outer(MapKind::ArrayOfMaps, template.clone())], &arena, 1, &mut |_| None).unwrap();
+    let (array, (_, inner)) = (&maps.own()[0], maps.create(template).unwrap());
+    maps.set_inner(&**array, &key(0), &inner).unwrap();
+    assert!(array.lookup(&key(0), 0).is_some());
+    // Memory counts in pages, which have room for more indices.
+    for index in [array.len(), array.len() + 1, 511, 512, u32::MAX] {
+        assert_eq!(array.lookup(&key(index), 0), None, "{index}");
+    }
+}
+
+#[test]
 fn templates_are_checked() {
     let text = |spec| create(spec, &arena(), 1).unwrap_err().to_string();
     assert_eq!(
