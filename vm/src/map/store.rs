@@ -238,21 +238,27 @@ impl Store {
         self.free_slots().end() == 0
     }
 
-    /// Takes the element of a slot out, whatever it is. False if there is none; otherwise the slot is the caller's.
-    pub(super) fn unlink(&self, slot: u32) -> bool {
-        let own = self.record(slot)[1];
+    /// Holds the bucket of the element of a slot, whatever it is, and gives its hash. `None` if no element is there.
+    fn hold_slot(&self, slot: u32) -> Option<(LockedBucket<'_>, u32)> {
+        let [_, own] = self.record(slot);
         loop {
             let hash = own.load(Ordering::Acquire);
             if hash == 0 {
-                return false;
+                return None;
             }
             let held = self.index.hold(self.words(), hash);
             if own.load(Ordering::Relaxed) == hash {
-                let before = self.before(held.bucket, slot);
-                LockedEntry { store: self, held, hash, found: Some((slot, before)) }.unlink();
-                return true;
+                return Some((held, hash));
             }
         }
+    }
+
+    /// Takes the element of a slot out, whatever it is. False if there is none; otherwise the slot is the caller's.
+    pub(super) fn unlink(&self, slot: u32) -> bool {
+        let Some((held, hash)) = self.hold_slot(slot) else { return false };
+        let before = self.before(held.bucket, slot);
+        LockedEntry { store: self, held, hash, found: Some((slot, before)) }.unlink();
+        true
     }
 
     /// The slot before another in the chain of a bucket that is held.
@@ -273,7 +279,11 @@ impl Store {
 
     /// Copies the key of a slot. False if no element is there.
     pub(super) fn key(&self, slot: u32, out: &mut [u8]) -> bool {
-        self.while_held(slot, || self.load_key(slot, out)).is_some()
+        let held = self.hold_slot(slot);
+        if held.is_some() {
+            self.load_key(slot, out);
+        }
+        held.is_some()
     }
 
     /// The value of a slot.
@@ -300,21 +310,6 @@ impl Store {
         }
     }
 
-    /// Calls `work` while the element of a slot stays as it is. `None` if no element is there.
-    fn while_held<R>(&self, slot: u32, work: impl FnOnce() -> R) -> Option<R> {
-        let [_, own] = self.record(slot);
-        loop {
-            let hash = own.load(Ordering::Acquire);
-            if hash == 0 {
-                return None;
-            }
-            let _held = self.index.hold(self.words(), hash);
-            if own.load(Ordering::Relaxed) == hash {
-                return Some(work());
-            }
-        }
-    }
-
     /// As `MapOps::entries`, slot by slot: no key is searched for. Values have `size` bytes, and all of one key `copied` as
     /// [`Entry`] has them.
     pub(super) fn entries(&self, size: u32, copied: usize, each: &mut dyn FnMut(Entry<'_>) -> bool) {
@@ -324,16 +319,13 @@ impl Store {
         let stride = copied.len() / self.cpus as usize;
         let mut seen: Option<HashSet<Vec<u8>>> = None;
         for slot in 0..self.free_slots().end() {
-            let copy = || {
-                self.load_key(slot, &mut key);
-                for cpu in 0..self.cpus {
-                    let start = cpu as usize * stride;
-                    self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
-                }
-            };
-            if self.while_held(slot, copy).is_none() {
-                continue;
+            let Some(held) = self.hold_slot(slot) else { continue };
+            self.load_key(slot, &mut key);
+            for cpu in 0..self.cpus {
+                let start = cpu as usize * stride;
+                self.value(slot, cpu).load(&mut copied[start..start + size as usize]);
             }
+            drop(held);
             // An element that went and came again meanwhile may have been in two slots.
             if seen.is_none() && self.free_slots().noted() != noted {
                 seen = Some(keys.chunks_exact(key.len()).map(<[u8]>::to_vec).collect());
