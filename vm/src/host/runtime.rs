@@ -38,10 +38,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// Maps by handle, the last few.
 #[derive(Default)]
-pub(super) struct RecentMaps {
-    handles: [u64; RecentMaps::COUNT],
-    maps: [Option<Arc<dyn MapOps>>; RecentMaps::COUNT],
-}
+pub(super) struct RecentMaps([Option<(u64, Arc<dyn MapOps>)>; RecentMaps::COUNT]);
 
 impl RecentMaps {
     const COUNT: usize = 4;
@@ -50,12 +47,11 @@ impl RecentMaps {
     #[inline(always)]
     pub(super) fn get(&mut self, handle: u64, maps: &Arc<dyn MapTable>) -> Option<&Arc<dyn MapOps>> {
         // Handles are 16 bytes apart.
-        let index = (handle >> 4) as usize % RecentMaps::COUNT;
-        if self.handles[index] != handle {
-            self.maps[index] = Some(maps.get(handle)?);
-            self.handles[index] = handle;
+        let entry = &mut self.0[(handle >> 4) as usize % RecentMaps::COUNT];
+        if entry.as_ref().is_none_or(|(own, _)| *own != handle) {
+            *entry = Some((handle, maps.get(handle)?));
         }
-        self.maps[index].as_ref()
+        entry.as_ref().map(|(_, map)| map)
     }
 }
 
