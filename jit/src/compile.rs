@@ -294,9 +294,10 @@ fn one(
     context.set_disasm(input.listing);
     stages.enter(TRANSLATION);
     let sites = lower::lower(input, unit, scratch, &mut context.func);
-    let sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
+    let mut sites = sites.ok_or_else(|| JitError::Entangled { function: name() })?;
     let reads_rest = scratch.reads_rest();
-    let code = generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &sites), stages);
+    let code =
+        generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &mut sites), stages);
     let code = code.map_err(|error| failed(input.image, unit.function, stages, &error))?;
     let relocs = code.buffer.relocs().iter();
     let relocs = relocs.map(|reloc| reloc_of(reloc, &context.func, index, unit)).collect();

@@ -11,7 +11,6 @@ use cranelift_codegen::{CodegenResult, CompiledCode, Context};
 use twinbpf_vm::host::native::Site;
 
 use crate::limits::Strategy;
-use crate::lower::CODES;
 use crate::opt::PassRun;
 use crate::opt::pipeline::{Pipeline, Subject};
 use crate::options::{OptLevel, Options};
@@ -51,23 +50,23 @@ impl Generator {
         context: &mut Context,
         isa: &dyn TargetIsa,
         (options, strategy): (Options, Strategy),
-        (function, sites): (u32, &[Site]),
+        (function, sites): (u32, &mut Vec<Site>),
         stages: Stages<'_>,
     ) -> CodegenResult<Box<CompiledCode>> {
         let speed = options.opt == OptLevel::Speed;
-        let (passes, counted, shared) = (options.passes, options.fuel, sites.len() > CODES);
-        let subject = Subject { function, passes, counted, shared, stages };
+        let (passes, counted) = (options.passes, options.fuel);
+        let subject = Subject { function, passes, counted, stages };
         #[cfg(feature = "faults")]
         crate::faults::after_translation(stages.fault, &mut context.func);
         stages.leave(&context.func, isa)?;
         if speed {
-            self.pipeline.pre(context, isa, subject)?;
+            self.pipeline.pre(context, isa, subject, sites)?;
         } else if strategy == Strategy::Plain && context.func.dfg.num_blocks() > MANY {
-            self.pipeline.without_optimiser(context, isa, subject)?;
+            self.pipeline.without_optimiser(context, isa, subject, sites)?;
         }
         stages.pass(OPTIMISER, (context, isa), |context| context.optimize(isa, &mut ControlPlane::default()))??;
         if speed {
-            self.pipeline.post(context, isa, subject)?;
+            self.pipeline.post(context, isa, subject, sites)?;
             context.verify_if(isa)?;
         }
         #[cfg(feature = "faults")]

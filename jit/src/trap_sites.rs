@@ -4,7 +4,8 @@ use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::SourceLoc;
 use twinbpf_vm::host::native::{Site, SiteKind};
 
-use crate::lower::CODES;
+/// Number of different trap codes; sites that share one are distinguished by their position.
+pub(crate) const CODES: usize = 250;
 
 /// Of one function. Offsets count from its first byte.
 #[derive(Debug)]

@@ -10,6 +10,7 @@
 
 mod any;
 mod body;
+mod bytes;
 mod c;
 mod case;
 mod choices;

@@ -33,7 +33,7 @@ impl Generator<'_, '_> {
     pub(super) fn item(&mut self) {
         // Most things that take many slots are left out where there is no room for them.
         let full = self.code.len() + ROOM > self.end && !self.choices.once_in(4);
-        match self.choices.below(if full { LARGE } else { 32 }) {
+        match self.choices.below(if full { LARGE } else { 34 }) {
             0..10 => self.arithmetic(),
             10 => self.endian(),
             11 => self.constant(),
@@ -48,7 +48,17 @@ impl Generator<'_, '_> {
             LARGE..27 => self.branch(),
             27..29 => self.repeat(),
             29 => self.call_any(),
-            _ => self.call_helper(),
+            30..32 => self.call_helper(),
+            _ => self.word_in_bytes(),
+        }
+    }
+
+    /// Arithmetic or an access to memory.
+    pub(super) fn simple(&mut self) {
+        match self.choices.below(4) {
+            0 => self.load(),
+            1 => self.store(),
+            _ => self.arithmetic(),
         }
     }
 

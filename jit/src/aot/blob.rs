@@ -12,7 +12,7 @@ use twinbpf_vm::host::native::{Site, SiteKind};
 use crate::trap_sites::TrapSites;
 
 pub(super) const MAGIC: [u8; 8] = *b"twinbpf\0";
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Bytes of the head.
 pub(super) const HEAD: usize = 24;
 /// Bytes of a record.
@@ -88,10 +88,11 @@ impl Writer {
 
     fn kind(&mut self, kind: SiteKind) {
         match kind {
-            SiteKind::Access { base, off, size, write } => {
+            SiteKind::Access { base, off, size, write, lead } => {
                 self.0.push(0);
                 self.0.push(base.index() as u8 | size_bits(size) << 4 | u8::from(write) << 6);
                 self.signed(off.into());
+                self.0.push(lead);
             }
             SiteKind::Misaligned { size } => self.0.extend([1, size_bits(size)]),
             SiteKind::Frame => self.0.push(2),
@@ -171,7 +172,7 @@ impl Reader<'_> {
                 let bits = self.byte()?;
                 let (base, size) = (Reg::new(bits & 15)?, size(bits >> 4 & 3)?);
                 let off = i16::try_from(self.signed()?).ok()?;
-                SiteKind::Access { base, off, size, write: bits & 0x40 != 0 }
+                SiteKind::Access { base, off, size, write: bits & 0x40 != 0, lead: self.byte()? }
             }
             1 => SiteKind::Misaligned { size: size(self.byte()?)? },
             2 => SiteKind::Frame,

@@ -209,9 +209,14 @@ fn fitting<'a>(
     loop {
         stages.enter(TRANSLATION);
         let sites = lower::lower(Input { checked, ..input }, unit, scratch, &mut context.func);
-        let sites = sites.ok_or_else(|| AotError::Entangled { function: name() })?;
-        let code =
-            generator.generate(context, input.isa, (input.options, input.strategy), (unit.function, &sites), stages);
+        let mut sites = sites.ok_or_else(|| AotError::Entangled { function: name() })?;
+        let code = generator.generate(
+            context,
+            input.isa,
+            (input.options, input.strategy),
+            (unit.function, &mut sites),
+            stages,
+        );
         let code = code.map_err(|error| match mistake(&error) {
             Some(why) => InternalError::new(input.image, unit.function, stages.at.get(), why).into(),
             None => AotError::Codegen { function: name(), why: error.to_string() },

@@ -12,7 +12,8 @@ use super::{Artifact, ArtifactError, Cpu, Target, TargetError};
 use crate::trap_sites::TrapSites;
 
 fn sites() -> TrapSites {
-    let access = |off, size, write| SiteKind::Access { base: Reg::R5, off, size, write };
+    let access =
+        |off, size, write| SiteKind::Access { base: Reg::R5, off, size, write, lead: off.unsigned_abs() as u8 % 8 };
     let kinds = [
         access(-32768, Size::B, false),
         access(32767, Size::Dw, true),

@@ -33,6 +33,8 @@ struct NativeAddress {
 pub(super) struct Pointers {
     /// Values, and their low halves.
     lows: Vec<(Value, Value)>,
+    /// Pointers, their low halves without constants, and these: the same sums are not made anew by each access.
+    sums: Vec<(Value, (Value, i32))>,
     /// Low halves, and the addresses in the arena.
     addresses: Vec<(Value, Value)>,
     /// Constant low halves, and likewise.
@@ -47,13 +49,14 @@ const REMEMBERED: usize = 8;
 impl Pointers {
     pub(super) fn forget(&mut self) {
         self.lows.clear();
+        self.sums.clear();
         self.addresses.clear();
         self.constants.clear();
         self.checked.clear();
     }
 }
 
-fn remembered(known: &[(Value, Value)], from: Value) -> Option<Value> {
+fn remembered<T: Copy>(known: &[(Value, T)], from: Value) -> Option<T> {
     known.iter().rev().take(REMEMBERED).find(|known| known.0 == from).map(|known| known.1)
 }
 
@@ -78,7 +81,7 @@ impl Translator<'_> {
             // An unknown address may be in the frame.
             self.stored.forget();
         }
-        let kind = SiteKind::Access { base, off, size, write };
+        let kind = SiteKind::Access { base, off, size, write, lead: 0 };
         let (addr, off32) = match (self.input.options.memory, self.arena) {
             (Memory::Trusted, _) => match self.terms(base) {
                 // Other machines have no such offsets.
@@ -111,8 +114,8 @@ impl Translator<'_> {
     /// accesses that differ in it alone share one address. That may go past an end of the arena where the pointer
     /// would have wrapped around, but nothing is mapped within [`MARGIN`] of the ends, on either side.
     fn in_arena(&mut self, (pointer, term): (Value, i32), (off, size): (i32, Size), arena: Value) -> (Value, i32) {
-        let mut term = i64::from(term);
-        let low = self.low(pointer, 4, &mut term);
+        let (low, constant) = self.low_sum(pointer);
+        let term = i64::from(term.wrapping_add(constant));
         let far = term + i64::from(off);
         let (low, off) = match low {
             Some(low) if reaches(far, size.bytes() as u64) => (low, far as i32),
@@ -142,8 +145,21 @@ impl Translator<'_> {
         (addr, off)
     }
 
-    /// The low half of a pointer, without the constants in it, which are added to `term`. Sums are made anew from low
-    /// halves, to `depth` levels, because 32-bit instructions extend for nothing.
+    /// The low half of a pointer without the constants in it, if anything is left, and these. Sums are made anew from low halves, because
+    /// 32-bit instructions extend for nothing.
+    fn low_sum(&mut self, pointer: Value) -> (Option<Value>, i32) {
+        let pointer = self.b.func.dfg.resolve_aliases(pointer);
+        if let Some((low, constant)) = remembered(&self.pointers.sums, pointer) {
+            return (Some(low), constant);
+        }
+        let mut constant = 0;
+        let low = self.low(pointer, 4, &mut constant);
+        let constant = constant as i32;
+        self.pointers.sums.extend(low.map(|low| (pointer, (low, constant))));
+        (low, constant)
+    }
+
+    /// The low half of a value, as in [`Translator::low_sum`]; constants are added to `term`. Sums are made anew to `depth` levels.
     fn low(&mut self, value: Value, depth: u32, term: &mut i64) -> Option<Value> {
         let value = self.b.func.dfg.resolve_aliases(value);
         if let Some(imm) = self.constant(value) {

@@ -47,6 +47,7 @@ use crate::aot::Values;
 use crate::context::{field, reg_field};
 use crate::limits::Strategy;
 use crate::options::{Memory, OptLevel, Options};
+use crate::trap_sites::CODES;
 use alu::Guard;
 use constants::Constants;
 use effects::{ALL, Successors, successors};
@@ -55,9 +56,6 @@ use memory::Pointers;
 pub(crate) use register_liveness::RegisterLiveness;
 use stack_slots::StackSlots;
 use subregisters::Subregisters;
-
-/// Number of different trap codes; sites that share one are distinguished by their position.
-pub(crate) const CODES: usize = 250;
 
 /// Values that registers hold when nothing put one there, as in the interpreter: `0xdeaddeaddeadde00 | n`.
 fn poison(reg: usize) -> i64 {

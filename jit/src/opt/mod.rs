@@ -5,7 +5,8 @@
 //! [`post`] rewrite its result, where instructions have their final order, mostly in loops. [`pipeline`] has the list.
 //!
 //! Passes only add instructions without side effects, or execute them speculatively. Loads, stores, calls and traps keep their
-//! order and their trap sites, so no pass has to know what a trap site means.
+//! order and their trap sites, so no pass has to know what a trap site means. One does: access merging makes one access of several, and says
+//! why traps stay where they are.
 
 pub(crate) mod analysis;
 mod ir;
@@ -21,3 +22,5 @@ mod uses;
 pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
+#[cfg(test)]
+pub(crate) use pre::MERGING_MUTANT;

@@ -2,8 +2,11 @@
 
 use cranelift_codegen::Context;
 
+use twinbpf_vm::host::native::Site;
+
 use super::analysis::{Analyses, Analysis};
 use super::target_model::TargetModel;
+use crate::trap_sites::CODES;
 
 /// Where in the pipeline a pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +51,15 @@ pub(crate) struct Input<'a> {
     pub(crate) target: &'a TargetModel,
     /// Blocks subtract from an instruction budget.
     pub(crate) counted: bool,
-    /// Several trap sites share a trap code.
-    pub(crate) shared: bool,
+    /// Where the function may trap; code in a trap's flags is an index into it modulo [`CODES`](crate::trap_sites::CODES), plus one.
+    pub(crate) sites: &'a mut Vec<Site>,
     /// The mutant of the compiler that is on, by name, or nothing.
     pub(crate) mutant: &'a str,
+}
+
+impl Input<'_> {
+    /// Whether several trap sites share a trap code.
+    pub(crate) fn shared(&self) -> bool {
+        self.sites.len() > CODES
+    }
 }

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::{CodegenResult, Context};
 
+use twinbpf_vm::host::native::Site;
+
 use super::analysis::{Analyses, Analysis};
 use super::pass::{Input, Pass, Phase};
 use super::post::{AddressFolding, Dce, ExitSplitting, IncrementSinking, IvWidening, Licm, Scheduling, SequencePoints};
-use super::pre::{DemandedBits, IfConversion, SwitchRecovery};
+use super::pre::{AccessMerging, DemandedBits, IfConversion, SwitchRecovery};
 use super::target_model::TargetModel;
 use crate::stage::Stages;
 
@@ -81,9 +83,12 @@ const fn row<P: Pass>(place: &'static str) -> Row {
 }
 
 /// All passes, in the order in which they run. Cranelift's optimiser comes between the two phases.
-pub(crate) static PASSES: [Row; 11] = [
+pub(crate) static PASSES: [Row; 12] = [
     row::<SwitchRecovery>("first, before if-conversion, which would take leaves off the tree of compares"),
     row::<IfConversion>("before the optimiser, which simplifies what the selects choose from"),
+    row::<AccessMerging>(
+        "after if-conversion, which merges blocks; the optimiser removes what only put bytes together",
+    ),
     row::<DemandedBits>("last before the optimiser: if-conversion merges blocks and so removes parameters"),
     row::<SequencePoints>(
         "first after the optimiser, for which alone the points were: other passes need not skip them",
@@ -136,8 +141,6 @@ pub(crate) struct Subject<'a> {
     pub(crate) passes: PassSet,
     /// See [`Input::counted`].
     pub(crate) counted: bool,
-    /// See [`Input::shared`].
-    pub(crate) shared: bool,
     pub(crate) stages: Stages<'a>,
 }
 
@@ -166,10 +169,11 @@ impl Pipeline {
         context: &mut Context,
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
+        sites: &mut Vec<Site>,
     ) -> CodegenResult<()> {
         self.runs.clear();
         self.analysis.reset(Analyses::empty());
-        self.phase(|info| info.phase == Phase::Pre, context, isa, subject)
+        self.phase(|info| info.phase == Phase::Pre, context, isa, subject, sites)
     }
 
     /// Runs the pass that makes less work for what comes after it than it takes itself, where nothing is optimised:
@@ -182,10 +186,11 @@ impl Pipeline {
         context: &mut Context,
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
+        sites: &mut Vec<Site>,
     ) -> CodegenResult<()> {
         self.runs.clear();
         self.analysis.reset(Analyses::empty());
-        self.phase(|info| info.name == IfConversion::NAME, context, isa, subject)
+        self.phase(|info| info.name == IfConversion::NAME, context, isa, subject, sites)
     }
 
     /// Runs the passes after the optimiser, which has left its analyses in the context. Afterwards control-flow graph and
@@ -195,9 +200,10 @@ impl Pipeline {
         context: &mut Context,
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
+        sites: &mut Vec<Site>,
     ) -> CodegenResult<()> {
         self.analysis.reset(Analyses::FLOW | Analyses::RESOLVED);
-        self.phase(|info| info.phase == Phase::Post, context, isa, subject)?;
+        self.phase(|info| info.phase == Phase::Post, context, isa, subject, sites)?;
         self.analysis.require(Analyses::CFG | Analyses::DOMINATORS | Analyses::RESOLVED, context);
         Ok(())
     }
@@ -214,6 +220,7 @@ impl Pipeline {
         context: &mut Context,
         isa: &dyn TargetIsa,
         subject: Subject<'_>,
+        sites: &mut Vec<Site>,
     ) -> CodegenResult<()> {
         let target = TargetModel::of(isa);
         for (at, (row, pass)) in PASSES.iter().zip(&mut self.passes).enumerate() {
@@ -223,11 +230,11 @@ impl Pipeline {
                 continue;
             }
             let start = context.want_disasm.then(Instant::now);
-            let Subject { counted, shared, stages, .. } = subject;
+            let Subject { counted, stages, .. } = subject;
             let analysis = &mut self.analysis;
             let changes = stages.pass(row.info.name, (context, isa), |context| {
                 analysis.require(row.info.needs, context);
-                let changes = pass.run(&mut Input { context, analysis, target, counted, shared, mutant: stages.fault });
+                let changes = pass.run(&mut Input { context, analysis, target, counted, sites, mutant: stages.fault });
                 if changes > 0 {
                     analysis.keep(row.info.keeps);
                 }

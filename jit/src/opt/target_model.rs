@@ -9,13 +9,18 @@ pub(crate) struct TargetModel {
     pub(crate) registers: u32,
     /// A 32-bit result has zeros in the upper half of its register.
     pub(crate) zero_extends: bool,
+    /// An access within a page takes as long at any address.
+    pub(crate) unaligned: bool,
 }
 
 /// 16 less stack and frame pointer.
-const X86_64: TargetModel = TargetModel { registers: 14, zero_extends: true };
+const X86_64: TargetModel = TargetModel { registers: 14, zero_extends: true, unaligned: true };
 
 /// AArch64 and RISC-V have some 24 left of 32, after stack and frame pointer, link, platform and scratch registers.
-const RISC: TargetModel = TargetModel { registers: 24, zero_extends: false };
+const AARCH64: TargetModel = TargetModel { registers: 24, zero_extends: false, unaligned: true };
+
+/// Not every RISC-V machine has unaligned accesses; some emulate them.
+const RISCV64: TargetModel = TargetModel { unaligned: false, ..AARCH64 };
 
 impl TargetModel {
     /// The model of the machine that code is made for.
@@ -25,6 +30,10 @@ impl TargetModel {
 
     /// The model of a machine by the name that Cranelift has for it.
     pub(super) fn named(name: &str) -> &'static TargetModel {
-        if name == "x64" { &X86_64 } else { &RISC }
+        match name {
+            "x64" => &X86_64,
+            "aarch64" => &AARCH64,
+            _ => &RISCV64,
+        }
     }
 }

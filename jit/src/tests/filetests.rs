@@ -52,7 +52,11 @@ impl File<'_> {
     }
 
     /// Lowers each function and calls `show` with what comes of it. Gives all texts.
-    fn each(&self, isa: &OwnedTargetIsa, mut show: impl FnMut(&Rig, Unit, &mut Context, &[Site]) -> String) -> String {
+    fn each(
+        &self,
+        isa: &OwnedTargetIsa,
+        mut show: impl FnMut(&Rig, Unit, &mut Context, &mut Vec<Site>) -> String,
+    ) -> String {
         let rig = Rig::new(self.program);
         let rig = rig.for_memory(self.options.memory);
         let image = Arc::clone(&rig.image);
@@ -74,14 +78,14 @@ impl File<'_> {
                 strategy: self.strategy,
             };
             let mut context = Context::for_function(Function::new());
-            let sites = lower(input, unit, &mut scratch, &mut context.func).expect("a small program");
+            let mut sites = lower(input, unit, &mut scratch, &mut context.func).expect("a small program");
             verify_function(&context.func, &**isa).unwrap_or_else(|errors| panic!("{errors}\n{}", context.func));
             let place = match unit.start {
                 Start::Entry => String::new(),
                 Start::Loop(pc) => format!(", from {pc}"),
             };
             writeln!(all, "{}{place}:", image.functions()[unit.function as usize].name).unwrap();
-            all += &show(rig, unit, &mut context, &sites);
+            all += &show(rig, unit, &mut context, &mut sites);
         }
         all
     }

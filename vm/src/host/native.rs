@@ -189,6 +189,8 @@ pub enum SiteKind {
         size: Size,
         /// A store or an atomic operation.
         write: bool,
+        /// Bytes of other instructions that the same native access has before these, where accesses are merged.
+        lead: u8,
     },
     /// An atomic operation whose address is not a multiple of its size.
     Misaligned {

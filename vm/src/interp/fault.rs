@@ -70,8 +70,9 @@ impl Machine {
         let refused = tier.native.context().refused;
         let pc = site.pc as usize;
         match site.kind {
-            SiteKind::Access { size, write, .. } => {
-                let address = if fault.signal == Signal::Ill { Some(refused) } else { fault.address };
+            SiteKind::Access { size, write, lead, .. } => {
+                let own = |address: u64| address.wrapping_add(lead.into());
+                let address = if fault.signal == Signal::Ill { Some(refused) } else { fault.address.map(own) };
                 self.access(fault.signal, address, size, if write { Access::Write } else { Access::Read })
             }
             SiteKind::Misaligned { size } => misaligned(refused, size.bytes()),

@@ -42,7 +42,8 @@ impl Pass for SequencePoints {
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
         let listing = input.context.want_disasm;
-        run(&mut input.context.func, listing, input.shared)
+        let shared = input.shared();
+        run(&mut input.context.func, listing, shared)
     }
 }
 

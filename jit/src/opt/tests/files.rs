@@ -10,8 +10,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cranelift_codegen::Context;
+use cranelift_codegen::ir::Function;
 use cranelift_codegen::verify_function;
 use cranelift_reader::parse_functions;
+
+use twinbpf_isa::{Reg, Size};
+use twinbpf_vm::host::native::{Site, SiteKind};
 
 use super::super::analysis::Analysis;
 use super::super::pass::Input;
@@ -19,6 +23,7 @@ use super::super::pipeline::{PASSES, Row};
 use super::super::target_model::TargetModel;
 use crate::OptLevel;
 use crate::settings::{Registers, isa};
+use crate::trap_sites::CODES;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("filetests")
@@ -42,6 +47,24 @@ fn split(text: &str) -> (Vec<&str>, Vec<String>) {
     (head, functions)
 }
 
+/// The trap sites of the accesses of a function.
+fn sites(func: &Function) -> Vec<Site> {
+    let insts = func.layout.blocks().flat_map(|block| func.layout.block_insts(block));
+    let site = |inst| {
+        let flags = func.dfg.mem_flags[func.dfg.insts[inst].memflags()?];
+        let number = flags.trap_code().and_then(|code| code.as_raw().get().checked_sub(1))?;
+        let write = func.dfg.insts[inst].opcode().can_store();
+        let kind = SiteKind::Access { base: Reg::R1, off: 0, size: Size::B, write, lead: 0 };
+        Some((usize::from(number), Site { pc: func.srcloc(inst).bits(), kind }))
+    };
+    let mut sites = Vec::new();
+    for (number, site) in insts.filter_map(site).filter(|(number, _)| *number < CODES) {
+        sites.resize(sites.len().max(number + 1), site);
+        sites[number] = site;
+    }
+    sites
+}
+
 /// What a pass makes of a function: how many changes, and the text.
 fn after(row: &Row, head: &[&str], text: &str) -> (usize, String) {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
@@ -57,9 +80,13 @@ fn after(row: &Row, head: &[&str], text: &str) -> (usize, String) {
     if !row.pays(target) {
         return (0, String::new());
     }
-    let (counted, shared) = (says("; counted"), says("; shared"));
+    let mut sites = sites(&context.func);
+    if says("; shared") {
+        sites.resize(CODES + 1, Site { pc: u32::MAX, kind: SiteKind::Call });
+    }
     let (context, analysis) = (&mut context, &mut analysis);
-    let changes = row.alone(&mut Input { context, analysis, target, counted, shared, mutant: "" });
+    let changes =
+        row.alone(&mut Input { context, analysis, target, counted: says("; counted"), sites: &mut sites, mutant: "" });
     context.func.dfg.resolve_all_aliases();
     verify_function(&context.func, &*isa).unwrap_or_else(|errors| panic!("{errors}\n{text}{}", context.func));
     (changes, context.func.to_string())

@@ -48,8 +48,8 @@ fn run<P: Pass>(context: &mut Context, mutant: &str) -> usize {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let mut analysis = Analysis::default();
     analysis.require(P::NEEDS, context);
-    let (analysis, target) = (&mut analysis, TargetModel::of(&*isa));
-    P::default().run(&mut Input { context, analysis, target, counted: false, shared: false, mutant })
+    let (analysis, target, sites) = (&mut analysis, TargetModel::of(&*isa), &mut Vec::new());
+    P::default().run(&mut Input { context, analysis, target, counted: false, sites, mutant })
 }
 
 fn optimised(context: Context) -> Function {
@@ -60,10 +60,11 @@ fn optimised_for(mut context: Context, counted: bool) -> Function {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let mut pipeline = Pipeline::default();
     let stages = Stages { at: &At::new(""), each: true, fault: "" };
-    let subject = Subject { function: 0, passes: PassSet::ALL, counted, shared: false, stages };
-    pipeline.pre(&mut context, &*isa, subject).unwrap();
+    let subject = Subject { function: 0, passes: PassSet::ALL, counted, stages };
+    let sites = &mut Vec::new();
+    pipeline.pre(&mut context, &*isa, subject, sites).unwrap();
     context.optimize(&*isa, &mut ControlPlane::default()).unwrap();
-    pipeline.post(&mut context, &*isa, subject).unwrap();
+    pipeline.post(&mut context, &*isa, subject, sites).unwrap();
     context.compute_cfg();
     context.compute_domtree();
     context.verify(&*isa).unwrap();

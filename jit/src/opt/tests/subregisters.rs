@@ -15,8 +15,9 @@ use crate::stage::{At, Stages};
 fn before(mut context: Context) -> Function {
     let isa = isa(OptLevel::Speed, Registers::Backtracking, true).unwrap();
     let stages = Stages { at: &At::new(""), each: true, fault: "" };
-    let subject = Subject { function: 0, passes: PassSet::ALL, counted: false, shared: false, stages };
-    Pipeline::default().pre(&mut context, &*isa, subject).unwrap();
+    let subject = Subject { function: 0, passes: PassSet::ALL, counted: false, stages };
+    let sites = &mut Vec::new();
+    Pipeline::default().pre(&mut context, &*isa, subject, sites).unwrap();
     context.compute_cfg();
     context.compute_domtree();
     context.verify(&*isa).unwrap();

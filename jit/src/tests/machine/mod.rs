@@ -4,6 +4,7 @@
 
 mod calls;
 mod intrinsics;
+mod merged;
 mod traps;
 
 use std::sync::Arc;
@@ -105,6 +106,10 @@ pub(super) struct Rig {
     maps: Arc<Maps>,
     memory: Block,
     limits: Limits,
+    /// Of the interpreter.
+    bounds: Bounds,
+    /// The third argument.
+    third: u64,
 }
 
 /// `call extern(n)` calls the n-th of these.
@@ -146,7 +151,10 @@ impl Rig {
     /// `r2 = map_fd(0) ll` is the map of programs, each at its index, of 4 entries; 1 an array of 5 values of 24 bytes, 2 the same
     /// per CPU, of which the machine is the last, 3 a hash of as many, 4 a queue.
     fn of(programs: Vec<Program>) -> Rig {
-        let arena = Arena::new(1 << 26).unwrap();
+        Rig::over(Arena::new(1 << 26).unwrap(), programs)
+    }
+
+    fn over(arena: Arc<Arena>, programs: Vec<Program>) -> Rig {
         let memory = arena.alloc(RegionSpec::new("memory", RegionKind::Host, 4096)).unwrap();
         let specs = [
             MapSpec::new("programs", MapKind::ProgArray, 4, 4, 8),
@@ -177,12 +185,15 @@ impl Rig {
         let resolve =
             Resolve { maps: &handles, values: &values, externs: &hosts(), helper: &helper, labels: &[], pointed: &[] };
         let image = Arc::new(Image::new(&arena, programs, resolve).unwrap().with_maps(&maps));
-        Rig { image, maps, memory, limits: Limits::default() }
+        Rig { image, maps, memory, limits: Limits::default(), bounds: Bounds::Exact, third: 0 }
     }
 
     pub(super) fn machine(&self, backend: Backend) -> Machine {
         let arena = self.image.arena();
-        let view = View::new(Arc::clone(arena), arena.new_owner(), Bounds::Exact);
+        let view = match arena.is_trusted() {
+            true => View::trusted(Arc::clone(arena), arena.new_owner()),
+            false => View::new(Arc::clone(arena), arena.new_owner(), self.bounds),
+        };
         let runtime = Runtime::new(view, Arc::clone(&self.maps) as _, Box::new(std::io::sink()), Box::new(0u32));
         let runtime = runtime.on_cpu(CPUS - 1);
         let mut machine = Machine::new(Arc::clone(&self.image), runtime, self.limits).unwrap();
@@ -230,7 +241,7 @@ impl Rig {
             self.memory.fill(0, 4096, 0);
             self.fill_maps();
             machine.runtime().interrupt().clear(&[Reason::Cancelled]);
-            let result = machine.run(0, [self.memory.addr(), argument, 0, 0, 0]);
+            let result = machine.run(0, [self.memory.addr(), argument, self.third, 0, 0]);
             let executed = if self.limits.max_insns.is_some() { machine.insns_executed() } else { 0 };
             let memory: u64 = self.memory.to_vec(0, 4096).iter().map(|byte| u64::from(*byte)).sum();
             match result {
