@@ -171,6 +171,14 @@ fn stores_trap_where_a_byte_does() {
 }
 
 #[test]
+fn constants_are_stored_at_once_before_a_branch() {
+    let stores: String = (0..8).map(|off| format!("*(u8 *)(r6 + {off}) = {}\n", 0x80 + off)).collect();
+    let it = AtEnd::new(&format!("r0 = 1\n{stores}if r2 == 0 goto +1\nr0 = *(u64 *)(r6 - 8)\n"));
+    assert_eq!(merged(&it), 1);
+    it.agree(8);
+}
+
+#[test]
 fn stores_to_read_only_pages_trap_at_the_first() {
     let it = AtEnd::named("f0", false, &stores(8, &[3, 0, 1, 2, 4, 5, 6, 7], false));
     for off in [-4096, -4099, -17, -16, -3] {

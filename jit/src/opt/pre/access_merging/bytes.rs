@@ -51,7 +51,8 @@ pub(super) struct Neighbours {
 pub(super) struct Origins {
     /// One more than the index in `table`.
     known: SecondaryMap<Value, u32>,
-    table: Vec<Bytes>,
+    /// Values with what is known of their bytes.
+    table: Vec<(Value, Bytes)>,
     /// By their numbers.
     pub(super) loads: Vec<Load>,
     epoch: u32,
@@ -59,10 +60,11 @@ pub(super) struct Origins {
 
 impl Origins {
     /// Starts with nothing known.
-    pub(super) fn start(&mut self, func: &Function) {
-        self.known.clear();
-        self.known.resize(func.dfg.num_values());
-        self.table.clear();
+    pub(super) fn start(&mut self) {
+        // Of a function that has many blocks, each one takes as long as it has values.
+        for (value, _) in self.table.drain(..) {
+            self.known[value] = 0;
+        }
         self.loads.clear();
         self.epoch = 0;
     }
@@ -75,7 +77,7 @@ impl Origins {
                 Some(bits) => bits.to_le_bytes().map(Byte::Const),
                 None => whole(value),
             },
-            index => self.table[index as usize - 1],
+            index => self.table[index as usize - 1].1,
         }
     }
 
@@ -136,7 +138,7 @@ impl Origins {
     }
 
     fn note(&mut self, value: Value, bytes: Bytes) {
-        self.table.push(bytes);
+        self.table.push((value, bytes));
         self.known[value] = self.table.len() as u32;
     }
 

@@ -1,9 +1,13 @@
 //! A function whose accesses are being merged.
 
-use cranelift_codegen::ir::{Block, Function, Opcode};
+use cranelift_codegen::ir::{Block, Function, Inst};
 use twinbpf_vm::host::native::Site;
 
+use super::access::Access;
 use super::bytes::Origins;
+
+/// Bytes of accesses that are merged with others, at most; wider ones are merged along with them.
+const NARROW: u8 = 2;
 
 /// A function in work.
 pub(super) struct Merging<'a> {
@@ -15,19 +19,23 @@ pub(super) struct Merging<'a> {
 }
 
 impl Merging<'_> {
-    /// Transforms the blocks that have at least two instructions of a kind. Returns how many places changed.
-    pub(super) fn blocks(
-        &mut self,
-        kind: impl Fn(Opcode) -> bool,
-        mut transform: impl FnMut(&mut Self, Block) -> usize,
-    ) -> usize {
+    /// Transforms the blocks that have at least two narrow stores, or loads. Cold blocks stay as they are: in those of guards are the
+    /// accesses of the program. Returns how many places changed.
+    pub(super) fn blocks(&mut self, stores: bool, mut transform: impl FnMut(&mut Self, Block) -> usize) -> usize {
+        let is_narrow = |func: &Function, inst: Inst| {
+            let access = Access::of(func, inst).filter(|_| func.dfg.insts[inst].opcode().can_store() == stores);
+            access.is_some_and(|access| access.size <= NARROW)
+        };
         let mut changes = 0;
         let mut next = self.func.layout.entry_block();
         while let Some(block) = next {
             next = self.func.layout.next_block(block);
             let insts = self.func.layout.block_insts(block);
-            if insts.filter(|inst| kind(self.func.dfg.insts[*inst].opcode())).nth(1).is_some() {
-                self.origins.start(self.func);
+            if self.func.layout.is_cold(block) {
+                continue;
+            }
+            if insts.filter(|inst| is_narrow(self.func, *inst)).nth(1).is_some() {
+                self.origins.start();
                 changes += transform(self, block);
             }
         }

@@ -31,8 +31,6 @@ mod loads;
 mod merging;
 mod stores;
 
-use cranelift_codegen::ir::Opcode;
-
 use super::super::analysis::Analyses;
 use super::super::pass::{Input, Pass, Phase};
 use super::super::target_model::TargetModel;
@@ -67,14 +65,6 @@ impl Pass for AccessMerging {
             mutant: input.mutant == MUTANT,
         };
         // Bytes that are copied are put together for their store, and then found by their loads.
-        merging.blocks(is_narrow_store, Merging::stores) + merging.blocks(is_narrow_load, Merging::loads)
+        merging.blocks(true, Merging::stores) + merging.blocks(false, Merging::loads)
     }
-}
-
-fn is_narrow_load(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Uload8 | Opcode::Uload16)
-}
-
-fn is_narrow_store(opcode: Opcode) -> bool {
-    matches!(opcode, Opcode::Istore8 | Opcode::Istore16 | Opcode::Store)
 }
