@@ -21,9 +21,6 @@ use crate::options::{OptLevel, Options};
 
 /// Words as a bit set.
 type Set = u64;
-/// Instructions of a function, at most. Over longer distances the allocator has no registers for words and puts them back
-/// where clang had them, which takes it more time than all the rest, and code is no faster.
-const MAX_INSNS: usize = 2048;
 /// Offsets examined, at most.
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
@@ -84,7 +81,7 @@ impl StackSlots {
     pub(crate) fn build(&mut self, image: &Image, flow: &Flow, options: Options) {
         self.clear();
         let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
-        if insns.len() > MAX_INSNS || !self.find(insns) {
+        if !self.find(insns) {
             self.clear();
             return;
         }
