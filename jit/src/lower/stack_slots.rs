@@ -21,6 +21,9 @@ use crate::options::{OptLevel, Options};
 
 /// Words as a bit set.
 type Set = u64;
+/// Instructions of a function with a budget, at most: each check of it gives the interpreter all words that are live, over whose long lives
+/// the register allocator has no registers for them.
+const MAX_COUNTED: usize = 2048;
 /// Offsets examined, at most.
 const MAX_OFFSETS: usize = 1024;
 /// Words that become variables, at most.
@@ -81,7 +84,7 @@ impl StackSlots {
     pub(crate) fn build(&mut self, image: &Image, flow: &Flow, options: Options) {
         self.clear();
         let insns = &image.insns()[flow.start() as usize..flow.end() as usize];
-        if !self.find(insns) {
+        if options.fuel && insns.len() > MAX_COUNTED || !self.find(insns) {
             self.clear();
             return;
         }
