@@ -235,8 +235,8 @@ fn a_library_of_something_else_is_refused() {
     let words = link("const char twinbpf_compiled[64] = \"something\";");
     assert!(words.contains("its symbol twinbpf_compiled is none of twinbpf's"), "{words}");
     let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\7\";");
-    assert!(words.contains("its format is version 7, and only 2 can be loaded"), "{words}");
-    let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\2\\0\\0\\0\\x40\\0\\0\\0\\xff\\xff\\xff\";");
+    assert!(words.contains("its format is version 7, and only 3 can be loaded"), "{words}");
+    let words = link("const char twinbpf_compiled[64] = \"twinbpf\\0\\3\\0\\0\\0\\x40\\0\\0\\0\\xff\\xff\\xff\";");
     assert!(words.contains("its description is damaged"), "{words}");
 }
 
