@@ -1,13 +1,14 @@
 //! How long do workloads from outside run, those by which nothing is chosen? Next to the same C as native code: the scalar
-//! baseline of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library.
+//! baseline of the other tables, and plain `clang -O2` with vectors, unrolled loops and the C library. `-- --selection` takes the
+//! workloads that tuning may use, and writes nothing.
 
 use twinbpf::PassSet;
-use twinbpf_benches::bench::{Case, Machine, run};
+use twinbpf_benches::bench::{Case, Machine, has_flag, run};
 use twinbpf_benches::outside::Outside;
 use twinbpf_benches::peers::twinbpf::Mode;
 use twinbpf_benches::peers::{Make, native};
 use twinbpf_benches::performance;
-use twinbpf_benches::sets::{dropped, reported};
+use twinbpf_benches::sets::{dropped, reported, selection};
 use twinbpf_benches::table::Table;
 
 const NATIVE: &str = "native";
@@ -32,7 +33,8 @@ fn main() {
     let natives = if with_native { &[NATIVE, UNBOUND][..] } else { &[] };
     let columns: Vec<_> = natives.iter().copied().chain(ours.clone()).collect();
     let (mut plain, mut real) = (Vec::new(), Vec::new());
-    for subject in reported() {
+    let tuning = has_flag("--selection");
+    for subject in if tuning { selection() } else { reported() } {
         match subject.object() {
             Err(why) => println!("{} left out: {}", subject.name, why.trim()),
             Ok(_) if subject.is_plain_c() => plain.push(case(subject, with_native)),
@@ -44,6 +46,9 @@ fn main() {
     let [Some(plain), Some(real)] = tables else { return };
     let means = means(&plain);
     println!("\n{means}");
+    if tuning {
+        return;
+    }
     let base = columns[0];
     let body = format!(
         "Workloads by which nothing was chosen (the report set of `benches/sets.toml`). Times of {base} in nanoseconds, all \
