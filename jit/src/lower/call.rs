@@ -151,6 +151,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn call(&mut self) -> bool {
+        self.settle();
         match self.input.image.links()[self.pc as usize] {
             Link::Function(callee) => self.call_function(callee),
             Link::Host(host) => self.call_host(host),
@@ -307,6 +308,7 @@ impl Translator<'_> {
     /// Calls what a register holds: by the table if it is a function of the image and there is room for its frame,
     /// else the machine decides.
     pub(super) fn callx(&mut self, dst: Reg) -> bool {
+        self.settle();
         let addr = self.get(dst);
         self.store_registers(REST);
         let done = self.b.create_block();
@@ -390,8 +392,8 @@ impl Translator<'_> {
         self.trap_above_one(status);
         let zero = self.b.ins().iconst(I64, 0);
         self.set(Reg::R0, zero);
-        self.refund();
-        self.exit();
+        self.settle_here();
+        self.return_();
         self.continue_in(there);
         self.set(Reg::R0, value);
         self.after_call();

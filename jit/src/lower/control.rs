@@ -20,6 +20,12 @@ impl Translator<'_> {
 
     /// Continues in the only successor of the current block.
     pub(super) fn goto(&mut self) -> bool {
+        self.settle();
+        self.jump_on()
+    }
+
+    /// The same where what is owed has been paid.
+    pub(super) fn jump_on(&mut self) -> bool {
         let to = self.next(0).expect("control goes on");
         let block = self.target(to);
         self.b.ins().jump(block, &[]);
@@ -32,6 +38,7 @@ impl Translator<'_> {
             // The path to this block decides it.
             return self.goto();
         };
+        self.settle();
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
         let (then, otherwise) = (self.edge(to), self.edge(on));
@@ -61,6 +68,7 @@ impl Translator<'_> {
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self) -> bool {
         let (on, to) = self.next(0).zip(self.next(1)).expect("a branch has two edges");
+        self.settle();
         let (taken, left, next) = (self.edge(to), self.b.create_block(), self.edge(on));
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
@@ -84,6 +92,7 @@ impl Translator<'_> {
 
     /// Jumps to an instruction of this function by its address: a label, or the function's own start.
     pub(super) fn gotox(&mut self, dst: Reg) -> bool {
+        self.settle();
         let addr = self.get(dst);
         let slot = self.slot(addr);
         let (flow, count) = (self.flow, self.flow.labels().len() as u64);
@@ -124,6 +133,12 @@ impl Translator<'_> {
     }
 
     pub(super) fn exit(&mut self) -> bool {
+        self.settle();
+        self.return_()
+    }
+
+    /// Returns r0; what is owed has been paid.
+    pub(super) fn return_(&mut self) -> bool {
         if self.input.options.fuel {
             self.save_fuel();
         }

@@ -4,9 +4,12 @@
 
 mod facts;
 mod jump_threading;
+mod payments;
 
 use twinbpf_isa::Insn;
 use twinbpf_vm::image::{Image, Link};
+
+use payments::Payments;
 
 use super::effects::{ALL, Callees, Effects, Regs, Successors, effects, successors};
 
@@ -59,14 +62,8 @@ pub(crate) struct Flow {
     labels: Vec<u32>,
     /// Slot of the first of them in the image's table of addresses.
     pub(crate) first_label: u32,
-    /// Instructions from the start of each block to the next header, at most.
-    most: Vec<u32>,
-    /// The same distance, at least.
-    least: Vec<u32>,
-    /// At least, after the block.
-    after: Vec<u32>,
-    /// For blocks that one edge leads to: what is certain there and was not before.
-    due: Vec<u32>,
+    /// What is paid from the budget, and where.
+    payments: Payments,
     /// Whether there are calls.
     pub(crate) calls: bool,
     /// Whether some of them may be of functions of the image.
@@ -308,42 +305,6 @@ impl Flow {
         self.effects = sums;
     }
 
-    /// Adds up the instructions between headers.
-    pub(crate) fn distances(&mut self, image: &Image) {
-        let order = self.loops_from();
-        let mut sums = [&mut self.most, &mut self.least, &mut self.after].map(std::mem::take);
-        sums.iter_mut().for_each(|sums| {
-            sums.clear();
-            sums.resize(self.next.len(), 0);
-        });
-        let [most, least, after] = &mut sums;
-        for &block in &order {
-            let at = block as usize;
-            let mut range = None;
-            self.for_next(block, |next| {
-                let next = next as usize;
-                let (low, high) = if self.header[next] { (0, 0) } else { (least[next], most[next]) };
-                let (least, most) = range.unwrap_or((low, high));
-                range = Some((low.min(least), high.max(most)));
-            });
-            let (low, high) = range.unwrap_or((0, 0));
-            let weight = count(image, self.range(block));
-            (least[at], most[at], after[at]) = (weight + low, weight + high, low);
-        }
-        [self.most, self.least, self.after] = sums;
-        let mut due = std::mem::take(&mut self.due);
-        due.clear();
-        due.resize(self.next.len(), 0);
-        for block in order {
-            self.for_next(block, |next| {
-                if self.preds(next) == 1 {
-                    due[next as usize] = self.more(block, next);
-                }
-            });
-        }
-        self.due = due;
-    }
-
     /// Marks the blocks that loops begin with as headers: each cycle has one. Gives the reachable blocks in post-order:
     /// successors before a block, unless they are headers.
     fn loops_from(&mut self) -> Vec<u32> {
@@ -375,21 +336,6 @@ impl Flow {
             }
         }
         done
-    }
-
-    /// Number of instructions after a flat pc in a block, and of those after the block that are certain.
-    pub(crate) fn rest(&self, image: &Image, block: u32, pc: u32) -> u32 {
-        count(image, pc + 1..self.range(block).end) + self.after[block as usize]
-    }
-
-    /// How many more instructions are certain after going from one block to another.
-    pub(crate) fn more(&self, from: u32, to: u32) -> u32 {
-        if self.header(to) { 0 } else { self.least[to as usize] - self.after[from as usize] }
-    }
-
-    /// The same for the only edge that leads to a block.
-    pub(crate) fn more_at(&self, block: u32) -> u32 {
-        self.due[block as usize]
     }
 
     /// Whether there are calls, and nothing that they call leaves another frame than this as the innermost.
@@ -454,23 +400,7 @@ impl Flow {
         self.live[block as usize]
     }
 
-    /// Instructions from the start of a block to the next header, at most.
-    pub(crate) fn most(&self, block: u32) -> u32 {
-        self.most[block as usize]
-    }
-
-    /// At least.
-    pub(crate) fn least(&self, block: u32) -> u32 {
-        self.least[block as usize]
-    }
-
     pub(crate) fn labels(&self) -> &[u32] {
         &self.labels
     }
-}
-
-/// Instructions among these slots.
-fn count(image: &Image, pcs: std::ops::Range<u32>) -> u32 {
-    let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
-    insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
 }

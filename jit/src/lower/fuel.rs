@@ -6,8 +6,7 @@
 //! finds the instruction at which the budget ends. Code from header to header is finite, so the counter never goes
 //! below zero.
 //!
-//! A header takes from the counter what the shortest path to the next one executes, and each edge that leads to a
-//! longer path takes the difference. So the shortest path pays once, and calls and returns find the exact count.
+//! What is paid where is decided by [`payments`](super::flow): calls and returns find the exact count.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -33,13 +32,9 @@ impl Translator<'_> {
         }
     }
 
-    /// At the start of a block: a header pays for the shortest path to the next one.
+    /// At the start of a header: looks whether the budget is enough, and pays for the likely path to the next one.
     pub(super) fn charge(&mut self, block: u32) {
         if !self.flow.header(block) {
-            let due = self.flow.more_at(block);
-            if due > 0 {
-                self.pay(due);
-            }
             return;
         }
         if self.flow.stores_early(block) && !self.input.baseline() {
@@ -49,24 +44,47 @@ impl Translator<'_> {
         let fuel = self.use_fuel();
         let low = self.b.ins().icmp_imm_s(IntCC::SignedLessThan, fuel, i64::from(self.flow.most(block)));
         self.give_up(low, block);
-        self.pay(self.flow.least(block));
+        self.pay(self.flow.ahead(block).into());
     }
 
-    fn pay(&mut self, insns: u32) {
+    fn pay(&mut self, insns: i64) {
+        if insns == 0 {
+            return;
+        }
         let fuel = self.use_fuel();
-        let fuel = self.b.ins().iadd_imm_s(fuel, -i64::from(insns));
+        let fuel = if self.input.options.opt == OptLevel::Speed {
+            // As `opt::post::payments` needs it.
+            let term = self.b.ins().iconst(I64, -insns);
+            self.b.ins().uadd_overflow(fuel, term).0
+        } else {
+            self.b.ins().iadd_imm_s(fuel, -insns)
+        };
         self.def_fuel(fuel);
+    }
+
+    /// At the end of a block, before it leaves: pays what is due.
+    pub(super) fn settle(&mut self) {
+        if self.input.options.fuel {
+            self.pay(self.flow.due(self.block));
+        }
+    }
+
+    /// Settles where the function returns in the middle of a block, after the current instruction.
+    pub(super) fn settle_here(&mut self) {
+        if self.input.options.fuel {
+            self.pay(self.flow.owed_after(self.input.image, self.block, self.pc + 1));
+        }
     }
 
     /// Where a branch of the current block to another goes: to a block that pays, if the other cannot.
     pub(super) fn edge(&mut self, to: u32) -> Block {
-        if self.toll(to) > 0 { self.b.create_block() } else { self.target(to) }
+        if self.toll(to) != 0 { self.b.create_block() } else { self.target(to) }
     }
 
     /// Fills a block that [`Translator::edge`] made, after the branch.
     pub(super) fn pay_edge(&mut self, edge: Block, to: u32) {
         let toll = self.toll(to);
-        if toll > 0 {
+        if toll != 0 {
             self.continue_in(edge);
             self.pay(toll);
             let target = self.target(to);
@@ -75,17 +93,8 @@ impl Translator<'_> {
         self.linked(to);
     }
 
-    fn toll(&self, to: u32) -> u32 {
-        if self.input.options.fuel && self.flow.preds(to) > 1 { self.flow.more(self.block, to) } else { 0 }
-    }
-
-    /// Gives back what the rest was paid with, where the function returns in the middle of a block.
-    pub(super) fn refund(&mut self) {
-        if self.input.options.fuel {
-            let (fuel, rest) = (self.use_fuel(), self.flow.rest(self.input.image, self.block, self.pc));
-            let fuel = self.b.ins().iadd_imm_s(fuel, i64::from(rest));
-            self.def_fuel(fuel);
-        }
+    fn toll(&self, to: u32) -> i64 {
+        if self.input.options.fuel { self.flow.toll(self.input.image, self.block, to) } else { 0 }
     }
 
     /// If `low` is set, the interpreter continues at the start of this block.

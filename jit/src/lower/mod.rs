@@ -379,7 +379,10 @@ impl Translator<'_> {
             }
         }
         self.materialize_live();
-        self.goto();
+        if !matches!(self.input.image.insns()[self.pc as usize], Insn::Call { .. } | Insn::Callx { .. }) {
+            self.settle();
+        }
+        self.jump_on();
     }
 
     /// Materializes pending values before the instruction's successors, which other paths may also reach.

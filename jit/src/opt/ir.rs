@@ -55,6 +55,14 @@ pub(super) fn binary(func: &Function, value: Value, wanted: Opcode) -> Option<[V
     }
 }
 
+/// The opcode of additions to the instruction budget, see [`payments`](super::post).
+pub(super) const PAYMENT: Opcode = Opcode::UaddOverflow;
+
+/// Whether an opcode is that of a sum, of whatever kind.
+pub(super) fn is_sum(opcode: Opcode) -> bool {
+    opcode == Opcode::Iadd || opcode == PAYMENT
+}
+
 /// Whether a load defines a value.
 pub(super) fn is_load(func: &Function, value: Value) -> bool {
     def_inst(func, value).is_some_and(|inst| func.dfg.insts[inst].opcode().can_load())
@@ -126,6 +134,7 @@ pub(super) fn cheap(opcode: Opcode) -> Option<u32> {
         // A sequence point comes before an access, which is not cheap itself. Other points exist in listings only.
         Opcode::SequencePoint | Opcode::Iconst | Opcode::Ireduce | Opcode::Uextend => Some(0),
         Opcode::Iadd
+        | PAYMENT
         | Opcode::Isub
         | Opcode::Ineg
         | Opcode::Band

@@ -6,6 +6,7 @@ mod exit_splitting;
 mod increment_sinking;
 mod iv_widening;
 mod licm;
+mod payments;
 mod scheduling;
 mod sequence_points;
 
@@ -17,5 +18,6 @@ pub(super) use iv_widening::IvWidening;
 pub(super) use licm::Licm;
 #[cfg(test)]
 pub(super) use licm::MUTANT as LICM_MUTANT;
+pub(super) use payments::Payments;
 pub(super) use scheduling::Scheduling;
 pub(super) use sequence_points::SequencePoints;

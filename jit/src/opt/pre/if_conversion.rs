@@ -26,7 +26,7 @@ use cranelift_codegen::ir::types::I64;
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
 
 use super::super::analysis::Analyses;
-use super::super::ir::{binary, cheap, constant, def_inst, is_load, is_point, passed};
+use super::super::ir::{PAYMENT, cheap, constant, def_inst, is_load, is_point, is_sum, passed};
 use super::super::pass::{Input, Pass, Phase};
 
 /// Instructions executed speculatively for a branch, at most.
@@ -77,9 +77,9 @@ fn run(func: &mut Function, preds: &mut [u32], counted: bool) -> usize {
         next = func.layout.next_block(block);
     }
     if counted {
-        changes += join_choices(func);
+        changes += each_sum(func, join);
     }
-    changes
+    changes + each_sum(func, scale)
 }
 
 #[derive(Clone, Copy)]
@@ -201,6 +201,11 @@ fn convert(func: &mut Function, block: Block, preds: &mut [u32], limits: Limits)
     true
 }
 
+/// A sum of this kind.
+fn add(cursor: &mut FuncCursor<'_>, kind: Opcode, a: Value, b: Value) -> Value {
+    if kind == PAYMENT { cursor.ins().uadd_overflow(a, b).0 } else { cursor.ins().iadd(a, b) }
+}
+
 fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -> Value {
     let [then, other] = [then, other].map(|value| cursor.func.dfg.resolve_aliases(value));
     if then == other {
@@ -215,20 +220,21 @@ fn choose(cursor: &mut FuncCursor<'_>, cond: Value, then: Value, other: Value) -
             let not = cursor.ins().bxor_imm_u(cond, 1);
             cursor.ins().uextend(ty, not)
         }
-        _ => match (sum(cursor.func, then), sum(cursor.func, other)) {
+        _ => match common(cursor.func, then, other) {
             // A loop-carried sum waits for one addition, not for the condition.
-            ((x, a), (y, b)) if x == y => {
-                let [a, b] = [a, b].map(|term| cursor.ins().iconst(ty, term));
+            Some((kind, base, terms)) => {
+                let [a, b] = terms.map(|term| cursor.ins().iconst(ty, term));
                 let term = cursor.ins().select(cond, a, b);
-                cursor.ins().iadd(x, term)
+                add(cursor, kind, base, term)
             }
-            _ => cursor.ins().select(cond, then, other),
+            None => cursor.ins().select(cond, then, other),
         },
     }
 }
 
 /// A value plus one of two terms.
 struct Choice {
+    kind: Opcode,
     base: Value,
     cond: Value,
     /// If the condition holds, and if not.
@@ -236,41 +242,74 @@ struct Choice {
 }
 
 /// What a value is if it is such a sum, and a constant was added to it: only [`join`] may follow a long chain of sums.
-fn choice(func: &Function, (value, more): (Value, i64)) -> Option<Choice> {
-    let [base, term] = binary(func, value, Opcode::Iadd)?;
+fn choice(func: &Function, value: Value, more: i64) -> Option<Choice> {
+    let (kind, [base, term]) = addends(func, value)?;
     match func.dfg.insts[def_inst(func, term)?] {
         InstructionData::Ternary { opcode: Opcode::Select, args: [cond, then, other] } => {
             let terms = [constant(func, then)?.wrapping_add(more), constant(func, other)?.wrapping_add(more)];
-            Some(Choice { base, cond, terms })
+            Some(Choice { kind, base, cond, terms })
         }
         _ => None,
     }
 }
 
-/// Joins two selects of terms by one condition. The instruction budget has many of them: where clang computed a condition
-/// once and used it for two registers, BPF has two branches.
-fn join_choices(func: &mut Function) -> usize {
-    let mut joined = 0;
+/// Calls a function with each sum. Returns how many it changed.
+fn each_sum(func: &mut Function, change: impl Fn(&mut Function, Inst) -> Option<()>) -> usize {
+    let mut changes = 0;
     let mut block = func.layout.entry_block();
     while let Some(current) = block {
         let mut next = func.layout.first_inst(current);
         while let Some(inst) = next {
             next = func.layout.next_inst(inst);
-            let sum = matches!(func.dfg.insts[inst], InstructionData::Binary { opcode: Opcode::Iadd, .. });
-            joined += usize::from(sum && join(func, inst).is_some());
+            let sum = is_sum(func.dfg.insts[inst].opcode());
+            changes += usize::from(sum && change(func, inst).is_some());
         }
         block = func.layout.next_block(current);
     }
-    joined
+    changes
 }
 
+/// Adds a multiple of the condition in place of one of two terms, where an address can: Cranelift would make a mask of the
+/// condition, in three instructions, or load a term.
+fn scale(func: &mut Function, inst: Inst) -> Option<()> {
+    let value = func.dfg.first_result(inst);
+    let Choice { kind, base, cond, terms: [then, other] } = choice(func, value, 0)?;
+    let (more, least) = (then.wrapping_sub(other), then.min(other));
+    let compare = def_inst(func, cond).map(|inst| func.dfg.insts[inst]);
+    let (Some(InstructionData::IntCompare { cond: cc, args, .. }), 1 | 2 | 4 | 8) = (compare, more.unsigned_abs())
+    else {
+        return None;
+    };
+    let ty = func.dfg.value_type(value);
+    let mut cursor = FuncCursor::new(func).at_inst(inst);
+    cursor.use_srcloc(inst);
+    let cond = if more > 0 { cond } else { cursor.ins().icmp(cc.complement(), args[0], args[1]) };
+    let bit = cursor.ins().uextend(ty, cond);
+    let term = cursor.ins().ishl_imm_u(bit, i64::from(more.unsigned_abs().trailing_zeros()));
+    let base = match least {
+        0 => base,
+        _ => {
+            let least = cursor.ins().iconst(ty, least);
+            add(&mut cursor, kind, base, least)
+        }
+    };
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: kind, args: [base, term] };
+    Some(())
+}
+
+/// Joins two selects of terms by one condition. The instruction budget has many of them: where clang computed a condition
+/// once and used it for two registers, BPF has two branches.
 fn join(func: &mut Function, inst: Inst) -> Option<()> {
     let value = func.dfg.first_result(inst);
     if func.dfg.value_type(value) != I64 {
         return None;
     }
-    let second = choice(func, (value, 0))?;
-    let mut first = choice(func, sum(func, second.base))?;
+    let second = choice(func, value, 0)?;
+    let before = sum(func, second.base);
+    let mut first = choice(func, before.base, before.term).filter(|first| first.kind == second.kind)?;
+    if before.kind.is_some_and(|kind| kind != second.kind) {
+        return None;
+    }
     if opposite(func, first.cond, second.cond) {
         first.terms.swap(0, 1);
     } else if !same(func, first.cond, second.cond) {
@@ -281,7 +320,7 @@ fn join(func: &mut Function, inst: Inst) -> Option<()> {
     let terms = [0, 1].map(|at| first.terms[at].wrapping_add(second.terms[at]));
     let [then, other] = terms.map(|term| cursor.ins().iconst(I64, term));
     let term = cursor.ins().select(second.cond, then, other);
-    func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [first.base, term] };
+    func.dfg.insts[inst] = InstructionData::Binary { opcode: second.kind, args: [first.base, term] };
     Some(())
 }
 
@@ -316,14 +355,44 @@ fn opposite(func: &Function, a: Value, b: Value) -> bool {
     x == y.complement() && same(func, a[0], b[0]) && same(func, a[1], b[1])
 }
 
-/// A value as another plus a constant.
-fn sum(func: &Function, value: Value) -> (Value, i64) {
-    let (mut value, mut term) = (func.dfg.resolve_aliases(value), 0_i64);
-    while let Some([base, more]) = binary(func, value, Opcode::Iadd).filter(|_| func.dfg.value_type(value) == I64) {
-        let Some(more) = constant(func, more) else { break };
-        (value, term) = (func.dfg.resolve_aliases(base), term.wrapping_add(more));
+/// A value plus a constant, and by which kind of sums, if by any.
+struct Sum {
+    kind: Option<Opcode>,
+    base: Value,
+    term: i64,
+}
+
+/// Two values as sums of one base: the kind of sums, the base, and what is added to it. Of payments that is the nearest base,
+/// as one that is far away would stay alive for this.
+fn common(func: &Function, then: Value, other: Value) -> Option<(Opcode, Value, [i64; 2])> {
+    for (a, b, swapped) in [(then, other, false), (other, then, true)] {
+        if let Some((PAYMENT, [base, term])) = addends(func, a)
+            && func.dfg.resolve_aliases(base) == b
+            && let Some(term) = constant(func, term)
+        {
+            return Some((PAYMENT, b, if swapped { [0, term] } else { [term, 0] }));
+        }
     }
-    (value, term)
+    let (x, y) = (sum(func, then), sum(func, other));
+    (x.base == y.base).then(|| (x.kind.or(y.kind).unwrap_or(Opcode::Iadd), x.base, [x.term, y.term]))
+}
+
+/// A value as such a sum.
+fn sum(func: &Function, value: Value) -> Sum {
+    let mut sum = Sum { kind: None, base: func.dfg.resolve_aliases(value), term: 0 };
+    while let Some((kind, [base, more])) = addends(func, sum.base).filter(|_| func.dfg.value_type(value) == I64) {
+        let Some(more) = constant(func, more).filter(|_| sum.kind.is_none_or(|known| known == kind)) else { break };
+        sum = Sum { kind: Some(kind), base: func.dfg.resolve_aliases(base), term: sum.term.wrapping_add(more) };
+    }
+    sum
+}
+
+/// The operands of the sum that a value is, and its kind.
+fn addends(func: &Function, value: Value) -> Option<(Opcode, [Value; 2])> {
+    match func.dfg.insts[def_inst(func, value)?] {
+        InstructionData::Binary { opcode, args } if is_sum(opcode) => Some((opcode, args)),
+        _ => None,
+    }
 }
 
 /// A constant, also one that was widened.

@@ -1,0 +1,163 @@
+//! Where code pays for instructions from the budget, and how much.
+//!
+//! Between headers the code need not know the exact rest of the budget. A header pays in advance for the likely path to the next
+//! one. Whoever leaves that path owes the difference, or has paid too much. A block with one predecessor takes that over, so
+//! it costs nothing until paths join, a call is made or the function returns: there the sum is settled, by one subtraction.
+//!
+//! Likely is what stays in the loop, then the shorter path.
+
+use twinbpf_isa::Insn;
+use twinbpf_vm::image::Image;
+
+use super::Flow;
+
+/// What is known of each block.
+#[derive(Debug, Default)]
+pub(super) struct Payments {
+    /// Instructions from its start to the next header, at most.
+    most: Vec<u32>,
+    /// Instructions on the likely path to the next header.
+    ahead: Vec<u32>,
+    /// The successor on that path, by its number.
+    likely: Vec<u32>,
+    /// Instructions that have been executed and not paid for when it starts; less than zero where more is paid for.
+    owed: Vec<i64>,
+    /// What it pays at its end.
+    due: Vec<i64>,
+}
+
+/// Where the way on from a block leads, in the order of preference.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    /// Out of the function.
+    Out,
+    /// To a header that does not lead back.
+    On,
+    /// To the start of a loop around the block.
+    Back,
+}
+
+impl Flow {
+    /// Adds up the instructions between headers, and decides what is paid where.
+    pub(crate) fn distances(&mut self, image: &Image) {
+        let order = self.loops_from();
+        let mut payments = std::mem::take(&mut self.payments);
+        payments.reset(self.next.len());
+        self.look_ahead(image, &order, &mut payments);
+        for &block in order.iter().rev() {
+            self.settle(image, block, &mut payments);
+        }
+        self.payments = payments;
+    }
+
+    /// Finds the likely way from each block, and the longest.
+    fn look_ahead(&self, image: &Image, order: &[u32], payments: &mut Payments) {
+        let mut finished = vec![u32::MAX; self.next.len()];
+        let mut ways = vec![Way::Out; self.next.len()];
+        for (place, &block) in (0..).zip(order) {
+            finished[block as usize] = place;
+            let (mut most, mut likely, mut nth) = (0, (Way::Out, u32::MAX), 0);
+            self.for_next(block, |next| {
+                let to = next as usize;
+                let (way, ahead) = match self.header(next) {
+                    true if finished[to] == u32::MAX || next == block => (Way::Back, 0),
+                    true => (Way::On, 0),
+                    false => {
+                        most = most.max(payments.most[to]);
+                        (ways[to], payments.ahead[to])
+                    }
+                };
+                if nth == 0 || way > likely.0 || way == likely.0 && ahead < likely.1 {
+                    (likely, payments.likely[block as usize]) = ((way, ahead), nth);
+                }
+                nth += 1;
+            });
+            let weight = count(image, self.range(block));
+            let ahead = if nth == 0 { 0 } else { likely.1 };
+            ways[block as usize] = likely.0;
+            payments.most[block as usize] = weight + most;
+            payments.ahead[block as usize] = weight + ahead;
+        }
+    }
+
+    /// Decides what a block owes and pays, and so what blocks owe that it alone leads to.
+    fn settle(&self, image: &Image, block: u32, payments: &mut Payments) {
+        let at = block as usize;
+        if self.header(block) || self.preds(block) > 1 {
+            payments.owed[at] = -i64::from(payments.ahead[at]);
+        }
+        let owed = payments.owed[at] + i64::from(count(image, self.range(block)));
+        let due = match self.nth_next(block, payments.likely[at] as usize) {
+            None => owed,
+            Some(next) if self.takes_over(next) => 0,
+            Some(next) => owed - self.wanted(next, payments),
+        };
+        payments.due[at] = due;
+        self.for_next(block, |next| {
+            if self.takes_over(next) {
+                payments.owed[next as usize] = owed - due;
+            }
+        });
+    }
+
+    /// Whether a block starts with what its only predecessor owes.
+    fn takes_over(&self, block: u32) -> bool {
+        !self.header(block) && self.preds(block) == 1
+    }
+
+    /// What the predecessors of a block have to owe.
+    fn wanted(&self, block: u32, payments: &Payments) -> i64 {
+        if self.header(block) { 0 } else { -i64::from(payments.ahead[block as usize]) }
+    }
+
+    /// What a block pays at its end, before it leaves.
+    pub(crate) fn due(&self, block: u32) -> i64 {
+        self.payments.due[block as usize]
+    }
+
+    /// What the edge from one block to another pays besides.
+    pub(crate) fn toll(&self, image: &Image, from: u32, to: u32) -> i64 {
+        if self.takes_over(to) {
+            return 0;
+        }
+        self.owed_after(image, from, self.end_of_block(from)) - self.due(from) - self.wanted(to, &self.payments)
+    }
+
+    /// What a block owes before a flat pc in it.
+    pub(crate) fn owed_after(&self, image: &Image, block: u32, pc: u32) -> i64 {
+        self.payments.owed[block as usize] + i64::from(count(image, self.range(block).start..pc))
+    }
+
+    fn end_of_block(&self, block: u32) -> u32 {
+        self.range(block).end
+    }
+
+    /// Instructions from the start of a block to the next header, at most.
+    pub(crate) fn most(&self, block: u32) -> u32 {
+        self.payments.most[block as usize]
+    }
+
+    /// Instructions that a header pays for in advance.
+    pub(crate) fn ahead(&self, block: u32) -> u32 {
+        self.payments.ahead[block as usize]
+    }
+}
+
+impl Payments {
+    fn reset(&mut self, blocks: usize) {
+        for sums in [&mut self.most, &mut self.ahead, &mut self.likely] {
+            sums.clear();
+            sums.resize(blocks, 0);
+        }
+        for sums in [&mut self.owed, &mut self.due] {
+            sums.clear();
+            sums.resize(blocks, 0);
+        }
+    }
+}
+
+/// Instructions among these slots.
+fn count(image: &Image, pcs: std::ops::Range<u32>) -> u32 {
+    let insns = &image.insns()[pcs.start as usize..pcs.end as usize];
+    insns.iter().filter(|insn| !matches!(insn, Insn::LoadImmHi { .. })).count() as u32
+}
