@@ -23,4 +23,6 @@ pub use analysis::Analyses;
 pub use pass::Phase;
 pub use pipeline::{PassInfo, PassRun, PassSet, PassSetError};
 #[cfg(test)]
+pub(crate) use post::PAYMENTS_MUTANT;
+#[cfg(test)]
 pub(crate) use pre::MERGING_MUTANT;

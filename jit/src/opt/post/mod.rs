@@ -18,6 +18,8 @@ pub(super) use iv_widening::IvWidening;
 pub(super) use licm::Licm;
 #[cfg(test)]
 pub(super) use licm::MUTANT as LICM_MUTANT;
+#[cfg(test)]
+pub(crate) use payments::MUTANT as PAYMENTS_MUTANT;
 pub(super) use payments::Payments;
 pub(super) use scheduling::Scheduling;
 pub(super) use sequence_points::SequencePoints;

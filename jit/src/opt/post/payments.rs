@@ -25,12 +25,17 @@ use super::super::analysis::Analyses;
 use super::super::ir::{PAYMENT, constant, def_inst, each_use};
 use super::super::pass::{Input, Pass, Phase};
 
+/// The mutant that loses what was paid before a condition adds its part: counts that are wrong on some paths.
+pub(crate) const MUTANT: &str = "payments_before_conditions_are_lost";
+
 /// See the module documentation.
 #[derive(Default)]
 pub(in super::super) struct Payments {
     /// How often payments are used, one added.
     uses: SecondaryMap<Value, u32>,
     payments: Vec<Inst>,
+    /// Whether the mistake [`MUTANT`] is switched on.
+    mutant: bool,
 }
 
 impl Pass for Payments {
@@ -41,6 +46,7 @@ impl Pass for Payments {
     const KEEPS: Analyses = Analyses::FLOW.union(Analyses::RESOLVED);
 
     fn run(&mut self, input: &mut Input<'_>) -> usize {
+        self.mutant = input.mutant == MUTANT;
         if input.counted { self.lower(&mut input.context.func) } else { 0 }
     }
 }
@@ -68,7 +74,7 @@ impl Payments {
 
     /// Removes payments that nothing uses, each after those that it is used by.
     fn remove_dead(&mut self, func: &mut Function) {
-        let Payments { uses, payments } = self;
+        let Payments { uses, payments, .. } = self;
         payments.reverse();
         payments.retain(|inst| {
             let used = uses[func.dfg.first_result(*inst)] > 0;
@@ -93,7 +99,8 @@ impl Payments {
             && let InstructionData::Binary { opcode: Opcode::Isub, args } = func.dfg.insts[before]
             && let Some(paid) = constant(func, args[1])
         {
-            (base, sum) = (args[0], sum.wrapping_sub(paid));
+            let lost = self.mutant && constant(func, term).is_none();
+            (base, sum) = (args[0], sum.wrapping_sub(if lost { 0 } else { paid }));
             func.layout.remove_inst(before);
         }
         let mut cursor = FuncCursor::new(func).at_inst(inst);

@@ -2,7 +2,8 @@
 
 use twinbpf_vm::interp::Limits;
 
-use super::{Backend, FUEL, Rig};
+use super::{Backend, FUEL, Rig, program};
+use crate::opt::PAYMENTS_MUTANT as MUTANT;
 use crate::{Memory, OptLevel, Options};
 
 /// Budgets that are tried: all below this, and these.
@@ -49,10 +50,17 @@ fn outcomes(rig: &Rig, backend: Backend) -> Vec<String> {
     budgets.map(outcome).collect()
 }
 
+/// The rig for a program whose function has this name.
+fn rig(name: &str, text: &str) -> Rig {
+    let mut program = program(text);
+    program.functions[0].name = name.into();
+    let rig = Rig::of(vec![program]);
+    Rig { limits: Limits { max_insns: Some(1), ..rig.limits }, ..rig }
+}
+
 #[track_caller]
 fn agree(text: &str, options: &[Options]) {
-    let rig = Rig::new(text);
-    let rig = Rig { limits: Limits { max_insns: Some(1), ..rig.limits }, ..rig };
+    let rig = rig("f0", text);
     let expected = outcomes(&rig, Backend::Interpreter);
     for options in options {
         assert_eq!(outcomes(&rig, Backend::Compiled(*options)), expected, "{options:?}\n{text}");
@@ -98,4 +106,12 @@ fn nests_and_other_modes_count_alike() {
     let modes = [Memory::Sandbox, Memory::Strict].map(|memory| Options { memory, ..FUEL });
     let none = Options { opt: OptLevel::None, ..FUEL };
     agree(text, &[modes[0], modes[1], none, Options { keep_registers: true, ..FUEL }]);
+}
+
+#[test]
+fn a_payment_that_is_lost_is_found() {
+    let text =
+        "r0 = 0\nr3 = 9\nagain: r0 += r3\nif r0 & 1 goto odd\nr0 += 5\nodd: r3 -= 1\nif r3 != 0 goto again\nexit";
+    let rig = rig(&format!("__fault_{MUTANT}"), text);
+    assert_ne!(outcomes(&rig, Backend::Compiled(FUEL)), outcomes(&rig, Backend::Interpreter));
 }
