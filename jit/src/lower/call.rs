@@ -151,7 +151,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn call(&mut self) -> bool {
-        self.settle();
+        self.pay_due();
         match self.input.image.links()[self.pc as usize] {
             Link::Function(callee) => self.call_function(callee),
             Link::Host(host) => self.call_host(host),
@@ -308,7 +308,7 @@ impl Translator<'_> {
     /// Calls what a register holds: by the table if it is a function of the image and there is room for its frame,
     /// else the machine decides.
     pub(super) fn callx(&mut self, dst: Reg) -> bool {
-        self.settle();
+        self.pay_due();
         let addr = self.get(dst);
         self.store_registers(REST);
         let done = self.b.create_block();
@@ -392,7 +392,7 @@ impl Translator<'_> {
         self.trap_above_one(status);
         let zero = self.b.ins().iconst(I64, 0);
         self.set(Reg::R0, zero);
-        self.settle_here();
+        self.pay_owed_here();
         self.return_();
         self.continue_in(there);
         self.set(Reg::R0, value);

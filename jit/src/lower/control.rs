@@ -20,7 +20,7 @@ impl Translator<'_> {
 
     /// Continues in the only successor of the current block.
     pub(super) fn goto(&mut self) -> bool {
-        self.settle();
+        self.pay_due();
         self.jump_on()
     }
 
@@ -38,7 +38,7 @@ impl Translator<'_> {
             // The path to this block decides it.
             return self.goto();
         };
-        self.settle();
+        self.pay_due();
         let (a, b) = (self.read(width, dst), self.operand(width, src));
         let taken = self.compare(cond, a, b);
         let (then, otherwise) = (self.edge(to), self.edge(on));
@@ -68,7 +68,7 @@ impl Translator<'_> {
     /// Falls through as long as the frame's budget lasts.
     pub(super) fn may_goto(&mut self) -> bool {
         let (on, to) = self.next(0).zip(self.next(1)).expect("a branch has two edges");
-        self.settle();
+        self.pay_due();
         let (taken, left, next) = (self.edge(to), self.b.create_block(), self.edge(on));
         let budget = self.use_loops();
         self.b.ins().brif(budget, left, &[], taken, &[]);
@@ -92,7 +92,7 @@ impl Translator<'_> {
 
     /// Jumps to an instruction of this function by its address: a label, or the function's own start.
     pub(super) fn gotox(&mut self, dst: Reg) -> bool {
-        self.settle();
+        self.pay_due();
         let addr = self.get(dst);
         let slot = self.slot(addr);
         let (flow, count) = (self.flow, self.flow.labels().len() as u64);
@@ -133,7 +133,7 @@ impl Translator<'_> {
     }
 
     pub(super) fn exit(&mut self) -> bool {
-        self.settle();
+        self.pay_due();
         self.return_()
     }
 

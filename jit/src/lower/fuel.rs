@@ -63,14 +63,14 @@ impl Translator<'_> {
     }
 
     /// At the end of a block, before it leaves: pays what is due.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn pay_due(&mut self) {
         if self.input.options.fuel {
             self.pay(self.flow.due(self.block));
         }
     }
 
-    /// Settles where the function returns in the middle of a block, after the current instruction.
-    pub(super) fn settle_here(&mut self) {
+    /// Where the function returns in the middle of a block: pays what is owed after the current instruction.
+    pub(super) fn pay_owed_here(&mut self) {
         if self.input.options.fuel {
             self.pay(self.flow.owed_after(self.input.image, self.block, self.pc + 1));
         }

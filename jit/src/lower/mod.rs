@@ -380,7 +380,7 @@ impl Translator<'_> {
         }
         self.materialize_live();
         if !matches!(self.input.image.insns()[self.pc as usize], Insn::Call { .. } | Insn::Callx { .. }) {
-            self.settle();
+            self.pay_due();
         }
         self.jump_on();
     }

@@ -1,8 +1,8 @@
 //! Where code pays for instructions from the budget, and how much.
 //!
 //! Between headers the code need not know the exact rest of the budget. A header pays in advance for the likely path to the next
-//! one. Whoever leaves that path owes the difference, or has paid too much. A block with one predecessor takes that over, so
-//! it costs nothing until paths join, a call is made or the function returns: there the sum is settled, by one subtraction.
+//! one. A path that leaves it owes the difference, or has paid too much. A block with one predecessor takes that over, so
+//! it costs nothing until paths join, a call is made or the function returns: there one subtraction pays what is owed.
 //!
 //! Likely is what stays in the loop, then the shorter path.
 
@@ -26,15 +26,15 @@ pub(super) struct Payments {
     due: Vec<i64>,
 }
 
-/// Where the way on from a block leads, in the order of preference.
+/// Where the path from a block leads, the likely kind last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
+enum PathKind {
     /// Out of the function.
-    Out,
+    Exit,
     /// To a header that does not lead back.
-    On,
-    /// To the start of a loop around the block.
-    Back,
+    Header,
+    /// To the header of a loop around the block.
+    Loop,
 }
 
 impl Flow {
@@ -45,43 +45,43 @@ impl Flow {
         payments.reset(self.next.len());
         self.look_ahead(image, &order, &mut payments);
         for &block in order.iter().rev() {
-            self.settle(image, block, &mut payments);
+            self.place(image, block, &mut payments);
         }
         self.payments = payments;
     }
 
-    /// Finds the likely way from each block, and the longest.
+    /// Finds the likely path from each block, and the longest.
     fn look_ahead(&self, image: &Image, order: &[u32], payments: &mut Payments) {
         let mut finished = vec![u32::MAX; self.next.len()];
-        let mut ways = vec![Way::Out; self.next.len()];
+        let mut kinds = vec![PathKind::Exit; self.next.len()];
         for (place, &block) in (0..).zip(order) {
             finished[block as usize] = place;
-            let (mut most, mut likely, mut nth) = (0, (Way::Out, u32::MAX), 0);
+            let (mut most, mut likely, mut nth) = (0, (PathKind::Exit, u32::MAX), 0);
             self.for_next(block, |next| {
                 let to = next as usize;
-                let (way, ahead) = match self.header(next) {
-                    true if finished[to] == u32::MAX || next == block => (Way::Back, 0),
-                    true => (Way::On, 0),
+                let (kind, ahead) = match self.header(next) {
+                    true if finished[to] == u32::MAX || next == block => (PathKind::Loop, 0),
+                    true => (PathKind::Header, 0),
                     false => {
                         most = most.max(payments.most[to]);
-                        (ways[to], payments.ahead[to])
+                        (kinds[to], payments.ahead[to])
                     }
                 };
-                if nth == 0 || way > likely.0 || way == likely.0 && ahead < likely.1 {
-                    (likely, payments.likely[block as usize]) = ((way, ahead), nth);
+                if nth == 0 || kind > likely.0 || kind == likely.0 && ahead < likely.1 {
+                    (likely, payments.likely[block as usize]) = ((kind, ahead), nth);
                 }
                 nth += 1;
             });
             let weight = count(image, self.range(block));
             let ahead = if nth == 0 { 0 } else { likely.1 };
-            ways[block as usize] = likely.0;
+            kinds[block as usize] = likely.0;
             payments.most[block as usize] = weight + most;
             payments.ahead[block as usize] = weight + ahead;
         }
     }
 
     /// Decides what a block owes and pays, and so what blocks owe that it alone leads to.
-    fn settle(&self, image: &Image, block: u32, payments: &mut Payments) {
+    fn place(&self, image: &Image, block: u32, payments: &mut Payments) {
         let at = block as usize;
         if self.header(block) || self.preds(block) > 1 {
             payments.owed[at] = -i64::from(payments.ahead[at]);
