@@ -20,6 +20,11 @@ mod c;
 
 pub use c::{CCampaign, CError, CFinding, Vote};
 
+/// Instructions of a run that [`Campaign::with_budgets`] ends at each, at most.
+const FEW_BUDGETS: u64 = 160;
+/// Instructions at the start and at the end of a longer run at each of which it ends it.
+const CLOSE: u64 = 24;
+
 /// Engines, and what has been seen of them.
 pub struct Campaign {
     engines: Vec<Box<dyn Engine>>,
@@ -87,6 +92,13 @@ impl Finding {
     }
 }
 
+/// Budgets for a run of so many instructions, up to one that is more than enough.
+fn budgets(executed: u64) -> impl Iterator<Item = u64> {
+    let step = 1 + executed / FEW_BUDGETS;
+    (0..=executed + 1)
+        .filter(move |budget| budget.min(&(executed - executed.min(*budget))) < &CLOSE || budget % step == 0)
+}
+
 /// What of a failure is the same for all programs: the stage of the compiler.
 fn stage(why: &str) -> &str {
     let words = why.find("internal compiler error").map_or(why, |at| &why[at..]);
@@ -150,6 +162,17 @@ impl Campaign {
         let all = self.execute(cases);
         all.iter().for_each(|(name, ran)| self.tally.add(name, ran));
         cases.iter().enumerate().filter_map(|(index, case)| compare(case, index, &all)).collect()
+    }
+
+    /// The case with an input for each budget that ends one of its runs, as far as these are few, and else for those close to the
+    /// first and the last instruction and many between: of its first input that the first engine brings to an end.
+    pub fn with_budgets(&mut self, case: &Case) -> Option<Case> {
+        let Ran::Ended(outcomes) = self.engines[0].run(std::slice::from_ref(case)).pop()? else { return None };
+        let executed = |outcome: &Option<Outcome>| outcome.as_ref()?.executed;
+        let (input, executed) =
+            case.inputs.iter().zip(&outcomes).find_map(|(input, it)| Some((input, executed(it)?)))?;
+        let inputs = budgets(executed).map(|limit| Input { limit: Some(limit), ..input.clone() });
+        Some(Case { inputs: inputs.collect(), ..case.clone() })
     }
 
     /// What differs with one case, whatever it is; counts nothing.

@@ -68,6 +68,24 @@ fn native_code_agrees() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
+/// Native code that counts, in each mode in turn, with every budget.
+fn each_budget_ends_programs_alike() {
+    let modes: Vec<_> = jit_modes().filter(|mode| mode.fuel).collect();
+    let mut campaign = Campaign::new(vec![interp(Driver::Threaded), Box::new(Vm::jit(modes).expect("memory"))]);
+    let mut ended = 0;
+    for first in (0..).step_by(BATCH as usize) {
+        let dialect = if first % (2 * BATCH) == 0 { Dialect::Machine } else { Dialect::Kernel };
+        let cases: Vec<Case> = cases(first, dialect).iter().filter_map(|case| campaign.with_budgets(case)).collect();
+        let findings = campaign.run(&cases);
+        report(&mut campaign, &findings);
+        ended += cases.len();
+        if ended >= 10_000 {
+            break;
+        }
+    }
+    println!("{ended} programs, {} runs", campaign.tally.runs);
+}
+
 /// Also programs that are not valid by construction: mutated ones, which may see addresses, and slots at random.
 fn valid_programs_end_alike() {
     let mut campaign = Campaign::of_one_memory().expect("memory");
@@ -257,6 +275,7 @@ harness::tests! {
     both_drivers_agree,
     programs_for_kernels_come_to_their_end,
     native_code_agrees,
+        each_budget_ends_programs_alike,
     valid_programs_end_alike,
     equivalent_programs_agree,
     known_kernel_bugs_are_recognised,
