@@ -360,6 +360,19 @@ fn branches_that_their_path_decides() {
     same(&Rig::new(&text));
 }
 
+/// Terms of a sum whose difference is small only modulo 2^64.
+#[test]
+fn sums_of_the_least_and_the_greatest_number() {
+    for (then, other) in [(i64::MAX, i64::MIN), (i64::MIN, i64::MAX), (i64::MIN + 3, i64::MAX), (5, 4), (4, 8)] {
+        for argument in [6, 7] {
+            same(&Rig::new(&format!(
+                "r0 = 9\nr1 = {argument}\nr2 = *(u64 *)(r10 - 8)\nr2 &= 0\nr1 += r2\nr3 = {other} ll\nif r1 != 7 goto sum
+                 r3 = {then} ll\nsum: r0 += r3\nexit\n"
+            )));
+        }
+    }
+}
+
 #[test]
 fn facts_about_distant_code_are_forgotten() {
     let mut text = String::from("r6 = 1\nr0 = 0\nif r2 == 12345 goto X\nr6 = 2\n");

@@ -274,7 +274,9 @@ fn each_sum(func: &mut Function, change: impl Fn(&mut Function, Inst) -> Option<
 fn scale(func: &mut Function, inst: Inst) -> Option<()> {
     let value = func.dfg.first_result(inst);
     let Choice { kind, base, cond, terms: [then, other] } = choice(func, value, 0)?;
-    let (more, least) = (then.wrapping_sub(other), then.min(other));
+    // Modulo 2^64, so that the sign says which term is the other one and more.
+    let more = then.wrapping_sub(other);
+    let least = if more > 0 { other } else { then };
     let compare = def_inst(func, cond).map(|inst| func.dfg.insts[inst]);
     let (Some(InstructionData::IntCompare { cond: cc, args, .. }), 1 | 2 | 4 | 8) = (compare, more.unsigned_abs())
     else {
