@@ -94,7 +94,7 @@ impl Translator<'_> {
     }
 
     fn toll(&self, to: u32) -> i64 {
-        if self.input.options.fuel { self.flow.toll(self.input.image, self.block, to) } else { 0 }
+        if self.input.options.fuel { self.flow.toll(self.block, to) } else { 0 }
     }
 
     /// If `low` is set, the interpreter continues at the start of this block.

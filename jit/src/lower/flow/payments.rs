@@ -24,6 +24,8 @@ pub(super) struct Payments {
     owed: Vec<i64>,
     /// What it pays at its end.
     due: Vec<i64>,
+    /// What it owes after that.
+    left: Vec<i64>,
 }
 
 /// Where the path from a block leads, the likely kind last.
@@ -52,15 +54,14 @@ impl Flow {
 
     /// Finds the likely path from each block, and the longest.
     fn look_ahead(&self, image: &Image, order: &[u32], payments: &mut Payments) {
-        let mut finished = vec![u32::MAX; self.next.len()];
+        let mut finished = vec![false; self.next.len()];
         let mut kinds = vec![PathKind::Exit; self.next.len()];
-        for (place, &block) in (0..).zip(order) {
-            finished[block as usize] = place;
+        for &block in order {
             let (mut most, mut likely, mut nth) = (0, (PathKind::Exit, u32::MAX), 0);
             self.for_next(block, |next| {
                 let to = next as usize;
                 let (kind, ahead) = match self.header(next) {
-                    true if finished[to] == u32::MAX || next == block => (PathKind::Loop, 0),
+                    true if !finished[to] => (PathKind::Loop, 0),
                     true => (PathKind::Header, 0),
                     false => {
                         most = most.max(payments.most[to]);
@@ -74,6 +75,7 @@ impl Flow {
             });
             let weight = count(image, self.range(block));
             let ahead = if nth == 0 { 0 } else { likely.1 };
+            finished[block as usize] = true;
             kinds[block as usize] = likely.0;
             payments.most[block as usize] = weight + most;
             payments.ahead[block as usize] = weight + ahead;
@@ -92,7 +94,7 @@ impl Flow {
             Some(next) if self.takes_over(next) => 0,
             Some(next) => owed - self.wanted(next, payments),
         };
-        payments.due[at] = due;
+        (payments.due[at], payments.left[at]) = (due, owed - due);
         self.for_next(block, |next| {
             if self.takes_over(next) {
                 payments.owed[next as usize] = owed - due;
@@ -116,20 +118,13 @@ impl Flow {
     }
 
     /// What the edge from one block to another pays besides.
-    pub(crate) fn toll(&self, image: &Image, from: u32, to: u32) -> i64 {
-        if self.takes_over(to) {
-            return 0;
-        }
-        self.owed_after(image, from, self.end_of_block(from)) - self.due(from) - self.wanted(to, &self.payments)
+    pub(crate) fn toll(&self, from: u32, to: u32) -> i64 {
+        if self.takes_over(to) { 0 } else { self.payments.left[from as usize] - self.wanted(to, &self.payments) }
     }
 
     /// What a block owes before a flat pc in it.
     pub(crate) fn owed_after(&self, image: &Image, block: u32, pc: u32) -> i64 {
         self.payments.owed[block as usize] + i64::from(count(image, self.range(block).start..pc))
-    }
-
-    fn end_of_block(&self, block: u32) -> u32 {
-        self.range(block).end
     }
 
     /// Instructions from the start of a block to the next header, at most.
@@ -149,7 +144,7 @@ impl Payments {
             sums.clear();
             sums.resize(blocks, 0);
         }
-        for sums in [&mut self.owed, &mut self.due] {
+        for sums in [&mut self.owed, &mut self.due, &mut self.left] {
             sums.clear();
             sums.resize(blocks, 0);
         }
