@@ -21,6 +21,7 @@ const EDGES: &[(&str, &[&str])] = &[
     (".", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader", "twinbpf-jit", "twinbpf-verify"]),
     ("kernel", &["twinbpf-isa", "twinbpf-btf", "twinbpf-vm", "twinbpf-loader"]),
     ("probe", &["twinbpf-btf"]),
+    ("hook", &[]),
     (
         "trace",
         &["twinbpf", "twinbpf-btf", "twinbpf-kernel", "twinbpf-loader", "twinbpf-probe", "twinbpf-isa", "twinbpf-vm"],

@@ -1,0 +1,305 @@
+//! Executables and libraries of this process, and their functions.
+#![expect(unsafe_code, reason = "the loader's list of objects")]
+
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::fmt;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use iced_x86::{Decoder, DecoderOptions, OpKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use crate::Error;
+
+/// An executable or library that is loaded into this process.
+pub struct Module {
+    path: PathBuf,
+    bias: u64,
+    /// Executable segments as the file has them, by address in this process.
+    text: BTreeMap<u64, Vec<u8>>,
+    /// By address; of several names the exported ones first.
+    functions: Vec<(Arc<str>, Range<u64>)>,
+    /// Calls of `__fentry__`, sleds of XRay's.
+    mcount: HashSet<u64>,
+    sleds: HashSet<u64>,
+    is_go: bool,
+    branches: OnceLock<Vec<u64>>,
+}
+
+/// A function of a [`Module`].
+#[derive(Clone)]
+pub struct Function {
+    pub(crate) module: Arc<Module>,
+    pub(crate) name: Arc<str>,
+    pub(crate) address: u64,
+    pub(crate) size: u64,
+}
+
+impl Function {
+    /// Its name in the symbol table; one without a symbol is named by its module and offset there.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it begins, in this process.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The file that it comes from.
+    pub fn module(&self) -> &Path {
+        &self.module.path
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} at {:#x}", self.module.path.display(), self.name, self.address)
+    }
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} with {} functions", self.path.display(), self.functions.len())
+    }
+}
+
+/// An object as the dynamic loader lists it.
+struct Loaded {
+    path: PathBuf,
+    bias: u64,
+}
+
+fn loaded() -> Vec<Loaded> {
+    unsafe extern "C" fn add(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the list below, `info` the loader's.
+        let (list, info) = unsafe { (&mut *data.cast::<Vec<Loaded>>(), &*info) };
+        let name = if info.dlpi_name.is_null() {
+            &[][..]
+        } else {
+            // SAFETY: a C string of the loader's.
+            unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes()
+        };
+        let path = if list.is_empty() && name.is_empty() {
+            Path::new("/proc/self/exe")
+        } else {
+            Path::new(OsStr::from_bytes(name))
+        };
+        list.push(Loaded { path: path.to_owned(), bias: info.dlpi_addr });
+        0
+    }
+    let mut list: Vec<Loaded> = Vec::new();
+    // SAFETY: the callback gets this list, while it lives.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut list).cast()) };
+    list
+}
+
+impl Module {
+    /// All modules of this process that are files.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Module`]: a file cannot be read, or is no longer the one that was loaded.
+    pub fn all() -> Result<Vec<Arc<Module>>, Error> {
+        // The vdso has a name, but no file.
+        let files = loaded().into_iter().filter(|loaded| loaded.path.is_absolute());
+        files.map(|loaded| Module::read(loaded).map(Arc::new)).collect()
+    }
+
+    /// The module whose file is `name`: a path, or the last part of one. The executable is `exe` as well.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoModule`]; as [`Module::all`].
+    pub fn find(name: &str) -> Result<Arc<Module>, Error> {
+        let wanted = |loaded: &Loaded| {
+            let resolved = fs::canonicalize(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
+            let is_exe = loaded.path == Path::new("/proc/self/exe");
+            is_exe && name == "exe" || [&loaded.path, &resolved].iter().any(|path| path.ends_with(name))
+        };
+        let found = loaded().into_iter().filter(|loaded| loaded.path.is_absolute()).find(wanted);
+        let found = found.ok_or_else(|| Error::NoModule { name: name.to_owned() })?;
+        Module::read(found).map(Arc::new)
+    }
+
+    fn read(loaded: Loaded) -> Result<Module, Error> {
+        let fail = |why: String| Error::Module { path: loaded.path.clone(), why };
+        let bytes = fs::read(&loaded.path).map_err(|error| fail(error.to_string()))?;
+        let file = object::File::parse(&*bytes).map_err(|error| fail(error.to_string()))?;
+        let path = fs::canonicalize(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
+        let mut module = Module {
+            path,
+            bias: loaded.bias,
+            text: BTreeMap::new(),
+            functions: Vec::new(),
+            mcount: HashSet::new(),
+            sleds: HashSet::new(),
+            is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
+            branches: OnceLock::new(),
+        };
+        for segment in file.segments().filter(|segment| segment.permissions().executable()) {
+            let data = segment.data().map_err(|error| fail(error.to_string()))?;
+            module.text.insert(loaded.bias + segment.address(), data.to_vec());
+        }
+        let pads = module.addresses(&file, "__patchable_function_entries", 8, 8);
+        module.mcount = module.addresses(&file, "__mcount_loc", 8, 8).into_iter().collect();
+        module.sleds = module.sleds(&file).into_iter().collect();
+        module.name_functions(&file, &pads);
+        Ok(module)
+    }
+
+    /// The words of a section that are addresses in this module's text, as the loader has relocated them.
+    fn addresses(&self, file: &object::File<'_>, name: &str, stride: u64, width: u64) -> Vec<u64> {
+        let Some(section) = file.section_by_name(name) else { return Vec::new() };
+        let mut bytes = vec![0; section.size() as usize];
+        if !crate::memory::read(self.bias + section.address(), &mut bytes) {
+            return Vec::new();
+        }
+        let words = bytes.chunks_exact(stride as usize).map(|entry| {
+            let mut word = [0; 8];
+            word[..width as usize].copy_from_slice(&entry[..width as usize]);
+            u64::from_le_bytes(word)
+        });
+        words.filter(|address| self.contains(*address)).collect()
+    }
+
+    /// Entry sleds: records of 32 bytes, the address relative to its own place, the kind at 16 (version 2).
+    fn sleds(&self, file: &object::File<'_>) -> Vec<u64> {
+        let Some(section) = file.section_by_name("xray_instr_map") else { return Vec::new() };
+        let Ok(data) = section.data() else { return Vec::new() };
+        let start = self.bias + section.address();
+        let records = data.chunks_exact(32).enumerate().filter(|(_, record)| record[16] == 0);
+        let address = |(index, record): (usize, &[u8])| {
+            let relative = u64::from_le_bytes(record[..8].try_into().unwrap_or_default());
+            (start + index as u64 * 32).wrapping_add(relative)
+        };
+        records.map(address).filter(|address| self.contains(*address)).collect()
+    }
+
+    /// Functions by symbols; pads that no symbol's function begins with are functions, too.
+    fn name_functions(&mut self, file: &object::File<'_>, pads: &[u64]) {
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let mut functions: Vec<(u64, bool, Arc<str>, u64)> = Vec::new();
+        for symbol in symbols.filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition()) {
+            let (address, Ok(name)) = (self.bias + symbol.address(), symbol.name()) else { continue };
+            let is_resolver = matches!(symbol.flags(), object::SymbolFlags::Elf { st_info, .. } if st_info & 15 == object::elf::STT_GNU_IFUNC);
+            if self.contains(address) && !is_resolver {
+                functions.push((address, symbol.is_local(), name.into(), symbol.size()));
+            }
+        }
+        let known: HashSet<u64> = functions.iter().map(|(address, ..)| *address).collect();
+        let file_name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        for pad in pads {
+            // After a landing pad of indirect branches.
+            if !known.contains(pad) && !known.contains(&(pad - 4)) {
+                functions.push((*pad, false, format!("{file_name}+{:#x}", pad - self.bias).into(), 0));
+            }
+        }
+        functions.sort_unstable();
+        functions.dedup();
+        self.functions = functions.into_iter().map(|(at, _, name, size)| (name, at..at + size)).collect();
+    }
+
+    /// Where its file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its functions whose names match `pattern`, with `*` and `?` as in the shell. One of several names is there once.
+    pub fn functions(self: &Arc<Module>, pattern: &str) -> Vec<Function> {
+        let matching = self.functions.iter().filter(|(name, _)| matches(pattern.as_bytes(), name.as_bytes()));
+        let mut found: Vec<Function> = matching.map(|(name, range)| self.function_of(name, range)).collect();
+        found.dedup_by_key(|function| function.address);
+        found
+    }
+
+    /// The function that begins at `address`.
+    pub fn function_at(self: &Arc<Module>, address: u64) -> Option<Function> {
+        let index = self.functions.binary_search_by_key(&address, |(_, range)| range.start).ok()?;
+        let (name, range) = &self.functions[index];
+        Some(self.function_of(name, range))
+    }
+
+    fn function_of(self: &Arc<Module>, name: &Arc<str>, range: &Range<u64>) -> Function {
+        Function {
+            module: Arc::clone(self),
+            name: Arc::clone(name),
+            address: range.start,
+            size: range.end - range.start,
+        }
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        self.text.range(..=address).next_back().is_some_and(|(start, bytes)| address - start < bytes.len() as u64)
+    }
+
+    /// Where the text ends that `address` is in.
+    pub(crate) fn text_end(&self, address: u64) -> u64 {
+        self.text.range(..=address).next_back().map_or(address, |(start, bytes)| start + bytes.len() as u64)
+    }
+
+    /// What the file has at an address of text.
+    pub(crate) fn text(&self, address: u64, length: usize) -> &[u8] {
+        let Some((start, bytes)) = self.text.range(..=address).next_back() else { return &[] };
+        bytes.get((address - start) as usize..).map_or(&[], |bytes| &bytes[..length.min(bytes.len())])
+    }
+
+    pub(crate) fn has_mcount(&self, address: u64) -> bool {
+        self.mcount.contains(&address)
+    }
+
+    pub(crate) fn has_sled(&self, address: u64) -> bool {
+        self.sleds.contains(&address)
+    }
+
+    /// Whether Go's compiler made it: its runtime walks stacks by return addresses.
+    pub(crate) fn is_go(&self) -> bool {
+        self.is_go
+    }
+
+    /// The lowest address in `range` that a direct branch or call of this module leads to.
+    pub(crate) fn branch_into(&self, range: Range<u64>) -> Option<u64> {
+        let targets = self.branches.get_or_init(|| self.branch_targets());
+        let first = targets.partition_point(|target| *target < range.start);
+        targets.get(first).copied().filter(|target| *target < range.end)
+    }
+
+    /// The targets of all direct branches in functions, sorted.
+    fn branch_targets(&self) -> Vec<u64> {
+        let mut targets = Vec::new();
+        for (_, range) in &self.functions {
+            let code = self.text(range.start, (range.end - range.start) as usize);
+            for instruction in Decoder::with_ip(64, code, range.start, DecoderOptions::NONE) {
+                if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64 {
+                    targets.push(instruction.near_branch64());
+                }
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+}
+
+/// Whether `text` matches a pattern of the shell with `*` and `?`.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t, mut star) = (0, 0, None);
+    while t < text.len() {
+        if pattern.get(p).is_some_and(|byte| *byte == b'?' || *byte == text[t]) && pattern[p] != b'*' {
+            (p, t) = (p + 1, t + 1);
+        } else if pattern.get(p) == Some(&b'*') {
+            star = Some((p + 1, t));
+            p += 1;
+        } else if let Some((after, from)) = star {
+            star = Some((after, from + 1));
+            (p, t) = (after, from + 1);
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}

@@ -1,0 +1,118 @@
+//! The handler of breakpoints that stand in places while they are changed.
+#![expect(unsafe_code, reason = "a signal handler")]
+
+use std::io;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Breakpoint addresses with where to go on, sorted.
+type Table = Vec<(u64, u64)>;
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+/// Handlers that may read the table.
+static READERS: AtomicUsize = AtomicUsize::new(0);
+/// What handled the signal before.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+static INSTALL: Mutex<()> = Mutex::new(());
+
+/// While this lives, its breakpoints lead to where they should.
+pub(super) struct Armed;
+
+impl Armed {
+    /// Breakpoints, with where threads go on that come there.
+    pub(super) fn new(redirects: impl Iterator<Item = (u64, u64)>) -> io::Result<Armed> {
+        install()?;
+        let mut table: Table = redirects.collect();
+        table.sort_unstable();
+        TABLE.store(Box::into_raw(Box::new(table)), Ordering::SeqCst);
+        Ok(Armed)
+    }
+}
+
+impl Drop for Armed {
+    fn drop(&mut self) {
+        let table = TABLE.swap(ptr::null_mut(), Ordering::SeqCst);
+        while READERS.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+        // SAFETY: it came from `new`, and no handler reads it any more.
+        drop(unsafe { Box::from_raw(table) });
+    }
+}
+
+/// Makes [`handle`] the handler, unless it is.
+fn install() -> io::Result<()> {
+    let _only = INSTALL.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    // SAFETY: all bits zero are a valid action.
+    let (mut ours, mut before): (libc::sigaction, libc::sigaction) =
+        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+    ours.sa_sigaction = handle as *const () as usize;
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+    // SAFETY: reads the present action.
+    if unsafe { libc::sigaction(libc::SIGTRAP, ptr::null(), &raw mut before) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if before.sa_sigaction == ours.sa_sigaction {
+        return Ok(());
+    }
+    // Handlers may still read what was there: a process changes such handlers a few times in its life.
+    PREVIOUS.store(Box::into_raw(Box::new(before)), Ordering::Release);
+    // SAFETY: the handler is async-signal-safe.
+    match unsafe { libc::sigaction(libc::SIGTRAP, &raw const ours, ptr::null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel passes a `ucontext_t`.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = (registers[libc::REG_RIP as usize] as u64).wrapping_sub(1);
+    READERS.fetch_add(1, Ordering::SeqCst);
+    let table = TABLE.load(Ordering::SeqCst);
+    // SAFETY: counted readers keep it.
+    let target = unsafe { table.as_ref() }
+        .and_then(|table| table.binary_search_by_key(&at, |(address, _)| *address).ok().map(|index| table[index].1));
+    READERS.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: the kernel passes it.
+    let from_kernel = unsafe { (*info).si_code } == libc::SI_KERNEL;
+    if let Some(target) = target.filter(|_| from_kernel) {
+        registers[libc::REG_RIP as usize] = target as i64;
+        return;
+    }
+    let mut byte = [0];
+    // One of ours that has gone since: the instruction that is there now.
+    if from_kernel && super::sys::read(at, &mut byte) && byte[0] != 0xcc {
+        registers[libc::REG_RIP as usize] = at as i64;
+        return;
+    }
+    chain(signal, info, context);
+}
+
+/// What the process would have done without us.
+fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: stored before the handler was installed, never released.
+    let Some(previous) = (unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }) else { return };
+    match previous.sa_sigaction {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL => {
+            // SAFETY: the default action, as if there had been no handler.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+        }
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: the process installed it with this signature.
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: as before.
+            let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! One hooked function: what is attached, and what follows for its trampoline and its code.
+//!
+//! | callbacks | registers wanted | direct | the stub calls |
+//! |---|---|---|---|
+//! | 0 | | | nothing: the function is as before |
+//! | 1 | no | no | the private trampoline with arguments |
+//! | 1 | yes | no | the private trampoline with all registers |
+//! | 1 | | yes | the direct trampoline |
+//! | more | no | maybe | the list with arguments, then the direct trampoline if there is one |
+//! | more | yes | maybe | the list with all registers, then the direct one |
+//!
+//! After ftrace (kernel/trace/ftrace.c, `ftrace_get_addr_new`). One store of the site's `target` switches between them. A
+//! thread that has read the one of before finds there all callbacks that it can serve.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use super::entry_points;
+use super::patch::Patch;
+use super::prologue::{JUMP, Moved, NOP5, Prologue};
+use super::site::{Head, Link, List, Needs, Site};
+use super::stubs::Stub;
+use crate::callback::{Callback, Point};
+use crate::enabled::{Enabled, Trampoline};
+use crate::modules::Function;
+use crate::{Preparation, Refusal};
+
+/// What a hook attaches.
+#[derive(Clone)]
+pub(crate) enum What {
+    Callback(Point, Callback),
+    /// The address of a trampoline that the stub calls itself.
+    Direct(u64),
+    /// The address of a function that runs in this one's place.
+    Replacement(u64),
+}
+
+pub(super) struct Attached {
+    pub(super) id: u64,
+    pub(super) what: What,
+}
+
+pub(super) struct Hooked {
+    function: Function,
+    pub(super) prologue: Prologue,
+    stub: Stub,
+    /// Where threads go on that come to the place while it changes.
+    redirects: Vec<(u8, u64)>,
+    /// What is at the place while the function is not hooked.
+    bare: [u8; JUMP],
+    pub(super) attached: Vec<Attached>,
+    pub(super) patched: bool,
+    /// What the site refers to: with arguments, with registers, at returns.
+    lists: [List; 3],
+}
+
+impl Hooked {
+    pub(super) fn new(function: Function, prologue: Prologue, stub: Stub, moved: &Moved) -> Hooked {
+        let boundaries = std::iter::once(0).chain(prologue.boundaries.iter().copied());
+        let redirects = boundaries
+            .enumerate()
+            .map(|(index, offset)| match moved.offsets.get(index) {
+                Some(at) => (offset, stub.moved() + u64::from(*at)),
+                None => (offset, prologue.after),
+            })
+            .collect();
+        let bare = prologue.original;
+        let lists = [(); 3].map(|()| List::new(0, &[]));
+        let mut hooked =
+            Hooked { function, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
+        stub.site.address.store(hooked.function.address, Ordering::Relaxed);
+        hooked.publish(&mut Vec::new());
+        hooked
+    }
+
+    /// Where the function's own instructions begin while it is hooked.
+    pub(super) fn original(&self) -> u64 {
+        if self.prologue.preparation == Preparation::Moved { self.stub.moved() } else { self.prologue.after }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    /// Whether this is the state of that function, and not of one that was unloaded.
+    pub(super) fn is_of(&self, function: &Function) -> bool {
+        self.prologue.is_of(function) && self.is_in_memory()
+    }
+
+    /// Whether the code is what was last written there.
+    pub(super) fn is_in_memory(&self) -> bool {
+        let expected = if self.patched { self.patch(true).map(|patch| patch.to) } else { Some(self.bare) };
+        let mut code = [0; JUMP];
+        crate::memory::read(self.prologue.address, &mut code) && expected == Some(code)
+    }
+
+    pub(super) fn admits(&self, what: &What) -> Result<(), Refusal> {
+        let taken = |kind: fn(&What) -> bool| self.attached.iter().any(|attached| kind(&attached.what));
+        match what {
+            What::Direct(_) if taken(|what| matches!(what, What::Direct(_))) => {
+                Err(Refusal::Taken { what: "direct trampoline" })
+            }
+            What::Replacement(_) if taken(|what| matches!(what, What::Replacement(_))) => {
+                Err(Refusal::Taken { what: "replacement" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn callbacks(&self, at: Point) -> impl Iterator<Item = &Callback> {
+        self.attached.iter().filter_map(move |attached| match &attached.what {
+            What::Callback(point, callback) if *point == at => Some(callback),
+            _ => None,
+        })
+    }
+
+    fn direct(&self) -> Option<u64> {
+        self.attached.iter().find_map(|attached| if let What::Direct(to) = attached.what { Some(to) } else { None })
+    }
+
+    fn replacement(&self) -> Option<u64> {
+        self.attached
+            .iter()
+            .find_map(|attached| if let What::Replacement(to) = attached.what { Some(to) } else { None })
+    }
+
+    /// Callbacks as ftrace counts them: all but a replacement.
+    fn count(&self) -> usize {
+        self.attached.iter().filter(|attached| !matches!(attached.what, What::Replacement(_))).count()
+    }
+
+    fn trampoline(&self) -> Trampoline {
+        let callbacks = self.callbacks(Point::Entry).count();
+        let registers = self.callbacks(Point::Entry).any(|callback| callback.registers);
+        match self.direct() {
+            Some(to) if self.count() == 1 => Trampoline::Direct(to),
+            _ if callbacks > 1 && registers => Trampoline::RegsList,
+            _ if callbacks > 1 => Trampoline::ArgsList,
+            _ if registers => Trampoline::RegsPrivate,
+            _ => Trampoline::ArgsPrivate,
+        }
+    }
+
+    /// Gives trampolines what is attached now. Lists come first, then what leads to a trampoline that uses more of them;
+    /// what is used no more goes to `retired`.
+    pub(super) fn publish(&mut self, retired: &mut Vec<List>) {
+        let site = self.stub.site;
+        let all: Vec<&Callback> = self.callbacks(Point::Entry).collect();
+        let args: Vec<&Callback> = all.iter().copied().filter(|callback| !callback.registers).collect();
+        let at_return: Vec<&Callback> = self.callbacks(Point::Return).collect();
+        let returns = if at_return.is_empty() { 0 } else { Needs::RETURN };
+        let new = [list(&args, returns), list(&all, returns), list(&at_return, 0)];
+        let [of_args, of_regs, of_returns] = [0, 1, 2].map(|index: usize| new[index].head());
+        let direct = self.direct().map_or(ptr::null_mut(), to_pointer);
+        // Whatever an entry list promises to do at the return is there before it.
+        let store_returns = || site.returns.store(of_returns, Ordering::Release);
+        if returns != 0 {
+            store_returns();
+        }
+        if !direct.is_null() {
+            site.direct.store(direct, Ordering::Release);
+        }
+        let target = address_of(self.trampoline());
+        // A direct trampoline alone does not run callbacks: it comes before they go, and goes after they came.
+        let alone = matches!(self.trampoline(), Trampoline::Direct(_));
+        if alone {
+            site.target.store(target, Ordering::Release);
+        }
+        let lists: [*mut Head; 4] = [of_args, of_args, of_regs, of_regs];
+        site.lists.iter().zip(lists).for_each(|(slot, list)| slot.store(list, Ordering::Release));
+        site.target.store(target, Ordering::Release);
+        if returns == 0 {
+            store_returns();
+        }
+        if direct.is_null() {
+            site.direct.store(direct, Ordering::Release);
+        }
+        site.resume.store(to_pointer(self.replacement().unwrap_or_else(|| self.original())), Ordering::Release);
+        retired.extend(std::mem::replace(&mut self.lists, new));
+    }
+
+    /// The change that hooks the function's code, or takes the jump away. Nothing where the stub is out of reach.
+    pub(super) fn patch(&self, hook: bool) -> Option<Patch> {
+        let address = self.prologue.address;
+        let distance = i32::try_from(self.stub.address.wrapping_sub(address + JUMP as u64).cast_signed()).ok()?;
+        let mut jump = [0xe9, 0, 0, 0, 0];
+        jump[1..].copy_from_slice(&distance.to_le_bytes());
+        let over = (self.prologue.after - address - 2) as u8;
+        let is_pad = self.prologue.preparation != Preparation::Moved;
+        let patch = Patch { address, from: self.bare, to: jump, over, is_pad, redirects: self.redirects.clone() };
+        if hook {
+            return Some(patch);
+        }
+        // The jump is one instruction.
+        Some(Patch { from: jump, to: self.bare, redirects: self.redirects[..1].to_vec(), ..patch })
+    }
+
+    /// After the first change several nops are one.
+    pub(super) fn normalised(&mut self) {
+        if self.prologue.preparation == Preparation::Nops {
+            self.bare = NOP5;
+            self.redirects.truncate(1);
+        }
+    }
+
+    pub(super) fn site(&self) -> &'static Site {
+        self.stub.site
+    }
+
+    /// Nothing where the function is as before.
+    pub(super) fn state(&self) -> Option<Enabled> {
+        if self.attached.is_empty() && !self.patched {
+            return None;
+        }
+        let (skipped, lost_returns) = self.stub.site.lost();
+        Some(Enabled {
+            name: self.function.name().to_owned(),
+            address: self.function.address,
+            count: self.count(),
+            registers: self.callbacks(Point::Entry).any(|callback| callback.registers),
+            replaced: self.replacement().is_some(),
+            direct: self.direct().is_some(),
+            returns: self.callbacks(Point::Return).count(),
+            preparation: self.prologue.preparation,
+            trampoline: self.in_code(),
+            callback: self.callbacks(Point::Entry).next().map(|callback| callback.entry as *const () as u64),
+            skipped,
+            lost_returns,
+        })
+    }
+
+    /// What the code leads to.
+    fn in_code(&self) -> Option<Trampoline> {
+        let mut jump = [0; JUMP];
+        if !crate::memory::read(self.prologue.address, &mut jump)
+            || Some(jump) != self.patch(true).map(|patch| patch.to)
+        {
+            return None;
+        }
+        let target = self.stub.site.target.load(Ordering::Acquire);
+        let known = [Trampoline::ArgsPrivate, Trampoline::ArgsList, Trampoline::RegsPrivate, Trampoline::RegsList];
+        let found = known.into_iter().find(|trampoline| address_of(*trampoline) == target);
+        Some(found.unwrap_or(Trampoline::Direct(target.addr() as u64)))
+    }
+}
+
+fn to_pointer(address: u64) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(address as usize)
+}
+
+fn address_of(trampoline: Trampoline) -> *mut c_void {
+    let code: unsafe extern "C" fn() = match trampoline {
+        Trampoline::ArgsPrivate => entry_points::twinbpf_hook_args_private,
+        Trampoline::ArgsList => entry_points::twinbpf_hook_args_list,
+        Trampoline::RegsPrivate => entry_points::twinbpf_hook_regs_private,
+        Trampoline::RegsList => entry_points::twinbpf_hook_regs_list,
+        Trampoline::Direct(to) => return to_pointer(to),
+    };
+    (code as *mut ()).cast()
+}
+
+fn list(callbacks: &[&Callback], needs: u32) -> List {
+    let vectors = if callbacks.iter().any(|callback| callback.vectors) { Needs::VECTORS } else { 0 };
+    let links: Vec<Link> =
+        callbacks.iter().map(|callback| Link { entry: Some(callback.entry), data: callback.data }).collect();
+    List::new(needs | vectors, &links)
+}

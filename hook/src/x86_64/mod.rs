@@ -1,0 +1,21 @@
+//! Hooks on x86-64 Linux.
+
+mod breakpoints;
+mod entry_points;
+mod hooked;
+mod layout;
+mod patch;
+mod prologue;
+mod registry;
+mod returns;
+mod site;
+mod stubs;
+mod sys;
+mod threads;
+mod trampolines;
+mod unwind;
+mod vectors;
+
+pub(crate) use hooked::What;
+pub(crate) use registry::{Attachment, attach, check, detach, enabled, original};
+pub(crate) use threads::unregistered;

@@ -1,0 +1,182 @@
+//! Where a function is patched: a pad that a compiler left, or its first whole instructions, which move.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
+};
+
+use super::stubs::MOVED_BYTES;
+use super::sys;
+use crate::modules::{Function, Module};
+use crate::{Preparation, Refusal};
+
+/// Bytes of the jump to a stub.
+pub(super) const JUMP: usize = 5;
+const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+/// One instruction of five bytes that does nothing.
+pub(super) const NOP5: [u8; JUMP] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// An entry of XRay's: a jump over nine bytes.
+const SLED: [u8; 2] = [0xeb, 0x09];
+/// Longest instruction, and so most bytes that a jump can displace.
+const MOST: usize = JUMP + 15;
+
+/// Where a function is patched, and what is there.
+#[derive(Clone, Debug)]
+pub(super) struct Prologue {
+    /// Where the jump is written.
+    pub(super) address: u64,
+    /// What is there before the first hook.
+    pub(super) original: [u8; JUMP],
+    pub(super) preparation: Preparation,
+    /// Offsets within the jump at which a displaced instruction begins, but the first.
+    pub(super) boundaries: Vec<u8>,
+    /// Where the function goes on, after what is displaced.
+    pub(super) after: u64,
+    /// What the file has from the function's start to there.
+    code: Vec<u8>,
+    /// What is displaced and must run elsewhere.
+    displaced: Vec<Instruction>,
+}
+
+/// Instructions at their new address.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    pub(super) bytes: Vec<u8>,
+    /// Of each instruction, where it begins there.
+    pub(super) offsets: Vec<u32>,
+}
+
+/// The prologue of a function.
+pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
+    let mut bytes = [0; MOST + ENDBR64.len()];
+    let end = function.address + function.size;
+    let length = bytes.len().min((function.module.text_end(function.address) - function.address) as usize);
+    let bytes = &mut bytes[..length];
+    if !sys::read(function.address, bytes) {
+        return Err(Refusal::Unreadable);
+    }
+    if bytes != function.module.text(function.address, length) {
+        return Err(Refusal::Changed);
+    }
+    let skip = if bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
+    let (address, code) = (function.address + skip as u64, &bytes[skip..]);
+    let mut prologue = match pad(address, code, &function.module) {
+        Some(prologue) => prologue,
+        None => moved(function, address, code, end)?,
+    };
+    prologue.code = bytes[..(prologue.after - function.address) as usize].to_vec();
+    Ok(prologue)
+}
+
+fn original(code: &[u8]) -> Option<[u8; JUMP]> {
+    code.get(..JUMP)?.try_into().ok()
+}
+
+/// A pad at `address`: nops, a sled of XRay's, or the call that `-mfentry` makes.
+fn pad(address: u64, code: &[u8], module: &Module) -> Option<Prologue> {
+    let made = |preparation, bytes, boundaries| {
+        let after = address + bytes;
+        Some(Prologue {
+            address,
+            original: original(code)?,
+            preparation,
+            boundaries,
+            after,
+            code: Vec::new(),
+            displaced: Vec::new(),
+        })
+    };
+    if code.starts_with(&SLED) && module.has_sled(address) {
+        return made(Preparation::Sled, 11, Vec::new());
+    }
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let first = decoder.decode();
+    // Through the global offset table in position-independent code.
+    if [Code::Call_rel32_64, Code::Call_rm64].contains(&first.code()) && module.has_mcount(address) {
+        return made(Preparation::Fentry, first.len() as u64, Vec::new());
+    }
+    let (mut instruction, mut bytes, mut boundaries) = (first, 0, Vec::new());
+    while instruction.is_nop() {
+        bytes += instruction.len();
+        if bytes >= JUMP {
+            let preparation = if boundaries.is_empty() { Preparation::Nop } else { Preparation::Nops };
+            return made(preparation, bytes as u64, boundaries);
+        }
+        boundaries.push(bytes as u8);
+        instruction = decoder.decode();
+    }
+    None
+}
+
+trait IsNop {
+    fn is_nop(&self) -> bool;
+}
+
+impl IsNop for Instruction {
+    fn is_nop(&self) -> bool {
+        matches!(self.mnemonic(), iced_x86::Mnemonic::Nop)
+    }
+}
+
+/// The first instructions of a function that has no pad.
+fn moved(function: &Function, address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
+    if function.size == 0 {
+        return Err(Refusal::Unsized);
+    }
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let (mut displaced, mut boundaries) = (Vec::new(), Vec::new());
+    while decoder.position() < JUMP {
+        if decoder.position() > 0 {
+            boundaries.push(decoder.position() as u8);
+        }
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(Refusal::Undecodable);
+        }
+        displaced.push(instruction);
+        if instruction.next_ip() > end {
+            return Err(Refusal::TooShort);
+        }
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch => {}
+            FlowControl::Call | FlowControl::IndirectCall => return Err(Refusal::Call),
+            // Nothing of the function is after it.
+            _ if decoder.position() < JUMP => return Err(Refusal::TooShort),
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => {}
+            _ => return Err(Refusal::Undecodable),
+        }
+    }
+    let after = address + decoder.position() as u64;
+    let inner = address + 1..address + JUMP as u64;
+    if let Some(target) = function.module.branch_into(inner) {
+        return Err(Refusal::BranchInside { offset: target - function.address });
+    }
+    let original = original(code).ok_or(Refusal::TooShort)?;
+    Ok(Prologue { address, original, preparation: Preparation::Moved, boundaries, after, code: Vec::new(), displaced })
+}
+
+impl Prologue {
+    /// Whether the function is still the one that this is of: its file has the same there. Another may have been loaded to the
+    /// same address since.
+    pub(super) fn is_of(&self, function: &Function) -> bool {
+        let bytes = (self.after - function.address) as usize;
+        function.module.text(function.address, bytes) == self.code
+    }
+
+    /// What is displaced, to run at `address` and then go on in the function. Empty for pads.
+    pub(super) fn move_to(&self, address: u64) -> Result<Moved, Refusal> {
+        let Some(last) = self.displaced.last() else { return Ok(Moved::default()) };
+        let mut all = self.displaced.clone();
+        let ends = [FlowControl::UnconditionalBranch, FlowControl::IndirectBranch, FlowControl::Return];
+        if !ends.contains(&last.flow_control()) {
+            let back = Instruction::with_branch(Code::Jmp_rel32_64, self.after).map_err(|_| Refusal::Undecodable)?;
+            all.push(back);
+        }
+        let block = InstructionBlock::new(&all, address);
+        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
+            .map_err(|error| Refusal::Unmovable { why: error.to_string() })?;
+        if encoded.code_buffer.len() > MOVED_BYTES || encoded.new_instruction_offsets.contains(&u32::MAX) {
+            return Err(Refusal::Unmovable { why: "its instructions are too long at another address".to_owned() });
+        }
+        Ok(Moved { bytes: encoded.code_buffer, offsets: encoded.new_instruction_offsets })
+    }
+}

@@ -1,0 +1,296 @@
+//! All hooked functions of the process, under one lock.
+//!
+//! Attaching and detaching go in steps, each for all functions of a batch: what trampolines read, then code at functions
+//! that get their first callback or lose their last, then a grace period, then what nothing reads any more is released.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::hooked::{Attached, Hooked, What};
+use super::patch::{self, Patch, PatchError};
+use super::site::{List, Site};
+use super::stubs::Region;
+use super::threads::Quiet;
+use super::{entry_points, prologue, returns, sys, threads, vectors};
+use crate::callback::Point;
+use crate::modules::Function;
+use crate::{Enabled, Error, Preparation, Refusal};
+
+/// Functions that return more than once, or to another frame than they were called from.
+const RETURN_TWICE: [&str; 9] =
+    ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "getcontext", "__libc_vfork"];
+
+pub(super) struct Registry {
+    functions: BTreeMap<u64, Hooked>,
+    regions: Vec<Region>,
+    next: u64,
+    /// Released after the next grace period.
+    retired: Vec<List>,
+    kept: Vec<Attached>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    functions: BTreeMap::new(),
+    regions: Vec::new(),
+    next: 1,
+    retired: Vec::new(),
+    kept: Vec::new(),
+});
+/// Hooks that callbacks dropped, which wait for the next change from elsewhere.
+static DROPPED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static ANY_DROPPED: AtomicBool = AtomicBool::new(false);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The registry, for a thread that is in no callback: that would wait for a change that waits for it. While this lives the
+/// thread runs no callbacks, which could come here.
+struct Open {
+    registry: MutexGuard<'static, Registry>,
+    _quiet: Quiet,
+}
+
+impl Open {
+    fn new() -> Option<Open> {
+        if threads::in_callback() {
+            return None;
+        }
+        // First the lock: a thread that waits for it is in no callback.
+        let registry = lock(&REGISTRY);
+        Some(Open { registry, _quiet: Quiet::enter()? })
+    }
+}
+
+/// Whether a function can be hooked, and how.
+pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
+    let open = Open::new().ok_or(Refusal::InCallback)?;
+    match open.registry.functions.get(&function.address) {
+        Some(hooked) if hooked.is_of(function) => Ok(hooked.prologue.preparation),
+        _ => examine(function).map(|prologue| prologue.preparation),
+    }
+}
+
+fn examine(function: &Function) -> Result<prologue::Prologue, Refusal> {
+    if entry_points::text().contains(&function.address) {
+        return Err(Refusal::Runtime);
+    }
+    prologue::find(function)
+}
+
+/// What a hook holds.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    id: u64,
+    addresses: Vec<u64>,
+    sites: Vec<&'static Site>,
+}
+
+/// Attaches to all functions, or to none.
+pub(crate) fn attach(functions: &[Function], what: What) -> Result<Attachment, Error> {
+    let Open { mut registry, _quiet } = Open::new().ok_or(Error::InCallback)?;
+    prepare(functions, &what)?;
+    registry.detach_dropped();
+    let id = registry.next;
+    registry.next += 1;
+    registry.add(functions, id, &what)?;
+    let addresses: Vec<u64> = functions.iter().map(Function::address).collect();
+    if let Err(error) = registry.change(&addresses) {
+        registry.remove(id, &addresses);
+        registry.release();
+        return Err(error);
+    }
+    registry.release();
+    let sites = addresses.iter().filter_map(|address| registry.functions.get(address)).map(Hooked::site).collect();
+    Ok(Attachment { id, addresses, sites })
+}
+
+/// Ends a hook. Where the code cannot be changed back it leads to nothing but the function.
+pub(crate) fn detach(attachment: &Attachment) -> Result<(), Error> {
+    let Some(Open { mut registry, _quiet }) = Open::new() else {
+        lock(&DROPPED).push(attachment.id);
+        ANY_DROPPED.store(true, Ordering::Release);
+        log::warn!("a callback dropped a hook: it ends with the next change of hooks");
+        return Ok(());
+    };
+    registry.detach_dropped();
+    registry.remove(attachment.id, &attachment.addresses);
+    let result = registry.change(&attachment.addresses);
+    registry.release();
+    result
+}
+
+/// Where the instructions of a function run that is replaced.
+pub(crate) fn original(function: &Function) -> Option<u64> {
+    Open::new()?.registry.functions.get(&function.address).map(Hooked::original)
+}
+
+/// All functions with hooks, by address.
+pub(crate) fn enabled() -> Result<Vec<Enabled>, Error> {
+    let open = Open::new().ok_or(Error::InCallback)?;
+    Ok(open.registry.functions.values().filter_map(Hooked::state).collect())
+}
+
+impl Attachment {
+    /// Calls and returns of these functions that ran no callback.
+    pub(crate) fn lost(&self) -> (u64, u64) {
+        let each = self.sites.iter().map(|site| site.lost());
+        each.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+    }
+}
+
+/// What needs no lock of functions: is this process fit for such hooks?
+fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
+    let system = |what, source| Error::System { what, source };
+    vectors::prepare();
+    sys::register_barriers().map_err(|source| system("make every core fetch code anew (membarrier)", source))?;
+    if !matches!(what, What::Callback(Point::Return, _)) {
+        return Ok(());
+    }
+    let refusal = |function: &Function| match () {
+        () if sys::has_shadow_stack() => Some(Refusal::ShadowStack),
+        () if function.module.is_go() => Some(Refusal::Go),
+        () if RETURN_TWICE.contains(&function.name()) => Some(Refusal::ReturnsTwice),
+        () => None,
+    };
+    if let Some((function, why)) = functions.iter().find_map(|function| Some((function, refusal(function)?))) {
+        return Err(refused(function, why));
+    }
+    returns::prepare().map_err(|source| system("reserve addresses for returns", source))
+}
+
+fn refused(function: &Function, why: Refusal) -> Error {
+    Error::Refused { function: function.name().to_owned(), module: function.module().to_owned(), why }
+}
+
+impl Registry {
+    /// Adds to the state of each function. Nothing is added where one cannot be hooked.
+    fn add(&mut self, functions: &[Function], id: u64, what: &What) -> Result<(), Error> {
+        for function in functions {
+            self.know(function)?;
+            let hooked = &self.functions[&function.address];
+            hooked.admits(what).map_err(|why| refused(function, why))?;
+        }
+        self.check_breakpoints(functions)?;
+        for function in functions {
+            if let Some(hooked) = self.functions.get_mut(&function.address) {
+                hooked.attached.push(Attached { id, what: what.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Examines a function and makes its stub, once.
+    fn know(&mut self, function: &Function) -> Result<(), Error> {
+        if self.functions.get(&function.address).is_some_and(|hooked| hooked.is_of(function)) {
+            return Ok(());
+        }
+        let prologue = examine(function).map_err(|why| refused(function, why))?;
+        let region = match self.regions.iter().position(|region| region.serves(prologue.address)) {
+            Some(index) => &mut self.regions[index],
+            None => {
+                let what = "map memory for trampolines";
+                let region = Region::near(prologue.address).map_err(|source| Error::System { what, source })?;
+                self.regions.push(region);
+                self.regions.last_mut().ok_or(Error::Unsupported)?
+            }
+        };
+        let moved = prologue.move_to(region.next_moved()).map_err(|why| refused(function, why))?;
+        let stub = region.add(&moved.bytes);
+        self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved));
+        Ok(())
+    }
+
+    /// Refuses functions whose code takes a breakpoint to change, where breakpoints may get lost.
+    fn check_breakpoints(&self, functions: &[Function]) -> Result<(), Error> {
+        let hooked = functions.iter().map(|function| (function, &self.functions[&function.address]));
+        let mut loud = hooked.filter(|(_, hooked)| hooked.patch(true).is_some_and(|patch| !patch.is_quiet()));
+        let Some((function, _)) = loud.next() else { return Ok(()) };
+        if let Some(tracer) = sys::tracer() {
+            return Err(refused(function, Refusal::Traced { tracer }));
+        }
+        // Starting and ending threads blocks all signals for a moment.
+        let mut blocked = sys::blocked(libc::SIGTRAP);
+        for _ in 0..100 {
+            if matches!(blocked, Ok(None)) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            blocked = sys::blocked(libc::SIGTRAP);
+        }
+        match blocked.map_err(|source| Error::System { what: "read the blocked signals of threads", source })? {
+            Some(thread) => Err(refused(function, Refusal::Blocked { thread })),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a hook from the state of functions.
+    fn remove(&mut self, id: u64, addresses: &[u64]) {
+        for address in addresses {
+            let Some(hooked) = self.functions.get_mut(address) else { continue };
+            let (removed, rest) = hooked.attached.drain(..).partition(|attached| attached.id == id);
+            hooked.attached = rest;
+            let removed: Vec<Attached> = removed;
+            self.kept.extend(removed);
+        }
+    }
+
+    /// Hooks that callbacks dropped.
+    fn detach_dropped(&mut self) {
+        if !ANY_DROPPED.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let dropped = std::mem::take(&mut *lock(&DROPPED));
+        let all: Vec<u64> = self.functions.keys().copied().collect();
+        dropped.into_iter().for_each(|id| self.remove(id, &all));
+        if let Err(error) = self.change(&all) {
+            log::warn!("code still leads to trampolines without callbacks: {error}");
+        }
+    }
+
+    /// Makes what trampolines and code do the state of these functions.
+    fn change(&mut self, addresses: &[u64]) -> Result<(), Error> {
+        let mut patches: Vec<(u64, Patch)> = Vec::new();
+        for address in addresses {
+            let Some(hooked) = self.functions.get_mut(address) else { continue };
+            let wanted = !hooked.attached.is_empty();
+            if wanted || hooked.patched {
+                hooked.publish(&mut self.retired);
+            }
+            if hooked.patched && !hooked.is_in_memory() {
+                log::warn!("{} was unloaded while it was hooked", hooked.name());
+                hooked.patched = false;
+            }
+            if wanted != hooked.patched {
+                patches.extend(hooked.patch(wanted).map(|patch| (*address, patch)));
+            }
+        }
+        let all: Vec<Patch> = patches.iter().map(|(_, patch)| patch.clone()).collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        patch::apply(&all).map_err(|error| match error {
+            PatchError::System(source) => Error::System { what: "change the code of functions", source },
+            PatchError::Stuck(thread) => Error::Stuck { thread },
+        })?;
+        for (address, _) in patches {
+            if let Some(hooked) = self.functions.get_mut(&address) {
+                hooked.patched = !hooked.patched;
+                hooked.normalised();
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no callback runs that this change ended, and releases what it used.
+    fn release(&mut self) {
+        if self.retired.is_empty() && self.kept.is_empty() {
+            return;
+        }
+        threads::grace();
+        self.retired.clear();
+        self.kept.clear();
+    }
+}

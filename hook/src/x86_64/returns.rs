@@ -1,0 +1,172 @@
+//! Pending returns: a function whose return is hooked returns to a stub of its own.
+//!
+//! A region has stubs of 8 bytes, each a call of `twinbpf_hook_return`, and as many records. The stub that a function
+//! returns to names its record, so that order plays no part: coroutines, threads that take over a stack, tail calls and
+//! deep recursion find their original return address all the same. Unwinders find it by the unwind information of all
+//! regions, from the address of the stub. What `longjmp` or an exception left stays pending: [`refill`] frees it once its
+//! place on the stack has another value.
+//!
+//! Nothing here takes memory from the C library: a callback may run in `malloc`.
+#![expect(unsafe_code, reason = "executable memory, and records that trampolines link")]
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::layout::{Pending, RECORDS, REGION, Thread};
+use super::site::Site;
+use super::{entry_points, sys, unwind};
+
+/// Stubs of a region begin with this one, after the relay that they call.
+const FIRST: u64 = 2;
+const STUBS: u64 = 2046;
+/// Most regions: 523,776 pending returns.
+const REGIONS: u64 = 256;
+/// In a record's link while it is pending: its frame is still there.
+const ALIVE: usize = 4;
+/// In place of a link: the return was made without freeing.
+const LEFT: usize = 1;
+
+/// The addresses reserved for regions; 0 before [`prepare`].
+static BASE: AtomicU64 = AtomicU64::new(0);
+/// Regions in use.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+/// Regions when records were last searched for those that are pending no more.
+static SEARCHED: AtomicU64 = AtomicU64::new(0);
+static LOCKED: AtomicBool = AtomicBool::new(false);
+
+/// Reserves addresses and registers their unwind information, before the first function is hooked at its return.
+pub(super) fn prepare() -> io::Result<()> {
+    static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _once = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if BASE.load(Ordering::Acquire) != 0 {
+        return Ok(());
+    }
+    let start = sys::reserve((REGIONS + 1) * REGION)?;
+    let base = start.next_multiple_of(REGION);
+    unwind::register(unwind::of_returns(base, REGIONS * REGION));
+    BASE.store(base, Ordering::Release);
+    Ok(())
+}
+
+/// Pending returns for `thread`: the first is returned and the others are its free ones. Null, and counted, where there are
+/// none. Runs in a callback's place, whatever locks others hold.
+pub(super) extern "C" fn refill(thread: &Thread, site: &Site) -> *const Pending {
+    // Another thread has the lock, or this one below a signal handler. Searching is rare: who waits a little finds it done.
+    let locked = (0..1 << 16).any(|_| {
+        std::hint::spin_loop();
+        !LOCKED.swap(true, Ordering::Acquire)
+    });
+    let mut free = 0;
+    if locked {
+        let count = COUNT.load(Ordering::Relaxed);
+        if count >= 2 * SEARCHED.load(Ordering::Relaxed).max(1) || count == REGIONS {
+            SEARCHED.store(count, Ordering::Relaxed);
+            free = reclaim(thread);
+        }
+        if free == 0 {
+            free = grow();
+        }
+        LOCKED.store(false, Ordering::Release);
+    }
+    if free == 0 {
+        site.lost_returns.fetch_add(1, Ordering::Relaxed);
+    }
+    thread.free.store(ptr::with_exposed_provenance_mut(free), Ordering::Relaxed);
+    ptr::with_exposed_provenance(free)
+}
+
+/// The record of a stub of a region in use.
+fn record_of(stub: u64) -> Option<&'static Pending> {
+    let base = BASE.load(Ordering::Acquire);
+    let index = stub.checked_sub(base)? % REGION / 8;
+    let used = stub < base + COUNT.load(Ordering::Acquire) * REGION && stub.is_multiple_of(8);
+    if !used || !(FIRST..FIRST + STUBS).contains(&index) {
+        return None;
+    }
+    let record: *const Pending =
+        ptr::with_exposed_provenance((stub - stub % REGION + RECORDS) as usize + index as usize * size_of::<Pending>());
+    // SAFETY: regions in use stay, and any bytes are a record.
+    Some(unsafe { &*record })
+}
+
+/// All stubs of a region with their records.
+fn stubs(region: u64) -> impl Iterator<Item = (u64, &'static Pending)> {
+    let base = BASE.load(Ordering::Acquire) + region * REGION;
+    (FIRST..FIRST + STUBS).map(move |index| base + index * 8).filter_map(|stub| Some((stub, record_of(stub)?)))
+}
+
+/// Puts a record before `next` in a list of free ones.
+fn link(record: &Pending, next: usize) -> usize {
+    record.place.store(0, Ordering::Relaxed);
+    record.link.store(next, Ordering::Relaxed);
+    ptr::from_ref(record).expose_provenance()
+}
+
+/// A new region's records, linked; 0 where there is none.
+fn grow() -> usize {
+    let count = COUNT.load(Ordering::Relaxed);
+    let base = BASE.load(Ordering::Acquire);
+    if count == REGIONS || base == 0 || !map(base + count * REGION) {
+        return 0;
+    }
+    COUNT.store(count + 1, Ordering::Release);
+    stubs(count).fold(0, |next, (_, record)| link(record, next))
+}
+
+/// Makes a region of reserved addresses: the relay, stubs, room for records.
+fn map(base: u64) -> bool {
+    const { assert!(size_of::<Pending>() == 32 && (FIRST + STUBS) * 32 <= REGION - RECORDS) };
+    if !sys::make_writable(base, REGION) {
+        return false;
+    }
+    let code: *mut u64 = ptr::with_exposed_provenance_mut(base as usize);
+    // jmp [rip + 2], and the address; then calls.
+    let relay = [0xcccc_0000_0002_25ff, entry_points::twinbpf_hook_return as *const () as u64];
+    for index in 0..FIRST + STUBS {
+        let to_relay = (-(index as i32 * 8 + 5)) as u32;
+        let word = relay.get(index as usize).copied().unwrap_or(0xcccc_cc00_0000_00e8 | u64::from(to_relay) << 8);
+        // SAFETY: the region is ours, writable, and longer.
+        unsafe { code.add(index as usize).write(word) };
+    }
+    sys::make_executable(base, ((FIRST + STUBS) * 8).next_multiple_of(sys::PAGE as u64))
+}
+
+/// Whether the frame of a pending return is still there: on its stack is the address of the stub or, where it returns
+/// just now, that after the stub's call.
+fn is_on_stack(stub: u64, place: u64) -> bool {
+    let mut bytes = [0; 8];
+    sys::read(place, &mut bytes) && [stub, stub + 5].contains(&u64::from_le_bytes(bytes))
+}
+
+/// Frees the records of this thread whose frames are gone: a list, or 0.
+///
+/// Those of other threads are theirs: they may be about to put a stub on the stack. One that another thread frees
+/// meanwhile, as it runs the stack on which it is, has no place any more before its stub is overwritten.
+fn reclaim(thread: &Thread) -> usize {
+    let owner = ptr::from_ref(thread).addr();
+    let all = || (0..COUNT.load(Ordering::Relaxed)).flat_map(stubs);
+    let mine =
+        |record: &Pending| record.place.load(Ordering::Acquire) != 0 && record.link.load(Ordering::Acquire) == owner;
+    for (stub, record) in all().filter(|(_, record)| mine(record)) {
+        if !is_on_stack(stub, record.place.load(Ordering::Acquire)) {
+            continue;
+        }
+        // A function that ended in a call of another has its stub as the original of that one's.
+        let mut next = Some(record);
+        while let Some(record) = next.filter(|record| mine(record)) {
+            record.link.store(owner | ALIVE, Ordering::Relaxed);
+            next = record_of(record.original.load(Ordering::Relaxed));
+        }
+    }
+    let mut free = 0;
+    for (_, record) in all() {
+        let is = record.link.load(Ordering::Acquire);
+        if is == owner | ALIVE {
+            record.link.store(owner, Ordering::Relaxed);
+        } else if mine(record) || is == LEFT {
+            free = link(record, free);
+        }
+    }
+    free
+}

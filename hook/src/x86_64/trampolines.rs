@@ -1,0 +1,416 @@
+//! The trampolines: what runs between a function's entry and its callbacks.
+//!
+//! A hooked function begins with a jump to its stub ([`stubs`](super::stubs)), which calls one of the four entry trampolines:
+//! for callbacks that take arguments only or all registers, for one callback or a list. They save what a callback may
+//! change, cut recursion, run the callbacks, replace the return address where a callback waits for the return, and go back
+//! to the stub. A replaced return address leads to `twinbpf_hook_return`.
+//!
+//! Registers while they run: rbp the [`Call`](crate::Call), rbx the [`Thread`], r12 the
+//! [`Site`] (or the pending return), r13 the next [`Link`](super::site::Link). Everything that a callback may
+//! change is restored, also what the calling convention gives away: a compiler that knows both caller and callee
+//! (`-fipa-ra`) keeps values there.
+//!
+//! Vector registers are saved where a callback needs that: by moves where no upper half is in use (`xgetbv`), by `xsave` else.
+#![expect(unsafe_code, reason = "the instructions that Rust cannot write")]
+
+use std::arch::global_asm;
+use std::mem::offset_of;
+
+use super::layout::{self, Pending, Thread};
+use super::site::{Needs, Site};
+use super::vectors::{self, restore_vectors, save_vectors};
+use crate::call::{Call, Registers};
+
+macro_rules! register {
+    ($name:ident) => {
+        offset_of!(Call, registers) + offset_of!(Registers, $name)
+    };
+}
+
+// One block, as its macros and local symbols are its own.
+global_asm!(
+    // Thread-local memory of one pointer, in the static block: reaching it takes two loads and no call.
+    ".pushsection .tbss.twinbpf_hook,\"awT\",@nobits",
+    ".balign 8",
+    ".type twinbpf_hook_thread,@object",
+    "twinbpf_hook_thread: .zero 8",
+    ".size twinbpf_hook_thread, 8",
+    ".popsection",
+    ".pushsection .text.twinbpf_hook,\"ax\",@progbits",
+    ".globl twinbpf_hook_text_start",
+    ".hidden twinbpf_hook_text_start",
+    "twinbpf_hook_text_start:",
+    save_vectors!(),
+    restore_vectors!(),
+    // What callbacks may change, and rbx, rbp and r12, which trampolines use themselves. Flags as `lahf` has them, with OF.
+    ".macro HOOK_FRAME
+        lea rsp, [rsp - {CALL}]
+        .cfi_adjust_cfa_offset {CALL}
+        mov [rsp + {RBP}], rbp
+        .cfi_rel_offset rbp, {RBP}
+        mov rbp, rsp
+        .cfi_def_cfa_register rbp
+        mov [rbp + {RAX}], rax
+        mov [rbp + {RBX}], rbx
+        .cfi_rel_offset rbx, {RBX}
+        mov [rbp + {RCX}], rcx
+        mov [rbp + {RDX}], rdx
+        mov [rbp + {RSI}], rsi
+        mov [rbp + {RDI}], rdi
+        mov [rbp + {R8}], r8
+        mov [rbp + {R9}], r9
+        mov [rbp + {R10}], r10
+        mov [rbp + {R12}], r12
+        .cfi_rel_offset r12, {R12}
+        mov [rbp + {R13}], r13
+        .cfi_rel_offset r13, {R13}
+        lahf
+        seto al
+        mov [rbp + {EFLAGS}], rax
+    .endm",
+    // The rest of `struct pt_regs`. Flags come as the condition codes of before: nothing since has changed them.
+    ".macro HOOK_FRAME_REST r11
+        pushfq
+        pop qword ptr [rbp + {EFLAGS}]
+        mov rax, \\r11
+        mov [rbp + {R11}], rax
+        mov [rbp + {R14}], r14
+        mov [rbp + {R15}], r15
+        mov eax, cs
+        mov [rbp + {CS}], rax
+        mov eax, ss
+        mov [rbp + {SS}], rax
+        mov qword ptr [rbp + {ORIG_RAX}], -1
+    .endm",
+    ".macro HOOK_UNFRAME_REST
+        mov r14, [rbp + {R14}]
+        mov r15, [rbp + {R15}]
+        push qword ptr [rbp + {EFLAGS}]
+        popfq
+    .endm",
+    // OF from al, the rest from ah.
+    ".macro HOOK_FLAGS
+        mov rax, [rbp + {EFLAGS}]
+        add al, 127
+        sahf
+    .endm",
+    ".macro HOOK_UNFRAME
+        mov rax, [rbp + {RAX}]
+        mov rbx, [rbp + {RBX}]
+        mov rcx, [rbp + {RCX}]
+        mov rdx, [rbp + {RDX}]
+        mov rsi, [rbp + {RSI}]
+        mov rdi, [rbp + {RDI}]
+        mov r8, [rbp + {R8}]
+        mov r9, [rbp + {R9}]
+        mov r10, [rbp + {R10}]
+        mov r12, [rbp + {R12}]
+        mov r13, [rbp + {R13}]
+        mov rsp, rbp
+        mov rbp, [rsp + {RBP}]
+        lea rsp, [rsp + {CALL}]
+    .endm",
+    // r13: first of the list.
+    ".macro HOOK_CALL list
+    2100:
+        mov rax, [r13]
+        test rax, rax
+        jz 2101f
+        mov rsi, [r13 + 8]
+        mov rdi, rbp
+        call rax
+        .if \\list
+        add r13, 16
+        jmp 2100b
+        .endif
+    2101:
+    .endm",
+    ".macro HOOK_ERRNO_SAVE
+        mov rax, [rip + {ERRNO}]
+        mov eax, fs:[rax]
+        mov [rbx + {THREAD_ERRNO}], eax
+    .endm",
+    ".macro HOOK_ERRNO_RESTORE
+        mov rax, [rip + {ERRNO}]
+        mov ecx, [rbx + {THREAD_ERRNO}]
+        mov fs:[rax], ecx
+    .endm",
+    // Makes `slot` this thread's record. Functions that registering calls find the record of no thread, which is busy.
+    ".macro HOOK_REGISTER
+        mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
+        lea rcx, [rip + {BUSY}]
+        mov fs:[rax], rcx
+        HOOK_SAVE_VECTORS
+        call {register}
+        mov rbx, rax
+        HOOK_RESTORE_VECTORS
+        mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
+        mov fs:[rax], rbx
+    .endm",
+    // An entry trampoline. The stub has pushed r11 and called: [rbp + CALL] leads back to it, then come r11 and the return
+    // address of the function. 3001: recursion. 3002: the return address is replaced.
+    ".macro HOOK_ENTRY name, regs, list, head
+    .balign 64
+    .globl \\name
+    .hidden \\name
+    .type \\name,@function
+    \\name:
+        .cfi_startproc
+        HOOK_FRAME
+        .if \\regs
+        HOOK_FRAME_REST \"[rbp + {CALL} + 8]\"
+        .endif
+        mov r12, r11
+        and rsp, -16
+        mov qword ptr [rbp + {VERDICT}], 0
+        mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
+        mov rbx, fs:[rax]
+        test rbx, rbx
+        jz 3000f
+    3010:
+        test byte ptr [rbx + {THREAD_SEQUENCE}], 1
+        jnz 3001f
+        inc dword ptr [rbx + {THREAD_SEQUENCE}]
+        mov r13, [r12 + \\head]
+        mov rax, [r12 + {SITE_ADDRESS}]
+        mov [rbp + {RIP}], rax
+        lea rax, [rbp + {CALL} + 16]
+        mov [rbp + {RSP}], rax
+        HOOK_ERRNO_SAVE
+        mov eax, [r13]
+        mov [rbp + {NEEDS}], rax
+        add r13, 16
+        test al, {NEEDS_VECTORS}
+        jnz 3003f
+        HOOK_CALL \\list
+        test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
+        jnz 3002f
+    3011:
+        HOOK_ERRNO_RESTORE
+        inc dword ptr [rbx + {THREAD_SEQUENCE}]
+    3012:
+        .if \\regs
+        cmp qword ptr [rbp + {VERDICT}], 0
+        jne 3004f
+        .endif
+        mov r11, [r12 + {SITE_DIRECT}]
+        test r11, r11
+        jnz 3005f
+        .if \\regs
+        HOOK_UNFRAME_REST
+        .else
+        HOOK_FLAGS
+        .endif
+        HOOK_UNFRAME
+        .cfi_remember_state
+        .cfi_def_cfa rsp, 8
+        ret
+        .cfi_restore_state
+    3000:
+        HOOK_REGISTER
+        jmp 3010b
+    3001:
+        lock inc qword ptr [r12 + {SITE_SKIPPED}]
+        jmp 3012b
+    3003:
+        HOOK_SAVE_VECTORS
+        HOOK_CALL \\list
+        HOOK_RESTORE_VECTORS
+        test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
+        jz 3011b
+    3002:
+        cmp qword ptr [rbp + {VERDICT}], 0
+        jne 3011b
+        mov rax, [rbx + {THREAD_FREE}]
+        test rax, rax
+        jz 3006f
+    3007:
+        mov rcx, [rax + {PENDING_LINK}]
+        mov [rbx + {THREAD_FREE}], rcx
+        mov rcx, [rbp + {CALL} + 16]
+        mov [rax + {PENDING_ORIGINAL}], rcx
+        mov [rax + {PENDING_SITE}], r12
+        lea rcx, [rbp + {CALL} + 16]
+        mov [rax + {PENDING_PLACE}], rcx
+        mov [rax + {PENDING_LINK}], rbx
+        mov rcx, rax
+        and rcx, -{RETURN_REGION}
+        sub rax, rcx
+        sub rax, {RETURN_RECORDS}
+        shr rax, 2
+        add rax, rcx
+        mov [rbp + {CALL} + 16], rax
+        jmp 3011b
+    3006:
+        HOOK_SAVE_VECTORS
+        mov rdi, rbx
+        mov rsi, r12
+        call {refill}
+        mov r13, rax
+        HOOK_RESTORE_VECTORS
+        mov rax, r13
+        test rax, rax
+        jnz 3007b
+        jmp 3011b
+        .if \\regs
+    // The function does not run: to its caller, past the stub and r11.
+    3004:
+        HOOK_UNFRAME_REST
+        mov r11, [rbp + {R11}]
+        HOOK_UNFRAME
+        .cfi_remember_state
+        .cfi_def_cfa rsp, 24
+        lea rsp, [rsp + 16]
+        .cfi_def_cfa rsp, 8
+        ret
+        .cfi_restore_state
+        .endif
+    3005:
+        .if \\regs
+        HOOK_UNFRAME_REST
+        .else
+        HOOK_FLAGS
+        .endif
+        HOOK_UNFRAME
+        .cfi_def_cfa rsp, 8
+        jmp r11
+        .cfi_endproc
+        .size \\name, . - \\name
+    .endm",
+    "HOOK_ENTRY twinbpf_hook_args_private, 0, 0, {SITE_ARGS_PRIVATE}",
+    "HOOK_ENTRY twinbpf_hook_args_list, 0, 1, {SITE_ARGS_LIST}",
+    "HOOK_ENTRY twinbpf_hook_regs_private, 1, 0, {SITE_REGS_PRIVATE}",
+    "HOOK_ENTRY twinbpf_hook_regs_list, 1, 1, {SITE_REGS_LIST}",
+    // A return stub has called: [rbp + CALL] is the address after its call, in the place of the return address.
+    ".balign 64
+    .globl twinbpf_hook_return
+    .hidden twinbpf_hook_return
+    .type twinbpf_hook_return,@function
+    twinbpf_hook_return:
+        .cfi_startproc
+        HOOK_FRAME
+        HOOK_FRAME_REST r11
+        and rsp, -16
+        mov qword ptr [rbp + {VERDICT}], 0
+        mov rdx, [rbp + {CALL}]
+        mov rcx, rdx
+        and rcx, -{RETURN_REGION}
+        sub rdx, rcx
+        shr rdx, 3
+        shl rdx, 5
+        lea r12, [rcx + rdx + {RETURN_RECORDS}]
+        mov rax, [r12 + {PENDING_ORIGINAL}]
+        mov [rbp + {RIP}], rax
+        lea rax, [rbp + {CALL} + 8]
+        mov [rbp + {RSP}], rax
+        mov r14, [r12 + {PENDING_SITE}]
+        mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
+        mov rbx, fs:[rax]
+        test rbx, rbx
+        jz 3000f
+    3010:
+        test byte ptr [rbx + {THREAD_SEQUENCE}], 1
+        jnz 3001f
+        inc dword ptr [rbx + {THREAD_SEQUENCE}]
+        HOOK_ERRNO_SAVE
+        mov r13, [r14 + {SITE_RETURNS}]
+        mov eax, [r13]
+        add r13, 16
+        test al, {NEEDS_VECTORS}
+        jnz 3003f
+        HOOK_CALL 1
+    3002:
+        mov qword ptr [r12 + {PENDING_PLACE}], 0
+        mov rax, [rbx + {THREAD_FREE}]
+        mov [r12 + {PENDING_LINK}], rax
+        mov [rbx + {THREAD_FREE}], r12
+        HOOK_ERRNO_RESTORE
+        inc dword ptr [rbx + {THREAD_SEQUENCE}]
+    3011:
+        mov rax, [rbp + {RIP}]
+        mov [rbp + {CALL}], rax
+        HOOK_UNFRAME_REST
+        mov r11, [rbp + {R11}]
+        HOOK_UNFRAME
+        .cfi_remember_state
+        .cfi_def_cfa rsp, 8
+        ret
+        .cfi_restore_state
+    3000:
+        HOOK_REGISTER
+        jmp 3010b
+    3001:
+        lock inc qword ptr [r14 + {SITE_SKIPPED}]
+        mov qword ptr [r12 + {PENDING_LINK}], 1
+        jmp 3011b
+    3003:
+        HOOK_SAVE_VECTORS
+        HOOK_CALL 1
+        HOOK_RESTORE_VECTORS
+        jmp 3002b
+        .cfi_endproc
+        .size twinbpf_hook_return, . - twinbpf_hook_return",
+    ".globl twinbpf_hook_slot
+    .hidden twinbpf_hook_slot
+    .type twinbpf_hook_slot,@function
+    twinbpf_hook_slot:
+        .cfi_startproc
+        mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
+        add rax, fs:[0]
+        ret
+        .cfi_endproc
+        .size twinbpf_hook_slot, . - twinbpf_hook_slot",
+    ".globl twinbpf_hook_text_end",
+    ".hidden twinbpf_hook_text_end",
+    "twinbpf_hook_text_end:",
+    ".popsection",
+    CALL = const size_of::<Call>(),
+    RBP = const register!(rbp),
+    RAX = const register!(rax),
+    RBX = const register!(rbx),
+    RCX = const register!(rcx),
+    RDX = const register!(rdx),
+    RSI = const register!(rsi),
+    RDI = const register!(rdi),
+    R8 = const register!(r8),
+    R9 = const register!(r9),
+    R10 = const register!(r10),
+    R11 = const register!(r11),
+    R12 = const register!(r12),
+    R13 = const register!(r13),
+    R14 = const register!(r14),
+    R15 = const register!(r15),
+    EFLAGS = const register!(eflags),
+    CS = const register!(cs),
+    SS = const register!(ss),
+    ORIG_RAX = const register!(orig_rax),
+    RIP = const register!(rip),
+    RSP = const register!(rsp),
+    VERDICT = const offset_of!(Call, skip_function),
+    NEEDS = const offset_of!(Call, needs),
+    THREAD_ERRNO = const offset_of!(Thread, errno),
+    THREAD_SEQUENCE = const offset_of!(Thread, sequence),
+    THREAD_FREE = const offset_of!(Thread, free),
+    SITE_ADDRESS = const offset_of!(Site, address),
+    SITE_DIRECT = const offset_of!(Site, direct),
+    SITE_SKIPPED = const offset_of!(Site, skipped),
+    SITE_RETURNS = const offset_of!(Site, returns),
+    SITE_ARGS_PRIVATE = const offset_of!(Site, lists),
+    SITE_ARGS_LIST = const offset_of!(Site, lists) + 8,
+    SITE_REGS_PRIVATE = const offset_of!(Site, lists) + 16,
+    SITE_REGS_LIST = const offset_of!(Site, lists) + 24,
+    NEEDS_VECTORS = const Needs::VECTORS,
+    NEEDS_RETURN = const Needs::RETURN,
+    PENDING_ORIGINAL = const offset_of!(Pending, original),
+    PENDING_SITE = const offset_of!(Pending, site),
+    PENDING_PLACE = const offset_of!(Pending, place),
+    PENDING_LINK = const offset_of!(Pending, link),
+    RETURN_REGION = const layout::REGION,
+    RETURN_RECORDS = const layout::RECORDS,
+    VECTORS = sym vectors::VECTORS,
+    XSAVE_BYTES = sym vectors::XSAVE_BYTES,
+    ERRNO = sym vectors::ERRNO,
+    BUSY = sym super::threads::BUSY,
+    register = sym super::threads::register,
+    refill = sym super::returns::refill,
+);

@@ -1,0 +1,65 @@
+//! Libraries of functions to hook, compiled in each way.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use libloading::Library;
+use tempfile::TempDir;
+use twinbpf_hook::{Function, Module};
+
+/// Ways to compile, with the compiler and its options.
+pub(crate) const KINDS: &[(&str, &str, &[&str])] = &[
+    ("gcc-moved", "gcc", &[]),
+    ("gcc-nops", "gcc", &["-fpatchable-function-entry=5", "-fcf-protection=none"]),
+    ("gcc-endbr", "gcc", &["-fpatchable-function-entry=5", "-fcf-protection=full"]),
+    ("gcc-fentry", "gcc", &["-pg", "-mfentry", "-mrecord-mcount"]),
+    ("clang-moved", "clang-19", &[]),
+    ("clang-nop", "clang-19", &["-fpatchable-function-entry=5"]),
+    ("clang-xray", "clang-19", &["-fxray-instrument", "-fxray-instruction-threshold=1", "-nostdlib"]),
+];
+
+/// A library that is loaded, with its functions.
+pub(crate) struct Fixture {
+    pub(crate) library: Library,
+    pub(crate) module: Arc<Module>,
+    _folder: TempDir,
+}
+
+impl Fixture {
+    /// One of [`KINDS`], as a library of its own.
+    pub(crate) fn new(kind: &str) -> Fixture {
+        let (_, compiler, options) = KINDS.iter().find(|(name, ..)| *name == kind).expect("a kind");
+        Fixture::compile("functions.c", compiler, options)
+    }
+
+    pub(crate) fn compile(source: &str, compiler: &str, options: &[&str]) -> Fixture {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("libhooked.so");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hooks").join(source);
+        let made = Command::new(compiler)
+            .args(["-O2", "-g", "-shared", "-fPIC", "-w", "-pthread"])
+            .args(options)
+            .arg("-o")
+            .args([&path, &source])
+            .output()
+            .expect("the compiler runs");
+        assert!(made.status.success(), "{compiler} {options:?}: {}", String::from_utf8_lossy(&made.stderr));
+        // SAFETY: its initialisers do nothing.
+        let library = unsafe { Library::new(&path) }.expect("it loads");
+        let module = Module::find(path.to_str().expect("UTF-8")).expect("it is loaded");
+        Fixture { library, module, _folder: folder }
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Function {
+        let mut found = self.module.functions(name);
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+        found.remove(0)
+    }
+
+    /// The address of a function of type `F`.
+    pub(crate) fn get<F: Copy>(&self, name: &str) -> F {
+        // SAFETY: the caller says what it is; the library stays while the fixture does.
+        *unsafe { self.library.get::<F>(name.as_bytes()) }.expect("it is exported")
+    }
+}
