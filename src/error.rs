@@ -90,6 +90,8 @@ pub enum ErrorKind {
     Helper,
     /// Signal handlers or the alternate signal stack of a thread cannot be installed.
     Signals,
+    /// A function of this process cannot be hooked, or a section names none.
+    Hook,
 }
 
 /// What is wrong, with the evidence.
@@ -117,8 +119,8 @@ pub(crate) enum Cause {
     Helper(#[from] HelperError),
     #[error("{object}: there is no program '{name}'; it has {}", known.join(", "))]
     NoProgram { object: Arc<str>, name: String, known: Vec<Arc<str>> },
-    #[cfg(feature = "jit")]
-    #[error("the program is of another image; find it by name in what is to be listed")]
+    #[cfg(any(feature = "jit", feature = "hook"))]
+    #[error("the program is of another image; find it by name in this one")]
     Foreign,
     /// The engine runs native code only, and there is none.
     #[error("{object}: cannot be compiled: {why}")]
@@ -139,6 +141,12 @@ pub(crate) enum Cause {
     #[cfg(feature = "dl")]
     #[error(transparent)]
     Library(#[from] crate::dl::DlError),
+    #[cfg(feature = "hook")]
+    #[error(transparent)]
+    Hook(#[from] twinbpf_hook::Error),
+    #[cfg(feature = "hook")]
+    #[error("{section}: {why}")]
+    HookSection { section: String, why: String },
 }
 
 impl Error {
@@ -155,7 +163,7 @@ impl Error {
             Cause::Type(_) => ErrorKind::Type,
             Cause::Helper(_) => ErrorKind::Helper,
             Cause::NoProgram { .. } => ErrorKind::NotFound,
-            #[cfg(feature = "jit")]
+            #[cfg(any(feature = "jit", feature = "hook"))]
             Cause::Foreign => ErrorKind::NotFound,
             Cause::Compile { .. } => ErrorKind::Compile,
             #[cfg(feature = "jit")]
@@ -164,6 +172,8 @@ impl Error {
             Cause::Compiled(_) => ErrorKind::Compiled,
             #[cfg(feature = "dl")]
             Cause::Library(_) => ErrorKind::Library,
+            #[cfg(feature = "hook")]
+            Cause::Hook(_) | Cause::HookSection { .. } => ErrorKind::Hook,
         }
     }
 
@@ -181,7 +191,7 @@ impl Error {
             Cause::Type(error) => error,
             Cause::Helper(error) => error,
             Cause::NoProgram { .. } => return None,
-            #[cfg(feature = "jit")]
+            #[cfg(any(feature = "jit", feature = "hook"))]
             Cause::Foreign => return None,
             Cause::Compile { why, .. } => why,
             #[cfg(feature = "jit")]
@@ -194,6 +204,10 @@ impl Error {
             Cause::Compiled(error) => error,
             #[cfg(feature = "dl")]
             Cause::Library(error) => error,
+            #[cfg(feature = "hook")]
+            Cause::Hook(error) => error,
+            #[cfg(feature = "hook")]
+            Cause::HookSection { .. } => return None,
         };
         details.downcast_ref()
     }
@@ -256,4 +270,6 @@ from! {
     CompiledError,
     #[cfg(feature = "dl")]
     crate::dl::DlError,
+    #[cfg(feature = "hook")]
+    twinbpf_hook::Error,
 }

@@ -13,6 +13,8 @@ use twinbpf_vm::host::native::Native;
 use twinbpf_vm::host::{Packet, Reason, Runtime, TargetMemory};
 use twinbpf_vm::ident::ProgramId;
 use twinbpf_vm::image::Image;
+#[cfg(feature = "hook")]
+use twinbpf_vm::image::Link;
 use twinbpf_vm::interp::{Limits, Machine};
 use twinbpf_vm::map::{MapOps, Maps};
 use twinbpf_vm::mem::{Block, MemError, RegionKind, RegionSpec};
@@ -141,6 +143,27 @@ impl<T: Send + 'static> InstancePre<T> {
     pub(crate) fn name_of(&self, entry: Entry) -> Option<&str> {
         let image = &self.inner.image;
         image.index_of(entry.0).map(|index| &*image.programs()[index].name)
+    }
+
+    /// The instructions of a program's first function.
+    #[cfg(feature = "hook")]
+    pub(crate) fn instructions(&self, entry: Entry) -> Option<&[twinbpf_isa::Insn]> {
+        let image = &self.inner.image;
+        let start = image.entry(image.index_of(entry.0)?);
+        let function = image.functions().iter().find(|function| function.start as usize == start)?;
+        image.insns().get(start..function.end as usize)
+    }
+
+    /// Whether no function that a program can call does floating-point arithmetic, which programs cannot do themselves.
+    #[cfg(feature = "hook")]
+    pub(crate) fn is_without_floats(&self, entry: Entry) -> bool {
+        let image = &self.inner.image;
+        let Some(program) = image.index_of(entry.0) else { return false };
+        let own = image.functions().iter().filter(|function| function.program as usize == program);
+        own.flat_map(|function| function.start as usize..function.end as usize).all(|pc| match image.links()[pc] {
+            Link::Host(host) => image.hosts()[host as usize].is_without_floats(),
+            _ => !matches!(image.insns()[pc], twinbpf_isa::Insn::Callx { .. }),
+        })
     }
 
     /// Names of all programs, in the order of the object.

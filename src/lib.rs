@@ -31,6 +31,8 @@ mod dl;
 mod engine;
 mod error;
 mod helpers;
+#[cfg(feature = "hook")]
+mod hooks;
 mod instance;
 mod linker;
 #[cfg(feature = "jit")]
@@ -58,6 +60,8 @@ pub use compiled::Compiled;
 pub use config::{Config, EngineKind, Isolation};
 pub use engine::Engine;
 pub use error::{Error, ErrorKind, HelperError, TypeError};
+#[cfg(feature = "hook")]
+pub use hooks::{HookOptions, Hooks, OwnMemory, ProgramHook};
 pub use instance::{Entry, Instance, InstancePre};
 pub use linker::Linker;
 pub use object_types::packet_kind;
@@ -68,6 +72,9 @@ pub use resolution::Resolution;
 pub use symbol::{SymbolError, SymbolFault};
 pub use typed::{BtfType, Global, Map, PerCpuMap, Shape};
 
+/// Functions of this process, and callbacks where they begin and return.
+#[cfg(feature = "hook")]
+pub use twinbpf_hook as hook;
 pub use twinbpf_isa::program::{Program, Signature, ValType};
 pub use twinbpf_isa::{Endian, Group, Groups, Mode, Policy};
 #[cfg(feature = "jit")]

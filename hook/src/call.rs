@@ -29,6 +29,15 @@ pub struct Registers {
     pub ss: u64,
 }
 
+impl Registers {
+    /// The registers as bytes, in the kernel's order.
+    #[expect(unsafe_code, reason = "integers without padding")]
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: 21 integers of 8 bytes, one after another.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Registers>()) }
+    }
+}
+
 /// One call of a hooked function, as its callbacks see it.
 ///
 /// A callback with all registers ([`Callback::with_registers`](crate::Callback::with_registers)), and every callback

@@ -26,6 +26,7 @@ pub struct Callback {
     pub(crate) data: *mut c_void,
     pub(crate) registers: bool,
     pub(crate) vectors: bool,
+    pub(crate) floats: bool,
     pub(crate) keeps: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -46,7 +47,7 @@ impl Callback {
     /// does not `longjmp` out.
     #[expect(unsafe_code, reason = "the caller promises")]
     pub unsafe fn new(entry: Entry, data: *mut c_void) -> Callback {
-        Callback { entry, data, registers: false, vectors: true, keeps: None }
+        Callback { entry, data, registers: false, vectors: true, floats: true, keeps: None }
     }
 
     /// A callback that calls `function`, as `new` else.
@@ -62,13 +63,26 @@ impl Callback {
         }
         let function = Arc::new(function);
         let data = Arc::as_ptr(&function).cast_mut().cast();
-        Callback { entry: call::<F>, data, registers: false, vectors: true, keeps: Some(function) }
+        Callback { entry: call::<F>, data, registers: false, vectors: true, floats: true, keeps: Some(function) }
     }
 
     /// It gets all registers, and what it writes there takes effect.
     #[must_use]
     pub fn with_registers(mut self) -> Callback {
         self.registers = true;
+        self
+    }
+
+    /// It does no floating-point arithmetic, so that the trampoline need not save `mxcsr`. Copies by vector registers
+    /// are none.
+    ///
+    /// # Safety
+    ///
+    /// That is so, in all that it calls.
+    #[must_use]
+    #[expect(unsafe_code, reason = "the caller promises")]
+    pub unsafe fn without_floats(mut self) -> Callback {
+        self.floats = false;
         self
     }
 

@@ -43,4 +43,5 @@ pub use callback::{Callback, Entry, Point};
 pub use enabled::{Enabled, Trampoline};
 pub use error::{Error, Preparation, Refusal};
 pub use hook::{Hook, Replacement, enabled, unregistered_threads};
+pub use memory::read_memory;
 pub use modules::{Function, Module};

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use iced_x86::{Decoder, DecoderOptions, OpKind};
+use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, OpKind};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::Error;
@@ -27,7 +27,7 @@ pub struct Module {
     mcount: HashSet<u64>,
     sleds: HashSet<u64>,
     is_go: bool,
-    branches: OnceLock<Vec<u64>>,
+    code: OnceLock<CodeFacts>,
 }
 
 /// A function of a [`Module`].
@@ -139,7 +139,7 @@ impl Module {
             mcount: HashSet::new(),
             sleds: HashSet::new(),
             is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
-            branches: OnceLock::new(),
+            code: OnceLock::new(),
         };
         for segment in file.segments().filter(|segment| segment.permissions().executable()) {
             let data = segment.data().map_err(|error| fail(error.to_string()))?;
@@ -237,11 +237,6 @@ impl Module {
         self.text.range(..=address).next_back().is_some_and(|(start, bytes)| address - start < bytes.len() as u64)
     }
 
-    /// Where the text ends that `address` is in.
-    pub(crate) fn text_end(&self, address: u64) -> u64 {
-        self.text.range(..=address).next_back().map_or(address, |(start, bytes)| start + bytes.len() as u64)
-    }
-
     /// What the file has at an address of text.
     pub(crate) fn text(&self, address: u64, length: usize) -> &[u8] {
         let Some((start, bytes)) = self.text.range(..=address).next_back() else { return &[] };
@@ -263,25 +258,49 @@ impl Module {
 
     /// The lowest address in `range` that a direct branch or call of this module leads to.
     pub(crate) fn branch_into(&self, range: Range<u64>) -> Option<u64> {
-        let targets = self.branches.get_or_init(|| self.branch_targets());
+        let targets = &self.code_facts().targets;
         let first = targets.partition_point(|target| *target < range.start);
         targets.get(first).copied().filter(|target| *target < range.end)
     }
 
-    /// The targets of all direct branches in functions, sorted.
-    fn branch_targets(&self) -> Vec<u64> {
-        let mut targets = Vec::new();
-        for (_, range) in &self.functions {
-            let code = self.text(range.start, (range.end - range.start) as usize);
-            for instruction in Decoder::with_ip(64, code, range.start, DecoderOptions::NONE) {
-                if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64 {
-                    targets.push(instruction.near_branch64());
+    /// Whether any of its functions uses AVX-512.
+    pub(crate) fn has_evex(&self) -> bool {
+        self.code_facts().has_evex
+    }
+
+    fn code_facts(&self) -> &CodeFacts {
+        self.code.get_or_init(|| {
+            let mut facts = CodeFacts::default();
+            let mut instruction = Instruction::default();
+            for (_, range) in &self.functions {
+                let code = self.text(range.start, (range.end - range.start) as usize);
+                let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
+                while decoder.can_decode() {
+                    decoder.decode_out(&mut instruction);
+                    facts.add(&instruction);
                 }
             }
+            facts.targets.sort_unstable();
+            facts.targets.dedup();
+            facts
+        })
+    }
+}
+
+/// What decoding all functions of a file shows.
+#[derive(Default)]
+struct CodeFacts {
+    /// Where direct branches and calls lead, sorted.
+    targets: Vec<u64>,
+    has_evex: bool,
+}
+
+impl CodeFacts {
+    fn add(&mut self, instruction: &Instruction) {
+        if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64 {
+            self.targets.push(instruction.near_branch64());
         }
-        targets.sort_unstable();
-        targets.dedup();
-        targets
+        self.has_evex |= instruction.code().encoding() == EncodingKind::EVEX;
     }
 }
 

@@ -16,11 +16,11 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::entry_points;
 use super::patch::Patch;
 use super::prologue::{JUMP, Moved, NOP5, Prologue};
 use super::site::{Head, Link, List, Needs, Site};
 use super::stubs::Stub;
+use super::{entry_points, vectors};
 use crate::callback::{Callback, Point};
 use crate::enabled::{Enabled, Trampoline};
 use crate::modules::Function;
@@ -47,6 +47,8 @@ pub(super) struct Hooked {
     stub: Stub,
     /// Where threads go on that come to the place while it changes.
     redirects: Vec<(u8, u64)>,
+    /// Whether its file uses AVX-512.
+    is_wide: bool,
     /// What is at the place while the function is not hooked.
     bare: [u8; JUMP],
     pub(super) attached: Vec<Attached>,
@@ -67,8 +69,9 @@ impl Hooked {
             .collect();
         let bare = prologue.original;
         let lists = [(); 3].map(|()| List::new(0, &[]));
+        let is_wide = vectors::has_wide() && function.module.has_evex();
         let mut hooked =
-            Hooked { function, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
+            Hooked { function, is_wide, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
         stub.site.address.store(hooked.function.address, Ordering::Relaxed);
         hooked.publish(&mut Vec::new());
         hooked
@@ -150,7 +153,8 @@ impl Hooked {
         let args: Vec<&Callback> = all.iter().copied().filter(|callback| !callback.registers).collect();
         let at_return: Vec<&Callback> = self.callbacks(Point::Return).collect();
         let returns = if at_return.is_empty() { 0 } else { Needs::RETURN };
-        let new = [list(&args, returns), list(&all, returns), list(&at_return, 0)];
+        let wide = if self.is_wide { Needs::WIDE } else { 0 };
+        let new = [list(&args, returns | wide), list(&all, returns | wide), list(&at_return, wide)];
         let [of_args, of_regs, of_returns] = [0, 1, 2].map(|index: usize| new[index].head());
         let direct = self.direct().map_or(ptr::null_mut(), to_pointer);
         // Whatever an entry list promises to do at the return is there before it.
@@ -261,8 +265,10 @@ fn address_of(trampoline: Trampoline) -> *mut c_void {
 }
 
 fn list(callbacks: &[&Callback], needs: u32) -> List {
-    let vectors = if callbacks.iter().any(|callback| callback.vectors) { Needs::VECTORS } else { 0 };
+    let any = |needs: fn(&Callback) -> bool| callbacks.iter().any(|callback| needs(callback));
+    let vectors = if any(|callback| callback.vectors) { Needs::VECTORS } else { 0 };
+    let floats = if any(|callback| callback.floats) { Needs::FLOATS } else { 0 };
     let links: Vec<Link> =
         callbacks.iter().map(|callback| Link { entry: Some(callback.entry), data: callback.data }).collect();
-    List::new(needs | vectors, &links)
+    List::new(needs | vectors | floats, &links)
 }

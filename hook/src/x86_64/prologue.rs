@@ -45,26 +45,22 @@ pub(super) struct Moved {
     pub(super) offsets: Vec<u32>,
 }
 
-/// The prologue of a function.
+/// The prologue of a function, as its file has it and memory has, too.
 pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
-    let mut bytes = [0; MOST + ENDBR64.len()];
-    let end = function.address + function.size;
-    let length = bytes.len().min((function.module.text_end(function.address) - function.address) as usize);
-    let bytes = &mut bytes[..length];
-    if !sys::read(function.address, bytes) {
-        return Err(Refusal::Unreadable);
-    }
-    if bytes != function.module.text(function.address, length) {
-        return Err(Refusal::Changed);
-    }
+    let bytes = function.module.text(function.address, MOST + ENDBR64.len());
     let skip = if bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
     let (address, code) = (function.address + skip as u64, &bytes[skip..]);
     let mut prologue = match pad(address, code, &function.module) {
         Some(prologue) => prologue,
-        None => moved(function, address, code, end)?,
+        None => moved(function, address, code)?,
     };
     prologue.code = bytes[..(prologue.after - function.address) as usize].to_vec();
-    Ok(prologue)
+    let mut in_memory = vec![0; prologue.code.len()];
+    match sys::read(function.address, &mut in_memory) {
+        false => Err(Refusal::Unreadable),
+        true if in_memory != prologue.code => Err(Refusal::Changed),
+        true => Ok(prologue),
+    }
 }
 
 fn original(code: &[u8]) -> Option<[u8; JUMP]> {
@@ -118,7 +114,8 @@ impl IsNop for Instruction {
 }
 
 /// The first instructions of a function that has no pad.
-fn moved(function: &Function, address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
+fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Refusal> {
+    let end = function.address + function.size;
     if function.size == 0 {
         return Err(Refusal::Unsized);
     }

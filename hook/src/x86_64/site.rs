@@ -13,6 +13,10 @@ impl Needs {
     pub(super) const VECTORS: u32 = 1;
     /// The return address is replaced.
     pub(super) const RETURN: u32 = 2;
+    /// With them those of AVX-512.
+    pub(super) const WIDE: u32 = 4;
+    /// With them mxcsr, which takes longer than all of them.
+    pub(super) const FLOATS: u32 = 8;
 }
 
 /// A callback with its data, or the end of a list.

@@ -10,7 +10,7 @@
 //! change is restored, also what the calling convention gives away: a compiler that knows both caller and callee
 //! (`-fipa-ra`) keeps values there.
 //!
-//! Vector registers are saved where a callback needs that: by moves where no upper half is in use (`xgetbv`), by `xsave` else.
+//! Vector registers are saved where a callback needs that: see [`vectors`](super::vectors).
 #![expect(unsafe_code, reason = "the instructions that Rust cannot write")]
 
 use std::arch::global_asm;
@@ -68,10 +68,13 @@ global_asm!(
         seto al
         mov [rbp + {EFLAGS}], rax
     .endm",
-    // The rest of `struct pt_regs`. Flags come as the condition codes of before: nothing since has changed them.
+    // The rest of `struct pt_regs`. Of the flags the conditions, and IF, which is always set; the others a callback leaves alone.
     ".macro HOOK_FRAME_REST r11
-        pushfq
-        pop qword ptr [rbp + {EFLAGS}]
+        movzx ecx, al
+        shl ecx, 11
+        movzx eax, ah
+        lea eax, [rax + rcx + 0x200]
+        mov [rbp + {EFLAGS}], rax
         mov rax, \\r11
         mov [rbp + {R11}], rax
         mov [rbp + {R14}], r14
@@ -85,8 +88,14 @@ global_asm!(
     ".macro HOOK_UNFRAME_REST
         mov r14, [rbp + {R14}]
         mov r15, [rbp + {R15}]
-        push qword ptr [rbp + {EFLAGS}]
-        popfq
+        mov ecx, [rbp + {EFLAGS}]
+        mov eax, ecx
+        shl eax, 8
+        shr ecx, 11
+        and ecx, 1
+        mov al, cl
+        add al, 127
+        sahf
     .endm",
     // OF from al, the rest from ah.
     ".macro HOOK_FLAGS
@@ -140,6 +149,7 @@ global_asm!(
         mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
         lea rcx, [rip + {BUSY}]
         mov fs:[rax], rcx
+        mov qword ptr [rbp + {NEEDS}], {NEEDS_ALL}
         HOOK_SAVE_VECTORS
         call {register}
         mov rbx, rax
@@ -242,6 +252,7 @@ global_asm!(
         mov [rbp + {CALL} + 16], rax
         jmp 3011b
     3006:
+        or byte ptr [rbp + {NEEDS}], {NEEDS_ALL}
         HOOK_SAVE_VECTORS
         mov rdi, rbx
         mov rsi, r12
@@ -315,6 +326,7 @@ global_asm!(
         HOOK_ERRNO_SAVE
         mov r13, [r14 + {SITE_RETURNS}]
         mov eax, [r13]
+        mov [rbp + {NEEDS}], rax
         add r13, 16
         test al, {NEEDS_VECTORS}
         jnz 3003f
@@ -399,6 +411,9 @@ global_asm!(
     SITE_ARGS_LIST = const offset_of!(Site, lists) + 8,
     SITE_REGS_PRIVATE = const offset_of!(Site, lists) + 16,
     SITE_REGS_LIST = const offset_of!(Site, lists) + 24,
+    NEEDS_WIDE = const Needs::WIDE,
+    NEEDS_FLOATS = const Needs::FLOATS,
+    NEEDS_ALL = const Needs::WIDE | Needs::FLOATS,
     NEEDS_VECTORS = const Needs::VECTORS,
     NEEDS_RETURN = const Needs::RETURN,
     PENDING_ORIGINAL = const offset_of!(Pending, original),
@@ -408,7 +423,6 @@ global_asm!(
     RETURN_REGION = const layout::REGION,
     RETURN_RECORDS = const layout::RECORDS,
     VECTORS = sym vectors::VECTORS,
-    XSAVE_BYTES = sym vectors::XSAVE_BYTES,
     ERRNO = sym vectors::ERRNO,
     BUSY = sym super::threads::BUSY,
     register = sym super::threads::register,

@@ -11,6 +11,7 @@ use twinbpf_hook::{Function, Module};
 /// Ways to compile, with the compiler and its options.
 pub(crate) const KINDS: &[(&str, &str, &[&str])] = &[
     ("gcc-moved", "gcc", &[]),
+    ("gcc-wide", "gcc", &["-fpatchable-function-entry=5", "-DWIDE"]),
     ("gcc-nops", "gcc", &["-fpatchable-function-entry=5", "-fcf-protection=none"]),
     ("gcc-endbr", "gcc", &["-fpatchable-function-entry=5", "-fcf-protection=full"]),
     ("gcc-fentry", "gcc", &["-pg", "-mfentry", "-mrecord-mcount"]),
@@ -49,6 +50,10 @@ impl Fixture {
         let library = unsafe { Library::new(&path) }.expect("it loads");
         let module = Module::find(path.to_str().expect("UTF-8")).expect("it is loaded");
         Fixture { library, module, _folder: folder }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        !self.module.functions(name).is_empty()
     }
 
     pub(crate) fn function(&self, name: &str) -> Function {

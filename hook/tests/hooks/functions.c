@@ -30,6 +30,19 @@ __attribute__((target("avx"))) double call_wide(double start) {
     add_wide(&to, a, b);
     return to[0] + to[1] + to[2] + to[3];
 }
+#ifdef WIDE
+typedef double __attribute__((vector_size(64))) widest;
+HOOKED __attribute__((target("avx512f"))) void add_widest(widest *to, widest a, widest b);
+void add_widest(widest *to, widest a, widest b) { *to = a + b; }
+__attribute__((target("avx512f"))) double call_widest(double start) {
+    widest a = {start, 1, 2, 3, 4, 5, 6, start + 7}, b = {1, 2, 3, 4, 5, 6, 7, start}, to;
+    add_widest(&to, a, b);
+    double sum = 0;
+    for (int i = 0; i < 8; i++)
+        sum = sum * 3 + to[i];
+    return sum;
+}
+#endif
 struct big { long a, b, c, d; };
 HOOKED struct big big(long a) { struct big it = {a, a + 1, a + 2, a + 3}; return it; }
 long call_big(long a) { struct big it = big(a); return it.a + it.b + it.c + it.d; }

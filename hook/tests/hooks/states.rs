@@ -101,6 +101,7 @@ pub(crate) fn each_kind_of_preparation_is_found() {
         Preparation::Moved,
         Preparation::Nops,
         Preparation::Nops,
+        Preparation::Nops,
         Preparation::Fentry,
         Preparation::Moved,
         Preparation::Nop,

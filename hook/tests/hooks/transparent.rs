@@ -12,8 +12,27 @@ use crate::fixture::{Fixture, KINDS};
 type Long = extern "C" fn(i64) -> i64;
 type Nine = extern "C" fn(i64, i64, i64, i64, i64, i64, i64, i64, i64) -> i64;
 
+/// Changes what AVX-512 has besides.
+#[target_feature(enable = "avx512f,avx512bw")]
+fn disturb_wide() {
+    // SAFETY: all are clobbered by calls.
+    unsafe {
+        std::arch::asm!(
+            "vpternlogd zmm0, zmm0, zmm0, 255",
+            "vmovaps zmm1, zmm0",
+            "vmovaps zmm17, zmm0",
+            "kxnorq k1, k1, k1",
+            clobber_abi("C")
+        );
+    }
+}
+
 /// Changes what callbacks may change: vector registers with their upper halves, errno.
 fn disturb() {
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
+        // SAFETY: the machine has it.
+        unsafe { disturb_wide() };
+    }
     // SAFETY: all are clobbered by calls.
     unsafe {
         std::arch::asm!(
@@ -96,6 +115,11 @@ fn compute(fixture: &Fixture) -> Vec<i64> {
         fixture.get::<extern "C" fn(f64, f32, f64) -> f64>("scale")(1.5, 2.0, 0.25).to_bits() as i64,
         if is_x86_feature_detected!("avx") {
             fixture.get::<extern "C" fn(f64) -> f64>("call_wide")(1.5).to_bits() as i64
+        } else {
+            0
+        },
+        if is_x86_feature_detected!("avx512f") && fixture.has("call_widest") {
+            fixture.get::<extern "C" fn(f64) -> f64>("call_widest")(1.5).to_bits() as i64
         } else {
             0
         },

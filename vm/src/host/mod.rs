@@ -132,6 +132,12 @@ impl HostFn {
         self.bind.as_ref().map(|bind| bind(Arc::clone(map)))
     }
 
+    /// Whether it is one of ours for maps and CPU numbers, of which none does floating-point arithmetic.
+    #[doc(hidden)]
+    pub fn is_without_floats(&self) -> bool {
+        self.direct.is_some() || self.intrinsic.is_some() || self.bind.is_some()
+    }
+
     /// Whether [`HostFn::call_direct`] may do what it does.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct.is_some()

@@ -1,0 +1,271 @@
+//! What does a hook cost a call of a function? Callbacks of each kind, programs in native code, and the kernel's uprobes on the
+//! same functions, in turns. The kernel's part needs root and clang.
+#![expect(unsafe_code, reason = "calls C functions, and hooks them")]
+
+use std::ffi::c_void;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use libloading::Library;
+use tempfile::TempDir;
+use twinbpf::hook::{Call, Callback, Function, Hook, Module, Point};
+use twinbpf::{Config, Engine, EngineKind, HookOptions, Hooks, InstancePre, Linker, Object};
+use twinbpf_benches::bench::has_flag;
+use twinbpf_benches::clock;
+use twinbpf_benches::performance;
+use twinbpf_benches::promise::Promises;
+use twinbpf_benches::rounds::Figure;
+use twinbpf_benches::session::Rig;
+use twinbpf_benches::workload::corpus;
+
+const ROUNDS: usize = 15;
+const CALLS: i64 = 200_000;
+/// Of functions that the kernel traps.
+const TRAPPED: i64 = 20_000;
+
+const SOURCE: &str = "
+__attribute__((noinline)) long add(long a, long b) { __asm__ volatile(\"\"); return a + b; }
+long storm(long n) { long sum = 0; for (long i = 0; i < n; i++) sum = add(sum, i); return sum; }
+";
+
+const NOTES: &str = "- Nanoseconds that a hook adds to a call of a C function with two arguments; medians of 15 rounds in which all
+  take a turn. *nop*: the function begins with one nop of five bytes (clang `-fpatchable-function-entry=5`); *push*: with
+  `push %rbp`, and its first instructions move.
+- Programs are in native code, of the sandbox. *hash update* is the update of a map alone, in a program's loop.
+- bpftime's paper (OSDI 2025, Intel Xeon of 2 x 28 cores) has 190 ns for a uprobe and 188 for a uretprobe in user space.
+";
+
+/// One library, compiled so that `add` begins in a certain way.
+struct Target {
+    library: Library,
+    function: Function,
+    path: String,
+}
+
+impl Target {
+    fn new(folder: &Path, name: &str, compiler: &str, options: &[&str]) -> Result<Target, String> {
+        let (source, path) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
+        std::fs::write(&source, SOURCE).map_err(|error| error.to_string())?;
+        let mut command = Command::new(compiler);
+        command.args(["-O2", "-shared", "-fPIC"]).args(options).arg("-o").args([&path, &source]);
+        let made = command.output().map_err(|error| format!("{compiler}: {error}"))?;
+        if !made.status.success() {
+            return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+        }
+        // SAFETY: it has no initialisers.
+        let library = unsafe { Library::new(&path) }.map_err(|error| error.to_string())?;
+        let path = path.display().to_string();
+        let module = Module::find(&path).map_err(|error| error.to_string())?;
+        Ok(Target { library, function: module.functions("add").remove(0), path })
+    }
+
+    /// Nanoseconds of one call.
+    fn ns(&self, calls: i64) -> f64 {
+        // SAFETY: it is that function.
+        let storm = unsafe { self.library.get::<extern "C" fn(i64) -> i64>(b"storm") }.expect("the library has it");
+        let start = clock::thread_cpu_ns();
+        assert_eq!(storm(calls), calls * (calls - 1) / 2);
+        (clock::thread_cpu_ns() - start) as f64 / calls as f64
+    }
+}
+
+unsafe extern "C" fn nothing(_: *mut Call, _: *mut c_void) {}
+
+/// A way to hook `add`.
+enum How {
+    Bare,
+    Callbacks { count: usize, point: Point, registers: bool, vectors: bool },
+    Program(&'static str, Point),
+    Pair,
+    Kernel(&'static str),
+}
+
+/// Names, and what they do.
+fn ways() -> Vec<(&'static str, How)> {
+    let callbacks = |count, point, registers, vectors| How::Callbacks { count, point, registers, vectors };
+    vec![
+        ("bare call", How::Bare),
+        ("one callback, arguments", callbacks(1, Point::Entry, false, false)),
+        ("one callback, vector registers saved", callbacks(1, Point::Entry, false, true)),
+        ("one callback, all registers", callbacks(1, Point::Entry, true, false)),
+        ("two callbacks", callbacks(2, Point::Entry, false, false)),
+        ("eight callbacks", callbacks(8, Point::Entry, false, false)),
+        ("return", callbacks(1, Point::Return, false, false)),
+        ("empty program", How::Program("empty", Point::Entry)),
+        ("per-CPU array count", How::Program("count_calls", Point::Entry)),
+        ("hash count", How::Program("count_by_argument", Point::Entry)),
+        ("program at the return", How::Program("count_returns", Point::Return)),
+        ("latency histogram", How::Pair),
+        ("kernel uprobe, empty program", How::Kernel("uprobe")),
+        ("kernel uretprobe, empty program", How::Kernel("uretprobe")),
+    ]
+}
+
+/// What stays attached while calls are timed.
+#[expect(dead_code, reason = "held until it is dropped")]
+enum Attached {
+    Hooks(Vec<Hook>),
+    Programs(Vec<twinbpf::ProgramHook>),
+    Kernel(Tracer),
+    Nothing,
+}
+
+/// A session of the command, which ends when this is dropped.
+struct Tracer(Child);
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        // SAFETY: the child is ours and not yet waited for.
+        unsafe { libc::kill(self.0.id() as libc::pid_t, libc::SIGINT) };
+        drop(self.0.wait());
+    }
+}
+
+impl Tracer {
+    /// Attached: calls take at least as long as no hook here does.
+    fn start(rig: &Rig, kind: &str, target: &Target) -> Result<Tracer, String> {
+        let (folder, file) = target.path.rsplit_once('/').ok_or("an absolute path")?;
+        let text = format!("{kind}/./{file}:add {{ }}");
+        let mut command = Command::new(rig.twinbpf());
+        command.current_dir(folder);
+        let child = command.args(["run", "-e", &text]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let tracer = Tracer(child.map_err(|error| error.to_string())?);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while target.ns(1000) < 200.0 {
+            if Instant::now() > deadline {
+                return Err(format!("{kind} was not attached in 10 s"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(tracer)
+    }
+}
+
+struct Bench {
+    pre: InstancePre<()>,
+    hooks: Hooks<()>,
+    rig: Result<Rig, String>,
+}
+
+impl Bench {
+    fn new() -> Result<Bench, String> {
+        let bytes = std::fs::read(corpus().join("embed/hooks.bpf.o")).map_err(|error| error.to_string())?;
+        let make = || -> Result<_, Box<dyn std::error::Error>> {
+            let object = Object::open("hooks.bpf.o", &bytes)?;
+            let engine = Engine::new(Config::new().engine(EngineKind::Jit).cpus(4))?;
+            let pre = Linker::<()>::new(&engine).instantiate_pre(&object)?;
+            let hooks = pre.hooks(&HookOptions::new(), |_| ())?;
+            Ok((pre, hooks))
+        };
+        let (pre, hooks) = make().map_err(|error| error.to_string())?;
+        Ok(Bench { pre, hooks, rig: Rig::new() })
+    }
+
+    fn program(&self, name: &str, point: Point, target: &Target) -> Result<twinbpf::ProgramHook, String> {
+        let entry = self.pre.program(name).ok_or("no such program")?;
+        // SAFETY: C functions of this bench.
+        unsafe { self.hooks.attach(entry, std::slice::from_ref(&target.function), point) }
+            .map_err(|error| error.to_string())
+    }
+
+    fn attach(&self, how: &How, target: &Target) -> Result<Attached, String> {
+        Ok(match how {
+            How::Bare => Attached::Nothing,
+            How::Callbacks { count, point, registers, vectors } => {
+                // SAFETY: it does nothing, and so leaves all registers alone.
+                let mut callback = unsafe { Callback::new(nothing, ptr::null_mut()) };
+                if *registers {
+                    callback = callback.with_registers();
+                }
+                if !vectors {
+                    // SAFETY: as above.
+                    callback = unsafe { callback.without_vectors() };
+                }
+                let functions = std::slice::from_ref(&target.function);
+                // SAFETY: C functions of this bench.
+                let attach = |_| unsafe { Hook::attach(functions, *point, &callback) };
+                let hooks: Result<Vec<Hook>, _> = (0..*count).map(attach).collect();
+                Attached::Hooks(hooks.map_err(|error| error.to_string())?)
+            }
+            How::Program(name, point) => Attached::Programs(vec![self.program(name, *point, target)?]),
+            How::Pair => Attached::Programs(vec![
+                self.program("begin", Point::Entry, target)?,
+                self.program("end", Point::Return, target)?,
+            ]),
+            How::Kernel(kind) => {
+                Attached::Kernel(Tracer::start(self.rig.as_ref().map_err(Clone::clone)?, kind, target)?)
+            }
+        })
+    }
+
+    /// All ways in turns, nanoseconds of a call; those that fail are left out, with the reason.
+    fn measure(&self, target: &Target) -> Vec<Option<Figure>> {
+        let ways = ways();
+        let mut rounds: Vec<Option<Vec<f64>>> = ways.iter().map(|_| Some(Vec::new())).collect();
+        for _ in 0..ROUNDS {
+            for ((name, how), rounds) in ways.iter().zip(&mut rounds) {
+                let Some(all) = rounds else { continue };
+                let calls = if matches!(how, How::Kernel(_)) { TRAPPED } else { CALLS };
+                match self.attach(how, target) {
+                    Ok(attached) => {
+                        target.ns(1000);
+                        all.push(target.ns(calls));
+                        drop(attached);
+                    }
+                    Err(why) => {
+                        println!("{name} is left out: {why}");
+                        *rounds = None;
+                    }
+                }
+            }
+        }
+        rounds.into_iter().map(|rounds| rounds.map(Figure::new)).collect()
+    }
+}
+
+/// What a hook adds to a call.
+fn added(figures: &[Option<Figure>], name: &str) -> Option<f64> {
+    let at = |name: &str| figures[ways().iter().position(|(other, _)| *other == name)?].as_ref();
+    Some(at(name)?.ns() - at("bare call")?.ns())
+}
+
+fn main() {
+    if !has_flag("--bench") {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let prepared = Target::new(folder.path(), "nop", "clang-19", &["-fpatchable-function-entry=5"]);
+    let bare = Target::new(folder.path(), "push", "gcc", &["-fno-omit-frame-pointer", "-fcf-protection=none"]);
+    let (bench, prepared, bare) = match (Bench::new(), prepared, bare) {
+        (Ok(bench), Ok(prepared), Ok(bare)) => (bench, prepared, bare),
+        (Err(why), ..) | (_, Err(why), _) | (.., Err(why)) => return println!("hooks are not measured: {why}"),
+    };
+    let [nop, push] = [&prepared, &bare].map(|target| bench.measure(target));
+    let mut table = "| added to a call, ns | nop | push |\n|---|---:|---:|\n".to_owned();
+    for (name, how) in ways() {
+        let cells = [&nop, &push].map(|figures| match how {
+            How::Bare => figures[0].as_ref().map(Figure::ns),
+            _ => added(figures, name),
+        });
+        let cells = cells.map(|cell| cell.map_or("-".to_owned(), |ns| format!("{ns:.1}")));
+        writeln!(table, "| {name} | {} |", cells.join(" | ")).expect("strings take all");
+    }
+    let mut promises = Promises::default();
+    promises.at_most("empty program at a nop", added(&nop, "empty program"), 20.0, " ns");
+    promises.at_most("per-CPU array count at a nop", added(&nop, "per-CPU array count"), 30.0, " ns");
+    for (figures, place) in [(&nop, "a nop"), (&push, "push")] {
+        let ratio = added(figures, "kernel uprobe, empty program").zip(added(figures, "empty program"));
+        promises.at_least(
+            &format!("kernel uprobe / hook, empty program, at {place}"),
+            ratio.map(|(k, h)| k / h),
+            25.0,
+            "",
+        );
+    }
+    promises.print();
+    println!("\n{table}");
+    performance::write("hook", "Hooks", &format!("{}\n{table}\n{NOTES}", promises.markdown()));
+}

@@ -1,0 +1,409 @@
+//! Programs at functions of this process.
+//!
+//! A hook has an instance for each of its CPU numbers, and a call takes one that is free for as long as the program runs, so
+//! that values of per-CPU maps are never shared, also where a signal handler calls a hooked function during a program.
+//! A call never waits: where none is free it runs no program, which is counted.
+#![expect(unsafe_code, reason = "callbacks of hooks")]
+
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use twinbpf_hook::{Call, Callback, Function, Hook, Module, Point};
+use twinbpf_isa::Insn;
+use twinbpf_loader::Object;
+use twinbpf_loader::section::{AutoAttach, SectionKind};
+use twinbpf_vm::host::TargetMemory;
+use twinbpf_vm::mem::Block;
+use twinbpf_vm::trap::Trap;
+
+use crate::error::{Cause, Error};
+use crate::instance::{Entry, Instance, InstancePre};
+
+thread_local! {
+    /// The slot that this thread had last.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A program that runs where functions of this process begin or return, until this is dropped. Its context is the
+/// kernel's `struct pt_regs` of x86-64, as for a uprobe.
+///
+/// ```no_run
+/// # fn report(hook: twinbpf::ProgramHook) {
+/// println!("{}: {} calls skipped, {} traps", hook.program(), hook.skipped(), hook.traps());
+/// if let Some(trap) = hook.first_trap() {
+///     println!("{trap:#}");
+/// }
+/// # }
+/// ```
+pub struct ProgramHook {
+    hook: Hook,
+    counts: Arc<Counts>,
+    program: Arc<str>,
+}
+
+impl fmt::Debug for ProgramHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgramHook").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+/// What became of calls.
+#[derive(Default)]
+struct Counts {
+    /// Calls without a free slot.
+    skipped: AtomicU64,
+    traps: AtomicU64,
+    first: Mutex<Option<Trap>>,
+}
+
+/// An instance with memory for its context, used by one call at a time.
+struct Slot<T> {
+    taken: AtomicBool,
+    inner: UnsafeCell<(Instance<T>, Block)>,
+}
+
+/// The instances in which programs run at functions: they share maps, globals and CPU numbers of one [`InstancePre`]. A
+/// clone is the same.
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use twinbpf::hook::{Module, Point};
+/// # use twinbpf::{Config, Engine, HookOptions, Linker, Object, OwnMemory};
+/// let object = Object::open("calls.bpf.o", &std::fs::read("calls.bpf.o")?)?;
+/// let pre = Linker::<()>::new(&Engine::new(Config::new())?).instantiate_pre(&object)?;
+/// let hooks = pre.hooks(&HookOptions::new().memory(Arc::new(OwnMemory::new())), |_| ())?;
+/// let functions = Module::find("libc.so.6")?.functions("mem*");
+/// let entry = pre.program("count").expect("the object has it");
+/// // SAFETY: the C library's functions follow the calling convention.
+/// let hook = unsafe { hooks.attach(entry, &functions, Point::Entry) }?;
+/// # drop(hook);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Hooks<T> {
+    pre: InstancePre<T>,
+    slots: Arc<Slots<T>>,
+}
+
+impl<T> Clone for Hooks<T> {
+    fn clone(&self) -> Hooks<T> {
+        Hooks { pre: self.pre.clone(), slots: Arc::clone(&self.slots) }
+    }
+}
+
+impl<T> fmt::Debug for Hooks<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").field("pre", &self.pre).field("slots", &self.slots.0.len()).finish()
+    }
+}
+
+struct Slots<T>(Box<[Slot<T>]>);
+
+// SAFETY: who has set `taken` is the only one that uses what is inside, and an instance may run on any thread.
+unsafe impl<T: Send> Sync for Slots<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Slots<T> {}
+
+/// What a callback gets.
+struct Attached<T> {
+    slots: Arc<Slots<T>>,
+    entry: Entry,
+    counts: Arc<Counts>,
+    context: ContextReads,
+}
+
+/// How programs run at functions.
+///
+/// ```
+/// use std::sync::Arc;
+/// use twinbpf::{HookOptions, OwnMemory};
+///
+/// let options = HookOptions::new().slots(8).memory(Arc::new(OwnMemory::new()));
+/// # drop(options);
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct HookOptions {
+    slots: u32,
+    memory: Option<Arc<dyn TargetMemory>>,
+}
+
+impl fmt::Debug for HookOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HookOptions").field("slots", &self.slots).field("memory", &self.memory.is_some()).finish()
+    }
+}
+
+impl HookOptions {
+    /// As many slots as the machine has CPUs, and one more; no memory but the program's own.
+    pub fn new() -> HookOptions {
+        HookOptions::default()
+    }
+
+    /// How many calls can run the program at the same time. A call beyond runs none, which is counted. Each takes a CPU
+    /// number where the object has per-CPU maps.
+    #[must_use]
+    pub fn slots(mut self, slots: u32) -> HookOptions {
+        self.slots = slots;
+        self
+    }
+
+    /// What `bpf_probe_read_user` and its relatives read: [`OwnMemory`] for what a uprobe would.
+    #[must_use]
+    pub fn memory(mut self, memory: Arc<dyn TargetMemory>) -> HookOptions {
+        self.memory = Some(memory);
+        self
+    }
+}
+
+/// The memory of this process, all of it, for programs that read what arguments point to. Addresses that are not
+/// mapped are errors of the helper, not faults.
+///
+/// ```
+/// use twinbpf::{OwnMemory, TargetMemory};
+///
+/// let text = *b"abc";
+/// let mut bytes = [0; 3];
+/// assert_eq!(OwnMemory::new().read(text.as_ptr().addr() as u64, &mut bytes), 3);
+/// assert_eq!(bytes, text);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnMemory(());
+
+impl OwnMemory {
+    /// Lets programs read whatever this process has.
+    pub fn new() -> OwnMemory {
+        OwnMemory(())
+    }
+}
+
+impl TargetMemory for OwnMemory {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> usize {
+        twinbpf_hook::read_memory(address, bytes)
+    }
+}
+
+impl<T: Send + 'static> InstancePre<T> {
+    /// Instances for programs at functions, with the embedder's data by `data` for each slot.
+    ///
+    /// # Errors
+    ///
+    /// As [`InstancePre::instance`].
+    pub fn hooks(&self, options: &HookOptions, data: impl Fn(u32) -> T) -> Result<Hooks<T>, Error> {
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+        let count = if options.slots == 0 { (cpus + 1).min(self.engine().config().cpus) } else { options.slots };
+        let make = |index| {
+            let mut instance = self.instance(data(index))?;
+            instance.set_target(options.memory.clone());
+            let context = instance.context(&[0; CONTEXT])?;
+            Ok(Slot { taken: AtomicBool::new(false), inner: UnsafeCell::new((instance, context)) })
+        };
+        let slots: Result<Box<[Slot<T>]>, Error> = (0..count.max(1)).map(make).collect();
+        Ok(Hooks { pre: self.clone(), slots: Arc::new(Slots(slots?)) })
+    }
+}
+
+impl<T: Send + 'static> Hooks<T> {
+    /// Runs a program where these functions begin or return.
+    ///
+    /// # Errors
+    ///
+    /// A function cannot be hooked, or the entry is another [`InstancePre`]'s.
+    ///
+    /// # Safety
+    ///
+    /// As [`Hook::attach`]; what the program can do, by host functions, can be done in the place of these functions.
+    pub unsafe fn attach(&self, entry: Entry, functions: &[Function], point: Point) -> Result<ProgramHook, Error> {
+        let program: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
+        let counts = Arc::new(Counts::default());
+        let context = self.pre.instructions(entry).map_or(ContextReads::ALL, ContextReads::of);
+        let attached =
+            Arc::new(Attached { slots: Arc::clone(&self.slots), entry, counts: Arc::clone(&counts), context });
+        // SAFETY: it takes what it is given, and keeps, from any thread; it does not unwind, as programs end as values.
+        let callback = unsafe { Callback::new(run::<T>, Arc::as_ptr(&attached).cast_mut().cast()) };
+        let callback = if context.is_within_arguments() { callback } else { callback.with_registers() };
+        // SAFETY: neither instances nor such programs do floating-point arithmetic.
+        let callback = if self.pre.is_without_floats(entry) { unsafe { callback.without_floats() } } else { callback };
+        let callback = callback.keeping(attached);
+        // SAFETY: the caller promises.
+        let hook = unsafe { Hook::attach(functions, point, &callback) }?;
+        Ok(ProgramHook { hook, counts, program })
+    }
+
+    /// Attaches all programs of the object whose sections name functions of this process: `uprobe/FILE:FUNC`,
+    /// `uretprobe/FILE:FUNC`, and `.multi` ones with patterns. `FILE` is a path, or the last part of one, of a file that the
+    /// process has loaded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hooks::attach`]; a section whose file is not loaded, or that names no function; an object without such programs.
+    ///
+    /// # Safety
+    ///
+    /// As [`Hooks::attach`].
+    pub unsafe fn attach_sections(&self, object: &Object) -> Result<Vec<ProgramHook>, Error> {
+        let wrong = |section: &str, why| Error::from(Cause::HookSection { section: section.to_owned(), why });
+        let mut hooks = Vec::new();
+        for program in &object.programs {
+            let Some(target) = target_of(&program.section, &program.attach.kind) else { continue };
+            let Some(entry) = self.pre.program(&program.name) else { continue };
+            let (functions, point) = target.map_err(|why| wrong(&program.section, why))?;
+            // SAFETY: the caller promises.
+            hooks.push(unsafe { self.attach(entry, &functions, point) }?);
+        }
+        if hooks.is_empty() { Err(wrong(&object.name, NO_SECTION.to_owned())) } else { Ok(hooks) }
+    }
+}
+
+/// Why nothing of an object is attached.
+const NO_SECTION: &str = "no program has a section that names functions of a process, as uprobe/libc.so.6:malloc";
+
+/// Bytes of the kernel's `struct pt_regs`.
+const CONTEXT: usize = 168;
+
+/// The part of its context that a program can read, by offsets.
+#[derive(Clone, Copy)]
+struct ContextReads {
+    start: u32,
+    end: u32,
+}
+
+impl ContextReads {
+    const ALL: ContextReads = ContextReads { start: 0, end: CONTEXT as u32 };
+    /// What the trampoline for arguments has: from r10 to rdi, and no more.
+    const ARGUMENTS: Range<u32> = 56..120;
+
+    fn of(function: &[Insn]) -> ContextReads {
+        let Some(reads) = twinbpf_isa::context_reads(function) else { return ContextReads::ALL };
+        let within = |range: &Range<i32>| range.start >= 0 && range.end <= CONTEXT as i32;
+        if !reads.iter().all(within) {
+            return ContextReads::ALL;
+        }
+        let start = reads.iter().map(|range| range.start).min().unwrap_or(0);
+        let end = reads.iter().map(|range| range.end).max().unwrap_or(0);
+        ContextReads { start: start as u32, end: end as u32 }
+    }
+
+    fn is_within_arguments(self) -> bool {
+        self.start == self.end || self.start >= Self::ARGUMENTS.start && self.end <= Self::ARGUMENTS.end
+    }
+}
+
+/// The functions and the point that a section names: nothing where it is of another kind.
+fn target_of(section: &str, kind: &SectionKind) -> Option<Result<(Vec<Function>, Point), String>> {
+    let SectionKind::Known { row, target, .. } = kind else { return None };
+    let many = match row.auto? {
+        // `SEC("uprobe")` alone: the host says where.
+        AutoAttach::Uprobe if target.is_none() => return None,
+        AutoAttach::Uprobe => false,
+        AutoAttach::UprobeMulti => true,
+        _ => return None,
+    };
+    let point = if section.trim_start_matches('?').starts_with("uretprobe") { Point::Return } else { Point::Entry };
+    Some(functions_of(target.as_deref().unwrap_or(""), many).map(|functions| (functions, point)))
+}
+
+fn functions_of(rest: &str, many: bool) -> Result<Vec<Function>, String> {
+    let (file, pattern) = rest.rsplit_once(':').ok_or("it names no function: FILE:FUNC")?;
+    let module = Module::find(file).map_err(|error| error.to_string())?;
+    if !many && pattern.contains(['+', '*', '?']) {
+        return Err("in the process a program runs where functions begin: FILE:FUNC without an offset".to_owned());
+    }
+    let mut functions = module.functions(pattern);
+    if many {
+        functions.retain(|function| function.check().is_ok());
+    }
+    match functions.is_empty() {
+        true => Err(format!("{file} has no function {pattern} that can be hooked")),
+        false => Ok(functions),
+    }
+}
+
+/// The callback: runs the program in a slot that is free.
+unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) {
+    // SAFETY: `data` is as `attach` gave it.
+    let attached = unsafe { &*data.cast::<Attached<T>>() };
+    let Some(slot) = attached.slots.take() else {
+        attached.counts.skipped.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    // SAFETY: `take` gave it to this call alone.
+    let (instance, context) = unsafe { &mut *slot.inner.get() };
+    let wanted = &attached.context;
+    if wanted.end > wanted.start {
+        // SAFETY: the trampoline passes a call that has what the program reads.
+        let registers = unsafe { (*call).registers() };
+        context.write(wanted.start, &registers.as_bytes()[wanted.start as usize..wanted.end as usize]);
+    }
+    let result = instance.call(attached.entry, &[context.addr()]);
+    slot.taken.store(false, Ordering::Release);
+    if let Err(trap) = result {
+        attached.counts.trapped(trap);
+    }
+}
+
+impl<T> Slots<T> {
+    /// A slot for this call alone: the one that the thread had last, or the next one that is free.
+    fn take(&self) -> Option<&Slot<T>> {
+        let (last, count) = (LAST.get(), self.0.len());
+        (0..count).map(|step| (last + step) % count).find_map(|index| {
+            let slot = &self.0[index];
+            let free = !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
+            free.then(|| {
+                LAST.set(index);
+                slot
+            })
+        })
+    }
+}
+
+impl Counts {
+    #[cold]
+    fn trapped(&self, trap: Trap) {
+        self.traps.fetch_add(1, Ordering::Relaxed);
+        // A trap that comes while another is kept is one more that is counted.
+        if let Ok(mut first) = self.first.try_lock() {
+            first.get_or_insert(trap);
+        }
+    }
+}
+
+impl ProgramHook {
+    /// The name of the program.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Calls that ran no program: those that the program's own host functions made, those in signal handlers that
+    /// interrupt it, and those without a free slot.
+    pub fn skipped(&self) -> u64 {
+        self.hook.skipped() + self.counts.skipped.load(Ordering::Relaxed)
+    }
+
+    /// Returns that were not seen, as too many were pending.
+    pub fn lost_returns(&self) -> u64 {
+        self.hook.lost_returns()
+    }
+
+    /// Runs that ended in a trap.
+    pub fn traps(&self) -> u64 {
+        self.counts.traps.load(Ordering::Relaxed)
+    }
+
+    /// The first of these.
+    pub fn first_trap(&self) -> Option<Trap> {
+        self.counts.first.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Detaches. See [`Hook::detach`].
+    ///
+    /// # Errors
+    ///
+    /// The code of a function could not be changed back.
+    pub fn detach(self) -> Result<(), Error> {
+        self.hook.detach().map_err(Error::from)
+    }
+}

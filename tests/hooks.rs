@@ -1,0 +1,200 @@
+//! Programs at functions of this process: what they count and read, what is skipped, and how they end.
+
+#![expect(unsafe_code, reason = "calls C functions, and hooks them")]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::ffi::CString;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use support::harness;
+use tempfile::TempDir;
+use twinbpf::hook::{Function, Module, Point};
+use twinbpf::{Config, Engine, EngineKind, ErrorKind, HookOptions, Hooks, InstancePre, Linker, Object, OwnMemory};
+
+const SOURCE: &str = "
+long add(long a, long b) { return a + b; }
+long length(const char *text) { long n = 0; while (text[n]) n++; return n; }
+long outer(long a) { return add(a, 1) + 1; }
+";
+const CALLS: i64 = 200_000;
+const THREADS: i64 = 4;
+
+type Add = extern "C" fn(i64, i64) -> i64;
+
+/// A library of a name of its own, so that sections of objects name this one.
+struct Library {
+    module: Arc<Module>,
+    handle: usize,
+    _folder: TempDir,
+}
+
+impl Library {
+    fn new(options: &[&str]) -> Option<Library> {
+        if !support::installed("gcc") {
+            harness::skip("no gcc");
+            return None;
+        }
+        let folder = TempDir::new().expect("a folder");
+        let (source, path) = (folder.path().join("hooked.c"), folder.path().join("libhooked.so"));
+        std::fs::write(&source, SOURCE).expect("it is written");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-fno-inline", "-shared", "-fPIC"]).args(options).arg("-o").args([&path, &source]);
+        assert!(gcc.status().expect("gcc runs").success());
+        let name = CString::new(path.to_str().expect("UTF-8")).expect("no NUL");
+        // SAFETY: it has no initialisers.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) }.addr();
+        assert_ne!(handle, 0);
+        let module = Module::find(path.to_str().expect("UTF-8")).expect("it is loaded");
+        Some(Library { module, handle, _folder: folder })
+    }
+
+    fn function(&self, name: &str) -> Function {
+        self.module.functions(name).remove(0)
+    }
+
+    fn add(&self) -> Add {
+        // SAFETY: it is that function.
+        unsafe { std::mem::transmute(self.function("add").address() as usize) }
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: of `dlopen`.
+        unsafe { libc::dlclose(std::ptr::with_exposed_provenance_mut(self.handle)) };
+    }
+}
+
+fn object() -> Object {
+    Object::open("hooks.bpf.o", include_bytes!("../corpus/embed/hooks.bpf.o")).expect("an object")
+}
+
+fn pre(kind: EngineKind) -> InstancePre<()> {
+    let engine = Engine::new(Config::new().engine(kind).cpus(8)).expect("an engine");
+    Linker::new(&engine).instantiate_pre(&object()).expect("it links")
+}
+
+fn hooks(pre: &InstancePre<()>, slots: u32) -> Hooks<()> {
+    pre.hooks(&HookOptions::new().slots(slots).memory(Arc::new(OwnMemory::new())), |_| ()).expect("slots")
+}
+
+fn counted(pre: &InstancePre<()>, index: u32) -> u64 {
+    let map = pre.per_cpu_map::<u32, u64>("counts").expect("the object has it");
+    map.get(&index).expect("an array").expect("an element").into_iter().sum()
+}
+
+/// Programs by their sections, in every engine, while threads call: each call is counted or skipped.
+fn sections_count_every_call() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    let add = library.add();
+    for kind in [EngineKind::Interp, EngineKind::Auto, EngineKind::Jit] {
+        let pre = pre(kind);
+        let slots = hooks(&pre, 3);
+        // SAFETY: functions of the library.
+        let attached = unsafe { slots.attach_sections(&object()) }.expect("they attach");
+        assert_eq!(attached.iter().map(|hook| hook.program()).collect::<Vec<_>>(), ["count_calls", "count_returns"]);
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || (0..CALLS).for_each(|n| assert_eq!(add(n, thread), n + thread)));
+            }
+        });
+        let [calls, returns] = [0, 1].map(|index: usize| counted(&pre, index as u32) + attached[index].skipped());
+        assert_eq!((calls, returns), ((THREADS * CALLS) as u64, (THREADS * CALLS) as u64), "{kind:?}");
+        if attached[1].skipped() == 0 {
+            let sum = pre.global::<i64>("sum").expect("a global").get();
+            assert_eq!(sum, THREADS * CALLS * (CALLS - 1) / 2 + CALLS * THREADS * (THREADS - 1) / 2);
+        }
+        assert_eq!(attached.iter().map(|hook| hook.traps() + hook.lost_returns()).sum::<u64>(), 0);
+    }
+}
+
+/// Memory that arguments point to, keys by argument, and functions whose first instructions move.
+fn programs_read_arguments() {
+    let Some(library) = Library::new(&[]) else { return };
+    let pre = pre(EngineKind::Jit);
+    let slots = hooks(&pre, 2);
+    let attach = |program, function| {
+        let entry = pre.program(program).expect("the object has it");
+        // SAFETY: functions of the library.
+        unsafe { slots.attach(entry, &[library.function(function)], Point::Entry) }.expect("it attaches")
+    };
+    let _both = [attach("read_text", "length"), attach("count_by_argument", "add")];
+    // SAFETY: it is that function.
+    let length: extern "C" fn(*const u8) -> i64 =
+        unsafe { std::mem::transmute(library.function("length").address() as usize) };
+    assert_eq!(length(c"seventeen".as_ptr().cast()), 9);
+    assert_eq!(&pre.global::<[u8; 16]>("text").expect("a global").get()[..10], b"seventeen\0");
+    (0..30).for_each(|n| assert_eq!(library.add()(n % 3, 1), n % 3 + 1));
+    let map = pre.map::<u64, u64>("by_argument").expect("the object has it");
+    assert_eq!([0, 1, 2].map(|key| map.get(&key).expect("a map")), [Some(10); 3]);
+}
+
+/// A trap ends the program, not the function; it is counted, and the first one kept.
+fn traps_are_counted() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    for kind in [EngineKind::Interp, EngineKind::Jit] {
+        let pre = pre(kind);
+        let slots = hooks(&pre, 1);
+        let entry = pre.program("faults").expect("the object has it");
+        // SAFETY: functions of the library.
+        let hook = unsafe { slots.attach(entry, &[library.function("add")], Point::Entry) }.expect("it attaches");
+        (0..10).for_each(|n| assert_eq!(library.add()(n, 0), n));
+        assert_eq!((hook.traps(), hook.skipped()), (10, 0), "{kind:?}");
+        let words = format!("{:#}", hook.first_trap().expect("one was kept"));
+        assert!(words.contains("faults") && words.contains("0x0"), "{words}");
+        hook.detach().expect("it detaches");
+    }
+}
+
+/// One slot, and more threads than that: none waits, and what has no slot is counted.
+fn calls_without_a_slot_are_skipped() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    let pre = pre(EngineKind::Jit);
+    let slots = hooks(&pre, 1);
+    let entry = pre.program("count_calls").expect("the object has it");
+    // SAFETY: functions of the library.
+    let hook = unsafe { slots.attach(entry, &[library.function("add")], Point::Entry) }.expect("it attaches");
+    let add = library.add();
+    thread::scope(|scope| {
+        (0..16).for_each(|_| drop(scope.spawn(move || (0..50_000).for_each(|n| assert_eq!(add(n, 1), n + 1)))));
+    });
+    assert_eq!(counted(&pre, 0) + hook.skipped(), 16 * 50_000);
+}
+
+/// What a section says of a process that has nothing like it.
+fn sections_that_lead_nowhere_are_errors() {
+    let pre = pre(EngineKind::Interp);
+    let slots = hooks(&pre, 1);
+    // SAFETY: nothing is attached.
+    let error = unsafe { slots.attach_sections(&object()) }.expect_err("the library is not loaded");
+    assert_eq!(error.kind(), ErrorKind::Hook);
+    assert_eq!(
+        error.to_string(),
+        "uprobe/libhooked.so:add: this process has loaded no file libhooked.so; /proc/self/maps lists what it has"
+    );
+}
+
+fn main() -> std::process::ExitCode {
+    let mut tests = harness::Tests::default();
+    // One after another: sections name a library that each test loads.
+    let all: [(&str, fn()); 5] = [
+        ("sections_count_every_call", sections_count_every_call),
+        ("programs_read_arguments", programs_read_arguments),
+        ("traps_are_counted", traps_are_counted),
+        ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
+        ("sections_that_lead_nowhere_are_errors", sections_that_lead_nowhere_are_errors),
+    ];
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    for (name, test) in all {
+        tests.add(name, move || {
+            let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            test();
+            Ok(())
+        });
+    }
+    tests.run()
+}
