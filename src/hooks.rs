@@ -347,15 +347,14 @@ unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) 
 
 impl<T> Slots<T> {
     /// A slot for this call alone: the one that the thread had last, or the next one that is free.
+    #[inline]
     fn take(&self) -> Option<&Slot<T>> {
-        let (last, count) = (LAST.get(), self.0.len());
-        (0..count).map(|step| (last + step) % count).find_map(|index| {
-            let slot = &self.0[index];
-            let free = !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
-            free.then(|| {
-                LAST.set(index);
-                slot
-            })
+        let is_free =
+            |slot: &&Slot<T>| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
+        self.0.get(LAST.get()).filter(is_free).or_else(|| {
+            let (index, slot) = self.0.iter().enumerate().find(|(_, slot)| is_free(slot))?;
+            LAST.set(index);
+            Some(slot)
         })
     }
 }

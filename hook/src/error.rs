@@ -66,6 +66,10 @@ pub enum Refusal {
         /// The encoder's reason.
         why: String,
     },
+    /// It is a block of another function that the compiler has put elsewhere: jumps lead there, with values below the
+    /// stack pointer.
+    #[error("it is a part of another function, which jumps there")]
+    Part,
     /// It is part of the trampolines.
     #[error("it is part of what hooks run on")]
     Runtime,
@@ -85,6 +89,9 @@ pub enum Refusal {
         /// The process number of the debugger.
         tracer: u32,
     },
+    /// At its return: it is a place to begin, or the end of a signal handler.
+    #[error("nothing calls it, so that it has no return address to be hooked")]
+    NotCalled,
     /// At its return: it returns more than once.
     #[error("it returns more than once for one call, so that its return cannot be hooked")]
     ReturnsTwice,

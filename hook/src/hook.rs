@@ -3,6 +3,13 @@
 use crate::machine::{self, Attachment, What};
 use crate::{Callback, Enabled, Error, Function, Point, Preparation, Refusal};
 
+/// Functions that return more than once, or to another frame than they were called from.
+const RETURN_TWICE: [&str; 9] =
+    ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "__libc_vfork", "getcontext"];
+
+/// Code that is reached in other ways than by a call: what is on the stack is no return address.
+const NOT_CALLED: [&str; 4] = ["_start", "_dl_start_user", "__restore_rt", "__restore"];
+
 /// A callback that is attached to functions. Dropping it detaches, and waits until no call runs the callback any more; a
 /// callback that drops a hook does not wait, and leaves it to the next change of hooks.
 #[derive(Debug)]
@@ -129,6 +136,20 @@ impl Function {
     /// The reason why not. What depends on the point or on other threads shows when a hook is attached.
     pub fn check(&self) -> Result<Preparation, Refusal> {
         machine::check(self)
+    }
+
+    /// Whether its return can be hooked, if it can be hooked at all.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not.
+    pub fn check_return(&self) -> Result<(), Refusal> {
+        let is_resolver = self.name().starts_with("_dl_runtime_");
+        match () {
+            () if self.is_entry_point() || is_resolver || NOT_CALLED.contains(&self.name()) => Err(Refusal::NotCalled),
+            () if RETURN_TWICE.contains(&self.name()) => Err(Refusal::ReturnsTwice),
+            () => machine::check_return(self),
+        }
     }
 }
 

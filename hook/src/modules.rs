@@ -27,6 +27,8 @@ pub struct Module {
     mcount: HashSet<u64>,
     sleds: HashSet<u64>,
     is_go: bool,
+    /// Where the kernel starts it.
+    entry: u64,
     code: OnceLock<CodeFacts>,
 }
 
@@ -48,6 +50,11 @@ impl Function {
     /// Where it begins, in this process.
     pub fn address(&self) -> u64 {
         self.address
+    }
+
+    /// Whether the kernel starts the file there.
+    pub(crate) fn is_entry_point(&self) -> bool {
+        self.address == self.module.entry
     }
 
     /// The file that it comes from.
@@ -139,6 +146,7 @@ impl Module {
             mcount: HashSet::new(),
             sleds: HashSet::new(),
             is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
+            entry: loaded.bias + file.entry(),
             code: OnceLock::new(),
         };
         for segment in file.segments().filter(|segment| segment.permissions().executable()) {

@@ -29,6 +29,10 @@ pub(crate) fn check(_: &Function) -> Result<Preparation, Refusal> {
     Err(Refusal::Machine)
 }
 
+pub(crate) fn check_return(_: &Function) -> Result<(), Refusal> {
+    Err(Refusal::Machine)
+}
+
 pub(crate) fn enabled() -> Result<Vec<Enabled>, Error> {
     Ok(Vec::new())
 }

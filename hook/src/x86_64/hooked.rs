@@ -82,6 +82,10 @@ impl Hooked {
         if self.prologue.preparation == Preparation::Moved { self.stub.moved() } else { self.prologue.after }
     }
 
+    pub(super) fn function(&self) -> &Function {
+        &self.function
+    }
+
     pub(super) fn name(&self) -> &str {
         self.function.name()
     }

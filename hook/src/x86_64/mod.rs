@@ -9,6 +9,7 @@ mod prologue;
 mod registry;
 mod returns;
 mod site;
+mod stopped;
 mod stubs;
 mod sys;
 mod threads;
@@ -17,5 +18,5 @@ mod unwind;
 mod vectors;
 
 pub(crate) use hooked::What;
-pub(crate) use registry::{Attachment, attach, check, detach, enabled, original};
+pub(crate) use registry::{Attachment, attach, check, check_return, detach, enabled, original};
 pub(crate) use threads::unregistered;

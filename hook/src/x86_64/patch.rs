@@ -1,9 +1,10 @@
 //! Writing the jumps, while threads run there.
 //!
 //! A pad whose first two bytes lie in one aligned word is changed without a signal: a jump over the rest is stored at once,
-//! then the rest is written, then the first two bytes at once, with all cores fetching anew in between. Other places begin
-//! with a breakpoint meanwhile, of which a handler makes what the place means. Where there were several instructions, the
-//! rest is written when every thread was seen elsewhere, or has run since.
+//! then the rest is written, then the first two bytes at once, with all cores fetching anew in between. Other places change
+//! while all other threads are stopped ([`stopped`]). Where that cannot be, they begin with a breakpoint meanwhile, of which
+//! a handler makes what the place means; where there were several instructions, the rest is written when every thread was
+//! seen elsewhere, or has run since.
 //!
 //! Pages stay executable, and are writable only meanwhile. All places of a batch go through each step together.
 #![expect(unsafe_code, reason = "changes code")]
@@ -16,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::prologue::JUMP;
-use super::{breakpoints, sys};
+use super::{breakpoints, stopped, sys};
 
 const INT3: u8 = 0xcc;
 /// A jump over as many bytes as its second byte says.
@@ -49,6 +50,10 @@ pub(super) enum PatchError {
     System(#[from] io::Error),
     #[error("thread {0} neither ran nor left the function's first instructions in 2 s")]
     Stuck(u32),
+    #[error("thread {0} blocks SIGTRAP")]
+    Blocked(u32),
+    #[error("process {0} takes every SIGTRAP")]
+    Traced(u32),
 }
 
 impl Patch {
@@ -104,7 +109,14 @@ impl Patch {
 
 /// Makes the changes, all or none.
 pub(super) fn apply(patches: &[Patch]) -> Result<(), PatchError> {
+    let all_quiet = patches.iter().all(|patch| patch.is_quiet() && patch.is_single());
+    if !all_quiet && apply_stopped(patches)? {
+        return Ok(());
+    }
     let loud: Vec<&Patch> = patches.iter().filter(|patch| !patch.is_quiet()).collect();
+    if !loud.is_empty() {
+        check_breakpoints()?;
+    }
     let _writable = Writable::open(patches)?;
     let redirects = loud.iter().flat_map(|patch| patch.redirects.iter().map(|(offset, to)| (patch.at(*offset), *to)));
     // Before the first breakpoint.
@@ -126,6 +138,45 @@ pub(super) fn apply(patches: &[Patch]) -> Result<(), PatchError> {
     each(Patch::write_rest);
     each(Patch::write_first);
     Ok(())
+}
+
+/// Whether each thread would see a breakpoint's signal, and no one else takes it.
+fn check_breakpoints() -> Result<(), PatchError> {
+    if let Some(tracer) = sys::tracer() {
+        return Err(PatchError::Traced(tracer));
+    }
+    // Starting and ending threads blocks all signals for a moment.
+    let deadline = Instant::now() + Duration::from_millis(100);
+    while let Some(thread) = sys::blocked(libc::SIGTRAP)? {
+        if Instant::now() > deadline {
+            return Err(PatchError::Blocked(thread));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Makes the changes while all other threads are stopped. False where they cannot be.
+fn apply_stopped(patches: &[Patch]) -> io::Result<bool> {
+    let _writable = Writable::open(patches)?;
+    let inner = |patch: &Patch| patch.redirects.iter().skip(1).map(|(at, to)| (patch.at(*at), *to)).collect::<Vec<_>>();
+    let mut redirects: Vec<(u64, u64)> = patches.iter().flat_map(inner).collect();
+    redirects.sort_unstable();
+    let write = || {
+        for patch in patches {
+            (0..JUMP as u8).for_each(|offset| store(patch.at(offset), patch.to[usize::from(offset)]));
+        }
+    };
+    match stopped::change(&redirects, &write) {
+        Ok(()) => {
+            sys::sync_cores();
+            Ok(true)
+        }
+        Err(error) => {
+            log::debug!("threads cannot be stopped by ptrace, so code changes with breakpoints: {error}");
+            Ok(false)
+        }
+    }
 }
 
 fn store(address: u64, byte: u8) {

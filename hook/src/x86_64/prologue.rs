@@ -1,7 +1,8 @@
 //! Where a function is patched: a pad that a compiler left, or its first whole instructions, which move.
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionBlock,
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Encoder, FlowControl, IcedError, Instruction,
+    InstructionBlock, OpKind,
 };
 
 use super::stubs::MOVED_BYTES;
@@ -135,6 +136,8 @@ fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Ref
         }
         match instruction.flow_control() {
             FlowControl::Next | FlowControl::ConditionalBranch => {}
+            // The last that is displaced: it returns to what is not.
+            FlowControl::Call if instruction.op0_kind() == OpKind::NearBranch64 => {}
             FlowControl::Call | FlowControl::IndirectCall => return Err(Refusal::Call),
             // Nothing of the function is after it.
             _ if decoder.position() < JUMP => return Err(Refusal::TooShort),
@@ -163,17 +166,53 @@ impl Prologue {
     pub(super) fn move_to(&self, address: u64) -> Result<Moved, Refusal> {
         let Some(last) = self.displaced.last() else { return Ok(Moved::default()) };
         let mut all = self.displaced.clone();
-        let ends = [FlowControl::UnconditionalBranch, FlowControl::IndirectBranch, FlowControl::Return];
+        let ends =
+            [FlowControl::UnconditionalBranch, FlowControl::IndirectBranch, FlowControl::Return, FlowControl::Call];
         if !ends.contains(&last.flow_control()) {
             let back = Instruction::with_branch(Code::Jmp_rel32_64, self.after).map_err(|_| Refusal::Undecodable)?;
             all.push(back);
         }
-        let block = InstructionBlock::new(&all, address);
-        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)
-            .map_err(|error| Refusal::Unmovable { why: error.to_string() })?;
-        if encoded.code_buffer.len() > MOVED_BYTES || encoded.new_instruction_offsets.contains(&u32::MAX) {
-            return Err(Refusal::Unmovable { why: "its instructions are too long at another address".to_owned() });
+        let mut moved = Moved::default();
+        for instruction in &all {
+            moved.offsets.push(moved.bytes.len() as u32);
+            let at = address + moved.bytes.len() as u64;
+            let bytes = match instruction.flow_control() {
+                FlowControl::Call => encode_call(instruction, at),
+                _ => encode(instruction, at),
+            };
+            moved.bytes.extend(bytes.map_err(|error| Refusal::Unmovable { why: error.to_string() })?);
         }
-        Ok(Moved { bytes: encoded.code_buffer, offsets: encoded.new_instruction_offsets })
+        if moved.bytes.len() > MOVED_BYTES {
+            return Err(Refusal::Unmovable { why: "they are too long at another address".to_owned() });
+        }
+        Ok(moved)
     }
+}
+
+/// A call at another address that returns to where the original does, so that unwinders know the frame.
+fn encode_call(call: &Instruction, address: u64) -> Result<Vec<u8>, IcedError> {
+    // push [rip + 5], jmp, the return address.
+    let jump = Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch64())?;
+    let mut bytes = vec![0xff, 0x35, 5, 0, 0, 0];
+    bytes.extend(encode(&jump, address + 6)?);
+    if bytes.len() == 11 {
+        bytes.extend_from_slice(&call.next_ip().to_le_bytes());
+        return Ok(bytes);
+    }
+    // The jump became another, of a target beyond 2 GiB.
+    encode(call, u64::MAX)
+}
+
+/// An instruction at another address, with the targets that it has. Branches become longer where they must.
+///
+/// One at a time: the encoder of blocks takes the address of an instruction in its block, such as that of the function,
+/// for one that moves.
+fn encode(instruction: &Instruction, address: u64) -> Result<Vec<u8>, IcedError> {
+    if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64 {
+        let block = InstructionBlock::new(std::slice::from_ref(instruction), address);
+        return Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)?.code_buffer);
+    }
+    let mut encoder = Encoder::new(64);
+    encoder.encode(instruction, address)?;
+    Ok(encoder.take_buffer())
 }

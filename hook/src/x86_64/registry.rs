@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use super::hooked::{Attached, Hooked, What};
 use super::patch::{self, Patch, PatchError};
@@ -17,10 +16,6 @@ use super::{entry_points, prologue, returns, sys, threads, vectors};
 use crate::callback::Point;
 use crate::modules::Function;
 use crate::{Enabled, Error, Preparation, Refusal};
-
-/// Functions that return more than once, or to another frame than they were called from.
-const RETURN_TWICE: [&str; 9] =
-    ["setjmp", "_setjmp", "__setjmp", "sigsetjmp", "__sigsetjmp", "vfork", "__vfork", "getcontext", "__libc_vfork"];
 
 pub(super) struct Registry {
     functions: BTreeMap<u64, Hooked>,
@@ -73,9 +68,22 @@ pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
     }
 }
 
+/// What of a process or a language's runtime forbids to replace return addresses.
+pub(crate) fn check_return(function: &Function) -> Result<(), Refusal> {
+    match () {
+        () if sys::has_shadow_stack() => Err(Refusal::ShadowStack),
+        () if function.module.is_go() => Err(Refusal::Go),
+        () => Ok(()),
+    }
+}
+
 fn examine(function: &Function) -> Result<prologue::Prologue, Refusal> {
     if entry_points::text().contains(&function.address) {
         return Err(Refusal::Runtime);
+    }
+    // gcc's and clang's name of such a block; `.part.0` and the like are functions.
+    if function.name().ends_with(".cold") || function.name().contains(".cold.") {
+        return Err(Refusal::Part);
     }
     prologue::find(function)
 }
@@ -149,13 +157,9 @@ fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
     if !matches!(what, What::Callback(Point::Return, _)) {
         return Ok(());
     }
-    let refusal = |function: &Function| match () {
-        () if sys::has_shadow_stack() => Some(Refusal::ShadowStack),
-        () if function.module.is_go() => Some(Refusal::Go),
-        () if RETURN_TWICE.contains(&function.name()) => Some(Refusal::ReturnsTwice),
-        () => None,
-    };
-    if let Some((function, why)) = functions.iter().find_map(|function| Some((function, refusal(function)?))) {
+    if let Some((function, why)) =
+        functions.iter().find_map(|function| Some((function, function.check_return().err()?)))
+    {
         return Err(refused(function, why));
     }
     returns::prepare().map_err(|source| system("reserve addresses for returns", source))
@@ -173,7 +177,6 @@ impl Registry {
             let hooked = &self.functions[&function.address];
             hooked.admits(what).map_err(|why| refused(function, why))?;
         }
-        self.check_breakpoints(functions)?;
         for function in functions {
             if let Some(hooked) = self.functions.get_mut(&function.address) {
                 hooked.attached.push(Attached { id, what: what.clone() });
@@ -201,29 +204,6 @@ impl Registry {
         let stub = region.add(&moved.bytes);
         self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved));
         Ok(())
-    }
-
-    /// Refuses functions whose code takes a breakpoint to change, where breakpoints may get lost.
-    fn check_breakpoints(&self, functions: &[Function]) -> Result<(), Error> {
-        let hooked = functions.iter().map(|function| (function, &self.functions[&function.address]));
-        let mut loud = hooked.filter(|(_, hooked)| hooked.patch(true).is_some_and(|patch| !patch.is_quiet()));
-        let Some((function, _)) = loud.next() else { return Ok(()) };
-        if let Some(tracer) = sys::tracer() {
-            return Err(refused(function, Refusal::Traced { tracer }));
-        }
-        // Starting and ending threads blocks all signals for a moment.
-        let mut blocked = sys::blocked(libc::SIGTRAP);
-        for _ in 0..100 {
-            if matches!(blocked, Ok(None)) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-            blocked = sys::blocked(libc::SIGTRAP);
-        }
-        match blocked.map_err(|source| Error::System { what: "read the blocked signals of threads", source })? {
-            Some(thread) => Err(refused(function, Refusal::Blocked { thread })),
-            None => Ok(()),
-        }
     }
 
     /// Removes a hook from the state of functions.
@@ -271,10 +251,7 @@ impl Registry {
         if all.is_empty() {
             return Ok(());
         }
-        patch::apply(&all).map_err(|error| match error {
-            PatchError::System(source) => Error::System { what: "change the code of functions", source },
-            PatchError::Stuck(thread) => Error::Stuck { thread },
-        })?;
+        patch::apply(&all).map_err(|error| self.failed(&patches, error))?;
         for (address, _) in patches {
             if let Some(hooked) = self.functions.get_mut(&address) {
                 hooked.patched = !hooked.patched;
@@ -282,6 +259,19 @@ impl Registry {
             }
         }
         Ok(())
+    }
+
+    /// Why code did not change: of one function, where one cannot change as threads are.
+    fn failed(&self, patches: &[(u64, Patch)], error: PatchError) -> Error {
+        let loud = patches.iter().find(|(_, patch)| !patch.is_quiet());
+        let function = loud.and_then(|(address, _)| self.functions.get(address)).map(Hooked::function);
+        let refused = |why| function.map_or(Error::Unsupported, |function| refused(function, why));
+        match error {
+            PatchError::System(source) => Error::System { what: "change the code of functions", source },
+            PatchError::Stuck(thread) => Error::Stuck { thread },
+            PatchError::Blocked(thread) => refused(Refusal::Blocked { thread }),
+            PatchError::Traced(tracer) => refused(Refusal::Traced { tracer }),
+        }
     }
 
     /// Waits until no callback runs that this change ended, and releases what it used.

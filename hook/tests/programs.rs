@@ -1,0 +1,111 @@
+//! Programs that know nothing of hooks run as before with all their functions hooked, in the executable and in libraries, also
+//! while hooks come and go all the time.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use support::harness;
+use tempfile::TempDir;
+
+/// A program with its arguments, and the modules whose functions are hooked.
+struct Program {
+    tool: &'static str,
+    arguments: Vec<String>,
+    files: &'static str,
+    /// At least so many functions are hooked.
+    functions: usize,
+}
+
+/// The example of that name, which cargo builds with the tests.
+fn preload() -> PathBuf {
+    let tests = std::env::current_exe().expect("a path");
+    let folder = tests.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
+    folder.join("examples/libpreload.so")
+}
+
+/// What it prints, and the report of the preloaded library.
+fn run(program: &Program, hooks: Option<(&str, &str)>) -> (Vec<u8>, String) {
+    let folder = TempDir::new().expect("a folder");
+    let report = folder.path().join("report");
+    let mut command = Command::new(program.tool);
+    command.args(&program.arguments).stdin(Stdio::null());
+    if let Some((point, every)) = hooks {
+        command.env("LD_PRELOAD", preload()).env("HOOK_FILES", program.files).env("HOOK_POINT", point);
+        command.env("HOOK_EVERY", every).env("HOOK_REPORT", &report);
+    }
+    let output = command.output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} with {hooks:?}: {}: {errors}", program.tool, output.status);
+    (output.stdout, fs::read_to_string(report).unwrap_or_default())
+}
+
+/// The number before a word of the report.
+fn number(report: &str, word: &str) -> usize {
+    let line = report.lines().find(|line| line.ends_with(word)).unwrap_or_else(|| panic!("no {word} in {report}"));
+    line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+fn check(program: &Program) {
+    if !support::installed(program.tool) {
+        return harness::skip(&format!("no {}", program.tool));
+    }
+    if !preload().exists() {
+        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+    }
+    let (plain, _) = run(program, None);
+    assert!(!plain.is_empty());
+    for (point, every) in [("entry", ""), ("return", ""), ("both", ""), ("both", "5")] {
+        let (hooked, report) = run(program, Some((point, every)));
+        assert!(hooked == plain, "{} prints something else with {point} {every}", program.tool);
+        assert!(number(&report, " functions") >= program.functions, "{report}");
+        assert!(number(&report, " calls") > 100, "{report}");
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn sqlite3_answers() {
+    let text = "create table t(a int, b text);
+        with recursive c(x) as (select 1 union all select x+1 from c where x<20000) insert into t select x, hex(x*7919) from c;
+        create index i on t(b); select count(*), sum(a), max(b) from t where b like '%3%';
+        select a%10, group_concat(b) from t where a<200 group by 1;";
+    let arguments = words(&[":memory:", text]);
+    check(&Program { tool: "sqlite3", arguments, files: "libsqlite3.so.0,libc.so.6", functions: 2500 });
+}
+
+fn gzip_compresses() {
+    let file = preload().display().to_string();
+    check(&Program { tool: "gzip", arguments: words(&["-c", &file]), files: "libc.so.6", functions: 1500 });
+}
+
+fn python_runs_threads() {
+    let text = "
+import json, re, threading, hashlib
+found = {}
+def work(k):
+    text = json.dumps([{'a': i * k, 'b': [i] * 3} for i in range(2000)])
+    found[k] = (len(json.loads(text)), sum(len(m) for m in re.findall(r'\\d+', text)), hashlib.md5(text.encode()).hexdigest())
+for _ in range(8):
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print(sorted(found.items()))";
+    check(&Program {
+        tool: "/usr/bin/python3",
+        arguments: words(&["-c", text]),
+        files: "exe,libc.so.6",
+        functions: 2500,
+    });
+}
+
+harness::tests! {
+    sqlite3_answers,
+    gzip_compresses,
+    python_runs_threads,
+}
