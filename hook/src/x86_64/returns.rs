@@ -9,13 +9,14 @@
 //! Nothing here takes memory from the C library: a callback may run in `malloc`.
 #![expect(unsafe_code, reason = "executable memory, and records that trampolines link")]
 
+use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::layout::{Pending, RECORDS, REGION, Thread};
 use super::site::Site;
-use super::{entry_points, sys, unwind};
+use super::{entry_points, sys, threads, unwind};
 
 /// Stubs of a region begin with this one, after the relay that they call.
 const FIRST: u64 = 2;
@@ -33,6 +34,8 @@ static BASE: AtomicU64 = AtomicU64::new(0);
 static COUNT: AtomicU64 = AtomicU64::new(0);
 /// Regions when records were last searched for those that are pending no more.
 static SEARCHED: AtomicU64 = AtomicU64::new(0);
+/// Free records that no thread has: a list, changed under the lock.
+static FREE: AtomicUsize = AtomicUsize::new(0);
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
 /// Reserves addresses and registers their unwind information, before the first function is hooked at its return.
@@ -60,10 +63,12 @@ pub(super) extern "C" fn refill(thread: &Thread, site: &Site) -> *const Pending 
     let mut free = 0;
     if locked {
         let count = COUNT.load(Ordering::Relaxed);
-        if count >= 2 * SEARCHED.load(Ordering::Relaxed).max(1) || count == REGIONS {
+        let is_time = count >= 2 * SEARCHED.load(Ordering::Relaxed).max(1) || count == REGIONS;
+        if FREE.load(Ordering::Relaxed) == 0 && is_time {
             SEARCHED.store(count, Ordering::Relaxed);
-            free = reclaim(thread);
+            FREE.store(reclaim(thread), Ordering::Relaxed);
         }
+        free = take();
         if free == 0 {
             free = grow();
         }
@@ -103,6 +108,28 @@ fn link(record: &Pending, next: usize) -> usize {
     ptr::from_ref(record).expose_provenance()
 }
 
+/// As many free records as a region has, or fewer, or 0.
+fn take() -> usize {
+    let first = FREE.load(Ordering::Relaxed);
+    let mut last = first;
+    for _ in 1..STUBS {
+        match at(last).map(|record| record.link.load(Ordering::Relaxed)) {
+            Some(next) if next != 0 => last = next,
+            _ => break,
+        }
+    }
+    if let Some(last) = at(last) {
+        FREE.store(last.link.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+    }
+    first
+}
+
+/// The record at an address of a list.
+fn at(address: usize) -> Option<&'static Pending> {
+    // SAFETY: lists have records of regions, which stay, and 0.
+    unsafe { ptr::with_exposed_provenance::<Pending>(address).as_ref() }
+}
+
 /// A new region's records, linked; 0 where there is none.
 fn grow() -> usize {
     let count = COUNT.load(Ordering::Relaxed);
@@ -139,15 +166,27 @@ fn is_on_stack(stub: u64, place: u64) -> bool {
     sys::read(place, &mut bytes) && [stub, stub + 5].contains(&u64::from_le_bytes(bytes))
 }
 
-/// Frees the records of this thread whose frames are gone: a list, or 0.
+/// Frees the records of this thread, and of those that have ended, whose frames are gone: a list, or 0.
 ///
-/// Those of other threads are theirs: they may be about to put a stub on the stack. One that another thread frees
+/// Those of others are theirs: they may be about to put a stub on the stack. One that another thread frees
 /// meanwhile, as it runs the stack on which it is, has no place any more before its stub is overwritten.
 fn reclaim(thread: &Thread) -> usize {
-    let owner = ptr::from_ref(thread).addr();
+    let own = ptr::from_ref(thread).addr();
+    let mut free = threads::take_from_ended(|of_ended, free| join(of_ended, free));
+    // The last owner, and whether it has ended.
+    let known = Cell::new((own, true));
+    let is_ours = |owner: usize| {
+        if known.get().0 != owner {
+            known.set((owner, threads::has_ended(owner)));
+        }
+        known.get().1
+    };
     let all = || (0..COUNT.load(Ordering::Relaxed)).flat_map(stubs);
-    let mine =
-        |record: &Pending| record.place.load(Ordering::Acquire) != 0 && record.link.load(Ordering::Acquire) == owner;
+    let mine = |record: &Pending| {
+        let owner = record.link.load(Ordering::Acquire);
+        let is_pending = record.place.load(Ordering::Acquire) != 0 && owner > LEFT && owner & ALIVE == 0;
+        is_pending && is_ours(owner)
+    };
     for (stub, record) in all().filter(|(_, record)| mine(record)) {
         if !is_on_stack(stub, record.place.load(Ordering::Acquire)) {
             continue;
@@ -155,18 +194,32 @@ fn reclaim(thread: &Thread) -> usize {
         // A function that ended in a call of another has its stub as the original of that one's.
         let mut next = Some(record);
         while let Some(record) = next.filter(|record| mine(record)) {
-            record.link.store(owner | ALIVE, Ordering::Relaxed);
+            record.link.fetch_or(ALIVE, Ordering::Relaxed);
             next = record_of(record.original.load(Ordering::Relaxed));
         }
     }
-    let mut free = 0;
     for (_, record) in all() {
         let is = record.link.load(Ordering::Acquire);
-        if is == owner | ALIVE {
-            record.link.store(owner, Ordering::Relaxed);
-        } else if mine(record) || is == LEFT {
+        if is & ALIVE != 0 {
+            record.link.store(is & !ALIVE, Ordering::Relaxed);
+        } else if is == LEFT || mine(record) {
             free = link(record, free);
         }
     }
     free
+}
+
+/// One list after another.
+fn join(first: usize, rest: usize) -> usize {
+    let mut last = first;
+    while let Some(next) = at(last).map(|record| record.link.load(Ordering::Relaxed)).filter(|next| *next != 0) {
+        last = next;
+    }
+    match at(last) {
+        Some(last) => {
+            last.link.store(rest, Ordering::Relaxed);
+            first
+        }
+        None => rest,
+    }
 }

@@ -72,8 +72,37 @@ fn records() -> impl Iterator<Item = &'static Thread> {
 /// Takes a record that is free, or whose thread is gone.
 fn claim(record: &Thread, tid: u32) -> bool {
     let before = record.tid.load(Ordering::Relaxed);
-    let free = before == 0 || !sys::is_alive(before);
+    let free = before == 0 || before != EMPTYING && !sys::is_alive(before);
     free && record.tid.compare_exchange(before, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// A number of no thread: the record is being emptied.
+const EMPTYING: u32 = u32::MAX;
+
+/// Joins the free pending returns of threads that have ended.
+pub(super) fn take_from_ended(join: impl Fn(usize, usize) -> usize) -> usize {
+    let mut all = 0;
+    for record in records() {
+        let tid = record.tid.load(Ordering::Relaxed);
+        if tid == 0 || tid == EMPTYING || sys::is_alive(tid) {
+            continue;
+        }
+        // No new thread takes the record meanwhile.
+        if record.tid.compare_exchange(tid, EMPTYING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            all = join(record.free.swap(ptr::null_mut(), Ordering::Relaxed).expose_provenance(), all);
+            record.tid.store(0, Ordering::Release);
+        }
+    }
+    all
+}
+
+/// Whether the thread of the record at this address has ended.
+pub(super) fn has_ended(record: usize) -> bool {
+    let found = records().find(|candidate| ptr::from_ref(*candidate).addr() == record);
+    found.is_some_and(|record| {
+        let tid = record.tid.load(Ordering::Relaxed);
+        tid == 0 || tid != EMPTYING && !sys::is_alive(tid)
+    })
 }
 
 /// The record of the calling thread, which it gets if it has none.

@@ -6,6 +6,7 @@ mod fixture;
 mod states;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
+mod threads;
 mod transparent;
 
 use support::harness;
@@ -19,11 +20,30 @@ fn can_compile() -> bool {
     missing.is_none()
 }
 
-harness::tests! {
-    states::each_kind_of_preparation_is_found,
-    states::every_order_of_attaching_and_detaching,
-    transparent::functions_compute_what_they_do_without_hooks,
-    transparent::returns_are_seen_and_functions_unwind,
-    transparent::exceptions_pass_functions_with_hooked_returns,
-    transparent::replacements_and_results_of_callbacks,
+fn main() -> std::process::ExitCode {
+    threads::without_ptrace();
+    let mut tests = harness::Tests::default();
+    let all: [(&str, fn()); 11] = [
+        ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
+        ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
+        ("threads::a_handler_of_the_programs_own_is_called", threads::a_handler_of_the_programs_own_is_called),
+        ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
+        ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
+        ("threads::sixty_four_threads", threads::sixty_four_threads),
+        ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),
+        ("transparent::exceptions_pass_hooked_returns", transparent::exceptions_pass_functions_with_hooked_returns),
+        ("transparent::functions_compute_as_before", transparent::functions_compute_what_they_do_without_hooks),
+        ("transparent::replacements_and_results", transparent::replacements_and_results_of_callbacks),
+        ("transparent::returns_are_seen", transparent::returns_are_seen_and_functions_unwind),
+    ];
+    // One after another: threads that block signals are a refusal for others.
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    for (name, test) in all {
+        tests.add(name, move || {
+            let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            test();
+            Ok(())
+        });
+    }
+    tests.run()
 }

@@ -1,0 +1,178 @@
+//! Hooks of threads that block signals, under a handler of the program's own, without ptrace, and with many threads.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::mem::zeroed;
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use twinbpf_hook::{Call, Callback, Error, Function, Hook, Point, Refusal};
+
+use crate::can_compile;
+use crate::fixture::Fixture;
+
+type Add = extern "C" fn(i64, i64) -> i64;
+
+/// Set where [`without_ptrace`] is to be called first.
+const DENIED: &str = "HOOK_TEST_WITHOUT_PTRACE";
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+unsafe extern "C" fn count(_: *mut Call, _: *mut c_void) {
+    COUNT.set(COUNT.get() + 1);
+}
+
+fn attach(function: &Function) -> Result<Hook, Error> {
+    // SAFETY: it counts; a C function of the fixture.
+    unsafe { Hook::attach(std::slice::from_ref(function), Point::Entry, &Callback::new(count, ptr::null_mut())) }
+}
+
+fn block_all() {
+    // SAFETY: a set of this thread's.
+    unsafe {
+        let mut all: libc::sigset_t = zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, ptr::null_mut());
+    }
+}
+
+/// Has the kernel refuse ptrace to this process from now on, where the parent wants that.
+pub(crate) fn without_ptrace() {
+    if std::env::var_os(DENIED).is_none() {
+        return;
+    }
+    let filter = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // A load of the number; equal to that of ptrace: EPERM; else allow.
+    let program = [
+        filter(0x20, 0, 0, 0),
+        filter(0x15, 0, 1, libc::SYS_ptrace as u32),
+        filter(0x06, 0, 0, 0x0005_0000 | libc::EPERM as u32),
+        filter(0x06, 0, 0, 0x7fff_0000),
+    ];
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: a program of this length, which the kernel copies.
+    let done = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+    };
+    assert!(done, "seccomp: {}", std::io::Error::last_os_error());
+}
+
+/// The other tests once more, where code without a pad changes with breakpoints.
+pub(crate) fn everything_works_without_ptrace() {
+    if !can_compile() || std::env::var_os(DENIED).is_some() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    let output =
+        command.env(DENIED, "1").args(["--skip", "exceptions", "--skip", "sixty_four"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// Threads call, with every signal blocked, while hooks come and go; each kind changes, or says why it cannot.
+pub(crate) fn threads_that_block_every_signal() {
+    if !can_compile() {
+        return;
+    }
+    let denied = std::env::var_os(DENIED).is_some();
+    for kind in ["clang-nop", "gcc-nops", "gcc-moved"] {
+        let fixture = Fixture::new(kind);
+        let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    block_all();
+                    while !done.load(Ordering::Relaxed) {
+                        assert_eq!(add(3, 4), 7);
+                    }
+                });
+            }
+            thread::sleep(std::time::Duration::from_millis(5));
+            for _ in 0..20 {
+                let hook = attach(&function);
+                if denied && kind == "gcc-moved" {
+                    let words = hook.as_ref().expect_err("no thread sees a breakpoint").to_string();
+                    assert!(matches!(hook, Err(Error::Refused { why: Refusal::Blocked { .. }, .. })), "{words}");
+                    assert!(words.contains(" blocks SIGTRAP, by which code without a pad is changed; "), "{words}");
+                    break;
+                }
+                let hook = hook.unwrap_or_else(|error| panic!("{kind}: {error}"));
+                COUNT.set(0);
+                (0..100).for_each(|_| assert_eq!(add(3, 4), 7));
+                assert_eq!(COUNT.get(), 100, "{kind}");
+                hook.detach().expect("it detaches");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+static TRAPS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_trap(_: libc::c_int) {
+    TRAPS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The program's breakpoints are the program's, before, while and after functions are hooked by breakpoints.
+pub(crate) fn a_handler_of_the_programs_own_is_called() {
+    if !can_compile() {
+        return;
+    }
+    // SAFETY: the handler counts.
+    unsafe { libc::signal(libc::SIGTRAP, on_trap as *const () as usize) };
+    // SAFETY: the handler returns.
+    let trap = || unsafe { std::arch::asm!("int3") };
+    let fixture = Fixture::new("gcc-moved");
+    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+    trap();
+    let hook = attach(&function).expect("it attaches");
+    trap();
+    assert_eq!(add(1, 2), 3);
+    drop(hook);
+    trap();
+    assert_eq!(TRAPS.load(Ordering::Relaxed), 3);
+}
+
+/// More threads than cores: each call is counted on its thread, whatever threads come and go.
+pub(crate) fn sixty_four_threads() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("gcc-nops");
+    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+    let hook = attach(&function).expect("it attaches");
+    thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(move || {
+                (0..100_000).for_each(|n| assert_eq!(add(n, 1), n + 1));
+                assert_eq!(COUNT.get(), 100_000);
+            });
+        }
+    });
+    assert_eq!(hook.skipped(), 0);
+    // As many again, one after another: records of threads that are gone serve others.
+    for _ in 0..64 {
+        thread::spawn(move || assert_eq!(add(1, 1), 2)).join().expect("no panic");
+    }
+}
+
+/// What callbacks call is not hooked for them, and counted.
+pub(crate) fn callbacks_do_not_recur() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("clang-nop");
+    let add = fixture.get::<Add>("add");
+    // SAFETY: it calls `add`, which takes no lock.
+    let callback = unsafe { Callback::of(move |_| assert_eq!(add(20, 3), 23)) };
+    // SAFETY: as above.
+    let hook = unsafe { Hook::attach(&[fixture.function("add")], Point::Entry, &callback) }.expect("it attaches");
+    (0..50).for_each(|_| assert_eq!(add(1, 2), 3));
+    assert_eq!(hook.skipped(), 50);
+}
