@@ -7,7 +7,7 @@ use std::process::Command;
 
 use support::{harness, skip};
 
-harness::tests! { bare, filter, plugin, unit_tests, embed }
+harness::tests! { bare, filter, plugin, tools, unit_tests, embed }
 
 /// What `cargo test` makes of an example, next to the folder of this binary.
 fn path(name: &str) -> Option<PathBuf> {
@@ -43,6 +43,20 @@ fn bare() {
          number 5 of 'mine' is bpf_ktime_get_ns in the kernel; to replace that function, give one of its name \
          (Linker::func), and for programs that were written for other numbers, use Linker::helper_anyway\n\
          unknown: program main, insn 0 `call 2000`: there is no helper 2000\n",
+    );
+}
+
+fn tools() {
+    // What each of four threads asks for: see `work` in the example.
+    let requests =
+        |slot| (0..4).flat_map(|thread| (0..1000).map(move |n| (n + thread) % 14)).filter(|s| *s == slot).count();
+    let sizes: String = (0..14).map(|slot| format!("{:>6} bytes: {}\n", 1 << slot, requests(slot))).collect();
+    let refused = requests(13);
+    prints(
+        "tools",
+        &format!(
+            "request: 0 calls skipped, 0 traps\nreply: 0 calls skipped, 0 traps\n12000 requests\n{sizes}{refused} refused\n"
+        ),
     );
 }
 

@@ -172,7 +172,7 @@ fn is_on_stack(stub: u64, place: u64) -> bool {
 /// meanwhile, as it runs the stack on which it is, has no place any more before its stub is overwritten.
 fn reclaim(thread: &Thread) -> usize {
     let own = ptr::from_ref(thread).addr();
-    let mut free = threads::take_from_ended(|of_ended, free| join(of_ended, free));
+    let mut free = threads::take_from_ended(join);
     // The last owner, and whether it has ended.
     let known = Cell::new((own, true));
     let is_ours = |owner: usize| {
