@@ -258,6 +258,9 @@ impl<T: Send + 'static> Hooks<T> {
     }
 }
 
+/// Why a section is none for a process.
+const IN_KERNEL: &str = "hooks are where functions begin and return, and this section names other places; run it in the kernel (`twinbpf run`)";
+
 /// Why nothing of an object is attached.
 const NO_SECTION: &str = "no program has a section that names functions of a process, as uprobe/libc.so.6:malloc";
 
@@ -294,12 +297,17 @@ impl ContextReads {
 
 /// The functions and the point that a section names: nothing where it is of another kind.
 fn target_of(section: &str, kind: &SectionKind) -> Option<Result<(Vec<Function>, Point), String>> {
-    let SectionKind::Known { row, target, .. } = kind else { return None };
+    let (row, target) = match kind {
+        SectionKind::Known { row, target, .. } => (row, target),
+        SectionKind::PerfProbe(_) => return Some(Err(IN_KERNEL.to_owned())),
+        _ => return None,
+    };
     let many = match row.auto? {
         // `SEC("uprobe")` alone: the host says where.
         AutoAttach::Uprobe if target.is_none() => return None,
         AutoAttach::Uprobe => false,
         AutoAttach::UprobeMulti => true,
+        AutoAttach::Usdt => return Some(Err(IN_KERNEL.to_owned())),
         _ => return None,
     };
     let point = if section.trim_start_matches('?').starts_with("uretprobe") { Point::Return } else { Point::Entry };

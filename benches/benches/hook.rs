@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use libloading::Library;
@@ -47,8 +48,12 @@ struct Target {
 
 impl Target {
     fn new(folder: &Path, name: &str, compiler: &str, options: &[&str]) -> Result<Target, String> {
+        Target::compile(folder, name, SOURCE, compiler, options)
+    }
+
+    fn compile(folder: &Path, name: &str, text: &str, compiler: &str, options: &[&str]) -> Result<Target, String> {
         let (source, path) = (folder.join(format!("{name}.c")), folder.join(format!("lib{name}.so")));
-        std::fs::write(&source, SOURCE).map_err(|error| error.to_string())?;
+        std::fs::write(&source, text).map_err(|error| error.to_string())?;
         let mut command = Command::new(compiler);
         command.args(["-O2", "-shared", "-fPIC"]).args(options).arg("-o").args([&path, &source]);
         let made = command.output().map_err(|error| format!("{compiler}: {error}"))?;
@@ -226,6 +231,57 @@ impl Bench {
     }
 }
 
+/// Functions that are hooked at once.
+const MANY: usize = 10_000;
+
+/// Milliseconds for attaching to all functions of a library, and for detaching, while four threads call them all the time;
+/// medians. What they compute does not change.
+fn attach_many(folder: &Path, name: &str, compiler: &str, options: &[&str]) -> Result<[f64; 2], String> {
+    let mut source = String::new();
+    for function in 0..MANY {
+        let _ = writeln!(
+            source,
+            "__attribute__((noinline)) long f{function}(long a) {{ return a * {function} + (a >> 3); }}"
+        );
+    }
+    let calls: String = (0..MANY).map(|function| format!("s += f{function}(s & 255);")).collect();
+    let _ =
+        writeln!(source, "long storm(long s) {{ {calls} return s; }}\nlong add(long a, long b) {{ return a + b; }}");
+    let library = Target::compile(folder, name, &source, compiler, options)?;
+    // SAFETY: it is that function.
+    let storm =
+        *unsafe { library.library.get::<extern "C" fn(i64) -> i64>(b"storm") }.map_err(|error| error.to_string())?;
+    let functions = Module::find(&library.path).map_err(|error| error.to_string())?.functions("f*");
+    let functions: Vec<Function> = functions.into_iter().filter(|function| function.check().is_ok()).collect();
+    if functions.len() < MANY {
+        return Err(format!("{} functions can be hooked", functions.len()));
+    }
+    // SAFETY: it does nothing.
+    let callback = unsafe { Callback::new(nothing, ptr::null_mut()).without_vectors() };
+    let (expected, done) = (storm(1), AtomicBool::new(false));
+    let mut took = [Vec::new(), Vec::new()];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(storm(1), expected);
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            // SAFETY: C functions of this bench.
+            let hook = unsafe { Hook::attach(&functions, Point::Entry, &callback) };
+            took[0].push(start.elapsed().as_secs_f64() * 1e3);
+            let start = Instant::now();
+            drop(hook.expect("they attach"));
+            took[1].push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    Ok(took.map(|all| Figure::new(all).ns()))
+}
+
 /// What a hook adds to a call.
 fn added(figures: &[Option<Figure>], name: &str) -> Option<f64> {
     let at = |name: &str| figures[ways().iter().position(|(other, _)| *other == name)?].as_ref();
@@ -265,7 +321,19 @@ fn main() {
             "",
         );
     }
+    let mut many = format!("| {MANY} functions, four threads call them | attach, ms | detach, ms |\n|---|---:|---:|\n");
+    let kinds: [(&str, &[&str]); 2] = [("pads", &["-fpatchable-function-entry=5"]), ("moved", &[])];
+    for (kind, options) in kinds {
+        match attach_many(folder.path(), kind, "gcc", options) {
+            Ok([attach, detach]) => {
+                writeln!(many, "| {kind} | {attach:.1} | {detach:.1} |").expect("strings take all");
+                promises.at_most(&format!("attach to {MANY} functions, {kind}"), Some(attach), 100.0, " ms");
+                promises.at_most(&format!("detach from {MANY} functions, {kind}"), Some(detach), 100.0, " ms");
+            }
+            Err(why) => println!("{kind} is left out: {why}"),
+        }
+    }
     promises.print();
-    println!("\n{table}");
-    performance::write("hook", "Hooks", &format!("{}\n{table}\n{NOTES}", promises.markdown()));
+    println!("\n{table}\n{many}");
+    performance::write("hook", "Hooks", &format!("{}\n{table}\n{many}\n{NOTES}", promises.markdown()));
 }

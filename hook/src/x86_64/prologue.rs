@@ -2,7 +2,7 @@
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Encoder, FlowControl, IcedError, Instruction,
-    InstructionBlock, OpKind,
+    InstructionBlock, Mnemonic, OpKind,
 };
 
 use super::stubs::MOVED_BYTES;
@@ -92,7 +92,7 @@ fn pad(address: u64, code: &[u8], module: &Module) -> Option<Prologue> {
         return made(Preparation::Fentry, first.len() as u64, Vec::new());
     }
     let (mut instruction, mut bytes, mut boundaries) = (first, 0, Vec::new());
-    while instruction.is_nop() {
+    while instruction.mnemonic() == Mnemonic::Nop {
         bytes += instruction.len();
         if bytes >= JUMP {
             let preparation = if boundaries.is_empty() { Preparation::Nop } else { Preparation::Nops };
@@ -104,22 +104,20 @@ fn pad(address: u64, code: &[u8], module: &Module) -> Option<Prologue> {
     None
 }
 
-trait IsNop {
-    fn is_nop(&self) -> bool;
-}
-
-impl IsNop for Instruction {
-    fn is_nop(&self) -> bool {
-        matches!(self.mnemonic(), iced_x86::Mnemonic::Nop)
-    }
-}
-
 /// The first instructions of a function that has no pad.
 fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Refusal> {
-    let end = function.address + function.size;
     if function.size == 0 {
         return Err(Refusal::Unsized);
     }
+    let prologue = displace(address, code, function.address + function.size)?;
+    match function.module.branch_into(address + 1..address + JUMP as u64) {
+        Some(target) => Err(Refusal::BranchInside { offset: target - function.address }),
+        None => Ok(prologue),
+    }
+}
+
+/// Whole instructions from `address` on that a jump displaces, of a function that ends at `end`.
+fn displace(address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let (mut displaced, mut boundaries) = (Vec::new(), Vec::new());
     while decoder.position() < JUMP {
@@ -146,10 +144,6 @@ fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Ref
         }
     }
     let after = address + decoder.position() as u64;
-    let inner = address + 1..address + JUMP as u64;
-    if let Some(target) = function.module.branch_into(inner) {
-        return Err(Refusal::BranchInside { offset: target - function.address });
-    }
     let original = original(code).ok_or(Refusal::TooShort)?;
     Ok(Prologue { address, original, preparation: Preparation::Moved, boundaries, after, code: Vec::new(), displaced })
 }
@@ -216,3 +210,6 @@ fn encode(instruction: &Instruction, address: u64) -> Result<Vec<u8>, IcedError>
     encoder.encode(instruction, address)?;
     Ok(encoder.take_buffer())
 }
+
+#[cfg(test)]
+mod tests;

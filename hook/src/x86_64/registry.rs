@@ -153,6 +153,7 @@ impl Attachment {
 fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
     let system = |what, source| Error::System { what, source };
     vectors::prepare();
+    threads::prepare().map_err(|source| system("handle fork (pthread_atfork)", source))?;
     sys::register_barriers().map_err(|source| system("make every core fetch code anew (membarrier)", source))?;
     if !matches!(what, What::Callback(Point::Return, _)) {
         return Ok(());

@@ -23,11 +23,12 @@ fn can_compile() -> bool {
 fn main() -> std::process::ExitCode {
     threads::without_ptrace();
     let mut tests = harness::Tests::default();
-    let all: [(&str, fn()); 11] = [
+    let all: [(&str, fn()); 12] = [
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
         ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
         ("threads::a_handler_of_the_programs_own_is_called", threads::a_handler_of_the_programs_own_is_called),
         ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
+        ("threads::children_of_fork_count", threads::children_of_fork_count),
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),

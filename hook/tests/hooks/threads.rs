@@ -176,3 +176,43 @@ pub(crate) fn callbacks_do_not_recur() {
     (0..50).for_each(|_| assert_eq!(add(1, 2), 3));
     assert_eq!(hook.skipped(), 50);
 }
+
+/// After `fork` the thread that called it and those that the child starts are different threads.
+pub(crate) fn children_of_fork_count() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("clang-nop");
+    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+    let _hook = attach(&function).expect("it attaches");
+    let counts_all = move || {
+        COUNT.set(0);
+        (0..20_000).for_each(|n| assert_eq!(add(n, 1), n + 1));
+        COUNT.get() == 20_000
+    };
+    assert!(counts_all());
+    // More than there are records of threads that have ended.
+    const OTHERS: usize = 80;
+    // SAFETY: the child starts threads, and ends without running what this process has registered.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let all_run = std::sync::Arc::new(std::sync::Barrier::new(OTHERS + 1));
+        let start = || {
+            let all_run = std::sync::Arc::clone(&all_run);
+            thread::spawn(move || {
+                all_run.wait();
+                counts_all()
+            })
+        };
+        let others: Vec<_> = (0..OTHERS).map(|_| start()).collect();
+        all_run.wait();
+        let all = (0..50).all(|_| counts_all()) & others.into_iter().all(|other| other.join().unwrap_or(false));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!all)) };
+    }
+    let mut status = 0;
+    // SAFETY: the kernel writes the status.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "calls of the child's threads were not all counted");
+    assert!(counts_all());
+}
