@@ -4,6 +4,7 @@ mod bench;
 mod btf;
 mod compile;
 mod conformance;
+mod enabled;
 mod fuzz;
 mod list;
 mod map;
@@ -28,6 +29,7 @@ pub(crate) use bench::{BenchArgs, BenchEngine};
 pub(crate) use btf::{BtfArgs, BtfCommand, BtfDumpArgs, BtfFormat, NewArgs};
 pub(crate) use compile::ObjectFileArgs;
 pub(crate) use conformance::{ConformanceArgs, ConformanceEngine};
+pub(crate) use enabled::EnabledArgs;
 pub(crate) use fuzz::{DiffArgs, EnginesArgs, FuzzArgs, FuzzEngine, ModeWord, Peer};
 pub(crate) use list::ListArgs;
 pub(crate) use map::{MapArgs, MapCommand, MapGetArgs, MapListArgs, MapSetArgs, MapWatchArgs, ShowArgs};
@@ -54,6 +56,7 @@ pub(crate) use target::TargetArgs;
   twinbpf btf dump > vmlinux.h            the kernel's types as a C header
   twinbpf list 'tp/sched/*'               what programs can be attached to
   twinbpf probe -x tgt 'work* n'          where functions are, and their arguments
+  twinbpf enabled 1234                    hooked functions of a process
   twinbpf map dump counts                 what is in a map of the kernel
   twinbpf new tool                        tool.bpf.c, to start from
 
@@ -99,6 +102,8 @@ pub(crate) enum Command {
     Btf(BtfArgs),
     /// Print what programs can be attached to.
     List(ListArgs),
+    /// Print the functions of a process that have hooks.
+    Enabled(EnabledArgs),
     /// Find the points of probe definitions in a program, and where their arguments are.
     Probe(ProbeArgs),
     /// Read maps of the kernel, and change them.

@@ -11,6 +11,7 @@ mod compile;
 mod conformance;
 mod diff;
 mod disasm;
+mod enabled;
 mod exec;
 mod fuzz;
 mod hex;
@@ -65,6 +66,7 @@ fn main() -> ExitCode {
         Command::Conformance(args) => Ok(conformance::conformance(&args)),
         Command::Btf(args) => btf::btf(&args),
         Command::List(args) => list::list(&args),
+        Command::Enabled(args) => enabled::enabled(&args),
         Command::Probe(args) => probe::probe(&args),
         Command::Map(args) => map::map(&args),
         Command::Fuzz(args) => fuzz::fuzz(&args),

@@ -161,6 +161,12 @@ pub enum Error {
         /// The thread's number.
         thread: u32,
     },
+    /// The process has another version of this crate.
+    #[error("process {pid} has hooks of another version, whose state this one cannot read")]
+    Version {
+        /// The number of the process.
+        pid: u32,
+    },
     /// Callbacks can neither attach nor list hooks.
     #[error("a callback can neither attach hooks nor list them: it would wait for a change that waits for it")]
     InCallback,

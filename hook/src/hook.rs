@@ -162,6 +162,15 @@ pub fn enabled() -> Result<Vec<Enabled>, Error> {
     machine::enabled()
 }
 
+/// The state of each hooked function of another process, by address. Callbacks are addresses there.
+///
+/// # Errors
+///
+/// The process is gone, or may not be read; [`Error::Version`].
+pub fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
+    machine::enabled_in(pid)
+}
+
 /// Threads of which every call was skipped, as there was no record for them.
 pub fn unregistered_threads() -> u64 {
     machine::unregistered()

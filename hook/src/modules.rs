@@ -76,9 +76,19 @@ impl fmt::Debug for Module {
 }
 
 /// An object as the dynamic loader lists it.
-struct Loaded {
+pub(crate) struct Loaded {
     path: PathBuf,
     bias: u64,
+}
+
+impl Loaded {
+    /// A file whose first byte is at `start`.
+    pub(crate) fn at(path: &str, start: u64) -> Option<Loaded> {
+        let bytes = fs::read(path).ok()?;
+        let file = object::File::parse(&*bytes).ok()?;
+        let first = file.segments().find(|segment| segment.file_range().0 == 0)?.address();
+        Some(Loaded { path: path.into(), bias: start.wrapping_sub(first) })
+    }
 }
 
 fn loaded() -> Vec<Loaded> {
@@ -133,7 +143,7 @@ impl Module {
         Module::read(found).map(Arc::new)
     }
 
-    fn read(loaded: Loaded) -> Result<Module, Error> {
+    pub(crate) fn read(loaded: Loaded) -> Result<Module, Error> {
         let fail = |why: String| Error::Module { path: loaded.path.clone(), why };
         let bytes = fs::read(&loaded.path).map_err(|error| fail(error.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|error| fail(error.to_string()))?;
@@ -225,10 +235,10 @@ impl Module {
         found
     }
 
-    /// The function that begins at `address`.
+    /// The function that begins at `address`, by the first of its names.
     pub fn function_at(self: &Arc<Module>, address: u64) -> Option<Function> {
-        let index = self.functions.binary_search_by_key(&address, |(_, range)| range.start).ok()?;
-        let (name, range) = &self.functions[index];
+        let index = self.functions.partition_point(|(_, range)| range.start < address);
+        let (name, range) = self.functions.get(index).filter(|(_, range)| range.start == address)?;
         Some(self.function_of(name, range))
     }
 

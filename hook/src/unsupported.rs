@@ -43,6 +43,10 @@ impl Attachment {
     }
 }
 
+pub(crate) fn enabled_in(_: u32) -> Result<Vec<Enabled>, Error> {
+    Err(Error::Unsupported)
+}
+
 pub(crate) fn unregistered() -> u64 {
     0
 }

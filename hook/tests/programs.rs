@@ -7,9 +7,11 @@ mod support;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use support::harness;
 use tempfile::TempDir;
+use twinbpf_hook::{Trampoline, enabled_in};
 
 /// A program with its arguments, and the modules whose functions are hooked.
 struct Program {
@@ -104,7 +106,31 @@ print(sorted(found.items()))";
     });
 }
 
+/// What another process has hooked, in the words of `twinbpf enabled`.
+fn other_processes_are_listed() {
+    if !preload().exists() {
+        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+    }
+    let mut sleep = Command::new("sleep");
+    sleep.arg("60").env("LD_PRELOAD", preload()).env("HOOK_FILES", "libc.so.6").env("HOOK_POINT", "both");
+    let mut child = sleep.env("HOOK_FUNCTIONS", "getenv").spawn().expect("it runs");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let states = loop {
+        let states = enabled_in(child.id()).unwrap_or_default();
+        if states.iter().any(|state| state.returns > 0) || Instant::now() > deadline {
+            break states;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    child.kill().expect("it lives");
+    child.wait().expect("it ends");
+    let getenv = states.iter().find(|state| state.name == "getenv").unwrap_or_else(|| panic!("{states:?}"));
+    assert_eq!((getenv.count, getenv.returns, getenv.trampoline), (2, 1, Some(Trampoline::ArgsPrivate)), "{getenv}");
+    assert!(getenv.to_string().starts_with("getenv (2)      \ttramp: args (0x"), "{getenv}");
+}
+
 harness::tests! {
+    other_processes_are_listed,
     sqlite3_answers,
     gzip_compresses,
     python_runs_threads,

@@ -20,6 +20,7 @@ use super::patch::Patch;
 use super::prologue::{JUMP, Moved, NOP5, Prologue};
 use super::site::{Head, Link, List, Needs, Site};
 use super::stubs::Stub;
+use super::summary::Summary;
 use super::{entry_points, vectors};
 use crate::callback::{Callback, Point};
 use crate::enabled::{Enabled, Trampoline};
@@ -185,6 +186,8 @@ impl Hooked {
             site.direct.store(direct, Ordering::Release);
         }
         site.resume.store(to_pointer(self.replacement().unwrap_or_else(|| self.original())), Ordering::Release);
+        site.summary.store(self.summary().to_word(), Ordering::Release);
+        site.callback.store(self.first_callback().unwrap_or(0), Ordering::Release);
         retired.extend(std::mem::replace(&mut self.lists, new));
     }
 
@@ -222,20 +225,40 @@ impl Hooked {
             return None;
         }
         let (skipped, lost_returns) = self.stub.site.lost();
+        let summary = self.summary();
         Some(Enabled {
             name: self.function.name().to_owned(),
             address: self.function.address,
-            count: self.count(),
-            registers: self.callbacks(Point::Entry).any(|callback| callback.registers),
-            replaced: self.replacement().is_some(),
-            direct: self.direct().is_some(),
-            returns: self.callbacks(Point::Return).count(),
-            preparation: self.prologue.preparation,
+            count: summary.count.into(),
+            registers: summary.registers,
+            replaced: summary.replaced,
+            direct: summary.direct,
+            returns: summary.returns.into(),
+            preparation: summary.preparation,
             trampoline: self.in_code(),
-            callback: self.callbacks(Point::Entry).next().map(|callback| callback.entry as *const () as u64),
+            callback: self.first_callback(),
             skipped,
             lost_returns,
         })
+    }
+
+    fn summary(&self) -> Summary {
+        Summary {
+            count: self.count() as u16,
+            returns: self.callbacks(Point::Return).count() as u16,
+            registers: self.callbacks(Point::Entry).any(|callback| callback.registers),
+            replaced: self.replacement().is_some(),
+            direct: self.direct().is_some(),
+            preparation: self.prologue.preparation,
+            trampoline: match self.trampoline() {
+                Trampoline::Direct(_) => Trampoline::Direct(0),
+                other => other,
+            },
+        }
+    }
+
+    fn first_callback(&self) -> Option<u64> {
+        self.callbacks(Point::Entry).next().map(|callback| callback.entry as *const () as u64)
     }
 
     /// What the code leads to.

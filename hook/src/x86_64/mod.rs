@@ -7,10 +7,12 @@ mod layout;
 mod patch;
 mod prologue;
 mod registry;
+mod remote;
 mod returns;
 mod site;
 mod stopped;
 mod stubs;
+mod summary;
 mod sys;
 mod threads;
 mod trampolines;
@@ -19,4 +21,5 @@ mod vectors;
 
 pub(crate) use hooked::What;
 pub(crate) use registry::{Attachment, attach, check, check_return, detach, enabled, original};
+pub(crate) use remote::enabled_in;
 pub(crate) use threads::unregistered;

@@ -86,6 +86,10 @@ pub(super) struct Site {
     pub(super) lists: [AtomicPtr<Head>; 4],
     /// The callbacks at return.
     pub(super) returns: AtomicPtr<Head>,
+    /// A [`Summary`](super::summary::Summary), for other processes.
+    pub(super) summary: AtomicU64,
+    /// The first callback, for them too.
+    pub(super) callback: AtomicU64,
     /// Calls that ran no callback, as their thread was in one.
     pub(super) skipped: AtomicU64,
     /// Returns without callbacks, as no pending return was free.

@@ -233,3 +233,6 @@ fn redirect(tid: libc::pid_t, redirects: &[(u64, u64)]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,7 +29,10 @@ pub(super) const SLOT: u64 = 128;
 const MOVED: u64 = 32;
 /// Most bytes of moved instructions.
 pub(super) const MOVED_BYTES: usize = (SLOT - MOVED) as usize;
-const HALF: u64 = 0x10000;
+/// Bytes of code, and of data after it.
+pub(super) const HALF: u64 = 0x10000;
+/// In `/proc/PID/maps`; the number changes with the layout of [`Site`].
+pub(super) const NAME: &str = "twinbpf-hooks-1";
 /// How far a region may be from what jumps to it, with room for what moved instructions refer to.
 const REACH: u64 = 0x7000_0000;
 
@@ -64,7 +67,7 @@ impl Region {
     /// A region that `address` reaches.
     pub(super) fn near(address: u64) -> io::Result<Region> {
         // SAFETY: a name, and flags.
-        let fd = unsafe { libc::memfd_create(c"twinbpf-hooks".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::memfd_create(c"twinbpf-hooks-1".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
