@@ -137,9 +137,13 @@ fn displace(address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
             // The last that is displaced: it returns to what is not.
             FlowControl::Call if instruction.op0_kind() == OpKind::NearBranch64 => {}
             FlowControl::Call | FlowControl::IndirectCall => return Err(Refusal::Call),
-            // Nothing of the function is after it.
-            _ if decoder.position() < JUMP => return Err(Refusal::TooShort),
-            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => {}
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return => {
+                if decoder.position() < JUMP {
+                    // Nothing of the function is after it.
+                    return Err(Refusal::TooShort);
+                }
+            }
+            // Where it traps is part of what it does.
             _ => return Err(Refusal::Undecodable),
         }
     }

@@ -23,9 +23,11 @@ fn can_compile() -> bool {
 fn main() -> std::process::ExitCode {
     threads::without_ptrace();
     let mut tests = harness::Tests::default();
-    let all: [(&str, fn()); 12] = [
+    let all: [(&str, fn()); 15] = [
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
         ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
+        ("states::ten_thousand_cycles", states::ten_thousand_cycles),
+        ("states::the_steps_of_ftrace", states::the_steps_of_ftrace),
         ("threads::a_handler_of_the_programs_own_is_called", threads::a_handler_of_the_programs_own_is_called),
         ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
         ("threads::children_of_fork_count", threads::children_of_fork_count),
@@ -33,6 +35,7 @@ fn main() -> std::process::ExitCode {
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),
         ("transparent::exceptions_pass_hooked_returns", transparent::exceptions_pass_functions_with_hooked_returns),
+        ("transparent::what_cannot_be_hooked_says_why", transparent::what_cannot_be_hooked_says_why),
         ("transparent::functions_compute_as_before", transparent::functions_compute_what_they_do_without_hooks),
         ("transparent::replacements_and_results", transparent::replacements_and_results_of_callbacks),
         ("transparent::returns_are_seen", transparent::returns_are_seen_and_functions_unwind),

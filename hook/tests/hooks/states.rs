@@ -208,3 +208,71 @@ fn check(function: &Function, mask: usize, add: extern "C" fn(i64, i64) -> i64) 
     }
     (0..10).for_each(|_| assert_eq!(call_once(add), of_mask(mask), "in state {mask:04b}"));
 }
+
+/// Pages of this process in memory, and its mappings.
+fn footprint() -> (usize, usize) {
+    let resident = std::fs::read_to_string("/proc/self/statm").expect("the kernel has it");
+    let resident = resident.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    let mappings = std::fs::read_to_string("/proc/self/maps").expect("the kernel has it").lines().count();
+    (resident, mappings)
+}
+
+/// Hooks that come and go leave nothing.
+pub(crate) fn ten_thousand_cycles() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("clang-nop");
+    let (function, add) = (fixture.function("add"), fixture.get::<extern "C" fn(i64, i64) -> i64>("add"));
+    let cycle = |number: usize| {
+        let hooks = [attach(&function, number & 1), attach(&function, 2), attach(&function, 3)];
+        let mask = 1 << (number & 1) | 4 | 8;
+        assert_eq!(call_once(add), of_mask(mask));
+        drop(hooks);
+        assert_eq!(call_once(add), of_mask(0));
+    };
+    (0..100).for_each(cycle);
+    let before = footprint();
+    (0..10_000).for_each(cycle);
+    let after = footprint();
+    assert!(after.0 <= before.0 + 64 && after.1 <= before.1 + 2, "pages, mappings: {before:?} before, {after:?} after");
+}
+
+/// What `enabled_functions` of Linux 6.1 said of `do_nanosleep` after each step, and the same steps here. fentry is a direct
+/// trampoline, the function tracer takes arguments, a kprobe all registers.
+///
+/// Count, D, and list or private are the same. R differs where only the direct trampoline is there: the kernel calls that
+/// through `ftrace_regs_caller`, here the stub does it. It differs again with the tracer added, for the same reason. The
+/// kernel's line for a direct trampoline alone names `call_direct_funcs`, here it is the trampoline itself.
+const FTRACE: [(&str, usize, bool, &str, &str); 7] = [
+    ("fentry", 3, true, "(1) R   D \ttramp: ftrace_regs_caller (call_direct_funcs)", "(1)     D\ttramp: direct"),
+    ("tracer", 0, true, "(2) R   D ->arch_ftrace_ops_list_func", "(2)     D\ttramp: args"),
+    ("kprobe", 2, true, "(3) R   D ->arch_ftrace_ops_list_func", "(3) R   D ->regs list"),
+    ("tracer", 0, false, "(2) R   D ->arch_ftrace_ops_list_func", "(2) R   D\ttramp: regs"),
+    ("fentry", 3, false, "(1) R     \ttramp: 0x... (kprobe_ftrace_handler)", "(1) R    \ttramp: regs"),
+    ("kprobe", 2, false, "", ""),
+    ("tracer", 0, true, "(1)       \ttramp: 0x... (function_trace_call)", "(1)      \ttramp: args"),
+];
+
+pub(crate) fn the_steps_of_ftrace() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::new("clang-nop");
+    let function = fixture.function("add");
+    let mut hooks: [Option<Hook>; 4] = [const { None }; 4];
+    for (step, which, add_it, kernel, ours) in FTRACE {
+        hooks[which] = add_it.then(|| attach(&function, which));
+        let all = enabled().expect("no callback");
+        let state = all.iter().find(|state| state.address == function.address());
+        let said = state.map(|state| state.to_string().replace("add ", "")).unwrap_or_default();
+        assert!(said.starts_with(ours), "after {step}: {said}, not {ours}");
+        assert_eq!(said.is_empty(), ours.is_empty());
+        let count = |line: &str| line.split(')').next().map(str::to_owned);
+        assert_eq!(count(&said), count(kernel), "after {step}");
+        assert_eq!(said.contains('D'), kernel.contains('D'), "after {step}");
+        // Callbacks and a direct trampoline are a list in the kernel; here the direct one comes after the callbacks.
+        let callbacks = hooks.iter().take(3).flatten().count();
+        assert_eq!(said.contains("list"), callbacks > 1, "after {step}: {said}");
+    }
+}

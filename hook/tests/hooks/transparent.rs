@@ -247,3 +247,52 @@ pub(crate) fn replacements_and_results_of_callbacks() {
         assert_eq!(add(1, 2), 3);
     }
 }
+
+/// Refusals, in their exact words, before any code changes.
+pub(crate) fn what_cannot_be_hooked_says_why() {
+    if !can_compile() {
+        return;
+    }
+    let fixture = Fixture::compile("refused.c", "gcc", &["-fno-toplevel-reorder"]);
+    let words = [
+        ("short", Point::Entry, "it is shorter than a jump of 5 bytes"),
+        ("back", Point::Entry, "a branch leads to its offset 2, where the jump would be"),
+        (
+            "through",
+            Point::Entry,
+            "it calls another function within its first 5 bytes, and the return address would be elsewhere",
+        ),
+        ("traps", Point::Entry, "its first bytes are no instructions that can run elsewhere"),
+        (
+            "unsized",
+            Point::Entry,
+            "the symbol table does not say how long it is; compile with -fpatchable-function-entry=5",
+        ),
+        ("block.cold", Point::Entry, "it is a part of another function, which jumps there"),
+        ("getcontext", Point::Return, "it returns more than once for one call, so that its return cannot be hooked"),
+        (
+            "plain",
+            Point::Return,
+            "Go's runtime finds its stack frames by return addresses, so that its return cannot be hooked",
+        ),
+    ];
+    let count = Arc::new(AtomicU64::new(0));
+    for (name, point, why) in words {
+        let functions = [fixture.function("plain"), fixture.function(name)];
+        let wanted = if name == "plain" {
+            &functions[..1]
+        } else if point == Point::Entry {
+            &functions[..]
+        } else {
+            &functions[1..]
+        };
+        // SAFETY: nothing is attached.
+        let error = unsafe { Hook::attach(wanted, point, &counting(&count)) }.expect_err(name);
+        let module = fixture.module.path().display();
+        assert_eq!(error.to_string(), format!("cannot hook {name} of {module}: {why}"));
+    }
+    let error = twinbpf_hook::Module::find("libnowhere.so").expect_err("there is none");
+    assert_eq!(error.to_string(), "this process has loaded no file libnowhere.so; /proc/self/maps lists what it has");
+    let states = twinbpf_hook::enabled().expect("no callback");
+    assert!(!states.iter().any(|state| state.name == "plain"), "nothing stays attached");
+}
