@@ -185,20 +185,12 @@ fn sections_that_lead_nowhere_are_errors() {
 fn main() -> std::process::ExitCode {
     let mut tests = harness::Tests::default();
     // One after another: sections name a library that each test loads.
-    let all: [(&str, fn()); 5] = [
+    tests.add_in_turn(&[
         ("sections_count_every_call", sections_count_every_call),
         ("programs_read_arguments", programs_read_arguments),
         ("traps_are_counted", traps_are_counted),
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
         ("sections_that_lead_nowhere_are_errors", sections_that_lead_nowhere_are_errors),
-    ];
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    for (name, test) in all {
-        tests.add(name, move || {
-            let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            test();
-            Ok(())
-        });
-    }
+    ]);
     tests.run()
 }

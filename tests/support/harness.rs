@@ -58,6 +58,20 @@ impl Tests {
         }));
     }
 
+    /// Adds tests that cannot run beside each other.
+    #[allow(dead_code, reason = "most tests can")]
+    pub(crate) fn add_in_turn(&mut self, tests: &[(&'static str, fn())]) {
+        let turn = Arc::new(Mutex::new(()));
+        for (name, test) in tests.iter().copied() {
+            let turn = Arc::clone(&turn);
+            self.add(name, move || {
+                let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+                test();
+                Ok(())
+            });
+        }
+    }
+
     /// Runs the tests that the command line chooses, and reports which have skipped and why.
     pub(crate) fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();

@@ -23,7 +23,8 @@ fn can_compile() -> bool {
 fn main() -> std::process::ExitCode {
     threads::without_ptrace();
     let mut tests = harness::Tests::default();
-    let all: [(&str, fn()); 15] = [
+    // One after another: threads that block signals are a refusal for others.
+    tests.add_in_turn(&[
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
         ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
         ("states::ten_thousand_cycles", states::ten_thousand_cycles),
@@ -39,15 +40,6 @@ fn main() -> std::process::ExitCode {
         ("transparent::functions_compute_as_before", transparent::functions_compute_what_they_do_without_hooks),
         ("transparent::replacements_and_results", transparent::replacements_and_results_of_callbacks),
         ("transparent::returns_are_seen", transparent::returns_are_seen_and_functions_unwind),
-    ];
-    // One after another: threads that block signals are a refusal for others.
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    for (name, test) in all {
-        tests.add(name, move || {
-            let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            test();
-            Ok(())
-        });
-    }
+    ]);
     tests.run()
 }
