@@ -218,6 +218,8 @@ fn variables_that_cannot_be_set() {
 #[test]
 fn files_that_are_not_there() {
     case("no_file", &corpus(), &["run", "no_such.bpf.o"]);
+    // Beyond the kernel's largest number of a process.
+    case("no_process", &corpus(), &["enabled", "4194305"]);
     case("no_program", &corpus(), &["exec", "scripts/hello.bpf.o:nobody"]);
     case("several_programs", &corpus(), &["exec", "packets/xdp_vlan.bpf.o"]);
     case("no_library", &corpus(), &["run", "--lib", "libno-such.so.1", "scripts/hello.bpf.o"]);

@@ -99,16 +99,21 @@ pub(crate) struct Attachment {
 /// Attaches to all functions, or to none.
 pub(crate) fn attach(functions: &[Function], what: What) -> Result<Attachment, Error> {
     let Open { mut registry, _quiet } = Open::new().ok_or(Error::InCallback)?;
-    prepare(functions, &what)?;
+    let mut functions = functions.to_vec();
+    functions.sort_by_key(Function::address);
+    functions.dedup_by_key(|function| function.address());
+    prepare(&functions, &what)?;
     registry.detach_dropped();
     let id = registry.next;
     registry.next += 1;
-    registry.add(functions, id, &what)?;
+    registry.add(&functions, id, &what)?;
     let addresses: Vec<u64> = functions.iter().map(Function::address).collect();
     if let Err(error) = registry.change(&addresses) {
+        // No code changed. Functions that others have hooked lose the callback again.
         registry.remove(id, &addresses);
+        let undone = registry.change(&addresses);
         registry.release();
-        return Err(error);
+        return undone.and(Err(error));
     }
     registry.release();
     let sites = addresses.iter().filter_map(|address| registry.functions.get(address)).map(Hooked::site).collect();

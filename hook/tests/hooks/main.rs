@@ -30,6 +30,7 @@ fn main() -> std::process::ExitCode {
         ("states::ten_thousand_cycles", states::ten_thousand_cycles),
         ("states::the_steps_of_ftrace", states::the_steps_of_ftrace),
         ("threads::a_handler_of_the_programs_own_is_called", threads::a_handler_of_the_programs_own_is_called),
+        ("threads::all_are_hooked_or_none", threads::all_are_hooked_or_none),
         ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
         ("threads::children_of_fork_count", threads::children_of_fork_count),
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),

@@ -219,3 +219,43 @@ pub(crate) fn children_of_fork_count() {
     assert_eq!(status, 0, "calls of the child's threads were not all counted");
     assert!(counts_all());
 }
+
+/// Where one of several functions cannot change, none is left with the callback, and one that is named twice is hooked once.
+pub(crate) fn all_are_hooked_or_none() {
+    if !can_compile() {
+        return;
+    }
+    let (pads, moved) = (Fixture::new("clang-nop"), Fixture::new("gcc-moved"));
+    let add = pads.get::<Add>("add");
+    let both = [pads.function("add"), moved.function("add"), pads.function("add")];
+    // SAFETY: they count; C functions of the fixtures.
+    let callback = unsafe { Callback::new(count, ptr::null_mut()) };
+    let counted = || {
+        COUNT.set(0);
+        assert_eq!(add(1, 2), 3);
+        COUNT.get()
+    };
+    let other = attach(&both[0]).expect("it has a pad");
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            block_all();
+            while !done.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        });
+        thread::sleep(std::time::Duration::from_millis(5));
+        // SAFETY: as above.
+        let hook = unsafe { Hook::attach(&both, Point::Entry, &callback) };
+        assert_eq!(
+            hook.is_err(),
+            std::env::var_os(DENIED).is_some(),
+            "without ptrace a thread that blocks SIGTRAP forbids it"
+        );
+        assert_eq!(counted(), if hook.is_ok() { 2 } else { 1 });
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(counted(), 1);
+    drop(other);
+    assert_eq!(counted(), 0);
+}
