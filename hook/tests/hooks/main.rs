@@ -37,7 +37,7 @@ fn main() -> std::process::ExitCode {
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),
         ("transparent::exceptions_pass_hooked_returns", transparent::exceptions_pass_functions_with_hooked_returns),
-        ("transparent::what_cannot_be_hooked_says_why", transparent::what_cannot_be_hooked_says_why),
+        ("transparent::refusals_have_exact_words", transparent::refusals_have_exact_words),
         ("transparent::functions_compute_as_before", transparent::functions_compute_what_they_do_without_hooks),
         ("transparent::replacements_and_results", transparent::replacements_and_results_of_callbacks),
         ("transparent::returns_are_seen", transparent::returns_are_seen_and_functions_unwind),

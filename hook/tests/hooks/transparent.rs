@@ -249,7 +249,7 @@ pub(crate) fn replacements_and_results_of_callbacks() {
 }
 
 /// Refusals, in their exact words, before any code changes.
-pub(crate) fn what_cannot_be_hooked_says_why() {
+pub(crate) fn refusals_have_exact_words() {
     if !can_compile() {
         return;
     }
