@@ -146,12 +146,12 @@ pub enum Error {
         name: String,
     },
     /// The system refuses what hooks need.
-    #[error("cannot {what}: {source}")]
+    #[error("cannot {what}: {error}")]
     System {
         /// What was tried.
         what: &'static str,
         /// The system's error.
-        source: io::Error,
+        error: io::Error,
     },
     /// A thread stays between instructions that are to change.
     #[error(

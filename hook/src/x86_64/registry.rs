@@ -156,10 +156,10 @@ impl Attachment {
 
 /// What needs no lock of functions: is this process fit for such hooks?
 fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
-    let system = |what, source| Error::System { what, source };
+    let system = |what, error| Error::System { what, error };
     vectors::prepare();
-    threads::prepare().map_err(|source| system("handle fork (pthread_atfork)", source))?;
-    sys::register_barriers().map_err(|source| system("make every core fetch code anew (membarrier)", source))?;
+    threads::prepare().map_err(|error| system("handle fork (pthread_atfork)", error))?;
+    sys::register_barriers().map_err(|error| system("make every core fetch code anew (membarrier)", error))?;
     if !matches!(what, What::Callback(Point::Return, _)) {
         return Ok(());
     }
@@ -168,7 +168,7 @@ fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
     {
         return Err(refused(function, why));
     }
-    returns::prepare().map_err(|source| system("reserve addresses for returns", source))
+    returns::prepare().map_err(|error| system("reserve addresses for returns", error))
 }
 
 fn refused(function: &Function, why: Refusal) -> Error {
@@ -201,7 +201,7 @@ impl Registry {
             Some(index) => &mut self.regions[index],
             None => {
                 let what = "map memory for trampolines";
-                let region = Region::near(prologue.address).map_err(|source| Error::System { what, source })?;
+                let region = Region::near(prologue.address).map_err(|error| Error::System { what, error })?;
                 self.regions.push(region);
                 self.regions.last_mut().ok_or(Error::Unsupported)?
             }
@@ -273,7 +273,7 @@ impl Registry {
         let function = loud.and_then(|(address, _)| self.functions.get(address)).map(Hooked::function);
         let refused = |why| function.map_or(Error::Unsupported, |function| refused(function, why));
         match error {
-            PatchError::System(source) => Error::System { what: "change the code of functions", source },
+            PatchError::System(error) => Error::System { what: "change the code of functions", error },
             PatchError::Stuck(thread) => Error::Stuck { thread },
             PatchError::Blocked(thread) => refused(Refusal::Blocked { thread }),
             PatchError::Traced(tracer) => refused(Refusal::Traced { tracer }),

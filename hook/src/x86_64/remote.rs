@@ -25,7 +25,7 @@ struct Mapped {
 pub(crate) fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
     let path = format!("/proc/{pid}/maps");
     let maps = fs::read_to_string(&path)
-        .map_err(|source| Error::System { what: "read the process's /proc/PID/maps", source })?;
+        .map_err(|error| Error::System { what: "read the process's /proc/PID/maps", error })?;
     let mapped: Vec<Mapped> = maps.lines().filter_map(parse).collect();
     let regions = mapped.iter().filter(|mapped| mapped.path.starts_with("/memfd:twinbpf-hooks"));
     let (mut found, mut modules) = (Vec::new(), Vec::new());
@@ -37,8 +37,8 @@ pub(crate) fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
         let mut sites = vec![0; HALF as usize];
         let read = read_of(pid, region.range.end, &mut sites);
         if read == 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM) {
-            let source = io::Error::from_raw_os_error(libc::EPERM);
-            return Err(Error::System { what: "read the process's memory; it takes the same user, or root", source });
+            let error = io::Error::from_raw_os_error(libc::EPERM);
+            return Err(Error::System { what: "read the process's memory; it takes the same user, or root", error });
         }
         for (index, site) in sites[..read / SLOT as usize * SLOT as usize].chunks_exact(SLOT as usize).enumerate() {
             found.extend(state(pid, site, region.range.start + index as u64 * SLOT, &mapped, &mut modules));
