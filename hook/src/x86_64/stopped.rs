@@ -34,6 +34,8 @@ struct Job<'a> {
     /// The thread that waits.
     own: libc::pid_t,
     stopped: Vec<Stopped>,
+    /// Since the list of threads was last read from its start, one of them was found to have ended.
+    any_ended: bool,
     /// From an address between instructions to where such a thread goes on.
     redirects: &'a [(u64, u64)],
     write: &'a dyn Fn(),
@@ -62,6 +64,7 @@ fn attempt(redirects: &[(u64, u64)], write: &dyn Fn()) -> io::Result<()> {
         process: std::process::id() as libc::pid_t,
         own: sys::tid() as libc::pid_t,
         stopped: Vec::with_capacity(THREADS),
+        any_ended: false,
         redirects,
         write,
         result: Err(libc::EAGAIN),
@@ -101,15 +104,19 @@ extern "C" fn run(job: *mut c_void) -> c_int {
 }
 
 impl Job<'_> {
-    /// Threads that come meanwhile are of threads that are not stopped yet: it ends with a list without new ones.
+    /// Threads that come meanwhile are of threads that are not stopped yet: it ends with a list without new ones. The
+    /// kernel's list may end at a thread that is ending: such a list counts for nothing.
     fn stop_all(&mut self) -> Result<(), c_int> {
-        loop {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             let before = self.stopped.len();
+            self.any_ended = false;
             self.each_thread()?;
-            if self.stopped.len() == before {
+            if self.stopped.len() == before && !self.any_ended {
                 return Ok(());
             }
         }
+        Err(libc::EBUSY)
     }
 
     fn each_thread(&mut self) -> Result<(), c_int> {
@@ -160,7 +167,10 @@ impl Job<'_> {
         if unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, 0, 0) } != 0 {
             let error = errno();
             // Gone, or going.
-            return if error == libc::ESRCH || has_ended(self.process, tid) { Ok(()) } else { Err(error) };
+            let has_ended = error == libc::ESRCH || has_ended(self.process, tid);
+            // The first one stays in the list until the process ends.
+            self.any_ended |= tid != self.process || error == libc::ESRCH;
+            return if has_ended { Ok(()) } else { Err(error) };
         }
         // SAFETY: no pointers.
         unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0) };
@@ -175,6 +185,7 @@ impl Job<'_> {
                 return Ok(());
             }
             if waited != 0 {
+                self.any_ended = true;
                 return Ok(());
             }
             if Instant::now() > deadline {

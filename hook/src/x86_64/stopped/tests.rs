@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::super::sys;
@@ -12,6 +13,9 @@ use super::change;
 const LOOP: &[u8] = &[0x90, 0x90, 0x90, 0x90, 0x90, 0x48, 0xff, 0x07, 0x48, 0x83, 0x7f, 0x08, 0x00, 0x74, 0xf1, 0xc3];
 /// Elsewhere: `inc qword [rdi + 16]`, and a jump to after the nops.
 const ELSEWHERE: u64 = 0x100;
+
+/// A thread that waits for its child cannot be stopped, so one change goes after another, as under the registry's lock.
+static ONE: Mutex<()> = Mutex::new(());
 
 fn code(at: u64, bytes: &[u8]) {
     // SAFETY: the pages are the test's, and writable.
@@ -23,6 +27,7 @@ fn code(at: u64, bytes: &[u8]) {
 
 #[test]
 fn threads_between_instructions_go_on_elsewhere() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = sys::reserve(0x1000).expect("addresses");
     sys::protect(at, 0x1000, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC).expect("writable code");
     code(at, LOOP);
@@ -55,6 +60,7 @@ fn threads_between_instructions_go_on_elsewhere() {
 
 #[test]
 fn all_threads_are_stopped_also_new_ones() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (running, inside) = (AtomicBool::new(true), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..2 {
