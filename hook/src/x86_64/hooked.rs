@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use super::patch::Patch;
 use super::prologue::{JUMP, Moved, NOP5, Prologue};
-use super::site::{Head, Link, List, Needs, Site};
+use super::site::{Link, List, Needs, Site};
 use super::stubs::Stub;
 use super::summary::Summary;
 use super::{entry_points, vectors};
@@ -176,8 +176,7 @@ impl Hooked {
         if alone {
             site.target.store(target, Ordering::Release);
         }
-        let lists: [*mut Head; 4] = [of_args, of_args, of_regs, of_regs];
-        site.lists.iter().zip(lists).for_each(|(slot, list)| slot.store(list, Ordering::Release));
+        site.lists.iter().zip([of_args, of_regs]).for_each(|(slot, list)| slot.store(list, Ordering::Release));
         site.target.store(target, Ordering::Release);
         if returns == 0 {
             store_returns();

@@ -81,9 +81,9 @@ pub(super) struct Site {
     pub(super) address: AtomicU64,
     /// A direct trampoline that runs after the callbacks, or null.
     pub(super) direct: AtomicPtr<c_void>,
-    /// The callbacks at entry, for each trampoline those that it can serve: arguments, private and list; registers,
-    /// private and list. Never null once the stub is reachable.
-    pub(super) lists: [AtomicPtr<Head>; 4],
+    /// The callbacks at entry, for trampolines with arguments those that these can serve, then for those with registers.
+    /// Never null once the stub is reachable.
+    pub(super) lists: [AtomicPtr<Head>; 2],
     /// The callbacks at return.
     pub(super) returns: AtomicPtr<Head>,
     /// A [`Summary`](super::summary::Summary), for other processes.

@@ -288,10 +288,10 @@ global_asm!(
         .cfi_endproc
         .size \\name, . - \\name
     .endm",
-    "HOOK_ENTRY twinbpf_hook_args_private, 0, 0, {SITE_ARGS_PRIVATE}",
-    "HOOK_ENTRY twinbpf_hook_args_list, 0, 1, {SITE_ARGS_LIST}",
-    "HOOK_ENTRY twinbpf_hook_regs_private, 1, 0, {SITE_REGS_PRIVATE}",
-    "HOOK_ENTRY twinbpf_hook_regs_list, 1, 1, {SITE_REGS_LIST}",
+    "HOOK_ENTRY twinbpf_hook_args_private, 0, 0, {SITE_ARGS}",
+    "HOOK_ENTRY twinbpf_hook_args_list, 0, 1, {SITE_ARGS}",
+    "HOOK_ENTRY twinbpf_hook_regs_private, 1, 0, {SITE_REGS}",
+    "HOOK_ENTRY twinbpf_hook_regs_list, 1, 1, {SITE_REGS}",
     // A return stub has called: [rbp + CALL] is the address after its call, in the place of the return address.
     ".balign 64
     .globl twinbpf_hook_return
@@ -407,10 +407,8 @@ global_asm!(
     SITE_DIRECT = const offset_of!(Site, direct),
     SITE_SKIPPED = const offset_of!(Site, skipped),
     SITE_RETURNS = const offset_of!(Site, returns),
-    SITE_ARGS_PRIVATE = const offset_of!(Site, lists),
-    SITE_ARGS_LIST = const offset_of!(Site, lists) + 8,
-    SITE_REGS_PRIVATE = const offset_of!(Site, lists) + 16,
-    SITE_REGS_LIST = const offset_of!(Site, lists) + 24,
+    SITE_ARGS = const offset_of!(Site, lists),
+    SITE_REGS = const offset_of!(Site, lists) + 8,
     NEEDS_WIDE = const Needs::WIDE,
     NEEDS_FLOATS = const Needs::FLOATS,
     NEEDS_ALL = const Needs::WIDE | Needs::FLOATS,
