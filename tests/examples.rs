@@ -7,7 +7,15 @@ use std::process::Command;
 
 use support::{harness, skip};
 
-harness::tests! { bare, filter, plugin, tools, unit_tests, embed }
+harness::tests! {
+    bare,
+    filter,
+    plugin,
+    #[cfg(all(feature = "hook", feature = "jit"))]
+    tools,
+    unit_tests,
+    embed,
+}
 
 /// What `cargo test` makes of an example, next to the folder of this binary.
 fn path(name: &str) -> Option<PathBuf> {
@@ -46,6 +54,7 @@ fn bare() {
     );
 }
 
+#[cfg(all(feature = "hook", feature = "jit"))]
 fn tools() {
     // What each of four threads asks for: see `work` in the example.
     let requests =
