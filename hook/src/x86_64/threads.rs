@@ -73,19 +73,38 @@ fn records() -> impl Iterator<Item = &'static Thread> {
 /// Takes a record that is free, or whose thread is gone.
 fn claim(record: &Thread, tid: u32) -> bool {
     let before = record.tid.load(Ordering::Relaxed);
-    let free = before == 0 || before != EMPTYING && !sys::is_alive(before);
-    free && record.tid.compare_exchange(before, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    matches!(Owner::of(before), Owner::None | Owner::Ended)
+        && record.tid.compare_exchange(before, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 /// A number of no thread: the record is being emptied.
 const EMPTYING: u32 = u32::MAX;
+
+/// Whose a record is.
+enum Owner {
+    None,
+    Emptying,
+    Ended,
+    Alive,
+}
+
+impl Owner {
+    fn of(tid: u32) -> Owner {
+        match tid {
+            0 => Owner::None,
+            EMPTYING => Owner::Emptying,
+            _ if sys::is_alive(tid) => Owner::Alive,
+            _ => Owner::Ended,
+        }
+    }
+}
 
 /// Joins the free pending returns of threads that have ended.
 pub(super) fn take_from_ended(join: impl Fn(usize, usize) -> usize) -> usize {
     let mut all = 0;
     for record in records() {
         let tid = record.tid.load(Ordering::Relaxed);
-        if tid == 0 || tid == EMPTYING || sys::is_alive(tid) {
+        if !matches!(Owner::of(tid), Owner::Ended) {
             continue;
         }
         // No new thread takes the record meanwhile.
@@ -100,10 +119,7 @@ pub(super) fn take_from_ended(join: impl Fn(usize, usize) -> usize) -> usize {
 /// Whether the thread of the record at this address has ended.
 pub(super) fn has_ended(record: usize) -> bool {
     let found = records().find(|candidate| ptr::from_ref(*candidate).addr() == record);
-    found.is_some_and(|record| {
-        let tid = record.tid.load(Ordering::Relaxed);
-        tid == 0 || tid != EMPTYING && !sys::is_alive(tid)
-    })
+    found.is_some_and(|record| matches!(Owner::of(record.tid.load(Ordering::Relaxed)), Owner::None | Owner::Ended))
 }
 
 /// The record of the calling thread, which it gets if it has none.
@@ -180,9 +196,33 @@ pub(super) fn grace() {
         .collect();
     for (record, sequence) in busy {
         let mut pause = Duration::from_micros(1);
-        while record.sequence.load(Ordering::Acquire) == sequence && sys::is_alive(record.tid.load(Ordering::Relaxed)) {
+        // A thread may have ended in a callback.
+        let is_alive = || matches!(Owner::of(record.tid.load(Ordering::Relaxed)), Owner::Alive);
+        while record.sequence.load(Ordering::Acquire) == sequence && is_alive() {
             thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_ended_in_a_callback_hold_up_no_change() {
+        let (sender, done) = mpsc::channel();
+        thread::spawn(move || {
+            // It has a record of its own before the other's is free.
+            own();
+            let ended = thread::spawn(|| own().sequence.fetch_add(1, Ordering::Relaxed));
+            ended.join().expect("no panic");
+            take_from_ended(|_, all| all);
+            grace();
+            sender.send(()).expect("the test waits");
+        });
+        done.recv_timeout(Duration::from_secs(10)).expect("it waits for no thread");
     }
 }
