@@ -28,6 +28,8 @@ mod callback;
 mod enabled;
 mod error;
 mod hook;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod maps;
 mod memory;
 mod modules;
 

@@ -14,6 +14,7 @@ use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, OpKind};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::Error;
+use crate::memory::read_of;
 
 /// An executable or library that is loaded into this process.
 pub struct Module {
@@ -75,19 +76,35 @@ impl fmt::Debug for Module {
     }
 }
 
-/// An object as the dynamic loader lists it.
+/// An object that a process has loaded.
 pub(crate) struct Loaded {
+    pid: u32,
     path: PathBuf,
-    bias: u64,
+    at: At,
+}
+
+/// Where it is.
+enum At {
+    /// What its addresses are less than those of the process, as the dynamic loader says.
+    Bias(u64),
+    /// The address of its file's first byte.
+    Start(u64),
 }
 
 impl Loaded {
-    /// A file whose first byte is at `start`.
-    pub(crate) fn at(path: &str, start: u64) -> Option<Loaded> {
-        let bytes = fs::read(path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
-        let first = file.segments().find(|segment| segment.file_range().0 == 0)?.address();
-        Some(Loaded { path: path.into(), bias: start.wrapping_sub(first) })
+    /// A file of a process whose first byte is at `start`.
+    pub(crate) fn of_process(pid: u32, path: &str, start: u64) -> Loaded {
+        Loaded { pid, path: path.into(), at: At::Start(start) }
+    }
+
+    fn bias(&self, file: &object::File<'_>) -> Option<u64> {
+        match self.at {
+            At::Bias(bias) => Some(bias),
+            At::Start(start) => {
+                let first = file.segments().find(|segment| segment.file_range().0 == 0)?;
+                Some(start.wrapping_sub(first.address()))
+            }
+        }
     }
 }
 
@@ -106,7 +123,7 @@ fn loaded() -> Vec<Loaded> {
         } else {
             Path::new(OsStr::from_bytes(name))
         };
-        list.push(Loaded { path: path.to_owned(), bias: info.dlpi_addr });
+        list.push(Loaded { pid: std::process::id(), path: path.to_owned(), at: At::Bias(info.dlpi_addr) });
         0
     }
     let mut list: Vec<Loaded> = Vec::new();
@@ -147,41 +164,38 @@ impl Module {
         let fail = |why: String| Error::Module { path: loaded.path.clone(), why };
         let bytes = fs::read(&loaded.path).map_err(|error| fail(error.to_string()))?;
         let file = object::File::parse(&*bytes).map_err(|error| fail(error.to_string()))?;
+        let bias = loaded.bias(&file).ok_or_else(|| fail("no segment has the file's first byte".to_owned()))?;
         let path = fs::canonicalize(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
         let mut module = Module {
             path,
-            bias: loaded.bias,
+            bias,
             text: BTreeMap::new(),
             functions: Vec::new(),
             mcount: HashSet::new(),
             sleds: HashSet::new(),
             is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
-            entry: loaded.bias + file.entry(),
+            entry: bias + file.entry(),
             code: OnceLock::new(),
         };
         for segment in file.segments().filter(|segment| segment.permissions().executable()) {
             let data = segment.data().map_err(|error| fail(error.to_string()))?;
-            module.text.insert(loaded.bias + segment.address(), data.to_vec());
+            module.text.insert(bias + segment.address(), data.to_vec());
         }
-        let pads = module.addresses(&file, "__patchable_function_entries", 8, 8);
-        module.mcount = module.addresses(&file, "__mcount_loc", 8, 8).into_iter().collect();
+        let pads = module.addresses(&file, "__patchable_function_entries", loaded.pid);
+        module.mcount = module.addresses(&file, "__mcount_loc", loaded.pid).into_iter().collect();
         module.sleds = module.sleds(&file).into_iter().collect();
         module.name_functions(&file, &pads);
         Ok(module)
     }
 
     /// The words of a section that are addresses in this module's text, as the loader has relocated them.
-    fn addresses(&self, file: &object::File<'_>, name: &str, stride: u64, width: u64) -> Vec<u64> {
+    fn addresses(&self, file: &object::File<'_>, name: &str, pid: u32) -> Vec<u64> {
         let Some(section) = file.section_by_name(name) else { return Vec::new() };
         let mut bytes = vec![0; section.size() as usize];
-        if !crate::memory::read(self.bias + section.address(), &mut bytes) {
+        if read_of(pid, self.bias + section.address(), &mut bytes) != bytes.len() {
             return Vec::new();
         }
-        let words = bytes.chunks_exact(stride as usize).map(|entry| {
-            let mut word = [0; 8];
-            word[..width as usize].copy_from_slice(&entry[..width as usize]);
-            u64::from_le_bytes(word)
-        });
+        let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()));
         words.filter(|address| self.contains(*address)).collect()
     }
 

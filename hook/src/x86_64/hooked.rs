@@ -223,22 +223,8 @@ impl Hooked {
         if self.attached.is_empty() && !self.patched {
             return None;
         }
-        let (skipped, lost_returns) = self.stub.site.lost();
-        let summary = self.summary();
-        Some(Enabled {
-            name: self.function.name().to_owned(),
-            address: self.function.address,
-            count: summary.count.into(),
-            registers: summary.registers,
-            replaced: summary.replaced,
-            direct: summary.direct,
-            returns: summary.returns.into(),
-            preparation: summary.preparation,
-            trampoline: self.in_code(),
-            callback: self.first_callback(),
-            skipped,
-            lost_returns,
-        })
+        let function = (self.function.name().to_owned(), self.function.address);
+        Some(self.summary().enabled(function, self.in_code(), self.first_callback(), self.stub.site.lost()))
     }
 
     fn summary(&self) -> Summary {

@@ -3,30 +3,22 @@
 use std::fs;
 use std::io;
 use std::mem::offset_of;
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::site::Site;
 use super::stubs::{HALF, NAME, SLOT};
 use super::summary::Summary;
+use crate::maps::Mapped;
 use crate::memory::read_of;
 use crate::modules::{Loaded, Module};
 use crate::{Enabled, Error, Trampoline};
-
-/// A file that is mapped, from its first byte on.
-struct Mapped {
-    range: Range<u64>,
-    offset: u64,
-    is_code: bool,
-    path: String,
-}
 
 /// All hooked functions of a process, by address.
 pub(crate) fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
     let path = format!("/proc/{pid}/maps");
     let maps = fs::read_to_string(&path)
         .map_err(|error| Error::System { what: "read the process's /proc/PID/maps", error })?;
-    let mapped: Vec<Mapped> = maps.lines().filter_map(parse).collect();
+    let mapped: Vec<Mapped> = maps.lines().filter_map(Mapped::parse).collect();
     let regions = mapped.iter().filter(|mapped| mapped.path.starts_with("/memfd:twinbpf-hooks"));
     let (mut found, mut modules) = (Vec::new(), Vec::new());
     // Stubs are written through a second mapping, which has no sites after it.
@@ -46,18 +38,6 @@ pub(crate) fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
     }
     found.sort_by_key(|state: &Enabled| state.address);
     Ok(found)
-}
-
-/// A line of `/proc/PID/maps` of a file.
-fn parse(line: &str) -> Option<Mapped> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let is_code = words.next()?.contains('x');
-    let offset = hex(words.next()?)?;
-    let path = words.nth(2)?.trim_start();
-    path.starts_with('/')
-        .then(|| Some(Mapped { range: hex(start)?..hex(end)?, offset, is_code, path: path.to_owned() }))?
 }
 
 fn state(
@@ -84,30 +64,19 @@ fn state(
         Trampoline::Direct(_) => Trampoline::Direct(word(offset_of!(Site, target))?),
         other => other,
     };
-    Some(Enabled {
-        name: name(address, mapped, modules),
-        address,
-        count: summary.count.into(),
-        registers: summary.registers,
-        replaced: summary.replaced,
-        direct: summary.direct,
-        returns: summary.returns.into(),
-        preparation: summary.preparation,
-        trampoline: is_hooked.then_some(trampoline),
-        callback: word(offset_of!(Site, callback)).filter(|callback| *callback != 0),
-        skipped: word(offset_of!(Site, skipped))?,
-        lost_returns: word(offset_of!(Site, lost_returns))?,
-    })
+    let callback = word(offset_of!(Site, callback)).filter(|callback| *callback != 0);
+    let lost = (word(offset_of!(Site, skipped))?, word(offset_of!(Site, lost_returns))?);
+    let function = (name(pid, address, mapped, modules), address);
+    Some(summary.enabled(function, is_hooked.then_some(trampoline), callback, lost))
 }
 
 /// The function's name, or where it is in which file.
-fn name(address: u64, mapped: &[Mapped], modules: &mut Vec<(String, Arc<Module>)>) -> String {
-    let Some(file) = mapped.iter().find(|mapped| mapped.range.contains(&address)) else {
-        return format!("{address:#x}");
-    };
+fn name(pid: u32, address: u64, mapped: &[Mapped], modules: &mut Vec<(String, Arc<Module>)>) -> String {
+    let in_file = |mapped: &&Mapped| mapped.range.contains(&address) && mapped.path.starts_with('/');
+    let Some(file) = mapped.iter().find(in_file) else { return format!("{address:#x}") };
     if !modules.iter().any(|(path, _)| *path == file.path) {
         let first = mapped.iter().find(|mapped| mapped.path == file.path && mapped.offset == 0);
-        let loaded = first.and_then(|first| Loaded::at(&file.path, first.range.start));
+        let loaded = first.map(|first| Loaded::of_process(pid, &file.path, first.range.start));
         if let Some(module) = loaded.and_then(|loaded| Module::read(loaded).ok()) {
             modules.push((file.path.clone(), Arc::new(module)));
         }

@@ -22,6 +22,7 @@ use std::ptr;
 
 use super::site::Site;
 use super::{sys, unwind};
+use crate::maps::Mapped;
 
 /// Bytes of a function's stub, and of its site.
 pub(super) const SLOT: u64 = 128;
@@ -134,9 +135,8 @@ fn gap(address: u64) -> io::Result<u64> {
     let mut free = Vec::new();
     // The lowest addresses are not for mapping (vm.mmap_min_addr); the stack grows towards what is below it.
     let mut end = 0x10_0000;
-    for line in maps.lines() {
-        let Some(range) = range(line) else { continue };
-        let margin = if line.ends_with("[stack]") { 1 << 30 } else { 0 };
+    for Mapped { range, path, .. } in maps.lines().filter_map(Mapped::parse) {
+        let margin = if path == "[stack]" { 1 << 30 } else { 0 };
         free.push(end..range.start.saturating_sub(margin).max(end));
         end = end.max(range.end);
     }
@@ -155,10 +155,4 @@ fn gap(address: u64) -> io::Result<u64> {
                 format!("no addresses are free within {} MiB of {address:#x}", REACH >> 20),
             )
         })
-}
-
-/// The addresses of a line of `/proc/self/maps`.
-fn range(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-    Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
 }

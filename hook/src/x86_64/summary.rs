@@ -1,6 +1,6 @@
 //! The state of a hooked function in one word, which its site keeps for other processes to read.
 
-use crate::{Preparation, Trampoline};
+use crate::{Enabled, Preparation, Trampoline};
 
 /// What `enabled` says of a function, but for counts of what was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,31 @@ fn index<T: PartialEq>(all: &[T], wanted: &T) -> u64 {
 }
 
 impl Summary {
+    /// With what it does not say: calls and returns that ran no callback last.
+    pub(super) fn enabled(
+        self,
+        (name, address): (String, u64),
+        trampoline: Option<Trampoline>,
+        callback: Option<u64>,
+        (skipped, lost_returns): (u64, u64),
+    ) -> Enabled {
+        let Summary { registers, replaced, direct, preparation, .. } = self;
+        Enabled {
+            name,
+            address,
+            count: self.count.into(),
+            registers,
+            replaced,
+            direct,
+            returns: self.returns.into(),
+            preparation,
+            trampoline,
+            callback,
+            skipped,
+            lost_returns,
+        }
+    }
+
     pub(super) fn to_word(self) -> u64 {
         let flag = |set: bool, bit: u32| u64::from(set) << bit;
         u64::from(self.count)
