@@ -138,7 +138,8 @@ impl fmt::Debug for HookOptions {
 }
 
 impl HookOptions {
-    /// As many slots as the machine has CPUs, and one more; no memory but the program's own.
+    /// As many slots as the machine has CPUs, and one more, but not more than the engine has
+    /// ([`Config::cpus`](crate::Config::cpus)); no memory but the program's own.
     pub fn new() -> HookOptions {
         HookOptions::default()
     }

@@ -57,7 +57,7 @@ pub enum Refusal {
     /// It calls within its first 5 bytes.
     #[error("it calls another function within its first 5 bytes, and the return address would be elsewhere")]
     Call,
-    /// What is there is no instruction, or one that traps.
+    /// Its first bytes do not decode, or trap (`ud2`, `int3`).
     #[error("its first bytes are no instructions that can run elsewhere")]
     Undecodable,
     /// Its instructions cannot be encoded for another address.

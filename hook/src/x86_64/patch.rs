@@ -43,17 +43,22 @@ pub(super) struct Patch {
     pub(super) redirects: Vec<(u8, u64)>,
 }
 
-/// Why nothing was changed.
-#[derive(Debug, thiserror::Error)]
+/// Why nothing was changed; the registry, which knows the functions, makes the words.
+#[derive(Debug)]
 pub(super) enum PatchError {
-    #[error(transparent)]
-    System(#[from] io::Error),
-    #[error("thread {0} neither ran nor left the function's first instructions in 2 s")]
+    System(io::Error),
+    /// A thread that stays between instructions of a place.
     Stuck(u32),
-    #[error("thread {0} blocks SIGTRAP")]
+    /// A thread that blocks SIGTRAP.
     Blocked(u32),
-    #[error("process {0} takes every SIGTRAP")]
+    /// A process that takes every SIGTRAP.
     Traced(u32),
+}
+
+impl From<io::Error> for PatchError {
+    fn from(error: io::Error) -> PatchError {
+        PatchError::System(error)
+    }
 }
 
 impl Patch {

@@ -20,12 +20,12 @@ const SLED: [u8; 2] = [0xeb, 0x09];
 /// Longest instruction, and so most bytes that a jump can displace.
 const MOST: usize = JUMP + 15;
 
-/// Where a function is patched, and what is there.
+/// The first instructions of a function: the bytes that the jump displaces, and where it continues.
 #[derive(Clone, Debug)]
 pub(super) struct Prologue {
     /// Where the jump is written.
     pub(super) address: u64,
-    /// What is there before the first hook.
+    /// The bytes at `address` in the file.
     pub(super) original: [u8; JUMP],
     pub(super) preparation: Preparation,
     /// Offsets within the jump at which a displaced instruction begins, but the first.
@@ -55,7 +55,8 @@ pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
         Some(prologue) => prologue,
         None => moved(function, address, code)?,
     };
-    prologue.code = bytes[..(prologue.after - function.address) as usize].to_vec();
+    let length = (prologue.after - function.address) as usize;
+    prologue.code = bytes.get(..length).ok_or(Refusal::TooShort)?.to_vec();
     let mut in_memory = vec![0; prologue.code.len()];
     match sys::read(function.address, &mut in_memory) {
         false => Err(Refusal::Unreadable),
@@ -189,16 +190,12 @@ impl Prologue {
 
 /// A call at another address that returns to where the original does, so that unwinders know the frame.
 fn encode_call(call: &Instruction, address: u64) -> Result<Vec<u8>, IcedError> {
-    // push [rip + 5], jmp, the return address.
+    // push [rip + 5], jmp, the return address. A target beyond 2 GiB is an error of the encoder of one instruction.
     let jump = Instruction::with_branch(Code::Jmp_rel32_64, call.near_branch64())?;
     let mut bytes = vec![0xff, 0x35, 5, 0, 0, 0];
-    bytes.extend(encode(&jump, address + 6)?);
-    if bytes.len() == 11 {
-        bytes.extend_from_slice(&call.next_ip().to_le_bytes());
-        return Ok(bytes);
-    }
-    // The jump became another, of a target beyond 2 GiB.
-    encode(call, u64::MAX)
+    bytes.extend(encode_alone(&jump, address + 6)?);
+    bytes.extend_from_slice(&call.next_ip().to_le_bytes());
+    Ok(bytes)
 }
 
 /// An instruction at another address, with the targets that it has. Branches become longer where they must.
@@ -210,6 +207,10 @@ fn encode(instruction: &Instruction, address: u64) -> Result<Vec<u8>, IcedError>
         let block = InstructionBlock::new(std::slice::from_ref(instruction), address);
         return Ok(BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)?.code_buffer);
     }
+    encode_alone(instruction, address)
+}
+
+fn encode_alone(instruction: &Instruction, address: u64) -> Result<Vec<u8>, IcedError> {
     let mut encoder = Encoder::new(64);
     encoder.encode(instruction, address)?;
     Ok(encoder.take_buffer())

@@ -197,15 +197,16 @@ impl Registry {
             return Ok(());
         }
         let prologue = examine(function).map_err(|why| refused(function, why))?;
-        let region = match self.regions.iter().position(|region| region.serves(prologue.address)) {
-            Some(index) => &mut self.regions[index],
+        let index = match self.regions.iter().position(|region| region.serves(prologue.address)) {
+            Some(index) => index,
             None => {
                 let what = "map memory for trampolines";
                 let region = Region::near(prologue.address).map_err(|error| Error::System { what, error })?;
                 self.regions.push(region);
-                self.regions.last_mut().ok_or(Error::Unsupported)?
+                self.regions.len() - 1
             }
         };
+        let region = &mut self.regions[index];
         let moved = prologue.move_to(region.next_moved()).map_err(|why| refused(function, why))?;
         let stub = region.add(&moved.bytes);
         self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved));

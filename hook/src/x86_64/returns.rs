@@ -38,10 +38,9 @@ static SEARCHED: AtomicU64 = AtomicU64::new(0);
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Reserves addresses and registers their unwind information, before the first function is hooked at its return.
+/// Reserves addresses and registers their unwind information, before the first function is hooked at its return. The
+/// registry is locked.
 pub(super) fn prepare() -> io::Result<()> {
-    static ONCE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _once = ONCE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if BASE.load(Ordering::Acquire) != 0 {
         return Ok(());
     }
@@ -144,7 +143,7 @@ fn grow() -> usize {
 /// Makes a region of reserved addresses: the relay, stubs, room for records.
 fn map(base: u64) -> bool {
     const { assert!(size_of::<Pending>() == 32 && (FIRST + STUBS) * 32 <= REGION - RECORDS) };
-    if !sys::make_writable(base, REGION) {
+    if sys::protect(base, REGION, libc::PROT_READ | libc::PROT_WRITE).is_err() {
         return false;
     }
     let code: *mut u64 = ptr::with_exposed_provenance_mut(base as usize);
@@ -156,7 +155,8 @@ fn map(base: u64) -> bool {
         // SAFETY: the region is ours, writable, and longer.
         unsafe { code.add(index as usize).write(word) };
     }
-    sys::make_executable(base, ((FIRST + STUBS) * 8).next_multiple_of(sys::PAGE as u64))
+    let bytes = ((FIRST + STUBS) * 8).next_multiple_of(sys::PAGE as u64);
+    sys::protect(base, bytes, libc::PROT_READ | libc::PROT_EXEC).is_ok()
 }
 
 /// Whether the frame of a pending return is still there: on its stack is the address of the stub or, where it returns

@@ -50,16 +50,6 @@ pub(super) fn reserve(bytes: u64) -> io::Result<u64> {
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.expose_provenance() as u64) }
 }
 
-/// Makes a part of reserved addresses memory.
-pub(super) fn make_writable(at: u64, bytes: u64) -> bool {
-    protect(at, bytes, libc::PROT_READ | libc::PROT_WRITE).is_ok()
-}
-
-/// Makes memory that [`make_writable`] made executable, and no longer writable.
-pub(super) fn make_executable(at: u64, bytes: u64) -> bool {
-    protect(at, bytes, libc::PROT_READ | libc::PROT_EXEC).is_ok()
-}
-
 /// Changes the protection of whole pages of this process.
 pub(super) fn protect(at: u64, bytes: u64, protection: libc::c_int) -> io::Result<()> {
     let at = std::ptr::with_exposed_provenance_mut(at as usize);
