@@ -54,6 +54,23 @@ pub enum Refusal {
         /// Bytes from the function's start.
         offset: u64,
     },
+    /// No instruction of the function begins at that offset.
+    #[error("none of the function's instructions begins there")]
+    NoInstruction,
+    /// Inside a function that may jump anywhere within itself.
+    #[error("the function jumps by a table (as of `switch`), perhaps to an instruction that would be within the jump")]
+    JumpTable,
+    /// Inside a function there are only callbacks at an instruction.
+    #[error(
+        "inside a function there is no return to hook and nothing to replace, only callbacks before an instruction"
+    )]
+    Inside,
+    /// Another hook moves the same instructions.
+    #[error("the hook at {other} moves the same instructions")]
+    Overlaps {
+        /// The other one's name.
+        other: String,
+    },
     /// It calls within its first 5 bytes.
     #[error("it calls another function within its first 5 bytes, and the return address would be elsewhere")]
     Call,

@@ -25,6 +25,7 @@
 
 mod call;
 mod callback;
+mod code;
 mod enabled;
 mod error;
 mod hook;

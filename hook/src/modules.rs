@@ -10,10 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, OpKind};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::Error;
+use crate::code::{Code, Frames};
 use crate::memory::read_of;
 
 /// An executable or library that is loaded into this process.
@@ -30,32 +30,66 @@ pub struct Module {
     is_go: bool,
     /// Where the kernel starts it.
     entry: u64,
-    code: OnceLock<CodeFacts>,
+    unwinding: Frames,
+    /// Bounds of functions by unwind information, by address.
+    frames: OnceLock<Vec<Range<u64>>>,
+    code: OnceLock<Code>,
 }
 
-/// A function of a [`Module`].
+/// A function of a [`Module`], or an instruction inside one ([`Function::at_offset`]).
 #[derive(Clone)]
 pub struct Function {
     pub(crate) module: Arc<Module>,
+    /// Of the function alone.
+    base: Arc<str>,
+    /// With the offset.
     pub(crate) name: Arc<str>,
+    /// Where the function begins.
+    pub(crate) start: u64,
+    /// Where it is hooked.
     pub(crate) address: u64,
     pub(crate) size: u64,
 }
 
 impl Function {
-    /// Its name in the symbol table; one without a symbol is named by its module and offset there.
+    /// Its name in the symbol table; one without a symbol is named by its module and offset there. An offset in the function
+    /// follows, as `main+0x12`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it begins, in this process.
+    /// Where it begins, in this process, or the instruction inside it.
     pub fn address(&self) -> u64 {
         self.address
     }
 
+    /// The instruction `offset` bytes into the function, which [`Hook::attach`](crate::Hook::attach) takes in the place of the
+    /// entry: callbacks run before that instruction, with all registers. They leave the function's x87 and MMX registers alone.
+    ///
+    /// [`Function::check`] says whether there is an instruction that can be hooked.
+    #[must_use]
+    pub fn at_offset(&self, offset: u64) -> Function {
+        let name = if offset == 0 { Arc::clone(&self.base) } else { format!("{}+{offset:#x}", self.base).into() };
+        Function { name, address: self.start.wrapping_add(offset), ..self.clone() }
+    }
+
+    /// Bytes from the function's start to where it is hooked.
+    pub fn offset(&self) -> u64 {
+        self.address.wrapping_sub(self.start)
+    }
+
+    /// Its bytes, as the symbol table or unwind information has them; 0 where neither does.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.size
+    }
+
     /// Whether the kernel starts the file there.
     pub(crate) fn is_entry_point(&self) -> bool {
-        self.address == self.module.entry
+        self.start == self.module.entry
     }
 
     /// The file that it comes from.
@@ -175,6 +209,8 @@ impl Module {
             sleds: HashSet::new(),
             is_go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".go.buildinfo").is_some(),
             entry: bias + file.entry(),
+            unwinding: unwinding(&file),
+            frames: OnceLock::new(),
             code: OnceLock::new(),
         };
         for segment in file.segments().filter(|segment| segment.permissions().executable()) {
@@ -224,7 +260,7 @@ impl Module {
             }
         }
         let known: HashSet<u64> = functions.iter().map(|(address, ..)| *address).collect();
-        let file_name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file_name = self.file_name();
         for pad in pads {
             // After a landing pad of indirect branches.
             if !known.contains(pad) && !known.contains(&(pad - 4)) {
@@ -256,13 +292,45 @@ impl Module {
         Some(self.function_of(name, range))
     }
 
-    fn function_of(self: &Arc<Module>, name: &Arc<str>, range: &Range<u64>) -> Function {
-        Function {
-            module: Arc::clone(self),
-            name: Arc::clone(name),
-            address: range.start,
-            size: range.end - range.start,
+    /// The function that has `address` in it, by its symbol, or else by what unwinders know of it. It begins there or before.
+    pub fn function_around(self: &Arc<Module>, address: u64) -> Option<Function> {
+        let index = self.functions.partition_point(|(_, range)| range.start <= address);
+        // A long function may have others after its start.
+        let by_symbol = self.functions[..index].iter().rev().take(8).find(|(_, range)| range.contains(&address));
+        if let Some((_, range)) = by_symbol {
+            return self.function_at(range.start);
         }
+        let frames = self.frames();
+        let index = frames.partition_point(|range| range.start <= address).checked_sub(1)?;
+        let range = frames[index].clone();
+        let name = format!("{}+{:#x}", self.file_name(), range.start - self.bias).into();
+        range.contains(&address).then(|| self.function_of(&name, &range))
+    }
+
+    fn function_of(self: &Arc<Module>, name: &Arc<str>, range: &Range<u64>) -> Function {
+        let size = match range.end - range.start {
+            0 => self.frame_at(range.start).map_or(0, |frame| frame.end - frame.start),
+            size => size,
+        };
+        let (base, name) = (Arc::clone(name), Arc::clone(name));
+        Function { module: Arc::clone(self), base, name, start: range.start, address: range.start, size }
+    }
+
+    fn frames(&self) -> &[Range<u64>] {
+        self.frames.get_or_init(|| {
+            let ranges = self.unwinding.ranges().into_iter();
+            let here = ranges.map(|range| self.bias.wrapping_add(range.start)..self.bias.wrapping_add(range.end));
+            here.filter(|range| range.start < range.end && self.contains(range.start)).collect()
+        })
+    }
+
+    fn frame_at(&self, address: u64) -> Option<&Range<u64>> {
+        let frames = self.frames();
+        frames.get(frames.partition_point(|range| range.start < address)).filter(|range| range.start == address)
+    }
+
+    fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     fn contains(&self, address: u64) -> bool {
@@ -288,52 +356,32 @@ impl Module {
         self.is_go
     }
 
-    /// The lowest address in `range` that a direct branch or call of this module leads to.
+    /// The lowest address in `range` that a direct branch or call of this module leads to, or where a function begins.
     pub(crate) fn branch_into(&self, range: Range<u64>) -> Option<u64> {
-        let targets = &self.code_facts().targets;
-        let first = targets.partition_point(|target| *target < range.start);
-        targets.get(first).copied().filter(|target| *target < range.end)
+        let index = self.functions.partition_point(|(_, function)| function.start < range.start);
+        let function = self.functions.get(index).map(|(_, function)| function.start);
+        let function = function.filter(|start| *start < range.end);
+        [self.code().branch_into(range), function].into_iter().flatten().min()
     }
 
-    /// Whether any of its functions uses AVX-512.
-    pub(crate) fn has_evex(&self) -> bool {
-        self.code_facts().has_evex
-    }
-
-    fn code_facts(&self) -> &CodeFacts {
+    /// What decoding its functions shows, with symbols or without.
+    pub(crate) fn code(&self) -> &Code {
         self.code.get_or_init(|| {
-            let mut facts = CodeFacts::default();
-            let mut instruction = Instruction::default();
-            for (_, range) in &self.functions {
-                let code = self.text(range.start, (range.end - range.start) as usize);
-                let mut decoder = Decoder::with_ip(64, code, range.start, DecoderOptions::NONE);
-                while decoder.can_decode() {
-                    decoder.decode_out(&mut instruction);
-                    facts.add(&instruction);
-                }
-            }
-            facts.targets.sort_unstable();
-            facts.targets.dedup();
-            facts
+            let is_unnamed = |frame: &&Range<u64>| {
+                let index = self.functions.partition_point(|(_, range)| range.start < frame.start);
+                self.functions.get(index).is_none_or(|(_, range)| range.start != frame.start || range.is_empty())
+            };
+            let frames = self.frames().iter().filter(is_unnamed);
+            let all = self.functions.iter().map(|(_, range)| range).chain(frames);
+            Code::new(all.map(|range| (range.start, self.text(range.start, (range.end - range.start) as usize))))
         })
     }
 }
 
-/// What decoding all functions of a file shows.
-#[derive(Default)]
-struct CodeFacts {
-    /// Where direct branches and calls lead, sorted.
-    targets: Vec<u64>,
-    has_evex: bool,
-}
-
-impl CodeFacts {
-    fn add(&mut self, instruction: &Instruction) {
-        if instruction.op_count() > 0 && instruction.op0_kind() == OpKind::NearBranch64 {
-            self.targets.push(instruction.near_branch64());
-        }
-        self.has_evex |= instruction.code().encoding() == EncodingKind::EVEX;
-    }
+/// What the file has for unwinders.
+fn unwinding(file: &object::File<'_>) -> Frames {
+    let Some(section) = file.section_by_name(".eh_frame") else { return Frames::default() };
+    Frames { address: section.address(), bytes: section.data().map(<[u8]>::to_vec).unwrap_or_default() }
 }
 
 /// Whether `text` matches a pattern of the shell with `*` and `?`.

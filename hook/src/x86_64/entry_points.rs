@@ -8,6 +8,8 @@ unsafe extern "C" {
     pub(super) fn twinbpf_hook_args_list();
     pub(super) fn twinbpf_hook_regs_private();
     pub(super) fn twinbpf_hook_regs_list();
+    pub(super) fn twinbpf_hook_inside_private();
+    pub(super) fn twinbpf_hook_inside_list();
     /// Where pending returns lead.
     pub(super) fn twinbpf_hook_return();
     /// The address of this thread's pointer to its record.

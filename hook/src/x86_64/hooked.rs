@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::patch::Patch;
-use super::prologue::{JUMP, Moved, NOP5, Prologue};
+use super::prologue::{JUMP, MOST, Moved, NOP5, Prologue};
 use super::site::{Link, List, Needs, Site};
 use super::stubs::Stub;
 use super::summary::Summary;
@@ -70,7 +70,7 @@ impl Hooked {
             .collect();
         let bare = prologue.original;
         let lists = [(); 3].map(|()| List::new(0, &[]));
-        let is_wide = vectors::has_wide() && function.module.has_evex();
+        let is_wide = vectors::has_wide() && function.module.code().has_evex;
         let mut hooked =
             Hooked { function, is_wide, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
         stub.site.address.store(hooked.function.address, Ordering::Relaxed);
@@ -81,6 +81,27 @@ impl Hooked {
     /// Where the function's own instructions begin while it is hooked.
     pub(super) fn original(&self) -> u64 {
         if self.prologue.preparation == Preparation::Moved { self.stub.moved() } else { self.prologue.after }
+    }
+
+    /// Whether it is an instruction inside a function.
+    fn is_inside(&self) -> bool {
+        self.function.offset() > 0
+    }
+
+    fn wants_registers(&self) -> bool {
+        let mut callbacks = self.callbacks(Point::Entry).peekable();
+        self.is_inside() && callbacks.peek().is_some() || callbacks.any(|callback| callback.registers)
+    }
+
+    /// Whether what moves or is written for this and the other would be the same bytes.
+    pub(super) fn overlaps(&self, other: &Hooked) -> bool {
+        let (one, other) = (&self.prologue, &other.prologue);
+        one.address < other.after && other.address < one.after
+    }
+
+    /// Whether what moves or is written for this may be what is read at `address`, or soon after it.
+    pub(super) fn is_near(&self, address: u64) -> bool {
+        address < self.prologue.after && self.prologue.address < address + MOST as u64
     }
 
     pub(super) fn function(&self) -> &Function {
@@ -104,6 +125,9 @@ impl Hooked {
     }
 
     pub(super) fn admits(&self, what: &What) -> Result<(), Refusal> {
+        if self.is_inside() && !matches!(what, What::Callback(Point::Entry, _)) {
+            return Err(Refusal::Inside);
+        }
         let taken = |kind: fn(&What) -> bool| self.attached.iter().any(|attached| kind(&attached.what));
         match what {
             What::Direct(_) if taken(|what| matches!(what, What::Direct(_))) => {
@@ -140,7 +164,7 @@ impl Hooked {
 
     fn trampoline(&self) -> Trampoline {
         let callbacks = self.callbacks(Point::Entry).count();
-        let registers = self.callbacks(Point::Entry).any(|callback| callback.registers);
+        let registers = self.wants_registers();
         match self.direct() {
             Some(to) if self.count() == 1 => Trampoline::Direct(to),
             _ if callbacks > 1 && registers => Trampoline::RegsList,
@@ -170,7 +194,7 @@ impl Hooked {
         if !direct.is_null() {
             site.direct.store(direct, Ordering::Release);
         }
-        let target = address_of(self.trampoline());
+        let target = self.address_of(self.trampoline());
         // A direct trampoline alone does not run callbacks: it comes before they go, and goes after they came.
         let alone = matches!(self.trampoline(), Trampoline::Direct(_));
         if alone {
@@ -231,7 +255,7 @@ impl Hooked {
         Summary {
             count: self.count() as u16,
             returns: self.callbacks(Point::Return).count() as u16,
-            registers: self.callbacks(Point::Entry).any(|callback| callback.registers),
+            registers: self.wants_registers(),
             replaced: self.replacement().is_some(),
             direct: self.direct().is_some(),
             preparation: self.prologue.preparation,
@@ -246,6 +270,19 @@ impl Hooked {
         self.callbacks(Point::Entry).next().map(|callback| callback.entry as *const () as u64)
     }
 
+    fn address_of(&self, trampoline: Trampoline) -> *mut c_void {
+        let code: unsafe extern "C" fn() = match (trampoline, self.is_inside()) {
+            (Trampoline::ArgsPrivate | Trampoline::RegsPrivate, true) => entry_points::twinbpf_hook_inside_private,
+            (Trampoline::ArgsList | Trampoline::RegsList, true) => entry_points::twinbpf_hook_inside_list,
+            (Trampoline::ArgsPrivate, false) => entry_points::twinbpf_hook_args_private,
+            (Trampoline::ArgsList, false) => entry_points::twinbpf_hook_args_list,
+            (Trampoline::RegsPrivate, false) => entry_points::twinbpf_hook_regs_private,
+            (Trampoline::RegsList, false) => entry_points::twinbpf_hook_regs_list,
+            (Trampoline::Direct(to), _) => return to_pointer(to),
+        };
+        (code as *mut ()).cast()
+    }
+
     /// What the code leads to.
     fn in_code(&self) -> Option<Trampoline> {
         let mut jump = [0; JUMP];
@@ -255,25 +292,15 @@ impl Hooked {
             return None;
         }
         let target = self.stub.site.target.load(Ordering::Acquire);
-        let known = [Trampoline::ArgsPrivate, Trampoline::ArgsList, Trampoline::RegsPrivate, Trampoline::RegsList];
-        let found = known.into_iter().find(|trampoline| address_of(*trampoline) == target);
+        // Inside a function those with arguments are the same code.
+        let known = [Trampoline::RegsPrivate, Trampoline::RegsList, Trampoline::ArgsPrivate, Trampoline::ArgsList];
+        let found = known.into_iter().find(|trampoline| self.address_of(*trampoline) == target);
         Some(found.unwrap_or(Trampoline::Direct(target.addr() as u64)))
     }
 }
 
 fn to_pointer(address: u64) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address as usize)
-}
-
-fn address_of(trampoline: Trampoline) -> *mut c_void {
-    let code: unsafe extern "C" fn() = match trampoline {
-        Trampoline::ArgsPrivate => entry_points::twinbpf_hook_args_private,
-        Trampoline::ArgsList => entry_points::twinbpf_hook_args_list,
-        Trampoline::RegsPrivate => entry_points::twinbpf_hook_regs_private,
-        Trampoline::RegsList => entry_points::twinbpf_hook_regs_list,
-        Trampoline::Direct(to) => return to_pointer(to),
-    };
-    (code as *mut ()).cast()
 }
 
 fn list(callbacks: &[&Callback], needs: u32) -> List {

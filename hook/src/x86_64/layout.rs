@@ -4,10 +4,17 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::site::Site;
 
+/// Bytes of a function's stub, and of its site.
+pub(super) const SLOT: u64 = 128;
+/// Bytes of a region's code, and of its data.
+pub(super) const HALF: u64 = 0x10000;
 /// Bytes of a region of return stubs, and its alignment.
 pub(super) const REGION: u64 = 0x20000;
 /// Where its records begin.
 pub(super) const RECORDS: u64 = 0x10000;
+/// Bytes below the stack pointer that a function may use (System V ABI of x86-64, 3.2.2).
+pub(super) const RED_ZONE: u64 = 128;
+
 /// The record of one thread.
 #[repr(C, align(64))]
 pub(super) struct Thread {

@@ -1,4 +1,5 @@
-//! Where a function is patched: a pad that a compiler left, or its first whole instructions, which move.
+//! Where a function is patched: a pad that a compiler left, or its first whole instructions, which move. Inside a
+//! function likewise: a nop of five bytes, or whole instructions.
 
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Encoder, FlowControl, IcedError, Instruction,
@@ -18,7 +19,7 @@ pub(super) const NOP5: [u8; JUMP] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 /// An entry of XRay's: a jump over nine bytes.
 const SLED: [u8; 2] = [0xeb, 0x09];
 /// Longest instruction, and so most bytes that a jump can displace.
-const MOST: usize = JUMP + 15;
+pub(super) const MOST: usize = JUMP + 15;
 
 /// The first instructions of a function: the bytes that the jump displaces, and where it continues.
 #[derive(Clone, Debug)]
@@ -49,9 +50,15 @@ pub(super) struct Moved {
 /// The prologue of a function, as its file has it and memory has, too.
 pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
     let bytes = function.module.text(function.address, MOST + ENDBR64.len());
-    let skip = if bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
+    let is_entry = function.offset() == 0;
+    if !is_entry {
+        check_boundary(function)?;
+    }
+    let skip = if is_entry && bytes.starts_with(&ENDBR64) { ENDBR64.len() } else { 0 };
     let (address, code) = (function.address + skip as u64, &bytes[skip..]);
-    let mut prologue = match pad(address, code, &function.module) {
+    // Branches may lead to one of several nops inside a function.
+    let usable = |pad: &Prologue| is_entry || pad.preparation == Preparation::Nop;
+    let mut prologue = match pad(address, code, &function.module).filter(usable) {
         Some(prologue) => prologue,
         None => moved(function, address, code)?,
     };
@@ -63,6 +70,19 @@ pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
         true if in_memory != prologue.code => Err(Refusal::Changed),
         true => Ok(prologue),
     }
+}
+
+/// Whether an instruction of the function begins there.
+fn check_boundary(function: &Function) -> Result<(), Refusal> {
+    let code = function.module.text(function.start, function.size.min(function.offset()) as usize);
+    let mut decoder = Decoder::with_ip(64, code, function.start, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+    }
+    let is_boundary =
+        !instruction.is_invalid() && decoder.ip() == function.address && function.address < function.end();
+    if is_boundary { Ok(()) } else { Err(Refusal::NoInstruction) }
 }
 
 fn original(code: &[u8]) -> Option<[u8; JUMP]> {
@@ -110,10 +130,15 @@ fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Ref
     if function.size == 0 {
         return Err(Refusal::Unsized);
     }
-    let prologue = displace(address, code, function.address + function.size)?;
-    match function.module.branch_into(address + 1..address + JUMP as u64) {
-        Some(target) => Err(Refusal::BranchInside { offset: target - function.address }),
-        None => Ok(prologue),
+    let prologue = displace(address, code, function.end())?;
+    if let Some(target) = function.module.branch_into(address + 1..address + JUMP as u64) {
+        return Err(Refusal::BranchInside { offset: target - function.start });
+    }
+    // The kernel's kprobes refuse to move such code likewise (arch/x86/kernel/kprobes/opt.c, `can_optimize`).
+    let may_jump_inside = || function.module.code().jumps_by_table(function.start..function.end());
+    match function.offset() > 0 && !prologue.boundaries.is_empty() && may_jump_inside() {
+        true => Err(Refusal::JumpTable),
+        false => Ok(prologue),
     }
 }
 

@@ -17,6 +17,9 @@ use crate::callback::Point;
 use crate::modules::Function;
 use crate::{Enabled, Error, Preparation, Refusal};
 
+/// Instructions that a hook moves or writes end before this many bytes.
+const MOST: u64 = 32;
+
 pub(super) struct Registry {
     functions: BTreeMap<u64, Hooked>,
     regions: Vec<Region>,
@@ -82,7 +85,7 @@ fn examine(function: &Function) -> Result<prologue::Prologue, Refusal> {
         return Err(Refusal::Runtime);
     }
     // gcc's and clang's name of such a block; `.part.0` and the like are functions.
-    if function.name().ends_with(".cold") || function.name().contains(".cold.") {
+    if function.offset() == 0 && (function.name().ends_with(".cold") || function.name().contains(".cold.")) {
         return Err(Refusal::Part);
     }
     prologue::find(function)
@@ -184,6 +187,9 @@ impl Registry {
             hooked.admits(what).map_err(|why| refused(function, why))?;
         }
         for function in functions {
+            self.check_overlap(function, functions).map_err(|why| refused(function, why))?;
+        }
+        for function in functions {
             if let Some(hooked) = self.functions.get_mut(&function.address) {
                 hooked.attached.push(Attached { id, what: what.clone() });
             }
@@ -196,12 +202,13 @@ impl Registry {
         if self.functions.get(&function.address).is_some_and(|hooked| hooked.is_of(function)) {
             return Ok(());
         }
-        let prologue = examine(function).map_err(|why| refused(function, why))?;
-        let index = match self.regions.iter().position(|region| region.serves(prologue.address)) {
+        let prologue = examine(function).map_err(|why| refused(function, self.changed_by(function, why)))?;
+        let inside = function.offset() > 0;
+        let index = match self.regions.iter().position(|region| region.serves(prologue.address, inside)) {
             Some(index) => index,
             None => {
                 let what = "map memory for trampolines";
-                let region = Region::near(prologue.address).map_err(|error| Error::System { what, error })?;
+                let region = Region::near(prologue.address, inside).map_err(|error| Error::System { what, error })?;
                 self.regions.push(region);
                 self.regions.len() - 1
             }
@@ -211,6 +218,34 @@ impl Registry {
         let stub = region.add(&moved.bytes);
         self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved));
         Ok(())
+    }
+
+    /// Whether another hook, or another one of `batch`, moves or writes the same instructions.
+    fn check_overlap(&self, function: &Function, batch: &[Function]) -> Result<(), Refusal> {
+        let this = &self.functions[&function.address];
+        let in_batch = |address| batch.binary_search_by_key(&address, Function::address).is_ok();
+        let is_other = |(address, hooked): &(&u64, &Hooked)| {
+            **address != function.address
+                && (!hooked.attached.is_empty() || in_batch(**address))
+                && hooked.overlaps(this)
+        };
+        match self.near(function.address).find(is_other) {
+            Some((_, other)) => Err(Refusal::Overlaps { other: other.name().to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Code that differs from the file where a hook is: another's that moves or writes the same.
+    fn changed_by(&self, function: &Function, why: Refusal) -> Refusal {
+        let covers = |(_, hooked): &(&u64, &Hooked)| hooked.patched && hooked.is_near(function.address);
+        match self.near(function.address).find(covers).filter(|_| why == Refusal::Changed) {
+            Some((_, other)) => Refusal::Overlaps { other: other.name().to_owned() },
+            None => why,
+        }
+    }
+
+    fn near(&self, address: u64) -> impl Iterator<Item = (&u64, &Hooked)> {
+        self.functions.range(address.saturating_sub(MOST)..address + MOST)
     }
 
     /// Removes a hook from the state of functions.

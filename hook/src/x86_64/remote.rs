@@ -5,8 +5,9 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use super::layout::{HALF, SLOT};
 use super::site::Site;
-use super::stubs::{HALF, NAME, SLOT};
+use super::stubs::NAME;
 use super::summary::Summary;
 use crate::maps::Mapped;
 use crate::memory::read_of;
@@ -82,7 +83,8 @@ fn name(pid: u32, address: u64, mapped: &[Mapped], modules: &mut Vec<(String, Ar
         }
     }
     let module = modules.iter().find(|(path, _)| *path == file.path);
-    match module.and_then(|(_, module)| module.function_at(address)) {
+    let function = module.and_then(|(_, module)| module.function_around(address));
+    match function.map(|function| function.at_offset(address - function.address())) {
         Some(function) => function.name().to_owned(),
         None => format!("{}+{:#x}", file.path, address - file.range.start + file.offset),
     }

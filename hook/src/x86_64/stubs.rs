@@ -11,6 +11,8 @@
 //! pop  r11
 //! jmp  [site.resume]
 //! ```
+//!
+//! Inside a function, a stub begins with `lea rsp, [rsp - 128]` and takes that back: there may be values in the red zone.
 #![expect(unsafe_code, reason = "executable memory")]
 
 use std::fs;
@@ -20,18 +22,15 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+use super::layout::{HALF, RED_ZONE, SLOT};
 use super::site::Site;
 use super::{sys, unwind};
 use crate::maps::Mapped;
 
-/// Bytes of a function's stub, and of its site.
-pub(super) const SLOT: u64 = 128;
 /// In a slot, where moved instructions begin.
-const MOVED: u64 = 32;
+const MOVED: u64 = 40;
 /// Most bytes of moved instructions.
 pub(super) const MOVED_BYTES: usize = (SLOT - MOVED) as usize;
-/// Bytes of code, and of data after it.
-pub(super) const HALF: u64 = 0x10000;
 /// In `/proc/PID/maps`; the number changes with the layout of [`Site`].
 pub(super) const NAME: &str = "twinbpf-hooks-1";
 /// How far a region may be from what jumps to it, with room for what moved instructions refer to.
@@ -43,6 +42,8 @@ pub(super) struct Region {
     /// Of the second mapping.
     alias: *mut u8,
     used: u64,
+    /// Whether its stubs leave out a red zone.
+    inside: bool,
     /// The process that made it. After `fork` the code is shared, and a child writes to regions of its own.
     pid: u32,
 }
@@ -65,8 +66,8 @@ impl Stub {
 }
 
 impl Region {
-    /// A region that `address` reaches.
-    pub(super) fn near(address: u64) -> io::Result<Region> {
+    /// A region that `address` reaches, for stubs of entries or of places inside functions.
+    pub(super) fn near(address: u64, inside: bool) -> io::Result<Region> {
         // SAFETY: a name, and flags.
         let fd = unsafe { libc::memfd_create(c"twinbpf-hooks-1".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -93,13 +94,15 @@ impl Region {
         let _ = (code.expose_provenance(), data.expose_provenance());
         let alias =
             map(0, writable, shared, file.as_raw_fd()).inspect_err(|_| sys::release(code, 2 * HALF as usize))?;
-        unwind::register(unwind::of_entries(base, HALF));
-        Ok(Region { base, alias: alias.cast(), used: 0, pid: std::process::id() })
+        let of = if inside { unwind::of_insides } else { unwind::of_entries };
+        unwind::register(of(base, HALF));
+        Ok(Region { base, alias: alias.cast(), used: 0, inside, pid: std::process::id() })
     }
 
-    /// Whether it has room for one more, near `address`.
-    pub(super) fn serves(&self, address: u64) -> bool {
-        self.used < HALF / SLOT && self.pid == std::process::id() && self.base.abs_diff(address) < REACH
+    /// Whether it has room for one more of this kind, near `address`.
+    pub(super) fn serves(&self, address: u64, inside: bool) -> bool {
+        let has_room = self.used < HALF / SLOT && self.pid == std::process::id();
+        has_room && self.inside == inside && self.base.abs_diff(address) < REACH
     }
 
     /// The addresses of the next stub's moved instructions.
@@ -113,10 +116,7 @@ impl Region {
         let offset = self.used * SLOT;
         self.used += 1;
         let address = self.base + offset;
-        let mut code = vec![0x41, 0x53, 0x4c, 0x8d, 0x1d];
-        code.extend_from_slice(&(HALF as i32 - 9).to_le_bytes());
-        code.extend_from_slice(&[0x41, 0xff, 0x13, 0x41, 0x5b, 0xff, 0x25]);
-        code.extend_from_slice(&(HALF as i32 + offset_of!(Site, resume) as i32 - 20).to_le_bytes());
+        let mut code = code(self.inside);
         const { assert!(offset_of!(Site, target) == 0) };
         code.resize(MOVED as usize, 0xcc);
         code.extend_from_slice(moved);
@@ -127,6 +127,28 @@ impl Region {
         };
         Stub { address, site }
     }
+}
+
+/// A stub, the same for each function.
+fn code(inside: bool) -> Vec<u8> {
+    let mut code = Vec::new();
+    let to = |code: &mut Vec<u8>, target: usize| {
+        let distance = HALF as i32 + target as i32 - (code.len() as i32 + 4);
+        code.extend_from_slice(&distance.to_le_bytes());
+    };
+    if inside {
+        const { assert!(RED_ZONE == 0x80) };
+        code.extend_from_slice(&[0x48, 0x8d, 0x64, 0x24, 0x80]);
+    }
+    code.extend_from_slice(&[0x41, 0x53, 0x4c, 0x8d, 0x1d]);
+    to(&mut code, 0);
+    code.extend_from_slice(&[0x41, 0xff, 0x13, 0x41, 0x5b]);
+    if inside {
+        code.extend_from_slice(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]);
+    }
+    code.extend_from_slice(&[0xff, 0x25]);
+    to(&mut code, offset_of!(Site, resume));
+    code
 }
 
 /// Addresses for a region where nothing is mapped, as close to `address` as there are.

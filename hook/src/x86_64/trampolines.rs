@@ -3,7 +3,8 @@
 //! A hooked function begins with a jump to its stub ([`stubs`](super::stubs)), which calls one of the four entry trampolines:
 //! for callbacks that take arguments only or all registers, for one callback or a list. They save what a callback may
 //! change, cut recursion, run the callbacks, replace the return address where a callback waits for the return, and go back
-//! to the stub. A replaced return address leads to `twinbpf_hook_return`.
+//! to the stub. A replaced return address leads to `twinbpf_hook_return`. Inside a function two others run: they save all
+//! flags, as none is dead there, and the stub has left the red zone out.
 //!
 //! Registers while they run: rbp the [`Call`](crate::Call), rbx the [`Thread`], r12 the
 //! [`Site`] (or the pending return), r13 the next [`Link`](super::site::Link). Everything that a callback may
@@ -69,12 +70,19 @@ global_asm!(
         mov [rbp + {EFLAGS}], rax
     .endm",
     // The rest of `struct pt_regs`. Of the flags the conditions, and IF, which is always set; the others a callback leaves alone.
-    ".macro HOOK_FRAME_REST r11
+    // Inside a function all of them, and the direction that C code expects.
+    ".macro HOOK_FRAME_REST r11, inside=0
+        .if \\inside
+        pushfq
+        pop [rbp + {EFLAGS}]
+        cld
+        .else
         movzx ecx, al
         shl ecx, 11
         movzx eax, ah
         lea eax, [rax + rcx + 0x200]
         mov [rbp + {EFLAGS}], rax
+        .endif
         mov rax, \\r11
         mov [rbp + {R11}], rax
         mov [rbp + {R14}], r14
@@ -85,9 +93,13 @@ global_asm!(
         mov [rbp + {SS}], rax
         mov qword ptr [rbp + {ORIG_RAX}], -1
     .endm",
-    ".macro HOOK_UNFRAME_REST
+    ".macro HOOK_UNFRAME_REST inside=0
         mov r14, [rbp + {R14}]
         mov r15, [rbp + {R15}]
+        .if \\inside
+        push [rbp + {EFLAGS}]
+        popfq
+        .else
         mov ecx, [rbp + {EFLAGS}]
         mov eax, ecx
         shl eax, 8
@@ -96,6 +108,7 @@ global_asm!(
         mov al, cl
         add al, 127
         sahf
+        .endif
     .endm",
     // OF from al, the rest from ah.
     ".macro HOOK_FLAGS
@@ -158,8 +171,8 @@ global_asm!(
         mov fs:[rax], rbx
     .endm",
     // An entry trampoline. The stub has pushed r11 and called: [rbp + CALL] leads back to it, then come r11 and the return
-    // address of the function. 3001: recursion. 3002: the return address is replaced.
-    ".macro HOOK_ENTRY name, regs, list, head
+    // address of the function, or, inside a function, its red zone. 3001: recursion. 3002: the return address is replaced.
+    ".macro HOOK_ENTRY name, regs, list, head, inside=0
     .balign 64
     .globl \\name
     .hidden \\name
@@ -168,7 +181,7 @@ global_asm!(
         .cfi_startproc
         HOOK_FRAME
         .if \\regs
-        HOOK_FRAME_REST \"[rbp + {CALL} + 8]\"
+        HOOK_FRAME_REST \"[rbp + {CALL} + 8]\", \\inside
         .endif
         mov r12, r11
         and rsp, -16
@@ -184,7 +197,7 @@ global_asm!(
         mov r13, [r12 + \\head]
         mov rax, [r12 + {SITE_ADDRESS}]
         mov [rbp + {RIP}], rax
-        lea rax, [rbp + {CALL} + 16]
+        lea rax, [rbp + {CALL} + 16 + \\inside * {RED_ZONE}]
         mov [rbp + {RSP}], rax
         HOOK_ERRNO_SAVE
         mov eax, [r13]
@@ -193,12 +206,15 @@ global_asm!(
         test al, {NEEDS_VECTORS}
         jnz 3003f
         HOOK_CALL \\list
+        .if \\inside == 0
         test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
         jnz 3002f
+        .endif
     3011:
         HOOK_ERRNO_RESTORE
         inc dword ptr [rbx + {THREAD_SEQUENCE}]
     3012:
+        .if \\inside == 0
         .if \\regs
         cmp qword ptr [rbp + {VERDICT}], 0
         jne 3004f
@@ -206,8 +222,9 @@ global_asm!(
         mov r11, [r12 + {SITE_DIRECT}]
         test r11, r11
         jnz 3005f
+        .endif
         .if \\regs
-        HOOK_UNFRAME_REST
+        HOOK_UNFRAME_REST \\inside
         .else
         HOOK_FLAGS
         .endif
@@ -226,6 +243,9 @@ global_asm!(
         HOOK_SAVE_VECTORS
         HOOK_CALL \\list
         HOOK_RESTORE_VECTORS
+        .if \\inside
+        jmp 3011b
+        .else
         test byte ptr [rbp + {NEEDS}], {NEEDS_RETURN}
         jz 3011b
     3002:
@@ -285,6 +305,7 @@ global_asm!(
         HOOK_UNFRAME
         .cfi_def_cfa rsp, 8
         jmp r11
+        .endif
         .cfi_endproc
         .size \\name, . - \\name
     .endm",
@@ -292,6 +313,8 @@ global_asm!(
     "HOOK_ENTRY twinbpf_hook_args_list, 0, 1, {SITE_ARGS}",
     "HOOK_ENTRY twinbpf_hook_regs_private, 1, 0, {SITE_REGS}",
     "HOOK_ENTRY twinbpf_hook_regs_list, 1, 1, {SITE_REGS}",
+    "HOOK_ENTRY twinbpf_hook_inside_private, 1, 0, {SITE_REGS}, 1",
+    "HOOK_ENTRY twinbpf_hook_inside_list, 1, 1, {SITE_REGS}, 1",
     // A return stub has called: [rbp + CALL] is the address after its call, in the place of the return address.
     ".balign 64
     .globl twinbpf_hook_return
@@ -418,6 +441,7 @@ global_asm!(
     PENDING_SITE = const offset_of!(Pending, site),
     PENDING_PLACE = const offset_of!(Pending, place),
     PENDING_LINK = const offset_of!(Pending, link),
+    RED_ZONE = const layout::RED_ZONE,
     RETURN_REGION = const layout::REGION,
     RETURN_RECORDS = const layout::RECORDS,
     VECTORS = sym vectors::VECTORS,

@@ -3,7 +3,10 @@
 //! Format: DWARF 5, 6.4, as `.eh_frame` has it (Linux Standard Base, Core, 10.6.1).
 #![expect(unsafe_code, reason = "the unwinder's registration")]
 
-use super::layout::{RECORDS, REGION};
+use std::mem::offset_of;
+
+use super::layout::{HALF, RECORDS, RED_ZONE, REGION, SLOT};
+use super::site::Site;
 
 unsafe extern "C" {
     fn __register_frame(begin: *const u8);
@@ -40,6 +43,25 @@ pub(super) fn register(section: Vec<u8>) {
 /// Of entry stubs: the only call in them is after `push r11`.
 pub(super) fn of_entries(start: u64, bytes: u64) -> Vec<u8> {
     section("zR", &[DEF_CFA, RSP, 16, OFFSET | RETURN_ADDRESS, 1, OFFSET | R11, 2], start, bytes)
+}
+
+/// Of stubs inside functions: the frame of the function itself is next, at the instruction that the stub runs before, and
+/// that is no return address ("S"). The site has it.
+pub(super) fn of_insides(start: u64, bytes: u64) -> Vec<u8> {
+    let below = RED_ZONE + 8;
+    let site = HALF as u32 + offset_of!(Site, address) as u32;
+    // (pc & -SLOT) + what the site is away: a load.
+    let mut expression = vec![DW_OP_BREG0 + RETURN_ADDRESS, 0, DW_OP_CONST8U];
+    expression.extend_from_slice(&SLOT.wrapping_neg().to_le_bytes());
+    expression.extend_from_slice(&[DW_OP_AND, DW_OP_CONST4U]);
+    expression.extend_from_slice(&site.to_le_bytes());
+    expression.extend_from_slice(&[DW_OP_PLUS, DW_OP_DEREF]);
+    // 136 takes two bytes of LEB128.
+    const { assert!(RED_ZONE + 8 == 136) };
+    let mut rules = vec![DEF_CFA, RSP, 0x88, 0x01, OFFSET | R11, (below / 8) as u8];
+    rules.extend_from_slice(&[VAL_EXPRESSION, RETURN_ADDRESS, expression.len() as u8]);
+    rules.extend(expression);
+    section("zRS", &rules, start, bytes)
 }
 
 /// Of return stubs. The return address is what the record of the stub says, one less: the frame is one of a signal

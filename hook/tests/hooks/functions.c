@@ -61,6 +61,33 @@ long fact(long n);
 long (*volatile itself)(long) = fact;
 HOOKED long fact(long n) { return n <= 1 ? 1 : n * itself(n - 1); }
 HOOKED long depth(long n) { volatile long keep = n; return n == 0 ? 0 : 1 + depth(n - 1) + (keep - n); }
+// A leaf, with values below the stack pointer.
+HOOKED long red_zone(long a) {
+    volatile long values[8];
+    for (int i = 0; i < 8; i++)
+        values[i] = a * i;
+    return values[1] + values[3] + values[7];
+}
+// Copies from the end, with the direction flag set.
+HOOKED long backwards(long a) {
+    long from[2] = {a, a + 1}, to[2] = {0, 0}, count = 16;
+    char *source = (char *)from + 15, *target = (char *)to + 15;
+    __asm__ volatile("std\nmov %0, %0\nrep movsb\nlea (%0), %0\ncld" : "+c"(count), "+S"(source), "+D"(target) : : "memory", "cc");
+    return to[0] * 3 + to[1];
+}
+// Cases by a table, at least where it is not optimised.
+HOOKED long cases(long a) {
+    switch (a) {
+    case 0: return 7;
+    case 1: return add(a, 2);
+    case 2: return 5 * a;
+    case 3: return 0;
+    case 4: return a - 9;
+    case 5: return add(a, a);
+    case 6: return 1;
+    default: return a;
+    }
+}
 HOOKED long last(long a) { return a + 7; }
 // Ends in a jump to another function.
 __attribute__((noinline)) long tail(long a) { return last(a * 2); }

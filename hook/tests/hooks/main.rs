@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "calls C functions, and hooks them")]
 
 mod fixture;
+mod inside;
 mod states;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -25,6 +26,9 @@ fn main() -> std::process::ExitCode {
     let mut tests = harness::Tests::default();
     // One after another: threads that block signals are a refusal for others.
     tests.add_in_turn(&[
+        ("inside::every_instruction", inside::every_instruction),
+        ("inside::callbacks_see_the_function", inside::callbacks_see_the_function),
+        ("inside::refusals", inside::refusals),
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
         ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
         ("states::ten_thousand_cycles", states::ten_thousand_cycles),

@@ -28,7 +28,7 @@ fn disturb_wide() {
 }
 
 /// Changes what callbacks may change: vector registers with their upper halves, errno.
-fn disturb() {
+pub(crate) fn disturb() {
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
         // SAFETY: the machine has it.
         unsafe { disturb_wide() };
@@ -106,7 +106,7 @@ fn hook_all(fixture: &Fixture, how: usize, count: &Arc<AtomicU64>) -> (Vec<Hook>
 }
 
 /// Runs everything, and says what it computed.
-fn compute(fixture: &Fixture) -> Vec<i64> {
+pub(crate) fn compute(fixture: &Fixture) -> Vec<i64> {
     let long = |name, argument| fixture.get::<Long>(name)(argument);
     let none = |name| fixture.get::<extern "C" fn() -> i64>(name)();
     vec![
@@ -128,6 +128,9 @@ fn compute(fixture: &Fixture) -> Vec<i64> {
         long("fact", 15),
         long("depth", 10_000),
         long("tail", 5),
+        long("red_zone", 3),
+        long("backwards", 11),
+        (0..9).map(|case| long("cases", case) * (case + 1)).sum(),
         none("errno_after") & 0xffff_ffff,
         long("errno_kept", 1) & 0xffff_ffff,
         long("call_jumps", 5),
