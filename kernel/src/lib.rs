@@ -25,7 +25,6 @@ pub mod system;
 pub mod tracefs;
 pub mod user;
 
-pub use arch::register as register_offset;
 pub use counter::Counter;
 pub use error::Error;
 pub use link::{Link, Options, Pending, Target};

@@ -18,9 +18,11 @@ pub mod kernel;
 mod link;
 pub mod maps;
 mod object;
+mod registers;
 pub mod section;
 #[cfg(test)]
 mod testing;
+pub mod usdt;
 
 pub use error::{Cause, Error, RelocFault, Report};
 pub use instances::{Instances, NoInstance};
@@ -28,3 +30,4 @@ pub use link::{
     FUNCTION_WEIGHT, Failure, LinkOptions, Linked, MAX_INSNS, MAX_TOTAL_INSNS, Origin, ProgramInfo, STACK_SIZE,
 };
 pub use object::{DataPointer, Note, NoteKind, Object, ProgramSpec, Reference, Role, StructOps, Variable};
+pub use registers::register_offset;

@@ -171,7 +171,7 @@ impl<'a> Loading<'a> {
     /// What there is, with slots of prog arrays filled.
     pub fn finish(mut self) -> Loaded {
         self.fill_prog_arrays();
-        let specs = self.loaded.map(usdt::SPECS).map(usdt::Specs::new);
+        let specs = self.loaded.map(twinbpf_loader::usdt::SPECS).map(usdt::Specs::new);
         match specs.transpose() {
             Ok(specs) => self.loaded.usdt = specs,
             Err(error) => log::warn!("{error}"),

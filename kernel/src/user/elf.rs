@@ -1,7 +1,5 @@
 //! The parts of an executable or library that say where its functions and static probes are. 64-bit files of this
 //! machine's byte order; the bytes are not trusted.
-//!
-//! Source: `SystemTap`'s description of `.note.stapsdt`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,6 +8,7 @@ use std::path::Path;
 use object::NativeEndian;
 use object::elf::{self, ProgramHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable, VersionTable};
+use twinbpf_loader::usdt;
 
 pub(super) type Elf<'a> = ElfFile64<'a, NativeEndian>;
 type Header = elf::FileHeader64<NativeEndian>;
@@ -183,16 +182,10 @@ impl Binary {
     pub fn probes(&self) -> Vec<Sdt> {
         let elf = self.elf();
         let table = elf.elf_section_table();
-        let base = table.section_by_name(ENDIAN, b".stapsdt.base").map(|(_, section)| section.sh_addr.get(ENDIAN));
-        let Some((_, section)) = table.section_by_name(ENDIAN, b".note.stapsdt") else { return Vec::new() };
-        let Ok(Some(mut notes)) = section.notes(ENDIAN, &self.bytes[..]) else { return Vec::new() };
-        let mut found = Vec::new();
-        while let Ok(Some(note)) = notes.next() {
-            if note.n_type(ENDIAN) == 3 && note.name() == b"stapsdt" {
-                found.extend(probe(&elf, note.desc(), base));
-            }
-        }
-        found
+        let base = table.section_by_name(ENDIAN, usdt::BASE.as_bytes()).map(|(_, section)| section.sh_addr.get(ENDIAN));
+        let Some((_, section)) = table.section_by_name(ENDIAN, usdt::SECTION.as_bytes()) else { return Vec::new() };
+        let Ok(bytes) = section.data(ENDIAN, &self.bytes[..]) else { return Vec::new() };
+        usdt::notes(bytes, base).into_iter().filter_map(|note| probe(&elf, note)).collect()
     }
 }
 
@@ -232,27 +225,14 @@ fn functions_of(elf: &Elf<'_>, table: &SymbolTable<'_, Header>, versions: &Versi
     table.enumerate().filter_map(function).collect()
 }
 
-/// What a note says: three addresses, then three strings. `base` is where the section `.stapsdt.base` is.
-fn probe(elf: &Elf<'_>, note: &[u8], base: Option<u64>) -> Option<Sdt> {
-    let (words, text) = note.split_at_checked(24)?;
-    let [address, linked_at, semaphore] =
-        [0, 8, 16].map(|at| u64::from_ne_bytes(words[at..at + 8].try_into().expect("eight bytes")));
-    // Prelinking moves that section and all addresses with it.
-    let moved = base.map_or(0, |base| base.wrapping_sub(linked_at));
-    let address = address.wrapping_add(moved);
-    let mut strings = text.split(|byte| *byte == 0).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+/// A static probe by its offsets in the file.
+fn probe(elf: &Elf<'_>, note: usdt::Note) -> Option<Sdt> {
+    let usdt::Note { provider, name, address, semaphore, arguments } = note;
     let semaphore = match semaphore {
         0 => 0,
-        semaphore => file_offset(elf, semaphore.wrapping_add(moved), |segment| !executable(segment))?,
+        semaphore => file_offset(elf, semaphore, |segment| !executable(segment))?,
     };
-    Some(Sdt {
-        provider: strings.next()?,
-        name: strings.next()?,
-        offset: file_offset(elf, address, executable)?,
-        address,
-        semaphore,
-        arguments: strings.next()?,
-    })
+    Some(Sdt { provider, name, offset: file_offset(elf, address, executable)?, address, semaphore, arguments })
 }
 
 /// Where functions of one name are; only the global ones, if there are any.

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use twinbpf_kernel::register_offset;
+use twinbpf_loader::register_offset;
 use twinbpf_probe::{BinaryOp, Expr, Machine, Register, UnaryOp, Value};
 
 /// Bytes of a BPF frame.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use twinbpf_isa::LowerFrameError;
 use twinbpf_isa::program::Program;
-use twinbpf_kernel::register_offset;
 use twinbpf_kernel::user::Mapping;
+use twinbpf_loader::register_offset;
 use twinbpf_probe::Point;
 
 use super::{Instances, ProbeInstance};
