@@ -47,6 +47,7 @@ impl Registers {
 #[derive(Debug)]
 pub struct Call {
     pub(crate) registers: Registers,
+    pub(crate) function: u64,
     /// Not 0: the function does not run, and its caller gets `rax`.
     pub(crate) skip_function: u64,
     /// The trampoline's.
@@ -54,9 +55,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// The address of the hooked function; at a return, the address that it returns to.
+    /// The instruction pointer: the hooked function or instruction; at a return, where it returns to.
     pub fn address(&self) -> u64 {
         self.registers.rip
+    }
+
+    /// The address of the hooked function, also at its return; inside a function, of the instruction.
+    pub fn function(&self) -> u64 {
+        self.function
     }
 
     /// The stack pointer. At an entry the return address is there, and above it the arguments that are not in registers.

@@ -162,6 +162,14 @@ pub enum Error {
         /// As it was given.
         name: String,
     },
+    /// Several files that are loaded have that name.
+    #[error("{name} is any of {}: give more of the path", paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "))]
+    Ambiguous {
+        /// As it was given.
+        name: String,
+        /// Where the files are.
+        paths: Vec<PathBuf>,
+    },
     /// The system refuses what hooks need.
     #[error("cannot {what}: {error}")]
     System {

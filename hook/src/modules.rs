@@ -182,16 +182,23 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`Error::NoModule`]; as [`Module::all`].
+    /// [`Error::NoModule`], [`Error::Ambiguous`]; as [`Module::all`].
     pub fn find(name: &str) -> Result<Arc<Module>, Error> {
-        let wanted = |loaded: &Loaded| {
+        let mut found: Vec<(PathBuf, Loaded)> = Vec::new();
+        for loaded in loaded().into_iter().filter(|loaded| loaded.path.is_absolute()) {
             let resolved = fs::canonicalize(&loaded.path).unwrap_or_else(|_| loaded.path.clone());
-            let is_exe = loaded.path == Path::new("/proc/self/exe");
-            is_exe && name == "exe" || [&loaded.path, &resolved].iter().any(|path| path.ends_with(name))
-        };
-        let found = loaded().into_iter().filter(|loaded| loaded.path.is_absolute()).find(wanted);
-        let found = found.ok_or_else(|| Error::NoModule { name: name.to_owned() })?;
-        Module::read(found).map(Arc::new)
+            let is_exe = loaded.path == Path::new("/proc/self/exe") && name == "exe";
+            let is_wanted = is_exe || [&loaded.path, &resolved].iter().any(|path| path.ends_with(name));
+            if is_wanted && !found.iter().any(|(known, _)| *known == resolved) {
+                found.push((resolved, loaded));
+            }
+        }
+        if found.len() > 1 {
+            let paths = found.into_iter().map(|(path, _)| path).collect();
+            return Err(Error::Ambiguous { name: name.to_owned(), paths });
+        }
+        let (_, only) = found.pop().ok_or_else(|| Error::NoModule { name: name.to_owned() })?;
+        Module::read(only).map(Arc::new)
     }
 
     pub(crate) fn read(loaded: Loaded) -> Result<Module, Error> {
@@ -270,6 +277,19 @@ impl Module {
         functions.sort_unstable();
         functions.dedup();
         self.functions = functions.into_iter().map(|(at, _, name, size)| (name, at..at + size)).collect();
+    }
+
+    /// Address in the file and content of a section that the file has, read anew.
+    pub fn section(&self, name: &str) -> Option<(u64, Vec<u8>)> {
+        let bytes = fs::read(&self.path).ok()?;
+        let file = object::File::parse(&*bytes).ok()?;
+        let section = file.section_by_name(name)?;
+        Some((section.address(), section.data().ok()?.to_vec()))
+    }
+
+    /// What is to be added to an address of the file for that in this process. Modulo 2^64.
+    pub fn bias(&self) -> u64 {
+        self.bias
     }
 
     /// Where its file is.

@@ -197,6 +197,7 @@ global_asm!(
         mov r13, [r12 + \\head]
         mov rax, [r12 + {SITE_ADDRESS}]
         mov [rbp + {RIP}], rax
+        mov [rbp + {FUNCTION}], rax
         lea rax, [rbp + {CALL} + 16 + \\inside * {RED_ZONE}]
         mov [rbp + {RSP}], rax
         HOOK_ERRNO_SAVE
@@ -338,6 +339,8 @@ global_asm!(
         lea rax, [rbp + {CALL} + 8]
         mov [rbp + {RSP}], rax
         mov r14, [r12 + {PENDING_SITE}]
+        mov rax, [r14 + {SITE_ADDRESS}]
+        mov [rbp + {FUNCTION}], rax
         mov rax, [rip + twinbpf_hook_thread@GOTTPOFF]
         mov rbx, fs:[rax]
         test rbx, rbx
@@ -421,6 +424,7 @@ global_asm!(
     ORIG_RAX = const register!(orig_rax),
     RIP = const register!(rip),
     RSP = const register!(rsp),
+    FUNCTION = const offset_of!(Call, function),
     VERDICT = const offset_of!(Call, skip_function),
     NEEDS = const offset_of!(Call, needs),
     THREAD_ERRNO = const offset_of!(Thread, errno),

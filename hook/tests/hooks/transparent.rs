@@ -296,6 +296,10 @@ pub(crate) fn refusals_have_exact_words() {
     }
     let error = twinbpf_hook::Module::find("libnowhere.so").expect_err("there is none");
     assert_eq!(error.to_string(), "this process has loaded no file libnowhere.so; /proc/self/maps lists what it has");
+    let other = Fixture::new("gcc-moved");
+    let both = [&fixture, &other].map(|fixture| fixture.module.path().display().to_string());
+    let error = twinbpf_hook::Module::find("libhooked.so").expect_err("two have that name");
+    assert_eq!(error.to_string(), format!("libhooked.so is any of {}: give more of the path", both.join(", ")));
     let states = twinbpf_hook::enabled().expect("no callback");
     assert!(!states.iter().any(|state| state.name == "plain"), "nothing stays attached");
 }
