@@ -12,7 +12,7 @@ use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{Data, MapFlags, MapKind, MapSpec};
 
 use crate::error::Cause;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelData};
 use crate::object::Object;
 
 /// Name of the section and of the map.
@@ -51,6 +51,15 @@ struct Value {
 }
 
 impl Kconfig {
+    /// What is true of the machine, for an object that runs there without a kernel's description: attachments have cookies.
+    /// All else stays an extern. `None` for an object that does not ask.
+    pub(crate) fn of_machine(object: &Object) -> Option<Kconfig> {
+        let machine = KernelData { bpf_cookie: true, ..KernelData::default() };
+        let mut of_machine = Kconfig::new(object, &machine, None)?;
+        of_machine.places.retain(|index, _| &*object.externs[*index].name == "LINUX_HAS_BPF_COOKIE");
+        (!of_machine.places.is_empty()).then_some(of_machine)
+    }
+
     /// The values that a kernel and some lines before its configuration give; `None` for an object without any.
     pub(crate) fn new(object: &Object, kernel: &dyn Kernel, lines: Option<&str>) -> Option<Kconfig> {
         let mut places = HashMap::new();

@@ -121,7 +121,7 @@ impl Object {
     pub fn link(&self, options: &LinkOptions) -> Result<Linked, Error> {
         let roots = self.roots(options)?;
         let kernel = options.kernel.as_deref();
-        let kconfig = kernel.and_then(|kernel| Kconfig::new(self, kernel, None));
+        let kconfig = kernel.map_or_else(|| Kconfig::of_machine(self), |kernel| Kconfig::new(self, kernel, None));
         let types = || match kernel.and_then(|kernel| Some((kernel, kernel.btf()?))) {
             Some((kernel, btf)) => CoreTypes::Some(btf, Arc::from("vmlinux"), Box::new(move || kernel.modules())),
             None => CoreTypes::Own,

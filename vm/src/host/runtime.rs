@@ -83,6 +83,8 @@ pub struct Runtime {
     pub packet: Option<Packet>,
     /// What `bpf_probe_read_user` and its relatives read. Without one they read the program's own memory.
     pub target: Option<Arc<dyn TargetMemory>>,
+    /// What a program at a probe learns of where it runs.
+    pub attachment: Attachment,
     /// What the program must give back: released by [`Runtime::abandon`].
     pub(crate) held: HeldResources,
     /// State of `bpf_get_prandom_u32`.
@@ -101,6 +103,15 @@ pub enum OutputFormat {
     Text,
     /// One JSON object a line, as bpftrace's: `{"type": "printf", "data": "..."}` for each call.
     Json,
+}
+
+/// What a program learns of its attachment: zeros where it has none, as in a test run of the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attachment {
+    /// What `bpf_get_attach_cookie` returns.
+    pub cookie: u64,
+    /// Address of the probed function or instruction, which `bpf_get_func_ip` returns.
+    pub address: u64,
 }
 
 /// The task a program believes to run for; `None` queries the operating system.
@@ -214,6 +225,7 @@ impl Runtime {
             lock_wait: LOCK_WAIT,
             packet: None,
             target: None,
+            attachment: Attachment::default(),
             held,
             random,
             line,

@@ -1,4 +1,4 @@
-//! The current task and CPU. [`Task`](crate::host::Task) overrides what the operating system says.
+//! The current task, CPU and attachment. [`Task`](crate::host::Task) overrides what the operating system says.
 
 use super::Host;
 use crate::helper::HelperResult;
@@ -21,6 +21,12 @@ pub(super) fn functions() -> Vec<HostFn> {
         HostFn::typed::<(), _>("bpf_get_smp_processor_id", |mut caller: Host<'_>| caller.runtime().cpu())
             .with_intrinsic(Intrinsic::CpuNumber),
         HostFn::typed::<(), _>("bpf_get_numa_node_id", || 0u32),
+        HostFn::typed::<(), _>("bpf_get_func_ip", |mut caller: Host<'_>, _context: Ptr| {
+            caller.runtime().attachment.address
+        }),
+        HostFn::typed::<(), _>("bpf_get_attach_cookie", |mut caller: Host<'_>, _context: Ptr| {
+            caller.runtime().attachment.cookie
+        }),
         HostFn::typed::<(), _>("bpf_get_prandom_u32", |mut caller: Host<'_>| random(&mut caller.runtime().random)),
     ]
 }
