@@ -5,17 +5,18 @@
 //! A call never waits: where none is free it runs no program, which is counted.
 #![expect(unsafe_code, reason = "callbacks of hooks")]
 
+mod sections;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use twinbpf_hook::{Call, Callback, Function, Hook, Module, Point};
+use twinbpf_hook::{Call, Callback, Function, Hook, Point};
 use twinbpf_isa::Insn;
-use twinbpf_loader::Object;
-use twinbpf_loader::section::{AutoAttach, SectionKind};
+use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_vm::host::TargetMemory;
 use twinbpf_vm::mem::Block;
 use twinbpf_vm::trap::Trap;
@@ -40,7 +41,9 @@ thread_local! {
 /// # }
 /// ```
 pub struct ProgramHook {
-    hook: Hook,
+    // Before the hooks: nothing counts on a probe that is no longer there.
+    _users: Vec<Semaphore>,
+    hooks: Vec<Hook>,
     counts: Arc<Counts>,
     program: Arc<str>,
 }
@@ -113,6 +116,7 @@ struct Attached<T> {
     entry: Entry,
     counts: Arc<Counts>,
     context: ContextReads,
+    cookie: u64,
 }
 
 /// How programs run at functions.
@@ -218,52 +222,155 @@ impl<T: Send + 'static> Hooks<T> {
     ///
     /// As [`Hook::attach`]; what the program can do, by host functions, can be done in the place of these functions.
     pub unsafe fn attach(&self, entry: Entry, functions: &[Function], point: Point) -> Result<ProgramHook, Error> {
-        let program: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
-        let counts = Arc::new(Counts::default());
-        let context = self.pre.instructions(entry).map_or(ContextReads::ALL, ContextReads::of);
-        let attached =
-            Arc::new(Attached { slots: Arc::clone(&self.slots), entry, counts: Arc::clone(&counts), context });
-        // SAFETY: it takes what it is given, and keeps, from any thread; it does not unwind, as programs end as values.
-        let callback = unsafe { Callback::new(run::<T>, Arc::as_ptr(&attached).cast_mut().cast()) };
-        let callback = if context.is_within_arguments() { callback } else { callback.with_registers() };
-        // SAFETY: neither instances nor such programs do floating-point arithmetic.
-        let callback = if self.pre.is_without_floats(entry) { unsafe { callback.without_floats() } } else { callback };
-        let callback = callback.keeping(attached);
         // SAFETY: the caller promises.
-        let hook = unsafe { Hook::attach(functions, point, &callback) }?;
-        Ok(ProgramHook { hook, counts, program })
+        unsafe { self.attach_with_cookie(entry, functions, point, 0) }
     }
 
-    /// Attaches all programs of the object whose sections name functions of this process: `uprobe/FILE:FUNC`,
-    /// `uretprobe/FILE:FUNC`, and `.multi` ones with patterns. `FILE` is a path, or the last part of one, of a file that the
-    /// process has loaded.
+    /// As [`Hooks::attach`], with what `bpf_get_attach_cookie` returns in these calls.
     ///
     /// # Errors
     ///
-    /// As [`Hooks::attach`]; a section whose file is not loaded, or that names no function; an object without such programs.
+    /// As [`Hooks::attach`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Hooks::attach`].
+    pub unsafe fn attach_with_cookie(
+        &self,
+        entry: Entry,
+        functions: &[Function],
+        point: Point,
+        cookie: u64,
+    ) -> Result<ProgramHook, Error> {
+        // SAFETY: the caller promises.
+        unsafe { self.attach_to(entry, &[Target { functions: functions.to_vec(), point, cookie, semaphore: None }]) }
+    }
+
+    /// Attaches to all targets, or to none.
+    ///
+    /// # Safety
+    ///
+    /// As [`Hooks::attach`].
+    unsafe fn attach_to(&self, entry: Entry, targets: &[Target]) -> Result<ProgramHook, Error> {
+        let program: Arc<str> = self.pre.name_of(entry).ok_or(Cause::Foreign)?.into();
+        let counts = Arc::new(Counts::default());
+        let context = self.pre.instructions(entry).map_or(ContextReads::ALL, ContextReads::of);
+        let mut hooks = Vec::new();
+        for target in targets {
+            let (slots, counts, cookie) = (Arc::clone(&self.slots), Arc::clone(&counts), target.cookie);
+            let attached = Arc::new(Attached { slots, entry, counts, context, cookie });
+            // SAFETY: it takes what it is given, and keeps, from any thread; it does not unwind, as programs end as values.
+            let callback = unsafe { Callback::new(run::<T>, Arc::as_ptr(&attached).cast_mut().cast()) };
+            let callback = if context.is_within_arguments() { callback } else { callback.with_registers() };
+            let callback = match self.pre.is_without_floats(entry) {
+                // SAFETY: neither instances nor such programs do floating-point arithmetic.
+                true => unsafe { callback.without_floats() },
+                false => callback,
+            };
+            let callback = callback.keeping(attached);
+            // SAFETY: the caller promises.
+            hooks.push(unsafe { Hook::attach(&target.functions, target.point, &callback) }?);
+        }
+        let users = targets.iter().filter_map(|target| target.semaphore.map(Semaphore::raise)).collect();
+        Ok(ProgramHook { _users: users, hooks, counts, program })
+    }
+
+    /// Runs a program at a static probe (USDT) of a file that this process has loaded, wherever its notes say that the probe
+    /// is. `cookie` is what `bpf_usdt_cookie` returns. The counter of the probe's users is raised meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// There is no such probe; an instruction cannot be hooked, or arguments are in no form that is known; the object has no
+    /// maps of `usdt.bpf.h`.
+    ///
+    /// # Safety
+    ///
+    /// As [`Hooks::attach`].
+    pub unsafe fn attach_usdt(
+        &self,
+        entry: Entry,
+        file: &str,
+        provider: &str,
+        name: &str,
+        cookie: u64,
+    ) -> Result<ProgramHook, Error> {
+        let targets = sections::static_probe(&self.pre, (file, provider, name), cookie)
+            .map_err(|why| Cause::HookSection { section: format!("usdt/{file}:{provider}:{name}"), why })?;
+        // SAFETY: the caller promises.
+        unsafe { self.attach_to(entry, &targets) }
+    }
+
+    /// Attaches all programs of the object whose sections name functions of this process: `uprobe/FILE:FUNC[+OFFSET]`,
+    /// `uretprobe/FILE:FUNC`, `.multi` ones with patterns, and `usdt/FILE:PROVIDER:NAME`. `FILE` is a path, or the last part
+    /// of one, of a file that the process has loaded.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hooks::attach`] and [`Hooks::attach_usdt`]; a section whose file is not loaded, or that names no function; an
+    /// object without such programs.
     ///
     /// # Safety
     ///
     /// As [`Hooks::attach`].
     pub unsafe fn attach_sections(&self, object: &Object) -> Result<Vec<ProgramHook>, Error> {
-        let wrong = |section: &str, why| Error::from(Cause::HookSection { section: section.to_owned(), why });
         let mut hooks = Vec::new();
         for program in &object.programs {
-            let Some(target) = target_of(&program.section, &program.attach.kind) else { continue };
-            let Some(entry) = self.pre.program(&program.name) else { continue };
-            let (functions, point) = target.map_err(|why| wrong(&program.section, why))?;
             // SAFETY: the caller promises.
-            hooks.push(unsafe { self.attach(entry, &functions, point) }?);
+            hooks.extend(unsafe { self.attach_section(program) }?);
         }
-        if hooks.is_empty() { Err(wrong(&object.name, NO_SECTION.to_owned())) } else { Ok(hooks) }
+        let none = || Cause::HookSection { section: object.name.to_string(), why: sections::NONE.to_owned() };
+        if hooks.is_empty() { Err(none().into()) } else { Ok(hooks) }
+    }
+
+    /// Attaches one program by its section, as [`Hooks::attach_sections`]; nothing where the section is of another kind.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hooks::attach_sections`].
+    ///
+    /// # Safety
+    ///
+    /// As [`Hooks::attach`].
+    pub unsafe fn attach_section(&self, program: &ProgramSpec) -> Result<Option<ProgramHook>, Error> {
+        let Some(targets) = sections::targets(&self.pre, &program.section, &program.attach.kind) else {
+            return Ok(None);
+        };
+        let Some(entry) = self.pre.program(&program.name) else { return Ok(None) };
+        let targets = targets.map_err(|why| Cause::HookSection { section: program.section.to_string(), why })?;
+        // SAFETY: the caller promises.
+        unsafe { self.attach_to(entry, &targets) }.map(Some)
     }
 }
 
-/// Why a section is none for a process.
-const IN_KERNEL: &str = "hooks are where functions begin and return, and this section names other places; run it in the kernel (`twinbpf run`)";
+/// Where a program runs.
+struct Target {
+    functions: Vec<Function>,
+    point: Point,
+    cookie: u64,
+    /// Address of the counter of a static probe's users.
+    semaphore: Option<u64>,
+}
 
-/// Why nothing of an object is attached.
-const NO_SECTION: &str = "no program has a section that names functions of a process, as uprobe/libc.so.6:malloc";
+/// One more user of a static probe, which may prepare its arguments only where there is one.
+struct Semaphore(u64);
+
+impl Semaphore {
+    fn raise(address: u64) -> Semaphore {
+        Semaphore::of(address).fetch_add(1, Ordering::Relaxed);
+        Semaphore(address)
+    }
+
+    fn of(address: u64) -> &'static AtomicU16 {
+        // SAFETY: the file has it for this, and callers of `attach_usdt` promise that it stays loaded.
+        unsafe { AtomicU16::from_ptr(std::ptr::with_exposed_provenance_mut(address as usize)) }
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        Semaphore::of(self.0).fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Bytes of the kernel's `struct pt_regs`.
 const CONTEXT: usize = 168;
@@ -296,41 +403,6 @@ impl ContextReads {
     }
 }
 
-/// The functions and the point that a section names: nothing where it is of another kind.
-fn target_of(section: &str, kind: &SectionKind) -> Option<Result<(Vec<Function>, Point), String>> {
-    let (row, target) = match kind {
-        SectionKind::Known { row, target, .. } => (row, target),
-        SectionKind::PerfProbe(_) => return Some(Err(IN_KERNEL.to_owned())),
-        _ => return None,
-    };
-    let many = match row.auto? {
-        // `SEC("uprobe")` alone: the host says where.
-        AutoAttach::Uprobe if target.is_none() => return None,
-        AutoAttach::Uprobe => false,
-        AutoAttach::UprobeMulti => true,
-        AutoAttach::Usdt => return Some(Err(IN_KERNEL.to_owned())),
-        _ => return None,
-    };
-    let point = if section.trim_start_matches('?').starts_with("uretprobe") { Point::Return } else { Point::Entry };
-    Some(functions_of(target.as_deref().unwrap_or(""), many).map(|functions| (functions, point)))
-}
-
-fn functions_of(rest: &str, many: bool) -> Result<Vec<Function>, String> {
-    let (file, pattern) = rest.rsplit_once(':').ok_or("it names no function: FILE:FUNC")?;
-    let module = Module::find(file).map_err(|error| error.to_string())?;
-    if !many && pattern.contains(['+', '*', '?']) {
-        return Err("in the process a program runs where functions begin: FILE:FUNC without an offset".to_owned());
-    }
-    let mut functions = module.functions(pattern);
-    if many {
-        functions.retain(|function| function.check().is_ok());
-    }
-    match functions.is_empty() {
-        true => Err(format!("{file} has no function {pattern} that can be hooked")),
-        false => Ok(functions),
-    }
-}
-
 /// The callback: runs the program in a slot that is free.
 unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) {
     // SAFETY: `data` is as `attach` gave it.
@@ -341,6 +413,8 @@ unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) 
     };
     // SAFETY: `take` gave it to this call alone.
     let (instance, context) = unsafe { &mut *slot.inner.get() };
+    // SAFETY: the trampoline passes a call.
+    instance.set_attachment(attached.cookie, unsafe { (*call).function() });
     let wanted = &attached.context;
     if wanted.end > wanted.start {
         // SAFETY: the trampoline passes a call that has what the program reads.
@@ -388,12 +462,12 @@ impl ProgramHook {
     /// Calls that ran no program: those that the program's own host functions made, those in signal handlers that
     /// interrupt it, and those without a free slot.
     pub fn skipped(&self) -> u64 {
-        self.hook.skipped() + self.counts.skipped.load(Ordering::Relaxed)
+        self.hooks.iter().map(Hook::skipped).sum::<u64>() + self.counts.skipped.load(Ordering::Relaxed)
     }
 
     /// Returns that were not seen, as too many were pending.
     pub fn lost_returns(&self) -> u64 {
-        self.hook.lost_returns()
+        self.hooks.iter().map(Hook::lost_returns).sum()
     }
 
     /// Runs that ended in a trap.
@@ -412,6 +486,8 @@ impl ProgramHook {
     ///
     /// The code of a function could not be changed back.
     pub fn detach(self) -> Result<(), Error> {
-        self.hook.detach().map_err(Error::from)
+        // All of them, and the first error.
+        let results: Vec<_> = self.hooks.into_iter().map(Hook::detach).collect();
+        results.into_iter().collect::<Result<(), _>>().map_err(Error::from)
     }
 }

@@ -56,6 +56,9 @@ struct Pre {
     source: Source,
     types: ObjectTypes,
     warnings: Vec<String>,
+    /// What the map of static probes' specifications has, by number.
+    #[cfg(feature = "hook")]
+    usdt_specs: std::sync::Mutex<Vec<Vec<u8>>>,
 }
 
 /// A program of an [`InstancePre`], found by name. Other instances do not know it.
@@ -98,7 +101,18 @@ impl<T: Send + 'static> InstancePre<T> {
     ) -> InstancePre<T> {
         let per_cpu = PerCpuMaps::new(maps.own());
         InstancePre {
-            inner: Arc::new(Pre { engine, image, maps, per_cpu, native, source, types, warnings }),
+            inner: Arc::new(Pre {
+                engine,
+                image,
+                maps,
+                per_cpu,
+                native,
+                source,
+                types,
+                warnings,
+                #[cfg(feature = "hook")]
+                usdt_specs: std::sync::Mutex::default(),
+            }),
             data: PhantomData,
         }
     }
@@ -164,6 +178,11 @@ impl<T: Send + 'static> InstancePre<T> {
             Link::Host(host) => image.hosts()[host as usize].is_without_floats(),
             _ => !matches!(image.insns()[pc], twinbpf_isa::Insn::Callx { .. }),
         })
+    }
+
+    #[cfg(feature = "hook")]
+    pub(crate) fn usdt_specs(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
+        self.inner.usdt_specs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Names of all programs, in the order of the object.
@@ -415,6 +434,12 @@ impl<T: Send + 'static> Instance<T> {
     /// ```
     pub fn set_target(&mut self, memory: Option<Arc<dyn TargetMemory>>) {
         self.machine.runtime_mut().target = memory;
+    }
+
+    /// What the program learns of where it runs.
+    #[cfg(feature = "hook")]
+    pub(crate) fn set_attachment(&mut self, cookie: u64, address: u64) {
+        self.machine.runtime_mut().attachment = twinbpf_vm::host::Attachment { cookie, address };
     }
 
     /// The machine, and memory for a packet.

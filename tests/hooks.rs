@@ -14,6 +14,7 @@ use support::harness;
 use tempfile::TempDir;
 use twinbpf::hook::{Function, Module, Point};
 use twinbpf::{Config, Engine, EngineKind, ErrorKind, HookOptions, Hooks, InstancePre, Linker, Object, OwnMemory};
+use twinbpf_loader::section::Attach;
 
 const SOURCE: &str = "
 long add(long a, long b) { return a + b; }
@@ -169,6 +170,58 @@ fn calls_without_a_slot_are_skipped() {
     assert_eq!(counted + skipped, 64 * calls as u64);
 }
 
+/// The function, at its return too, the instruction inside it, and the cookie of the hook.
+fn programs_learn_where_they_run() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    for kind in [EngineKind::Interp, EngineKind::Jit] {
+        let pre = pre(kind);
+        let slots = hooks(&pre, 2);
+        let entry = pre.program("keep_place").expect("the object has it");
+        let place = pre.global::<[u64; 2]>("place").expect("a global");
+        let (add, outer) = (library.function("add"), library.function("outer"));
+        let inside = (1..outer.size()).map(|offset| outer.at_offset(offset)).find(|place| place.check().is_ok());
+        let inside = inside.expect("it has an instruction that moves");
+        let hooks = [(&add, Point::Entry, 7), (&add, Point::Return, u64::MAX), (&inside, Point::Entry, 0)];
+        for (function, point, cookie) in hooks {
+            // SAFETY: functions of the library.
+            let hook = unsafe { slots.attach_with_cookie(entry, std::slice::from_ref(function), point, cookie) };
+            let hook = hook.expect("it attaches");
+            place.set(&[1, 1]).expect("a global");
+            // SAFETY: it is that function.
+            let call: Add = unsafe { std::mem::transmute(outer.address() as usize) };
+            assert_eq!(call(4, 0), 6);
+            assert_eq!((place.get(), hook.traps()), ([function.address(), cookie], 0), "{kind:?} {point:?}");
+        }
+    }
+}
+
+/// Sections that name what is not in the process, or what a process does not have.
+fn wrong_sections_have_exact_words() {
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    let path = library.module.path().display();
+    let words = [
+        (format!("uprobe/{path}:sub"), format!("{path} has no function sub")),
+        (format!("uprobe/{path}:add+x"), "'x' is no offset".to_owned()),
+        (format!("uretprobe/{path}:add+4"), "a return has no offset: FILE:FUNC".to_owned()),
+        (format!("uprobe.multi/{path}:sub*"), format!("{path} has no function sub* that can be hooked")),
+        (format!("usdt/{path}:p:n"), "the file has no static probes".to_owned()),
+        ("usdt/libnowhere.so:p:n".to_owned(), "this process has loaded no file libnowhere.so; /proc/self/maps lists what it has".to_owned()),
+        (format!("uprobe.session/{path}:add"), "a session runs at entry and return by functions of the kernel (bpf_session_is_return): use uprobe.multi and \
+          uretprobe.multi, or run it in the kernel (`twinbpf run`)".to_owned()),
+    ];
+    let pre = pre(EngineKind::Interp);
+    let slots = hooks(&pre, 1);
+    let mut object = object();
+    for (section, why) in words {
+        let program = object.programs.iter_mut().find(|program| &*program.name == "count_calls").expect("a program");
+        program.section = section.as_str().into();
+        program.attach = Attach::parse(&section);
+        // SAFETY: nothing is attached.
+        let error = unsafe { slots.attach_sections(&object) }.expect_err(&section);
+        assert_eq!(error.to_string(), format!("{section}: {why}"));
+    }
+}
+
 /// What a section says of a process that has nothing like it.
 fn sections_that_lead_nowhere_are_errors() {
     let pre = pre(EngineKind::Interp);
@@ -190,6 +243,8 @@ fn main() -> std::process::ExitCode {
         ("programs_read_arguments", programs_read_arguments),
         ("traps_are_counted", traps_are_counted),
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
+        ("programs_learn_where_they_run", programs_learn_where_they_run),
+        ("wrong_sections_have_exact_words", wrong_sections_have_exact_words),
         ("sections_that_lead_nowhere_are_errors", sections_that_lead_nowhere_are_errors),
     ]);
     tests.run()

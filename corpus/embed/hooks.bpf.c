@@ -106,6 +106,16 @@ int read_text(struct pt_regs *ctx)
 	return bpf_probe_read_user_str(text, sizeof(text), (const void *)PT_REGS_PARM1(ctx));
 }
 
+__u64 place[2];
+
+SEC("uprobe")
+int keep_place(struct pt_regs *ctx)
+{
+	place[0] = bpf_get_func_ip(ctx);
+	place[1] = bpf_get_attach_cookie(ctx);
+	return 0;
+}
+
 SEC("uprobe")
 int faults(struct pt_regs *ctx)
 {
