@@ -112,8 +112,11 @@ pub enum Refusal {
     /// At its return: it returns more than once.
     #[error("it returns more than once for one call, so that its return cannot be hooked")]
     ReturnsTwice,
-    /// At its return: Go's runtime checks return addresses.
-    #[error("Go's runtime finds its stack frames by return addresses, so that its return cannot be hooked")]
+    /// Goroutines have stacks as long as the compiler says that their functions need, and Go's runtime checks return
+    /// addresses.
+    #[error(
+        "Go's compiler made it: goroutines have no room for a callback on their stacks, and Go's runtime finds frames by return addresses; use the kernel's uprobes"
+    )]
     Go,
     /// At its return: the CPU checks return addresses.
     #[error(

@@ -148,7 +148,7 @@ impl Function {
         match () {
             () if self.is_entry_point() || is_resolver || NOT_CALLED.contains(&self.name()) => Err(Refusal::NotCalled),
             () if RETURN_TWICE.contains(&self.name()) => Err(Refusal::ReturnsTwice),
-            () => machine::check_return(self),
+            () => machine::check_return(),
         }
     }
 }

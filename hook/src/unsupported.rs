@@ -29,7 +29,7 @@ pub(crate) fn check(_: &Function) -> Result<Preparation, Refusal> {
     Err(Refusal::Machine)
 }
 
-pub(crate) fn check_return(_: &Function) -> Result<(), Refusal> {
+pub(crate) fn check_return() -> Result<(), Refusal> {
     Err(Refusal::Machine)
 }
 

@@ -71,18 +71,17 @@ pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
     }
 }
 
-/// What of a process or a language's runtime forbids to replace return addresses.
-pub(crate) fn check_return(function: &Function) -> Result<(), Refusal> {
-    match () {
-        () if sys::has_shadow_stack() => Err(Refusal::ShadowStack),
-        () if function.module.is_go() => Err(Refusal::Go),
-        () => Ok(()),
-    }
+/// What of a process forbids to replace return addresses.
+pub(crate) fn check_return() -> Result<(), Refusal> {
+    if sys::has_shadow_stack() { Err(Refusal::ShadowStack) } else { Ok(()) }
 }
 
 fn examine(function: &Function) -> Result<prologue::Prologue, Refusal> {
     if entry_points::text().contains(&function.address) {
         return Err(Refusal::Runtime);
+    }
+    if function.module.is_go() {
+        return Err(Refusal::Go);
     }
     // gcc's and clang's name of such a block; `.part.0` and the like are functions.
     if function.offset() == 0 && (function.name().ends_with(".cold") || function.name().contains(".cold.")) {

@@ -9,4 +9,7 @@ __asm__(
     ".globl unsized\n.type unsized,@function\nunsized: mov %rdi, %rax; add %rsi, %rax; ret\n"
     ".globl block.cold\n.type block.cold,@function\nblock.cold: mov %rdi, %rax; add %rsi, %rax; ret\n.size block.cold, . - block.cold\n"
     ".globl getcontext\n.type getcontext,@function\ngetcontext: mov %rdi, %rax; add %rsi, %rax; ret\n.size getcontext, . - getcontext\n"
-    ".section .gopclntab,\"a\"\n.quad 0\n.text\n");
+#ifdef GO
+    ".section .gopclntab,\"a\"\n.quad 0\n.text\n"
+#endif
+);
