@@ -3,10 +3,22 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libloading::Library;
 use tempfile::TempDir;
 use twinbpf_hook::{Function, Module};
+
+/// Ends other threads of a test when this one panics: a scope waits for them.
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
 
 /// Ways to compile, with the compiler and its options.
 pub(crate) const KINDS: &[(&str, &str, &[&str])] = &[

@@ -8,6 +8,7 @@ mod states;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
 mod threads;
+mod traced;
 mod transparent;
 
 use support::harness;
@@ -40,6 +41,8 @@ fn main() -> std::process::ExitCode {
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),
+        ("traced::a_thread_at_each_instruction", traced::a_thread_at_each_instruction),
+        ("traced::under_gdb", traced::under_gdb),
         ("transparent::exceptions_pass_hooked_returns", transparent::exceptions_pass_functions_with_hooked_returns),
         ("transparent::refusals_have_exact_words", transparent::refusals_have_exact_words),
         ("transparent::functions_compute_as_before", transparent::functions_compute_what_they_do_without_hooks),

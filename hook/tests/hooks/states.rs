@@ -10,7 +10,7 @@ use std::thread;
 use twinbpf_hook::{Call, Callback, Function, Hook, Point, Preparation, Trampoline, enabled};
 
 use crate::can_compile;
-use crate::fixture::{Fixture, KINDS};
+use crate::fixture::{Fixture, KINDS, StopOnPanic};
 
 thread_local! {
     /// Calls of A, B and C on this thread.
@@ -126,23 +126,12 @@ fn work(shared: &Shared, add: extern "C" fn(i64, i64) -> i64) {
         let epoch = shared.epoch.load(Ordering::SeqCst);
         let mask = shared.mask.load(Ordering::SeqCst) as usize;
         let counted = call_once(add);
-        let _stop = Stop(&shared.done);
+        let _stop = StopOnPanic(&shared.done);
         if epoch.is_multiple_of(2) && shared.epoch.load(Ordering::SeqCst) == epoch {
             assert_eq!(counted, of_mask(mask), "in state {mask:04b}");
             shared.checked.fetch_add(1, Ordering::Relaxed);
         } else {
             assert!(counted.iter().all(|count| *count <= 1), "a call was counted twice: {counted:?}");
-        }
-    }
-}
-
-/// Ends the test when a thread panics.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
         }
     }
 }

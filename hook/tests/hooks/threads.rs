@@ -11,12 +11,12 @@ use std::thread;
 use twinbpf_hook::{Call, Callback, Error, Function, Hook, Point, Refusal};
 
 use crate::can_compile;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, StopOnPanic};
 
-type Add = extern "C" fn(i64, i64) -> i64;
+pub(crate) type Add = extern "C" fn(i64, i64) -> i64;
 
 /// Set where [`without_ptrace`] is to be called first.
-const DENIED: &str = "HOOK_TEST_WITHOUT_PTRACE";
+pub(crate) const DENIED: &str = "HOOK_TEST_WITHOUT_PTRACE";
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -26,7 +26,14 @@ unsafe extern "C" fn count(_: *mut Call, _: *mut c_void) {
     COUNT.set(COUNT.get() + 1);
 }
 
-fn attach(function: &Function) -> Result<Hook, Error> {
+/// What this thread's calls of hooked functions have counted since the last time.
+pub(crate) fn take_count() -> u64 {
+    COUNT.replace(0)
+}
+
+/// Counts calls, on their thread; on this one from 0.
+pub(crate) fn attach(function: &Function) -> Result<Hook, Error> {
+    COUNT.set(0);
     // SAFETY: it counts; a C function of the fixture.
     unsafe { Hook::attach(std::slice::from_ref(function), Point::Entry, &Callback::new(count, ptr::null_mut())) }
 }
@@ -96,6 +103,7 @@ pub(crate) fn threads_that_block_every_signal() {
                     }
                 });
             }
+            let _stop = StopOnPanic(&done);
             thread::sleep(std::time::Duration::from_millis(5));
             for _ in 0..20 {
                 let hook = attach(&function);
@@ -244,6 +252,7 @@ pub(crate) fn all_are_hooked_or_none() {
                 thread::yield_now();
             }
         });
+        let _stop = StopOnPanic(&done);
         thread::sleep(std::time::Duration::from_millis(5));
         // SAFETY: as above.
         let hook = unsafe { Hook::attach(&both, Point::Entry, &callback) };
