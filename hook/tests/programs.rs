@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::harness;
@@ -106,6 +106,53 @@ print(sorted(found.items()))";
     });
 }
 
+/// A process that ends with the test, also where that fails.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // Nothing is to be done where it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server under load, all of its functions hooked and hooks coming and going every 10 ms: no answer is lost or wrong.
+fn redis_serves() {
+    if let Some(tool) =
+        ["redis-server", "redis-benchmark", "redis-cli"].into_iter().find(|tool| !support::installed(tool))
+    {
+        return harness::skip(&format!("no {tool}"));
+    }
+    if !preload().exists() {
+        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+    }
+    let folder = TempDir::new().expect("a folder");
+    let (socket, report) = (folder.path().join("socket"), folder.path().join("report"));
+    let mut server = Command::new("redis-server");
+    server.args(["--port", "0", "--save", "", "--dir"]).arg(folder.path()).arg("--unixsocket").arg(&socket);
+    server.env("LD_PRELOAD", preload()).env("HOOK_FILES", "exe,libc.so.6,libjemalloc.so.2").env("HOOK_POINT", "both");
+    server.env("HOOK_EVERY", "10").env("HOOK_REPORT", &report).stdout(Stdio::null());
+    let mut server = Ended(server.spawn().expect("it runs"));
+    let client = |tool: &str, arguments: &[&str]| {
+        let output = Command::new(tool).arg("-s").arg(&socket).args(arguments).output().expect("it runs");
+        assert!(output.status.success(), "{tool} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !socket.exists() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client("redis-benchmark", &["-q", "-n", "20000", "-c", "20", "-t", "set,get,incr,lpush,lpop,sadd,hset,zadd,mset"]);
+    assert_eq!(client("redis-cli", &["get", "counter:__rand_int__"]), "20000");
+    let sum = "local s = 0 for i = 1, 100000 do s = s + i end return s";
+    assert_eq!(client("redis-cli", &["eval", sum, "0"]), "5000050000");
+    client("redis-cli", &["shutdown", "nosave"]);
+    assert!(server.0.wait().expect("it ends").success());
+    let report = fs::read_to_string(report).expect("it was written");
+    assert!(number(&report, " functions") > 4000 && number(&report, " rounds") > 10, "{report}");
+}
+
 /// What another process has hooked, in the words of `twinbpf enabled`.
 fn other_processes_are_listed() {
     if !preload().exists() {
@@ -113,17 +160,16 @@ fn other_processes_are_listed() {
     }
     let mut sleep = Command::new("sleep");
     sleep.arg("60").env("LD_PRELOAD", preload()).env("HOOK_FILES", "libc.so.6").env("HOOK_POINT", "both");
-    let mut child = sleep.env("HOOK_FUNCTIONS", "getenv").spawn().expect("it runs");
+    let child = Ended(sleep.env("HOOK_FUNCTIONS", "getenv").spawn().expect("it runs"));
     let deadline = Instant::now() + Duration::from_secs(20);
     let states = loop {
-        let states = enabled_in(child.id()).unwrap_or_default();
+        let states = enabled_in(child.0.id()).unwrap_or_default();
         if states.iter().any(|state| state.returns > 0) || Instant::now() > deadline {
             break states;
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    child.kill().expect("it lives");
-    child.wait().expect("it ends");
+    drop(child);
     let getenv = states.iter().find(|state| state.name == "getenv").unwrap_or_else(|| panic!("{states:?}"));
     assert_eq!((getenv.count, getenv.returns, getenv.trampoline), (2, 1, Some(Trampoline::ArgsPrivate)), "{getenv}");
     assert!(getenv.to_string().starts_with("getenv (2)      \ttramp: args (0x"), "{getenv}");
@@ -134,4 +180,5 @@ harness::tests! {
     sqlite3_answers,
     gzip_compresses,
     python_runs_threads,
+    redis_serves,
 }
