@@ -14,6 +14,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::patch::Patch;
@@ -54,8 +55,28 @@ pub(super) struct Hooked {
     bare: [u8; JUMP],
     pub(super) attached: Vec<Attached>,
     pub(super) patched: bool,
-    /// What the site refers to: with arguments, with registers, at returns.
-    lists: [List; 3],
+    lists: Lists,
+}
+
+/// What a site refers to: with arguments, with registers, at returns.
+pub(super) type Lists = [Arc<List>; 3];
+
+/// The lists of the function before: of a batch, most functions have the same callbacks.
+#[derive(Default)]
+pub(super) struct Before(Option<(Vec<u64>, bool, Lists)>);
+
+impl Before {
+    fn lists(&mut self, hooked: &Hooked) -> Lists {
+        let ids = || hooked.attached.iter().map(|attached| attached.id);
+        match &self.0 {
+            Some((known, wide, lists)) if *wide == hooked.is_wide && ids().eq(known.iter().copied()) => lists.clone(),
+            _ => {
+                let lists = hooked.new_lists().map(Arc::new);
+                self.0 = Some((ids().collect(), hooked.is_wide, lists.clone()));
+                lists
+            }
+        }
+    }
 }
 
 impl Hooked {
@@ -69,12 +90,12 @@ impl Hooked {
             })
             .collect();
         let bare = prologue.original;
-        let lists = [(); 3].map(|()| List::new(0, &[]));
+        let lists = [(); 3].map(|()| Arc::new(List::new(0, &[])));
         let is_wide = vectors::has_wide() && function.module.code().has_evex;
         let mut hooked =
             Hooked { function, is_wide, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
         stub.site.address.store(hooked.function.address, Ordering::Relaxed);
-        hooked.publish(&mut Vec::new());
+        hooked.publish(&mut Before::default(), &mut Vec::new());
         hooked
     }
 
@@ -119,7 +140,7 @@ impl Hooked {
 
     /// Whether the code is what was last written there.
     pub(super) fn is_in_memory(&self) -> bool {
-        let expected = if self.patched { self.patch(true).map(|patch| patch.to) } else { Some(self.bare) };
+        let expected = if self.patched { self.jump() } else { Some(self.bare) };
         let mut code = [0; JUMP];
         crate::memory::read(self.prologue.address, &mut code) && expected == Some(code)
     }
@@ -176,19 +197,15 @@ impl Hooked {
 
     /// Gives trampolines what is attached now. Lists come first, then what leads to a trampoline that uses more of them;
     /// what is used no more goes to `retired`.
-    pub(super) fn publish(&mut self, retired: &mut Vec<List>) {
+    pub(super) fn publish(&mut self, before: &mut Before, retired: &mut Vec<Arc<List>>) {
         let site = self.stub.site;
-        let all: Vec<&Callback> = self.callbacks(Point::Entry).collect();
-        let args: Vec<&Callback> = all.iter().copied().filter(|callback| !callback.registers).collect();
-        let at_return: Vec<&Callback> = self.callbacks(Point::Return).collect();
-        let returns = if at_return.is_empty() { 0 } else { Needs::RETURN };
-        let wide = if self.is_wide { Needs::WIDE } else { 0 };
-        let new = [list(&args, returns | wide), list(&all, returns | wide), list(&at_return, wide)];
+        let new = before.lists(self);
         let [of_args, of_regs, of_returns] = [0, 1, 2].map(|index: usize| new[index].head());
         let direct = self.direct().map_or(ptr::null_mut(), to_pointer);
         // Whatever an entry list promises to do at the return is there before it.
         let store_returns = || site.returns.store(of_returns, Ordering::Release);
-        if returns != 0 {
+        let has_returns = self.callbacks(Point::Return).next().is_some();
+        if has_returns {
             store_returns();
         }
         if !direct.is_null() {
@@ -202,7 +219,7 @@ impl Hooked {
         }
         site.lists.iter().zip([of_args, of_regs]).for_each(|(slot, list)| slot.store(list, Ordering::Release));
         site.target.store(target, Ordering::Release);
-        if returns == 0 {
+        if !has_returns {
             store_returns();
         }
         if direct.is_null() {
@@ -214,12 +231,27 @@ impl Hooked {
         retired.extend(std::mem::replace(&mut self.lists, new));
     }
 
-    /// The change that hooks the function's code, or takes the jump away. Nothing where the stub is out of reach.
-    pub(super) fn patch(&self, hook: bool) -> Option<Patch> {
-        let address = self.prologue.address;
-        let distance = i32::try_from(self.stub.address.wrapping_sub(address + JUMP as u64).cast_signed()).ok()?;
+    fn new_lists(&self) -> [List; 3] {
+        let all: Vec<&Callback> = self.callbacks(Point::Entry).collect();
+        let args: Vec<&Callback> = all.iter().copied().filter(|callback| !callback.registers).collect();
+        let at_return: Vec<&Callback> = self.callbacks(Point::Return).collect();
+        let returns = if at_return.is_empty() { 0 } else { Needs::RETURN };
+        let wide = if self.is_wide { Needs::WIDE } else { 0 };
+        [list(&args, returns | wide), list(&all, returns | wide), list(&at_return, wide)]
+    }
+
+    /// The jump to the stub. Nothing where that is out of reach.
+    fn jump(&self) -> Option<[u8; JUMP]> {
+        let after = self.prologue.address + JUMP as u64;
+        let distance = i32::try_from(self.stub.address.wrapping_sub(after).cast_signed()).ok()?;
         let mut jump = [0xe9, 0, 0, 0, 0];
         jump[1..].copy_from_slice(&distance.to_le_bytes());
+        Some(jump)
+    }
+
+    /// The change that hooks the function's code, or takes the jump away.
+    pub(super) fn patch(&self, hook: bool) -> Option<Patch> {
+        let (address, jump) = (self.prologue.address, self.jump()?);
         let over = (self.prologue.after - address - 2) as u8;
         let is_pad = self.prologue.preparation != Preparation::Moved;
         let patch = Patch { address, from: self.bare, to: jump, over, is_pad, redirects: self.redirects.clone() };
@@ -286,9 +318,7 @@ impl Hooked {
     /// What the code leads to.
     fn in_code(&self) -> Option<Trampoline> {
         let mut jump = [0; JUMP];
-        if !crate::memory::read(self.prologue.address, &mut jump)
-            || Some(jump) != self.patch(true).map(|patch| patch.to)
-        {
+        if !crate::memory::read(self.prologue.address, &mut jump) || Some(jump) != self.jump() {
             return None;
         }
         let target = self.stub.site.target.load(Ordering::Acquire);

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::hooked::{Attached, Hooked, What};
+use super::hooked::{Attached, Before, Hooked, What};
 use super::patch::{self, Patch, PatchError};
 use super::site::{List, Site};
 use super::stubs::Region;
@@ -25,7 +25,7 @@ pub(super) struct Registry {
     regions: Vec<Region>,
     next: u64,
     /// Released after the next grace period.
-    retired: Vec<List>,
+    retired: Vec<Arc<List>>,
     kept: Vec<Attached>,
 }
 
@@ -251,10 +251,7 @@ impl Registry {
     fn remove(&mut self, id: u64, addresses: &[u64]) {
         for address in addresses {
             let Some(hooked) = self.functions.get_mut(address) else { continue };
-            let (removed, rest) = hooked.attached.drain(..).partition(|attached| attached.id == id);
-            hooked.attached = rest;
-            let removed: Vec<Attached> = removed;
-            self.kept.extend(removed);
+            self.kept.extend(hooked.attached.extract_if(.., |attached| attached.id == id));
         }
     }
 
@@ -273,27 +270,28 @@ impl Registry {
 
     /// Makes what trampolines and code do the state of these functions.
     fn change(&mut self, addresses: &[u64]) -> Result<(), Error> {
-        let mut patches: Vec<(u64, Patch)> = Vec::new();
+        let (mut changed, mut patches): (Vec<u64>, Vec<Patch>) = (Vec::new(), Vec::new());
+        let mut before = Before::default();
         for address in addresses {
             let Some(hooked) = self.functions.get_mut(address) else { continue };
             let wanted = !hooked.attached.is_empty();
             if wanted || hooked.patched {
-                hooked.publish(&mut self.retired);
+                hooked.publish(&mut before, &mut self.retired);
             }
             if hooked.patched && !hooked.is_in_memory() {
                 log::warn!("{} was unloaded while it was hooked", hooked.name());
                 hooked.patched = false;
             }
-            if wanted != hooked.patched {
-                patches.extend(hooked.patch(wanted).map(|patch| (*address, patch)));
+            if let Some(patch) = (wanted != hooked.patched).then(|| hooked.patch(wanted)).flatten() {
+                changed.push(*address);
+                patches.push(patch);
             }
         }
-        let all: Vec<Patch> = patches.iter().map(|(_, patch)| patch.clone()).collect();
-        if all.is_empty() {
+        if patches.is_empty() {
             return Ok(());
         }
-        patch::apply(&all).map_err(|error| self.failed(&patches, error))?;
-        for (address, _) in patches {
+        patch::apply(&patches).map_err(|error| self.failed(&changed, &patches, error))?;
+        for address in changed {
             if let Some(hooked) = self.functions.get_mut(&address) {
                 hooked.patched = !hooked.patched;
                 hooked.normalised();
@@ -303,8 +301,8 @@ impl Registry {
     }
 
     /// Why code did not change: of one function, where one cannot change as threads are.
-    fn failed(&self, patches: &[(u64, Patch)], error: PatchError) -> Error {
-        let loud = patches.iter().find(|(_, patch)| !patch.is_quiet());
+    fn failed(&self, changed: &[u64], patches: &[Patch], error: PatchError) -> Error {
+        let loud = changed.iter().zip(patches).find(|(_, patch)| !patch.is_quiet());
         let function = loud.and_then(|(address, _)| self.functions.get(address)).map(Hooked::function);
         let refused = |why| function.map_or(Error::Unsupported, |function| refused(function, why));
         match error {

@@ -41,6 +41,9 @@ pub(super) struct List(Box<[Link]>);
 // SAFETY: links have data that callbacks can use on every thread.
 #[expect(unsafe_code, reason = "pointers that callers of `Callback::new` promise something about")]
 unsafe impl Send for List {}
+// SAFETY: as above, and a list never changes.
+#[expect(unsafe_code, reason = "as above")]
+unsafe impl Sync for List {}
 
 impl List {
     pub(super) fn new(needs: u32, links: &[Link]) -> List {
