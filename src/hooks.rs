@@ -6,28 +6,23 @@
 #![expect(unsafe_code, reason = "callbacks of hooks")]
 
 mod sections;
+mod slots;
 
-use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use twinbpf_hook::{Call, Callback, Function, Hook, Point};
 use twinbpf_isa::Insn;
 use twinbpf_loader::{Object, ProgramSpec};
 use twinbpf_vm::host::TargetMemory;
-use twinbpf_vm::mem::Block;
 use twinbpf_vm::trap::Trap;
 
 use crate::error::{Cause, Error};
-use crate::instance::{Entry, Instance, InstancePre};
-
-thread_local! {
-    /// The slot that this thread had last.
-    static LAST: Cell<usize> = const { Cell::new(0) };
-}
+use crate::instance::{Entry, InstancePre};
+use slots::Slots;
 
 /// A program that runs where functions of this process begin or return, until this is dropped. Its context is the
 /// kernel's `struct pt_regs` of x86-64, as for a uprobe.
@@ -63,12 +58,6 @@ struct Counts {
     first: Mutex<Option<Trap>>,
 }
 
-/// An instance with memory for its context, used by one call at a time.
-struct Slot<T> {
-    taken: AtomicBool,
-    inner: UnsafeCell<(Instance<T>, Block)>,
-}
-
 /// The instances in which programs run at functions: they share maps, globals and CPU numbers of one [`InstancePre`]. A
 /// clone is the same.
 ///
@@ -99,16 +88,9 @@ impl<T> Clone for Hooks<T> {
 
 impl<T> fmt::Debug for Hooks<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hooks").field("pre", &self.pre).field("slots", &self.slots.0.len()).finish()
+        f.debug_struct("Hooks").field("pre", &self.pre).field("slots", &self.slots.len()).finish()
     }
 }
-
-struct Slots<T>(Box<[Slot<T>]>);
-
-// SAFETY: who has set `taken` is the only one that uses what is inside, and an instance may run on any thread.
-unsafe impl<T: Send> Sync for Slots<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Send for Slots<T> {}
 
 /// What a callback gets.
 struct Attached<T> {
@@ -204,10 +186,10 @@ impl<T: Send + 'static> InstancePre<T> {
             let mut instance = self.instance(data(index))?;
             instance.set_target(options.memory.clone());
             let context = instance.context(&[0; CONTEXT])?;
-            Ok(Slot { taken: AtomicBool::new(false), inner: UnsafeCell::new((instance, context)) })
+            Ok((instance, context))
         };
-        let slots: Result<Box<[Slot<T>]>, Error> = (0..count.max(1)).map(make).collect();
-        Ok(Hooks { pre: self.clone(), slots: Arc::new(Slots(slots?)) })
+        let instances: Result<Vec<_>, Error> = (0..count.max(1)).map(make).collect();
+        Ok(Hooks { pre: self.clone(), slots: Arc::new(Slots::new(instances?)) })
     }
 }
 
@@ -407,12 +389,11 @@ impl ContextReads {
 unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) {
     // SAFETY: `data` is as `attach` gave it.
     let attached = unsafe { &*data.cast::<Attached<T>>() };
-    let Some(slot) = attached.slots.take() else {
+    let Some(mut slot) = attached.slots.take() else {
         attached.counts.skipped.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    // SAFETY: `take` gave it to this call alone.
-    let (instance, context) = unsafe { &mut *slot.inner.get() };
+    let (instance, context) = slot.get();
     // SAFETY: the trampoline passes a call.
     instance.set_attachment(attached.cookie, unsafe { (*call).function() });
     let wanted = &attached.context;
@@ -422,23 +403,9 @@ unsafe extern "C" fn run<T: Send + 'static>(call: *mut Call, data: *mut c_void) 
         context.write(wanted.start, &registers.as_bytes()[wanted.start as usize..wanted.end as usize]);
     }
     let result = instance.call(attached.entry, &[context.addr()]);
-    slot.taken.store(false, Ordering::Release);
+    drop(slot);
     if let Err(trap) = result {
         attached.counts.trapped(trap);
-    }
-}
-
-impl<T> Slots<T> {
-    /// A slot for this call alone: the one that the thread had last, or the next one that is free.
-    #[inline]
-    fn take(&self) -> Option<&Slot<T>> {
-        let is_free =
-            |slot: &&Slot<T>| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
-        self.0.get(LAST.get()).filter(is_free).or_else(|| {
-            let (index, slot) = self.0.iter().enumerate().find(|(_, slot)| is_free(slot))?;
-            LAST.set(index);
-            Some(slot)
-        })
     }
 }
 

@@ -17,9 +17,22 @@ use twinbpf::{Config, Engine, EngineKind, ErrorKind, HookOptions, Hooks, Instanc
 use twinbpf_loader::section::Attach;
 
 const SOURCE: &str = "
+#include <ucontext.h>
 long add(long a, long b) { return a + b; }
 long length(const char *text) { long n = 0; while (text[n]) n++; return n; }
 long outer(long a) { return add(a, 1) + 1; }
+static ucontext_t host, other;
+static long result;
+static void run(long a) { result = add(a, 1); }
+long on_stack(char *stack, long size, long a) {
+    getcontext(&other);
+    other.uc_stack.ss_sp = stack;
+    other.uc_stack.ss_size = size;
+    other.uc_link = &host;
+    makecontext(&other, (void (*)(void))run, 1, a);
+    swapcontext(&host, &other);
+    return result;
+}
 ";
 const CALLS: i64 = 200_000;
 const THREADS: i64 = 4;
@@ -170,6 +183,41 @@ fn calls_without_a_slot_are_skipped() {
     assert_eq!(counted + skipped, 64 * calls as u64);
 }
 
+/// A function on a stack of one page: programs do not need the caller's.
+fn functions_have_small_stacks() {
+    const PAGE: usize = 4096;
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    // SAFETY: new pages, of which the lowest guards the others; it is that function.
+    let (stack, on_stack) = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let pages = libc::mmap(std::ptr::null_mut(), 2 * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        assert_eq!(libc::mprotect(pages, PAGE, libc::PROT_NONE), 0);
+        (
+            pages.byte_add(PAGE),
+            std::mem::transmute::<usize, extern "C" fn(*mut libc::c_void, usize, i64) -> i64>(
+                library.function("on_stack").address() as usize,
+            ),
+        )
+    };
+    for kind in [EngineKind::Interp, EngineKind::Auto, EngineKind::Jit] {
+        let pre = pre(kind);
+        let slots = hooks(&pre, 2);
+        let attach = |program, point| {
+            let entry = pre.program(program).expect("the object has it");
+            // SAFETY: functions of the library.
+            unsafe { slots.attach(entry, &[library.function("add")], point) }.expect("it attaches")
+        };
+        let attached = [attach("count_by_argument", Point::Entry), attach("count_returns", Point::Return)];
+        (0..100).for_each(|n| assert_eq!(on_stack(stack, PAGE, n % 3), n % 3 + 1, "{kind:?}"));
+        let map = pre.map::<u64, u64>("by_argument").expect("the object has it");
+        assert_eq!([0, 1, 2].map(|key| map.get(&key).expect("a map")), [Some(34), Some(33), Some(33)], "{kind:?}");
+        assert_eq!(counted(&pre, 1), 100, "{kind:?}");
+        assert_eq!(attached.iter().map(|hook| hook.skipped() + hook.traps()).sum::<u64>(), 0, "{kind:?}");
+    }
+    // SAFETY: mapped above, and no function runs there.
+    unsafe { libc::munmap(stack.byte_sub(PAGE), 2 * PAGE) };
+}
+
 /// The function, at its return too, the instruction inside it, and the cookie of the hook.
 fn programs_learn_where_they_run() {
     let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
@@ -243,6 +291,7 @@ fn main() -> std::process::ExitCode {
         ("programs_read_arguments", programs_read_arguments),
         ("traps_are_counted", traps_are_counted),
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
+        ("functions_have_small_stacks", functions_have_small_stacks),
         ("programs_learn_where_they_run", programs_learn_where_they_run),
         ("wrong_sections_have_exact_words", wrong_sections_have_exact_words),
         ("sections_that_lead_nowhere_are_errors", sections_that_lead_nowhere_are_errors),

@@ -171,6 +171,12 @@ pub fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
     machine::enabled_in(pid)
 }
 
+/// A memory barrier on every thread of this process, for what callbacks share without barriers of their own. It works while
+/// there is a hook.
+pub fn barrier() {
+    machine::barrier();
+}
+
 /// Threads of which every call was skipped, as there was no record for them.
 pub fn unregistered_threads() -> u64 {
     machine::unregistered()

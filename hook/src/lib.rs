@@ -45,6 +45,6 @@ pub use call::{Call, Registers};
 pub use callback::{Callback, Entry, Point};
 pub use enabled::{Enabled, Trampoline};
 pub use error::{Error, Preparation, Refusal};
-pub use hook::{Hook, Replacement, enabled, enabled_in, unregistered_threads};
+pub use hook::{Hook, Replacement, barrier, enabled, enabled_in, unregistered_threads};
 pub use memory::read_memory;
 pub use modules::{Function, Module};

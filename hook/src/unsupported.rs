@@ -47,6 +47,9 @@ pub(crate) fn enabled_in(_: u32) -> Result<Vec<Enabled>, Error> {
     Err(Error::Unsupported)
 }
 
+/// Nothing: no callback runs.
+pub(crate) fn barrier() {}
+
 pub(crate) fn unregistered() -> u64 {
     0
 }

@@ -22,4 +22,5 @@ mod vectors;
 pub(crate) use hooked::What;
 pub(crate) use registry::{Attachment, attach, check, check_return, detach, enabled, original};
 pub(crate) use remote::enabled_in;
+pub(crate) use sys::barrier;
 pub(crate) use threads::unregistered;

@@ -82,7 +82,7 @@ fn membarrier(command: libc::c_int) -> io::Result<()> {
 }
 
 /// A full memory barrier on every thread of this process.
-pub(super) fn barrier() {
+pub(crate) fn barrier() {
     // After registering the only failure is a bad command.
     let _ = membarrier(PRIVATE_EXPEDITED);
 }

@@ -1,0 +1,147 @@
+//! The slots of a set of hooks: who may use an instance, without waiting.
+//!
+//! A slot belongs to the first thread that takes it, which marks it by plain stores. When another thread needs a slot and
+//! none is free, one that belongs to a thread becomes shared for good: its owner is taken away, every thread passes a
+//! memory barrier ([`twinbpf_hook::barrier`]), so that the thread that was the owner either is seen in the slot or sees that it
+//! is no longer the owner; from then on the slot is taken by an atomic exchange.
+#![expect(unsafe_code, reason = "an instance that one call at a time uses")]
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
+
+use twinbpf_vm::mem::Block;
+
+use crate::instance::Instance;
+
+thread_local! {
+    /// The slot that this thread had last. Its address is the thread's identity.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// No address of a thread: the slot is of none yet, of all, or about to be.
+const NONE: usize = 0;
+const SHARED: usize = 1;
+const BECOMES_SHARED: usize = 2;
+
+/// An instance with memory for its context.
+struct Slot<T> {
+    owner: AtomicUsize,
+    /// The owner is in it. Only that thread writes here.
+    in_use_by_owner: AtomicBool,
+    /// Another thread is, once it is shared.
+    taken: AtomicBool,
+    inner: UnsafeCell<(Instance<T>, Block)>,
+}
+
+pub(super) struct Slots<T>(Box<[Slot<T>]>);
+
+// SAFETY: `take` gives what is inside to one call at a time, and an instance may run on any thread.
+unsafe impl<T: Send> Sync for Slots<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Slots<T> {}
+
+/// A slot that is this call's until it is dropped.
+pub(super) struct Taken<'a, T> {
+    slot: &'a Slot<T>,
+    mark: &'a AtomicBool,
+}
+
+impl<T> Taken<'_, T> {
+    pub(super) fn get(&mut self) -> &mut (Instance<T>, Block) {
+        // SAFETY: `take` gave it to this call alone.
+        unsafe { &mut *self.slot.inner.get() }
+    }
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        self.mark.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Slots<T> {
+    pub(super) fn new(instances: Vec<(Instance<T>, Block)>) -> Slots<T> {
+        let slot = |inner| Slot {
+            owner: AtomicUsize::new(NONE),
+            in_use_by_owner: AtomicBool::new(false),
+            taken: AtomicBool::new(false),
+            inner: UnsafeCell::new(inner),
+        };
+        Slots(instances.into_iter().map(slot).collect())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// A slot for this call alone: the one that the thread had last, or another that is free.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Taken<'_, T>> {
+        LAST.with(|last| {
+            let thread = ptr::from_ref(last).addr();
+            self.0.get(last.get()).and_then(|slot| slot.take_own(thread)).or_else(|| self.take_other(last, thread))
+        })
+    }
+
+    #[cold]
+    fn take_other(&self, last: &Cell<usize>, thread: usize) -> Option<Taken<'_, T>> {
+        let find = |take: &dyn Fn(&Slot<T>) -> bool, mark: fn(&Slot<T>) -> &AtomicBool| {
+            let (index, slot) = self.0.iter().enumerate().find(|(_, slot)| take(slot))?;
+            last.set(index);
+            Some(Taken { slot, mark: mark(slot) })
+        };
+        find(&|slot| slot.own(thread), |slot| &slot.in_use_by_owner)
+            .or_else(|| find(&Slot::take_shared, |slot| &slot.taken))
+            .or_else(|| find(&Slot::take_from_owner, |slot| &slot.taken))
+    }
+}
+
+impl<T> Slot<T> {
+    /// For its owner, unless a signal handler interrupts a call that has it.
+    #[inline]
+    fn take_own(&self, thread: usize) -> Option<Taken<'_, T>> {
+        let is_own = || self.owner.load(Ordering::Relaxed) == thread;
+        if !is_own() || self.in_use_by_owner.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.in_use_by_owner.store(true, Ordering::Relaxed);
+        // The barrier between the store and the load is on the side of the thread that takes the slot away.
+        compiler_fence(Ordering::SeqCst);
+        let taken = Taken { slot: self, mark: &self.in_use_by_owner };
+        is_own().then_some(taken)
+    }
+
+    /// Makes a thread the owner of a slot that has none yet, or finds that it is; true where it is in the slot then.
+    fn own(&self, thread: usize) -> bool {
+        let _ = self.owner.compare_exchange(NONE, thread, Ordering::AcqRel, Ordering::Relaxed);
+        self.take_own(thread).map(std::mem::forget).is_some()
+    }
+
+    fn take_shared(&self) -> bool {
+        if self.owner.load(Ordering::Acquire) != SHARED
+            || self.taken.load(Ordering::Relaxed)
+            || self.taken.swap(true, Ordering::Acquire)
+        {
+            return false;
+        }
+        if self.in_use_by_owner.load(Ordering::Acquire) {
+            self.taken.store(false, Ordering::Release);
+            return false;
+        }
+        true
+    }
+
+    /// Makes a slot of another thread shared, and takes it where that thread is not in it.
+    fn take_from_owner(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed);
+        if owner <= BECOMES_SHARED
+            || self.owner.compare_exchange(owner, BECOMES_SHARED, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            return false;
+        }
+        twinbpf_hook::barrier();
+        self.owner.store(SHARED, Ordering::Release);
+        self.take_shared()
+    }
+}
