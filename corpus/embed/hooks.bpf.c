@@ -106,6 +106,20 @@ int read_text(struct pt_regs *ctx)
 	return bpf_probe_read_user_str(text, sizeof(text), (const void *)PT_REGS_PARM1(ctx));
 }
 
+/* What an update alone costs, for comparison. */
+SEC("syscall")
+int update_hash(__u64 *count)
+{
+	__u64 n, most = *count;
+
+	for (n = 0; n < most; n++) {
+		__u64 key = n & 3;
+
+		bpf_map_update_elem(&by_argument, &key, &n, BPF_ANY);
+	}
+	return 0;
+}
+
 __u64 place[2];
 
 SEC("uprobe")
