@@ -25,6 +25,7 @@ use super::summary::Summary;
 use super::{entry_points, vectors};
 use crate::callback::{Callback, Point};
 use crate::enabled::{Enabled, Trampoline};
+use crate::memory::read_each;
 use crate::modules::Function;
 use crate::{Preparation, Refusal};
 
@@ -134,15 +135,19 @@ impl Hooked {
     }
 
     /// Whether this is the state of that function, and not of one that was unloaded.
-    pub(super) fn is_of(&self, function: &Function) -> bool {
-        self.prologue.is_of(function) && self.is_in_memory()
+    pub(super) fn is_of(&self, function: &Function, in_memory: [u8; JUMP]) -> bool {
+        self.prologue.is_of(function) && self.is_code(in_memory)
     }
 
-    /// Whether the code is what was last written there.
-    pub(super) fn is_in_memory(&self) -> bool {
+    /// What memory has there.
+    pub(super) fn in_memory(&self) -> [u8; JUMP] {
+        read_each(&[self.prologue.address])[0]
+    }
+
+    /// Whether this is what was last written there.
+    pub(super) fn is_code(&self, in_memory: [u8; JUMP]) -> bool {
         let expected = if self.patched { self.jump() } else { Some(self.bare) };
-        let mut code = [0; JUMP];
-        crate::memory::read(self.prologue.address, &mut code) && expected == Some(code)
+        expected == Some(in_memory)
     }
 
     pub(super) fn admits(&self, what: &What) -> Result<(), Refusal> {
@@ -317,8 +322,7 @@ impl Hooked {
 
     /// What the code leads to.
     fn in_code(&self) -> Option<Trampoline> {
-        let mut jump = [0; JUMP];
-        if !crate::memory::read(self.prologue.address, &mut jump) || Some(jump) != self.jump() {
+        if Some(self.in_memory()) != self.jump() {
             return None;
         }
         let target = self.stub.site.target.load(Ordering::Acquire);

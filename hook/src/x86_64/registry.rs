@@ -9,13 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::hooked::{Attached, Before, Hooked, What};
 use super::patch::{self, Patch, PatchError};
+use super::prologue::JUMP;
 use super::site::{List, Site};
 use super::stubs::Region;
 use super::threads::Quiet;
 use super::{entry_points, prologue, returns, sys, threads, vectors};
 use crate::callback::Point;
+use crate::memory::read_each;
 use crate::modules::Function;
 use crate::{Enabled, Error, Preparation, Refusal};
+
+/// What memory has where functions are patched, by the functions' addresses.
+struct Code(Vec<(u64, [u8; JUMP])>);
+
+impl Code {
+    fn of(&self, function: u64) -> Option<[u8; JUMP]> {
+        self.0.binary_search_by_key(&function, |(address, _)| *address).ok().map(|index| self.0[index].1)
+    }
+}
 
 /// Instructions that a hook moves or writes end before this many bytes.
 const MOST: u64 = 32;
@@ -66,7 +77,7 @@ impl Open {
 pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
     let open = Open::new().ok_or(Refusal::InCallback)?;
     match open.registry.functions.get(&function.address) {
-        Some(hooked) if hooked.is_of(function) => Ok(hooked.prologue.preparation),
+        Some(hooked) if hooked.is_of(function, hooked.in_memory()) => Ok(hooked.prologue.preparation),
         _ => examine(function).map(|prologue| prologue.preparation),
     }
 }
@@ -180,8 +191,9 @@ fn refused(function: &Function, why: Refusal) -> Error {
 impl Registry {
     /// Adds to the state of each function. Nothing is added where one cannot be hooked.
     fn add(&mut self, functions: &[Function], id: u64, what: &What) -> Result<(), Error> {
+        let code = self.code(functions.iter().map(Function::address));
         for function in functions {
-            self.know(function)?;
+            self.know(function, &code)?;
             let hooked = &self.functions[&function.address];
             hooked.admits(what).map_err(|why| refused(function, why))?;
         }
@@ -197,8 +209,9 @@ impl Registry {
     }
 
     /// Examines a function and makes its stub, once.
-    fn know(&mut self, function: &Function) -> Result<(), Error> {
-        if self.functions.get(&function.address).is_some_and(|hooked| hooked.is_of(function)) {
+    fn know(&mut self, function: &Function, code: &Code) -> Result<(), Error> {
+        let known = self.functions.get(&function.address).zip(code.of(function.address));
+        if known.is_some_and(|(hooked, in_memory)| hooked.is_of(function, in_memory)) {
             return Ok(());
         }
         let prologue = examine(function).map_err(|why| refused(function, self.changed_by(function, why)))?;
@@ -247,6 +260,15 @@ impl Registry {
         self.functions.range(address.saturating_sub(MOST)..address + MOST)
     }
 
+    /// What memory has at those of these functions that are known.
+    fn code(&self, addresses: impl Iterator<Item = u64>) -> Code {
+        let known = addresses.filter_map(|address| Some((address, self.functions.get(&address)?.prologue.address)));
+        let (functions, patched): (Vec<u64>, Vec<u64>) = known.unzip();
+        let mut all: Vec<(u64, [u8; JUMP])> = functions.into_iter().zip(read_each(&patched)).collect();
+        all.sort_unstable();
+        Code(all)
+    }
+
     /// Removes a hook from the state of functions.
     fn remove(&mut self, id: u64, addresses: &[u64]) {
         for address in addresses {
@@ -272,13 +294,14 @@ impl Registry {
     fn change(&mut self, addresses: &[u64]) -> Result<(), Error> {
         let (mut changed, mut patches): (Vec<u64>, Vec<Patch>) = (Vec::new(), Vec::new());
         let mut before = Before::default();
+        let code = self.code(addresses.iter().copied());
         for address in addresses {
             let Some(hooked) = self.functions.get_mut(address) else { continue };
             let wanted = !hooked.attached.is_empty();
             if wanted || hooked.patched {
                 hooked.publish(&mut before, &mut self.retired);
             }
-            if hooked.patched && !hooked.is_in_memory() {
+            if hooked.patched && !code.of(*address).is_some_and(|in_memory| hooked.is_code(in_memory)) {
                 log::warn!("{} was unloaded while it was hooked", hooked.name());
                 hooked.patched = false;
             }
