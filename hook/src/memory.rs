@@ -50,7 +50,7 @@ mod tests {
     use super::read_each;
 
     #[test]
-    fn what_is_not_mapped_is_left_out() {
+    fn unmapped_addresses_are_zeros() {
         let words: Vec<u64> = (1..3000).collect();
         let mut addresses: Vec<u64> = words.iter().map(|word| std::ptr::from_ref(word).addr() as u64).collect();
         for gap in [0, 5, 6, 1023, 1024, 2500, 2998] {
