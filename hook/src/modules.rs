@@ -279,12 +279,14 @@ impl Module {
         self.functions = functions.into_iter().map(|(at, _, name, size)| (name, at..at + size)).collect();
     }
 
-    /// Address in the file and content of a section that the file has, read anew.
-    pub fn section(&self, name: &str) -> Option<(u64, Vec<u8>)> {
-        let bytes = fs::read(&self.path).ok()?;
-        let file = object::File::parse(&*bytes).ok()?;
-        let section = file.section_by_name(name)?;
-        Some((section.address(), section.data().ok()?.to_vec()))
+    /// Address in the file and content of each of these sections that the file has, read anew.
+    pub fn sections<const N: usize>(&self, names: [&str; N]) -> [Option<(u64, Vec<u8>)>; N] {
+        let bytes = fs::read(&self.path).unwrap_or_default();
+        let file = object::File::parse(&*bytes).ok();
+        names.map(|name| {
+            let section = file.as_ref()?.section_by_name(name)?;
+            Some((section.address(), section.data().ok()?.to_vec()))
+        })
     }
 
     /// What is to be added to an address of the file for that in this process. Modulo 2^64.
@@ -312,19 +314,20 @@ impl Module {
         Some(self.function_of(name, range))
     }
 
-    /// The function that has `address` in it, by its symbol, or else by what unwinders know of it. It begins there or before.
+    /// The instruction at `address` in the function that has it ([`Function::at_offset`]): by its symbol, or else by what
+    /// unwinders know of it.
     pub fn function_around(self: &Arc<Module>, address: u64) -> Option<Function> {
         let index = self.functions.partition_point(|(_, range)| range.start <= address);
         // A long function may have others after its start.
         let by_symbol = self.functions[..index].iter().rev().take(8).find(|(_, range)| range.contains(&address));
         if let Some((_, range)) = by_symbol {
-            return self.function_at(range.start);
+            return Some(self.function_at(range.start)?.at_offset(address - range.start));
         }
         let frames = self.frames();
         let index = frames.partition_point(|range| range.start <= address).checked_sub(1)?;
         let range = frames[index].clone();
         let name = format!("{}+{:#x}", self.file_name(), range.start - self.bias).into();
-        range.contains(&address).then(|| self.function_of(&name, &range))
+        range.contains(&address).then(|| self.function_of(&name, &range).at_offset(address - range.start))
     }
 
     fn function_of(self: &Arc<Module>, name: &Arc<str>, range: &Range<u64>) -> Function {

@@ -101,10 +101,8 @@ pub(super) fn static_probe<T: Send + 'static>(
     cookie: u64,
 ) -> Result<Vec<Target>, String> {
     let module = Module::find(file).map_err(|error| error.to_string())?;
-    let notes = match module.section(usdt::SECTION) {
-        Some((_, bytes)) => usdt::notes(&bytes, module.section(usdt::BASE).map(|(address, _)| address)),
-        None => Vec::new(),
-    };
+    let [section, base] = module.sections([usdt::SECTION, usdt::BASE]);
+    let notes = section.map_or(Vec::new(), |(_, bytes)| usdt::notes(&bytes, base.map(|(address, _)| address)));
     let mine: Vec<&Note> = notes.iter().filter(|note| note.provider == provider && note.name == name).collect();
     if mine.is_empty() {
         return Err(usdt::absent(notes.iter().map(|note| (&*note.provider, &*note.name)), provider));
@@ -129,7 +127,7 @@ fn site<T: Send + 'static>(
     let map = pre.map_ops(usdt::ADDRESSES).ok_or_else(no_maps)?;
     map.update(&address.to_ne_bytes(), &number.to_ne_bytes(), 0, 0).map_err(|errno| full(usdt::ADDRESSES, errno))?;
     Ok(Target {
-        functions: vec![function.at_offset(address - function.address())],
+        functions: vec![function],
         point: Point::Entry,
         cookie: number.into(),
         semaphore: (note.semaphore != 0).then(|| here(note.semaphore)),

@@ -155,8 +155,7 @@ impl Probe {
             let address = module.bias().wrapping_add(point.address);
             let unknown =
                 || format!("neither symbols nor unwind information say what function has {:#x}", point.address);
-            let function = module.function_around(address).ok_or_else(|| self.error(unknown()))?;
-            Ok(function.at_offset(address.wrapping_sub(function.address())))
+            module.function_around(address).ok_or_else(|| self.error(unknown()))
         };
         points.iter().map(at).collect()
     }

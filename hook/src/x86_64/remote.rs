@@ -83,8 +83,7 @@ fn name(pid: u32, address: u64, mapped: &[Mapped], modules: &mut Vec<(String, Ar
         }
     }
     let module = modules.iter().find(|(path, _)| *path == file.path);
-    let function = module.and_then(|(_, module)| module.function_around(address));
-    match function.map(|function| function.at_offset(address - function.address())) {
+    match module.and_then(|(_, module)| module.function_around(address)) {
         Some(function) => function.name().to_owned(),
         None => format!("{}+{:#x}", file.path, address - file.range.start + file.offset),
     }
