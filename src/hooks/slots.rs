@@ -86,14 +86,16 @@ impl<T> Slots<T> {
 
     #[cold]
     fn take_other(&self, last: &Cell<usize>, thread: usize) -> Option<Taken<'_, T>> {
-        let find = |take: &dyn Fn(&Slot<T>) -> bool, mark: fn(&Slot<T>) -> &AtomicBool| {
-            let (index, slot) = self.0.iter().enumerate().find(|(_, slot)| take(slot))?;
-            last.set(index);
-            Some(Taken { slot, mark: mark(slot) })
+        let find = |take: fn(&Slot<T>, usize) -> Option<Taken<'_, T>>| {
+            self.0.iter().enumerate().find_map(|(index, slot)| {
+                let taken = take(slot, thread)?;
+                last.set(index);
+                Some(taken)
+            })
         };
-        find(&|slot| slot.own(thread), |slot| &slot.in_use_by_owner)
-            .or_else(|| find(&Slot::take_shared, |slot| &slot.taken))
-            .or_else(|| find(&Slot::take_from_owner, |slot| &slot.taken))
+        find(Slot::own)
+            .or_else(|| find(|slot, _| slot.take_shared()))
+            .or_else(|| find(|slot, _| slot.take_from_owner()))
     }
 }
 
@@ -112,33 +114,30 @@ impl<T> Slot<T> {
         is_own().then_some(taken)
     }
 
-    /// Makes a thread the owner of a slot that has none yet, or finds that it is; true where it is in the slot then.
-    fn own(&self, thread: usize) -> bool {
+    /// For a thread that becomes the owner where there is none yet, or is it.
+    fn own(&self, thread: usize) -> Option<Taken<'_, T>> {
         let _ = self.owner.compare_exchange(NONE, thread, Ordering::AcqRel, Ordering::Relaxed);
-        self.take_own(thread).map(std::mem::forget).is_some()
+        self.take_own(thread)
     }
 
-    fn take_shared(&self) -> bool {
+    fn take_shared(&self) -> Option<Taken<'_, T>> {
         if self.owner.load(Ordering::Acquire) != SHARED
             || self.taken.load(Ordering::Relaxed)
             || self.taken.swap(true, Ordering::Acquire)
         {
-            return false;
+            return None;
         }
-        if self.in_use_by_owner.load(Ordering::Acquire) {
-            self.taken.store(false, Ordering::Release);
-            return false;
-        }
-        true
+        let taken = Taken { slot: self, mark: &self.taken };
+        (!self.in_use_by_owner.load(Ordering::Acquire)).then_some(taken)
     }
 
-    /// Makes a slot of another thread shared, and takes it where that thread is not in it.
-    fn take_from_owner(&self) -> bool {
+    /// Makes a slot of another thread shared, for a call that takes it where that thread is not in it.
+    fn take_from_owner(&self) -> Option<Taken<'_, T>> {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner <= BECOMES_SHARED
             || self.owner.compare_exchange(owner, BECOMES_SHARED, Ordering::AcqRel, Ordering::Relaxed).is_err()
         {
-            return false;
+            return None;
         }
         twinbpf_hook::barrier();
         self.owner.store(SHARED, Ordering::Release);
