@@ -48,6 +48,7 @@ pub enum HookError {
 #[derive(Debug)]
 pub struct HookedProbes {
     probes: Vec<Probe>,
+    left_out: Vec<String>,
 }
 
 /// One program.
@@ -84,12 +85,15 @@ impl HookedProbes {
             }
         }
         let (mut probes, mut all) = (Vec::new(), Vec::new());
-        for (spec, instances) in specs.iter().zip(probe_instances(&definitions).instances) {
+        let found = probe_instances(&definitions);
+        let mut left_out = found.missing;
+        for (spec, instances) in specs.iter().zip(found.instances) {
             let (program, section) = (Arc::clone(&spec.name), Arc::clone(&spec.section));
             let mut probe = Probe { program, section, file: PathBuf::new(), instances: Vec::new() };
             let instances = instances.map_err(|error| probe.error(error))?;
             probe.file = fitting_file(&instances).map_err(|why| probe.error(why.to_owned()))?;
             probes.push(probe);
+            left_out.extend(instances.left_out);
             all.push(instances.instances);
         }
         let names: Vec<&str> = probes.iter().map(|probe| &*probe.program).collect();
@@ -112,7 +116,13 @@ impl HookedProbes {
             let of = |(entry, instance): ((_, &Entry), ProbeInstance)| (*entry.1, instance.points);
             probe.instances = entries.iter().zip(own).map(of).collect();
         }
-        Ok((pre, HookedProbes { probes }))
+        Ok((pre, HookedProbes { probes, left_out }))
+    }
+
+    /// What is not hooked, or may not be: functions of a pattern that lack an argument, and debug information that could not
+    /// be found, each with the reason.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Attaches these programs, and the object's others as [`Hooks::attach_section`]. `hooks` are of the

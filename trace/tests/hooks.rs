@@ -242,6 +242,7 @@ fn definitions_of_perf_give_arguments() {
         for kind in ENGINES {
             let linker = Linker::<()>::new(&Engine::new(Config::new().engine(kind)).expect("an engine"));
             let (pre, probes) = HookedProbes::link(&linker, &object).unwrap_or_else(|error| panic!("{error}"));
+            assert!(probes.left_out().is_empty(), "{:?}", probes.left_out());
             let hooks = pre.hooks(&HookOptions::new().memory(Arc::new(OwnMemory::new())), |_| ()).expect("slots");
             // SAFETY: functions of the library.
             let attached = unsafe { probes.attach(&hooks, &object) }.unwrap_or_else(|error| panic!("{error}"));
