@@ -13,20 +13,23 @@
 //! ```
 //!
 //! Where a load decides which address is loaded next ([`chases_pointer`]) the branch stays: a prediction lets that load begin early.
-//! With an instruction budget, two selects of charges by one condition become one.
+//! With an instruction budget, two selects of charges by one condition become one. Of equal conditions that merging brings into
+//! one block one is left.
 //!
 //! **Cost.** Linear: short blocks are merged in the walk from the last block to the first, so that sides of outer branches
 //! are single blocks; long ones are merged at the end, each chain from its head, so that an instruction moves once.
 //!
 //! **Safety.** Only instructions without side effects are executed speculatively, at most [`WORK`] for a branch.
 
+use std::collections::HashMap;
+
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
-use cranelift_codegen::ir::condcodes::CondCode as _;
+use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
 use cranelift_codegen::ir::types::I64;
-use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Value};
+use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Type, Value};
 
 use super::super::analysis::Analyses;
-use super::super::ir::{PAYMENT, cheap, constant, def_inst, is_load, is_point, is_sum, passed};
+use super::super::ir::{PAYMENT, cheap, constant, def_inst, is_load, is_point, is_sum, passed, resolve};
 use super::super::pass::{Input, Pass, Phase};
 
 /// Instructions executed speculatively for a branch, at most.
@@ -76,6 +79,7 @@ fn run(func: &mut Function, preds: &mut [u32], counted: bool) -> usize {
         }
         next = func.layout.next_block(block);
     }
+    changes += share(func);
     if counted {
         changes += each_sum(func, join);
     }
@@ -297,6 +301,51 @@ fn scale(func: &mut Function, inst: Inst) -> Option<()> {
     };
     func.dfg.insts[inst] = InstructionData::Binary { opcode: kind, args: [base, term] };
     Some(())
+}
+
+/// A compare, or a value that is widened, by its operands.
+#[derive(PartialEq, Eq, Hash)]
+enum Condition {
+    Compare(IntCC, [Value; 2]),
+    Widened(Type, Value),
+}
+
+impl Condition {
+    fn of(func: &Function, inst: Inst) -> Option<Condition> {
+        match func.dfg.insts[inst] {
+            InstructionData::IntCompare { cond, args, .. } => {
+                Some(Condition::Compare(cond, args.map(|value| resolve(func, value))))
+            }
+            InstructionData::Unary { opcode: Opcode::Uextend, arg } => {
+                Some(Condition::Widened(func.dfg.value_type(func.dfg.first_result(inst)), resolve(func, arg)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Makes one of equal conditions that merging brought into a block, and of what they are widened to. Cranelift's optimiser
+/// does that, too; without it the register allocator gets each of them.
+fn share(func: &mut Function) -> usize {
+    let (mut changes, mut known) = (0, HashMap::new());
+    let mut block = func.layout.entry_block();
+    while let Some(current) = block {
+        let mut next = func.layout.first_inst(current);
+        while let Some(inst) = next {
+            next = func.layout.next_inst(inst);
+            let Some(condition) = Condition::of(func, inst) else { continue };
+            let value = func.dfg.first_result(inst);
+            let first = *known.entry((current, condition)).or_insert(value);
+            if first != value {
+                func.dfg.clear_results(inst);
+                func.dfg.change_to_alias(value, first);
+                func.layout.remove_inst(inst);
+                changes += 1;
+            }
+        }
+        block = func.layout.next_block(current);
+    }
+    changes
 }
 
 /// Joins two selects of terms by one condition. The instruction budget has many of them: where clang computed a condition
