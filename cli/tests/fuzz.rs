@@ -65,7 +65,8 @@ fn words_choose_modes_of_native_code() {
 fn findings_are_reduced_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = liar(folder.path());
-    let args = ["--engines", "interp,step", "--against", &plugin, "--programs", "64", "--inputs", "1"];
+    // Its first program writes many words of the stack.
+    let args = ["--engines", "interp,step", "--against", &plugin, "--programs", "64", "--inputs", "1", "--seed", "36"];
     let output = fuzz(folder.path(), &args);
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{text}{}", stderr(&output));
@@ -75,7 +76,7 @@ fn findings_are_reduced_and_kept() {
     let first = found.lines().next().unwrap();
     assert!(first.starts_with("# twinbpf diff ") && first.contains("--against plugin:"), "{found}");
     assert!(found.contains("# plugin(liar) against interp, interp(step)"), "{found}");
-    assert!(found.lines().count() < 25, "not small:\n{found}");
+    assert!(found.lines().count() < 15, "not small:\n{found}");
     let again = twinbpf().arg("diff").arg(&cases[0]).args(["--against", &plugin]).output().unwrap();
     let text = stdout(&again);
     assert_eq!(again.status.code(), Some(1), "{text}");

@@ -20,6 +20,10 @@ pub(crate) fn reduce(finding: &Finding, judge: &mut dyn FnMut(&Case) -> Option<F
     };
     tails(&mut small, &mut attempt);
     instructions(&mut small, &mut attempt);
+    // What was read when their turn came may not be read any more.
+    if !is_frame_read(&small.case) {
+        instructions(&mut small, &mut attempt);
+    }
     remove_nothing(&mut small, &mut attempt);
     inputs(&mut small, &mut attempt);
     small.insn = first_insn(&small, &mut attempt);
@@ -39,10 +43,25 @@ fn tails(small: &mut Finding, attempt: &mut Attempt<'_>) {
     }
 }
 
-/// Whether an instruction may become nothing. A store to the stack may not: what an unwritten word holds is undefined.
-fn can_go(insn: &Insn) -> bool {
-    let stack = matches!(insn, Insn::Store { base: Reg::FP, .. });
-    !stack && !matches!(insn, Insn::Exit | Insn::LoadImmHi { .. }) && *insn != NOTHING
+/// Whether an instruction may become nothing. A store to the stack may not where something reads the stack: what an unwritten
+/// word holds is undefined.
+fn can_go(case: &Case, pc: usize) -> bool {
+    let insn = &case.main[pc];
+    let goes = !matches!(insn, Insn::Exit | Insn::LoadImmHi { .. }) && *insn != NOTHING;
+    goes && !(is_stack_store(insn) && is_frame_read(case))
+}
+
+fn is_stack_store(insn: &Insn) -> bool {
+    matches!(insn, Insn::Store { base: Reg::FP, .. })
+}
+
+/// Whether a program uses the frame pointer for anything but stores.
+fn is_frame_read(case: &Case) -> bool {
+    let frame = Reg::FP.index() as u8;
+    case.tails.iter().chain([&case.main]).flatten().any(|insn| {
+        let regs = insn.encode().regs;
+        regs >> 4 == frame || regs & 15 == frame && !is_stack_store(insn)
+    })
 }
 
 /// Takes out ever smaller pieces.
@@ -55,7 +74,7 @@ fn instructions(small: &mut Finding, attempt: &mut Attempt<'_>) {
             let mut case = small.case.clone();
             let mut changed = false;
             for pc in at..end {
-                if can_go(&case.main[pc]) {
+                if can_go(&small.case, pc) {
                     if let Some(Insn::LoadImmHi { .. }) = case.main.get(pc + 1) {
                         case.main[pc + 1] = NOTHING;
                     }
@@ -129,8 +148,8 @@ fn first_insn(small: &Finding, attempt: &mut Attempt<'_>) -> Option<String> {
     let main = &small.case.main;
     let constant = |insn| matches!(insn, Insn::Alu { op: AluOp::Mov, src: Operand::Imm(_), .. });
     let moves = |insn| matches!(insn, Insn::LoadImm { .. } | Insn::Load { .. } | Insn::Store { .. });
-    let computes = |pc: &usize| can_go(&main[*pc]) && !constant(main[*pc]) && !moves(main[*pc]);
-    let order = (0..main.len()).filter(computes).chain((0..main.len()).filter(|pc| can_go(&main[*pc])));
+    let computes = |pc: &usize| can_go(&small.case, *pc) && !constant(main[*pc]) && !moves(main[*pc]);
+    let order = (0..main.len()).filter(computes).chain((0..main.len()).filter(|pc| can_go(&small.case, *pc)));
     for pc in order {
         let mut case = small.case.clone();
         case.main[pc] = NOTHING;
