@@ -78,11 +78,12 @@ struct Counts {
 pub struct Hooks<T> {
     pre: InstancePre<T>,
     slots: Arc<Slots<T>>,
+    breakpoints: bool,
 }
 
 impl<T> Clone for Hooks<T> {
     fn clone(&self) -> Hooks<T> {
-        Hooks { pre: self.pre.clone(), slots: Arc::clone(&self.slots) }
+        Hooks { pre: self.pre.clone(), slots: Arc::clone(&self.slots), breakpoints: self.breakpoints }
     }
 }
 
@@ -115,11 +116,14 @@ struct Attached<T> {
 pub struct HookOptions {
     slots: u32,
     memory: Option<Arc<dyn TargetMemory>>,
+    breakpoints: bool,
 }
 
 impl fmt::Debug for HookOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookOptions").field("slots", &self.slots).field("memory", &self.memory.is_some()).finish()
+        let HookOptions { slots, memory, breakpoints } = self;
+        let mut text = f.debug_struct("HookOptions");
+        text.field("slots", slots).field("memory", &memory.is_some()).field("breakpoints", breakpoints).finish()
     }
 }
 
@@ -142,6 +146,13 @@ impl HookOptions {
     #[must_use]
     pub fn memory(mut self, memory: Arc<dyn TargetMemory>) -> HookOptions {
         self.memory = Some(memory);
+        self
+    }
+
+    /// Whether functions may be hooked by a breakpoint where a jump does not fit in ([`Function::or_breakpoint`]).
+    #[must_use]
+    pub fn breakpoints(mut self, breakpoints: bool) -> HookOptions {
+        self.breakpoints = breakpoints;
         self
     }
 }
@@ -189,7 +200,8 @@ impl<T: Send + 'static> InstancePre<T> {
             Ok((instance, context))
         };
         let instances: Result<Vec<_>, Error> = (0..count.max(1)).map(make).collect();
-        Ok(Hooks { pre: self.clone(), slots: Arc::new(Slots::new(instances?)) })
+        let slots = Arc::new(Slots::new(instances?));
+        Ok(Hooks { pre: self.clone(), slots, breakpoints: options.breakpoints })
     }
 }
 
@@ -228,6 +240,11 @@ impl<T: Send + 'static> Hooks<T> {
         unsafe { self.attach_to(entry, &[Target { functions: functions.to_vec(), point, cookie, semaphore: None }]) }
     }
 
+    /// The function as the options have it hooked.
+    fn allowed(&self, function: &Function) -> Function {
+        if self.breakpoints { function.or_breakpoint() } else { function.clone() }
+    }
+
     /// Attaches to all targets, or to none.
     ///
     /// # Safety
@@ -250,8 +267,9 @@ impl<T: Send + 'static> Hooks<T> {
                 false => callback,
             };
             let callback = callback.keeping(attached);
+            let functions: Vec<Function> = target.functions.iter().map(|function| self.allowed(function)).collect();
             // SAFETY: the caller promises.
-            hooks.push(unsafe { Hook::attach(&target.functions, target.point, &callback) }?);
+            hooks.push(unsafe { Hook::attach(&functions, target.point, &callback) }?);
         }
         let users = targets.iter().filter_map(|target| target.semaphore.map(Semaphore::raise)).collect();
         Ok(ProgramHook { _users: users, hooks, counts, program })
@@ -314,7 +332,7 @@ impl<T: Send + 'static> Hooks<T> {
     ///
     /// As [`Hooks::attach`].
     pub unsafe fn attach_section(&self, program: &ProgramSpec) -> Result<Option<ProgramHook>, Error> {
-        let Some(targets) = sections::targets(&self.pre, &program.section, &program.attach.kind) else {
+        let Some(targets) = sections::targets(self, &program.section, &program.attach.kind) else {
             return Ok(None);
         };
         let Some(entry) = self.pre.program(&program.name) else { return Ok(None) };

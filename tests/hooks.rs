@@ -20,6 +20,7 @@ const SOURCE: &str = "
 #include <ucontext.h>
 long add(long a, long b) { return a + b; }
 long length(const char *text) { long n = 0; while (text[n]) n++; return n; }
+long same(long a) { return a; }
 long outer(long a) { return add(a, 1) + 1; }
 static ucontext_t host, other;
 static long result;
@@ -243,6 +244,43 @@ fn programs_learn_where_they_run() {
     }
 }
 
+/// A function that is shorter than a jump counts where options allow breakpoints, alone and by a pattern.
+fn breakpoints_where_options_allow_them() {
+    let Some(library) = Library::new(&["-fcf-protection=none"]) else { return };
+    let path = library.module.path().display();
+    let same = library.function("same");
+    // SAFETY: it is that function.
+    let call: extern "C" fn(i64) -> i64 = unsafe { std::mem::transmute(same.address() as usize) };
+    let words = [
+        (format!("uprobe/{path}:same"), format!("cannot hook same of {path}: it is shorter than a jump of 5 bytes")),
+        (
+            format!("uprobe.multi/{path}:sam?"),
+            format!("uprobe.multi/{path}:sam?: {path} has no function sam? that can be hooked"),
+        ),
+    ];
+    for kind in [EngineKind::Interp, EngineKind::Jit] {
+        let pre = pre(kind);
+        let mut object = object();
+        let program = object.programs.iter_mut().find(|program| &*program.name == "count_calls").expect("a program");
+        for (section, why) in &words {
+            program.section = section.as_str().into();
+            program.attach = Attach::parse(section);
+            // SAFETY: nothing is attached.
+            let error = unsafe { hooks(&pre, 1).attach_section(program) }.expect_err(section);
+            assert_eq!(error.to_string(), *why);
+            let slots = pre.hooks(&HookOptions::new().slots(1).breakpoints(true), |_| ()).expect("slots");
+            let before = counted(&pre, 0);
+            // SAFETY: a function of the library.
+            let hook = unsafe { slots.attach_section(program) }.expect(section).expect("it names a function");
+            (0..100).for_each(|n| assert_eq!(call(n), n));
+            assert_eq!((counted(&pre, 0) - before, hook.skipped(), hook.traps()), (100, 0, 0), "{kind:?} {section}");
+            hook.detach().expect("it detaches");
+            (0..100).for_each(|n| assert_eq!(call(n), n));
+            assert_eq!(counted(&pre, 0) - before, 100, "{kind:?} {section}");
+        }
+    }
+}
+
 /// Sections that name what is not in the process, or what a process does not have.
 fn wrong_sections_have_exact_words() {
     let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
@@ -293,6 +331,7 @@ fn main() -> std::process::ExitCode {
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
         ("functions_have_small_stacks", functions_have_small_stacks),
         ("programs_learn_where_they_run", programs_learn_where_they_run),
+        ("breakpoints_where_options_allow_them", breakpoints_where_options_allow_them),
         ("wrong_sections_have_exact_words", wrong_sections_have_exact_words),
         ("sections_that_lead_nowhere_are_errors", sections_that_lead_nowhere_are_errors),
     ]);

@@ -18,6 +18,8 @@ pub enum Preparation {
     Sled,
     /// None: its first instructions move.
     Moved,
+    /// None: its first instruction moves, and a breakpoint is in its place ([`Function::or_breakpoint`](crate::Function)).
+    Breakpoint,
 }
 
 impl fmt::Display for Preparation {
@@ -28,6 +30,7 @@ impl fmt::Display for Preparation {
             Preparation::Fentry => "fentry",
             Preparation::Sled => "xray",
             Preparation::Moved => "moved",
+            Preparation::Breakpoint => "breakpoint",
         })
     }
 }

@@ -49,6 +49,8 @@ pub struct Function {
     /// Where it is hooked.
     pub(crate) address: u64,
     pub(crate) size: u64,
+    /// Whether it may be hooked by a breakpoint.
+    pub(crate) breakpoint: bool,
 }
 
 impl Function {
@@ -71,6 +73,14 @@ impl Function {
     pub fn at_offset(&self, offset: u64) -> Function {
         let name = if offset == 0 { Arc::clone(&self.base) } else { format!("{}+{offset:#x}", self.base).into() };
         Function { name, address: self.start.wrapping_add(offset), ..self.clone() }
+    }
+
+    /// The same function, which may be hooked by a breakpoint (`int3`) where a jump does not fit in: it is too short, or branches
+    /// lead into its first bytes. Each call takes a signal then, which costs a microsecond or more, and a thread that blocks
+    /// SIGTRAP may not call it: the kernel ends its process.
+    #[must_use]
+    pub fn or_breakpoint(&self) -> Function {
+        Function { breakpoint: true, ..self.clone() }
     }
 
     /// Bytes from the function's start to where it is hooked.
@@ -336,7 +346,15 @@ impl Module {
             size => size,
         };
         let (base, name) = (Arc::clone(name), Arc::clone(name));
-        Function { module: Arc::clone(self), base, name, start: range.start, address: range.start, size }
+        Function {
+            module: Arc::clone(self),
+            base,
+            name,
+            start: range.start,
+            address: range.start,
+            size,
+            breakpoint: false,
+        }
     }
 
     fn frames(&self) -> &[Range<u64>] {

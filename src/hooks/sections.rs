@@ -7,7 +7,7 @@ use twinbpf_loader::section::{AutoAttach, SectionKind};
 use twinbpf_loader::usdt::{self, Note};
 use twinbpf_vm::map::Errno;
 
-use super::Target;
+use super::{Hooks, Target};
 use crate::instance::InstancePre;
 
 /// Why nothing of an object is attached.
@@ -22,7 +22,7 @@ const AT_RETURN: &str = "a return has no offset: FILE:FUNC";
 
 /// Where the program of a section runs: nothing where the section is of another kind.
 pub(super) fn targets<T: Send + 'static>(
-    pre: &InstancePre<T>,
+    hooks: &Hooks<T>,
     section: &str,
     kind: &SectionKind,
 ) -> Option<Result<Vec<Target>, String>> {
@@ -38,9 +38,9 @@ pub(super) fn targets<T: Send + 'static>(
     let section = section.trim_start_matches('?');
     let point = if section.starts_with("uretprobe") { Point::Return } else { Point::Entry };
     Some(match auto {
-        AutoAttach::Usdt => parts(target).and_then(|probe| static_probe(pre, probe, 0)),
+        AutoAttach::Usdt => parts(target).and_then(|probe| static_probe(&hooks.pre, probe, 0)),
         AutoAttach::UprobeMulti if section.starts_with("uprobe.session") => Err(SESSION.to_owned()),
-        AutoAttach::UprobeMulti => many(target).map(|functions| vec![at(functions, point)]),
+        AutoAttach::UprobeMulti => many(hooks, target).map(|functions| vec![at(functions, point)]),
         _ => one(target, point).map(|functions| vec![at(functions, point)]),
     })
 }
@@ -55,10 +55,10 @@ fn module_of(target: &str) -> Result<(Arc<Module>, &str), String> {
 }
 
 /// `FILE:PATTERN`: all that can be hooked.
-fn many(target: &str) -> Result<Vec<Function>, String> {
+fn many<T: Send + 'static>(hooks: &Hooks<T>, target: &str) -> Result<Vec<Function>, String> {
     let (module, pattern) = module_of(target)?;
     let mut functions = module.functions(pattern);
-    functions.retain(|function| function.check().is_ok());
+    functions.retain(|function| hooks.allowed(function).check().is_ok());
     match functions.is_empty() {
         true => Err(format!("{} has no function {pattern} that can be hooked", module.path().display())),
         false => Ok(functions),

@@ -1,10 +1,11 @@
-//! The handler of breakpoints that stand in places while they are changed.
+//! The handler of breakpoints: those that functions are hooked by, and those in places that change.
 #![expect(unsafe_code, reason = "a signal handler")]
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Breakpoint addresses with where to go on, sorted.
 type Table = Vec<(u64, u64)>;
@@ -16,28 +17,74 @@ static READERS: AtomicUsize = AtomicUsize::new(0);
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 static INSTALL: Mutex<()> = Mutex::new(());
 
+/// All breakpoints of ours, with where threads go on that come there.
+#[derive(Default)]
+struct Redirects {
+    /// Of functions that are hooked by them.
+    hooks: BTreeMap<u64, u64>,
+    /// Of places that are being changed.
+    changes: Table,
+}
+
+static REDIRECTS: Mutex<Redirects> = Mutex::new(Redirects { hooks: BTreeMap::new(), changes: Vec::new() });
+
+fn redirects() -> MutexGuard<'static, Redirects> {
+    REDIRECTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Redirects {
+    /// Gives the handler what there is now.
+    fn publish(&self) {
+        let mut table: Table = self.hooks.iter().map(|(address, to)| (*address, *to)).collect();
+        table.extend_from_slice(&self.changes);
+        table.sort_unstable();
+        let before = TABLE.swap(Box::into_raw(Box::new(table)), Ordering::SeqCst);
+        while READERS.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+        if !before.is_null() {
+            // SAFETY: it came from here, and no handler reads it any more.
+            drop(unsafe { Box::from_raw(before) });
+        }
+    }
+}
+
+/// Breakpoints that stay until [`remove`].
+pub(super) fn add(hooks: impl Iterator<Item = (u64, u64)>) -> io::Result<()> {
+    install()?;
+    let mut redirects = redirects();
+    redirects.hooks.extend(hooks);
+    redirects.publish();
+    Ok(())
+}
+
+/// These breakpoints are in the code no more.
+pub(super) fn remove(addresses: impl Iterator<Item = u64>) {
+    let mut redirects = redirects();
+    if addresses.filter(|address| redirects.hooks.remove(address).is_some()).count() > 0 {
+        redirects.publish();
+    }
+}
+
 /// While this lives, its breakpoints lead to where they should.
 pub(super) struct Armed;
 
 impl Armed {
     /// Breakpoints, with where threads go on that come there.
-    pub(super) fn new(redirects: impl Iterator<Item = (u64, u64)>) -> io::Result<Armed> {
+    pub(super) fn new(changes: impl Iterator<Item = (u64, u64)>) -> io::Result<Armed> {
         install()?;
-        let mut table: Table = redirects.collect();
-        table.sort_unstable();
-        TABLE.store(Box::into_raw(Box::new(table)), Ordering::SeqCst);
+        let mut redirects = redirects();
+        redirects.changes = changes.collect();
+        redirects.publish();
         Ok(Armed)
     }
 }
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        let table = TABLE.swap(ptr::null_mut(), Ordering::SeqCst);
-        while READERS.load(Ordering::SeqCst) != 0 {
-            std::thread::yield_now();
-        }
-        // SAFETY: it came from `new`, and no handler reads it any more.
-        drop(unsafe { Box::from_raw(table) });
+        let mut redirects = redirects();
+        redirects.changes.clear();
+        redirects.publish();
     }
 }
 

@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::patch::Patch;
+use super::patch::{INT3, Kind, Patch};
 use super::prologue::{JUMP, MOST, Moved, NOP5, Prologue};
 use super::site::{Link, List, Needs, Site};
 use super::stubs::Stub;
@@ -102,7 +102,10 @@ impl Hooked {
 
     /// Where the function's own instructions begin while it is hooked.
     pub(super) fn original(&self) -> u64 {
-        if self.prologue.preparation == Preparation::Moved { self.stub.moved() } else { self.prologue.after }
+        match self.prologue.preparation {
+            Preparation::Moved | Preparation::Breakpoint => self.stub.moved(),
+            _ => self.prologue.after,
+        }
     }
 
     /// Whether it is an instruction inside a function.
@@ -130,6 +133,13 @@ impl Hooked {
         &self.function
     }
 
+    /// The same code may be that of another file now, which was loaded where the one before was.
+    pub(super) fn rename(&mut self, function: &Function) {
+        if !Arc::ptr_eq(&self.function.module, &function.module) {
+            self.function = function.clone();
+        }
+    }
+
     pub(super) fn name(&self) -> &str {
         self.function.name()
     }
@@ -146,8 +156,14 @@ impl Hooked {
 
     /// Whether this is what was last written there.
     pub(super) fn is_code(&self, in_memory: [u8; JUMP]) -> bool {
-        let expected = if self.patched { self.jump() } else { Some(self.bare) };
-        expected == Some(in_memory)
+        let expected = if self.patched { self.hooked_code() } else { Some(self.bare) };
+        let own = self.prologue.own_bytes();
+        expected.is_some_and(|code| code[..own] == in_memory[..own])
+    }
+
+    /// Whether the function may be hooked in this way: by a breakpoint where it says so, or where there is one.
+    pub(super) fn serves(&self, function: &Function) -> bool {
+        self.prologue.preparation != Preparation::Breakpoint || function.breakpoint || self.patched
     }
 
     pub(super) fn admits(&self, what: &What) -> Result<(), Refusal> {
@@ -245,8 +261,13 @@ impl Hooked {
         [list(&args, returns | wide), list(&all, returns | wide), list(&at_return, wide)]
     }
 
-    /// The jump to the stub. Nothing where that is out of reach.
-    fn jump(&self) -> Option<[u8; JUMP]> {
+    /// The code of the hooked function: the jump to the stub, or a breakpoint. Nothing where the stub is out of reach.
+    fn hooked_code(&self) -> Option<[u8; JUMP]> {
+        if self.prologue.preparation == Preparation::Breakpoint {
+            let mut code = self.bare;
+            code[0] = INT3;
+            return Some(code);
+        }
         let after = self.prologue.address + JUMP as u64;
         let distance = i32::try_from(self.stub.address.wrapping_sub(after).cast_signed()).ok()?;
         let mut jump = [0xe9, 0, 0, 0, 0];
@@ -256,15 +277,18 @@ impl Hooked {
 
     /// The change that hooks the function's code, or takes the jump away.
     pub(super) fn patch(&self, hook: bool) -> Option<Patch> {
-        let (address, jump) = (self.prologue.address, self.jump()?);
-        let over = (self.prologue.after - address - 2) as u8;
-        let is_pad = self.prologue.preparation != Preparation::Moved;
-        let patch = Patch { address, from: self.bare, to: jump, over, is_pad, redirects: self.redirects.clone() };
+        let (address, to) = (self.prologue.address, self.hooked_code()?);
+        let kind = match self.prologue.preparation {
+            Preparation::Breakpoint => Kind::Breakpoint { stub: self.stub.address },
+            Preparation::Moved => Kind::Moved,
+            _ => Kind::Pad { over: (self.prologue.after - address - 2) as u8 },
+        };
+        let patch = Patch { address, from: self.bare, to, kind, redirects: self.redirects.clone() };
         if hook {
             return Some(patch);
         }
         // The jump is one instruction.
-        Some(Patch { from: jump, to: self.bare, redirects: self.redirects[..1].to_vec(), ..patch })
+        Some(Patch { from: to, to: self.bare, redirects: self.redirects[..1].to_vec(), ..patch })
     }
 
     /// After the first change several nops are one.
@@ -322,7 +346,7 @@ impl Hooked {
 
     /// What the code leads to.
     fn in_code(&self) -> Option<Trampoline> {
-        if Some(self.in_memory()) != self.jump() {
+        if !self.patched || !self.is_code(self.in_memory()) {
             return None;
         }
         let target = self.stub.site.target.load(Ordering::Acquire);

@@ -6,6 +6,8 @@
 //! a handler makes what the place means; where there were several instructions, the rest is written when every thread was
 //! seen elsewhere, or has run since.
 //!
+//! Breakpoints that stay are one byte, stored at once; the handler knows where they lead before.
+//!
 //! Pages stay executable, and are writable only meanwhile. All places of a batch go through each step together.
 #![expect(unsafe_code, reason = "changes code")]
 
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 use super::prologue::JUMP;
 use super::{breakpoints, stopped, sys};
 
-const INT3: u8 = 0xcc;
+pub(super) const INT3: u8 = 0xcc;
 /// A jump over as many bytes as its second byte says.
 const JUMP_OVER: u8 = 0xeb;
 /// Five times the nop of one byte: with prefixes before the last it is one instruction, and so is each of its ends.
@@ -35,12 +37,20 @@ pub(super) struct Patch {
     pub(super) address: u64,
     pub(super) from: [u8; JUMP],
     pub(super) to: [u8; JUMP],
-    /// Bytes from the second to where the place ends.
-    pub(super) over: u8,
-    /// Whether nothing is lost when threads jump over it.
-    pub(super) is_pad: bool,
+    pub(super) kind: Kind,
     /// Where a thread goes on that comes to the place meanwhile, and from which of its inner boundaries.
     pub(super) redirects: Vec<(u8, u64)>,
+}
+
+/// What is changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A pad: nothing is lost when threads jump over it, so many bytes from its second to its end.
+    Pad { over: u8 },
+    /// Instructions that have moved.
+    Moved,
+    /// One byte, of an instruction that has moved: a breakpoint that leads to a stub.
+    Breakpoint { stub: u64 },
 }
 
 /// Why nothing was changed; the registry, which knows the functions, makes the words.
@@ -69,7 +79,12 @@ impl Patch {
     /// Whether it needs no breakpoint: no thread goes on at its second byte.
     pub(super) fn is_quiet(&self) -> bool {
         let second = self.redirects.get(1).is_none_or(|(offset, _)| *offset >= 2);
-        self.is_pad && self.address % 8 != 7 && (second || self.from == NOPS)
+        matches!(self.kind, Kind::Pad { .. }) && self.address % 8 != 7 && (second || self.from == NOPS)
+    }
+
+    /// The change back.
+    fn reversed(&self) -> Patch {
+        Patch { from: self.to, to: self.from, ..self.clone() }
     }
 
     fn at(&self, offset: u8) -> u64 {
@@ -77,7 +92,14 @@ impl Patch {
     }
 
     fn jump_over(&self) {
-        store_two(self.address, [JUMP_OVER, self.over]);
+        if let Kind::Pad { over } = self.kind {
+            store_two(self.address, [JUMP_OVER, over]);
+        }
+    }
+
+    /// The stub to which a breakpoint leads.
+    fn stub(&self) -> Option<u64> {
+        if let Kind::Breakpoint { stub } = self.kind { Some(stub) } else { None }
     }
 
     /// No thread comes to the second instruction any more, and those that are there can go on.
@@ -114,11 +136,40 @@ impl Patch {
 
 /// Makes the changes, all or none.
 pub(super) fn apply(patches: &[Patch]) -> Result<(), PatchError> {
+    let (breakpoints, jumps): (Vec<&Patch>, Vec<&Patch>) = patches.iter().partition(|patch| patch.stub().is_some());
+    apply_breakpoints(&breakpoints)?;
+    let changed = if jumps.is_empty() { Ok(()) } else { apply_jumps(&jumps) };
+    changed.or_else(|error| {
+        let undone: Vec<Patch> = breakpoints.iter().map(|patch| patch.reversed()).collect();
+        apply_breakpoints(&undone.iter().collect::<Vec<_>>())?;
+        Err(error)
+    })
+}
+
+/// Stores breakpoints that stay, or what was there before them.
+fn apply_breakpoints(patches: &[&Patch]) -> Result<(), PatchError> {
+    if patches.is_empty() {
+        return Ok(());
+    }
+    let (placed, removed): (Vec<&Patch>, Vec<&Patch>) = patches.iter().copied().partition(|patch| patch.to[0] == INT3);
+    if !placed.is_empty() {
+        check_breakpoints()?;
+    }
+    let _writable = Writable::open(patches)?;
+    breakpoints::add(placed.iter().filter_map(|patch| Some((patch.address, patch.stub()?))))?;
+    patches.iter().for_each(|patch| store(patch.address, patch.to[0]));
+    sys::sync_cores();
+    // A thread whose signal is on its way finds the instruction in its place.
+    breakpoints::remove(removed.iter().map(|patch| patch.address));
+    Ok(())
+}
+
+fn apply_jumps(patches: &[&Patch]) -> Result<(), PatchError> {
     let all_quiet = patches.iter().all(|patch| patch.is_quiet() && patch.is_single());
     if !all_quiet && apply_stopped(patches)? {
         return Ok(());
     }
-    let loud: Vec<&Patch> = patches.iter().filter(|patch| !patch.is_quiet()).collect();
+    let loud: Vec<&Patch> = patches.iter().copied().filter(|patch| !patch.is_quiet()).collect();
     if !loud.is_empty() {
         check_breakpoints()?;
     }
@@ -127,11 +178,11 @@ pub(super) fn apply(patches: &[Patch]) -> Result<(), PatchError> {
     // Before the first breakpoint.
     let _handler = if loud.is_empty() { None } else { Some(breakpoints::Armed::new(redirects)?) };
     let each = |step: fn(&Patch)| {
-        patches.iter().for_each(step);
+        patches.iter().copied().for_each(step);
         sys::sync_cores();
     };
     each(Patch::guard);
-    let several: Vec<&Patch> = patches.iter().filter(|patch| !patch.is_single()).collect();
+    let several: Vec<&Patch> = patches.iter().copied().filter(|patch| !patch.is_single()).collect();
     if let Err(error) = wait_until_outside(&several) {
         each(Patch::unguard);
         return Err(error);
@@ -162,10 +213,10 @@ fn check_breakpoints() -> Result<(), PatchError> {
 }
 
 /// Makes the changes while all other threads are stopped. False where they cannot be.
-fn apply_stopped(patches: &[Patch]) -> io::Result<bool> {
+fn apply_stopped(patches: &[&Patch]) -> io::Result<bool> {
     let _writable = Writable::open(patches)?;
     let inner = |patch: &Patch| patch.redirects.iter().skip(1).map(|(at, to)| (patch.at(*at), *to)).collect::<Vec<_>>();
-    let mut redirects: Vec<(u64, u64)> = patches.iter().flat_map(inner).collect();
+    let mut redirects: Vec<(u64, u64)> = patches.iter().copied().flat_map(inner).collect();
     redirects.sort_unstable();
     let write = || {
         for patch in patches {
@@ -209,7 +260,7 @@ fn store_two(address: u64, bytes: [u8; 2]) {
 struct Writable(Vec<Range<u64>>);
 
 impl Writable {
-    fn open(patches: &[Patch]) -> io::Result<Writable> {
+    fn open(patches: &[&Patch]) -> io::Result<Writable> {
         let page = sys::PAGE as u64;
         let mut starts: Vec<u64> = patches
             .iter()

@@ -60,7 +60,10 @@ pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
     let usable = |pad: &Prologue| is_entry || pad.preparation == Preparation::Nop;
     let mut prologue = match pad(address, code, &function.module).filter(usable) {
         Some(prologue) => prologue,
-        None => moved(function, address, code)?,
+        None => moved(function, address, code).or_else(|why| match function.breakpoint {
+            true => alone(function, address, code).ok_or(why),
+            false => Err(why),
+        })?,
     };
     let length = (prologue.after - function.address) as usize;
     prologue.code = bytes.get(..length).ok_or(Refusal::TooShort)?.to_vec();
@@ -142,6 +145,32 @@ fn moved(function: &Function, address: u64, code: &[u8]) -> Result<Prologue, Ref
     }
 }
 
+/// The first instruction alone, in whose place a breakpoint can be.
+fn alone(function: &Function, address: u64, code: &[u8]) -> Option<Prologue> {
+    let first = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
+    let moves = match first.flow_control() {
+        FlowControl::Call => first.op0_kind() == OpKind::NearBranch64,
+        FlowControl::IndirectCall | FlowControl::Interrupt | FlowControl::XbeginXabortXend | FlowControl::Exception => {
+            false
+        }
+        _ => !first.is_invalid(),
+    };
+    if !moves || function.size > 0 && first.next_ip() > function.end() {
+        return None;
+    }
+    let mut original = [0; JUMP];
+    original.iter_mut().zip(code).for_each(|(byte, there)| *byte = *there);
+    Some(Prologue {
+        address,
+        original,
+        preparation: Preparation::Breakpoint,
+        boundaries: Vec::new(),
+        after: first.next_ip(),
+        code: Vec::new(),
+        displaced: vec![first],
+    })
+}
+
 /// Whole instructions from `address` on that a jump displaces, of a function that ends at `end`.
 fn displace(address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -179,6 +208,14 @@ fn displace(address: u64, code: &[u8], end: u64) -> Result<Prologue, Refusal> {
 }
 
 impl Prologue {
+    /// How many of the bytes at `address` are its own: those that the jump overwrites, or the one instruction.
+    pub(super) fn own_bytes(&self) -> usize {
+        match self.preparation {
+            Preparation::Breakpoint => JUMP.min((self.after - self.address) as usize),
+            _ => JUMP,
+        }
+    }
+
     /// Whether the function is still the one that this is of: its file has the same there. Another may have been loaded to the
     /// same address since.
     pub(super) fn is_of(&self, function: &Function) -> bool {

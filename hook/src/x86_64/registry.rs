@@ -13,7 +13,7 @@ use super::prologue::JUMP;
 use super::site::{List, Site};
 use super::stubs::Region;
 use super::threads::Quiet;
-use super::{entry_points, prologue, returns, sys, threads, vectors};
+use super::{breakpoints, entry_points, prologue, returns, sys, threads, vectors};
 use crate::callback::Point;
 use crate::memory::read_each;
 use crate::modules::Function;
@@ -77,7 +77,9 @@ impl Open {
 pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
     let open = Open::new().ok_or(Refusal::InCallback)?;
     match open.registry.functions.get(&function.address) {
-        Some(hooked) if hooked.is_of(function, hooked.in_memory()) => Ok(hooked.prologue.preparation),
+        Some(hooked) if hooked.is_of(function, hooked.in_memory()) && hooked.serves(function) => {
+            Ok(hooked.prologue.preparation)
+        }
         _ => examine(function).map(|prologue| prologue.preparation),
     }
 }
@@ -210,8 +212,11 @@ impl Registry {
 
     /// Examines a function and makes its stub, once.
     fn know(&mut self, function: &Function, code: &Code) -> Result<(), Error> {
-        let known = self.functions.get(&function.address).zip(code.of(function.address));
-        if known.is_some_and(|(hooked, in_memory)| hooked.is_of(function, in_memory)) {
+        if let Some((hooked, in_memory)) = self.functions.get_mut(&function.address).zip(code.of(function.address))
+            && hooked.is_of(function, in_memory)
+            && hooked.serves(function)
+        {
+            hooked.rename(function);
             return Ok(());
         }
         let prologue = examine(function).map_err(|why| refused(function, self.changed_by(function, why)))?;
@@ -304,6 +309,7 @@ impl Registry {
             if hooked.patched && !code.of(*address).is_some_and(|in_memory| hooked.is_code(in_memory)) {
                 log::warn!("{} was unloaded while it was hooked", hooked.name());
                 hooked.patched = false;
+                breakpoints::remove(std::iter::once(hooked.prologue.address));
             }
             if let Some(patch) = (wanted != hooked.patched).then(|| hooked.patch(wanted)).flatten() {
                 changed.push(*address);

@@ -6,13 +6,14 @@ use std::mem::offset_of;
 use std::sync::Arc;
 
 use super::layout::{HALF, SLOT};
+use super::patch::INT3;
 use super::site::Site;
 use super::stubs::NAME;
 use super::summary::Summary;
 use crate::maps::Mapped;
 use crate::memory::read_of;
 use crate::modules::{Loaded, Module};
-use crate::{Enabled, Error, Trampoline};
+use crate::{Enabled, Error, Preparation, Trampoline};
 
 /// All hooked functions of a process, by address.
 pub(crate) fn enabled_in(pid: u32) -> Result<Vec<Enabled>, Error> {
@@ -51,13 +52,17 @@ fn state(
     let word = |offset: usize| Some(u64::from_le_bytes(site.get(offset..offset + 8)?.try_into().ok()?));
     let address = word(offset_of!(Site, address)).filter(|address| *address != 0)?;
     let summary = Summary::from_word(word(offset_of!(Site, summary))?)?;
-    let is_jump = |at: u64| {
+    let leads_to_stub = |at: u64| {
         let mut code = [0; 5];
         let distance = |code: [u8; 5]| i64::from(i32::from_le_bytes([code[1], code[2], code[3], code[4]]));
-        read_of(pid, at, &mut code) == 5 && code[0] == 0xe9 && at.wrapping_add_signed(5 + distance(code)) == stub
+        read_of(pid, at, &mut code) == 5
+            && match summary.preparation {
+                Preparation::Breakpoint => code[0] == INT3,
+                _ => code[0] == 0xe9 && at.wrapping_add_signed(5 + distance(code)) == stub,
+            }
     };
     // After a landing pad of indirect branches, or without.
-    let is_hooked = [address, address + 4].into_iter().any(is_jump);
+    let is_hooked = [address, address + 4].into_iter().any(leads_to_stub);
     if summary.count == 0 && !summary.replaced && !is_hooked {
         return None;
     }

@@ -15,8 +15,14 @@ pub(super) struct Summary {
     pub(super) trampoline: Trampoline,
 }
 
-const PREPARATIONS: [Preparation; 5] =
-    [Preparation::Nop, Preparation::Nops, Preparation::Fentry, Preparation::Sled, Preparation::Moved];
+const PREPARATIONS: [Preparation; 6] = [
+    Preparation::Nop,
+    Preparation::Nops,
+    Preparation::Fentry,
+    Preparation::Sled,
+    Preparation::Moved,
+    Preparation::Breakpoint,
+];
 const TRAMPOLINES: [Trampoline; 5] = [
     Trampoline::ArgsPrivate,
     Trampoline::ArgsList,

@@ -18,11 +18,19 @@ const APART: u64 = 20;
 
 /// Every instruction of the fixture's functions that can be hooked, and how many cannot, by the reason.
 fn instructions(fixture: &Fixture) -> (Vec<Function>, BTreeMap<String, usize>) {
+    instructions_as(fixture, Function::clone)
+}
+
+/// The same of places that are made of these.
+pub(crate) fn instructions_as(
+    fixture: &Fixture,
+    how: impl Fn(&Function) -> Function,
+) -> (Vec<Function>, BTreeMap<String, usize>) {
     let (mut found, mut refused) = (Vec::new(), BTreeMap::new());
     let all = fixture.module.functions("*");
     let is_own = |function: &&Function| !function.name().starts_with('_') && !function.name().contains("_tm_");
     for function in all.iter().filter(is_own) {
-        for place in (1..function.size()).map(|offset| function.at_offset(offset)) {
+        for place in (1..function.size()).map(|offset| how(&function.at_offset(offset))) {
             match place.check() {
                 Ok(_) => found.push(place),
                 Err(why) => *refused.entry(why.to_string()).or_default() += 1,
@@ -45,7 +53,7 @@ fn spread(places: &[Function], first: usize) -> Vec<Function> {
 }
 
 /// A callback that changes what C functions may change, and copies memory upwards.
-fn counting(count: &Arc<AtomicU64>) -> Callback {
+pub(crate) fn counting(count: &Arc<AtomicU64>) -> Callback {
     let count = Arc::clone(count);
     let run = move || {
         let from = black_box([7_u8; 4096]);

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "calls C functions, and hooks them")]
 
+mod breakpoints;
 mod fixture;
 mod inside;
 mod states;
@@ -27,6 +28,10 @@ fn main() -> std::process::ExitCode {
     let mut tests = harness::Tests::default();
     // One after another: threads that block signals are a refusal for others.
     tests.add_in_turn(&[
+        ("breakpoints::functions_that_no_jump_fits", breakpoints::functions_that_no_jump_fits),
+        ("breakpoints::every_instruction", breakpoints::every_instruction),
+        ("breakpoints::while_threads_call", breakpoints::while_threads_call),
+        ("breakpoints::other_traps_and_blocked_threads", breakpoints::other_traps_and_blocked_threads),
         ("inside::every_instruction", inside::every_instruction),
         ("inside::callbacks_see_the_function", inside::callbacks_see_the_function),
         ("inside::refusals", inside::refusals),

@@ -38,7 +38,7 @@ pub(crate) fn attach(function: &Function) -> Result<Hook, Error> {
     unsafe { Hook::attach(std::slice::from_ref(function), Point::Entry, &Callback::new(count, ptr::null_mut())) }
 }
 
-fn block_all() {
+pub(crate) fn block_all() {
     // SAFETY: a set of this thread's.
     unsafe {
         let mut all: libc::sigset_t = zeroed();
