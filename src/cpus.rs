@@ -72,6 +72,11 @@ impl PerCpuMaps {
         let name = per_cpu().next().map_or_else(|| "".into(), |map| Arc::clone(&map.spec().name));
         PerCpuMaps { addresses, name }
     }
+
+    #[cfg(feature = "hook")]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
 }
 
 /// Also of a map whose inner maps have.

@@ -10,6 +10,7 @@ mod slots;
 
 use std::ffi::c_void;
 use std::fmt;
+use std::num::NonZero;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,8 +129,9 @@ impl fmt::Debug for HookOptions {
 }
 
 impl HookOptions {
-    /// As many slots as the machine has CPUs, and one more, but not more than the engine has
-    /// ([`Config::cpus`](crate::Config::cpus)); no memory but the program's own.
+    /// A slot for each thread that the process has when the slots are made, and one more, at least as many as the machine has
+    /// CPUs and at most 64; where the object has per-CPU maps not more than the engine has CPU numbers
+    /// ([`Config::cpus`](crate::Config::cpus)). No memory but the program's own.
     pub fn new() -> HookOptions {
         HookOptions::default()
     }
@@ -191,8 +193,7 @@ impl<T: Send + 'static> InstancePre<T> {
     ///
     /// As [`InstancePre::instance`].
     pub fn hooks(&self, options: &HookOptions, data: impl Fn(u32) -> T) -> Result<Hooks<T>, Error> {
-        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-        let count = if options.slots == 0 { (cpus + 1).min(self.engine().config().cpus) } else { options.slots };
+        let count = if options.slots == 0 { self.slots_for_threads() } else { options.slots };
         let make = |index| {
             let mut instance = self.instance(data(index))?;
             instance.set_target(options.memory.clone());
@@ -202,6 +203,15 @@ impl<T: Send + 'static> InstancePre<T> {
         let instances: Result<Vec<_>, Error> = (0..count.max(1)).map(make).collect();
         let slots = Arc::new(Slots::new(instances?));
         Ok(Hooks { pre: self.clone(), slots, breakpoints: options.breakpoints })
+    }
+
+    /// See [`HookOptions::new`]. A thread that loses its processor in a program keeps its slot: each has one of its own.
+    fn slots_for_threads(&self) -> u32 {
+        const MOST: usize = 64;
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        let wanted = (cpus.max(threads) + 1).min(MOST) as u32;
+        if self.has_per_cpu_maps() { wanted.min(self.engine().config().cpus) } else { wanted }
     }
 }
 

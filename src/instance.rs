@@ -181,6 +181,11 @@ impl<T: Send + 'static> InstancePre<T> {
     }
 
     #[cfg(feature = "hook")]
+    pub(crate) fn has_per_cpu_maps(&self) -> bool {
+        !self.inner.per_cpu.is_empty()
+    }
+
+    #[cfg(feature = "hook")]
     pub(crate) fn usdt_specs(&self) -> std::sync::MutexGuard<'_, Vec<Vec<u8>>> {
         self.inner.usdt_specs.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -7,7 +7,7 @@ mod support;
 
 use std::ffi::CString;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use support::harness;
@@ -184,6 +184,34 @@ fn calls_without_a_slot_are_skipped() {
     assert_eq!(counted + skipped, 64 * calls as u64);
 }
 
+/// Each thread of the process has a slot where the engine has as many CPU numbers.
+fn each_thread_has_a_slot() {
+    const CALLERS: u64 = 16;
+    let Some(library) = Library::new(&["-fpatchable-function-entry=5"]) else { return };
+    let engine = Engine::new(Config::new().engine(EngineKind::Jit).cpus(32)).expect("an engine");
+    let pre: InstancePre<()> = Linker::new(&engine).instantiate_pre(&object()).expect("it links");
+    let add = library.add();
+    let begin = Barrier::new(CALLERS as usize + 1);
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                // Once the thread is there, once it is hooked, and once all have called.
+                (0..2).for_each(|_| drop(begin.wait()));
+                (0..CALLS).for_each(|n| assert_eq!(add(n, 1), n + 1));
+                begin.wait();
+            });
+        }
+        begin.wait();
+        let slots = pre.hooks(&HookOptions::new(), |_| ()).expect("slots");
+        let entry = pre.program("count_calls").expect("the object has it");
+        // SAFETY: functions of the library.
+        let hook = unsafe { slots.attach(entry, &[library.function("add")], Point::Entry) };
+        (0..2).for_each(|_| drop(begin.wait()));
+        let hook = hook.expect("it attaches");
+        assert_eq!((counted(&pre, 0), hook.skipped()), (CALLERS * CALLS as u64, 0));
+    });
+}
+
 /// A function on a stack of one page: programs do not need the caller's.
 fn functions_have_small_stacks() {
     const PAGE: usize = 4096;
@@ -329,6 +357,7 @@ fn main() -> std::process::ExitCode {
         ("programs_read_arguments", programs_read_arguments),
         ("traps_are_counted", traps_are_counted),
         ("calls_without_a_slot_are_skipped", calls_without_a_slot_are_skipped),
+        ("each_thread_has_a_slot", each_thread_has_a_slot),
         ("functions_have_small_stacks", functions_have_small_stacks),
         ("programs_learn_where_they_run", programs_learn_where_they_run),
         ("breakpoints_where_options_allow_them", breakpoints_where_options_allow_them),
