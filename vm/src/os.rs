@@ -3,6 +3,7 @@
 //! Calls that have no equivalent in the standard library.
 #![expect(unsafe_code, reason = "calls of the C library")]
 
+use std::cell::Cell;
 use std::ffi::CString;
 
 /// A clock of `clock_gettime`.
@@ -86,9 +87,16 @@ pub(crate) fn strftime(format: &[u8], seconds: u64, size: usize) -> Option<Vec<u
 
 /// Process id in the upper half, thread id in the lower, as `bpf_get_current_pid_tgid`.
 pub(crate) fn pid_tgid() -> u64 {
+    thread_local! {
+        /// The last answer on this thread. A child of `vfork` shares it, but has another thread id.
+        static KNOWN: Cell<u64> = const { Cell::new(0) };
+    }
     // SAFETY: no arguments, and it always succeeds.
-    let thread = unsafe { libc::gettid() };
-    u64::from(std::process::id()) << 32 | u64::from(thread as u32)
+    let thread = unsafe { libc::gettid() } as u32;
+    if KNOWN.get() as u32 != thread {
+        KNOWN.set(u64::from(std::process::id()) << 32 | u64::from(thread));
+    }
+    KNOWN.get()
 }
 
 /// Group id in the upper half, user id in the lower, as `bpf_get_current_uid_gid`.
@@ -100,9 +108,47 @@ pub(crate) fn uid_gid() -> u64 {
 
 /// Name of the calling thread.
 pub(crate) fn comm() -> Vec<u8> {
-    let mut name = std::fs::read("/proc/thread-self/comm").unwrap_or_default();
-    if name.last() == Some(&b'\n') {
-        name.pop();
-    }
+    // `TASK_COMM_LEN`.
+    let mut name = vec![0_u8; 16];
+    // SAFETY: the kernel writes at most as many bytes, a NUL at the end.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_void;
+
+    /// What a child of `vfork` answers, which shares the memory of this thread.
+    extern "C" fn child(answer: *mut c_void) -> libc::c_int {
+        // SAFETY: the parent passes where to write, and waits.
+        unsafe { *answer.cast::<[u64; 2]>() = [super::pid_tgid(), libc::getpid() as u64] };
+        0
+    }
+
+    #[test]
+    fn children_that_share_memory_have_ids_of_their_own() {
+        let ours = super::pid_tgid();
+        assert_eq!(ours >> 32, u64::from(std::process::id()));
+        let (mut answer, mut stack) = ([0_u64; 2], vec![0_u128; 4096]);
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: the stack's end, aligned; this thread waits until the child has ended.
+        let pid = unsafe {
+            let top = stack.as_mut_ptr_range().end;
+            libc::clone(child, top.cast(), flags, (&raw mut answer).cast())
+        };
+        assert!(pid > 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: a child of this process.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        let theirs = pid as u64;
+        assert_eq!((answer, super::pid_tgid()), ([theirs << 32 | theirs, theirs], ours));
+    }
+
+    #[test]
+    fn names_of_threads() {
+        let named = std::thread::Builder::new().name("a name of 15 ch, cut".into());
+        let comm = named.spawn(super::comm).expect("a thread").join().expect("no panic");
+        assert_eq!(comm, b"a name of 15 ch");
+    }
 }
