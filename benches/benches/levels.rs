@@ -38,9 +38,9 @@ struct Times {
 }
 
 impl Times {
-    /// Of the medians.
+    /// The median of the turns' ratios.
     fn ratio(&self) -> f64 {
-        self.none.ns() / self.speed.ns()
+        self.none.ratio_to(&self.speed)
     }
 }
 
@@ -74,7 +74,7 @@ fn main() {
     }
     let above = rows.iter().filter(|(_, times)| times.ratio() > MOST).count();
     let body = format!(
-        "Time of one thread's CPU, of the same program at both levels in turns, medians of {FIRST}, of {AGAIN} where the ratio is above \
+        "Time of one thread's CPU, of the same program at both levels in turns, medians of {FIRST} turns (of the times, and of the ratios in a turn), of {AGAIN} where the ratio is above \
          {MOST}. {above} of {} ratios stay above it; the largest {}:\n\n{text}",
         rows.len(),
         PRINTED.min(rows.len())

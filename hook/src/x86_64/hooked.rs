@@ -67,6 +67,14 @@ pub(super) type Lists = [Arc<List>; 3];
 pub(super) struct Before(Option<(Vec<u64>, bool, Lists)>);
 
 impl Before {
+    /// Any lists, of a function that gets its own.
+    fn any(&self) -> Lists {
+        match &self.0 {
+            Some((.., lists)) => lists.clone(),
+            None => [(); 3].map(|()| Arc::new(List::new(0, &[]))),
+        }
+    }
+
     fn lists(&mut self, hooked: &Hooked) -> Lists {
         let ids = || hooked.attached.iter().map(|attached| attached.id);
         match &self.0 {
@@ -81,7 +89,14 @@ impl Before {
 }
 
 impl Hooked {
-    pub(super) fn new(function: Function, prologue: Prologue, stub: Stub, moved: &Moved) -> Hooked {
+    /// A function without callbacks; `bare_lists` has the lists of the functions before that were new.
+    pub(super) fn new(
+        function: Function,
+        prologue: Prologue,
+        stub: Stub,
+        moved: &Moved,
+        bare_lists: &mut Before,
+    ) -> Hooked {
         let boundaries = std::iter::once(0).chain(prologue.boundaries.iter().copied());
         let redirects = boundaries
             .enumerate()
@@ -91,12 +106,12 @@ impl Hooked {
             })
             .collect();
         let bare = prologue.original;
-        let lists = [(); 3].map(|()| Arc::new(List::new(0, &[])));
+        let lists = bare_lists.any();
         let is_wide = vectors::has_wide() && function.module.code().has_evex;
         let mut hooked =
             Hooked { function, is_wide, prologue, stub, redirects, bare, attached: Vec::new(), patched: false, lists };
         stub.site.address.store(hooked.function.address, Ordering::Relaxed);
-        hooked.publish(&mut Before::default(), &mut Vec::new());
+        hooked.publish(bare_lists, &mut Vec::new());
         hooked
     }
 

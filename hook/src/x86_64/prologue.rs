@@ -20,6 +20,8 @@ pub(super) const NOP5: [u8; JUMP] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 const SLED: [u8; 2] = [0xeb, 0x09];
 /// Longest instruction, and so most bytes that a jump can displace.
 pub(super) const MOST: usize = JUMP + 15;
+/// What a hook moves or writes ends before so many bytes after the function's address.
+pub(super) const EXTENT: usize = ENDBR64.len() + MOST;
 
 /// The first instructions of a function: the bytes that the jump displaces, and where it continues.
 #[derive(Clone, Debug)]
@@ -49,7 +51,7 @@ pub(super) struct Moved {
 
 /// The prologue of a function, as its file has it and memory has, too.
 pub(super) fn find(function: &Function) -> Result<Prologue, Refusal> {
-    let bytes = function.module.text(function.address, MOST + ENDBR64.len());
+    let bytes = function.module.text(function.address, EXTENT);
     let is_entry = function.offset() == 0;
     if !is_entry {
         check_boundary(function)?;

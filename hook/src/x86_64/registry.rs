@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::hooked::{Attached, Before, Hooked, What};
 use super::patch::{self, Patch, PatchError};
-use super::prologue::JUMP;
+use super::prologue::{EXTENT, JUMP};
 use super::site::{List, Site};
 use super::stubs::Region;
 use super::threads::Quiet;
@@ -27,9 +27,6 @@ impl Code {
         self.0.binary_search_by_key(&function, |(address, _)| *address).ok().map(|index| self.0[index].1)
     }
 }
-
-/// Instructions that a hook moves or writes end before this many bytes.
-const MOST: u64 = 32;
 
 pub(super) struct Registry {
     functions: BTreeMap<u64, Hooked>,
@@ -194,8 +191,9 @@ impl Registry {
     /// Adds to the state of each function. Nothing is added where one cannot be hooked.
     fn add(&mut self, functions: &[Function], id: u64, what: &What) -> Result<(), Error> {
         let code = self.code(functions.iter().map(Function::address));
+        let mut bare_lists = Before::default();
         for function in functions {
-            self.know(function, &code)?;
+            self.know(function, &code, &mut bare_lists)?;
             let hooked = &self.functions[&function.address];
             hooked.admits(what).map_err(|why| refused(function, why))?;
         }
@@ -211,7 +209,7 @@ impl Registry {
     }
 
     /// Examines a function and makes its stub, once.
-    fn know(&mut self, function: &Function, code: &Code) -> Result<(), Error> {
+    fn know(&mut self, function: &Function, code: &Code, bare_lists: &mut Before) -> Result<(), Error> {
         if let Some((hooked, in_memory)) = self.functions.get_mut(&function.address).zip(code.of(function.address))
             && hooked.is_of(function, in_memory)
             && hooked.serves(function)
@@ -233,7 +231,7 @@ impl Registry {
         let region = &mut self.regions[index];
         let moved = prologue.move_to(region.next_moved()).map_err(|why| refused(function, why))?;
         let stub = region.add(&moved.bytes);
-        self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved));
+        self.functions.insert(function.address, Hooked::new(function.clone(), prologue, stub, &moved, bare_lists));
         Ok(())
     }
 
@@ -262,7 +260,8 @@ impl Registry {
     }
 
     fn near(&self, address: u64) -> impl Iterator<Item = (&u64, &Hooked)> {
-        self.functions.range(address.saturating_sub(MOST)..address + MOST)
+        let extent = EXTENT as u64;
+        self.functions.range(address.saturating_sub(extent)..address + extent)
     }
 
     /// What memory has at those of these functions that are known.
