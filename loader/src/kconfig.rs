@@ -12,7 +12,7 @@ use twinbpf_isa::program::ExternKind;
 use twinbpf_vm::map::{Data, MapFlags, MapKind, MapSpec};
 
 use crate::error::Cause;
-use crate::kernel::{Kernel, KernelData};
+use crate::kernel::target::{Kernel, KernelData};
 use crate::object::Object;
 
 /// Name of the section and of the map.

@@ -25,7 +25,7 @@ use twinbpf_vm::map::{ARENA_PAGE, MapSpec, Pointer};
 
 use crate::error::{Cause, Error};
 use crate::kconfig::Kconfig;
-use crate::kernel::Kernel;
+use crate::kernel::target::Kernel;
 use crate::object::{ArenaData, Object, ProgramSpec, Reference, Role};
 use crate::section::Attach;
 pub(crate) use layout::{Layout, Planner};

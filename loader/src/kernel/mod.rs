@@ -19,7 +19,7 @@ mod output;
 mod reach;
 mod stream;
 mod struct_ops;
-mod target;
+pub(crate) mod target;
 mod types;
 
 #[cfg(test)]

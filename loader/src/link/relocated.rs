@@ -8,7 +8,7 @@ use twinbpf_btf::{Btf, CoreKind, TypeId};
 use twinbpf_isa::Raw;
 
 use crate::error::Cause;
-use crate::kernel::Module;
+use crate::kernel::target::Module;
 use crate::object::{Object, ProgramSpec};
 
 /// `lddw`.

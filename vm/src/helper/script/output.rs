@@ -3,7 +3,7 @@
 use std::{io, mem};
 
 use super::Host;
-use super::print::quote;
+use super::print::scalar::quote;
 use crate::helper::format::{Format, Formatter, Sink, Values};
 use crate::host::{CStr, HostFn, OutputFormat, Ptr, VarArgs};
 use crate::trap::{Trap, TrapCode};

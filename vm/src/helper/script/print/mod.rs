@@ -6,7 +6,7 @@
 
 mod aggregate;
 mod hist;
-mod scalar;
+pub(super) mod scalar;
 
 use super::Host;
 use super::map::{InterruptCheck, snapshot};
