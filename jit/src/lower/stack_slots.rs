@@ -33,6 +33,8 @@ const MIN_ACCESSES: u32 = 8;
 /// Words that are live at once without the optimiser, at most: with more, the register allocator has more work with them than
 /// with the loads and stores that they replace.
 const MAX_LIVE: u32 = 2;
+/// Bytes of a frame whose words are found by a table.
+const NEAR: usize = 512;
 /// Passes over the blocks before all words are taken to be live everywhere.
 const MAX_PASSES: u32 = 12;
 
@@ -67,6 +69,8 @@ enum Use {
 pub(crate) struct StackSlots {
     /// Words of the frame, sorted by offset.
     list: Vec<Word>,
+    /// Of each byte below r10 the number of the word that begins there, from 1, or 0.
+    near: Vec<u8>,
     /// Those that are variables.
     chosen: Set,
     /// Those that are live at the start of each block.
@@ -77,6 +81,7 @@ impl StackSlots {
     /// There are none.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
+        self.near.clear();
         self.live.clear();
     }
 
@@ -102,11 +107,22 @@ impl StackSlots {
             self.list.retain(|word| word.accesses >= MIN_ACCESSES);
         }
         self.list.truncate(MAX_WORDS);
+        self.tabulate();
         self.chosen = Set::MAX;
         if !self.list.is_empty() {
             self.liveness(image, flow);
             if options.opt == OptLevel::None {
                 self.choose(image, flow, options.fuel);
+            }
+        }
+    }
+
+    fn tabulate(&mut self) {
+        self.near.clear();
+        self.near.resize(NEAR, 0);
+        for (number, word) in (1..).zip(&self.list) {
+            if let Some(entry) = below(word.off).and_then(|at| self.near.get_mut(at)) {
+                *entry = number;
             }
         }
     }
@@ -218,7 +234,10 @@ impl StackSlots {
 
     /// The word at an offset.
     fn index(&self, off: i16) -> Option<usize> {
-        self.list.binary_search_by_key(&off, |word| word.off).ok()
+        match below(off).and_then(|at| self.near.get(at)) {
+            Some(number) => usize::from(*number).checked_sub(1),
+            None => self.list.binary_search_by_key(&off, |word| word.off).ok(),
+        }
     }
 
     /// Those that are live at the start of a block.
@@ -232,6 +251,11 @@ impl StackSlots {
     pub(crate) fn types(&self) -> impl Iterator<Item = Type> {
         self.list.iter().map(Word::ty)
     }
+}
+
+/// How many bytes lie between the byte at an offset and r10.
+fn below(off: i16) -> Option<usize> {
+    usize::try_from(-1 - i32::from(off)).ok()
 }
 
 impl Word {
