@@ -196,7 +196,8 @@ fn each_thread_has_a_slot() {
         for _ in 0..CALLERS {
             scope.spawn(|| {
                 // Once the thread is there, once it is hooked, and once all have called.
-                (0..2).for_each(|_| drop(begin.wait()));
+                begin.wait();
+                begin.wait();
                 (0..CALLS).for_each(|n| assert_eq!(add(n, 1), n + 1));
                 begin.wait();
             });
@@ -206,7 +207,8 @@ fn each_thread_has_a_slot() {
         let entry = pre.program("count_calls").expect("the object has it");
         // SAFETY: functions of the library.
         let hook = unsafe { slots.attach(entry, &[library.function("add")], Point::Entry) };
-        (0..2).for_each(|_| drop(begin.wait()));
+        begin.wait();
+        begin.wait();
         let hook = hook.expect("it attaches");
         assert_eq!((counted(&pre, 0), hook.skipped()), (CALLERS * CALLS as u64, 0));
     });
