@@ -7,10 +7,15 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The instruction `int3`.
+pub(super) const INT3: u8 = 0xcc;
+
 /// Breakpoint addresses with where to go on, sorted.
 type Table = Vec<(u64, u64)>;
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+/// How often the table changed. It does before a breakpoint of ours is stored, and after one has gone.
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
 /// Handlers that may read the table.
 static READERS: AtomicUsize = AtomicUsize::new(0);
 /// What handled the signal before.
@@ -39,6 +44,7 @@ impl Redirects {
         table.extend_from_slice(&self.changes);
         table.sort_unstable();
         let before = TABLE.swap(Box::into_raw(Box::new(table)), Ordering::SeqCst);
+        CHANGES.fetch_add(1, Ordering::SeqCst);
         while READERS.load(Ordering::SeqCst) != 0 {
             std::thread::yield_now();
         }
@@ -116,25 +122,42 @@ unsafe extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, con
     // SAFETY: the kernel passes a `ucontext_t`.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = (registers[libc::REG_RIP as usize] as u64).wrapping_sub(1);
+    // SAFETY: the kernel passes it.
+    let from_kernel = unsafe { (*info).si_code } == libc::SI_KERNEL;
+    match from_kernel.then(|| destination(at)).flatten() {
+        Some(to) => registers[libc::REG_RIP as usize] = to as i64,
+        None => chain(signal, info, context),
+    }
+}
+
+/// Where a thread goes on that came to a breakpoint; nothing where that is none of ours.
+fn destination(at: u64) -> Option<u64> {
+    loop {
+        let changes = CHANGES.load(Ordering::SeqCst);
+        if let Some(to) = redirect(at) {
+            return Some(to);
+        }
+        let mut byte = [0];
+        // One of ours that has gone since: the instruction that is there now.
+        if super::sys::read(at, &mut byte) && byte[0] != INT3 {
+            return Some(at);
+        }
+        // One that came meanwhile is in the table of now.
+        if CHANGES.load(Ordering::SeqCst) == changes {
+            return None;
+        }
+    }
+}
+
+/// What the table has for a breakpoint.
+fn redirect(at: u64) -> Option<u64> {
     READERS.fetch_add(1, Ordering::SeqCst);
     let table = TABLE.load(Ordering::SeqCst);
     // SAFETY: counted readers keep it.
-    let target = unsafe { table.as_ref() }
+    let found = unsafe { table.as_ref() }
         .and_then(|table| table.binary_search_by_key(&at, |(address, _)| *address).ok().map(|index| table[index].1));
     READERS.fetch_sub(1, Ordering::SeqCst);
-    // SAFETY: the kernel passes it.
-    let from_kernel = unsafe { (*info).si_code } == libc::SI_KERNEL;
-    if let Some(target) = target.filter(|_| from_kernel) {
-        registers[libc::REG_RIP as usize] = target as i64;
-        return;
-    }
-    let mut byte = [0];
-    // One of ours that has gone since: the instruction that is there now.
-    if from_kernel && super::sys::read(at, &mut byte) && byte[0] != 0xcc {
-        registers[libc::REG_RIP as usize] = at as i64;
-        return;
-    }
-    chain(signal, info, context);
+    found
 }
 
 /// What the process would have done without us.

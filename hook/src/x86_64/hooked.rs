@@ -17,7 +17,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::patch::{INT3, Kind, Patch};
+use super::breakpoints::INT3;
+use super::patch::{Kind, Patch};
 use super::prologue::{JUMP, MOST, Moved, NOP5, Prologue};
 use super::site::{Link, List, Needs, Site};
 use super::stubs::Stub;

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::breakpoints::INT3;
 use super::prologue::JUMP;
 use super::{breakpoints, stopped, sys};
 
-pub(super) const INT3: u8 = 0xcc;
 /// A jump over as many bytes as its second byte says.
 const JUMP_OVER: u8 = 0xeb;
 /// Five times the nop of one byte: with prefixes before the last it is one instruction, and so is each of its ends.

@@ -5,8 +5,8 @@ use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use super::breakpoints::INT3;
 use super::layout::{HALF, SLOT};
-use super::patch::INT3;
 use super::site::Site;
 use super::stubs::NAME;
 use super::summary::Summary;
