@@ -1,13 +1,14 @@
 //! Hooks by breakpoints, where a jump does not fit in.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use twinbpf_hook::{Function, Hook, Point, Preparation, Replacement};
 
 use crate::can_compile;
-use crate::fixture::{Fixture, StopOnPanic};
+use crate::fixture::{Fixture, while_threads};
 use crate::inside::{counting, instructions_as};
 use crate::threads::{attach, block_all, take_count};
 use crate::transparent::compute;
@@ -108,26 +109,22 @@ pub(crate) fn while_threads_call() {
     }
     let fixture = refused();
     let (function, short) = (fixture.function("short").or_breakpoint(), fixture.get::<Short>("short"));
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    assert_eq!(short(), 0);
-                }
-            });
-        }
-        let _stop = StopOnPanic(&done);
-        for _ in 0..300 {
-            let hook = attach(&function).expect("it attaches");
-            (0..10).for_each(|_| assert_eq!(short(), 0));
-            assert_eq!(take_count(), 10);
-            hook.detach().expect("it detaches");
-            (0..10).for_each(|_| assert_eq!(short(), 0));
-            assert_eq!(take_count(), 0);
-        }
-        done.store(true, Ordering::Relaxed);
-    });
+    let call = || assert_eq!(short(), 0);
+    while_threads(
+        4,
+        || {},
+        call,
+        || {
+            for _ in 0..300 {
+                let hook = attach(&function).expect("it attaches");
+                (0..10).for_each(|_| assert_eq!(short(), 0));
+                assert_eq!(take_count(), 10);
+                hook.detach().expect("it detaches");
+                (0..10).for_each(|_| assert_eq!(short(), 0));
+                assert_eq!(take_count(), 0);
+            }
+        },
+    );
 }
 
 static TRAPS: AtomicU64 = AtomicU64::new(0);
@@ -150,19 +147,10 @@ pub(crate) fn other_traps_and_blocked_threads() {
     unsafe { std::arch::asm!("int3") };
     assert_eq!((short(), TRAPS.load(Ordering::Relaxed), take_count()), (0, 1, 1));
     drop(hook);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let blocked = scope.spawn(|| {
-            block_all();
-            while !done.load(Ordering::Relaxed) {
-                thread::park_timeout(std::time::Duration::from_millis(10));
-            }
-        });
-        let _stop = StopOnPanic(&done);
-        thread::sleep(std::time::Duration::from_millis(5));
+    let wait = || thread::sleep(Duration::from_millis(5));
+    while_threads(1, block_all, wait, || {
+        wait();
         let error = attach(&function).expect_err("a thread would die of it").to_string();
-        done.store(true, Ordering::Relaxed);
-        blocked.thread().unpark();
         let module = fixture.module.path().display();
         let (start, end) = (format!("cannot hook short of {module}: thread "), " blocks SIGTRAP, by which ");
         assert!(error.starts_with(&start) && error.contains(end), "{error}");

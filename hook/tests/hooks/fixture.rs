@@ -20,6 +20,24 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
+/// Runs `body` while so many other threads do `work` again and again, each after `prepare`.
+pub(crate) fn while_threads(count: usize, prepare: fn(), work: impl Fn() + Sync, body: impl FnOnce()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| {
+                prepare();
+                while !done.load(Ordering::Relaxed) {
+                    work();
+                }
+            });
+        }
+        let _stop = StopOnPanic(&done);
+        body();
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 /// Ways to compile, with the compiler and its options.
 pub(crate) const KINDS: &[(&str, &str, &[&str])] = &[
     ("gcc-moved", "gcc", &[]),

@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use std::mem::zeroed;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use twinbpf_hook::{Call, Callback, Error, Function, Hook, Point, Refusal};
 
 use crate::can_compile;
-use crate::fixture::{Fixture, StopOnPanic};
+use crate::fixture::{Fixture, while_threads};
 
 pub(crate) type Add = extern "C" fn(i64, i64) -> i64;
 
@@ -93,17 +93,8 @@ pub(crate) fn threads_that_block_every_signal() {
     for kind in ["clang-nop", "gcc-nops", "gcc-moved"] {
         let fixture = Fixture::new(kind);
         let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    block_all();
-                    while !done.load(Ordering::Relaxed) {
-                        assert_eq!(add(3, 4), 7);
-                    }
-                });
-            }
-            let _stop = StopOnPanic(&done);
+        let call = || assert_eq!(add(3, 4), 7);
+        while_threads(4, block_all, call, || {
             thread::sleep(std::time::Duration::from_millis(5));
             for _ in 0..20 {
                 let hook = attach(&function);
@@ -119,7 +110,6 @@ pub(crate) fn threads_that_block_every_signal() {
                 assert_eq!(COUNT.get(), 100, "{kind}");
                 hook.detach().expect("it detaches");
             }
-            done.store(true, Ordering::Relaxed);
         });
     }
 }
@@ -244,15 +234,7 @@ pub(crate) fn all_are_hooked_or_none() {
         COUNT.get()
     };
     let other = attach(&both[0]).expect("it has a pad");
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            block_all();
-            while !done.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-        });
-        let _stop = StopOnPanic(&done);
+    while_threads(1, block_all, thread::yield_now, || {
         thread::sleep(std::time::Duration::from_millis(5));
         // SAFETY: as above.
         let hook = unsafe { Hook::attach(&both, Point::Entry, &callback) };
@@ -262,7 +244,6 @@ pub(crate) fn all_are_hooked_or_none() {
             "without ptrace a thread that blocks SIGTRAP forbids it"
         );
         assert_eq!(counted(), if hook.is_ok() { 2 } else { 1 });
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(counted(), 1);
     drop(other);
