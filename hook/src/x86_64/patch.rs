@@ -152,11 +152,11 @@ fn apply_breakpoints(patches: &[&Patch]) -> Result<(), PatchError> {
         return Ok(());
     }
     let (placed, removed): (Vec<&Patch>, Vec<&Patch>) = patches.iter().copied().partition(|patch| patch.to[0] == INT3);
+    let _writable = Writable::open(patches)?;
     if !placed.is_empty() {
         check_breakpoints()?;
+        breakpoints::add(placed.iter().filter_map(|patch| Some((patch.address, patch.stub()?))))?;
     }
-    let _writable = Writable::open(patches)?;
-    breakpoints::add(placed.iter().filter_map(|patch| Some((patch.address, patch.stub()?))))?;
     patches.iter().for_each(|patch| store(patch.address, patch.to[0]));
     sys::sync_cores();
     // A thread whose signal is on its way finds the instruction in its place.
