@@ -25,7 +25,7 @@ use std::collections::HashMap;
 
 use cranelift_codegen::cursor::{Cursor as _, FuncCursor};
 use cranelift_codegen::ir::condcodes::{CondCode as _, IntCC};
-use cranelift_codegen::ir::types::I64;
+use cranelift_codegen::ir::types::{I8, I64};
 use cranelift_codegen::ir::{Block, BlockArg, Function, Inst, InstBuilder as _, InstructionData, Opcode, Type, Value};
 
 use super::super::analysis::Analyses;
@@ -303,7 +303,7 @@ fn scale(func: &mut Function, inst: Inst) -> Option<()> {
     Some(())
 }
 
-/// A compare, or a value that is widened, by its operands.
+/// A compare, or the widening of a condition, by its operands.
 #[derive(PartialEq, Eq, Hash)]
 enum Condition {
     Compare(IntCC, [Value; 2]),
@@ -316,7 +316,7 @@ impl Condition {
             InstructionData::IntCompare { cond, args, .. } => {
                 Some(Condition::Compare(cond, args.map(|value| resolve(func, value))))
             }
-            InstructionData::Unary { opcode: Opcode::Uextend, arg } => {
+            InstructionData::Unary { opcode: Opcode::Uextend, arg } if func.dfg.value_type(arg) == I8 => {
                 Some(Condition::Widened(func.dfg.value_type(func.dfg.first_result(inst)), resolve(func, arg)))
             }
             _ => None,
