@@ -21,7 +21,7 @@ pub(crate) fn reduce(finding: &Finding, judge: &mut dyn FnMut(&Case) -> Option<F
     tails(&mut small, &mut attempt);
     instructions(&mut small, &mut attempt);
     // What was read when their turn came may not be read any more.
-    if !is_frame_read(&small.case) {
+    if small.case.main.iter().any(is_stack_store) && !is_frame_read(&small.case) {
         instructions(&mut small, &mut attempt);
     }
     remove_nothing(&mut small, &mut attempt);
