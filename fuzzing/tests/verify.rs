@@ -5,13 +5,8 @@ mod support;
 
 use std::fs;
 
-use support::{corpus, objects};
+use support::{corpus, objects_for_the_vm, parallel};
 use twinbpf_fuzzing::verify;
-
-const ALL: [&str; 10] =
-    ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "outside", "embed", "probes"];
-/// What has maps that exist only in the kernel.
-const KERNEL: [&str; 3] = ["probes/newer.bpf.o", "probes/rare.bpf.o", "scripts/profile.bpf.o"];
 
 #[cfg(target_arch = "x86_64")]
 #[test]
@@ -19,9 +14,12 @@ fn every_function_and_loop_of_the_corpus_is_proved_in_every_mode() {
     let modes: Vec<_> = verify::verified_modes().collect();
     let mut proved = twinbpf_verify::Statistics::default();
     let mut failures = Vec::new();
-    for path in objects(&ALL).into_iter().filter(|path| !KERNEL.contains(&path.as_str())) {
-        let bytes = fs::read(corpus().join(&path)).unwrap();
-        let verdict = verify::object(&path, &bytes, &modes).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let paths = objects_for_the_vm();
+    let verdicts = parallel::map(&paths, |path| {
+        let bytes = fs::read(corpus().join(path)).unwrap();
+        verify::object(path, &bytes, &modes).unwrap_or_else(|error| panic!("{path}: {error}"))
+    });
+    for (path, verdict) in paths.iter().zip(verdicts) {
         proved += verdict.statistics;
         failures.extend(verdict.failures.into_iter().map(|failure| format!("{path}: {failure}")));
     }

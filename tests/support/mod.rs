@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test crate uses its own part")]
 
 pub(crate) mod harness;
+pub(crate) mod parallel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,6 +96,13 @@ pub(crate) fn objects(directories: &[&str]) -> Vec<String> {
     }
     objects.sort();
     objects
+}
+
+/// All objects of the corpus but those whose maps exist only in the kernel.
+pub(crate) fn objects_for_the_vm() -> Vec<String> {
+    let kernel = ["probes/newer.bpf.o", "probes/rare.bpf.o", "scripts/profile.bpf.o"];
+    let all = ["scripts", "maps", "kernel", "packets", "faults", "bench", "bench/v2", "outside", "embed", "probes"];
+    objects(&all).into_iter().filter(|path| !kernel.contains(&path.as_str())).collect()
 }
 
 /// Whether `tool --version` runs.

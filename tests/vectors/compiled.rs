@@ -4,14 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
-use std::thread;
 
 use twinbpf_btf::Btf;
 use twinbpf_isa::Endian;
 
 use crate::source;
-use crate::support::{installed, skip};
+use crate::support::{installed, parallel, skip};
 
 const CLANG: &str = "clang-19";
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
@@ -46,20 +44,7 @@ pub(crate) fn compiled() -> Option<Vec<Compiled>> {
     let place = root.parent().expect("a folder").join(format!("objects-{}", types.len()));
     let _lock = source::lock();
     headers(&root, &place, &types);
-    let waiting = Mutex::new(annotated(&root));
-    let done = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let Some(file) = waiting.lock().expect("no thread panics").pop() else { return };
-                    let result = compile(&root, &place, &file);
-                    done.lock().expect("no thread panics").push(result);
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("no thread panics");
+    let mut done = parallel::map(&annotated(&root), |file| compile(&root, &place, file));
     done.sort_by(|a: &Compiled, b| a.name.cmp(&b.name));
     Some(done)
 }

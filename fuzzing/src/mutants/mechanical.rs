@@ -16,6 +16,7 @@ mod sites;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fixpoint::Known;
@@ -76,6 +77,27 @@ impl Changes {
     /// None yet, of each so many sites one.
     pub fn of_each(every: usize) -> Changes {
         Changes { every, ..Changes::default() }
+    }
+}
+
+impl Add for Changes {
+    type Output = Changes;
+
+    fn add(mut self, other: Changes) -> Changes {
+        self.functions += other.functions;
+        for (kind, sites) in other.sites {
+            *self.sites.entry(kind).or_default() += sites;
+        }
+        for (key, row) in other.rows {
+            let sum = self.rows.entry(key).or_default();
+            sum.changes += row.changes;
+            sum.detected += row.detected;
+            for (class, count) in row.harmless {
+                *sum.harmless.entry(class).or_default() += count;
+            }
+        }
+        self.open.extend(other.open);
+        self
     }
 }
 
