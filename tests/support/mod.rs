@@ -1,6 +1,7 @@
 //! What several integration tests need: the corpus with its cases, and tools that may be missing.
 #![allow(dead_code, reason = "each test crate uses its own part")]
 
+pub(crate) mod ftrace;
 pub(crate) mod harness;
 pub(crate) mod parallel;
 

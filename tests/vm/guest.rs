@@ -1,6 +1,7 @@
 //! The side of the guest: checks that run one after the other as root of a machine of their own, and what they report
 //! on its second serial line.
 
+mod ftrace;
 mod hooks;
 mod kinds;
 mod leaving;
@@ -37,6 +38,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("usdt", hooks::usdt),
     ("struct_ops", hooks::struct_ops),
     ("core", hooks::core),
+    ("enabled_functions", ftrace::enabled_functions),
     ("cgroups", kinds::cgroups),
     ("interfaces", kinds::interfaces),
     ("netkit", kinds::netkit),
