@@ -7,7 +7,8 @@
 //!
 //! `HOOK_FUNCTIONS`: a pattern of names. `HOOK_FILES`: modules, by the last part of their paths, or `exe` alone. `HOOK_POINT`: `entry`, `return` or `both`.
 //! `HOOK_EVERY`: milliseconds after which it detaches and attaches again, all the time. `HOOK_REPORT`: where it writes
-//! how many functions are hooked, how many were refused for which reason, and how many calls were counted, at the end.
+//! how many functions are hooked, how many were refused for which reason, and how many calls were counted, at the start and
+//! at the end: not every program ends by `exit`.
 
 #![expect(unsafe_code, reason = "runs before `main`, and hooks functions")]
 
@@ -44,8 +45,9 @@ extern "C" fn start() {
         eprintln!("preload: {error}");
         std::process::abort();
     }
+    report();
     // SAFETY: the function stays.
-    unsafe { libc::atexit(end) };
+    unsafe { libc::atexit(report) };
 }
 
 fn attach_all() -> Result<(), twinbpf_hook::Error> {
@@ -115,7 +117,7 @@ fn churn(functions: &[Function], every: Duration) {
     }
 }
 
-extern "C" fn end() {
+extern "C" fn report() {
     let Ok(path) = env::var("HOOK_REPORT") else { return };
     let mut report = REPORT.get().cloned().unwrap_or_default();
     let _ = writeln!(report, "{} calls", CALLS.load(Ordering::Relaxed));

@@ -51,12 +51,22 @@ fn number(report: &str, word: &str) -> usize {
     line.split(' ').next().and_then(|number| number.parse().ok()).expect("a number")
 }
 
-fn check(program: &Program) {
-    if !support::installed(program.tool) {
-        return harness::skip(&format!("no {}", program.tool));
+/// Whether these and the preloaded library are here.
+fn ready(tools: &[&str]) -> bool {
+    if let Some(tool) = tools.iter().find(|tool| !support::installed(tool)) {
+        harness::skip(&format!("no {tool}"));
+        return false;
     }
     if !preload().exists() {
-        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+        harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+        return false;
+    }
+    true
+}
+
+fn check(program: &Program) {
+    if !ready(&[program.tool]) {
+        return;
     }
     let (plain, _) = run(program, None);
     assert!(!plain.is_empty());
@@ -106,6 +116,47 @@ print(sorted(found.items()))";
     });
 }
 
+/// `die` in `eval` is a `siglongjmp` out of many frames.
+fn perl_jumps() {
+    let text = "sub down { my $n = shift; $n ? down($n - 1) : die \"$_\\n\" }
+        for (1..2000) { eval { down(20) }; $sum += $@ } print \"$sum\\n\"";
+    check(&Program { tool: "perl", arguments: words(&["-e", text]), files: "exe,libc.so.6", functions: 2500 });
+}
+
+/// Each expression that means nothing is an exception of C++ through gdb and Python.
+fn gdb_throws() {
+    let text = "python
+for i in range(100):
+    try: gdb.parse_and_eval('missing%d + 1' % i)
+    except gdb.error as error: last = error
+print(last)";
+    let folder = TempDir::new().expect("a folder");
+    let script = folder.path().join("script").display().to_string();
+    fs::write(&script, text).expect("written");
+    let arguments = words(&["-nx", "-batch", "-x", &script]);
+    check(&Program { tool: "gdb", arguments, files: "exe,libc.so.6,libstdc++.so.6", functions: 5000 });
+}
+
+/// A program in Go runs with the C library hooked; its own functions are refused.
+fn go_is_refused() {
+    if !ready(&["gron"]) {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("file").display().to_string();
+    fs::write(&file, "{\"a\": [1, {\"b\": 2}]}").expect("written");
+    let program = Program { tool: "gron", arguments: words(&[&file]), files: "exe,libc.so.6", functions: 1500 };
+    let (plain, _) = run(&program, None);
+    assert!(plain.ends_with(b"json.a[1].b = 2;\n"));
+    for point in ["entry", "return", "both"] {
+        let (hooked, report) = run(&program, Some((point, "")));
+        assert!(hooked == plain, "{point}");
+        let refused = number(&report, "return addresses; use the kernel's uprobes");
+        assert!(report.contains(": Go's compiler made it: goroutines have no room") && refused > 10, "{report}");
+        assert!(number(&report, " functions") >= program.functions, "{report}");
+    }
+}
+
 /// A process that ends with the test, also where that fails.
 struct Ended(Child);
 
@@ -119,13 +170,8 @@ impl Drop for Ended {
 
 /// A server under load, all of its functions hooked and hooks coming and going every 10 ms: no answer is lost or wrong.
 fn redis_serves() {
-    if let Some(tool) =
-        ["redis-server", "redis-benchmark", "redis-cli"].into_iter().find(|tool| !support::installed(tool))
-    {
-        return harness::skip(&format!("no {tool}"));
-    }
-    if !preload().exists() {
-        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+    if !ready(&["redis-server", "redis-benchmark", "redis-cli"]) {
+        return;
     }
     let folder = TempDir::new().expect("a folder");
     let (socket, report) = (folder.path().join("socket"), folder.path().join("report"));
@@ -155,8 +201,8 @@ fn redis_serves() {
 
 /// What another process has hooked, in the words of `twinbpf enabled`.
 fn other_processes_are_listed() {
-    if !preload().exists() {
-        return harness::skip("no examples/libpreload.so, which `cargo build -p twinbpf-hook --example preload` makes");
+    if !ready(&["sleep"]) {
+        return;
     }
     let mut sleep = Command::new("sleep");
     sleep.arg("60").env("LD_PRELOAD", preload()).env("HOOK_FILES", "libc.so.6").env("HOOK_POINT", "both");
@@ -180,5 +226,8 @@ harness::tests! {
     sqlite3_answers,
     gzip_compresses,
     python_runs_threads,
+    perl_jumps,
+    gdb_throws,
+    go_is_refused,
     redis_serves,
 }
