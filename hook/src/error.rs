@@ -4,6 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+const FORKED: &str =
+    "a thread of the parent process changed hooks when a callback forked this process: its hooks stay as they are";
+
 /// How a function is prepared for hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -129,6 +132,9 @@ pub enum Refusal {
     /// A callback examines functions.
     #[error("a callback cannot examine functions: it would wait for a change that waits for it")]
     InCallback,
+    /// The process is as [`Error::Forked`] says.
+    #[error("{FORKED}")]
+    Forked,
     /// Hooks are for x86-64 Linux.
     #[error("hooks are not on this machine: they need x86-64 Linux")]
     Machine,
@@ -201,6 +207,9 @@ pub enum Error {
     /// Callbacks can neither attach nor list hooks.
     #[error("a callback can neither attach hooks nor list them: it would wait for a change that waits for it")]
     InCallback,
+    /// A callback called `fork`, which does not wait for threads that change hooks, and one did.
+    #[error("{FORKED}")]
+    Forked,
     /// Hooks are for x86-64 Linux.
     #[error("hooks are not on this machine: they need x86-64 Linux")]
     Unsupported,

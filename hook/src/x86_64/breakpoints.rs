@@ -55,6 +55,11 @@ impl Redirects {
     }
 }
 
+/// No thread of the parent is in the handler here.
+pub(super) fn in_child() {
+    READERS.store(0, Ordering::SeqCst);
+}
+
 /// Breakpoints that stay until [`remove`].
 pub(super) fn add(hooks: impl Iterator<Item = (u64, u64)>) -> io::Result<()> {
     install()?;

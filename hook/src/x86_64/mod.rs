@@ -2,6 +2,7 @@
 
 mod breakpoints;
 mod entry_points;
+mod fork;
 mod hooked;
 mod layout;
 mod patch;
@@ -20,7 +21,16 @@ mod unwind;
 mod vectors;
 
 pub(crate) use hooked::What;
-pub(crate) use registry::{Attachment, attach, check, check_return, detach, enabled, original};
+pub(crate) use registry::{Attachment, check, check_return, detach, enabled, original};
 pub(crate) use remote::enabled_in;
 pub(crate) use sys::barrier;
 pub(crate) use threads::unregistered;
+
+use crate::{Error, Function};
+
+/// Attaches to all functions, or to none.
+pub(crate) fn attach(functions: &[Function], what: What) -> Result<Attachment, Error> {
+    // Before the lock of the registry, which a child would find locked.
+    fork::prepare().map_err(|error| Error::System { what: "handle fork (pthread_atfork)", error })?;
+    registry::attach(functions, what)
+}

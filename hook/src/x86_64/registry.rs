@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::hooked::{Attached, Before, Hooked, What};
 use super::patch::{self, Patch, PatchError};
@@ -52,6 +52,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A callback of the parent forked this process while another thread changed hooks.
+static ORPHANED: AtomicBool = AtomicBool::new(false);
+
 /// The registry, for a thread that is in no callback: that would wait for a change that waits for it. While this lives the
 /// thread runs no callbacks, which could come here.
 struct Open {
@@ -59,20 +62,69 @@ struct Open {
     _quiet: Quiet,
 }
 
+/// Why the registry does not open.
+enum Closed {
+    InCallback,
+    Forked,
+}
+
+impl From<Closed> for Error {
+    fn from(closed: Closed) -> Error {
+        match closed {
+            Closed::InCallback => Error::InCallback,
+            Closed::Forked => Error::Forked,
+        }
+    }
+}
+
+impl From<Closed> for Refusal {
+    fn from(closed: Closed) -> Refusal {
+        match closed {
+            Closed::InCallback => Refusal::InCallback,
+            Closed::Forked => Refusal::Forked,
+        }
+    }
+}
+
 impl Open {
-    fn new() -> Option<Open> {
+    fn new() -> Result<Open, Closed> {
         if threads::in_callback() {
-            return None;
+            return Err(Closed::InCallback);
+        }
+        if ORPHANED.load(Ordering::Relaxed) {
+            return Err(Closed::Forked);
         }
         // First the lock: a thread that waits for it is in no callback.
         let registry = lock(&REGISTRY);
-        Some(Open { registry, _quiet: Quiet::enter()? })
+        Ok(Open { registry, _quiet: Quiet::enter().ok_or(Closed::InCallback)? })
+    }
+}
+
+/// Keeps other threads from changing hooks while the calling one forks.
+pub(super) struct ForkGuard {
+    /// Not in a callback.
+    registry: Option<MutexGuard<'static, Registry>>,
+    _dropped: MutexGuard<'static, Vec<u64>>,
+}
+
+impl ForkGuard {
+    pub(super) fn take() -> ForkGuard {
+        let registry = (!threads::in_callback()).then(|| lock(&REGISTRY));
+        ForkGuard { registry, _dropped: lock(&DROPPED) }
+    }
+}
+
+/// Lets hooks be changed in a child, unless a thread that is not there was changing them.
+pub(super) fn in_child(guard: Option<ForkGuard>) {
+    let is_whole = guard.is_some_and(|guard| guard.registry.is_some());
+    if !is_whole && matches!(REGISTRY.try_lock(), Err(TryLockError::WouldBlock)) {
+        ORPHANED.store(true, Ordering::Relaxed);
     }
 }
 
 /// Whether a function can be hooked, and how.
 pub(crate) fn check(function: &Function) -> Result<Preparation, Refusal> {
-    let open = Open::new().ok_or(Refusal::InCallback)?;
+    let open = Open::new()?;
     match open.registry.functions.get(&function.address) {
         Some(hooked) if hooked.is_of(function, hooked.in_memory()) && hooked.serves(function) => {
             Ok(hooked.prologue.preparation)
@@ -110,7 +162,7 @@ pub(crate) struct Attachment {
 
 /// Attaches to all functions, or to none.
 pub(crate) fn attach(functions: &[Function], what: What) -> Result<Attachment, Error> {
-    let Open { mut registry, _quiet } = Open::new().ok_or(Error::InCallback)?;
+    let Open { mut registry, _quiet } = Open::new()?;
     let mut functions = functions.to_vec();
     functions.sort_by_key(Function::address);
     functions.dedup_by_key(|function| function.address());
@@ -134,11 +186,15 @@ pub(crate) fn attach(functions: &[Function], what: What) -> Result<Attachment, E
 
 /// Ends a hook. Where the code cannot be changed back it leads to nothing but the function.
 pub(crate) fn detach(attachment: &Attachment) -> Result<(), Error> {
-    let Some(Open { mut registry, _quiet }) = Open::new() else {
-        lock(&DROPPED).push(attachment.id);
-        ANY_DROPPED.store(true, Ordering::Release);
-        log::warn!("a callback dropped a hook: it ends with the next change of hooks");
-        return Ok(());
+    let Open { mut registry, _quiet } = match Open::new() {
+        Ok(open) => open,
+        Err(Closed::InCallback) => {
+            lock(&DROPPED).push(attachment.id);
+            ANY_DROPPED.store(true, Ordering::Release);
+            log::warn!("a callback dropped a hook: it ends with the next change of hooks");
+            return Ok(());
+        }
+        Err(Closed::Forked) => return Err(Error::Forked),
     };
     registry.detach_dropped();
     registry.remove(attachment.id, &attachment.addresses);
@@ -149,12 +205,12 @@ pub(crate) fn detach(attachment: &Attachment) -> Result<(), Error> {
 
 /// Where the instructions of a function run that is replaced.
 pub(crate) fn original(function: &Function) -> Option<u64> {
-    Open::new()?.registry.functions.get(&function.address).map(Hooked::original)
+    Open::new().ok()?.registry.functions.get(&function.address).map(Hooked::original)
 }
 
 /// All functions with hooks, by address.
 pub(crate) fn enabled() -> Result<Vec<Enabled>, Error> {
-    let open = Open::new().ok_or(Error::InCallback)?;
+    let open = Open::new()?;
     Ok(open.registry.functions.values().filter_map(Hooked::state).collect())
 }
 
@@ -170,7 +226,6 @@ impl Attachment {
 fn prepare(functions: &[Function], what: &What) -> Result<(), Error> {
     let system = |what, error| Error::System { what, error };
     vectors::prepare();
-    threads::prepare().map_err(|error| system("handle fork (pthread_atfork)", error))?;
     sys::register_barriers().map_err(|error| system("make every core fetch code anew (membarrier)", error))?;
     if !matches!(what, What::Callback(Point::Return, _)) {
         return Ok(());

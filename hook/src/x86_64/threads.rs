@@ -8,9 +8,8 @@
 //! is taken, and memory comes from the system. Records of threads that are gone are used again.
 #![expect(unsafe_code, reason = "records that trampolines and all threads reach")]
 
-use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -135,29 +134,12 @@ fn own() -> &'static Thread {
     }
 }
 
-/// While this lives, hooked functions that the calling thread calls run no callbacks, as in a callback.
-pub(super) struct Quiet(&'static Thread);
-
-/// Has children of `fork` keep the record of the thread that called it, which has another number there. Once is enough.
-pub(super) fn prepare() -> io::Result<()> {
-    unsafe extern "C" fn in_child() {
-        // SAFETY: the slot is this thread's.
-        let own = unsafe { (*entry_points::slot()).as_ref() };
-        if let Some(own) = own.filter(|own| !ptr::eq(*own, &raw const BUSY)) {
-            own.tid.store(sys::tid(), Ordering::Relaxed);
-        }
-    }
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.load(Ordering::Relaxed) {
-        return Ok(());
-    }
-    // SAFETY: the handler is async-signal-safe.
-    match unsafe { libc::pthread_atfork(None, None, Some(in_child)) } {
-        0 => {
-            DONE.store(true, Ordering::Relaxed);
-            Ok(())
-        }
-        error => Err(io::Error::from_raw_os_error(error)),
+/// Has a child of `fork` keep the record of the thread that called it, which has another number there.
+pub(super) fn in_child() {
+    // SAFETY: the slot is this thread's.
+    let own = unsafe { (*entry_points::slot()).as_ref() };
+    if let Some(own) = own.filter(|own| !ptr::eq(*own, &raw const BUSY)) {
+        own.tid.store(sys::tid(), Ordering::Relaxed);
     }
 }
 
@@ -165,6 +147,9 @@ pub(super) fn prepare() -> io::Result<()> {
 pub(super) fn in_callback() -> bool {
     own().sequence.load(Ordering::Relaxed) & 1 == 1
 }
+
+/// While this lives, hooked functions that the calling thread calls run no callbacks, as in a callback.
+pub(super) struct Quiet(&'static Thread);
 
 impl Quiet {
     /// Nothing where the thread is in a callback already.

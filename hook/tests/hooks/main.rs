@@ -43,6 +43,8 @@ fn main() -> std::process::ExitCode {
         ("threads::all_are_hooked_or_none", threads::all_are_hooked_or_none),
         ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
         ("threads::children_of_fork_count", threads::children_of_fork_count),
+        ("threads::children_of_fork_change_hooks", threads::children_of_fork_change_hooks),
+        ("threads::children_of_callbacks_never_wait", threads::children_of_callbacks_never_wait),
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
         ("threads::sixty_four_threads", threads::sixty_four_threads),
         ("threads::threads_that_block_every_signal", threads::threads_that_block_every_signal),

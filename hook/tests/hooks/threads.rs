@@ -194,9 +194,7 @@ pub(crate) fn children_of_fork_count() {
     assert!(counts_all());
     // More than there are records of threads that have ended.
     const OTHERS: usize = 80;
-    // SAFETY: the child starts threads, and ends without running what this process has registered.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    let child = in_child(|| {
         let all_run = std::sync::Arc::new(std::sync::Barrier::new(OTHERS + 1));
         let start = || {
             let all_run = std::sync::Arc::clone(&all_run);
@@ -207,15 +205,100 @@ pub(crate) fn children_of_fork_count() {
         };
         let others: Vec<_> = (0..OTHERS).map(|_| start()).collect();
         all_run.wait();
-        let all = (0..50).all(|_| counts_all()) & others.into_iter().all(|other| other.join().unwrap_or(false));
+        (0..50).all(|_| counts_all()) & others.into_iter().all(|other| other.join().unwrap_or(false))
+    });
+    ends_well(child, "calls of the child's threads were not all counted");
+    assert!(counts_all());
+}
+
+/// A child of `fork` that does this work, and ends with it, or after 20 seconds.
+fn in_child(work: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the child ends without running what this process has registered.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
         // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!all)) };
+        unsafe {
+            libc::alarm(20);
+            libc::_exit(i32::from(!work()));
+        }
     }
+    child
+}
+
+#[track_caller]
+fn ends_well(child: libc::pid_t, what: &str) {
     let mut status = 0;
     // SAFETY: the kernel writes the status.
-    unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "calls of the child's threads were not all counted");
-    assert!(counts_all());
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "{what}");
+}
+
+/// A child changes hooks, whatever threads of its parent were changing when it came to be.
+pub(crate) fn children_of_fork_change_hooks() {
+    if !can_compile() {
+        return;
+    }
+    let (fixture, other) = (Fixture::new("clang-nop"), Fixture::new("clang-nop"));
+    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+    let elsewhere = other.function("add");
+    let change = || drop(attach(&elsewhere).expect("it attaches"));
+    while_threads(
+        2,
+        || (),
+        change,
+        || {
+            for round in 0..100 {
+                let child = in_child(|| {
+                    COUNT.set(0);
+                    let hook = attach(&function).expect("it attaches");
+                    assert_eq!(add(1, 2), 3);
+                    hook.detach().expect("it detaches");
+                    assert_eq!(add(1, 2), 3);
+                    COUNT.get() == 1 && attach(&elsewhere).is_ok()
+                });
+                ends_well(child, &format!("child {round} changed no hooks"));
+            }
+        },
+    );
+}
+
+/// A callback that forks cannot wait for changes, which may wait for it. Its child changes hooks, or has the reason why not.
+pub(crate) fn children_of_callbacks_never_wait() {
+    if !can_compile() {
+        return;
+    }
+    let (fixture, other) = (Fixture::new("clang-nop"), Fixture::new("clang-nop"));
+    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+    let elsewhere = other.function("add");
+    let pid = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(-1));
+    let forked = std::sync::Arc::clone(&pid);
+    // SAFETY: the child ends without running what this process has registered.
+    let callback = unsafe { Callback::of(move |_| forked.store(libc::fork(), Ordering::Relaxed)) };
+    // SAFETY: as above.
+    let _hook = unsafe { Hook::attach(&[function], Point::Entry, &callback) }.expect("it attaches");
+    let change = || drop(attach(&elsewhere).expect("it attaches"));
+    while_threads(
+        2,
+        || (),
+        change,
+        || {
+            for round in 0..100 {
+                assert_eq!(add(1, 2), 3);
+                let child = pid.load(Ordering::Relaxed);
+                if child == 0 {
+                    // SAFETY: ends the child, at the latest after 20 seconds.
+                    unsafe {
+                        libc::alarm(20);
+                        let words = attach(&elsewhere).map_or_else(|error| error.to_string(), |_| String::new());
+                        let known = "a thread of the parent process changed hooks when a callback forked this process: \
+                        its hooks stay as they are";
+                        libc::_exit(i32::from(!words.is_empty() && words != known));
+                    }
+                }
+                ends_well(child, &format!("child {round} says something else"));
+            }
+        },
+    );
 }
 
 /// Where one of several functions cannot change, none is left with the callback, and one that is named twice is hooked once.

@@ -1,0 +1,45 @@
+//! `fork`: the child has the thread that called it and no other, and finds no change of hooks half done.
+#![expect(unsafe_code, reason = "runs at fork")]
+
+use std::cell::Cell;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::registry::ForkGuard;
+use super::{breakpoints, registry, threads};
+
+thread_local! {
+    /// While the calling thread forks.
+    static GUARD: Cell<Option<ForkGuard>> = const { Cell::new(None) };
+}
+
+/// Has the C library call the functions below, once.
+pub(super) fn prepare() -> io::Result<()> {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    // Not a `Once`: a fork may find another thread in it.
+    if DONE.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
+    // SAFETY: the functions stay.
+    match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
+        0 => Ok(()),
+        error => {
+            DONE.store(false, Ordering::Relaxed);
+            Err(io::Error::from_raw_os_error(error))
+        }
+    }
+}
+
+unsafe extern "C" fn before() {
+    GUARD.set(Some(ForkGuard::take()));
+}
+
+unsafe extern "C" fn in_parent() {
+    drop(GUARD.take());
+}
+
+unsafe extern "C" fn in_child() {
+    threads::in_child();
+    breakpoints::in_child();
+    registry::in_child(GUARD.take());
+}
