@@ -152,6 +152,21 @@ fn a_compile_error_shows_clangs_messages_only() {
     assert_eq!(workspace.files(), ["bad.bpf.c", "perf.h", "perf_script.h", "script.h", "trace.h"]);
 }
 
+fn words_of_bpftrace_have_hints() {
+    if !has_clang() {
+        return;
+    }
+    let workspace = Workspace::new();
+    let output = workspace.run(&["run", "-e", "BEGIN { printf(\"%s\\n\", comm); }"]);
+    let error = text(&output.stderr);
+    assert_eq!(error.matches("undeclared identifier 'comm'").count(), 1, "{error}");
+    assert!(error.ends_with("did not compile it (exit status: 1)\ntwinbpf: comm is a function: comm()\n"), "{error}");
+    let output = workspace.run(&["run", "-e", "profile:hz:99 { }"]);
+    assert_eq!(text(&output.stderr), "twinbpf: section profile:hz:99: write perf_event, and -F 99\n");
+    let output = workspace.run(&["run", "-e", "BEGIN { printf(\"here\\n\"); exit(); } // and no more"]);
+    assert_eq!((text(&output.stdout), output.status.code()), ("here\n".to_owned(), Some(0)));
+}
+
 fn a_source_is_compiled_once() {
     if !has_clang() {
         return;
@@ -252,6 +267,7 @@ harness::tests! {
     the_kernels_types_are_at_hand,
     the_macros_of_perf_are_sections,
     a_compile_error_shows_clangs_messages_only,
+    words_of_bpftrace_have_hints,
     a_source_is_compiled_once,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,

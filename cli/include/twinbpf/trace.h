@@ -262,7 +262,9 @@ static long (*const __twin_get_stack)(void *ctx, void *buf, __u32 size, __u64 fl
 
 /* Ends the session once the record arrives; a kernel program goes on until then. */
 #undef exit
-#define exit(status) __twin_either(twinbpf_exit(status), __TWIN_EXIT, "", (__s64)(status))
+#define __twin_exit2(none, status) __twin_either(twinbpf_exit(status), __TWIN_EXIT, "", (__s64)(status))
+#define __twin_exit1(none) __twin_exit2(none, 0)
+#define exit(...) __twin_join(__twin_exit, __twin_count(0, ##__VA_ARGS__))(0, ##__VA_ARGS__)
 
 /* From the kernel these print, clear or zero a map when their record arrives. */
 #define __twin_print_map2(map, text, top)                                                                          \

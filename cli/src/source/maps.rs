@@ -12,7 +12,8 @@ use twinbpf_btf::{Btf, Type, TypeId};
 use super::tokens::{Token, arguments};
 
 /// Functions that name a map first.
-const CALLS: [&str; 10] = ["count", "sum", "avg", "stats", "min", "max", "hist", "lhist", "set", "print_map"];
+pub(super) const CALLS: [&str; 10] =
+    ["count", "sum", "avg", "stats", "min", "max", "hist", "lhist", "set", "print_map"];
 const NOTES: &str = ".rodata.twinnotes";
 
 /// Maps that aggregations name and nothing declares.

@@ -1,16 +1,18 @@
 //! A C source in place of an object: compiled by the installed clang, with the kernel's types and our own header.
 //!
-//! The object comes through a pipe and is never a file. What clang has to say it says itself, on standard error.
+//! The object comes through a pipe and is never a file. What clang has to say goes to standard error, each message once.
 
 mod cache;
 mod events;
+mod hints;
 mod maps;
 mod objects;
 mod text;
 mod tokens;
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -43,6 +45,8 @@ struct Source<'a> {
     text: String,
     /// The file that it is as it stands; otherwise clang gets the text.
     file: Option<&'a Path>,
+    /// What may be wrong if clang does not compile it.
+    hints: Vec<String>,
 }
 
 /// The object that clang makes of a source.
@@ -52,8 +56,8 @@ pub(crate) fn compile(path: &Path, load: &LoadArgs) -> Result<Vec<u8>> {
     let text = String::from_utf8_lossy(&bytes).into_owned();
     // What includes the header of tools may need definitions; all else is clang's alone.
     match text.contains("twinbpf/trace.h") {
-        true => complete(Source { name: &name, text, file: Some(path) }, load),
-        false => run(&Source { name: &name, text, file: Some(path) }, load, &[]),
+        true => complete(Source { name: &name, text, file: Some(path), hints: Vec::new() }, load),
+        false => run(&Source { name: &name, text, file: Some(path), hints: Vec::new() }, load, &[]),
     }
 }
 
@@ -63,7 +67,9 @@ pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>>
     for text in all.iter_mut().filter(|text| *text == "-") {
         *text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
     }
-    complete(Source { name: TEXT, text: text::to_c(&all.join("\n"))?, file: None }, load)
+    let text = all.join("\n");
+    let hints = hints::hints(&tokens::tokens(&text));
+    complete(Source { name: TEXT, text: text::to_c(&text)?, file: None, hints }, load)
 }
 
 /// What messages call a text of the command line.
@@ -138,10 +144,13 @@ fn run(source: &Source<'_>, load: &LoadArgs, options: &[&str]) -> Result<Vec<u8>
     Ok(object)
 }
 
-/// Runs clang; what it has to say it says on standard error.
+/// Runs clang; what it has to say goes to standard error.
 fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &Headers) -> Result<Vec<u8>> {
     let (name, clang) = (source.name, clang.to_string_lossy());
-    let mut child = match command.args(["-o", "-"]).stdout(Stdio::piped()).spawn() {
+    if std::io::stderr().is_terminal() {
+        command.arg("-fcolor-diagnostics");
+    }
+    let mut child = match command.args(["-o", "-"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound && !names().1 => bail!("{name} is C and {}", nothing()),
         Err(error) => return Err(error).with_context(|| format!("cannot run {clang}")),
@@ -150,15 +159,30 @@ fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &H
         // Where clang ends before it has read all, it says why.
         let _ = stdin.write_all(source.text.as_bytes());
     }
-    let mut object = Vec::new();
-    let mut pipe = child.stdout.take().expect("standard output was piped");
-    pipe.read_to_end(&mut object).with_context(|| format!("cannot read what {clang} writes"))?;
-    let status = child.wait().with_context(|| format!("cannot wait for {clang}"))?;
-    if !status.success() {
+    let output = child.wait_with_output().with_context(|| format!("cannot read what {clang} writes"))?;
+    eprint!("{}", once_each(&String::from_utf8_lossy(&output.stderr)));
+    if !output.status.success() {
         let hint = if headers.has_kernel { "" } else { "; this kernel shows no types, so there is no vmlinux.h" };
-        bail!("{name}: {clang} did not compile it ({status}){hint}");
+        let hints: String = source.hints.iter().map(|hint| format!("\ntwinbpf: {hint}")).collect();
+        bail!("{name}: {clang} did not compile it ({}){hint}{hints}", output.status);
     }
-    Ok(object)
+    Ok(output.stdout)
+}
+
+/// Messages without those that came before: our macros have their arguments more than once.
+fn once_each(messages: &str) -> String {
+    let (mut known, mut text, mut is_known) = (HashSet::new(), String::new(), false);
+    for line in messages.split_inclusive('\n') {
+        if [": error: ", ": warning: ", ": fatal error: "].iter().any(|kind| line.contains(kind)) {
+            is_known = !known.insert(line);
+        } else if !line.starts_with(char::is_whitespace) && line.trim_end().ends_with("generated.") {
+            is_known = false;
+        }
+        if !is_known {
+            text.push_str(line);
+        }
+    }
+    text
 }
 
 /// Arguments of clang, but for the output.
@@ -230,4 +254,20 @@ fn architecture() -> Option<String> {
         _other => return None,
     };
     Some(format!("-D__TARGET_ARCH_{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::once_each;
+
+    #[test]
+    fn messages_come_once() {
+        let first = "a.c:1:2: error: no x\n  1 | x\n    | ^\n";
+        let again = "a.c:1:2: error: no x\n  1 | x\nt.h:3:4: note: expanded from macro\n";
+        let other = "a.c:9:2: warning: y\n  9 | y\n";
+        assert_eq!(
+            once_each(&format!("{first}{again}{again}{other}4 errors generated.\n")),
+            format!("{first}{other}4 errors generated.\n")
+        );
+    }
 }

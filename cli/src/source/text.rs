@@ -1,5 +1,6 @@
 //! Programs on the command line: `tp/syscalls/sys_enter_openat { count(&calls, comm()); }`, and C around them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -13,9 +14,10 @@ pub(super) fn to_c(text: &str) -> Result<String> {
     let (mut declarations, mut functions) = (String::new(), String::new());
     let mut rest = text;
     let mut number = 0;
-    while !rest.trim().is_empty() {
+    while let Some(first) = tokens(rest).first() {
+        rest = &rest[first.at..];
         let (head, body, tail) = statement(rest)?;
-        let start = text.len() - rest.trim_start().len();
+        let start = text.len() - rest.len();
         // So that messages have lines of the text.
         let line = format!("#line {} \"{}\"\n", text[..start].matches('\n').count() + 1, super::TEXT);
         match body.filter(|_| is_probe(head)) {
@@ -26,7 +28,7 @@ pub(super) fn to_c(text: &str) -> Result<String> {
             }
             None => {
                 declarations.push_str(&line);
-                declarations.push_str(rest[..rest.len() - tail.len()].trim_start());
+                declarations.push_str(&rest[..rest.len() - tail.len()]);
                 declarations.push('\n');
             }
         }
@@ -43,13 +45,12 @@ pub(super) fn to_c(text: &str) -> Result<String> {
 
 /// The next line of the preprocessor, declaration or block: its head, the text in its braces, and what follows.
 fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
-    let start = text.len() - text.trim_start().len();
-    if text[start..].starts_with('#') {
-        let end = text[start..].find('\n').map_or(text.len(), |end| start + end + 1);
-        return Ok((&text[start..end], None, &text[end..]));
+    if text.starts_with('#') {
+        let end = text.find('\n').map_or(text.len(), |end| end + 1);
+        return Ok((&text[..end], None, &text[end..]));
     }
     let (mut depth, mut open) = (0, None);
-    for token in tokens(text) {
+    for token in tokens(&without_absolute_paths(text)) {
         match token.text {
             "{" => {
                 open = open.or(Some(token.at));
@@ -73,6 +74,34 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
         }
     }
     bail!("'{}' does not end: a ;, or a closing brace is missing", text.trim())
+}
+
+/// A text of the same length in which `uprobe//bin/sh:main` is no comment.
+fn without_absolute_paths(text: &str) -> Cow<'_, str> {
+    const KINDS: [&str; 3] = ["uprobe", "uretprobe", "usdt"];
+    let mut masked = Cow::Borrowed(text);
+    for (at, _) in text.match_indices("//") {
+        let before = text[..at].rsplit(|c: char| c.is_whitespace() || c == ',').next().unwrap_or_default();
+        if KINDS.contains(&before.split('.').next().unwrap_or_default()) {
+            masked.to_mut().replace_range(at..at + 2, "/_");
+        }
+    }
+    masked
+}
+
+/// A section, also in bpftrace's notation.
+fn section(text: &str) -> Result<Cow<'_, str>> {
+    let words: Vec<&str> = text.split(':').collect();
+    match words[..] {
+        ["interval" | "i", unit @ ("s" | "ms" | "us"), count] => Ok(format!("TIMER/{count}{unit}").into()),
+        ["interval" | "i", ..] => bail!("section {text}: write TIMER/1s, or ms or us: it runs in userspace"),
+        ["profile" | "p", "hz", hz] => bail!("section {text}: write perf_event, and -F {hz}"),
+        ["profile" | "p", ..] => bail!("section {text}: write perf_event, and how often in a second: -F 99"),
+        ["software" | "hardware" | "s" | "h", event, ..] => {
+            bail!("section {text}: write perf_event, and --attach PROGRAM={event}:HZ, with times in a second")
+        }
+        _ => Ok(twinbpf_kernel::catalog::section(text).map_or(Cow::Borrowed(text), Cow::Owned)),
+    }
 }
 
 /// Whether a text ends in `key=value` of perf's notation.
@@ -140,6 +169,7 @@ fn function(head: &str, body: &str, number: usize) -> Result<String> {
     let mut text = String::new();
     for (index, section) in head.split(',').map(str::trim).enumerate() {
         let name = format!("program_{number}_{index}");
+        let section = &*self::section(section)?;
         if section.contains('"') {
             bail!("section {section}: write it without quotes");
         }
@@ -200,6 +230,28 @@ mod tests {
         assert!(text.contains("SEC(\"abi=struct;exec=./t;w=f a b c d\") int program_0_0(void *ctx, unsigned long"));
         let error = to_c("exec=./t;w=f a->n b->n { }").unwrap_err().to_string();
         assert_eq!(error, "section exec=./t;w=f a->n b->n: two arguments are called n; name one: NAME=b->n");
+    }
+
+    #[test]
+    fn probes_of_bpftrace_become_functions() {
+        for (probe, section) in [
+            ("uprobe:/bin/sh:main", "SEC(\"uprobe//bin/sh:main\") int program_0_0"),
+            ("uretprobe//bin/sh:main", "SEC(\"uretprobe//bin/sh:main\") int program_0_0"),
+            ("usdt//bin/sh:a:b", "SEC(\"usdt//bin/sh:a:b\") int program_0_0"),
+            ("kprobe:vfs_read", "SEC(\"kprobe/vfs_read\") int program_0_0"),
+            ("tracepoint:sched:sched_switch", "TP_NAMED(program_0_0, sched, sched_switch)"),
+            ("sched:sched_switch", "SEC(\"sched:sched_switch\") int program_0_0"),
+            ("interval:ms:100", "SEC(\"TIMER/100ms\") int program_0_0"),
+        ] {
+            let text = to_c(&format!("int n; // not n;\n{probe} {{ n++; }} // }}")).unwrap();
+            assert!(text.contains(section) && text.contains("{  n++;  }"), "{text}");
+        }
+        for (probe, remedy) in [
+            ("profile:hz:99", "section profile:hz:99: write perf_event, and -F 99"),
+            ("interval:hz:5", "section interval:hz:5: write TIMER/1s, or ms or us: it runs in userspace"),
+        ] {
+            assert_eq!(to_c(&format!("{probe} {{ }}")).unwrap_err().to_string(), remedy);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod pattern;
 use std::path::Path;
 
 pub use format::{EventField, event_struct, field_offset};
-pub use pattern::Pattern;
+pub use pattern::{Pattern, section};
 
 use crate::link::perf_unit;
 use crate::probe;

@@ -99,6 +99,17 @@ impl Pattern {
     }
 }
 
+/// The section that a probe in bpftrace's notation stands for: `kprobe/vfs_read` for `kprobe:vfs_read`. Nothing where it
+/// is none, or no section says the same.
+pub fn section(probe: &str) -> Option<String> {
+    let (name, rest) = probe.split_once(':')?;
+    match kind(name)? {
+        "perf_event" => None,
+        kind @ ("uprobe" | "uretprobe" | "usdt") => Some(format!("{kind}/{rest}")),
+        kind => Some(format!("{kind}/{}", rest.replace(':', "/"))),
+    }
+}
+
 /// A category stands for what is in it.
 fn of_kind(kind: &str, rest: &str) -> String {
     match rest {
@@ -115,7 +126,24 @@ fn of_file(kind: &str, rest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Pattern;
+    use super::{Pattern, section};
+
+    #[test]
+    fn probes_of_bpftrace_are_sections() {
+        for (probe, wanted) in [
+            ("tracepoint:sched:sched_switch", Some("tp/sched/sched_switch")),
+            ("t:sched:sched_switch", Some("tp/sched/sched_switch")),
+            ("kfunc:vfs_read", Some("fentry/vfs_read")),
+            ("uprobe:/bin/sh:main", Some("uprobe//bin/sh:main")),
+            ("U:/bin/sh:a:b", Some("usdt//bin/sh:a:b")),
+            ("rawtracepoint:sys_enter", Some("raw_tp/sys_enter")),
+            ("profile:hz:99", None),
+            ("sched:sched_switch", None),
+            ("tp/sched/sched_switch", None),
+        ] {
+            assert_eq!(section(probe).as_deref(), wanted, "{probe}");
+        }
+    }
 
     #[test]
     fn notations() {
