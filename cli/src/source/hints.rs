@@ -4,8 +4,18 @@ use super::maps::CALLS;
 use super::tokens::Token;
 
 /// Variables of bpftrace that are functions here.
-const FUNCTIONS: [&str; 11] =
-    ["pid", "tid", "uid", "gid", "cpu", "comm", "nsecs", "elapsed", "probe", "retval", "rand"];
+const FUNCTIONS: [&str; 9] = ["pid", "tid", "uid", "gid", "cpu", "comm", "nsecs", "elapsed", "probe"];
+/// Others, and what says the same.
+const VARIABLES: [(&str, &str); 8] = [
+    ("retval", "args->ret, or PT_REGS_RC(ctx) with <bpf/bpf_tracing.h>"),
+    ("arg0", "PT_REGS_PARM1(ctx) with <bpf/bpf_tracing.h>, arg1 is PT_REGS_PARM2(ctx)"),
+    ("arg1", "PT_REGS_PARM2(ctx) with <bpf/bpf_tracing.h>"),
+    ("kstack", "kstack(ctx)"),
+    ("func", "probe(), the name of the program"),
+    ("rand", "bpf_get_prandom_u32() with <bpf/bpf_helpers.h>"),
+    ("curtask", "bpf_get_current_task() with <bpf/bpf_helpers.h>"),
+    ("cgroup", "bpf_get_current_cgroup_id() with <bpf/bpf_helpers.h>"),
+];
 
 /// What to write in their place, each once.
 pub(super) fn hints(all: &[Token<'_>]) -> Vec<String> {
@@ -13,18 +23,18 @@ pub(super) fn hints(all: &[Token<'_>]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, token) in all.iter().enumerate() {
         let before = at.checked_sub(1).map_or("", text);
-        let is_member = [".", ">"].contains(&before);
+        let (is_call, is_member) = (text(at + 1) == "(", [".", ">"].contains(&before));
         let hint = match token.text {
             "@" => "@x is bpftrace's: @x[k] = count() is count(&x, k); docs/tracing.md has all of it".to_owned(),
-            call if CALLS.contains(&call) && text(at + 1) == "(" && is_name(text(at + 2)) && text(at + 3) != "(" => {
-                format!("a map is named by its address: {call}(&{}", text(at + 2))
+            call if CALLS.contains(&call) && is_call && is_name(text(at + 2)) && text(at + 3) != "(" => {
+                format!("a map is named by its address: {call}(&{0}) or {call}(&{0}, ...)", text(at + 2))
             }
-            "retval" if text(at + 1) != "(" && !is_member => "retval is args->ret, or PT_REGS_RC(ctx)".to_owned(),
-            "rand" if text(at + 1) != "(" && !is_member => "rand is bpf_get_prandom_u32()".to_owned(),
-            name if FUNCTIONS.contains(&name) && text(at + 1) != "(" && !is_member => {
-                format!("{name} is a function: {name}()")
-            }
-            _ => continue,
+            _ if is_call || is_member => continue,
+            name if FUNCTIONS.contains(&name) => format!("{name} is a function: {name}()"),
+            name => match VARIABLES.iter().find(|(variable, _)| *variable == name) {
+                Some((_, same)) => format!("{name} is {same}"),
+                None => continue,
+            },
         };
         if !found.contains(&hint) {
             found.push(hint);
@@ -49,9 +59,9 @@ mod tests {
                 "@[comm()] = count();",
                 "@x is bpftrace's: @x[k] = count() is count(&x, k); docs/tracing.md has all of it",
             ),
-            ("count(calls, 1);", "a map is named by its address: count(&calls"),
+            ("count(calls, 1);", "a map is named by its address: count(&calls) or count(&calls, ...)"),
             ("count(&calls, comm);", "comm is a function: comm()"),
-            ("if (retval < 0) f();", "retval is args->ret, or PT_REGS_RC(ctx)"),
+            ("if (retval < 0) f();", "retval is args->ret, or PT_REGS_RC(ctx) with <bpf/bpf_tracing.h>"),
         ] {
             assert_eq!(hints(&tokens(text)), [wanted], "{text}");
         }
