@@ -233,33 +233,33 @@ fn ends_well(child: libc::pid_t, what: &str) {
     assert_eq!(status, 0, "{what}");
 }
 
+/// While two threads hook a function again and again: a fixture whose functions they leave alone, and that function.
+fn while_hooks_change(body: impl FnOnce(&Fixture, &Function)) {
+    let (fixture, other) = (Fixture::new("clang-nop"), Fixture::new("clang-nop"));
+    let elsewhere = other.function("add");
+    let change = || drop(attach(&elsewhere).expect("it attaches"));
+    while_threads(2, || (), change, || body(&fixture, &elsewhere));
+}
+
 /// A child changes hooks, whatever threads of its parent were changing when it came to be.
 pub(crate) fn children_of_fork_change_hooks() {
     if !can_compile() {
         return;
     }
-    let (fixture, other) = (Fixture::new("clang-nop"), Fixture::new("clang-nop"));
-    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
-    let elsewhere = other.function("add");
-    let change = || drop(attach(&elsewhere).expect("it attaches"));
-    while_threads(
-        2,
-        || (),
-        change,
-        || {
-            for round in 0..100 {
-                let child = in_child(|| {
-                    COUNT.set(0);
-                    let hook = attach(&function).expect("it attaches");
-                    assert_eq!(add(1, 2), 3);
-                    hook.detach().expect("it detaches");
-                    assert_eq!(add(1, 2), 3);
-                    COUNT.get() == 1 && attach(&elsewhere).is_ok()
-                });
-                ends_well(child, &format!("child {round} changed no hooks"));
-            }
-        },
-    );
+    while_hooks_change(|fixture, elsewhere| {
+        let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
+        for round in 0..100 {
+            let child = in_child(|| {
+                COUNT.set(0);
+                let hook = attach(&function).expect("it attaches");
+                assert_eq!(add(1, 2), 3);
+                hook.detach().expect("it detaches");
+                assert_eq!(add(1, 2), 3);
+                COUNT.get() == 1 && attach(elsewhere).is_ok()
+            });
+            ends_well(child, &format!("child {round} changed no hooks"));
+        }
+    });
 }
 
 /// A callback that forks cannot wait for changes, which may wait for it. Its child changes hooks, or has the reason why not.
@@ -267,38 +267,30 @@ pub(crate) fn children_of_callbacks_never_wait() {
     if !can_compile() {
         return;
     }
-    let (fixture, other) = (Fixture::new("clang-nop"), Fixture::new("clang-nop"));
-    let (function, add) = (fixture.function("add"), fixture.get::<Add>("add"));
-    let elsewhere = other.function("add");
     let pid = std::sync::Arc::new(std::sync::atomic::AtomicI32::new(-1));
     let forked = std::sync::Arc::clone(&pid);
     // SAFETY: the child ends without running what this process has registered.
     let callback = unsafe { Callback::of(move |_| forked.store(libc::fork(), Ordering::Relaxed)) };
-    // SAFETY: as above.
-    let _hook = unsafe { Hook::attach(&[function], Point::Entry, &callback) }.expect("it attaches");
-    let change = || drop(attach(&elsewhere).expect("it attaches"));
-    while_threads(
-        2,
-        || (),
-        change,
-        || {
-            for round in 0..100 {
-                assert_eq!(add(1, 2), 3);
-                let child = pid.load(Ordering::Relaxed);
-                if child == 0 {
-                    // SAFETY: ends the child, at the latest after 20 seconds.
-                    unsafe {
-                        libc::alarm(20);
-                        let words = attach(&elsewhere).map_or_else(|error| error.to_string(), |_| String::new());
-                        let known = "a thread of the parent process changed hooks when a callback forked this process: \
+    while_hooks_change(|fixture, elsewhere| {
+        let add = fixture.get::<Add>("add");
+        // SAFETY: as above.
+        let _hook = unsafe { Hook::attach(&[fixture.function("add")], Point::Entry, &callback) }.expect("it attaches");
+        for round in 0..100 {
+            assert_eq!(add(1, 2), 3);
+            let child = pid.load(Ordering::Relaxed);
+            if child == 0 {
+                // SAFETY: ends the child, at the latest after 20 seconds.
+                unsafe {
+                    libc::alarm(20);
+                    let words = attach(elsewhere).map_or_else(|error| error.to_string(), |_| String::new());
+                    let known = "a thread of the parent process changed hooks when a callback forked this process: \
                         its hooks stay as they are";
-                        libc::_exit(i32::from(!words.is_empty() && words != known));
-                    }
+                    libc::_exit(i32::from(!words.is_empty() && words != known));
                 }
-                ends_well(child, &format!("child {round} says something else"));
             }
-        },
-    );
+            ends_well(child, &format!("child {round} says something else"));
+        }
+    });
 }
 
 /// Where one of several functions cannot change, none is left with the callback, and one that is named twice is hooked once.
