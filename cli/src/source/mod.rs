@@ -160,7 +160,8 @@ fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &H
         let _ = stdin.write_all(source.text.as_bytes());
     }
     let output = child.wait_with_output().with_context(|| format!("cannot read what {clang} writes"))?;
-    eprint!("{}", once_each(&String::from_utf8_lossy(&output.stderr)));
+    // What cannot be written there cannot be reported there either.
+    let _ = std::io::stderr().write_all(once_each(&String::from_utf8_lossy(&output.stderr)).as_bytes());
     if !output.status.success() {
         let hint = if headers.has_kernel { "" } else { "; this kernel shows no types, so there is no vmlinux.h" };
         let hints: String = source.hints.iter().map(|hint| format!("\ntwinbpf: {hint}")).collect();
