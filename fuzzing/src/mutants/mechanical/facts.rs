@@ -278,6 +278,8 @@ pub(super) struct State {
 
 pub(super) const SAVED: [usize; 6] = [3, 5, 12, 13, 14, 15];
 pub(super) const RSP: usize = 4;
+/// Registers of the first arguments of a function in C.
+pub(super) const PARAMETERS: [usize; 6] = [7, 6, 2, 1, 8, 9];
 
 impl State {
     pub(super) fn entry() -> State {

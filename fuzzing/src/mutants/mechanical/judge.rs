@@ -4,6 +4,8 @@
 //! It is no second verifier. It asks only what a change may do that the verifier has not noticed, and has nothing in
 //! common with it but the decoder.
 
+mod calls;
+
 use iced_x86::{ConditionCode, FlowControl, Instruction, InstructionInfoFactory, Mnemonic as M, OpAccess, OpKind};
 use iced_x86::{Register, UsedMemory};
 use twinbpf_verify::{Access, Layout, Load};
@@ -417,34 +419,6 @@ impl<'a> Judge<'a> {
         let high = bytes == 8 && (low || a.high || b.high);
         let clean = same && matches!(ins.mnemonic(), M::Xor | M::Sub);
         self.write(at, ins, state, 0, Fact { what, id: 0, low: low && !clean, high: high && !clean });
-    }
-
-    fn call(&mut self, at: usize, ins: &Instruction, state: &mut State) {
-        let target = match ins.flow_control() {
-            FlowControl::Call => Fact::new(What::number(ins.near_branch_target())),
-            _ => self.read(at, ins, state, 0),
-        };
-        // What is called by a known address is a function of the module, or one in C; all others are from the table.
-        let pops = target.what.constant().is_none_or(|address| self.functions.contains(&address));
-        let differs = |reg: usize, wanted| state.regs[reg].differs() && state.regs[reg].what != wanted;
-        let frame = What::at(Base::Frame, self.layout.stride.into());
-        let argument = differs(7, What::at(Base::Context, 0)) || pops && differs(6, frame);
-        if pops {
-            self.tell(Event::Call { at });
-        }
-        let callee = |address| self.layout.callees.iter().any(|callee| callee.address == address);
-        let known = target.what == What::Function || target.what.constant().is_some_and(callee);
-        if argument || target.differs() && !known {
-            self.tell(Event::Leads { at });
-        }
-        let stack = state.stack().unwrap_or(0);
-        for reg in (0..16).filter(|reg| *reg != RSP && !SAVED.contains(reg)) {
-            state.regs[reg] = Fact::new(What::Any);
-        }
-        state.flags = None;
-        let behind = stack + if pops { 16 } else { 0 };
-        state.forget_below(behind);
-        state.regs[RSP].what = What::at(Base::Stack, behind);
     }
 
     /// A return or a tail call.

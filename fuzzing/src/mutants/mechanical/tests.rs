@@ -1,6 +1,6 @@
 //! Which changes of small functions the second opinion explains.
 
-use twinbpf_verify::{Access, Content, Field, Layout, Load, Region};
+use twinbpf_verify::{Access, Argument, Callee, Content, Field, Layout, Load, Region, Returns};
 
 use super::judge::Judge;
 use super::listing::Listing;
@@ -78,6 +78,32 @@ fn a_reload_of_another_slot_is_harmless_if_that_is_bounded() {
     assert!(explained(REGION, BYTE, &[]));
     assert!(!explained(REGION, HALF, &[]));
     assert!(!explained(REGION, WORD, &[]));
+}
+
+#[test]
+fn another_argument_is_harmless_if_the_callee_is_listed_with_it() {
+    const CODE: u64 = 0x5555_0000_1000;
+    let callee = |number| Callee {
+        address: CODE,
+        arguments: vec![Argument::Number(number), Argument::Context],
+        stack: 0,
+        returns: Returns::Number,
+    };
+    let layout = Layout { callees: vec![callee(0), callee(0x77)], ..layout(5) };
+    let call = |context: &[u8]| {
+        let code = CODE.to_le_bytes();
+        // mov rdi, rcx; mov rax, CODE; call rax
+        [context, &[0x48, 0x89, 0xcf, 0x48, 0xb8], &code, &[0xff, 0xd0]].concat()
+    };
+    let is_explained = |number: u8, context: &[u8]| {
+        // mov ecx, number
+        explained_in(&layout, ARENA, &[0xb9, number, 0, 0, 0], &call(context))
+    };
+    // mov rsi, rdi; mov rsi, rcx
+    let (context, number) = (&[0x48, 0x89, 0xfe], &[0x48, 0x89, 0xce]);
+    assert!(is_explained(0x77, context));
+    assert!(!is_explained(0x78, context));
+    assert!(!is_explained(0x77, number));
 }
 
 /// `sub rcx, imm` or `sub ecx, imm`.
