@@ -31,15 +31,21 @@ pub(super) fn prepare() -> io::Result<()> {
 }
 
 unsafe extern "C" fn before() {
-    GUARD.set(Some(ForkGuard::take()));
+    let guard = ForkGuard::take();
+    // A thread that ends may have destroyed the place: nothing holds changes back then, and the child sees whether one was at work.
+    let _ = GUARD.try_with(|place| place.set(Some(guard)));
 }
 
 unsafe extern "C" fn in_parent() {
-    drop(GUARD.take());
+    drop(take());
+}
+
+fn take() -> Option<ForkGuard> {
+    GUARD.try_with(Cell::take).ok().flatten()
 }
 
 unsafe extern "C" fn in_child() {
     threads::in_child();
     breakpoints::in_child();
-    registry::in_child(GUARD.take());
+    registry::in_child(take());
 }

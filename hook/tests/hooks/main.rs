@@ -44,6 +44,7 @@ fn main() -> std::process::ExitCode {
         ("threads::callbacks_do_not_recur", threads::callbacks_do_not_recur),
         ("threads::children_of_fork_count", threads::children_of_fork_count),
         ("threads::children_of_fork_change_hooks", threads::children_of_fork_change_hooks),
+        ("threads::threads_fork_while_they_end", threads::threads_fork_while_they_end),
         ("threads::children_of_callbacks_never_wait", threads::children_of_callbacks_never_wait),
         ("threads::everything_works_without_ptrace", threads::everything_works_without_ptrace),
         ("threads::sixty_four_threads", threads::sixty_four_threads),

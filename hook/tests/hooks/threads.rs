@@ -262,6 +262,31 @@ pub(crate) fn children_of_fork_change_hooks() {
     });
 }
 
+/// A thread may fork while it ends, after what it knew of forks is gone.
+pub(crate) fn threads_fork_while_they_end() {
+    if !can_compile() {
+        return;
+    }
+    struct Forks;
+    impl Drop for Forks {
+        fn drop(&mut self) {
+            ends_well(in_child(|| true), "a child of a thread that ends");
+        }
+    }
+    thread_local!(static LAST: Forks = const { Forks });
+    let fixture = Fixture::new("clang-nop");
+    let _hook = attach(&fixture.function("add")).expect("it attaches");
+    let child = in_child(|| {
+        let ends = thread::spawn(|| {
+            // Destroyed after what the first fork makes.
+            LAST.with(|_| ());
+            ends_well(in_child(|| true), "a child");
+        });
+        ends.join().is_ok()
+    });
+    ends_well(child, "a thread that forks while it ends");
+}
+
 /// A callback that forks cannot wait for changes, which may wait for it. Its child changes hooks, or has the reason why not.
 pub(crate) fn children_of_callbacks_never_wait() {
     if !can_compile() {
