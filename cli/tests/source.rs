@@ -161,6 +161,8 @@ fn words_of_bpftrace_have_hints() {
     let error = text(&output.stderr);
     assert_eq!(error.matches("undeclared identifier 'comm'").count(), 1, "{error}");
     assert!(error.ends_with("did not compile it (exit status: 1)\ntwinbpf: comm is a function: comm()\n"), "{error}");
+    let output = workspace.run(&["run", "-e", "uprobe//bin/sh:main { printf(\"%s\\n\", comm); }"]);
+    assert!(text(&output.stderr).ends_with("twinbpf: comm is a function: comm()\n"), "{}", text(&output.stderr));
     let output = workspace.run(&["run", "-e", "profile:hz:99 { }"]);
     assert_eq!(text(&output.stderr), "twinbpf: section profile:hz:99: write perf_event, and -F 99\n");
     let output = workspace.run(&["run", "-e", "BEGIN { printf(\"here\\n\"); exit(); } // and no more"]);

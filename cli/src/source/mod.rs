@@ -68,7 +68,7 @@ pub(crate) fn compile_text(texts: &[String], load: &LoadArgs) -> Result<Vec<u8>>
         *text = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
     }
     let text = all.join("\n");
-    let hints = hints::hints(&tokens::tokens(&text));
+    let hints = hints::hints(&tokens::tokens(&text::without_absolute_paths(&text)));
     complete(Source { name: TEXT, text: text::to_c(&text)?, file: None, hints }, load)
 }
 

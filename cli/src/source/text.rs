@@ -77,7 +77,7 @@ fn statement(text: &str) -> Result<(&str, Option<&str>, &str)> {
 }
 
 /// A text of the same length in which `uprobe//bin/sh:main` is no comment.
-fn without_absolute_paths(text: &str) -> Cow<'_, str> {
+pub(super) fn without_absolute_paths(text: &str) -> Cow<'_, str> {
     const KINDS: [&str; 3] = ["uprobe", "uretprobe", "usdt"];
     let mut masked = Cow::Borrowed(text);
     for (at, _) in text.match_indices("//") {
