@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::registry::ForkGuard;
-use super::{breakpoints, registry, threads};
+use super::{breakpoints, registry, returns, threads};
 
 thread_local! {
     /// While the calling thread forks.
@@ -47,5 +47,6 @@ fn take() -> Option<ForkGuard> {
 unsafe extern "C" fn in_child() {
     threads::in_child();
     breakpoints::in_child();
+    returns::in_child();
     registry::in_child(take());
 }

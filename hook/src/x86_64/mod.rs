@@ -5,6 +5,7 @@ mod entry_points;
 mod fork;
 mod hooked;
 mod layout;
+mod lock;
 mod patch;
 mod prologue;
 mod registry;

@@ -12,9 +12,10 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::layout::{Pending, RECORDS, REGION, Thread};
+use super::lock::Lock;
 use super::site::Site;
 use super::{entry_points, sys, threads, unwind};
 
@@ -23,6 +24,8 @@ const FIRST: u64 = 2;
 const STUBS: u64 = 2046;
 /// Most regions: 523,776 pending returns.
 const REGIONS: u64 = 256;
+/// Free records that a thread takes at once: few, for many threads; enough for what is pending in most at a time.
+const BATCH: u64 = 128;
 /// In a record's link while it is pending: its frame is still there.
 const ALIVE: usize = 4;
 /// In place of a link: the return was made without freeing.
@@ -36,7 +39,7 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 static SEARCHED: AtomicU64 = AtomicU64::new(0);
 /// Free records that no thread has: a list, changed under the lock.
 static FREE: AtomicUsize = AtomicUsize::new(0);
-static LOCKED: AtomicBool = AtomicBool::new(false);
+static LOCK: Lock = Lock::new();
 
 /// Reserves addresses and registers their unwind information, before the first function is hooked at its return. The
 /// registry is locked.
@@ -52,32 +55,33 @@ pub(super) fn prepare() -> io::Result<()> {
 }
 
 /// Pending returns for `thread`: the first is returned and the others are its free ones. Null, and counted, where there are
-/// none. Runs in a callback's place, whatever locks others hold.
+/// none. Runs in a callback's place, whatever other locks threads hold.
 pub(super) extern "C" fn refill(thread: &Thread, site: &Site) -> *const Pending {
-    // Another thread has the lock, or this one below a signal handler. Searching is rare: who waits a little finds it done.
-    let locked = (0..1 << 16).any(|_| {
-        std::hint::spin_loop();
-        !LOCKED.swap(true, Ordering::Acquire)
-    });
-    let mut free = 0;
-    if locked {
+    let free = LOCK.take().map_or(0, |_guard| {
         let count = COUNT.load(Ordering::Relaxed);
         let is_time = count >= 2 * SEARCHED.load(Ordering::Relaxed).max(1) || count == REGIONS;
         if FREE.load(Ordering::Relaxed) == 0 && is_time {
             SEARCHED.store(count, Ordering::Relaxed);
             FREE.store(reclaim(thread), Ordering::Relaxed);
         }
-        free = take();
-        if free == 0 {
-            free = grow();
+        if FREE.load(Ordering::Relaxed) == 0 {
+            FREE.store(grow(), Ordering::Relaxed);
         }
-        LOCKED.store(false, Ordering::Release);
-    }
+        take()
+    });
     if free == 0 {
         site.lost_returns.fetch_add(1, Ordering::Relaxed);
     }
     thread.free.store(ptr::with_exposed_provenance_mut(free), Ordering::Relaxed);
     ptr::with_exposed_provenance(free)
+}
+
+/// In the child of `fork`, without the thread that was in [`refill`]: what it had in its hands is lost, some 100 records or a
+/// region, and the rest is as it was.
+pub(super) fn in_child() {
+    if LOCK.was_taken_at_fork() {
+        FREE.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The record of a stub of a region in use.
@@ -107,11 +111,11 @@ fn link(record: &Pending, next: usize) -> usize {
     ptr::from_ref(record).expose_provenance()
 }
 
-/// As many free records as a region has, or fewer, or 0.
+/// [`BATCH`] free records, or fewer, or 0.
 fn take() -> usize {
     let first = FREE.load(Ordering::Relaxed);
     let mut last = first;
-    for _ in 1..STUBS {
+    for _ in 1..BATCH {
         match at(last).map(|record| record.link.load(Ordering::Relaxed)) {
             Some(next) if next != 0 => last = next,
             _ => break,
@@ -221,5 +225,33 @@ fn join(first: usize, rest: usize) -> usize {
             first
         }
         None => rest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fork;
+    use super::LOCK;
+
+    #[test]
+    fn children_of_fork_find_the_lock_free() {
+        fork::prepare().expect("handlers of fork");
+        let guard = LOCK.take().expect("it is free");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the child ends without running what this process has registered.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    let is_free = LOCK.take().is_some();
+                    // SAFETY: as above.
+                    unsafe { libc::_exit(i32::from(!is_free)) };
+                }
+                let mut status = 0;
+                // SAFETY: the kernel writes the status.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0);
+            });
+        });
+        drop(guard);
     }
 }

@@ -5,6 +5,7 @@
 mod breakpoints;
 mod fixture;
 mod inside;
+mod returns;
 mod states;
 #[path = "../../../tests/support/mod.rs"]
 mod support;
@@ -35,6 +36,8 @@ fn main() -> std::process::ExitCode {
         ("inside::every_instruction", inside::every_instruction),
         ("inside::callbacks_see_the_function", inside::callbacks_see_the_function),
         ("inside::refusals", inside::refusals),
+        ("returns::a_thousand_threads", returns::a_thousand_threads),
+        ("returns::threads_that_begin_together", returns::threads_that_begin_together),
         ("states::each_kind_of_preparation_is_found", states::each_kind_of_preparation_is_found),
         ("states::every_order_of_attaching_and_detaching", states::every_order_of_attaching_and_detaching),
         ("states::ten_thousand_cycles", states::ten_thousand_cycles),
