@@ -95,6 +95,8 @@ harness::tests! {
     failing::an_output_that_takes_no_more_ends_a_session_in_order,
     failing::a_reader_that_goes_ends_a_session_in_order,
     failing::nothing_begins_before_a_workload_that_cannot_run,
+    failing::nothing_begins_before_attachments_that_the_kernel_refuses,
+    failing::programs_run_neither_in_begin_nor_in_end,
     leaving::nothing_stays_of_a_session_that_is_killed,
     leaving::ctrl_c_ends_a_session_and_end_runs,
     leaving::a_second_ctrl_c_ends_it_at_once,

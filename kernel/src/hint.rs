@@ -37,6 +37,14 @@ pub(crate) fn hint(command: &str, subject: &str, errno: i32, log: &str) -> Optio
             let name = of_tracepoint()?;
             Some(format!("it reads past the tracepoint's arguments, which `twinbpf list -v tp/{name}` prints"))
         }),
+        libc::ENOENT | libc::EINVAL if command == "RAW_TRACEPOINT_OPEN" => {
+            let (_, name) = subject.split_once(" to raw tracepoint ")?;
+            Some(match errno {
+                libc::ENOENT => "this kernel has no such tracepoint: `twinbpf list 'raw_tp/*'` prints all".to_owned(),
+                // `max_ctx_offset` in `bpf_raw_tp_link_attach` (kernel/bpf/syscall.c).
+                _ => format!("it reads past the tracepoint's arguments, which `twinbpf list -v raw_tp/{name}` prints"),
+            })
+        }
         libc::E2BIG if command == "PROG_LOAD" && !log.is_empty() => Some(
             "the verifier gives up after a million instructions: make loops shorter or bound them by may_goto"
                 .to_owned(),

@@ -225,6 +225,12 @@ impl Error {
         Error::all(joined(errors))
     }
 
+    /// All failures together.
+    pub(crate) fn gather(results: impl Iterator<Item = Result<(), Error>>) -> Result<(), Error> {
+        let failures: Vec<Error> = results.filter_map(Result::err).collect();
+        if failures.is_empty() { Ok(()) } else { Err(Error::all(failures)) }
+    }
+
     /// Combines errors into one.
     ///
     /// # Panics

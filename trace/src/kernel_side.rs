@@ -8,27 +8,26 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use twinbpf::Linker;
-use twinbpf_isa::SpliceError;
 use twinbpf_kernel::link::Options as Attaching;
-use twinbpf_kernel::load::{Failure, LoadOptions, Why};
-use twinbpf_kernel::probe::{Feature, has};
+use twinbpf_kernel::load::{Failure, Why};
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Counter, Link, Loaded, Map, Pending, Target};
 use twinbpf_loader::Cause;
-use twinbpf_loader::kernel::{KernelLinked, KernelOptions, KernelProgram};
+use twinbpf_loader::kernel::{KernelLinked, KernelProgram};
 use twinbpf_vm::helper;
 use twinbpf_vm::host::OutputFormat;
 use twinbpf_vm::map::{MapKind, MapOps};
 
-use crate::arguments::variants::{self, Sleep};
 use crate::control::Control;
 use crate::error::Error;
 use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
 use crate::plan::{ObjectPlan, Trigger, wrong};
+use crate::prepare::{Prepared, prepare};
 use crate::print::{self, Formats, Printer};
+use crate::start_flag::StartFlag;
 use crate::user_side::{Outcome, UserSide};
 use crate::verdicts::{Decided, Ruling, Verdicts};
 
@@ -47,6 +46,7 @@ pub(crate) struct KernelSide {
     losses: Losses,
     /// Of a recording.
     verdicts: Option<Verdicts>,
+    start_flag: Option<StartFlag>,
     printer: Option<Printer>,
     /// Events in slots of maps.
     counters: Vec<Counter>,
@@ -54,10 +54,12 @@ pub(crate) struct KernelSide {
     unsettled: u8,
 }
 
-/// An attachment that [`KernelSide::enable`] makes.
+/// An attachment that [`KernelSide::attach`] or [`KernelSide::enable`] makes.
 #[derive(Debug)]
 struct Opened {
     pending: Pending,
+    /// Something in the program keeps it from running before the session begins.
+    waits: bool,
     /// Names of the object, program and section, for errors.
     names: [Arc<str>; 3],
     /// An iterator: it runs when its descriptor is read, once.
@@ -100,13 +102,13 @@ impl KernelSide {
         }
         let programs = plan.programs.iter().filter(|program| program.trigger.is_kernel());
         let programs = programs.map(|program| program.spec).collect();
-        let Prepared { linked, mut loaded, losses, verdicts, output } =
+        let Prepared { linked, mut loaded, losses, verdicts, start_flag, output } =
             prepare(plan, programs, options, ruling, warnings)?;
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
         let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
-        let mut kernel_side = KernelSide { losses, verdicts, ..KernelSide::default() };
+        let mut kernel_side = KernelSide { losses, verdicts, start_flag, ..KernelSide::default() };
         wrong.extend(kernel_side.open(plan, &loaded, options));
         if !wrong.is_empty() {
             return Err(Error::all_causes(wrong));
@@ -215,7 +217,8 @@ impl KernelSide {
                     let pending = loaded.open(program, target, &attaching)?;
                     let spec = plan.spec(planned);
                     let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
-                    self.pending.push(Opened { pending, names, iterates: matches!(target, Target::Iter(_)) });
+                    let iterates = matches!(target, Target::Iter(_));
+                    self.pending.push(Opened { pending, waits: self.waits(planned.spec), names, iterates });
                     Ok::<_, twinbpf_kernel::Error>(())
                 });
                 // The other threads or CPUs of the same program would say the same.
@@ -225,11 +228,37 @@ impl KernelSide {
         failures
     }
 
-    /// Enables all attachments, after which the kernel runs the programs.
+    fn waits(&self, program: usize) -> bool {
+        self.start_flag.as_ref().is_some_and(|flag| flag.is_read_by(program))
+            || self.verdicts.as_ref().is_some_and(|verdicts| verdicts.begin_later(program))
+    }
+
+    /// Makes the attachments of programs that wait, before BEGIN.
+    pub(crate) fn attach(&mut self) -> Result<(), Error> {
+        let (waiting, others) = self.pending.drain(..).partition(|opened| opened.waits);
+        self.pending = others;
+        self.make(waiting)
+    }
+
+    /// Makes all other attachments, whose programs run from now on.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         self.counters.iter().try_for_each(Counter::enable)?;
+        let pending = std::mem::take(&mut self.pending);
+        let made = self.make(pending);
+        let ops = self.loaded.iter().flat_map(|loaded| loaded.struct_ops.iter().map(|ops| loaded.register(ops)));
+        let mut failures: Vec<Error> = made.err().into_iter().collect();
+        for registered in ops {
+            match registered {
+                Ok(link) => self.links.push(Attached { link, iterates: false }),
+                Err(error) => failures.push(error.into()),
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
+    }
+
+    fn make(&mut self, pending: Vec<Opened>) -> Result<(), Error> {
         let mut failures = Vec::new();
-        for Opened { pending, names, iterates } in self.pending.drain(..) {
+        for Opened { pending, names, iterates, .. } in pending {
             match pending.enable() {
                 Ok(link) => self.links.push(Attached { link, iterates }),
                 Err(error) => {
@@ -238,19 +267,23 @@ impl KernelSide {
                 }
             }
         }
-        if let Some(loaded) = &self.loaded {
-            for ops in &loaded.struct_ops {
-                match loaded.register(ops) {
-                    Ok(link) => self.links.push(Attached { link, iterates: false }),
-                    Err(error) => failures.push(error.into()),
-                }
-            }
-        }
         if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
+    }
+
+    /// Lets the programs that wait run from now on.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        self.set_started(true)
+    }
+
+    fn set_started(&self, started: bool) -> Result<(), Error> {
+        let both = self.start_flag.as_ref().zip(self.loaded.as_ref());
+        both.map_or(Ok(()), |(flag, loaded)| flag.set(loaded, started))
     }
 
     /// Detaches all programs.
     pub(crate) fn disable(&mut self) {
+        // Detaching many takes a while. It ends what a flag that cannot be cleared does not.
+        let _ = self.set_started(false);
         self.links.clear();
     }
 
@@ -388,75 +421,4 @@ fn wrong_formats(plan: &ObjectPlan, linked: &KernelLinked) -> Vec<Error> {
         print::check(program, &formats).map(why).collect::<Vec<_>>()
     };
     linked.programs.iter().flat_map(of).collect()
-}
-
-/// An object in the kernel.
-struct Prepared {
-    linked: KernelLinked,
-    loaded: Loaded,
-    losses: Losses,
-    verdicts: Option<Verdicts>,
-    /// Index of the map that programs print to.
-    output: Option<usize>,
-}
-
-/// Links and loads the object's programs, with code that counts what they lose. Where they do not load with that, they are
-/// loaded without it.
-///
-/// # Errors
-/// A program is too long for the code that prints.
-fn prepare(
-    plan: &ObjectPlan,
-    programs: Vec<usize>,
-    options: &Options,
-    ruling: Ruling<'_>,
-    warnings: &mut Vec<String>,
-) -> Result<Prepared, Error> {
-    let (kernel, linking) = options.kernel.for_loading();
-    let linking = KernelOptions { programs: Some(programs), output: true, ..linking };
-    let object = &plan.object.name;
-    let too_long = |cause: SpliceError| Error::TooLong { object: Arc::clone(object), cause };
-    let attempt = |count: bool, sleep: Sleep| {
-        let mut linked = plan.object.link_kernel(&*kernel, &linking);
-        // Whatever the section says: without a link, a table would outlive a session that is killed.
-        if plan.tables().next().is_some() && has(Feature::StructOpsLink) {
-            linked.struct_ops.iter_mut().flatten().for_each(|table| table.link = true);
-        }
-        let output = linked.add_output(options.output_bytes).map_err(too_long)?;
-        let counters = if count { linked.count_dropped().map_err(too_long)? } else { None };
-        variants::add_prologues(plan, &mut linked, sleep)?;
-        let verdicts = ruling.apply(plan, &mut linked)?;
-        let losses = Losses::new(object, &linked, counters);
-        let given = ruling.given(verdicts.as_ref());
-        let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions { given, ..LoadOptions::default() });
-        Ok::<_, Error>(Prepared { linked, loaded, losses, verdicts, output })
-    };
-    let fits = |prepared: &Result<Prepared, Error>| {
-        prepared.as_ref().is_ok_and(|prepared| prepared.loaded.failures.is_empty())
-    };
-    let (mut sleep, mut prepared) = (Sleep::Always, attempt(options.count_loss, Sleep::Always));
-    if !fits(&prepared) && variants::may_do_without_sleep(plan) {
-        let without = attempt(options.count_loss, Sleep::Never);
-        if fits(&without) {
-            sleep = Sleep::Never;
-            prepared = without;
-            warnings.push(format!(
-                "{object}: the kernel does not let a program of it sleep: arguments in memory that is not there yet are \
-                 not read; sleepable=no; in the section accepts that"
-            ));
-        }
-    }
-    let failed = match prepared {
-        Ok(prepared) if !options.count_loss || prepared.losses.is_empty() || prepared.loaded.failures.is_empty() => {
-            return Ok(prepared);
-        }
-        Ok(_) => "the kernel refuses the code that counts",
-        Err(_) => "a program is too long for the code that counts",
-    };
-    let prepared = attempt(false, sleep)?;
-    // Otherwise the failures say all.
-    if prepared.loaded.failures.is_empty() {
-        warnings.push(format!("{object}: what its programs lose is not counted: {failed}"));
-    }
-    Ok(prepared)
 }

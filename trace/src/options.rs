@@ -64,7 +64,8 @@ pub struct Options {
     /// The results of programs on tracepoints count for every recording on the machine: where one returns 0, none gets the
     /// sample. Otherwise they return 1.
     pub filter: bool,
-    /// Programs are loaded with code that counts what they lose for lack of room; otherwise exactly as they are, as with [`Options::filter`].
+    /// Programs are loaded with a start flag and code that counts what they lose for lack of room; otherwise exactly as they are,
+    /// as with [`Options::filter`], and attached after BEGIN.
     pub count_loss: bool,
     /// The session fails, after END, when anything was lost.
     pub fail_on_loss: bool,

@@ -202,6 +202,7 @@ impl Session {
         if let Some(suspended) = &suspended {
             self.user_sides.iter_mut().for_each(|user_side| user_side.set_workload(suspended.pid() as u32));
         }
+        Error::gather(self.kernel_sides.iter_mut().map(KernelSide::attach))?;
         let _serving = self.metrics.take().map(Metrics::serve).transpose()?;
         match self.begin()? {
             Outcome::Aborted => Ok(STATUS_ABORTED),
@@ -231,11 +232,8 @@ impl Session {
     fn trace(&mut self, suspended: Option<Suspended>) -> Result<Traced, Error> {
         let numbers = sorted(self.user_sides.iter().flat_map(UserSide::signals));
         let signals = self.signals.take().map_or_else(|| watch(&numbers), Ok)?;
-        let failures: Vec<Error> =
-            self.kernel_sides.iter_mut().filter_map(|kernel_side| kernel_side.enable().err()).collect();
-        if !failures.is_empty() {
-            return Err(Error::all(failures));
-        }
+        Error::gather(self.kernel_sides.iter_mut().map(KernelSide::enable))?;
+        Error::gather(self.kernel_sides.iter().map(KernelSide::start))?;
         self.start_recording()?;
         let mut child = suspended.map(Suspended::release).transpose()?;
         self.output.set_lasting(true);

@@ -1,6 +1,6 @@
 //! The verdicts of an object's programs in a session: everything is kept, or they decide and are counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use twinbpf_isa::SpliceError;
@@ -39,6 +39,8 @@ pub(crate) struct Verdicts {
     threads: Option<usize>,
     /// Names of the programs, by slot.
     programs: Vec<Arc<str>>,
+    /// Those that attachments run, by index in the object.
+    entries: BTreeSet<usize>,
 }
 
 /// What a program decided.
@@ -92,14 +94,15 @@ fn judge(plan: &ObjectPlan, linked: &mut KernelLinked, threads: bool, cpus: &[u3
     }
     let threads = threads.then(|| linked.add_map(MapSpec::new("twinbpf_threads", MapKind::Array, 4, THREADS, 1)));
     let map = linked.add_map(MapSpec::new("twinbpf_verdicts", MapKind::Array, 4, 8 + 16 * count as u32, 1));
-    let mut programs = Vec::new();
+    let (mut programs, mut entries) = (Vec::new(), BTreeSet::new());
     for (program, role) in linked.programs.iter_mut().zip(roles) {
         let Some(is_entry) = role else { continue };
         let judged = Judged { verdicts: map, slot: programs.len(), threads, cpus, is_entry };
         verdict::judge(program, &judged).map_err(|cause| too_long(plan, program, cause, ""))?;
         programs.push(Arc::clone(&program.name));
+        entries.extend(is_entry.then_some(program.spec));
     }
-    Ok(Some(Verdicts { map, threads, programs }))
+    Ok(Some(Verdicts { map, threads, programs, entries }))
 }
 
 /// Whether a program decides about samples: `Some(false)` where only others call it by tail calls.
@@ -125,6 +128,11 @@ impl Verdicts {
         let mut value = vec![0; 8 + 16 * self.programs.len()];
         value[0] = 1;
         Ok(map.update(&[0; 4], &value, 0)?)
+    }
+
+    /// Whether a program is attached, and does nothing before [`Verdicts::begin`].
+    pub(crate) fn begin_later(&self, program: usize) -> bool {
+        self.entries.contains(&program)
     }
 
     /// What the programs decided, each once: the instances of one are counted together.

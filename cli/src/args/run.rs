@@ -96,7 +96,7 @@ pub(crate) struct SessionArgs {
     #[arg(long)]
     filter: bool,
     /// Load programs exactly as libbpf would, without the code that counts the records, elements and stacks which they
-    /// lose for lack of room; what they return counts as with --filter.
+    /// lose for lack of room, and attach them after BEGIN; what they return counts as with --filter.
     #[arg(long)]
     no_count_loss: bool,
     /// End with status 125, after END, if anything was lost.

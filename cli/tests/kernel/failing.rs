@@ -157,3 +157,84 @@ pub(crate) fn nothing_begins_before_a_workload_that_cannot_run() {
     assert!(output.stdout.is_empty(), "BEGIN has not run: {output:?}");
     assert!(stderr(&output).contains("cannot run the workload '/no/such/command': No such file"), "{output:?}");
 }
+
+pub(crate) fn nothing_begins_before_attachments_that_the_kernel_refuses() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let run = |section: &str, options: &[&str]| {
+        let source = format!(
+            "#include <twinbpf/script.h>\nint BEGIN(void) {{ printf(\"began\\n\"); return 0; }}\n\
+             SEC(\"tp/syscalls/sys_enter_getpid\") int good(void *ctx) {{ return 0; }}\n\
+             SEC(\"{section}\") int refused(long *ctx) {{ return ctx[11]; }}\nLICENSE(\"GPL\");\n"
+        );
+        fs::write(folder.path().join("a.bpf.c"), source).unwrap();
+        let mut command = twinbpf();
+        command.current_dir(folder.path()).args(["run", "a.bpf.c"]).args(options).args(["--", "echo", "workload"]);
+        command.output().unwrap()
+    };
+    // Both programs load, and are refused when they are attached.
+    for section in ["tp/syscalls/sys_enter_getppid", "raw_tp/sys_enter"] {
+        let output = run(section, &[]);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{output:?}");
+        let text = stderr(&output);
+        let remedy = format!("it reads past the tracepoint's arguments, which `twinbpf list -v {section}` prints");
+        assert!(text.contains(&format!("program refused (section {section}): ")) && text.contains(&remedy), "{text}");
+        // Without code of the session in them, programs run from where they are attached on, which is after BEGIN.
+        let output = run(section, &["--no-count-loss"]);
+        assert_eq!((output.status.code(), &*output.stdout), (Some(125), &b"began\n"[..]), "{output:?}");
+    }
+}
+
+/// Counts writes of the session itself, and of its workload.
+const WRITES: &str = r#"
+#include <twinbpf/script.h>
+__u32 own, workload;
+__u64 counts[4];
+static int count(__u32 program)
+{
+	__u32 process = bpf_get_current_pid_tgid() >> 32;
+
+	if (process == own || process == workload)
+		__sync_fetch_and_add(&counts[2 * program + (process == workload)], 1);
+	return 0;
+}
+SEC("tp/syscalls/sys_enter_write") int a(void *ctx) { return count(0); }
+SEC("raw_tp/sys_enter") int b(long *ctx) { return ctx[1] == 1 ? count(1) : 0; }
+static void print_much(void)
+{
+	for (int i = 0; i < 1000; i++)
+		printf("%d\n", i);
+}
+int BEGIN(void)
+{
+	own = bpf_get_current_pid_tgid() >> 32;
+	workload = workload_pid();
+	print_much();
+	return 0;
+}
+void END(void)
+{
+	print_much();
+	printf("writes of the session %llu %llu, of the workload %llu %llu\n", counts[0], counts[2], counts[1], counts[3]);
+}
+LICENSE("GPL");
+"#;
+
+pub(crate) fn programs_run_neither_in_begin_nor_in_end() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("writes.bpf.c"), WRITES).unwrap();
+    for options in [&[][..], &["--no-count-loss"]] {
+        let mut command = twinbpf();
+        command.current_dir(folder.path()).args(["run", "writes.bpf.c"]).args(options);
+        let output = command.args(["--", "sh", "-c", "echo a; echo b >/dev/null"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let last = text.lines().last();
+        // The session lets the workload go by a write.
+        assert_eq!(last, Some("writes of the session 1 1, of the workload 2 2"), "{options:?}: {}", stderr(&output));
+    }
+}

@@ -61,6 +61,8 @@ struct Event {
     event: OwnedFd,
     cookie: u64,
     probe: Option<ProbeEvent>,
+    /// The program is attached: what remains is to enable the event. Holds the link where the kernel has such.
+    attached: Option<Option<OwnedFd>>,
 }
 
 impl Event {
@@ -90,15 +92,18 @@ impl Event {
 }
 
 impl Deferred for Event {
-    fn make(self: Box<Self>) -> Result<Link, Error> {
-        let link = self.link()?;
+    fn make(mut self: Box<Self>) -> Result<Link, Error> {
+        let link = match self.attached.take() {
+            Some(link) => link,
+            None => self.link()?,
+        };
         perf::enable(self.event.as_fd()).map_err(|cause| self.failed("PERF_EVENT_IOC_ENABLE", cause))?;
         let Event { what, event, probe, .. } = *self;
         Ok(Link { what, attachment: Attachment::Event { event, link, _probe: probe } })
     }
 }
 
-/// Attaches to an event when it is enabled.
+/// Attaches to an event when it is enabled: programs on tracepoints and probes run wherever these are.
 fn attached(
     what: String,
     event: OwnedFd,
@@ -106,7 +111,15 @@ fn attached(
     cookie: u64,
     probe: Option<ProbeEvent>,
 ) -> Result<Pending, Error> {
-    let event = Event { what: what.clone(), name: prog.name().to_owned(), prog: prog_fd(prog)?, event, cookie, probe };
+    let (name, prog) = (prog.name().to_owned(), prog_fd(prog)?);
+    Ok(Pending::later(what.clone(), Event { what, name, prog, event, cookie, probe, attached: None }))
+}
+
+/// Attaches at once to an event that counts, whose overflows run the program: there are none before it is enabled.
+fn attached_at_once(what: String, event: OwnedFd, prog: &Prog, cookie: u64) -> Result<Pending, Error> {
+    let (name, prog) = (prog.name().to_owned(), prog_fd(prog)?);
+    let mut event = Event { what: what.clone(), name, prog, event, cookie, probe: None, attached: None };
+    event.attached = Some(event.link()?);
     Ok(Pending::later(what, event))
 }
 
@@ -239,7 +252,7 @@ pub(super) fn sampling(
         let mut attr = PerfAttr { kind, config, sample, flags: frequency | inherit, wakeup: 1, ..PerfAttr::default() };
         let event = opened(&what, prog, &mut attr, pid.map_or(-1, |pid| pid as i32), cpu as i32)?;
         let what = format!("{what} on CPU {cpu}");
-        parts.push(attached(what, event, prog, options.cookie, None)?);
+        parts.push(attached_at_once(what, event, prog, options.cookie)?);
     }
     Ok(Pending::many(what, parts))
 }

@@ -64,7 +64,7 @@ pub struct KernelOptions {
 }
 
 /// An object linked for a kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct KernelLinked {
     /// In the order of the object.
