@@ -169,6 +169,22 @@ fn words_of_bpftrace_have_hints() {
     assert_eq!((text(&output.stdout), output.status.code()), ("here\n".to_owned(), Some(0)));
 }
 
+fn long_doubles_print() {
+    if !has_clang() {
+        return;
+    }
+    let workspace = Workspace::new();
+    for header in ["script.h", "trace.h"] {
+        let source = format!(
+            "#include <twinbpf/{header}>\ndouble x = 2.25;\nint BEGIN(void)\n{{\n\
+             \tprintf(\"%Lf %Lg %f\\n\", (long double)x, 0.1L, 1.5);\n\treturn 0;\n}}\n"
+        );
+        workspace.write("n.bpf.c", &source);
+        let output = workspace.run(&["run", "n.bpf.c"]);
+        assert_eq!(text(&output.stdout), "2.250000 0.1 1.500000\n", "{}", text(&output.stderr));
+    }
+}
+
 fn a_source_is_compiled_once() {
     if !has_clang() {
         return;
@@ -270,6 +286,7 @@ harness::tests! {
     the_macros_of_perf_are_sections,
     a_compile_error_shows_clangs_messages_only,
     words_of_bpftrace_have_hints,
+    long_doubles_print,
     a_source_is_compiled_once,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,

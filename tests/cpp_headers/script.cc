@@ -22,7 +22,7 @@ extern "C" int BEGIN(void)
         u32 key = 1;
         bool found = bpf_map_lookup_elem(&map, &key) != NULL;
 
-        printf("%d %s %g\n", found, text, fraction);
+        printf("%d %s %g %Lg\n", found, text, fraction, 0.5L);
         printf("plain\n");
         printf("%d %d %d %d %llu\n", 1, 2, 3, 4, value);
         print("%d\n", snprintf(text, sizeof(text), "%d %d %d", 1, 2, 3));

@@ -424,7 +424,7 @@ HOST __SIZE_TYPE__ twinbpf_strftime(char *buf, __SIZE_TYPE__ size, const char *f
 /*
  * A call in BPF carries five arguments, so printf has four left for values and snprintf two. Up to that they travel
  * in registers, beyond that (up to 24) in an array on the stack. Each value becomes 64 bits: signed integers
- * sign-extended, pointers as they are, float and double as the bits of a double.
+ * sign-extended, pointers as they are, float, double and long double (which BPF has in 64 bits) as the bits of a double.
  */
 
 /* Declared only so that clang checks format against values; no code refers to it. */
@@ -475,6 +475,11 @@ static __always_inline __u64 __twin_bits(double x)
 	return __twin_double(x);
 }
 
+static __always_inline __u64 __twin_bits(long double x)
+{
+	return __twin_double(x);
+}
+
 template <typename T> static __always_inline __u64 __twin_bits(T x)
 {
 	return (__u64)x;
@@ -505,11 +510,13 @@ template <typename... T> static __always_inline int __twin_snprintf(char *buf, _
 	(0 ? __twin_check(fmt, ##__VA_ARGS__) : __twin_snprintf(buf, size, fmt, ##__VA_ARGS__))
 #else
 /* Every branch of _Generic must be correct C for every type, hence the inner ones. */
-#define __twin_bits(x)                                                                                             \
+#define __twin_bits(x) __twin_word(x)
+#define __twin_word(x)                                                                                             \
 	_Generic((x),                                                                                              \
 		float: __twin_float(_Generic((x), float: (x), default: 0.0f)),                                     \
 		double: __twin_double(_Generic((x), double: (x), default: 0.0)),                                   \
-		default: (__u64)_Generic((x), float: 0, double: 0, default: (x)))
+		long double: __twin_double(_Generic((x), long double: (x), default: 0.0)),                         \
+		default: (__u64)_Generic((x), float: 0, double: 0, long double: 0, default: (x)))
 
 /* Values after the first, each behind its comma. */
 #define __twin_rest(_0, _1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, \

@@ -91,7 +91,7 @@ struct __twin_time_text;
 	_Generic((x), const struct __twin_errno_text *: 1, const struct __twin_signal_text *: 2,                   \
 		 const struct __twin_syscall_text *: 3, const struct __twin_ksym_text *: 4,                        \
 		 const struct __twin_time_text *: 5, default: 0)
-#define __twin_number(x) ((unsigned long)_Generic((x), float: 0, double: 0, default: (x)))
+#define __twin_number(x) ((unsigned long)_Generic((x), float: 0, double: 0, long double: 0, default: (x)))
 static __always_inline __u64 __twin_name(int named, __u64 number)
 {
 	return (unsigned long)(named == 1 ? twinbpf_errno_name(number) :
@@ -104,11 +104,6 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 /* For a script: the string of a name. */
 #undef __twin_bits
 #define __twin_bits(x) (__twin_named(x) ? __twin_name(__twin_named(x), __twin_number(x)) : __twin_word(x))
-#define __twin_word(x)                                                                                             \
-	_Generic((x),                                                                                              \
-		float: __twin_float(_Generic((x), float: (x), default: 0.0f)),                                     \
-		double: __twin_double(_Generic((x), double: (x), default: 0.0)),                                   \
-		default: (__u64)_Generic((x), float: 0, double: 0, default: (x)))
 
 /* What userspace makes a text of, for printf in kernel programs: the function at an address of the current process; an
  * address of the network in the kernel's memory, of family AF_INET (2) or AF_INET6 (10); the kernel's stack, of the
@@ -136,7 +131,7 @@ static long (*const __twin_get_stack)(void *ctx, void *buf, __u32 size, __u64 fl
 	(__twin_is_array(x) ? sizeof(x) : __twin_is_text(x) ? __TWIN_TEXT : __twin_built(x) == 1 ? 8 :             \
 	 __twin_built(x) == 2 ? 16 : __twin_built(x) == 3 ? __TWIN_STACK : 0)
 #define __twin_room(x) ((__twin_size(x) + 7) / 8 * 8 + 8)
-#define __twin_address(x) ((const void *)(unsigned long)_Generic((x), float: 0, double: 0, default: (x)))
+#define __twin_address(x) ((const void *)(unsigned long)_Generic((x), float: 0, double: 0, long double: 0, default: (x)))
 /* For the check of the format: the types that it knows. */
 #define __twin_plain(x)                                                                                            \
 	_Generic((x), const struct __twin_kernel_text *: (const char *)0, const struct __twin_user_text *: (const char *)0, \
