@@ -177,6 +177,9 @@ pub enum Cause {
         /// Size of the section.
         size: u64,
     },
+    /// A function without instructions: LLVM removes what is reached by undefined behaviour only.
+    #[error("clang left the function empty, as every path through it is undefined")]
+    EmptyFunction,
     /// An edit replaced an instruction that has a reference by one that cannot hold it.
     #[error("the instruction has a reference and is no call or 64-bit load that could hold it")]
     Edited,
@@ -233,6 +236,12 @@ pub enum Cause {
         name: Arc<str>,
         /// Reason, for the message.
         why: String,
+    },
+    /// An extern symbol of which nothing says who defines it.
+    #[error("symbol '{name}' is not defined here, and declared neither __ksym nor __kconfig")]
+    Undeclared {
+        /// Name of the extern symbol.
+        name: Arc<str>,
     },
     /// What a program attaches to is not there.
     #[error("attach target '{name}': {why}")]
@@ -379,6 +388,8 @@ impl Cause {
                 Some("the kernel needs CONFIG_DEBUG_INFO_BTF; types of the same build can be given as a file")
             }
             Cause::Kconfig { .. } | Cause::Ksym { .. } => Some("declare it __weak to go on without it"),
+            Cause::Undeclared { .. } => Some("link the objects (`bpftool gen object OUT IN...`), or declare it __weak"),
+            Cause::EmptyFunction => Some("look for a null pointer, a loop without end, or a missing return"),
             Cause::ByteOrder { .. } => Some(
                 "compile with `-target bpfel` (or bpfeb) as the kernel is; the VM runs objects of both byte orders",
             ),

@@ -390,7 +390,7 @@ impl KernelSide {
 /// The error of a program that does not load. A function that only userspace has is named as one.
 fn explain(plan: &ObjectPlan, failure: Failure) -> Error {
     if let (Why::Linker(error), Some(name)) = (&failure.why, failure.section.as_ref().map(|_| &failure.name))
-        && let Cause::Ksym { name: function, .. } = error.cause()
+        && let Cause::Ksym { name: function, .. } | Cause::Undeclared { name: function } = error.cause()
         && helper::by_name(function).is_some()
         && let Some(spec) = plan.object.program(name).map(|index| &plan.object.programs[index])
     {

@@ -126,6 +126,8 @@ impl<'a> Loading<'a> {
             Ok(btf) => loaded.btf = btf,
             // Without the privilege for it nothing else can be loaded either, and that is reported.
             Err(error) if error.errno() == Some(libc::EPERM) => log::debug!("{error:#}"),
+            // What keeps a program from being linked may be wrong in the types, too.
+            Err(error) if !linked.failures.is_empty() => log::debug!("{error:#}"),
             // Programs load without, unless they need it, and then the verifier says so.
             Err(error) => log::warn!("{error:#}"),
         }

@@ -85,7 +85,7 @@ fn resolve_those(
     let mut search = Search { object, kernel, budget: Budget::default(), slots: HashMap::new(), fd_array: Vec::new() };
     let unknown = |index: usize| {
         let name = object.externs[index].name.clone();
-        Err(Cause::Ksym { name, why: "it is declared neither __ksym nor __kconfig".into() })
+        Err(Cause::Undeclared { name })
     };
     let mut found: Vec<_> = (0..object.externs.len()).map(unknown).collect();
     let declared = declared(object);

@@ -262,7 +262,9 @@ fn maps_that_are_absent_make_instructions_invalid_where_they_are_reached() {
 #[test]
 fn symbols_that_are_not_of_the_kernel_fail_their_program() {
     let linked = link(&object(ksyms(&[], &[], &[]), &[("puts", GLOBAL, true)]), &kernel_with_module());
-    assert!(linked.failures[0].error.to_string().contains("neither __ksym nor __kconfig"));
+    assert!(
+        linked.failures[0].error.to_string().contains("not defined here, and declared neither __ksym nor __kconfig")
+    );
 }
 
 #[test]

@@ -32,12 +32,15 @@ pub(super) struct Functions {
 impl Functions {
     /// Finds the functions of every code section.
     pub(super) fn collect(elf: &Elf, file_size: usize, notes: &mut Notes) -> Functions {
-        let code = |section: &Section| is_code(section) && section.size > 0;
         let typed = elf.symbols.iter().any(|symbol| symbol.kind == SymbolKind::Func);
         let budget = (file_size / 8).saturating_mul(MAX_OVERLAP);
         let mut functions = Functions { budget, ..Functions::default() };
-        for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| code(section)) {
-            let symbols = elf.symbols_in(index).filter(|symbol| is_function(symbol, typed)).collect();
+        for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| is_code(section)) {
+            let symbols: Vec<&Symbol> = elf.symbols_in(index).filter(|symbol| is_function(symbol, typed)).collect();
+            // Every object of clang has a `.text`.
+            if section.size == 0 && symbols.is_empty() {
+                continue;
+            }
             functions.add_section(index, section, symbols, elf.endian, notes);
         }
         functions
@@ -62,7 +65,10 @@ impl Functions {
         }
         let ends = natural_ends(&symbols, section.size);
         for (symbol, end) in symbols.iter().zip(ends) {
-            let slots = extent(symbol, end, section.size);
+            let slots = match is_empty(symbol, &symbols, section.size) {
+                true => Err(Cause::EmptyFunction),
+                false => extent(symbol, end, section.size),
+            };
             let range = slots.as_ref().map_or((0, 0), |slots| (slots.start, slots.end));
             let mut spec = spec(symbol, section, &attach);
             match slots.and_then(|slots| read(section, slots, endian, &mut self.budget)) {
@@ -251,6 +257,12 @@ fn natural_ends(symbols: &[&Symbol], size: u64) -> Vec<u64> {
     }
     ends.reverse();
     ends
+}
+
+/// Whether a function has no instructions of its own: it says so, and what begins there is another, or nothing.
+fn is_empty(symbol: &Symbol, symbols: &[&Symbol], size: u64) -> bool {
+    let another = || symbols.iter().any(|other| other.value == symbol.value && other.size > 0);
+    symbol.kind == SymbolKind::Func && symbol.size == 0 && (symbol.value == size || another())
 }
 
 /// The slots a function symbol covers. A symbol without size reaches to the next one.
