@@ -169,6 +169,47 @@ fn words_of_bpftrace_have_hints() {
     assert_eq!((text(&output.stdout), output.status.code()), ("here\n".to_owned(), Some(0)));
 }
 
+fn refusals_of_clang_have_remedies() {
+    if !has_clang() {
+        return;
+    }
+    let workspace = Workspace::new();
+    let run = |body: &str| {
+        workspace
+            .write("n.bpf.c", &format!("#include <twinbpf/script.h>\ndouble x;\nint BEGIN(void)\n{{\n{body}\n}}\n"));
+        let output = workspace.run(&["run", "n.bpf.c"]);
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        text(&output.stderr)
+    };
+    let error = run("\tx += 1;\n\treturn 0;");
+    assert!(error.contains("n.bpf.c:5:4: error: A call to built-in function '__adddf3' is not supported."), "{error}");
+    assert!(error.contains("\ntwinbpf: BPF has no arithmetic on float and double: "), "{error}");
+    // clang itself fails: what it failed at, and nothing of its own data.
+    let error = run(
+        "\tstatic void *t[] = { &&a, &&b };\n\tvolatile int i = 1;\n\tgoto *t[i];\na:\n\treturn 1;\nb:\n\treturn 0;",
+    );
+    let lines: Vec<&str> = error.lines().collect();
+    let [first, "In function: BEGIN", _, remedy] = lines[..] else { panic!("{error}") };
+    assert!(first.starts_with("fatal error: error in backend: Cannot select: "), "{error}");
+    assert_eq!(remedy, "twinbpf: BPF has no jump to a computed address (goto *p): use a switch");
+}
+
+fn an_empty_function_is_an_error() {
+    if !has_clang() {
+        return;
+    }
+    let workspace = Workspace::new();
+    workspace.write(
+        "n.bpf.c",
+        "#include <twinbpf/script.h>\nint BEGIN(void)\n{\n\t__builtin_unreachable();\n}\n\
+         void END(void)\n{\n\tprintf(\"END\\n\");\n}\n",
+    );
+    let output = workspace.run(&["run", "n.bpf.c"]);
+    let error = text(&output.stderr);
+    assert_eq!((text(&output.stdout), output.status.code()), (String::new(), Some(125)), "{error}");
+    assert!(error.contains("clang left the function empty") && error.contains("program: BEGIN"), "{error}");
+}
+
 fn long_doubles_print() {
     if !has_clang() {
         return;
@@ -287,6 +328,8 @@ harness::tests! {
     a_compile_error_shows_clangs_messages_only,
     words_of_bpftrace_have_hints,
     long_doubles_print,
+    refusals_of_clang_have_remedies,
+    an_empty_function_is_an_error,
     a_source_is_compiled_once,
     a_missing_clang_is_one_clear_error,
     types_are_dumped_as_bpftool_dumps_them,

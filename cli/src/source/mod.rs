@@ -6,11 +6,11 @@ mod cache;
 mod events;
 mod hints;
 mod maps;
+mod messages;
 mod objects;
 mod text;
 mod tokens;
 
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
@@ -161,35 +161,23 @@ fn output(source: &Source<'_>, clang: &OsStr, command: &mut Command, headers: &H
     }
     let output = child.wait_with_output().with_context(|| format!("cannot read what {clang} writes"))?;
     // What cannot be written there cannot be reported there either.
-    let _ = std::io::stderr().write_all(once_each(&String::from_utf8_lossy(&output.stderr)).as_bytes());
+    let said = String::from_utf8_lossy(&output.stderr);
+    let _ = std::io::stderr().write_all(messages::once_each(&said).as_bytes());
     if !output.status.success() {
         let hint = if headers.has_kernel { "" } else { "; this kernel shows no types, so there is no vmlinux.h" };
-        let hints: String = source.hints.iter().map(|hint| format!("\ntwinbpf: {hint}")).collect();
+        let remedies = messages::remedies(&said).map(str::to_owned);
+        let hints = source.hints.iter().cloned().chain(remedies).map(|hint| format!("\ntwinbpf: {hint}"));
+        let hints: String = hints.collect();
         bail!("{name}: {clang} did not compile it ({}){hint}{hints}", output.status);
     }
     Ok(output.stdout)
 }
 
-/// Messages without those that came before: our macros have their arguments more than once.
-fn once_each(messages: &str) -> String {
-    let (mut known, mut text, mut is_known) = (HashSet::new(), String::new(), false);
-    for line in messages.split_inclusive('\n') {
-        if [": error: ", ": warning: ", ": fatal error: "].iter().any(|kind| line.contains(kind)) {
-            is_known = !known.insert(line);
-        } else if !line.starts_with(char::is_whitespace) && line.trim_end().ends_with("generated.") {
-            is_known = false;
-        }
-        if !is_known {
-            text.push_str(line);
-        }
-    }
-    text
-}
-
 /// Arguments of clang, but for the output.
 fn arguments(clang: &OsStr, source: &Source<'_>, load: &LoadArgs, options: &[&str], headers: &Headers) -> Vec<String> {
     let cpu = if has_v4(clang) { "-mcpu=v4" } else { "-mcpu=v3" };
-    let mut all: Vec<String> = ["-target", "bpf", cpu, "-O2", "-g", "-Wall"].map(str::to_owned).to_vec();
+    let mut all: Vec<String> =
+        ["-target", "bpf", cpu, "-O2", "-g", "-Wall", "-fno-crash-diagnostics"].map(str::to_owned).to_vec();
     all.extend(architecture());
     // The headers of this architecture that <linux/types.h> wants; ours come after all that the user has.
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -255,20 +243,4 @@ fn architecture() -> Option<String> {
         _other => return None,
     };
     Some(format!("-D__TARGET_ARCH_{name}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::once_each;
-
-    #[test]
-    fn messages_come_once() {
-        let first = "a.c:1:2: error: no x\n  1 | x\n    | ^\n";
-        let again = "a.c:1:2: error: no x\n  1 | x\nt.h:3:4: note: expanded from macro\n";
-        let other = "a.c:9:2: warning: y\n  9 | y\n";
-        assert_eq!(
-            once_each(&format!("{first}{again}{again}{other}4 errors generated.\n")),
-            format!("{first}{other}4 errors generated.\n")
-        );
-    }
 }
