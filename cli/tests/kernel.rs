@@ -134,6 +134,7 @@ harness::tests! {
     printing::aggregations_are_exact_and_printed_at_the_end,
     printing::a_tool_with_undeclared_maps_includes_its_own_header,
     printing::texts_come_from_standard_input_and_have_lines,
+    printing::enumerators_and_cgroups_have_names,
     printing::maps_whose_types_differ_are_errors,
     refused::without_privilege_the_message_says_which,
     refused::without_types_the_message_names_program_and_need,

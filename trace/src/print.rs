@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use twinbpf_btf::Btf;
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_loader::Object;
 use twinbpf_loader::kernel::{FORMATS, KernelProgram};
@@ -53,13 +54,17 @@ pub(crate) struct Format {
 
 /// The formats of an object.
 #[derive(Clone, Debug)]
-pub(crate) struct Formats(Vec<u8>);
+pub(crate) struct Formats {
+    bytes: Vec<u8>,
+    /// Types of the object.
+    types: Option<Arc<Btf>>,
+}
 
 impl Formats {
     /// `None`: none of its programs prints.
     pub(crate) fn of(object: &Object) -> Option<Formats> {
         let map = object.maps.iter().find(|map| &*map.name == FORMATS)?;
-        Some(Formats(map.data.as_ref()?.bytes.clone()))
+        Some(Formats { bytes: map.data.as_ref()?.bytes.clone(), types: object.btf.clone() })
     }
 
     /// Whether one of them prints names of functions of processes.
@@ -80,7 +85,7 @@ impl Formats {
     }
 
     pub(crate) fn get(&self, number: u32) -> Option<Format> {
-        let bytes = self.0.get(number as usize..)?;
+        let bytes = self.bytes.get(number as usize..)?;
         let (kind, count) = (KINDS.get(usize::from(*bytes.first()?))?, usize::from(*bytes.get(1)?));
         // A filler is the first of the sizes.
         let sizes = bytes.get(4..4 + 2 * count)?.chunks_exact(2).map(|pair| u16::from_ne_bytes([pair[0], pair[1]]));
@@ -122,7 +127,7 @@ pub(crate) struct Request {
 
 impl Format {
     /// The values after the head of a record. `None`: it is too short.
-    fn values(&self, mut bytes: &[u8]) -> Option<Vec<Value>> {
+    fn values(&self, mut bytes: &[u8], types: Option<&Btf>) -> Option<Vec<Value>> {
         let mut values = Vec::with_capacity(self.sizes.len());
         for size in &self.sizes {
             let (word, rest) = bytes.split_first_chunk::<8>()?;
@@ -134,7 +139,7 @@ impl Format {
                 continue;
             }
             if size & (CUT | NAMED) == NAMED {
-                values.push(Value::Text(Named::new(size & !NAMED)?.name(number).into_bytes()));
+                values.push(Value::Text(Named::new(size & !NAMED)?.name(number, types).into_bytes()));
                 bytes = rest;
                 continue;
             }
@@ -224,7 +229,7 @@ fn request(formats: &Formats, known: &mut Vec<(u32, Arc<Format>)>, bytes: &[u8])
             format
         }
     };
-    let values = format.values(bytes.get(HEAD..)?)?;
+    let values = format.values(bytes.get(HEAD..)?, formats.types.as_deref())?;
     Some(Request { time, number, format, values })
 }
 
@@ -251,10 +256,10 @@ mod tests {
     #[test]
     fn formats_are_read_from_their_section() {
         let constant = [&[0, 2, 0, 0, 0, 0, 16, 0][..], b"%d %s\n\0"].concat();
-        let formats = Formats([&[9; 6][..], &constant].concat());
+        let formats = Formats { bytes: [&[9; 6][..], &constant].concat(), types: None };
         assert_eq!(formats.get(6), Some(format(&[0, 16], "%d %s\n")));
         assert_eq!((formats.get(0), formats.get(60)), (None, None));
-        let open = Formats(b"\0\0\0\0no end".to_vec());
+        let open = Formats { bytes: b"\0\0\0\0no end".to_vec(), types: None };
         assert_eq!(open.get(0), None);
     }
 
@@ -266,11 +271,11 @@ mod tests {
                 .concat()
         };
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
-        let of = |length, bytes: &[u8; 12]| format.values(&record(length, bytes)).unwrap();
+        let of = |length, bytes: &[u8; 12]| format.values(&record(length, bytes), None).unwrap();
         assert_eq!(of(5, b"abcd\0-------"), [Value::Number(7), text("ab"), text("abcd")]);
         assert_eq!(of(12, b"abcdefghijk\0")[2], text("abcd..."));
         assert_eq!(of(-14, b"------------")[2], Value::Unreadable);
-        assert_eq!(format.values(&record(1, &[0; 12])[..40]), None);
+        assert_eq!(format.values(&record(1, &[0; 12])[..40], None), None);
     }
 
     #[test]

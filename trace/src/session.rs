@@ -147,6 +147,7 @@ impl Session {
 
     fn add(&mut self, plan: &ObjectPlan, mut linker: Linker<Control>) -> Result<(), Error> {
         functions(&mut linker);
+        script::names::set_types(&mut linker, plan.object.btf.clone());
         // What a host feeds has types of its own.
         if self.options.kernel.are_given() || !self.options.samples && needs_kernel_types(plan) {
             linker.kernel(self.options.kernel.kernel());

@@ -200,6 +200,16 @@ pub(crate) fn descriptor_of(process: BorrowedFd<'_>, fd: RawFd) -> io::Result<Ow
     owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0) })
 }
 
+/// Opens a file, as a place only, by its handle in the file system of `mount`.
+pub(crate) fn by_handle(mount: BorrowedFd<'_>, kind: i32, handle: &[u8; 8]) -> io::Result<OwnedFd> {
+    // `struct file_handle`: bytes of the handle, its kind, the handle.
+    let mut words = [8u32.to_ne_bytes(), kind.to_ne_bytes(), [0; 4], [0; 4]].concat();
+    words[8..].copy_from_slice(handle);
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: the kernel reads a handle of that size.
+    owned(unsafe { libc::syscall(libc::SYS_open_by_handle_at, mount.as_raw_fd(), words.as_ptr(), flags) })
+}
+
 /// Whether this process may execute a file.
 pub(crate) fn may_execute(path: &Path) -> io::Result<()> {
     if path.is_dir() {

@@ -237,19 +237,27 @@ HOST int usym(__u32 pid, __u64 addr, char *buf, __u64 size);
 HOST int sym(__u32 pid, __u64 addr, char *buf, __u64 size);
 HOST int ksym(__u64 addr, char *buf, __u64 size);
 
-/* Names of an errno value (also negative, as system calls return it), a signal, a system call, an address of the kernel, and
- * the local time HH:MM:SS of nanoseconds since boot. The number where there is none. The string lasts until the program
- * returns. */
+/* Names of an errno value (also negative, as system calls return it), a signal, a system call, an address of the kernel, the
+ * local time HH:MM:SS of nanoseconds since boot, and the path of a cgroup of version 2. The number where there is none.
+ * enum_name(enum type, value) is the name of a constant. The string lasts until the program returns. */
 HOST const char *twinbpf_errno_name(long number);
 HOST const char *twinbpf_signal_name(long number);
 HOST const char *twinbpf_syscall_name(long number);
 HOST const char *twinbpf_ksym_name(__u64 address);
 HOST const char *twinbpf_time_name(__u64 nanoseconds);
+HOST const char *twinbpf_cgroup_path(__u64 id);
+HOST const char *twinbpf_enum_name(__u64 type_and_value);
 #define errno_name twinbpf_errno_name
 #define signal_name twinbpf_signal_name
 #define syscall_name twinbpf_syscall_name
 #define ksym_name twinbpf_ksym_name
 #define time_name twinbpf_time_name
+/* The object's number of the type, and the value. */
+#define __twin_enumerator(type, value) ((__u64)__builtin_btf_type_id(*(__typeof__(type) *)0, 0) << 32 | (__u32)(value))
+#ifndef TWINBPF_PLAIN
+#define cgroup_path twinbpf_cgroup_path
+#define enum_name(type, value) twinbpf_enum_name(__twin_enumerator(type, value))
+#endif
 
 /* Prints the stack that bpf_get_stackid put into a STACK_TRACE map, a frame a line. The number of frames, or a negative
  * errno; a negative id is one already. */

@@ -75,6 +75,8 @@ struct __twin_signal_text;
 struct __twin_syscall_text;
 struct __twin_ksym_text;
 struct __twin_time_text;
+struct __twin_cgroup_text;
+struct __twin_enum_text;
 #define __twin_tagged(kind, number) ((const struct __twin_##kind##_text *)(unsigned long)(number))
 #undef errno_name
 #undef signal_name
@@ -86,11 +88,18 @@ struct __twin_time_text;
 #define syscall_name(number) __twin_tagged(syscall, number)
 #define ksym_name(address) __twin_tagged(ksym, address)
 #define time_name(nanoseconds) __twin_tagged(time, nanoseconds)
+#ifndef TWINBPF_PLAIN
+#undef cgroup_path
+#undef enum_name
+#define cgroup_path(id) __twin_tagged(cgroup, id)
+#define enum_name(type, value) __twin_tagged(enum, __twin_enumerator(type, value))
+#endif
 /* What it is a name of: 1, 2, ...; 0 for other values. */
 #define __twin_named(x)                                                                                            \
 	_Generic((x), const struct __twin_errno_text *: 1, const struct __twin_signal_text *: 2,                   \
 		 const struct __twin_syscall_text *: 3, const struct __twin_ksym_text *: 4,                        \
-		 const struct __twin_time_text *: 5, default: 0)
+		 const struct __twin_time_text *: 5, const struct __twin_cgroup_text *: 6,                         \
+		 const struct __twin_enum_text *: 7, default: 0)
 #define __twin_number(x) ((unsigned long)_Generic((x), float: 0, double: 0, long double: 0, default: (x)))
 static __always_inline __u64 __twin_name(int named, __u64 number)
 {
@@ -98,7 +107,9 @@ static __always_inline __u64 __twin_name(int named, __u64 number)
 			       named == 2 ? twinbpf_signal_name(number) :
 			       named == 3 ? twinbpf_syscall_name(number) :
 			       named == 4 ? twinbpf_ksym_name(number) :
-					    twinbpf_time_name(number));
+			       named == 5 ? twinbpf_time_name(number) :
+			       named == 6 ? twinbpf_cgroup_path(number) :
+					    twinbpf_enum_name(number));
 }
 
 /* For a script: the string of a name. */
@@ -138,6 +149,7 @@ static long (*const __twin_get_stack)(void *ctx, void *buf, __u32 size, __u64 fl
 		 const struct __twin_errno_text *: (const char *)0, const struct __twin_signal_text *: (const char *)0, \
 		 const struct __twin_syscall_text *: (const char *)0, const struct __twin_ksym_text *: (const char *)0, \
 		 const struct __twin_time_text *: (const char *)0, const struct __twin_usym_text *: (const char *)0, \
+		 const struct __twin_cgroup_text *: (const char *)0, const struct __twin_enum_text *: (const char *)0, \
 		 const struct __twin_ntop_text *: (const char *)0, const struct __twin_kstack_text *: (const char *)0, \
 		 default: (x))
 

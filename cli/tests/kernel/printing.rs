@@ -287,6 +287,23 @@ pub(crate) fn texts_come_from_standard_input_and_have_lines() {
     assert!(stderr(&wrong).contains("-e:4:"), "{}", stderr(&wrong));
 }
 
+pub(crate) fn enumerators_and_cgroups_have_names() {
+    if !ready() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let print = "printf(\"%s %s %s %s %s\\n\", enum_name(enum color, BLUE), enum_name(small, 2), enum_name(enum color, 77), \
+        enum_name(int, -5), cgroup_path(0));";
+    let source = format!(
+        "#include <twinbpf/trace.h>\nenum color {{ RED = 1, BLUE = -3 }};\ntypedef enum {{ ONE = 1, TWO }} small;\n\
+         enum color color = RED;\nsmall one = ONE;\nint BEGIN(void) {{ {print} return 0; }}\n\
+         SYSCALL(setpgid, pid, pgid) {{ if (pid == 82) {print} return 0; }}\nLICENSE(\"GPL\");\n"
+    );
+    let workload = calls(folder.path(), 82, 1);
+    let output = tool(folder.path(), &source, &[], &[&workload]);
+    assert_eq!(said(&output), "BLUE TWO 77 -5 0\nBLUE TWO 77 -5 0\n");
+}
+
 pub(crate) fn maps_whose_types_differ_are_errors() {
     if !ready() {
         return;

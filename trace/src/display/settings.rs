@@ -232,9 +232,10 @@ fn format(setting: &Setting<'_>) -> Result<Format, Fault> {
         "syscall" => Format::Name(Named::Syscall),
         "ksym" => Format::Name(Named::Ksym),
         "time" => Format::Name(Named::Time),
+        "cgroup" => Format::Name(Named::Cgroup),
         "ipv4" => Format::Ipv4,
         "ipv6" => Format::Ipv6,
-        _ => return Err(wrong(setting, "dec, hex, errno, signal, syscall, ksym, time, ipv4 or ipv6")),
+        _ => return Err(wrong(setting, "dec, hex, errno, signal, syscall, ksym, time, cgroup, ipv4 or ipv6")),
     };
     Ok(format)
 }

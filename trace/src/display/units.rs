@@ -118,7 +118,7 @@ impl Format {
     pub(super) fn number(self, number: i128, size: usize) -> String {
         match self {
             Format::Hex => format!("{:#x}", number as u64 & (u64::MAX >> (64 - 8 * size.clamp(1, 8)))),
-            Format::Name(named) => named.name(number as u64),
+            Format::Name(named) => named.name(number as u64, None),
             Format::Dec | Format::Ipv4 | Format::Ipv6 => number.to_string(),
         }
     }

@@ -1,6 +1,7 @@
-//! Host functions of tracing scripts: symbolization, stacks, memory of other processes, commands.
+//! Host functions of tracing scripts: symbolization, names of numbers, stacks, memory of other processes, commands.
 
 pub(crate) mod built;
+mod cgroups;
 pub(crate) mod memory;
 pub(crate) mod names;
 mod stack;
