@@ -273,7 +273,7 @@ mod tests {
             ),
             ("metric=1st", "'1st' is not a name of letters, digits, _ and :, which does not begin with a digit", "1st"),
             ("type=count", "'count' is not counter or gauge", "count"),
-            ("key=pid", "'pid' is not dec, hex, errno, signal, syscall, ksym, time, ipv4 or ipv6", "pid"),
+            ("key=pid", "'pid' is not dec, hex, errno, signal, syscall, ksym, time, cgroup, ipv4 or ipv6", "pid"),
         ];
         for (text, why, part) in cases {
             let (said, marked) = wrong(text);
