@@ -61,13 +61,20 @@ struct Event {
     event: OwnedFd,
     cookie: u64,
     probe: Option<ProbeEvent>,
-    /// The program is attached: what remains is to enable the event. Holds the link where the kernel has such.
-    attached: Option<Option<OwnedFd>>,
 }
 
 impl Event {
     fn failed(&self, command: &'static str, cause: io::Error) -> Error {
         Error::new(command, &format!("program {} to {}", self.name, self.what), cause)
+    }
+
+    fn new(what: String, event: OwnedFd, prog: &Prog, cookie: u64, probe: Option<ProbeEvent>) -> Result<Event, Error> {
+        Ok(Event { what, name: prog.name().to_owned(), prog: prog_fd(prog)?, event, cookie, probe })
+    }
+
+    fn attach(self) -> Result<Attached, Error> {
+        let link = self.link()?;
+        Ok(Attached { event: self, link })
     }
 
     fn link(&self) -> Result<Option<OwnedFd>, Error> {
@@ -92,13 +99,24 @@ impl Event {
 }
 
 impl Deferred for Event {
-    fn make(mut self: Box<Self>) -> Result<Link, Error> {
-        let link = match self.attached.take() {
-            Some(link) => link,
-            None => self.link()?,
-        };
-        perf::enable(self.event.as_fd()).map_err(|cause| self.failed("PERF_EVENT_IOC_ENABLE", cause))?;
-        let Event { what, event, probe, .. } = *self;
+    fn make(self: Box<Self>) -> Result<Link, Error> {
+        Box::new(self.attach()?).make()
+    }
+}
+
+/// A program that is attached to an event which is not enabled.
+#[derive(Debug)]
+struct Attached {
+    event: Event,
+    /// Where the kernel has such.
+    link: Option<OwnedFd>,
+}
+
+impl Deferred for Attached {
+    fn make(self: Box<Self>) -> Result<Link, Error> {
+        let Attached { event, link } = *self;
+        perf::enable(event.event.as_fd()).map_err(|cause| event.failed("PERF_EVENT_IOC_ENABLE", cause))?;
+        let Event { what, event, probe, .. } = event;
         Ok(Link { what, attachment: Attachment::Event { event, link, _probe: probe } })
     }
 }
@@ -111,16 +129,12 @@ fn attached(
     cookie: u64,
     probe: Option<ProbeEvent>,
 ) -> Result<Pending, Error> {
-    let (name, prog) = (prog.name().to_owned(), prog_fd(prog)?);
-    Ok(Pending::later(what.clone(), Event { what, name, prog, event, cookie, probe, attached: None }))
+    Ok(Pending::later(what.clone(), Event::new(what, event, prog, cookie, probe)?))
 }
 
 /// Attaches at once to an event that counts, whose overflows run the program: there are none before it is enabled.
 fn attached_at_once(what: String, event: OwnedFd, prog: &Prog, cookie: u64) -> Result<Pending, Error> {
-    let (name, prog) = (prog.name().to_owned(), prog_fd(prog)?);
-    let mut event = Event { what: what.clone(), name, prog, event, cookie, probe: None, attached: None };
-    event.attached = Some(event.link()?);
-    Ok(Pending::later(what, event))
+    Ok(Pending::later(what.clone(), Event::new(what, event, prog, cookie, None)?.attach()?))
 }
 
 fn opened(what: &str, prog: &Prog, attr: &mut PerfAttr, pid: i32, cpu: i32) -> Result<OwnedFd, Error> {
