@@ -237,26 +237,26 @@ impl KernelSide {
     pub(crate) fn attach(&mut self) -> Result<(), Error> {
         let (waiting, others) = self.pending.drain(..).partition(|opened| opened.waits);
         self.pending = others;
-        self.make(waiting)
+        attached(self.make(waiting))
     }
 
     /// Makes all other attachments, whose programs run from now on.
     pub(crate) fn enable(&mut self) -> Result<(), Error> {
         self.counters.iter().try_for_each(Counter::enable)?;
         let pending = std::mem::take(&mut self.pending);
-        let made = self.make(pending);
+        let mut failures = self.make(pending);
         let ops = self.loaded.iter().flat_map(|loaded| loaded.struct_ops.iter().map(|ops| loaded.register(ops)));
-        let mut failures: Vec<Error> = made.err().into_iter().collect();
         for registered in ops {
             match registered {
                 Ok(link) => self.links.push(Attached { link, iterates: false }),
                 Err(error) => failures.push(error.into()),
             }
         }
-        if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
+        attached(failures)
     }
 
-    fn make(&mut self, pending: Vec<Opened>) -> Result<(), Error> {
+    /// Returns the failures.
+    fn make(&mut self, pending: Vec<Opened>) -> Vec<Error> {
         let mut failures = Vec::new();
         for Opened { pending, names, iterates, .. } in pending {
             match pending.enable() {
@@ -267,7 +267,7 @@ impl KernelSide {
                 }
             }
         }
-        if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
+        failures
     }
 
     /// Lets the programs that wait run from now on.
@@ -385,6 +385,10 @@ impl KernelSide {
         let sources = self.sources.iter().map(|source| (&source.map.spec().name, source.map.lost()));
         self.losses.report(loaded, sources, output)
     }
+}
+
+fn attached(failures: Vec<Error>) -> Result<(), Error> {
+    if failures.is_empty() { Ok(()) } else { Err(Error::all_causes(failures)) }
 }
 
 /// The error of a program that does not load. A function that only userspace has is named as one.
