@@ -51,8 +51,8 @@ impl Lock {
         None
     }
 
-    /// In the child of `fork`, which has one thread: whether another one had the lock, which is free now.
-    pub(super) fn was_taken_at_fork(&self) -> bool {
+    /// Frees it in the child of `fork`, which has one thread. Returns whether another one had it.
+    pub(super) fn free_in_child(&self) -> bool {
         self.0.swap(FREE, Ordering::Relaxed) != FREE
     }
 }
@@ -122,7 +122,7 @@ mod tests {
         thread::scope(|scope| drop(scope.spawn(|| std::mem::forget(lock.take()))));
         assert!(lock.take().is_none());
         assert_eq!(set_signals(0), 0);
-        assert!(lock.was_taken_at_fork());
+        assert!(lock.free_in_child());
         assert!(lock.take().is_some());
     }
 }

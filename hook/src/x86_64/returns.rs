@@ -79,7 +79,7 @@ pub(super) extern "C" fn refill(thread: &Thread, site: &Site) -> *const Pending 
 /// In the child of `fork`, without the thread that was in [`refill`]: what it had in its hands is lost, some 100 records or a
 /// region, and the rest is as it was.
 pub(super) fn in_child() {
-    if LOCK.was_taken_at_fork() {
+    if LOCK.free_in_child() {
         FREE.store(0, Ordering::Relaxed);
     }
 }
