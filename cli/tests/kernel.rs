@@ -37,6 +37,8 @@ mod printing;
 mod refused;
 #[path = "kernel/rig.rs"]
 mod rig;
+#[path = "kernel/starting.rs"]
+mod starting;
 #[path = "kernel/target_memory.rs"]
 mod target_memory;
 #[path = "kernel/terms.rs"]
@@ -94,9 +96,6 @@ harness::tests! {
     failing::the_user_chooses_what_becomes_of_the_workload,
     failing::an_output_that_takes_no_more_ends_a_session_in_order,
     failing::a_reader_that_goes_ends_a_session_in_order,
-    failing::nothing_begins_before_a_workload_that_cannot_run,
-    failing::nothing_begins_before_attachments_that_the_kernel_refuses,
-    failing::programs_run_neither_in_begin_nor_in_end,
     leaving::nothing_stays_of_a_session_that_is_killed,
     leaving::ctrl_c_ends_a_session_and_end_runs,
     leaving::a_second_ctrl_c_ends_it_at_once,
@@ -141,6 +140,11 @@ harness::tests! {
     refused::types_and_configuration_come_from_files,
     refused::without_a_kind_of_map_or_program_the_message_names_it,
     refused::every_failure_is_reported,
+    starting::nothing_begins_before_a_workload_that_cannot_run,
+    starting::nothing_begins_before_attachments_that_the_kernel_refuses,
+    starting::programs_run_neither_in_begin_nor_in_end,
+    starting::records_of_another_kernel_are_refused,
+    starting::packets_pass_until_the_session_begins,
     target_memory::a_core_of_the_kernel_has_the_arguments_of_its_crash,
     target_memory::memory_of_a_process_and_of_files_is_read,
     target_memory::a_program_keeps_its_frame_in_the_machine,

@@ -21,6 +21,7 @@ use twinbpf_vm::map::{MapKind, MapOps};
 
 use crate::control::Control;
 use crate::error::Error;
+use crate::event_structs;
 use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
@@ -58,7 +59,7 @@ pub(crate) struct KernelSide {
 #[derive(Debug)]
 struct Opened {
     pending: Pending,
-    /// Something in the program keeps it from running before the session begins.
+    /// It does nothing before the session begins, as its first instructions see to, or runs only when it is read.
     waits: bool,
     /// Names of the object, program and section, for errors.
     names: [Arc<str>; 3],
@@ -105,7 +106,8 @@ impl KernelSide {
         let Prepared { linked, mut loaded, losses, verdicts, start_flag, output } =
             prepare(plan, programs, options, ruling, warnings)?;
         let unlinked = linked.failures.iter().map(|failure| Error::from(failure.error.clone()));
-        let mut wrong: Vec<Error> = unlinked.chain(wrong_formats(plan, &linked)).collect();
+        let mut wrong: Vec<Error> =
+            unlinked.chain(wrong_formats(plan, &linked)).chain(event_structs::mismatches(plan)).collect();
         wrong.extend(std::mem::take(&mut loaded.failures).into_iter().map(|failure| explain(plan, failure)));
         // What was loaded is opened all the same, so that all errors are reported at once.
         let mut kernel_side = KernelSide { losses, verdicts, start_flag, ..KernelSide::default() };
@@ -218,7 +220,7 @@ impl KernelSide {
                     let spec = plan.spec(planned);
                     let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
                     let iterates = matches!(target, Target::Iter(_));
-                    self.pending.push(Opened { pending, waits: self.waits(planned.spec), names, iterates });
+                    self.pending.push(Opened { pending, waits: iterates || self.waits(planned.spec), names, iterates });
                     Ok::<_, twinbpf_kernel::Error>(())
                 });
                 // The other threads or CPUs of the same program would say the same.

@@ -15,6 +15,7 @@ mod code;
 mod control;
 mod display;
 mod error;
+mod event_structs;
 mod events;
 mod files;
 mod flame;

@@ -55,7 +55,7 @@ pub(crate) fn prepare(
         let counters = if add { linked.count_dropped().map_err(too_long)? } else { None };
         variants::add_prologues(plan, &mut linked, sleep)?;
         let verdicts = ruling.apply(plan, &mut linked)?;
-        let attached = observers(plan, verdicts.as_ref());
+        let attached = without_own_check(plan, verdicts.as_ref());
         let start_flag = if add { StartFlag::add(&mut linked, &attached).map_err(too_long)? } else { None };
         let losses = Losses::new(object, &linked, counters);
         let given = ruling.given(verdicts.as_ref());
@@ -103,7 +103,7 @@ impl Prepared {
 
 /// The programs that attachments run, by index in the object, but for those with a check of their own; and whether all that
 /// watch the event depend on what one returns.
-fn observers(plan: &ObjectPlan, verdicts: Option<&Verdicts>) -> BTreeMap<usize, bool> {
+fn without_own_check(plan: &ObjectPlan, verdicts: Option<&Verdicts>) -> BTreeMap<usize, bool> {
     let judged = |program: usize| verdicts.is_some_and(|verdicts| verdicts.begin_later(program));
     let attached = plan.programs.iter().filter(|planned| !judged(planned.spec));
     let attached = attached.filter_map(|planned| {

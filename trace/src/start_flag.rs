@@ -1,5 +1,6 @@
-//! The start flag of a session: a word in a map, which programs that only observe read first. They are attached before BEGIN
-//! runs, and return at once while it is 0: what the kernel refuses is known in time, and all begin and end at one moment.
+//! The start flag of a session: a word in a map, which programs read first. They are attached before BEGIN runs. While the word
+//! is 0 they return at once what lets the kernel go on as if they were not attached: what it refuses is known in time, and all
+//! begin and end at one moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +26,8 @@ pub(crate) struct StartFlag {
 }
 
 impl StartFlag {
-    /// Adds it to every program of `attached` that only observes. `None`: there is none. The value of `attached` says
-    /// what a program returns: where it is `true`, all that watch an event get its samples only if that is not 0.
+    /// Adds it to every program of `attached` with a [neutral](neutral_result) result. `None`: there is none. Where the value
+    /// in `attached` is `true`, all that watch an event get its samples only if the program does not return 0.
     ///
     /// # Errors
     /// A program is too long for it; some programs may have been changed.
@@ -37,11 +38,8 @@ impl StartFlag {
         let map = linked.maps.len();
         let mut programs = BTreeSet::new();
         for program in &mut linked.programs {
-            let Some(result) =
-                attached.get(&program.spec).filter(|_| observes(program)).map(|shared| i32::from(*shared))
-            else {
-                continue;
-            };
+            let Some((shared, neutral)) = attached.get(&program.spec).zip(neutral_result(program)) else { continue };
+            let result = if *shared { 1 } else { neutral };
             let text = format!(
                 "r0 = map_value({map}, 0) ll\nr0 = *(u64 *)(r0 + 0)\nif r0 != 0 goto +2\nr0 = {result}\nexit\n"
             );
@@ -71,28 +69,41 @@ impl StartFlag {
     }
 }
 
-/// Whether nothing but its own effects makes a difference: the kernel does what it does, whatever the program returns.
-fn observes(program: &KernelProgram) -> bool {
-    let attach = match &program.attach.kind {
-        SectionKind::Known { row, .. } => row.attach,
-        _ => None,
-    };
-    match program.attach.prog_type() {
-        Some(ProgType::Tracepoint | ProgType::Kprobe | ProgType::RawTracepoint | ProgType::RawTracepointWritable) => {
-            true
-        }
-        Some(ProgType::Tracing) => matches!(
-            attach,
-            Some(
-                AttachType::TraceRawTp
-                    | AttachType::TraceFentry
-                    | AttachType::TraceFexit
-                    | AttachType::TraceFentryMulti
-                    | AttachType::TraceFexitMulti
-            )
-        ),
-        _ => false,
-    }
+/// The result with which the kernel goes on as if the program were not attached (`include/uapi/linux/bpf.h`). None for security
+/// hooks, whose result without a program differs from hook to hook, socket options, which old kernels refuse above a
+/// page if any program is attached, and what replaces a function.
+fn neutral_result(program: &KernelProgram) -> Option<i32> {
+    const XDP_PASS: i32 = 2;
+    // Also `TC_ACT_UNSPEC` and `NETKIT_NEXT`: the next program decides.
+    const TCX_NEXT: i32 = -1;
+    const SK_PASS: i32 = 1;
+    const NF_ACCEPT: i32 = 1;
+    const ALLOWED_BY_CGROUP: i32 = 1;
+    let SectionKind::Known { row, .. } = &program.attach.kind else { return None };
+    Some(match row.prog {
+        ProgType::Tracepoint | ProgType::Kprobe | ProgType::RawTracepoint | ProgType::RawTracepointWritable => 0,
+        ProgType::Tracing => match row.attach? {
+            // A modified function runs if the result is 0.
+            AttachType::TraceRawTp
+            | AttachType::TraceFentry
+            | AttachType::TraceFexit
+            | AttachType::TraceFentryMulti
+            | AttachType::TraceFexitMulti
+            | AttachType::ModifyReturn => 0,
+            _ => return None,
+        },
+        ProgType::Xdp => XDP_PASS,
+        ProgType::SchedCls => TCX_NEXT,
+        ProgType::SkLookup => SK_PASS,
+        ProgType::Netfilter => NF_ACCEPT,
+        ProgType::CgroupSkb
+        | ProgType::CgroupSock
+        | ProgType::CgroupSockAddr
+        | ProgType::CgroupDevice
+        | ProgType::CgroupSysctl
+        | ProgType::SockOps => ALLOWED_BY_CGROUP,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -118,28 +129,41 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_only_observe_read_it() {
-        let sections = ["tp/a/b", "xdp", "fentry/f", "fmod_ret/f", "perf_event", "uprobe", "raw_tp/a", "kprobe/f"];
-        let mut linked = linked(&sections);
-        // The last one is not attached.
-        let attached = (0..7).map(|spec| (spec, spec == 0)).collect();
+    fn programs_with_a_neutral_result_read_it() {
+        let sections = [
+            ("tp/a/b", Some(1)),
+            ("xdp", Some(2)),
+            ("fentry/f", Some(0)),
+            ("fmod_ret/f", Some(0)),
+            ("lsm/file_open", None),
+            ("perf_event", None),
+            ("uprobe", Some(0)),
+            ("raw_tp/a", Some(0)),
+            ("tcx/egress", Some(-1)),
+            ("cgroup/connect4", Some(1)),
+            ("cgroup/setsockopt", None),
+            ("netfilter", Some(1)),
+            // Not attached.
+            ("kprobe/f", None),
+        ];
+        let mut linked = linked(&sections.map(|(section, _)| section));
+        let attached = (0..sections.len() - 1).map(|spec| (spec, spec == 0)).collect();
         let flag = StartFlag::add(&mut linked, &attached).unwrap().unwrap();
-        let readers: Vec<usize> = (0..sections.len()).filter(|spec| flag.is_read_by(*spec)).collect();
-        assert_eq!((readers, linked.maps.len()), (vec![0, 2, 5, 6], 1));
-        for program in &linked.programs {
-            let result = flag.is_read_by(program.spec).then_some(i32::from(program.spec == 0));
+        assert_eq!(linked.maps.len(), 1);
+        for (program, (section, result)) in linked.programs.iter().zip(sections) {
             let head = |result: i32| {
                 format!("r0 = map_value(0, 0) ll\nr0 = *(u64 *)(r0 + 0)\nif r0 != 0 goto +2\nr0 = {result}\nexit\n")
             };
             let head = result.map(head).unwrap_or_default();
-            assert_eq!(program.insns, code(&format!("{head}r0 = 7\nexit\n")), "{}", program.section);
-            assert_eq!(program.fixups.get(&0), result.map(|_| &Fixup::MapValue(0)));
+            assert_eq!(program.insns, code(&format!("{head}r0 = 7\nexit\n")), "{section}");
+            assert_eq!(program.fixups.get(&0), result.map(|_| &Fixup::MapValue(0)), "{section}");
+            assert_eq!(flag.is_read_by(program.spec), result.is_some(), "{section}");
         }
     }
 
     #[test]
-    fn no_observer_needs_no_flag() {
-        let mut linked = linked(&["xdp"]);
+    fn none_that_reads_it_needs_no_flag() {
+        let mut linked = linked(&["lsm/file_open"]);
         assert_eq!(StartFlag::add(&mut linked, &BTreeMap::from([(0, false)])), Ok(None));
         assert!(linked.maps.is_empty());
     }

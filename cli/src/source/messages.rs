@@ -2,8 +2,12 @@
 
 use std::collections::HashSet;
 
-/// What BPF lacks: a part of clang's message, and what to write instead. docs/scripts.md has the same table.
-const LACKING: [(&str, &str); 7] = [
+/// A part of clang's message, and what to write instead. A table of docs/scripts.md has the same parts.
+const REMEDIES: [(&str, &str); 8] = [
+    (
+        "redefinition of 'bpf_map_type'",
+        "include <twinbpf/script.h> and <twinbpf/trace.h> last: they leave out what other headers have defined",
+    ),
     ("= brind ", "BPF has no jump to a computed address (goto *p): use a switch"),
     (
         "built-in function '__",
@@ -25,7 +29,7 @@ const LACKING: [(&str, &str); 7] = [
 
 /// What to do about messages, each once.
 pub(super) fn remedies(messages: &str) -> impl Iterator<Item = &'static str> {
-    LACKING.iter().filter(|(part, _)| messages.contains(part)).map(|(_, remedy)| *remedy)
+    REMEDIES.iter().filter(|(part, _)| messages.contains(part)).map(|(_, remedy)| *remedy)
 }
 
 /// Messages without those that came before: our macros have their arguments more than once. Of a failure of clang itself only
@@ -49,7 +53,20 @@ pub(super) fn once_each(messages: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{once_each, remedies};
+    use super::{REMEDIES, once_each, remedies};
+
+    #[test]
+    fn the_documentation_lists_all_remedies() {
+        let text = include_str!("../../../docs/scripts.md");
+        let (_, table) = text.split_once("\n## What clang refuses\n").unwrap();
+        let rows: Vec<&str> = table.lines().skip_while(|line| !line.starts_with("|-")).skip(1).collect();
+        let rows: Vec<&str> = rows.into_iter().take_while(|line| line.starts_with('|')).collect();
+        for (part, _) in REMEDIES {
+            let part = part.trim_start_matches("= ").trim_end();
+            assert!(rows.iter().any(|row| row.contains(part)), "no row for {part}");
+        }
+        assert!(rows.len() >= REMEDIES.len());
+    }
 
     #[test]
     fn messages_come_once() {

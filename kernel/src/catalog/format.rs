@@ -1,7 +1,9 @@
 //! Arguments of tracepoints as C: a struct for each event, with the fields and offsets of its format.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::ops::Range;
 
 use crate::tracefs;
 
@@ -48,11 +50,14 @@ impl<'a> EventField<'a> {
         Some(size.filter(|size| integer(*size, false).is_some()).unwrap_or(1))
     }
 
-    /// The member, and the alignment that its type has.
-    fn declare(&self, user: bool) -> (String, usize) {
+    /// The member of a struct for it.
+    fn declare(&self, user: bool) -> Member {
         let name = self.name;
-        if self.locator().is_some() {
-            return (format!("unsigned int __data_loc_{name}"), 4);
+        let member = |text: String, name: &str, size, align| Member { text, name: name.to_owned(), size, align };
+        let own = |kind: &str, size, align| member(format!("{kind} {name}"), name, size, align);
+        if let Some(locator) = self.locator() {
+            let name = format!("{locator}_{name}");
+            return member(format!("unsigned int {name}"), &name, 4, 4);
         }
         if let Some(size) = self.element_size() {
             let kind = if self.text.starts_with("char") {
@@ -60,7 +65,7 @@ impl<'a> EventField<'a> {
             } else {
                 integer(size, self.signed).unwrap_or("unsigned char")
             };
-            return (format!("{kind} {name}[{}]", self.size / size), size);
+            return member(format!("{kind} {name}[{}]", self.size / size), name, self.size, size);
         }
         if self.text.contains('*') {
             let is_text =
@@ -70,19 +75,29 @@ impl<'a> EventField<'a> {
                 (true, false) => "const struct __twin_kernel_text *",
                 (false, _) => "const void *",
             };
-            return (format!("{kind}{name}"), 8);
+            return member(format!("{kind}{name}"), name, 8, 8);
         }
         // What is an int for a system call has eight bytes of its record.
         let kind = self.text.strip_suffix(name).unwrap_or_default().trim();
         match (kind, self.size) {
-            ("int" | "pid_t", 8) => (format!("int {name}"), 4),
-            ("unsigned int" | "u32" | "uid_t" | "gid_t" | "umode_t", 8) => (format!("unsigned int {name}"), 4),
+            ("int" | "pid_t", 8) => own("int", 4, 4),
+            ("unsigned int" | "u32" | "uid_t" | "gid_t" | "umode_t", 8) => own("unsigned int", 4, 4),
             (_, size) => match integer(size, self.signed) {
-                Some(kind) => (format!("{kind} {name}"), size),
-                None => (format!("unsigned char {name}[{size}]"), 1),
+                Some(kind) => own(kind, size, size),
+                None => member(format!("unsigned char {name}[{size}]"), name, size, 1),
             },
         }
     }
+}
+
+/// A field as a member of a C struct.
+struct Member {
+    /// Type and name.
+    text: String,
+    name: String,
+    /// Bytes.
+    size: usize,
+    align: usize,
 }
 
 fn integer(size: usize, signed: bool) -> Option<&'static str> {
@@ -109,13 +124,17 @@ pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
     Ok(describe(category, name, &format))
 }
 
-/// Bytes before a field in the record of a tracepoint of the running kernel; `None` if it has no such field.
+/// The bytes of a record of the running kernel that each member of [`event_struct`] has, by name.
 ///
 /// # Errors
 /// There is no such event, or the tracing file system cannot be read.
-pub fn field_offset(category: &str, name: &str, field: &str) -> io::Result<Option<usize>> {
+pub fn event_members(category: &str, name: &str) -> io::Result<BTreeMap<String, Range<usize>>> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
-    Ok(format.lines().filter_map(EventField::parse).find(|found| found.name == field).map(|found| found.off))
+    let members = format.lines().filter_map(EventField::parse).map(|field| {
+        let member = field.declare(false);
+        (member.name, field.off..field.off + member.size)
+    });
+    Ok(members.collect())
 }
 
 fn describe(category: &str, name: &str, format: &str) -> String {
@@ -123,7 +142,7 @@ fn describe(category: &str, name: &str, format: &str) -> String {
     let user = category == "syscalls";
     let (mut members, mut checks, mut at) = (String::new(), String::new(), 0);
     for field in format.lines().filter_map(EventField::parse) {
-        let (member, align) = field.declare(user);
+        let Member { text, name, size, align } = field.declare(user);
         if field.off > at {
             let _ = writeln!(members, "\tchar __pad_{at}[{}];", field.off - at);
         }
@@ -131,14 +150,13 @@ fn describe(category: &str, name: &str, format: &str) -> String {
         if field.off % align != 0 || field.off < at {
             continue;
         }
-        let _ = writeln!(members, "\t{member};");
-        let own = member.rsplit([' ', '*']).next().unwrap_or_default().split('[').next().unwrap_or_default();
+        let _ = writeln!(members, "\t{text};");
         let _ = writeln!(
             checks,
-            "_Static_assert(__builtin_offsetof(struct {tag}, {own}) == {}, \"the kernel's offset\");",
+            "_Static_assert(__builtin_offsetof(struct {tag}, {name}) == {}, \"the kernel's offset\");",
             field.off
         );
-        at = field.off + if member.starts_with("int ") || member.starts_with("unsigned int ") { 4 } else { field.size };
+        at = field.off + size;
     }
     format!("struct {tag} {{\n{members}}};\n{checks}")
 }

@@ -11,7 +11,7 @@ mod pattern;
 
 use std::path::Path;
 
-pub use format::{EventField, event_struct, field_offset};
+pub use format::{EventField, event_members, event_struct};
 pub use pattern::{Pattern, section};
 
 use crate::link::perf_unit;

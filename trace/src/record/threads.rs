@@ -35,9 +35,9 @@ impl Threads {
         let memory = map.share(0, THREADS as usize)?;
         let [category, name] = FORK;
         let failed = |cause| Error::System { what: "read the format of sched:sched_process_fork", cause };
-        let child = catalog::field_offset(category, name, "child_pid").map_err(failed)?;
-        let child = child.ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ENOENT)))?;
-        let insns = verdict::follow(map.as_fd().as_raw_fd(), child, inherit);
+        let members = catalog::event_members(category, name).map_err(failed)?;
+        let child = members.get("child_pid").ok_or_else(|| failed(std::io::Error::from_raw_os_error(libc::ENOENT)))?;
+        let insns = verdict::follow(map.as_fd().as_raw_fd(), child.start, inherit);
         let bytes: Vec<u8> = insns.iter().flat_map(|raw| raw.to_bytes(Endian::Little)).collect();
         let program = Prog::load(&ProgLoad::new("twinbpf_follow", ProgType::Tracepoint, &bytes, "GPL"))?;
         let target = Target::Tracepoint { category: category.to_owned(), name: name.to_owned() };
