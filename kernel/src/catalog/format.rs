@@ -95,7 +95,7 @@ struct Member {
     /// Type and name.
     text: String,
     name: String,
-    /// Bytes.
+    /// Bytes that the member has in the struct.
     size: usize,
     align: usize,
 }
