@@ -120,6 +120,7 @@ harness::tests! {
     places::missing_things_are_reported,
     places_live::prologues_read_every_class_of_place,
     places::a_program_is_attached_to_all_places_of_a_pattern,
+    places::places_in_a_file_share_a_link,
     places::programs_of_userspace_have_functions_and_static_probes,
     display::the_page_prints_what_it_says,
     display::cleared_intervals_lose_nothing,

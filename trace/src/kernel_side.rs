@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use twinbpf::Linker;
-use twinbpf_kernel::link::Options as Attaching;
+use twinbpf_kernel::link::{Options as Attaching, by_one_link};
 use twinbpf_kernel::load::{Failure, Why};
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
@@ -212,7 +212,13 @@ impl KernelSide {
             // A program that did not load has no instance either.
             let variants = loaded.programs.iter().flatten().filter(|program| program.spec == planned.spec);
             for (at, program) in variants.enumerate() {
-                let opened = planned.trigger.attachments(at).try_for_each(|(target, pid)| {
+                let targets: Vec<(&Target, Option<u32>)> = planned.trigger.attachments(at).collect();
+                let merged = program.by_one_link.then(|| by_one_link(targets.iter().map(|(target, _)| *target)));
+                let targets = match &merged {
+                    Some(merged) => merged.iter().map(|target| (target, None)).collect(),
+                    None => targets,
+                };
+                let opened = targets.into_iter().try_for_each(|(target, pid)| {
                     let whole = matches!(target, Target::Sampling(_));
                     let pid = options.pid.or(pid).filter(|_| !whole);
                     let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };

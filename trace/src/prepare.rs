@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use twinbpf_isa::SpliceError;
-use twinbpf_kernel::Loaded;
 use twinbpf_kernel::load::LoadOptions;
 use twinbpf_kernel::probe::{Feature, has};
-use twinbpf_loader::kernel::{KernelLinked, KernelOptions};
+use twinbpf_kernel::{Loaded, Target};
+use twinbpf_loader::kernel::{Attaching, KernelLinked, KernelOptions};
 
 use crate::arguments::variants::{self, Sleep};
 use crate::error::Error;
 use crate::loss::Losses;
 use crate::options::Options;
-use crate::plan::ObjectPlan;
+use crate::plan::{ObjectPlan, Trigger};
 use crate::start_flag::StartFlag;
 use crate::target::decides;
 use crate::verdicts::{Ruling, Verdicts};
@@ -57,6 +57,10 @@ pub(crate) fn prepare(
         let verdicts = ruling.apply(plan, &mut linked)?;
         let attached = without_own_check(plan, verdicts.as_ref());
         let start_flag = if add { StartFlag::add(&mut linked, &attached).map_err(too_long)? } else { None };
+        // The kernels that had such links first limited them to a thread where a process was meant.
+        if add && options.pid.is_none() && has(Feature::UprobeMulti) {
+            share_links(plan, &mut linked);
+        }
         let losses = Losses::new(object, &linked, counters);
         let given = ruling.given(verdicts.as_ref());
         let loaded = twinbpf_kernel::load(&plan.object, &linked, &LoadOptions { given, ..LoadOptions::default() });
@@ -98,6 +102,18 @@ impl Prepared {
     /// Whether programs have code that they load without.
     fn has_additions(&self) -> bool {
         self.start_flag.is_some() || !self.losses.is_empty()
+    }
+}
+
+/// Loads programs at several instructions of user space for one link to all: the kernel waits a tenth of a second for each
+/// event that is closed.
+fn share_links(plan: &ObjectPlan, linked: &mut KernelLinked) {
+    for planned in &plan.programs {
+        let Trigger::Kernel { targets } = &planned.trigger else { continue };
+        if targets.iter().filter(|target| matches!(target, Target::Uprobe { .. })).count() > 1 {
+            let program = linked.programs.iter_mut().find(|program| program.spec == planned.spec);
+            program.into_iter().for_each(|program| program.attaching = Attaching::ByOneLink);
+        }
     }
 }
 

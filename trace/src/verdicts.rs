@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use twinbpf_isa::SpliceError;
 use twinbpf_kernel::{Loaded, Map};
-use twinbpf_loader::kernel::{KernelLinked, KernelProgram};
+use twinbpf_loader::kernel::{Attaching, KernelLinked, KernelProgram};
 use twinbpf_loader::section::ProgType;
 use twinbpf_vm::map::{MapKind, MapSpec};
 
@@ -109,7 +109,7 @@ fn judge(plan: &ObjectPlan, linked: &mut KernelLinked, threads: bool, cpus: &[u3
 fn role(plan: &ObjectPlan, program: &KernelProgram) -> Option<bool> {
     let planned = plan.programs.iter().find(|planned| planned.spec == program.spec)?;
     match &planned.trigger {
-        Trigger::Probe(_) => program.per_event.then_some(true),
+        Trigger::Probe(_) => (program.attaching == Attaching::ByEvents).then_some(true),
         Trigger::Kernel { targets } if targets.is_empty() => {
             matches!(program.attach.prog_type(), Some(ProgType::Tracepoint | ProgType::Kprobe)).then_some(false)
         }

@@ -1,12 +1,13 @@
 //! `twinbpf list`: attach points of the running kernel and of files, against their sources.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::process::Command;
 
 use tempfile::tempdir;
 
 use crate::common::{installed, run, skip, stderr};
-use crate::rig::{kernel, program, said, tool};
+use crate::rig::{kernel, program, said, tool, words};
 use crate::tools::PROBE;
 
 fn listed(pattern: &str) -> BTreeSet<String> {
@@ -95,6 +96,28 @@ pub(crate) fn a_program_is_attached_to_all_places_of_a_pattern() {
     assert!(plan.contains("tracepoint syscalls:sys_enter_getpgid and 1 more"), "{plan}");
     let refused = tool("../sessions/places", &["--attach", &place("named", "nothing_*")], &[path]);
     assert!(stderr(&refused).contains("nothing matches"), "{}", stderr(&refused));
+}
+
+pub(crate) fn places_in_a_file_share_a_link() {
+    if !kernel() {
+        return;
+    }
+    let types = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+    if !types.windows(21).any(|name| name == b"bpf_uprobe_multi_link") {
+        return skip("this kernel has no links to several places in a file (6.6)");
+    }
+    let folder = tempdir().unwrap();
+    let path = program(folder.path(), "twlist", PROBE);
+    let [step, main] = ["step", "main"].map(|function| format!("named={}:{function}", path.display()));
+    let attach = ["--attach", &step, "--attach", &main];
+    // As a child of the session, a workload sees what that has open.
+    let links = "cat /proc/$PPID/fdinfo/* 2>/dev/null | grep -A4 uprobe_multi; true";
+    let text = said(&tool("../sessions/places", &attach, &["sh", "-c", links]));
+    assert_eq!(text.matches("uprobe_multi").count(), 1, "{text}");
+    assert_eq!(words(&text, "uprobe_cnt:"), ["uprobe_cnt:", "2"], "{text}");
+    let events = [&attach[..], &["--no-count-loss"]].concat();
+    let text = said(&tool("../sessions/places", &events, &["sh", "-c", links]));
+    assert!(!text.contains("uprobe_multi"), "as libbpf loads and attaches it: {text}");
 }
 
 pub(crate) fn programs_of_userspace_have_functions_and_static_probes() {

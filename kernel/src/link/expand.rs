@@ -1,13 +1,13 @@
 //! Sections and places that are patterns: `tp/syscalls/sys_enter_*` is a target for each tracepoint that matches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use twinbpf_loader::section::{AutoAttach, Row, SectionKind};
 
 use super::multi::{functions, matches};
 use super::target::{binary, file, syscall_function};
-use super::{Target, TargetError, UprobeSite};
+use super::{Functions, Return, Target, TargetError, UprobeSite};
 use crate::tracefs;
 use crate::user::{Binary, Function};
 
@@ -45,6 +45,26 @@ impl Target {
             false => Ok(targets),
         }
     }
+}
+
+/// The same places with one link for each file, instead of an event for each place: for a program that was loaded for that
+/// ([`Attaching::ByOneLink`](twinbpf_loader::kernel::Attaching)).
+pub fn by_one_link<'a>(targets: impl IntoIterator<Item = &'a Target>) -> Vec<Target> {
+    let (mut merged, mut others) = (BTreeMap::new(), Vec::new());
+    for target in targets {
+        match target {
+            Target::Uprobe { path, site, ret } => {
+                merged.entry((path, *ret)).or_insert_with(Vec::new).push(*site);
+            }
+            other => others.push(other.clone()),
+        }
+    }
+    let merged = merged.into_iter().map(|((path, ret), sites)| Target::UprobeMulti {
+        path: path.clone(),
+        functions: Functions::Sites(sites),
+        ret: if ret { Return::Yes } else { Return::No },
+    });
+    merged.chain(others).collect()
 }
 
 fn no_pattern(row: &'static Row, instead: &'static str) -> TargetError {
@@ -111,7 +131,7 @@ fn static_probes(text: &str) -> Result<Vec<Target>, TargetError> {
 mod tests {
     use twinbpf_loader::section::Attach;
 
-    use super::{Target, TargetError};
+    use super::*;
 
     fn of(section: &str) -> Result<Vec<Target>, TargetError> {
         Target::all_of_section(&Attach::parse(section).kind)
@@ -134,6 +154,22 @@ mod tests {
             assert!(matches!(error, TargetError::NoPattern { .. }), "{section}: {error}");
         }
         assert!(matches!(of("usdt/x:*"), Err(TargetError::Malformed { .. })));
+    }
+
+    #[test]
+    fn places_of_a_file_share_a_link() {
+        let site = |offset| UprobeSite { offset, ..UprobeSite::default() };
+        let uprobe = |path: &str, offset, ret| Target::Uprobe { path: path.into(), site: site(offset), ret };
+        let link = |path: &str, offsets: &[u64], ret| Target::UprobeMulti {
+            path: path.into(),
+            functions: Functions::Sites(offsets.iter().copied().map(site).collect()),
+            ret,
+        };
+        let targets =
+            [uprobe("b", 1, false), uprobe("a", 2, false), uprobe("b", 3, false), uprobe("b", 4, true), Target::Btf];
+        let links =
+            [link("a", &[2], Return::No), link("b", &[1, 3], Return::No), link("b", &[4], Return::Yes), Target::Btf];
+        assert_eq!(by_one_link(&targets), links);
     }
 
     #[test]

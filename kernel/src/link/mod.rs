@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+pub use expand::by_one_link;
 pub use interface::{Interface, interface};
 pub(crate) use multi::matches;
 pub(crate) use perf::{can_sample, has_unit as perf_unit};

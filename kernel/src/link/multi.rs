@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::ffi::CString;
+use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -158,27 +160,50 @@ struct Uprobes {
 
 impl Deferred for Uprobes {
     fn make(self: Box<Self>) -> Result<Link, Error> {
+        let fd = self.create(0..self.offsets.len()).map_err(|cause| {
+            let error = Error::new("LINK_CREATE", &self.subject, cause);
+            if !has(Feature::UprobeMulti) {
+                return error.with_detail("this kernel has no probes of many offsets in a file (uprobe.multi)");
+            }
+            match self.refused() {
+                Some(offset) => error.with_detail(format!("the kernel refuses offset {offset:#x} of the file")),
+                None => error,
+            }
+        })?;
+        Ok(Link::bpf(self.what.clone(), fd))
+    }
+}
+
+impl Uprobes {
+    /// A link to some of the offsets, by index.
+    fn create(&self, which: Range<usize>) -> io::Result<OwnedFd> {
+        let part = |list: &[u64]| list.get(which.clone()).map_or(0, address);
         let mut attr = attr::LinkUprobes {
             fd: number(self.prog.as_fd()),
             attach_type: self.attach as u32,
             path: self.path.as_ptr() as u64,
-            offsets: address(&self.offsets),
-            ref_ctr_offsets: address(&self.semaphores),
-            cookies: address(&self.cookies),
-            count: self.offsets.len() as u32,
+            offsets: part(&self.offsets),
+            ref_ctr_offsets: part(&self.semaphores),
+            cookies: part(&self.cookies),
+            count: which.len() as u32,
             uprobe_flags: if self.ret { RETURN } else { 0 },
             pid: self.pid,
             ..attr::LinkUprobes::default()
         };
-        let fd = bpf::link_create(&mut attr).map_err(|cause| {
-            let error = Error::new("LINK_CREATE", &self.subject, cause);
-            if has(Feature::UprobeMulti) {
-                error
-            } else {
-                error.with_detail("this kernel has no probes of many offsets in a file (uprobe.multi)")
+        bpf::link_create(&mut attr)
+    }
+
+    /// The first offset that the kernel refuses, where it refuses all of them together, by bisection.
+    fn refused(&self) -> Option<u64> {
+        let (mut taken, mut refused) = (0, self.offsets.len());
+        while refused - taken > 1 {
+            let middle = taken.midpoint(refused);
+            match self.create(taken..middle) {
+                Ok(_) => taken = middle,
+                Err(_) => refused = middle,
             }
-        })?;
-        Ok(Link::bpf(self.what.clone(), fd))
+        }
+        self.create(taken..refused).is_err().then(|| self.offsets[taken])
     }
 }
 

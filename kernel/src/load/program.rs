@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use twinbpf_isa::{Endian, Raw};
-use twinbpf_loader::kernel::{AttachBtf, Fixup, KernelProgram};
+use twinbpf_loader::kernel::{AttachBtf, Attaching, Fixup, KernelProgram};
 use twinbpf_loader::section::{Attach, Flag, ProgType, Row, SectionKind, Switch};
 use twinbpf_vm::map::MapKind;
 
@@ -35,6 +35,8 @@ pub struct LoadedProgram {
     pub section: Arc<str>,
     /// What that says.
     pub attach: Attach,
+    /// Whether it is attached by [`Target::UprobeMulti`](crate::Target::UprobeMulti), whatever the section says.
+    pub by_one_link: bool,
 }
 
 /// Type, attach type and flags of a section.
@@ -45,7 +47,7 @@ struct Kind {
 }
 
 impl Kind {
-    fn of(attach: &Attach, per_event: bool) -> Option<Kind> {
+    fn of(attach: &Attach, attaching: Attaching) -> Option<Kind> {
         let row = match &attach.kind {
             SectionKind::Known { row, .. } => Some(*row),
             _ => None,
@@ -59,7 +61,11 @@ impl Kind {
             SectionKind::PerfProbe(probe) => Some(&probe.options),
             _ => None,
         };
-        let by_one_link = has_flag(Flag::Usdt) || (!per_event && probe.is_some_and(|options| options.exec.is_some()));
+        let by_one_link = match attaching {
+            Attaching::BySection => has_flag(Flag::Usdt) || probe.is_some_and(|options| options.exec.is_some()),
+            Attaching::ByEvents => has_flag(Flag::Usdt),
+            Attaching::ByOneLink => true,
+        };
         if by_one_link && has(Feature::UprobeMulti) {
             number = AttachType::TraceUprobeMulti as u32;
         }
@@ -122,7 +128,7 @@ fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgr
         return Err(Why::Linker(error.clone()));
     }
     let unknown = || Why::Impossible(format!("section {} says no type of program", program.section));
-    let kind = Kind::of(&program.attach, program.per_event).ok_or_else(unknown)?;
+    let kind = Kind::of(&program.attach, program.attaching).ok_or_else(unknown)?;
     let insns = instructions(loading, program)?;
     let (btf_id, of) = target(loading, program)?;
     let fd_array = modules(loading, program)?;
@@ -153,7 +159,9 @@ fn attempt(loading: &Loading<'_>, program: &KernelProgram) -> Result<LoadedProgr
     };
     let prog = Prog::load(&spec).map_err(Why::Kernel)?;
     bind_read_only(loading, &prog);
-    Ok(LoadedProgram { prog, spec: program.spec, section: program.section.clone(), attach: program.attach.clone() })
+    let by_one_link = program.attaching == Attaching::ByOneLink;
+    let (section, attach) = (program.section.clone(), program.attach.clone());
+    Ok(LoadedProgram { prog, spec: program.spec, section, attach, by_one_link })
 }
 
 /// The stream with descriptors in the places of indices, for this kernel.

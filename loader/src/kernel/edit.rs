@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use twinbpf_isa::{LowerFrameError, Moved, Raw, SpliceError, difference, lower_frame, splice};
 
-use super::KernelProgram;
+use super::{Attaching, KernelProgram};
 use crate::section::Attach;
 
 /// Bytes of a BPF frame.
@@ -21,7 +21,7 @@ impl KernelProgram {
             attach,
             target: None,
             member: None,
-            per_event: false,
+            attaching: Attaching::BySection,
             insns: Vec::new(),
             fixups: BTreeMap::new(),
             functions: Vec::new(),

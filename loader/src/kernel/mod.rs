@@ -121,6 +121,18 @@ impl KernelLinked {
     }
 }
 
+/// What a program at instructions of user space is loaded for, which its `expected_attach_type` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attaching {
+    /// As the section says: USDT and perf's notation for one link to all instructions, where the kernel has such links.
+    #[default]
+    BySection,
+    /// Events, each of which it is attached to.
+    ByEvents,
+    /// One link to all instructions in a file (`BPF_TRACE_UPROBE_MULTI`).
+    ByOneLink,
+}
+
 /// A program in the form that the kernel takes, but for file descriptors.
 #[derive(Clone, Debug)]
 pub struct KernelProgram {
@@ -136,9 +148,8 @@ pub struct KernelProgram {
     pub target: Option<AttachTarget>,
     /// Of a struct_ops program: which member of the struct it is, for `expected_attach_type`.
     pub member: Option<u32>,
-    /// Of a program in perf's notation: loaded for events, each of which it is attached to, instead of one link for all
-    /// its places.
-    pub per_event: bool,
+    /// Of a program at instructions of user space: what it is loaded for.
+    pub attaching: Attaching,
     /// One per slot, in normal form: the index of a map in place of its descriptor; for a variable of a module, one
     /// more than the index in [`Kernel::modules`] in place of the descriptor of its types.
     pub insns: Vec<Raw>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use twinbpf_isa::LowerFrameError;
 use twinbpf_kernel::Target;
-use twinbpf_loader::kernel::{Fixup, KernelLinked, KernelProgram};
+use twinbpf_loader::kernel::{Attaching, Fixup, KernelLinked, KernelProgram};
 use twinbpf_loader::section::{SectionKind, Switch};
 
 use twinbpf_vm::map::{MapKind, MapSpec};
@@ -46,7 +46,9 @@ pub(crate) fn add_prologues(plan: &ObjectPlan, linked: &mut KernelLinked, sleep:
             let mut variant = program.clone();
             let prologue = instance.fallback.as_ref().filter(|_| sleep == Sleep::Never).unwrap_or(&instance.prologue);
             set_sleepable(&mut variant, prologue.sleeps);
-            variant.per_event = matches!(instance.targets.first(), Some(Target::ProbeEvent { .. }));
+            if matches!(instance.targets.first(), Some(Target::ProbeEvent { .. })) {
+                variant.attaching = Attaching::ByEvents;
+            }
             if prologue.frame > 0 {
                 variant.lower_frame(prologue.frame)?;
             }
