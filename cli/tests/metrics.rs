@@ -170,13 +170,17 @@ fn series_are_limited() {
         ["twinbpf_by_key{pid=\"7\",name=\"s\\\"h\\\\\"} 900", "twinbpf_by_key{pid=\"1234\",name=\"make\"} 20"]
     );
     session.page();
-    let wanted = ["by_key", "waits", "steps", "reads"].map(|map| {
+    let wanted = ["by_key", "reads", "steps", "waits"].map(|map| {
         format!(
             "twinbpf: warning: metrics: entries of map {map} are left out: there are 2 series of a map at most \
-             (--metrics-series)\n"
+             (--metrics-series)"
         )
     });
-    assert_eq!(session.end(), wanted.concat());
+    // The first page may have come before BEGIN had filled all maps: each is named once, when its entries are too many.
+    let messages = session.end();
+    let mut messages: Vec<&str> = messages.lines().collect();
+    messages.sort_unstable();
+    assert_eq!(messages, wanted);
 }
 
 /// Maps whose labels, sums and slots are hard.
