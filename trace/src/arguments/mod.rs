@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use twinbpf_kernel::Target;
-use twinbpf_kernel::link::{Functions, Return, UprobeSite};
+use twinbpf_kernel::link::{UprobeSite, by_one_link};
 use twinbpf_kernel::probe::{Feature, has};
 use twinbpf_loader::section::{Abi, Mode, PerfPart, PerfProbe, Switch};
 use twinbpf_probe::{Expr, Machine, Point, Value};
@@ -166,7 +166,7 @@ fn companion(file: &Path, points: &[Point]) -> Vec<Target> {
     let mut offsets: Vec<u64> = points.iter().filter(|point| point.cfa.is_some()).filter_map(entry).collect();
     offsets.sort_unstable();
     offsets.dedup();
-    if offsets.is_empty() { Vec::new() } else { sites(file, offsets, false) }
+    sites(file, offsets, false)
 }
 
 /// How code at a point finds out where the file was loaded.
@@ -230,12 +230,10 @@ fn targets(path: &Path, points: &[Point]) -> Vec<Target> {
 
 /// One link for all places where the kernel has it, else an event for each.
 fn sites(path: &Path, offsets: Vec<u64>, is_return: bool) -> Vec<Target> {
-    let sites = offsets.into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() });
-    if has(Feature::UprobeMulti) {
-        let (functions, ret) = (Functions::Sites(sites.collect()), if is_return { Return::Yes } else { Return::No });
-        return vec![Target::UprobeMulti { path: PathBuf::from(path), functions, ret }];
-    }
-    sites.map(|site| Target::Uprobe { path: PathBuf::from(path), site, ret: is_return }).collect()
+    let site = |offset| UprobeSite { offset, ..UprobeSite::default() };
+    let uprobe = |offset| Target::Uprobe { path: PathBuf::from(path), site: site(offset), ret: is_return };
+    let events: Vec<Target> = offsets.into_iter().map(uprobe).collect();
+    if has(Feature::UprobeMulti) { by_one_link(&events) } else { events }
 }
 
 impl fmt::Display for ProbeInstance {
