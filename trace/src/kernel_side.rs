@@ -2,6 +2,7 @@
 //!
 //! [`KernelSide`] owns a file descriptor for each of them: dropping it, or the end of the process, releases all.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use twinbpf::Linker;
 use twinbpf_kernel::link::{Options as Attaching, by_one_link};
-use twinbpf_kernel::load::{Failure, Why};
+use twinbpf_kernel::load::{Failure, LoadedProgram, Why};
 use twinbpf_kernel::share::{KernelMap, Take};
 use twinbpf_kernel::stream::Waiter;
 use twinbpf_kernel::{Counter, Link, Loaded, Map, Pending, Target};
@@ -25,9 +26,10 @@ use crate::event_structs;
 use crate::loss::Losses;
 use crate::options::Options;
 use crate::output::Output;
-use crate::plan::{ObjectPlan, Trigger, wrong};
+use crate::plan::{ObjectPlan, Planned, Trigger, wrong};
 use crate::prepare::{Prepared, prepare};
 use crate::print::{self, Formats, Printer};
+use crate::progress::Progress;
 use crate::start_flag::StartFlag;
 use crate::user_side::{Outcome, UserSide};
 use crate::verdicts::{Decided, Ruling, Verdicts};
@@ -208,30 +210,23 @@ impl KernelSide {
     /// Opens the attachments, disabled. Returns the failures.
     fn open(&mut self, plan: &ObjectPlan, loaded: &Loaded, options: &Options) -> Vec<Error> {
         let mut failures = Vec::new();
-        for planned in &plan.programs {
-            // A program that did not load has no instance either.
-            let variants = loaded.programs.iter().flatten().filter(|program| program.spec == planned.spec);
-            for (at, program) in variants.enumerate() {
-                let targets: Vec<(&Target, Option<u32>)> = planned.trigger.attachments(at).collect();
-                let merged = program.by_one_link.then(|| by_one_link(targets.iter().map(|(target, _)| *target)));
-                let targets = match &merged {
-                    Some(merged) => merged.iter().map(|target| (target, None)).collect(),
-                    None => targets,
-                };
-                let opened = targets.into_iter().try_for_each(|(target, pid)| {
-                    let whole = matches!(target, Target::Sampling(_));
-                    let pid = options.pid.or(pid).filter(|_| !whole);
-                    let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };
-                    let pending = loaded.open(program, target, &attaching)?;
-                    let spec = plan.spec(planned);
-                    let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
-                    let iterates = matches!(target, Target::Iter(_));
-                    self.pending.push(Opened { pending, waits: iterates || self.waits(planned.spec), names, iterates });
-                    Ok::<_, twinbpf_kernel::Error>(())
-                });
-                // The other threads or CPUs of the same program would say the same.
-                failures.extend(opened.err().map(|error| wrong(&plan.object, plan.spec(planned), error)));
-            }
+        let all: Vec<_> = attachments(plan, loaded).collect();
+        let mut progress = Progress::new("opening", all.iter().map(|all| all.targets.len()).sum());
+        for Attachments { planned, program, targets } in &all {
+            let opened = targets.iter().try_for_each(|(target, pid)| {
+                let whole = matches!(**target, Target::Sampling(_));
+                let pid = options.pid.or(*pid).filter(|_| !whole);
+                let attaching = Attaching { pid, unproven_places: options.unproven_places, ..Attaching::default() };
+                let pending = loaded.open(program, target, &attaching)?;
+                progress.step();
+                let spec = plan.spec(planned);
+                let names = [&plan.object.name, &spec.name, &spec.section].map(Arc::clone);
+                let iterates = matches!(**target, Target::Iter(_));
+                self.pending.push(Opened { pending, waits: iterates || self.waits(planned.spec), names, iterates });
+                Ok::<_, twinbpf_kernel::Error>(())
+            });
+            // The other threads or CPUs of the same program would say the same.
+            failures.extend(opened.err().map(|error| wrong(&plan.object, plan.spec(planned), error)));
         }
         failures
     }
@@ -266,8 +261,11 @@ impl KernelSide {
     /// Returns the failures.
     fn make(&mut self, pending: Vec<Opened>) -> Vec<Error> {
         let mut failures = Vec::new();
+        let mut progress = Progress::new("attaching", pending.len());
         for Opened { pending, names, iterates, .. } in pending {
-            match pending.enable() {
+            let enabled = pending.enable();
+            progress.step();
+            match enabled {
                 Ok(link) => self.links.push(Attached { link, iterates }),
                 Err(error) => {
                     let [object, program, section] = names;
@@ -292,7 +290,11 @@ impl KernelSide {
     pub(crate) fn disable(&mut self) {
         // Detaching many takes a while. It ends what a flag that cannot be cleared does not.
         let _ = self.set_started(false);
-        self.links.clear();
+        let mut progress = Progress::new("detaching", self.links.len());
+        for link in self.links.drain(..) {
+            drop(link);
+            progress.step();
+        }
     }
 
     /// Runs each iterator once and prints its output.
@@ -393,6 +395,33 @@ impl KernelSide {
         let sources = self.sources.iter().map(|source| (&source.map.spec().name, source.map.lost()));
         self.losses.report(loaded, sources, output)
     }
+}
+
+/// What a loaded program is attached to.
+struct Attachments<'a> {
+    planned: &'a Planned,
+    program: &'a LoadedProgram,
+    /// Each with the process or thread that it is limited to.
+    targets: Vec<(Cow<'a, Target>, Option<u32>)>,
+}
+
+/// Those of all programs that are loaded. One that did not load has no instance either.
+fn attachments<'a>(plan: &'a ObjectPlan, loaded: &'a Loaded) -> impl Iterator<Item = Attachments<'a>> {
+    let of = move |planned: &'a Planned| {
+        let variants = loaded.programs.iter().flatten().filter(|program| program.spec == planned.spec);
+        variants.enumerate().map(move |(at, program)| {
+            let targets = planned.trigger.attachments(at);
+            let targets = match program.by_one_link {
+                true => {
+                    let merged = by_one_link(targets.map(|(target, _)| target));
+                    merged.into_iter().map(|target| (Cow::Owned(target), None)).collect()
+                }
+                false => targets.map(|(target, pid)| (Cow::Borrowed(target), pid)).collect(),
+            };
+            Attachments { planned, program, targets }
+        })
+    };
+    plan.programs.iter().flat_map(of)
 }
 
 fn attached(failures: Vec<Error>) -> Result<(), Error> {

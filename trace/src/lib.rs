@@ -33,6 +33,7 @@ mod plan;
 mod prepare;
 mod print;
 mod probes;
+mod progress;
 mod record;
 mod samples;
 mod script;

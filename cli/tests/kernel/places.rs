@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::tempdir;
 
 use crate::common::{installed, run, skip, stderr};
-use crate::rig::{kernel, program, said, tool, words};
+use crate::rig::{kernel, kernel_and, program, said, tool, words};
 use crate::tools::PROBE;
 
 fn listed(pattern: &str) -> BTreeSet<String> {
@@ -118,6 +118,30 @@ pub(crate) fn places_in_a_file_share_a_link() {
     let events = [&attach[..], &["--no-count-loss"]].concat();
     let text = said(&tool("../sessions/places", &events, &["sh", "-c", links]));
     assert!(!text.contains("uprobe_multi"), "as libbpf loads and attaches it: {text}");
+}
+
+pub(crate) fn a_terminal_sees_how_far_places_are() {
+    if !kernel_and(&["script"]) {
+        return;
+    }
+    let program = "tp/syscalls/sys_enter_*at { count(&calls, pid()); }";
+    let run = |end: &str| {
+        let line = format!("{} run -e '{program}' -- true {end}", env!("CARGO_BIN_EXE_twinbpf"));
+        let output = Command::new("script").args(["-qec", &line, "/dev/null"]).output().unwrap();
+        said(&output)
+    };
+    let text = run("");
+    let (line, rest) = text.rsplit_once("\r\x1b[K").unwrap();
+    let last = line.rsplit("\r\x1b[K").next().unwrap();
+    let words: Vec<&str> = last.split(' ').collect();
+    let ["twinbpf:", "detaching", done, "of", all, "places"] = words[..] else { panic!("{last:?}") };
+    let (done, all): (usize, usize) = (done.parse().unwrap(), all.parse().unwrap());
+    assert!(0 < done && done <= all && all > 10, "{text:?}");
+    // The line is gone when the maps are printed.
+    assert!(rest.starts_with("@calls["), "{text:?}");
+    // No one needs it in a file.
+    let text = run("2>&1 | cat");
+    assert!(!text.contains("places"), "{text:?}");
 }
 
 pub(crate) fn programs_of_userspace_have_functions_and_static_probes() {
