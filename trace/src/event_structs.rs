@@ -1,5 +1,6 @@
 //! Programs of tracepoints whose arguments are a struct by `TP` or `SYSCALL` of `<twinbpf/trace.h>`: it was made from the
-//! records of the kernel where the object was compiled. Another kernel may have other records.
+//! records of the kernel where the object was compiled. Another kernel may have other records. Where its types do not have
+//! them, so that CO-RE cannot move what a program reads, the two are compared.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

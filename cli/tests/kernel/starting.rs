@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::tempdir;
 
-use crate::common::{corpus, skip, stderr, twinbpf};
-use crate::rig::{Pair, kernel};
+use crate::common::{corpus, installed, skip, stderr, twinbpf};
+use crate::rig::{Pair, kernel, said};
 
 pub(crate) fn nothing_begins_before_a_workload_that_cannot_run() {
     if !kernel() {
@@ -83,6 +83,34 @@ pub(crate) fn records_of_another_kernel_are_refused() {
     assert!(text.contains(expected), "{text}");
     let output = run("char __pad_0[8]; int __syscall_nr;");
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+pub(crate) fn records_of_another_kernel_are_found_by_core() {
+    if !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let event = "struct trace_event_raw_sched_process_exit { long ent; char comm[16]; int prio, pid; };\n\
+         struct trace_event_raw_sched_process_exit event;\n";
+    let source = "#include <twinbpf/trace.h>\nTP(sched, sched_process_exit)\n{\n\
+         \tprintf(\"%s %d %d\\n\", args->comm, args->pid == tid(), args->prio == tid());\n\treturn 0;\n}\nLICENSE(\"GPL\");\n";
+    fs::write(folder.path().join("other.c"), event).unwrap();
+    fs::write(folder.path().join("a.bpf.c"), source).unwrap();
+    let clang = ["clang-19", "clang"].into_iter().find(|name| installed(name));
+    let Some(clang) = clang else { return skip("clang is not installed") };
+    let args = ["-target", "bpf", "-g", "-O2", "-c", "other.c", "-o", "other.o"];
+    assert!(Command::new(clang).current_dir(folder.path()).args(args).status().unwrap().success());
+    fs::copy("/bin/true", folder.path().join("leaves")).unwrap();
+    let run = |options: &[&str]| {
+        let mut command = twinbpf();
+        command.current_dir(folder.path()).args(["run", "a.bpf.c"]).args(options).args(["--", "./leaves"]);
+        said(&command.output().unwrap())
+    };
+    let text = run(&[]);
+    assert!(text.lines().any(|line| line == "leaves 1 0"), "{text}");
+    // There the two have each other's place, so that on this kernel each is the other.
+    let text = run(&["--btf", "other.o"]);
+    assert!(text.lines().any(|line| line == "leaves 0 1"), "{text}");
 }
 
 /// Counts writes of the session itself, and of its workload.

@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use std::io;
 use std::ops::Range;
 
+use twinbpf_btf::{Btf, Type, TypeId};
+
+use crate::system::System;
 use crate::tracefs;
 
 /// A field of a tracepoint's format.
@@ -100,6 +103,38 @@ struct Member {
     align: usize,
 }
 
+/// Kinds of types that CO-RE tells from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Int,
+    Ptr,
+    /// One of integers.
+    Array,
+}
+
+impl Kind {
+    /// The kind of a type; `None` for any other.
+    fn of(btf: &Btf, id: TypeId) -> Option<Kind> {
+        Some(match btf.resolve(id).ok()?.1 {
+            Type::Int(_) => Kind::Int,
+            Type::Ptr(_) => Kind::Ptr,
+            Type::Array(array) => Kind::of(btf, array.elem).filter(|kind| *kind == Kind::Int).map(|_| Kind::Array)?,
+            _ => return None,
+        })
+    }
+}
+
+impl Member {
+    /// The kind of its type.
+    fn kind(&self) -> Kind {
+        match &self.text {
+            text if text.ends_with(']') => Kind::Array,
+            text if text.contains('*') => Kind::Ptr,
+            _ => Kind::Int,
+        }
+    }
+}
+
 fn integer(size: usize, signed: bool) -> Option<&'static str> {
     Some(match (size, signed) {
         (1, false) => "unsigned char",
@@ -117,11 +152,15 @@ fn integer(size: usize, signed: bool) -> Option<&'static str> {
 /// `struct tp_CATEGORY_NAME` for the record that a program of this tracepoint gets, of the running kernel. Text pointers of
 /// system calls have the type by which `printf` of `<twinbpf/trace.h>` reads the memory of the process.
 ///
+/// Where the kernel's types have the record as a struct (`trace_event_raw_NAME`), it is a flavour of that one, so that CO-RE
+/// moves what an object reads to where another kernel has it.
+///
 /// # Errors
 /// There is no such event, or the tracing file system cannot be read.
 pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
-    Ok(describe(category, name, &format))
+    let by_core = System::get().btf().is_some_and(|btf| finds(btf, name, &format) == Some(true));
+    Ok(describe(category, name, &format, by_core))
 }
 
 /// The bytes of a record of the running kernel that each member of [`event_struct`] has, by name.
@@ -131,39 +170,80 @@ pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
 pub fn event_members(category: &str, name: &str) -> io::Result<BTreeMap<String, Range<usize>>> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
     let members = format.lines().filter_map(EventField::parse).map(|field| {
-        let member = field.declare(false);
-        (member.name, field.off..field.off + member.size)
+        let Member { name, size, .. } = field.declare(false);
+        (name, field.off..field.off + size)
     });
     Ok(members.collect())
 }
 
-fn describe(category: &str, name: &str, format: &str) -> String {
+/// An event's own fields. No program may read the eight bytes before them, which all records have.
+fn own_fields(format: &str) -> impl Iterator<Item = EventField<'_>> {
+    format.lines().filter_map(EventField::parse).filter(|field| !field.name.starts_with("common_"))
+}
+
+/// Whether CO-RE finds all own members of a record in the kernel's type for it; `None` where there is none.
+fn finds(btf: &Btf, event: &str, format: &str) -> Option<bool> {
+    let tag = format!("trace_event_raw_{event}");
+    let id = btf.find(&tag, |ty| matches!(ty, Type::Struct(_)))?;
+    let Type::Struct(record) = btf.type_by_id(id)? else { return None };
+    Some(own_fields(format).all(|field| {
+        let declared = field.declare(false);
+        record.members().find(|member| member.name == declared.name).is_some_and(|member| {
+            member.bit_offset as usize == field.off * 8
+                && btf.size_of(member.type_id).is_ok_and(|size| size as usize == declared.size)
+                && Kind::of(btf, member.type_id) == Some(declared.kind())
+        })
+    }))
+}
+
+/// `by_core`: CO-RE finds the members.
+fn describe(category: &str, name: &str, format: &str, by_core: bool) -> String {
     let tag = format!("tp_{category}_{name}");
     let user = category == "syscalls";
-    let (mut members, mut checks, mut at) = (String::new(), String::new(), 0);
-    for field in format.lines().filter_map(EventField::parse) {
-        let Member { text, name, size, align } = field.declare(user);
-        if field.off > at {
-            let _ = writeln!(members, "\tchar __pad_{at}[{}];", field.off - at);
+    let mut record = Record { tag: &tag, ..Record::default() };
+    for field in own_fields(format) {
+        record.put(field.off, field.declare(user));
+    }
+    let Record { members, checks, .. } = record;
+    if !by_core {
+        return format!("struct {tag} {{\n{members}}};\n{checks}");
+    }
+    let tagged = format!("#define {tag} trace_event_raw_{name}___tp\n");
+    format!("{tagged}struct {tag} {{\n{members}}} __attribute__((preserve_access_index));\n{checks}")
+}
+
+/// A struct in the making.
+#[derive(Default)]
+struct Record<'a> {
+    tag: &'a str,
+    members: String,
+    checks: String,
+    at: usize,
+}
+
+impl Record<'_> {
+    fn put(&mut self, off: usize, member: Member) {
+        let (at, tag) = (self.at, self.tag);
+        if off > at {
+            let _ = writeln!(self.members, "\tchar __pad_{at}[{}];", off - at);
         }
         // What no natural alignment would put there is left out.
-        if field.off % align != 0 || field.off < at {
-            continue;
+        if !off.is_multiple_of(member.align) || off < at {
+            return;
         }
-        let _ = writeln!(members, "\t{text};");
+        let _ = writeln!(self.members, "\t{};", member.text);
         let _ = writeln!(
-            checks,
-            "_Static_assert(__builtin_offsetof(struct {tag}, {name}) == {}, \"the kernel's offset\");",
-            field.off
+            self.checks,
+            "_Static_assert(__builtin_offsetof(struct {tag}, {}) == {off}, \"the kernel's offset\");",
+            member.name
         );
-        at = field.off + size;
+        self.at = off + member.size;
     }
-    format!("struct {tag} {{\n{members}}};\n{checks}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::*;
 
     const FORMAT: &str = "name: x\nformat:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
@@ -176,15 +256,25 @@ mod tests {
 
     #[test]
     fn a_struct_has_the_fields_of_the_format() {
-        let text = describe("syscalls", "x", FORMAT);
+        let text = describe("syscalls", "x", FORMAT, false);
         for member in [
-            "struct tp_syscalls_x {\n\tunsigned short common_type;\n\tchar __pad_2[2];\n\tint common_pid;\n",
-            "\tunsigned int __data_loc_filename;\n\tchar comm[16];\n\tchar __pad_28[4];\n\tunsigned long long args[6];\n",
+            "struct tp_syscalls_x {\n\tchar __pad_0[8];\n\tunsigned int __data_loc_filename;\n\tchar comm[16];\n\tchar __pad_28[4];\n\tunsigned long long args[6];\n",
             "\tconst struct __twin_user_text *path;\n\tint flags;\n\tchar __pad_92[4];\n\tconst void *buf;\n};\n",
             "_Static_assert(__builtin_offsetof(struct tp_syscalls_x, comm) == 12, ",
         ] {
             assert!(text.contains(member), "{member} in\n{text}");
         }
-        assert!(describe("sched", "x", FORMAT).contains("const struct __twin_kernel_text *path;"));
+        assert!(describe("sched", "x", FORMAT, false).contains("const struct __twin_kernel_text *path;"));
+    }
+
+    #[test]
+    fn a_struct_for_core_is_a_flavour_of_the_kernels() {
+        let text = describe("timer", "x", FORMAT, true);
+        for part in [
+            "#define tp_timer_x trace_event_raw_x___tp\nstruct tp_timer_x {\n",
+            "\tconst void *buf;\n} __attribute__((preserve_access_index));\n",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
     }
 }
