@@ -121,6 +121,7 @@ harness::tests! {
     places_live::prologues_read_every_class_of_place,
     places::a_program_is_attached_to_all_places_of_a_pattern,
     places::places_in_a_file_share_a_link,
+    places::functions_that_cannot_be_probed_are_left_out_of_a_pattern,
     places::a_terminal_sees_how_far_places_are,
     places::programs_of_userspace_have_functions_and_static_probes,
     display::the_page_prints_what_it_says,

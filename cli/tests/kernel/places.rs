@@ -120,6 +120,42 @@ pub(crate) fn places_in_a_file_share_a_link() {
     assert!(!text.contains("uprobe_multi"), "as libbpf loads and attaches it: {text}");
 }
 
+/// Two functions that the kernel probes, and one that it does not.
+const LOCKED: &str = r#"
+__asm__(".globl work_c\n.type work_c, @function\nwork_c: lock decl (%rdi)\nret\n.size work_c, . - work_c\n");
+void work_c(int *left);
+__attribute__((noinline)) void work_a(int *left) { ++*left; }
+__attribute__((noinline)) void work_b(int *left) { ++*left; }
+int main(void)
+{
+	int left = 0;
+
+	work_a(&left);
+	work_b(&left);
+	work_c(&left);
+	return left - 1;
+}
+"#;
+
+pub(crate) fn functions_that_cannot_be_probed_are_left_out_of_a_pattern() {
+    if !cfg!(target_arch = "x86_64") || !kernel() {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let path = program(folder.path(), "locked", LOCKED);
+    let path = path.display();
+    for section in ["uprobe", "uretprobe", "uprobe.multi"] {
+        let text = format!("{section}/{path}:work_* {{ count(&calls); }}");
+        let output = run(&["run", "-e", &text, "--", &path.to_string()]);
+        assert_eq!(said(&output), "@calls: 2\n", "{section}");
+        let left = "work_*: work_c is left out: it begins with an instruction with a lock prefix, which the kernel does not probe";
+        assert!(stderr(&output).contains(left), "{section}: {}", stderr(&output));
+        let none = format!("{section}/{path}:work_c* {{ count(&calls); }}");
+        let output = run(&["run", "-e", &none, "--", "true"]);
+        assert_eq!(output.status.code(), Some(125), "{section}: {output:?}");
+    }
+}
+
 pub(crate) fn a_terminal_sees_how_far_places_are() {
     if !kernel_and(&["script"]) {
         return;

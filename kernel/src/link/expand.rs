@@ -5,11 +5,11 @@ use std::path::Path;
 
 use twinbpf_loader::section::{AutoAttach, Row, SectionKind};
 
-use super::multi::{functions, matches};
+use super::multi::{functions, matches, matching};
 use super::target::{binary, file, syscall_function};
 use super::{Functions, Return, Target, TargetError, UprobeSite};
 use crate::tracefs;
-use crate::user::{Binary, Function};
+use crate::user::Binary;
 
 impl Target {
     /// Every target that a section name says: where `*` (any text) or `?` (any character) is in it, all that match, in the
@@ -102,14 +102,10 @@ fn uprobes(row: &'static Row, text: &str) -> Result<Vec<Target>, TargetError> {
     let malformed = || TargetError::Malformed { kind: row.pattern, text: text.to_owned(), expected };
     let (path, pattern) = binary(text).ok_or_else(malformed)?;
     let path = file(path)?;
-    let mut found: Vec<Function> = open(&path)?.functions();
-    found.retain(|function| matches(pattern, &function.name));
-    found.sort_by(|a, b| (&a.name, a.offset).cmp(&(&b.name, b.offset)));
-    let mut offsets = BTreeSet::new();
-    found.retain(|function| offsets.insert(function.offset));
+    let found = matching(&open(&path)?, pattern);
     let ret = row.pattern.contains("ret");
     let site = |offset| UprobeSite { offset, ..UprobeSite::default() };
-    Ok(found.iter().map(|function| Target::Uprobe { path: path.clone(), site: site(function.offset), ret }).collect())
+    Ok(found.into_iter().map(|offset| Target::Uprobe { path: path.clone(), site: site(offset), ret }).collect())
 }
 
 /// Static probes of `BINARY:PROVIDER:NAME`.

@@ -1,6 +1,6 @@
 //! One link for many functions: `kprobe.multi` and `uprobe.multi`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::CString;
 use std::io;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::probe::{Feature, has};
 use crate::prog::{AttachType, Prog};
 use crate::sys::{address, attr, bpf, number};
 use crate::tracefs;
-use crate::user::Binary;
+use crate::user::{Binary, Function};
 
 /// `BPF_F_KPROBE_MULTI_RETURN` and `BPF_F_UPROBE_MULTI_RETURN`.
 const RETURN: u32 = 1;
@@ -144,6 +144,24 @@ pub(super) fn functions(glob: &str) -> Vec<String> {
     }
 }
 
+/// Where the functions of a file begin whose name matches, in the order of their names, but for those that the kernel does
+/// not probe, which it says.
+pub(super) fn matching(binary: &Binary, pattern: &str) -> Vec<u64> {
+    let mut found: Vec<Function> = binary.functions();
+    found.retain(|function| matches(pattern, &function.name));
+    found.sort_by(|a, b| (&a.name, a.offset).cmp(&(&b.name, b.offset)));
+    let mut offsets = BTreeSet::new();
+    found.retain(|function| offsets.insert(function.offset));
+    found.retain(|Function { name, offset, .. }| match binary.unprobed(*offset) {
+        Some(why) => {
+            log::warn!("{pattern}: {name} is left out: it begins with {why}, which the kernel does not probe");
+            false
+        }
+        None => true,
+    });
+    found.into_iter().map(|function| function.offset).collect()
+}
+
 #[derive(Debug)]
 struct Uprobes {
     what: String,
@@ -237,11 +255,7 @@ pub(super) fn uprobes(
         }
         Functions::Glob(glob) => {
             let binary = Binary::read(path).map_err(|error| refused(error.to_string()))?;
-            let found = binary.functions().into_iter().filter(|function| matches(glob, &function.name));
-            let mut offsets: Vec<u64> = found.map(|function| function.offset).collect();
-            offsets.sort_unstable();
-            offsets.dedup();
-            offsets.into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() }).collect()
+            matching(&binary, glob).into_iter().map(|offset| UprobeSite { offset, ..UprobeSite::default() }).collect()
         }
     };
     if sites.is_empty() {

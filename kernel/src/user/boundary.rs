@@ -35,17 +35,19 @@ struct Machine {
     number: u16,
     /// Bytes of the first of `code`, which is at `address`; `None` where no instruction is.
     length: fn(code: &[u8], address: u64) -> Option<usize>,
+    /// Why the kernel sets no breakpoint at the first of `code`, as far as compilers begin functions like that.
+    unprobed: fn(code: &[u8]) -> Option<&'static str>,
 }
 
 /// The machine that this program runs on.
 #[cfg(target_arch = "x86_64")]
-const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_X86_64, length: x86_64 });
+const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_X86_64, length: x86_64, unprobed: x86_64_unprobed });
 /// The machine that this program runs on.
 #[cfg(target_arch = "aarch64")]
-const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_AARCH64, length: four });
+const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_AARCH64, length: four, unprobed: |_| None });
 /// The machine that this program runs on.
 #[cfg(target_arch = "riscv64")]
-const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_RISCV, length: two_or_four });
+const MACHINE: Option<Machine> = Some(Machine { number: elf::EM_RISCV, length: two_or_four, unprobed: |_| None });
 /// The machine that this program runs on.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 const MACHINE: Option<Machine> = None;
@@ -55,6 +57,21 @@ fn x86_64(code: &[u8], address: u64) -> Option<usize> {
     use iced_x86::{Decoder, DecoderOptions};
     let insn = Decoder::with_ip(64, code, address, DecoderOptions::NONE).decode();
     (!insn.is_invalid()).then_some(insn.len())
+}
+
+/// What `uprobe_init_insn` of the kernel's arch/x86/kernel/uprobes.c refuses.
+#[cfg(target_arch = "x86_64")]
+fn x86_64_unprobed(code: &[u8]) -> Option<&'static str> {
+    use iced_x86::{Decoder, DecoderOptions, Mnemonic, Register};
+    let insn = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
+    if insn.has_lock_prefix() {
+        return Some("an instruction with a lock prefix");
+    }
+    if !matches!(insn.segment_prefix(), Register::None | Register::FS | Register::GS) {
+        return Some("an instruction with a segment prefix");
+    }
+    let traps = matches!(insn.mnemonic(), Mnemonic::Int3 | Mnemonic::Int | Mnemonic::Int1);
+    (traps || insn.is_privileged()).then_some("a trap or a privileged instruction")
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -75,10 +92,20 @@ fn two_or_four(code: &[u8], address: u64) -> Option<usize> {
 }
 
 impl Binary {
+    /// Why the kernel probes no instruction that begins at this offset of the file; `None` where it does, or that is unknown.
+    pub fn unprobed(&self, offset: u64) -> Option<&'static str> {
+        let (address, code) = self.segment(offset)?;
+        let skip = usize::try_from(address - code.start).ok()?;
+        (self.machine()?.unprobed)(code.bytes.get(skip..)?)
+    }
+
+    fn machine(&self) -> Option<Machine> {
+        MACHINE.filter(|machine| machine.number == self.elf().elf_header().e_machine(ENDIAN))
+    }
+
     /// Whether an instruction begins at an offset of the file.
     pub fn boundary(&self, offset: u64) -> Boundary {
-        let header = *self.elf().elf_header();
-        let Some(machine) = MACHINE.filter(|machine| machine.number == header.e_machine(ENDIAN)) else {
+        let Some(machine) = self.machine() else {
             return Boundary::Unknown("the file is for another machine");
         };
         let Some((address, code)) = self.segment(offset) else {
