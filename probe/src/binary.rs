@@ -11,6 +11,7 @@ use crate::cfi::Frames;
 use crate::debug::{Debug, Die, Entry, Found, ReadFile, separate};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::error::{Error, Refusal, Tried};
+use crate::extent::Extent;
 use crate::index::{Index, Kind};
 use crate::lines::{Lines, Table};
 use crate::machine::Machine;
@@ -61,7 +62,7 @@ impl<'a> Binary<'a> {
         let debug = if elf.is_relocatable() {
             Debug::none(store, path, files)
         } else {
-            Debug::open(store, path, found, files)?
+            Debug::open(store, path, found, files, threads)?
         };
         let frames = Frames::new(store, &elf, other.as_ref().map(|(_, elf)| elf))?;
         let locations = [source.section(store, ".debug_loc")?, source.section(store, ".debug_loclists")?];
@@ -158,9 +159,7 @@ impl<'a> Binary<'a> {
                 let functions = &self.index.part(&self.debug, unit).functions;
                 for function in functions.iter().filter(|function| function.kind == Kind::Concrete) {
                     let die = Die { unit, offset: function.offset };
-                    if let Ok(Some((entry, _))) = self.entry_of(die) {
-                        entries.insert(entry, die);
-                    }
+                    entries.extend(function.begin.filter(|begin| self.elf.is_code(*begin)).map(|begin| (begin, die)));
                 }
             }
             entries
@@ -171,49 +170,16 @@ impl<'a> Binary<'a> {
     /// Ranges of a DIE's code that are not empty.
     pub(crate) fn ranges(&self, die: Die) -> Result<Vec<(u64, u64)>, Refusal> {
         let unit = self.debug.unit(die.unit)?;
-        let entry = unit.unit.entry(die.offset)?;
-        let mut found = Vec::new();
-        if let Some(value) = entry.attr_value(dw::DW_AT_ranges)
-            && let Some(mut ranges) = unit.dwarf.attr_ranges(&unit.unit, value)?
-        {
-            while let Some(range) = ranges.next()? {
-                found.push((range.begin, range.end));
-            }
-        } else if let (Some(low), Some(high)) =
-            (entry.attr_value(dw::DW_AT_low_pc), entry.attr_value(dw::DW_AT_high_pc))
-            && let Some(begin) = unit.dwarf.attr_address(&unit.unit, low)?
-        {
-            // gimli's own `die_ranges` adds the size without a check.
-            let end = match high.udata_value() {
-                Some(size) => begin.checked_add(size),
-                None => unit.dwarf.attr_address(&unit.unit, high)?,
-            };
-            found.extend(end.map(|end| (begin, end)));
-        }
-        found.retain(|(begin, end)| begin < end);
-        Ok(found)
+        Extent::of(&unit.unit.entry(die.offset)?).ranges(unit)
     }
 
     /// Where a function or inlined copy is entered, and the end of the range that begins there or has it. `None` where
     /// the linker has dropped the code.
     pub(crate) fn entry_of(&self, die: Die) -> Result<Option<(u64, u64)>, Refusal> {
         let unit = self.debug.unit(die.unit)?;
-        let entry = unit.unit.entry(die.offset)?;
-        let ranges = self.ranges(die)?;
-        let low = match entry.attr_value(dw::DW_AT_low_pc) {
-            Some(value) => unit.dwarf.attr_address(&unit.unit, value)?,
-            None => None,
-        };
-        let first = low.or_else(|| ranges.first().map(|(begin, _)| *begin));
-        let begin = match entry.attr_value(dw::DW_AT_entry_pc) {
-            Some(value) => match (unit.dwarf.attr_address(&unit.unit, value)?, value.udata_value(), first) {
-                (Some(address), ..) => Some(address),
-                (None, Some(offset), Some(first)) => Some(first.wrapping_add(offset)),
-                _ => first,
-            },
-            None => first,
-        };
-        let Some(begin) = begin.filter(|begin| self.elf.is_code(*begin)) else { return Ok(None) };
+        let extent = Extent::of(&unit.unit.entry(die.offset)?);
+        let Some(begin) = extent.begin(unit)?.filter(|begin| self.elf.is_code(*begin)) else { return Ok(None) };
+        let ranges = extent.ranges(unit)?;
         let end = ranges.iter().find(|(from, to)| *from <= begin && begin < *to).map_or(begin, |(_, to)| *to);
         Ok(Some((begin, end)))
     }

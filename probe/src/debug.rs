@@ -6,7 +6,7 @@ mod split;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use gimli::{AttributeValue, DebugInfoOffset, UnitHeader, UnitOffset, UnitType};
+use gimli::{AttributeValue, DebugInfoOffset, SectionId, UnitHeader, UnitOffset, UnitType};
 
 use crate::elf::{Elf, Slice};
 use crate::error::{Error, Refusal, Tried};
@@ -89,15 +89,16 @@ impl<'a> Debug<'a> {
         path: &Path,
         found: Found<'a, '_>,
         files: ReadFile<'a>,
+        threads: usize,
     ) -> Result<Debug<'a>, Error> {
-        let mut dwarf = load(store, found.elf, false)?;
+        let mut dwarf = load(store, found.elf, false, threads)?;
         let (shared, shared_missing) =
             match search::shared(store, found.path.as_deref().unwrap_or(path), found.elf, files) {
                 Ok(shared) => (shared, None),
                 Err(tried) => (None, Some(tried)),
             };
         if let Some(shared) = &shared {
-            dwarf.set_sup(load(store, shared, false)?);
+            dwarf.set_sup(load(store, shared, false, threads)?);
         }
         let shared = dwarf.sup.clone();
         let dwarf = Arc::new(dwarf);
@@ -130,6 +131,22 @@ impl<'a> Debug<'a> {
     pub(crate) fn unit(&self, index: usize) -> Result<&Unit<'a>, Refusal> {
         let slot = self.slots.get(index).ok_or_else(|| Refusal::Damaged("a unit that is not there".to_owned()))?;
         slot.unit.get_or_init(|| self.read(slot)).as_ref().map_err(|why| Refusal::Damaged(why.clone()))
+    }
+
+    /// Reads a unit for one use: each that is kept has tables of some ten kilobytes.
+    pub(crate) fn visit<T>(&self, index: usize, visit: impl FnOnce(&Unit<'a>) -> T) -> Result<T, Refusal> {
+        match self.slots.get(index) {
+            Some(slot) if slot.unit.get().is_none() => {
+                let unit = self.read(slot).map_err(Refusal::Damaged)?;
+                let visited = visit(&unit);
+                // What was searched for among files is not searched again.
+                if unit.skeleton.is_some() {
+                    let _ = slot.unit.set(Ok(unit));
+                }
+                Ok(visited)
+            }
+            _ => Ok(visit(self.unit(index)?)),
+        }
     }
 
     fn read(&self, slot: &Slot<'a>) -> Result<Unit<'a>, String> {
@@ -213,8 +230,24 @@ fn damaged(error: gimli::Error) -> Error {
     Error::Damaged(error.to_string())
 }
 
-fn load<'a>(store: &'a Store, elf: &Elf<'a>, dwo: bool) -> Result<Dwarf<'a>, Error> {
-    gimli::Dwarf::load(|id| elf.dwarf_section(store, id, dwo))
+/// The sections of a file. Those that are compressed take a quarter of the time of one definition, the DIEs half of that: they
+/// have a thread of their own where there may be several.
+fn load<'a>(store: &'a Store, elf: &Elf<'a>, dwo: bool, threads: usize) -> Result<Dwarf<'a>, Error> {
+    let section = |id| elf.dwarf_section(store, id, dwo);
+    let info = || section(SectionId::DebugInfo);
+    std::thread::scope(|scope| {
+        let beside = (threads > 1).then(|| std::thread::Builder::new().spawn_scoped(scope, info).ok()).flatten();
+        let mut dwarf = gimli::Dwarf::load(|id| match id {
+            SectionId::DebugInfo => Ok(Slice::default()),
+            id => section(id),
+        })?;
+        let info = match beside {
+            Some(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
+            None => info()?,
+        };
+        dwarf.debug_info = info.into();
+        Ok(dwarf)
+    })
 }
 
 fn slot<'a>(section: Section, begin: usize, header: UnitHeader<Slice<'a>>) -> Slot<'a> {

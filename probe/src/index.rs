@@ -10,6 +10,7 @@ use gimli::{DwTag, UnitOffset};
 use crate::debug::{Debug, Die, Unit, Value};
 use crate::elf::Slice;
 use crate::error::Refusal;
+use crate::extent::Extent;
 use crate::glob;
 
 /// Most references from an inlined copy to the DIE that has a name.
@@ -39,6 +40,8 @@ pub(crate) struct Function<'a> {
     scope: u32,
     /// Index of the concrete function around an inlined copy.
     pub(crate) around: Option<u32>,
+    /// Where it is entered, if it has code of its own.
+    pub(crate) begin: Option<u64>,
 }
 
 /// A namespace, or a type that has functions.
@@ -110,8 +113,8 @@ impl<'a> Index<'a> {
     }
 
     pub(crate) fn part(&self, debug: &Debug<'a>, unit: usize) -> &Part<'a> {
-        self.parts[unit].get_or_init(|| match debug.unit(unit) {
-            Ok(found) => read(found),
+        self.parts[unit].get_or_init(|| match debug.visit(unit, read) {
+            Ok(part) => part,
             Err(refusal) => Part { damage: Some(refusal.to_string()), ..Part::default() },
         })
     }
@@ -244,14 +247,16 @@ fn walk<'a>(unit: &Unit<'a>, part: &mut Part<'a>) -> Result<(), Refusal> {
                     found.take(unit, entries.read_attribute(*spec)?);
                 }
                 let inlined = tag == dw::DW_TAG_inlined_subroutine;
-                let kind = match (inlined, found.has_code) {
+                let kind = match (inlined, found.extent.is_there()) {
                     (true, _) => Kind::Inlined,
                     (false, true) => Kind::Concrete,
                     (false, false) => Kind::Abstract,
                 };
                 let (name, linkage, origin) = (found.name, found.linkage, found.origin);
                 let at = u32::try_from(part.functions.len()).unwrap_or(u32::MAX);
-                part.functions.push(Function { offset, kind, name, linkage, origin, scope, around: function });
+                let concrete = kind == Kind::Concrete;
+                let begin = concrete.then(|| found.extent.begin(unit).ok().flatten()).flatten();
+                part.functions.push(Function { offset, kind, name, linkage, origin, scope, around: function, begin });
                 Some((scope, if inlined { function } else { Some(at) }))
             }
             _ if is_type || tag == dw::DW_TAG_namespace || tag == dw::DW_TAG_module => {
@@ -282,7 +287,7 @@ struct Attributes<'a> {
     name: Option<&'a [u8]>,
     linkage: Option<&'a [u8]>,
     origin: Option<Value<'a>>,
-    has_code: bool,
+    extent: Extent<'a>,
     is_declaration: bool,
 }
 
@@ -292,9 +297,8 @@ impl<'a> Attributes<'a> {
             dw::DW_AT_name => self.name = unit.string(attribute.value()),
             dw::DW_AT_linkage_name | dw::DW_AT_MIPS_linkage_name => self.linkage = unit.string(attribute.value()),
             dw::DW_AT_abstract_origin | dw::DW_AT_specification => self.origin = Some(attribute.value()),
-            dw::DW_AT_low_pc | dw::DW_AT_ranges => self.has_code = true,
             dw::DW_AT_declaration => self.is_declaration = true,
-            _ => {}
+            other => self.extent.take(other, attribute.value()),
         }
     }
 }

@@ -22,6 +22,7 @@ mod definition;
 mod elf;
 mod error;
 mod expr;
+mod extent;
 mod glob;
 mod index;
 mod kernel;

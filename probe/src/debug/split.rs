@@ -103,7 +103,7 @@ impl<'a> Split<'a> {
             let Some(bytes) = (self.files)(&path) else { continue };
             let broken = |why| Tried::Broken { path: path.clone(), why };
             let elf = Elf::parse(self.store.keep(bytes)).map_err(|error| broken(error.to_string()))?;
-            let mut dwarf = load(self.store, &elf, true).map_err(|error| broken(error.to_string()))?;
+            let mut dwarf = load(self.store, &elf, true, 1).map_err(|error| broken(error.to_string()))?;
             dwarf.make_dwo(parent);
             let locations = locations(self.store, &elf).map_err(|error| broken(error.to_string()))?;
             match unit_of(&dwarf, id) {
