@@ -51,7 +51,8 @@ pub(crate) fn can_sample(clock: Clock) -> io::Result<()> {
 }
 
 /// An event that is open and waits. A program on a tracepoint or probe runs as soon as it is attached, whether the
-/// event is enabled or not, so that it is attached last.
+/// event is enabled or not, so that it is attached last. The event is never enabled: it would get a record, on the CPU that
+/// it was opened for, of each hit for which the program does not return 0, and that takes longer than most programs.
 #[derive(Debug)]
 struct Event {
     what: String,
@@ -100,7 +101,7 @@ impl Event {
 
 impl Deferred for Event {
     fn make(self: Box<Self>) -> Result<Link, Error> {
-        Box::new(self.attach()?).make()
+        Ok(self.attach()?.into_link())
     }
 }
 
@@ -112,12 +113,18 @@ struct Attached {
     link: Option<OwnedFd>,
 }
 
+impl Attached {
+    fn into_link(self) -> Link {
+        let Event { what, event, probe, .. } = self.event;
+        Link { what, attachment: Attachment::Event { event, link: self.link, _probe: probe } }
+    }
+}
+
 impl Deferred for Attached {
     fn make(self: Box<Self>) -> Result<Link, Error> {
-        let Attached { event, link } = *self;
+        let event = &self.event;
         perf::enable(event.event.as_fd()).map_err(|cause| event.failed("PERF_EVENT_IOC_ENABLE", cause))?;
-        let Event { what, event, probe, .. } = event;
-        Ok(Link { what, attachment: Attachment::Event { event, link, _probe: probe } })
+        Ok(self.into_link())
     }
 }
 
