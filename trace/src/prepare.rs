@@ -85,8 +85,12 @@ pub(crate) fn prepare(
         Ok(prepared) if !options.count_loss || !prepared.has_additions() || prepared.loaded.failures.is_empty() => {
             return Ok(prepared);
         }
-        Ok(_) => "the kernel refuses the session's code in them",
-        Err(_) => "a program is too long for the session's code in it",
+        Ok(prepared) => {
+            let why = prepared.loaded.failures.first().map(|failure| failure.to_string()).unwrap_or_default();
+            // The first line; the verifier's log follows it.
+            format!("the kernel refuses the session's code in them: {}", why.lines().next().unwrap_or_default())
+        }
+        Err(error) => error.to_string(),
     };
     let prepared = attempt(false, sleep)?;
     // Otherwise the failures say all.
