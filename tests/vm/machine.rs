@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::guests::emulated::{self, image};
+use crate::guests::{INIT, Sent, boot, emulated};
 use crate::{guest, support};
 
 /// Modules of the kernel that checks need, each after those that it needs itself.
@@ -25,35 +24,20 @@ impl Machine {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let files = folder.path().join("files");
         self.fill(&files).map_err(|error| format!("{}: {error}", files.display()))?;
-        let memory = folder.path().join("memory");
-        emulated::pack(&files, &memory).map_err(|error| error.to_string())?;
-        let (console, report) = (folder.path().join("console"), folder.path().join("report"));
-        let image = image(&self.kernel).ok_or("no image of a kernel")?;
-        let qemu = emulated::qemu(&image, &memory);
-        let status = Command::new("timeout")
-            .arg("400")
-            .arg(qemu.get_program())
-            .args(qemu.get_args())
-            .args(["-serial", &format!("file:{}", console.display())])
-            .args(["-serial", &format!("file:{}", report.display())])
-            .stdin(Stdio::null())
-            .status()
-            .map_err(|error| format!("qemu: {error}"))?;
-        let read = |path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).replace('\r', "");
-        let report = read(&report);
-        let (console, ended) = (read(&console), report.lines().any(|line| line == guest::END));
+        let Sent { bytes, console } = boot(&self.kernel, &files, 400)?;
+        let report = String::from_utf8_lossy(&bytes).replace('\r', "");
         if std::env::var_os("TWINBPF_VM_CONSOLE").is_some() {
             eprintln!("{console}");
         }
-        if !ended {
-            return Err(format!("the guest did not get to its end ({status})\n{report}\n{console}"));
+        if !report.lines().any(|line| line == guest::END) {
+            return Err(format!("the guest did not get to its end\n{report}\n{console}"));
         }
         Ok(guest::results(&report))
     }
 
     /// Writes what the guest finds: tools, this program, the command, their libraries, the corpus.
     fn fill(&self, root: &Path) -> std::io::Result<()> {
-        emulated::begin(root, include_str!("init"))?;
+        emulated::begin(root, &[INIT, include_str!("init")].concat())?;
         fs::create_dir_all(root.join("modules"))?;
         emulated::program(root, &std::env::current_exe()?, "checks")?;
         emulated::program(root, Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf")?;

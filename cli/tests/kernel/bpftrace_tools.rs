@@ -25,13 +25,13 @@ __attribute__((force_align_arg_pointer)) void _start(void) { run(); call(60, 0, 
 ";
 
 /// Where tools are compiled and workloads are.
-struct Bench {
+pub(crate) struct Bench {
     folder: TempDir,
 }
 
 impl Bench {
     /// `None` where programs can be neither compiled nor loaded, which is said.
-    fn new() -> Option<Bench> {
+    pub(crate) fn new() -> Option<Bench> {
         if !installed(CLANG) {
             skip("clang-19 is not installed, so that no tool can be compiled");
             return None;
@@ -46,6 +46,16 @@ impl Bench {
     /// A workload that makes these system calls.
     fn bare(&self, name: &str, body: &str) -> String {
         bare(self.path(), name, &format!("{CALLS}static void run(void) {{ {body} }}\n")).display().to_string()
+    }
+
+    /// A tool as an object that older kernels take, too.
+    pub(crate) fn object(&self, tool: &str) -> PathBuf {
+        let (cache, source) = (self.path().join(format!("{tool}-cache")), corpus().join(format!("tools/{tool}.bpf.c")));
+        let mut check = twinbpf();
+        check.env("XDG_CACHE_HOME", &cache).env("TWINBPF_CLANG", CLANG).args(["check", "--clang-opt=-mcpu=v3"]);
+        said(&check.arg(source).output().unwrap());
+        let kept = fs::read_dir(cache.join("twinbpf/objects")).unwrap().map(|entry| entry.unwrap().path());
+        kept.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "o")).unwrap()
     }
 
     /// Runs the command with a tool.
@@ -79,7 +89,7 @@ fn cache() -> PathBuf {
 }
 
 /// The script to compare with: bpftrace's own, or one that can run here.
-fn stock(tool: &str) -> Option<PathBuf> {
+pub(crate) fn stock(tool: &str) -> Option<PathBuf> {
     let ours = corpus().join(format!("tools/{tool}.bt"));
     let folders = ["/usr/sbin", "/usr/share/bpftrace/tools", "/usr/bin"];
     let places = folders.map(|folder| Path::new(folder).join(format!("{tool}.bt")));

@@ -3,25 +3,16 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tempfile::tempdir;
 
-use super::guests::{emulated, kernels};
+use super::guests::{INIT, Sent, boot, emulated, kernels};
 use super::{count, folder, perf_text, script};
 use crate::common::{installed, skip, stderr};
 
-/// The first process of the guest. The recording goes through the second serial line, after its size.
-const INIT: &str = "#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t proc none /proc
-mount -t sysfs none /sys
-mount -t devtmpfs none /dev
-mount -t tracefs none /sys/kernel/tracing
-mount -t tmpfs none /tmp
-stty -F /dev/ttyS1 raw -echo
-cd /tmp
+/// What the guest does. The recording goes through the second serial line, after its size.
+const RECORD: &str = "cd /tmp
 perf record -q -o perf.data -e sched:sched_switch -e syscalls:sys_enter_openat -a -- \\
     sh -c 'for i in 1 2 3 4 5 6 7 8; do cat /proc/version > /dev/null; sleep 0.05; done'
 stat -c %s perf.data > /dev/ttyS1
@@ -32,26 +23,15 @@ poweroff -f
 /// Records with a kernel.
 fn record(kernel: &Path, folder: &Path) -> Result<Vec<u8>, String> {
     let fail = |error: io::Error| error.to_string();
-    let (files, memory) = (folder.join("files"), folder.join("memory"));
-    emulated::begin(&files, INIT).map_err(fail)?;
+    let files = folder.join("files");
+    emulated::begin(&files, &[INIT, RECORD].concat()).map_err(fail)?;
     let perf = Command::new("sh").args(["-c", "command -v perf"]).output().map_err(fail)?;
     let perf = String::from_utf8_lossy(&perf.stdout).trim().to_owned();
     emulated::program(&files, Path::new(&perf), "perf").map_err(fail)?;
-    emulated::pack(&files, &memory).map_err(fail)?;
-    let (console, sent) = (folder.join("console"), folder.join("sent"));
-    let image = emulated::image(kernel).ok_or("no image of a kernel")?;
-    let qemu = emulated::qemu(&image, &memory);
-    let mut timed = Command::new("timeout");
-    timed.arg("300").arg(qemu.get_program()).args(qemu.get_args()).stdin(Stdio::null());
-    for path in [&console, &sent] {
-        timed.args(["-serial", &format!("file:{}", path.display())]);
-    }
-    let status = timed.status().map_err(fail)?;
-    let sent = fs::read(sent).map_err(fail)?;
-    let failed = || format!("{status}: {}", String::from_utf8_lossy(&fs::read(&console).unwrap_or_default()));
-    let line = sent.iter().position(|byte| *byte == b'\n').ok_or_else(failed)?;
-    let size: usize = String::from_utf8_lossy(&sent[..line]).trim().parse().map_err(|_| failed())?;
-    if sent.len() < line + 1 + size { Err(failed()) } else { Ok(sent[line + 1..line + 1 + size].to_vec()) }
+    let Sent { bytes: sent, console } = boot(kernel, &files, 300)?;
+    let line = sent.iter().position(|byte| *byte == b'\n').ok_or_else(|| console.clone())?;
+    let size: usize = String::from_utf8_lossy(&sent[..line]).trim().parse().map_err(|_| console.clone())?;
+    if sent.len() < line + 1 + size { Err(console) } else { Ok(sent[line + 1..line + 1 + size].to_vec()) }
 }
 
 /// The lines that a script prints.
