@@ -90,7 +90,7 @@ pub(crate) fn prepare(
             // The first line; the verifier's log follows it.
             format!("the kernel refuses the session's code in them: {}", why.lines().next().unwrap_or_default())
         }
-        Err(error) => error.to_string(),
+        Err(_) => "a program is too long for the session's code in it".to_owned(),
     };
     let prepared = attempt(false, sleep)?;
     // Otherwise the failures say all.
