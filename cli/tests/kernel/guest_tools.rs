@@ -34,7 +34,7 @@ const CONNECT: &str = "for port in 1001 1002 1003; do nc 127.0.0.1 $port < /dev/
 const SOCKET: &str = "#define AF_INET 2\n#define AF_INET6 10\n";
 
 /// Everything that the guest needs.
-fn fill(bench: &Bench, files: &Path) -> std::io::Result<()> {
+fn fill(bench: &Bench, scripts: [&Path; 2], files: &Path) -> std::io::Result<()> {
     emulated::begin(files, &[INIT, BOTH].concat())?;
     emulated::program(files, Path::new(env!("CARGO_BIN_EXE_twinbpf")), "twinbpf")?;
     emulated::program(files, Path::new("/usr/bin/bpftrace"), "bpftrace")?;
@@ -43,9 +43,8 @@ fn fill(bench: &Bench, files: &Path) -> std::io::Result<()> {
     fs::create_dir_all(&headers)?;
     fs::write(headers.join("socket.h"), SOCKET)?;
     fs::write(tools.join("both.sh"), UNDER)?;
-    for (tool, workload) in [("vfsstat", LINKS), ("tcpconnect", CONNECT)] {
+    for ((tool, workload), script) in [("vfsstat", LINKS), ("tcpconnect", CONNECT)].into_iter().zip(scripts) {
         fs::copy(bench.object(tool), tools.join(format!("{tool}.bpf.o")))?;
-        let script = stock(tool).ok_or_else(|| std::io::Error::other(format!("there is no {tool}.bt")))?;
         fs::copy(script, tools.join(format!("{tool}.bt")))?;
         fs::write(tools.join(format!("{tool}.sh")), workload)?;
     }
@@ -78,8 +77,9 @@ pub(crate) fn kprobes_see_what_those_of_bpftrace_see() {
         return skip("bpftrace is not installed, so that there is nothing to compare with");
     }
     let Some(bench) = Bench::new() else { return };
+    let (Some(stat), Some(connect)) = (stock("vfsstat"), stock("tcpconnect")) else { return };
     let folder = tempdir().unwrap();
-    fill(&bench, folder.path()).unwrap();
+    fill(&bench, [&stat, &connect], folder.path()).unwrap();
     let Sent { bytes, console } = boot(&kernel, folder.path(), 400).unwrap();
     let text = String::from_utf8_lossy(&bytes).replace('\r', "");
     let parts = parts(&text);

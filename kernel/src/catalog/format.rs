@@ -159,7 +159,7 @@ fn integer(size: usize, signed: bool) -> Option<&'static str> {
 /// There is no such event, or the tracing file system cannot be read.
 pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
-    let by_core = System::get().btf().is_some_and(|btf| finds(btf, name, &format) == Some(true));
+    let by_core = System::get().btf().is_some_and(|btf| finds(btf, name, &format));
     Ok(describe(category, name, &format, by_core))
 }
 
@@ -170,8 +170,8 @@ pub fn event_struct(category: &str, name: &str) -> io::Result<String> {
 pub fn event_members(category: &str, name: &str) -> io::Result<BTreeMap<String, Range<usize>>> {
     let format = tracefs::read(&format!("events/{category}/{name}/format"))?;
     let members = format.lines().filter_map(EventField::parse).map(|field| {
-        let Member { name, size, .. } = field.declare(false);
-        (name, field.off..field.off + size)
+        let member = field.declare(false);
+        (member.name, field.off..field.off + member.size)
     });
     Ok(members.collect())
 }
@@ -181,19 +181,19 @@ fn own_fields(format: &str) -> impl Iterator<Item = EventField<'_>> {
     format.lines().filter_map(EventField::parse).filter(|field| !field.name.starts_with("common_"))
 }
 
-/// Whether CO-RE finds all own members of a record in the kernel's type for it; `None` where there is none.
-fn finds(btf: &Btf, event: &str, format: &str) -> Option<bool> {
+/// Whether the kernel's types have a struct for a record in which CO-RE finds all own members.
+fn finds(btf: &Btf, event: &str, format: &str) -> bool {
     let tag = format!("trace_event_raw_{event}");
-    let id = btf.find(&tag, |ty| matches!(ty, Type::Struct(_)))?;
-    let Type::Struct(record) = btf.type_by_id(id)? else { return None };
-    Some(own_fields(format).all(|field| {
+    let found = btf.find(&tag, |ty| matches!(ty, Type::Struct(_))).and_then(|id| btf.type_by_id(id));
+    let Some(Type::Struct(record)) = found else { return false };
+    own_fields(format).all(|field| {
         let declared = field.declare(false);
         record.members().find(|member| member.name == declared.name).is_some_and(|member| {
             member.bit_offset as usize == field.off * 8
                 && btf.size_of(member.type_id).is_ok_and(|size| size as usize == declared.size)
                 && Kind::of(btf, member.type_id) == Some(declared.kind())
         })
-    }))
+    })
 }
 
 /// `by_core`: CO-RE finds the members.
