@@ -84,6 +84,10 @@ pub(crate) fn kprobes_see_what_those_of_bpftrace_see() {
     let text = String::from_utf8_lossy(&bytes).replace('\r', "");
     let parts = parts(&text);
     assert!(parts.contains_key("end"), "{console}\n{text}");
+    // What they lose is counted there, too.
+    for errors in ["vfsstat errors", "tcpconnect errors"] {
+        assert!(!parts[errors].contains("refuses"), "{}", parts[errors]);
+    }
     let sides = ["vfsstat ours", "vfsstat theirs"].map(|side| {
         assert!(["vfs_read", "vfs_write", "vfs_open"].iter().all(|name| parts[side].contains(name)), "{side}: {text}");
         calls(parts[side], "vfs_readlink")

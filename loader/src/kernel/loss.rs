@@ -3,13 +3,15 @@
 //! The kernel does not count a record that does not fit into a ring buffer, an element that does not fit into a map or
 //! a stack whose slot is taken: the helper returns an error, which few programs check. A counter here is a word of an
 //! array map, and the code adds to it atomically, so that it needs neither stack nor a further call; the registers that
-//! it uses are those that every call clobbers. Nothing but a compare is added to a call that succeeds.
+//! it uses are those that every call clobbers. Nothing but a compare is added to a call that succeeds. Where the program
+//! itself compares a result with null, the code goes there (`null_check.rs`).
 
 use std::sync::Arc;
 
 use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
 
+use super::null_check::NullCheck;
 use super::reach::Registers;
 use super::{Fixup, KernelLinked};
 
@@ -116,9 +118,9 @@ impl KernelLinked {
                     counters.push(counter);
                     counters.len() - 1
                 });
-                let (code, load) = code(helper.fails, index, slot);
-                program.splice(pc + 1, 0, &code)?;
-                program.fixups.insert(pc + 1 + load, Fixup::MapValue(index));
+                let Insertion { at, code, load } = Insertion::after(&program.insns, pc, helper.fails, index, slot);
+                program.splice(at, 0, &code)?;
+                program.fixups.insert(at + load, Fixup::MapValue(index));
             }
         }
         if counters.is_empty() {
@@ -130,33 +132,59 @@ impl KernelLinked {
     }
 }
 
-/// The instructions after a call, and the place of the `lddw` among them.
-fn code(fails: Fails, map: usize, slot: usize) -> (Vec<Raw>, usize) {
-    let raw = |opcode, regs, off, imm| Raw { opcode, regs, off, imm };
-    // Of `lddw`, `r2 = 1` and the addition.
-    const ADDS: i16 = 4;
-    let mut code = Vec::new();
+/// Code that counts a failed call.
+struct Insertion {
+    /// Where it goes.
+    at: usize,
+    code: Vec<Raw>,
+    /// The `lddw` in it.
+    load: usize,
+}
+
+const fn raw(opcode: u8, dst: u8, off: i16, imm: i32) -> Raw {
+    Raw { opcode, regs: dst, off, imm }
+}
+
+impl Insertion {
+    /// For the call at `call`, to the counter `slot` of map `map`.
+    fn after(insns: &[Raw], call: usize, fails: Fails, map: usize, slot: usize) -> Insertion {
+        let check = if fails == Fails::Null { NullCheck::after(insns, call) } else { None };
+        let (at, mut code, [address, one]) = match check {
+            // Across the program's own check.
+            Some(NullCheck { pc, jumps_if_null: true, reg, free }) => (pc, vec![raw(0x55, reg, ADDS + 1, 0)], free),
+            Some(NullCheck { pc, free, .. }) => (pc + 1, Vec::new(), free),
+            None => (call + 1, condition(fails), [1, 2]),
+        };
+        let load = code.len();
+        code.extend([
+            raw(0x18, 0x20 | address, 0, map as i32),
+            raw(0x00, 0x00, 0, 8 * slot as i32),
+            raw(0xb7, one, 0, 1),
+            // lock *(u64 *)(address + 0) += one
+            raw(0xdb, one << 4 | address, 0, 0),
+        ]);
+        Insertion { at, code, load }
+    }
+}
+
+/// Slots of the addition.
+const ADDS: i16 = 4;
+
+/// Jumps across the addition unless the call failed.
+fn condition(fails: Fails) -> Vec<Raw> {
     match fails {
         // if r0 != 0 goto the end
-        Fails::Null => code.push(raw(0x55, 0x00, ADDS, 0)),
+        Fails::Null => vec![raw(0x55, 0, ADDS, 0)],
         // if r0 s>= 0 goto the end
-        Fails::Negative => code.push(raw(0x75, 0x00, ADDS, 0)),
+        Fails::Negative => vec![raw(0x75, 0, ADDS, 0)],
         Fails::Errors(errors) => {
             let (last, first) = errors.split_last().expect("an error");
-            for (at, errno) in first.iter().enumerate() {
-                // if r0 == -errno goto the addition
-                code.push(raw(0x15, 0x00, (first.len() - at) as i16, -errno));
-            }
+            // if r0 == -errno goto the addition
+            let to_addition = |(at, errno): (usize, &i32)| raw(0x15, 0, (first.len() - at) as i16, -errno);
+            let mut code: Vec<Raw> = first.iter().enumerate().map(to_addition).collect();
             // if r0 != -errno goto the end
-            code.push(raw(0x55, 0x00, ADDS, -last));
+            code.push(raw(0x55, 0, ADDS, -last));
+            code
         }
     }
-    let load = code.len();
-    code.extend([
-        raw(0x18, 0x21, 0, map as i32), // r1 = the counter's address
-        raw(0x00, 0x00, 0, 8 * slot as i32),
-        raw(0xb7, 0x02, 0, 1), // r2 = 1
-        raw(0xdb, 0x21, 0, 0), // lock *(u64 *)(r1 + 0) += r2
-    ]);
-    (code, load)
 }

@@ -15,6 +15,7 @@ mod exception;
 mod externs;
 mod link;
 mod loss;
+mod null_check;
 mod output;
 mod reach;
 mod stream;

@@ -477,8 +477,9 @@ fn failing_helpers_are_counted_by_program_and_map() {
     // From the end of the program.
     assert_eq!(names, [("main", "bpf_map_update_elem"), ("main", "bpf_ringbuf_reserve")]);
     let program = &linked.programs[0];
-    let text = "r1 = 0 ll\ncall 131\nif r0 != 0 goto on\nr1 = map_value(0) ll\nr2 = 1\nlock *(u64 *)(r1 + 0) += r2\non:\n\
-        if r0 == 0 goto end\nif r0 == 5 goto end\ncall 2\n\
+    // A result that is no null goes across the program's own check, too.
+    let text = "r1 = 0 ll\ncall 131\nif r0 != 0 goto on\nr1 = map_value(0) ll\nr2 = 1\nlock *(u64 *)(r1 + 0) += r2\n\
+        if r0 == 0 goto end\non:\nif r0 == 5 goto end\ncall 2\n\
         if r0 == -7 goto add\nif r0 == -12 goto add\nif r0 != -16 goto end\n\
         add:\nr1 = map_value(0) ll\nr2 = 1\nlock *(u64 *)(r1 + 0) += r2\nend:\ncall 5\nr0 = 0\nexit";
     let mut wanted: Vec<Raw> = code(text).into_iter().map(Insn::encode).collect();
