@@ -5,7 +5,8 @@
 #include <bpf/bpf_helpers.h>
 #include <twinbpf/trace.h>
 
-MAP_COUNT(calls, u64) DISPLAY("title=VFS calls, columns=function calls, key=ksym, sort=value asc, every=1s, clear, time");
+MAP_COUNT(calls, u64)
+DISPLAY("title=VFS calls, columns=function calls, key=ksym, sort=value asc, every=1s, clear, time");
 
 void BEGIN(void) { printf("Tracing key VFS calls... Hit Ctrl-C to end.\n"); }
 

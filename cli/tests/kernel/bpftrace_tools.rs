@@ -126,13 +126,45 @@ fn all_are(rows: &[Vec<String>], wanted: &[&str]) {
 /// Tools that this kernel may not allow are compiled, and what they call is there.
 pub(crate) fn every_tool_compiles_and_links() {
     let Some(bench) = Bench::new() else { return };
-    let mut tools: Vec<String> = fs::read_dir(corpus().join("tools")).unwrap().filter_map(tool_name).collect();
-    tools.sort();
-    assert_eq!(tools.len(), 21, "{tools:?}");
-    for tool in tools {
+    for tool in tools() {
         let output = bench.twinbpf("check", &tool, &[]);
         assert!(output.status.success(), "{tool}: {}", stderr(&output));
     }
+}
+
+/// With their comments, and without.
+pub(crate) fn tools_take_few_lines() {
+    let mut sums = [[0; 2]; 2];
+    for tool in tools() {
+        let Some(script) = stock(&tool) else { return };
+        for (path, sum) in [corpus().join(format!("tools/{tool}.bpf.c")), script].iter().zip(&mut sums) {
+            let text = fs::read_to_string(path).unwrap();
+            *sum = [sum[0] + text.lines().count(), sum[1] + code_lines(&text)];
+        }
+    }
+    let [ours, theirs] = sums;
+    for (ours, theirs) in ours.iter().zip(theirs) {
+        assert!(ours * 10 <= theirs * 12, "{sums:?}");
+    }
+}
+
+/// Lines that are more than a comment, of C or of bpftrace.
+fn code_lines(text: &str) -> usize {
+    let mut within = false;
+    let code = text.lines().map(str::trim).filter(|line| {
+        let begins = within || line.starts_with("/*");
+        within = begins && !line.contains("*/");
+        !begins && !line.is_empty() && !line.starts_with("//") && !line.starts_with("#!")
+    });
+    code.count()
+}
+
+/// Those of bpftrace that exist here, by name.
+fn tools() -> Vec<String> {
+    let mut tools: Vec<String> = fs::read_dir(corpus().join("tools")).unwrap().filter_map(tool_name).collect();
+    tools.sort();
+    assert_eq!(tools.len(), 21, "{tools:?}");
+    tools
 }
 
 fn tool_name(entry: std::io::Result<fs::DirEntry>) -> Option<String> {

@@ -1,8 +1,10 @@
 //! Sessions before they begin: all that can fail was tried when BEGIN prints, and no program has run.
+#![expect(unsafe_code, reason = "tests call the C library")]
 
-use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::UdpSocket;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -235,4 +237,65 @@ pub(crate) fn packets_pass_until_the_session_begins() {
 fn is_attached(pair: &Pair) -> bool {
     let shown = Command::new("ip").args(["link", "show", &format!("{}a", pair.name)]).output().unwrap();
     String::from_utf8_lossy(&shown.stdout).contains("xdp")
+}
+
+/// The descriptor that a system call returns.
+fn fd(result: libc::c_long) -> OwnedFd {
+    assert!(result >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: the kernel has just made it, for the caller alone.
+    unsafe { OwnedFd::from_raw_fd(result as i32) }
+}
+
+/// What the perf events count that a process has open.
+fn counts_of_events(pid: u32) -> Vec<u64> {
+    // SAFETY: numbers, and the result is checked.
+    let process = fd(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) });
+    let opened = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map(|entry| entry.unwrap().path());
+    let events = opened.filter(|path| fs::read_link(path).unwrap().to_str() == Some("anon_inode:[perf_event]"));
+    let read = |number: i32| {
+        // SAFETY: as before.
+        let event = fd(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) });
+        let mut count = [0; 8];
+        File::from(event).read_exact(&mut count).unwrap();
+        u64::from_ne_bytes(count)
+    };
+    events.map(|path| read(path.file_name().unwrap().to_str().unwrap().parse().unwrap())).collect()
+}
+
+/// One that counts makes a record of each hit, which takes longer than the program.
+pub(crate) fn the_kernel_counts_no_events_of_a_tracepoint() {
+    if !kernel() {
+        return;
+    }
+    let tool = "tp/syscalls/sys_enter_getppid { count(&calls, comm()); }";
+    let mut command = twinbpf();
+    command.args(["run", "-e", tool, "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut session = command.spawn().unwrap();
+    let mut output = BufReader::new(session.stdout.take().unwrap());
+    let mut input = session.stdin.take().unwrap();
+    input.write_all(b"begun\n").unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    let caller = std::thread::Builder::new().name("twcaller".to_owned());
+    // On the CPU that the event is opened for.
+    let calls = caller.spawn(|| {
+        // SAFETY: a set of CPUs is bits, and the kernel reads one of that size.
+        unsafe {
+            let mut first: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(0, &mut first);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const first);
+        }
+        for _ in 0..1_000 {
+            std::hint::black_box(std::os::unix::process::parent_id());
+        }
+    });
+    calls.unwrap().join().unwrap();
+    let counts = counts_of_events(session.id());
+    drop(input);
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(session.wait().unwrap().success());
+    assert!(rest.contains("twcaller") && rest.contains("1000"), "{rest}");
+    assert_eq!(counts, [0]);
 }
