@@ -17,6 +17,8 @@ mod failing;
 #[expect(dead_code, reason = "lines and shapes are for the tests of places")]
 #[path = "../../probe/tests/grid/source.rs"]
 mod grid;
+#[path = "kernel/guest_arguments.rs"]
+mod guest_arguments;
 #[path = "kernel/guest_tools.rs"]
 mod guest_tools;
 #[path = "../../tests/support/guests.rs"]
@@ -96,6 +98,7 @@ harness::tests! {
     bpftrace_tools::changed_pages_are_written,
     bpftrace_tools::dropped_packets_of_connections,
     guest_tools::kprobes_see_what_those_of_bpftrace_see,
+    guest_arguments::arguments_are_those_that_strace_sees,
     cores::prologues_read_every_class_of_place_over_a_core,
     failing::a_trap_ends_a_session_in_order,
     failing::a_trap_on_a_signal_ends_a_session_in_order,
