@@ -28,6 +28,19 @@ impl Field {
         self.bytes(data).split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
+    /// Whether it is all of the data.
+    pub(crate) fn is_all_of(&self, data: &[u8]) -> bool {
+        self.off == 0 && self.size as usize == data.len()
+    }
+
+    /// A number with the order of its [`Field::integer`] among values of this field.
+    pub(crate) fn rank(&self, data: &[u8]) -> Option<u64> {
+        let integer = self.integer(data)?;
+        let signed = self.kind == FieldKind::Signed;
+        // The lowest is 0.
+        Some(integer as u64 ^ if signed { 1 << 63 } else { 0 })
+    }
+
     /// Its number, if it is an integer of at most 8 bytes.
     pub fn integer(&self, data: &[u8]) -> Option<i128> {
         let bytes = self.bytes(data);

@@ -113,20 +113,20 @@ pub(crate) fn sorted<E: From<Errno>>(
 ) -> Result<Snapshot, E> {
     let spec = map.spec();
     let mut snapshot = Snapshot::of(map, check_interrupt)?;
-    let key = |number: u32| snapshot.element(number).key;
-    let by_key = |one: u32, two: u32| compare(&spec.key_fields, key(one), key(two));
+    let key_fields = Field::or_whole(&spec.key_fields, spec.key_size);
+    let keys = Part { fields: &key_fields, data: &|number: u32| snapshot.element(number).key };
     let order = match by {
         SortBy::Map => None,
-        SortBy::Key => Some(ranked(&snapshot, &spec.key_fields, &key, &by_key, check_interrupt)?),
+        SortBy::Key => Some(ranked(&snapshot, &[keys], check_interrupt)?),
         SortBy::Value => {
             let (size, sums) = (spec.value_size as usize, snapshot.sums(spec));
             let value = |number: u32| match &sums {
                 Some(sums) => &sums[number as usize * size..][..size],
                 None => snapshot.element(number).copied,
             };
-            let by_value =
-                |one: u32, two: u32| compare(&spec.value_fields, value(one), value(two)).then_with(|| by_key(one, two));
-            Some(ranked(&snapshot, &spec.value_fields, &value, &by_value, check_interrupt)?)
+            let value_fields = Field::or_whole(&spec.value_fields, spec.value_size);
+            let values = Part { fields: &value_fields, data: &value };
+            Some(ranked(&snapshot, &[values, keys], check_interrupt)?)
         }
     };
     snapshot.order = order.unwrap_or(snapshot.order);
@@ -136,39 +136,59 @@ pub(crate) fn sorted<E: From<Errno>>(
     Ok(snapshot)
 }
 
-/// An element's number, and one that has the order of its first field: most comparisons need no more.
-type Ranked = (u64, u32);
+/// What elements are ordered by: the key, or the value.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    fields: &'a [Field],
+    data: &'a dyn Fn(u32) -> &'a [u8],
+}
 
-/// Numbers of all elements in order, `bytes` being what fields are of.
-fn ranked<'a, E>(
+/// Numbers with the order of the first two fields that decide, and the element's number: most comparisons need no more.
+type Ranked = ([u64; 2], u32);
+
+/// Numbers of all elements, ordered by these parts.
+fn ranked<E>(
     snapshot: &Snapshot,
-    fields: &[Field],
-    bytes: &dyn Fn(u32) -> &'a [u8],
-    order: &dyn Fn(u32, u32) -> Ordering,
+    parts: &[Part<'_>],
     check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<u32>, E> {
     let Some(first) = snapshot.order.first() else { return Ok(Vec::new()) };
-    let fields = Field::or_whole(fields, bytes(*first).len() as u32);
-    // Numbers of 8 bytes, with or without sign, have an order in 65 bits: those from 2^63 on are one rank.
-    let rank = |number: u32| {
-        let value = fields[0].integer(bytes(number)).unwrap_or(0);
-        let value = i64::try_from(value).unwrap_or(i64::MAX);
-        value.cast_unsigned() ^ (1 << 63)
+    // The first field of each part whose part before is one field, which its number decides.
+    let mut leading = Vec::new();
+    for part in parts {
+        let data = (part.data)(*first);
+        leading.push((part, &part.fields[0]));
+        let decided = part.fields.len() == 1 && part.fields[0].rank(data).is_some() && part.fields[0].is_all_of(data);
+        if !decided {
+            break;
+        }
+    }
+    let rank = |number: u32, at: usize| {
+        let field = leading.get(at).and_then(|(part, field)| field.rank((part.data)(number)));
+        field.unwrap_or(0)
     };
-    let all = snapshot.order.iter().map(|number| (rank(*number), *number)).collect();
-    let order = |one: &Ranked, two: &Ranked| one.0.cmp(&two.0).then_with(|| order(one.1, two.1));
+    let all = snapshot.order.iter().map(|number| ([rank(*number, 0), rank(*number, 1)], *number)).collect();
+    let order = |one: u32, two: u32| {
+        let mut by_part = parts.iter().map(|part| compare(part.fields, (part.data)(one), (part.data)(two)));
+        by_part.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    };
     Ok(sort(all, &order, check_interrupt)?.into_iter().map(|(_, number)| number).collect())
+}
+
+/// By the ranks, and where these are equal by `order`.
+fn by_ranks(one: &Ranked, two: &Ranked, order: &dyn Fn(u32, u32) -> Ordering) -> Ordering {
+    one.0.cmp(&two.0).then_with(|| order(one.1, two.1))
 }
 
 /// Sorts pieces and merges them, so that it can be given up in between. Stable.
 fn sort<E>(
     mut all: Vec<Ranked>,
-    order: &dyn Fn(&Ranked, &Ranked) -> Ordering,
+    order: &dyn Fn(u32, u32) -> Ordering,
     check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<Vec<Ranked>, E> {
     for piece in all.chunks_mut(PIECE) {
         check_interrupt()?;
-        piece.sort_by(order);
+        piece.sort_by(|one, two| by_ranks(one, two, order));
     }
     let mut sorted = PIECE;
     while sorted < all.len() {
@@ -187,11 +207,11 @@ fn merge<E>(
     mut one: &[Ranked],
     mut two: &[Ranked],
     merged: &mut Vec<Ranked>,
-    order: &dyn Fn(&Ranked, &Ranked) -> Ordering,
+    order: &dyn Fn(u32, u32) -> Ordering,
     check_interrupt: &mut dyn FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     while let (Some((left, rest)), Some((right, others))) = (one.split_first(), two.split_first()) {
-        if order(right, left) == Ordering::Less {
+        if by_ranks(right, left, order) == Ordering::Less {
             merged.push(*right);
             two = others;
         } else {

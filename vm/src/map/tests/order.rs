@@ -115,3 +115,47 @@ fn large_numbers_have_their_order() {
         assert_eq!(entries.len(), wide.len());
     }
 }
+
+/// Whatever fields keys and values have, the numbers that decide most comparisons never decide otherwise than the fields.
+#[test]
+fn elements_are_in_the_order_of_their_fields() {
+    let layouts: [&[Field]; 7] = [
+        &[],
+        &[field(0, 8, FieldKind::Signed)],
+        &[field(0, 4, FieldKind::Unsigned)],
+        &[field(4, 4, FieldKind::Signed), field(0, 4, FieldKind::Unsigned)],
+        &[field(0, 8, FieldKind::String)],
+        &[field(2, 1, FieldKind::Signed), field(0, 2, FieldKind::Bytes)],
+        &[field(6, 4, FieldKind::Unsigned)],
+    ];
+    // Few bytes are not zero, so that many fields are equal.
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        let kept = [0xff, 0x8000_0000, 0x0100_0000_0001, u64::MAX << 63, 0x01_0100][seed as usize % 5];
+        seed.rotate_left(17) & kept
+    };
+    for (key_fields, value_fields) in layouts.iter().flat_map(|key| layouts.iter().map(move |value| (key, value))) {
+        let spec = MapSpec {
+            key_fields: key_fields.to_vec(),
+            value_fields: value_fields.to_vec(),
+            ..spec(MapKind::Hash, 8, 8, 200)
+        };
+        let map = make(&arena(), spec);
+        for _ in 0..150 {
+            map.update(&random().to_le_bytes(), &random().to_le_bytes(), BPF_ANY, 0).unwrap();
+        }
+        let by_key = |one: &Entry<'_>, two: &Entry<'_>| compare(key_fields, one.key, two.key);
+        let is_sorted = |by, order: &dyn Fn(&Entry<'_>, &Entry<'_>) -> Ordering| {
+            let all = all_sorted(&*map, by, Direction::Ascending);
+            let entries: Vec<Entry<'_>> = all.iter().collect();
+            assert!(entries.is_sorted_by(|one, two| order(one, two).is_le()), "{key_fields:?} {value_fields:?}");
+        };
+        is_sorted(SortBy::Key, &by_key);
+        is_sorted(SortBy::Value, &|one, two| {
+            compare(value_fields, one.copied, two.copied).then_with(|| by_key(one, two))
+        });
+    }
+}
