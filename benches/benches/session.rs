@@ -1,5 +1,6 @@
 //! How does a whole tool compare with the same one over libbpf, and with bpftrace? From exec to enabled, peak memory, the
-//! kernel's types as a header, opening and linking with CO-RE, and a million events, each formatted. Needs root.
+//! kernel's types as a header, opening and linking with CO-RE, a million events, each formatted, and a million entries of a map
+//! printed. Needs root.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -20,6 +21,11 @@ const ROUNDS: usize = 15;
 /// Rounds of a million events.
 const LONG_ROUNDS: usize = 15;
 const EVENTS: u64 = 1_000_000;
+/// Rounds of a million entries, and these.
+const ENTRY_ROUNDS: usize = 5;
+const ENTRIES: u64 = 1_000_000;
+/// Entries that maps have room for.
+const ROOM: u64 = 1_100_000;
 /// Objects with CO-RE relocations.
 const RELOCATED: [&str; 2] = ["scripts/execsnoop.bpf.o", "scripts/tasks.bpf.o"];
 const ONE_LINER: &str = "tracepoint:raw_syscalls:sys_enter { @[comm] = count(); }";
@@ -37,9 +43,11 @@ fn main() {
     };
     let mut report = Report::default();
     starts(&rig, &mut report);
+    sources(&rig, &mut report);
     headers(&rig, &mut report);
     links(&rig, &mut report);
     events(&rig, &mut report);
+    entries(&rig, &mut report);
     report.promises.print();
     println!("\n{}", report.table);
     let head = "| | twinbpf | libbpf in C | bpftrace | bpftool |\n|---|---:|---:|---:|---:|\n";
@@ -47,7 +55,7 @@ fn main() {
     performance::write("session", "Sessions", &body);
 }
 
-const NOTES: &str = "- Medians of 15 rounds, of events 7; ratios are medians of those inside a round. Every tool is a process of its own,
+const NOTES: &str = "- Medians of 15 rounds, of entries 5; ratios are medians of those inside a round. Every tool is a process of its own,
   and its workload says when it began, which is when everything is enabled.
 - Start and memory: `corpus/scripts/syscall_counts.bpf.o` by the command, the same object by `benches/session/libbpf.c`,
   and bpftrace's one-liner.
@@ -55,6 +63,8 @@ const NOTES: &str = "- Medians of 15 rounds, of events 7; ratios are medians of 
   bpf(2) calls is taken off.
 - Events: `corpus/bench/events.bpf.c` with a ring of 64 MiB, so that none is lost, and of 256 KiB, so that most are; both
   print the same line for each into a file. Time is from the first event to the end of the tool.
+- A kept source: `corpus/scripts/syscall_counts.bpf.c` once more after a first run, beside its object.
+- Entries: a text (`-e`) and a one-liner count calls by time, so that each is an entry, and print them sorted.
 ";
 
 #[derive(Default)]
@@ -115,6 +125,10 @@ fn ms(figure: &Option<Figure>) -> Option<String> {
     figure.as_ref().map(|figure| format!("{:.1} ms", figure.ns() / 1e6))
 }
 
+fn mb(figure: &Option<Figure>) -> Option<String> {
+    figure.as_ref().map(|figure| format!("{:.1} MB", figure.ns() / 1e3))
+}
+
 fn words(parts: &[&str], workload: Vec<String>) -> Vec<String> {
     parts.iter().map(|part| (*part).to_owned()).chain(workload).collect()
 }
@@ -133,8 +147,46 @@ fn starts(rig: &Rig, report: &mut Report) {
     report.row("exec to enabled", [ms(&own), ms(&c), ms(&trace), None]);
     let [own, c, trace] = took.each_ref().map(|took| figure(took, |took| took.peak_kb));
     report.promises.at_most("peak memory, twinbpf / libbpf in C", ratio(&own, &c), 2.0, "");
-    let mb = |figure: &Option<Figure>| figure.as_ref().map(|figure| format!("{:.1} MB", figure.ns() / 1e3));
     report.row("peak memory", [mb(&own), mb(&c), mb(&trace), None]);
+}
+
+/// From a source that was compiled before, and from its object.
+fn sources(rig: &Rig, report: &mut Report) {
+    let ours = |file: &str| {
+        let path = corpus().join("scripts").join(file).display().to_string();
+        words(&[&rig.twinbpf(), "run", &path, "--"], rig.stamp())
+    };
+    let (source, object) = (ours("syscall_counts.bpf.c"), ours("syscall_counts.bpf.o"));
+    if let Err(why) = rig.measure(&source) {
+        return println!("left out: {why}");
+    }
+    let took = alternate(ROUNDS, [&mut || rig.measure(&source), &mut || rig.measure(&object)]);
+    let [kept, built] = took.each_ref().map(|took| figure(took, |took| took.start_ns));
+    report.promises.at_most("exec to enabled, kept source / object", ratio(&kept, &built), 1.3, "");
+    report.row("exec to enabled from a kept source", [ms(&kept), None, None, None]);
+}
+
+/// A million entries of a map, sorted and printed.
+fn entries(rig: &Rig, report: &mut Report) {
+    let text = "tp/syscalls/sys_enter_getppid { count(&calls, nsecs()); }";
+    let size = format!("--clang-opt=-DTWINBPF_ENTRIES={ROOM}");
+    let ours = words(&[&rig.twinbpf(), "run", &size, "-e", text, "--"], rig.storm(ENTRIES));
+    let text = "tracepoint:syscalls:sys_enter_getppid { @[nsecs] = count(); }";
+    let keys = format!("BPFTRACE_MAP_KEYS_MAX={ROOM}");
+    let bpftrace = words(&["env", &keys, "bpftrace", "-e", text, "-c", &rig.storm(ENTRIES).join(" ")], Vec::new());
+    let counted = |command: &[String]| {
+        let took = rig.measure(command)?;
+        let lines = rig.output().lines().filter(|line| line.starts_with('@')).count() as u64;
+        // Other processes call it, too.
+        if (ENTRIES..ROOM).contains(&lines) { Ok(took) } else { Err(format!("{lines} lines of {command:?}")) }
+    };
+    let took = alternate(ENTRY_ROUNDS, [&mut || counted(&ours), &mut || counted(&bpftrace)]);
+    let [own, trace] = took.each_ref().map(|took| figure(took, |took| took.cpu_ns));
+    report.promises.at_most("a million entries, CPU time, twinbpf / bpftrace", ratio(&own, &trace), 1.0, "");
+    report.row("a million entries printed, CPU time with the workload's", [ms(&own), None, ms(&trace), None]);
+    let [own, trace] = took.each_ref().map(|took| figure(took, |took| took.peak_kb));
+    report.promises.at_most("a million entries, memory, twinbpf / bpftrace", ratio(&own, &trace), 0.5, "");
+    report.row("the same, peak memory", [mb(&own), None, mb(&trace), None]);
 }
 
 fn headers(rig: &Rig, report: &mut Report) {
