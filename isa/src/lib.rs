@@ -28,7 +28,7 @@ pub use insn::{ByteOrder, CallKind, Insn, Operand, Reg, Size};
 pub use policy::{Groups, Mode, Policy};
 pub use raw::{Endian, Raw};
 pub use reads::context_reads;
-pub use splice::{Moved, SpliceError, difference, splice};
+pub use splice::{Moved, SpliceError, difference, splice, target_of};
 pub use table::{AluOp, AtomicOp, Cond, Group, Row, Shape, Width};
 pub use text::{disasm, disasm_with, text_at};
 

@@ -94,6 +94,25 @@ fn link(raw: Raw) -> Option<Link> {
     }
 }
 
+/// How far the target of an instruction is from the one after it.
+fn distance(raw: Raw, link: Link) -> i64 {
+    match link {
+        Link::Off => i64::from(raw.off),
+        Link::Imm { .. } => i64::from(raw.imm),
+    }
+}
+
+/// The slot to which the instruction of a slot jumps, or where the function begins that it names. `None`: there is none, or it lies
+/// before the stream.
+///
+/// # Panics
+/// There is no such slot.
+pub fn target_of(insns: &[Raw], pc: usize) -> Option<usize> {
+    let raw = insns[pc];
+    let link = link(raw).filter(|_| !is_second_half(insns, pc))?;
+    usize::try_from(pc as i64 + 1 + distance(raw, link)).ok()
+}
+
 fn is_second_half(insns: &[Raw], pc: usize) -> bool {
     pc.checked_sub(1).and_then(|before| insns.get(before)).is_some_and(|raw| raw.opcode == LDDW)
 }
@@ -130,12 +149,8 @@ pub fn splice(insns: &mut Vec<Raw>, at: usize, remove: usize, insert: &[Raw]) ->
 }
 
 fn relink(raw: Raw, link: Link, pc: usize, now: usize, moved: Moved) -> Result<Raw, SpliceError> {
-    let distance = match link {
-        Link::Off => i64::from(raw.off),
-        Link::Imm { .. } => i64::from(raw.imm),
-    };
     // A target before the stream is left for validation to refuse.
-    let Ok(target) = usize::try_from(pc as i64 + 1 + distance) else { return Ok(raw) };
+    let Ok(target) = usize::try_from(pc as i64 + 1 + distance(raw, link)) else { return Ok(raw) };
     let starts = matches!(link, Link::Imm { function: true }) || moved.removed > 0;
     let target = if starts { moved.start(target) } else { moved.insn(target) };
     let target = target.ok_or(SpliceError::Target { pc })?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use twinbpf_isa::{Raw, SpliceError};
 use twinbpf_vm::map::{MapFlags, MapKind, MapSpec};
 
-use super::null_check::NullCheck;
+use super::null_check::{NullCheck, targets};
 use super::reach::Registers;
 use super::{Fixup, KernelLinked};
 
@@ -110,6 +110,7 @@ impl KernelLinked {
             let registers = Registers::of(program, &self.maps);
             let calls = program.insns.iter().enumerate().filter(|(_, raw)| raw.opcode == CALL && raw.src() == 0);
             let calls = calls.filter_map(|(pc, raw)| Some((pc, HELPERS.iter().find(|row| row.number == raw.imm)?)));
+            let targets = targets(&program.insns);
             // From the end, so that places before it stay.
             for (pc, helper) in calls.collect::<Vec<_>>().into_iter().rev() {
                 let map = registers.map(pc, helper.map);
@@ -118,7 +119,11 @@ impl KernelLinked {
                     counters.push(counter);
                     counters.len() - 1
                 });
-                let Insertion { at, code, load } = Insertion::after(&program.insns, pc, helper.fails, index, slot);
+                let check = match helper.fails {
+                    Fails::Null => NullCheck::after(&program.insns, &targets, pc),
+                    Fails::Negative | Fails::Errors(_) => None,
+                };
+                let Insertion { at, code, load } = Insertion::after(pc, helper.fails, check, [index, slot]);
                 program.splice(at, 0, &code)?;
                 program.fixups.insert(at + load, Fixup::MapValue(index));
             }
@@ -146,9 +151,8 @@ const fn raw(opcode: u8, dst: u8, off: i16, imm: i32) -> Raw {
 }
 
 impl Insertion {
-    /// For the call at `call`, to the counter `slot` of map `map`.
-    fn after(insns: &[Raw], call: usize, fails: Fails, map: usize, slot: usize) -> Insertion {
-        let check = if fails == Fails::Null { NullCheck::after(insns, call) } else { None };
+    /// For the call at `call`, to a counter of a map. `check`: the program's own of the result.
+    fn after(call: usize, fails: Fails, check: Option<NullCheck>, [map, slot]: [usize; 2]) -> Insertion {
         let (at, mut code, [address, one]) = match check {
             // Across the program's own check.
             Some(NullCheck { pc, jumps_if_null: true, reg, free }) => (pc, vec![raw(0x55, reg, ADDS + 1, 0)], free),

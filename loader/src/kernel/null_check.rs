@@ -4,9 +4,9 @@
 //! `kernel/bpf/verifier.c`): after a check of ours it follows both ways of the program's own one, and finds the record unreleased
 //! on one of them. So what is inserted shares the program's check.
 
-use std::ops::Range;
+use std::collections::BTreeSet;
 
-use twinbpf_isa::Raw;
+use twinbpf_isa::{Raw, target_of};
 
 /// The first slot of a 64-bit immediate.
 const LDDW: u8 = 0x18;
@@ -15,9 +15,6 @@ const MOV: u8 = 0xbf;
 /// `if dst == 0`, `if dst != 0`, with an immediate.
 const JEQ: u8 = 0x15;
 const JNE: u8 = 0x55;
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
-const GOTOL: u8 = 0x06;
 
 /// The check after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +30,9 @@ pub(super) struct NullCheck {
 }
 
 impl NullCheck {
-    /// The check that follows a call in a straight line. `None`: there is none, or it has no two registers.
-    pub(super) fn after(insns: &[Raw], call: usize) -> Option<NullCheck> {
+    /// The check that follows a call in a straight line, to which no [target](targets) leads. `None`: there is none, or it has no
+    /// two registers.
+    pub(super) fn after(insns: &[Raw], targets: &BTreeSet<usize>, call: usize) -> Option<NullCheck> {
         // Registers with the pointer, and those of 1 to 5 that were written.
         let (mut copies, mut written) = (vec![0], [false; 11]);
         let mut pc = call + 1;
@@ -59,7 +57,8 @@ impl NullCheck {
         }
         let jump = insns[pc];
         let is_check = matches!(jump.opcode, JEQ | JNE) && jump.imm == 0 && copies.contains(&jump.dst());
-        if !is_check || leads_into(insns, call + 1..pc) {
+        // Where another path joins, the result may be another call's.
+        if !is_check || targets.range(call + 1..pc).next().is_some() {
             return None;
         }
         let mut free = (1..=5).filter(|reg| !written[usize::from(*reg)]);
@@ -68,19 +67,9 @@ impl NullCheck {
     }
 }
 
-/// Whether a jump leads to one of these instructions.
-fn leads_into(insns: &[Raw], range: Range<usize>) -> bool {
-    let mut pc = 0;
-    while let Some(raw) = insns.get(pc) {
-        let jumps = matches!(raw.opcode & 7, 5 | 6) && !matches!(raw.opcode, CALL | EXIT);
-        let distance = if raw.opcode == GOTOL { i64::from(raw.imm) } else { i64::from(raw.off) };
-        let target = usize::try_from(pc as i64 + 1 + distance);
-        if jumps && target.is_ok_and(|target| range.contains(&target)) {
-            return true;
-        }
-        pc += if raw.opcode == LDDW { 2 } else { 1 };
-    }
-    false
+/// Slots to which something jumps.
+pub(super) fn targets(insns: &[Raw]) -> BTreeSet<usize> {
+    (0..insns.len()).filter_map(|pc| target_of(insns, pc)).collect()
 }
 
 #[cfg(test)]
@@ -91,8 +80,8 @@ mod tests {
 
     fn check(text: &str) -> Option<NullCheck> {
         let insns: Vec<Raw> = asm::parse(text).expect("instructions").into_iter().map(Insn::encode).collect();
-        let call = insns.iter().position(|raw| raw.opcode == CALL).unwrap();
-        NullCheck::after(&insns, call)
+        let call = insns.iter().position(|raw| raw.opcode == 0x85).unwrap();
+        NullCheck::after(&insns, &targets(&insns), call)
     }
 
     #[test]
