@@ -1,11 +1,11 @@
 //! perf's interface of filters, `perf_dlfilter.h` of perf 6.1: its structs, and its functions as safe ones.
 #![expect(unsafe_code, reason = "pointers of perf's, which are valid while it calls us")]
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::path::PathBuf;
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::recording;
 
@@ -103,26 +103,25 @@ pub static perf_dlfilter_fns: FnsVariable = FnsVariable(std::cell::UnsafeCell::n
     reserved: [ptr::null_mut(); 120],
 }));
 
-thread_local! {
-    /// What perf's functions take, while it calls us; null otherwise.
-    static CONTEXT: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
-}
+/// What perf's functions take, while it calls us; null otherwise. perf calls from one thread. To read a variable of a thread is a
+/// call in a shared object that is loaded late.
+static CONTEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Sets what perf's functions take, for as long as `work` runs.
 pub(crate) fn within<R>(context: *mut c_void, work: impl FnOnce() -> R) -> R {
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
-            CONTEXT.set(ptr::null_mut());
+            CONTEXT.store(ptr::null_mut(), Ordering::Relaxed);
         }
     }
-    CONTEXT.set(context);
+    CONTEXT.store(context, Ordering::Relaxed);
     let _reset = Reset;
     work()
 }
 
 fn fns() -> Option<(&'static Fns, *mut c_void)> {
-    let context = CONTEXT.get();
+    let context = CONTEXT.load(Ordering::Relaxed);
     // SAFETY: nothing writes it any more once perf calls us.
     let fns = unsafe { &*perf_dlfilter_fns.0.get() };
     (!context.is_null()).then_some((fns, context))

@@ -23,8 +23,7 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// Writes a sample of perf's.
-    pub(crate) fn write(&mut self, sample: &PerfSample) {
+    fn write(&mut self, sample: &PerfSample) {
         // Most samples have the event of the one before.
         if self.event.as_bytes() != sample.event() {
             self.event = String::from_utf8_lossy(sample.event()).into_owned();
@@ -46,6 +45,14 @@ pub(crate) fn set(change: impl FnOnce(&mut Current)) {
 /// Does something with what the functions see, which they see meanwhile.
 pub(crate) fn with<R>(work: impl FnOnce(&Current) -> R) -> R {
     CURRENT.with_borrow(work)
+}
+
+/// Writes a sample of perf's, and does something with it.
+pub(crate) fn with_sample<R>(sample: &PerfSample, work: impl FnOnce(&Current) -> R) -> R {
+    CURRENT.with(|current| {
+        current.borrow_mut().write(sample);
+        work(&current.borrow())
+    })
 }
 
 /// Functions that read fields by name, and so need formats.

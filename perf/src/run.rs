@@ -80,9 +80,8 @@ impl Run {
             stdio::interrupt();
             return false;
         }
-        functions::set(|current| current.write(sample));
         let time = sample.time;
-        let verdict = functions::with(|current| {
+        let verdict = functions::with_sample(sample, |current| {
             let (bytes, pointers) = (&current.sample.bytes[..], &current.sample.pointers[..]);
             give(&mut self.session, &Sample { event: &current.event, time, size: sample::SIZE, bytes, pointers })
         });

@@ -112,9 +112,8 @@ fn count(bytes: &mut impl Bytes, start: u64, end: u64) -> Lost {
 
 /// Reads a record. Bytes to the next one, or `None` where there is none.
 fn record(bytes: &mut impl Bytes, at: u64, lost: &mut Lost) -> Option<u64> {
-    let header = bytes.at(at, HEADER)?;
-    let [kind, kind_high, misc, size] = [0, 2, 4, 6].map(|at| u16::from_le_bytes([header[at], header[at + 1]]));
-    let (kind, size) = (u32::from(kind) | u32::from(kind_high) << 16, usize::from(size));
+    let header = word(bytes.at(at, HEADER)?, 0);
+    let (kind, misc, size) = (header as u32, (header >> 32) as u16, (header >> 48) as usize);
     let rest = size.checked_sub(HEADER)?;
     let mut start = [0; 16];
     if [LOST, LOST_SAMPLES, AUXTRACE].contains(&kind) {
