@@ -225,6 +225,12 @@ pub(crate) struct LimitArgs {
     /// Time one call of a program may take: 500ms, 2s, 1m; a bare number is seconds.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
+    /// Calls of functions that may be nested, the program's own included; 1024 if it is not said.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=262_144))]
+    pub(crate) max_depth: Option<u32>,
+    /// Stack bytes of all nested calls, 524288 if it is not said: each takes its frame, of --stack-size at most.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) stack_limit: Option<u32>,
     /// Accesses that the interpreter allows: exact (only bytes of live regions) or arena (any page that was ever allocated,
     /// as native code has it).
     #[arg(long, value_name = "BOUNDS", value_parser = bounds, conflicts_with = "trust")]

@@ -127,6 +127,8 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
     let compile_limits = compile.compile_limit.unwrap_or(default.compile_limits);
     let passes = compile.passes.unwrap_or(default.passes).bisect(compile.opt_bisect);
     let driver = limits.driver.unwrap_or(default.driver);
+    let max_depth = limits.max_depth.unwrap_or(default.max_depth);
+    let stack_limit = limits.stack_limit.unwrap_or(default.stack_limit);
     default
         .policy(policy)
         .isolation(if compile.strict { Isolation::Strict } else { Isolation::Sandbox })
@@ -141,6 +143,8 @@ pub(crate) fn config(load: &LoadArgs, limits: &LimitArgs, compile: &CompileArgs)
         .superinstructions(limits.superinstructions.unwrap_or_default())
         .max_insns(limits.max_insns)
         .timeout(limits.timeout)
+        .max_depth(max_depth)
+        .stack_limit(stack_limit)
         .frame_size(load.stack_size)
 }
 

@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{BpfCommand, Cli, Command};
-use twinbpf::Trap;
+use twinbpf::{Trap, TrapCode};
 use twinbpf_trace::{errln, terminal};
 
 /// Exit status for errors that are not the script's or the workload's own.
@@ -80,6 +80,9 @@ fn main() -> ExitCode {
             twinbpf_trace::end_by_pipe();
         }
         errln!("twinbpf: {}", story(&error));
+        if let Some(remedy) = remedy(&error) {
+            errln!("  hint: {remedy}");
+        }
         ExitCode::from(STATUS_ERROR)
     })
 }
@@ -98,6 +101,24 @@ fn story(error: &anyhow::Error) -> String {
     let Some((depth, full)) = report else { return format!("{error:#}") };
     let context: Vec<String> = error.chain().take(depth).map(ToString::to_string).collect();
     if context.is_empty() { full } else { format!("{}: {full}", context.join(": ")) }
+}
+
+/// The option that raises the limit at which a program ended.
+fn remedy(error: &anyhow::Error) -> Option<&'static str> {
+    let trap = error.chain().find_map(|cause| {
+        let of_session = || match cause.downcast_ref::<twinbpf_trace::Error>() {
+            Some(twinbpf_trace::Error::Trap(trap)) => Some(trap),
+            _ => None,
+        };
+        cause.downcast_ref::<Trap>().or_else(of_session)
+    })?;
+    match trap.code() {
+        TrapCode::CallDepth => Some("--max-depth N allows more nested calls"),
+        TrapCode::StackOverflow => {
+            Some("--stack-limit BYTES allows more in all; each call takes its frame, --stack-size at most")
+        }
+        _ => None,
+    }
 }
 
 /// The full story of an error that has one.

@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{corpus, mask, modes, twinbpf};
+use common::{corpus, mask, modes, stderr, twinbpf};
 
 /// Runs the command in `folder` and compares.
 fn case(name: &str, folder: &Path, args: &[&str]) {
@@ -119,6 +119,15 @@ fn endless_recursion() {
 #[test]
 fn stack_bytes() {
     on_engines("deep_frames", &["run", "--stack-size", "65536", "faults/deep_frames.bpf.o"], &[]);
+}
+
+#[test]
+fn limits_of_calls_have_options() {
+    let run = |args: &[&str]| twinbpf().current_dir(corpus()).arg("run").args(args).output().unwrap();
+    let output = run(&["--stack-size", "65536", "--stack-limit", "100000000", "faults/deep_frames.bpf.o"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = stderr(&run(&["--max-depth", "10", "faults/endless_recursion.bpf.o"]));
+    assert!(text.contains("the call of down is one too many, the limit is 10"), "{text}");
 }
 
 #[test]
