@@ -123,6 +123,8 @@ harness::tests! {
     maps::values_are_those_of_bpftool,
     messages::refusals_have_cause_and_remedy,
     messages::few_descriptors_are_one_message,
+    messages::little_memory_names_its_limit,
+    messages::a_workload_that_is_not_found_names_the_folder_that_is_closed,
     one_liners::texts_print_what_one_liners_print,
     places::tracepoints_are_those_of_bpftrace,
     places::arguments_are_named,

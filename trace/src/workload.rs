@@ -96,10 +96,21 @@ fn executable(name: &str) -> io::Result<()> {
         match sys::may_execute(place) {
             Ok(()) => return interpreter(place),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-            Err(error) => denied = Some(error),
+            Err(error) => denied = Some((place, error)),
         }
     }
-    Err(denied.unwrap_or_else(|| io::Error::from_raw_os_error(libc::ENOENT)))
+    let Some((place, error)) = denied else { return Err(io::Error::from_raw_os_error(libc::ENOENT)) };
+    if name.contains('/') {
+        return Err(error);
+    }
+    // The one that was named does not say where it was searched for.
+    let why = match (place.symlink_metadata(), place.parent()) {
+        (Err(_), Some(folder)) => {
+            format!("{error}: PATH has the folder {}, which may not be searched", folder.display())
+        }
+        _ => format!("{error}: {}", place.display()),
+    };
+    Err(io::Error::new(error.kind(), why))
 }
 
 /// Whether the interpreter that a script names can be executed.

@@ -81,6 +81,13 @@ pub(crate) fn each_point_has_its_arguments() {
     // perf 6.1 puts both variants at both places: 400 hits, half of them with other values.
     let text = traced(&path, "exec=TGT;wk=work* n { count(&hits, n > 100 || n < 0); sum(&sums, err, n); }");
     assert!(text.contains("@hits[0]: 200\n") && text.contains("@sums[0]: 10000\n"), "{text}");
+    if cfg!(target_arch = "x86_64") {
+        // By the instruction pointer.
+        let text = traced(&path, "exec=TGT;wk=work* n { sum(&at, *(long *)(ctx + 128), n); }");
+        let mut sums: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once(": ").map(|(_, sum)| sum)).collect();
+        sums.sort_unstable();
+        assert_eq!(sums, ["4950", "5050"], "{text}");
+    }
     let tool = path.with_extension("bpf.c");
     let source = "#include <twinbpf/script.h>
         SEC(\"exec=TGT;wk=work* n\") int wk(void *ctx, int err, long n) { return 0; }

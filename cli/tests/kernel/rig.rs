@@ -137,14 +137,19 @@ pub(crate) fn public(object: &str) -> TempDir {
     folder
 }
 
-/// The command without any privilege; `None`, with a message, where that is not possible.
-pub(crate) fn as_unprivileged(folder: &Path, args: &[&str]) -> Option<Output> {
+/// What runs a program in a folder without any privilege; `None`, with a message, where that is not possible.
+pub(crate) fn unprivileged(folder: &Path) -> Option<Command> {
     // SAFETY: no arguments, and it always succeeds.
     if !installed("setpriv") || unsafe { libc::geteuid() } != 0 {
         skip("setpriv is not installed, or this is not root, which may change its user");
         return None;
     }
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "./twinbpf"]).args(args);
-    Some(command.current_dir(folder).output().unwrap())
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).current_dir(folder);
+    Some(command)
+}
+
+/// The command without any privilege, as [`unprivileged`].
+pub(crate) fn as_unprivileged(folder: &Path, args: &[&str]) -> Option<Output> {
+    Some(unprivileged(folder)?.arg("./twinbpf").args(args).output().unwrap())
 }
