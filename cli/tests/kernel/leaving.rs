@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::common::{corpus, installed, skip, stderr, twinbpf};
-use crate::rig::{kernel, tool};
+use crate::rig::{kernel, kills, tool};
 
 /// Kind and number of what a process holds in the kernel.
 fn held(pid: u32) -> BTreeSet<(&'static str, u32)> {
@@ -101,19 +101,23 @@ pub(crate) fn nothing_stays_of_a_session_that_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     all_gone(&whole);
-    for point in 0..10 {
+    // Signals that end it in order, and some that do not.
+    let signals =
+        [libc::SIGKILL, libc::SIGTERM, libc::SIGKILL, libc::SIGINT, libc::SIGKILL, libc::SIGHUP, libc::SIGQUIT];
+    let points = kills(10);
+    for point in 0..points {
         let mut target = Command::new("sleep").arg("60").spawn().unwrap();
         let pid = target.id().to_string();
         let args = ["scripts/calls.bpf.o", "--attach", "called=libc.so.6:malloc", "-p", &pid];
         let mut child = start(&args);
         let begun = Instant::now();
         let mut seen = BTreeSet::new();
-        while begun.elapsed() < time * point / 7 {
+        while begun.elapsed() < time * point * 10 / (points * 7) {
             seen.extend(held(child.id()));
             sleep(Duration::from_millis(1));
         }
         seen.extend(held(child.id()));
-        child.kill().unwrap();
+        signal(&child, signals[point as usize % signals.len()]);
         child.wait().unwrap();
         all_gone(&seen);
         assert!(target.try_wait().unwrap().is_none(), "the target goes on");

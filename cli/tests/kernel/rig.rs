@@ -33,6 +33,11 @@ pub(crate) fn kernel_and(commands: &[&str]) -> bool {
     missing.is_none() && kernel()
 }
 
+/// How often something is killed: as `TWINBPF_KILLS` has it.
+pub(crate) fn kills(otherwise: u32) -> u32 {
+    std::env::var("TWINBPF_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(otherwise)
+}
+
 /// Compiles C into a program without a library, so that every system call it makes is in its source.
 pub(crate) fn bare(folder: &Path, name: &str, source: &str) -> PathBuf {
     compile(folder, name, source, &["-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-O1"])

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common::twinbpf;
+use crate::rig::kills;
 use crate::{TOOL, command, events, folder, samples, soon};
 
 /// A child of a process by its name.
@@ -33,7 +34,7 @@ pub(crate) fn nothing_stays_of_a_recording_that_is_killed() {
     let Some(folder) = folder(&[("tool.bpf.c", TOOL)]) else { return };
     let folder = folder.path();
     assert!(twinbpf().current_dir(folder).args(["check", "tool.bpf.c"]).output().unwrap().status.success());
-    let times = std::env::var("TWINBPF_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(3);
+    let times = kills(3) as usize;
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut readable = 0;
     for victim in [Victim::Command, Victim::Guard, Victim::Both].into_iter().cycle().take(3 * times) {
